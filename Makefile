@@ -47,7 +47,7 @@ bench: $(VENV)/.installed-dev  ## what a whole turn costs, beside a hand-written
 	@$(BIN)/python -m benchmarks.turn
 
 bench-mcp: $(VENV)/.installed-dev  ## what the toolbox adds to a call of an MCP server, beside the library's own client
-	@$(BIN)/python -m benchmarks.mcp
+	@$(BIN)/python -m benchmarks.mcp_calls
 
 bench-injection: $(VENV)/.installed-dev $(VENV)/agentdojo/.installed  ## attacks and honest tasks that take a signature, on AgentDojo's tasks
 	@$(BIN)/python -m benchmarks.injection --python $(VENV)/agentdojo/bin/python

@@ -17,17 +17,17 @@ from functools import partial
 from pathlib import Path
 
 from bot.domain.approvals import ApprovalPolicy
+from bot.domain.history import ToolReplay
 from bot.domain.messages import ToolCall
-from bot.domain.past import Replay
 from bot.domain.tools import ToolOutcome
 from bot.engine.engine import Engine
-from bot.engine.instructions import Instructions
-from bot.engine.memory import Memory
+from bot.engine.history import HistoryBudget
 from bot.engine.policy import Policies
 from bot.engine.rules import RuleBook
+from bot.engine.system_prompt import SystemPrompt
 from bot.llm import anthropic, openai_responses
 from bot.llm.anthropic_request import request_body
-from bot.llm.hosted import HostedModel
+from bot.llm.hosted_model import HostedModel
 from bot.ports import CallContext, LanguageModel
 from bot.storage.sqlite import open_sqlite
 from bot.storage.turn_log import SqlTurnLog
@@ -49,7 +49,7 @@ class Served:
 
     model: LanguageModel
 
-    async def named(self, _name: str) -> LanguageModel:
+    async def get(self, _name: str) -> LanguageModel:
         """The model."""
         return self.model
 
@@ -64,7 +64,7 @@ def _model(api: Api, address: str) -> LanguageModel:
     return model
 
 
-async def measured(api: Api, replay: Replay) -> PromptCache:
+async def measured(api: Api, replay: ToolReplay) -> PromptCache:
     """What the service has counted over the conversation."""
     cache, rounds, results = PromptCache(), itertools.count(), itertools.count()
 
@@ -90,8 +90,8 @@ async def measured(api: Api, replay: Replay) -> PromptCache:
             toolbox,
             [surface],
             rules=RuleBook(Policies(default=ApprovalPolicy.ALWAYS_ALLOW)),
-            instructions=Instructions("Be useful. " * 100),
-            memory=Memory(tokens=100_000, replay=replay),
+            instructions=SystemPrompt("Be useful. " * 100),
+            memory=HistoryBudget(tokens=100_000, replay=replay),
         )
         async with running(engine):
             for n in range(QUESTIONS):
@@ -106,7 +106,7 @@ async def main() -> None:
     """Print the table."""
     print(f"{'':24}{'input':>10}{'cached':>10}{'uncached':>10}{'weighted':>10}{'largest':>10}")
     for api in APIS:
-        for replay in Replay:
+        for replay in ToolReplay:
             seen = (await measured(api, replay)).seen
             whole, cached = sum(each.input for each in seen), sum(each.cached for each in seen)
             weighted = round(whole - cached + CACHED_PRICE * cached)

@@ -14,23 +14,23 @@ import signal
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 
-from bot.app.database import held_database
-from bot.app.discord import opened_discord
-from bot.app.house import House, opened_house
+from bot.app.database import lock_database
+from bot.app.discord import open_discord
+from bot.app.metrics import open_metrics, probe_routes
 from bot.app.models import ModelChoice
-from bot.app.observing import opened_metrics, probes
 from bot.app.operator_files import read_operator_files
 from bot.app.platforms import Platforms
+from bot.app.runtime import Runtime, open_runtime
 from bot.app.slack import look_up_groups
-from bot.app.web import join, opened_surface, served_web, web_parts
+from bot.app.web import attach_surface, build_web_dependencies, open_surface, serve_web
 from bot.domain.completions import Capabilities, Completion, ModelEvent, ModelRequest, StopReason, TextDelta
 from bot.domain.messages import assistant
 from bot.logs import log_to_stderr
-from bot.platforms.slack.pacing import MINUTE, Pacing
-from bot.platforms.slack.people import People
+from bot.platforms.slack.app import SlackApp
+from bot.platforms.slack.rate_limits import MINUTE, RateLimiter
 from bot.platforms.slack.surface import SlackSurface
+from bot.platforms.slack.users import UserDirectory
 from bot.platforms.slack.web_api import WebApi
-from bot.platforms.slack.workspace import SlackWorkspace
 from bot.ports import LanguageModel, Listener
 from bot.settings import Settings, read_settings
 
@@ -69,14 +69,14 @@ async def run(settings: Settings) -> None:
     log_to_stderr(settings.log_level, settings.log_format)
     stopped = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopped.set)
-    with held_database(settings, "the load"):
+    with lock_database(settings, "the load"):
         async with AsyncExitStack() as stack:
-            metrics = await opened_metrics()
+            metrics = await open_metrics()
             slack = await stack.enter_async_context(_slack_without_limits(settings))
-            discord = await stack.enter_async_context(opened_discord(settings, metrics.observe))
-            platforms, api = Platforms(slack, discord), await opened_surface()
+            discord = await stack.enter_async_context(open_discord(settings, metrics.observe))
+            platforms, api = Platforms(slack, discord), await open_surface()
             house = await stack.enter_async_context(
-                opened_house(
+                open_runtime(
                     settings,
                     read_operator_files(settings),
                     InstantChoice("instant", "instant"),
@@ -84,30 +84,32 @@ async def run(settings: Settings) -> None:
                     observe=metrics.observe,
                 )
             )
-            join(api, settings, house)
+            attach_surface(api, settings, house)
             look_up_groups(slack, house)
             receiving = await platforms.receiving(PARTS, house, settings)
-            looks = await stack.enter_async_context(probes(metrics, house))
-            await stack.enter_async_context(served_web(settings, parts=web_parts(settings, house, api), pages=looks))
+            looks = await stack.enter_async_context(probe_routes(metrics, house))
+            await stack.enter_async_context(
+                serve_web(settings, parts=build_web_dependencies(settings, house, api), pages=looks)
+            )
             for name, listener in receiving.listeners.items():
                 await stack.enter_async_context(_listening(name, listener, house))
-            await house.until(stopped)
+            await house.run_until(stopped)
 
 
 @asynccontextmanager
-async def _slack_without_limits(settings: Settings) -> AsyncIterator[SlackWorkspace]:
+async def _slack_without_limits(settings: Settings) -> AsyncIterator[SlackApp]:
     """Slack, where a minute passes from one call to the next."""
     token = settings.slack_bot_token
     assert token is not None
     minutes = itertools.count()
-    pacing = Pacing(clock=lambda: next(minutes) * MINUTE)
+    pacing = RateLimiter(clock=lambda: next(minutes) * MINUTE)
     async with WebApi(token.get_secret_value(), url=settings.slack_api_url, pacing=pacing) as api:
-        people = People(api, frozenset())
-        yield SlackWorkspace(api, people, SlackSurface(api, people))
+        people = UserDirectory(api, frozenset())
+        yield SlackApp(api, people, SlackSurface(api, people))
 
 
 @asynccontextmanager
-async def _listening(name: str, listener: Listener, house: House) -> AsyncIterator[None]:
+async def _listening(name: str, listener: Listener, house: Runtime) -> AsyncIterator[None]:
     listening = asyncio.create_task(listener.run(house.engine, house.commands), name=name)
     try:
         yield

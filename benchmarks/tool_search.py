@@ -18,12 +18,12 @@ from pathlib import Path
 from statistics import mean
 
 from bot.domain.tools import ServerGuidance, Tool, ToolSet
-from bot.engine.estimates import of_text, of_tools
-from bot.engine.offering import within_limit
-from bot.engine.tool_search import searched
-from bot.engine.tool_search_index import ToolIndex
-from bot.engine.tool_search_steps import told
-from bot.engine.tool_search_words import terms
+from bot.engine.builtin_tools.search_steps import format_search_result
+from bot.engine.builtin_tools.search_tools import search_tool_set
+from bot.engine.token_estimates import estimate_text, estimate_tools
+from bot.engine.tool_index import ToolIndex
+from bot.engine.tool_index_terms import terms
+from bot.engine.tool_selection import within_limit
 
 _FOLDER = Path(__file__).parent
 _TOOL = re.compile(r"(\w+)\((.*?)\): (.*)")
@@ -80,7 +80,7 @@ def searches(offered: ToolSet) -> Sequence[Found]:
     found = []
     for each in labelled_queries():
         began = time.perf_counter()
-        tools = index.best(each.words)
+        tools = index.search(each.words)
         found.append(Found(each, tools, time.perf_counter() - began))
     return found
 
@@ -118,14 +118,14 @@ def main() -> None:
     index_of(offered)
     made = time.perf_counter() - began
     found = searches(offered)
-    answers = [of_text("\n".join(told(each.labelled.words, each.tools))) for each in found]
+    answers = [estimate_text("\n".join(format_search_result(each.labelled.words, each.tools))) for each in found]
     print(f"{len(offered.tools)} tools of {len(offered.guidance)} servers, {len(found)} questions")
     print(f"words of a question that its tool has, too   {shared_words(offered):8.0%}")
     for most in (1, 3, 5):
         print(f"recall@{most}                                     {recall(found, most):8.1%}")
-    print(f"tokens of all definitions                    {of_tools(offered.tools):8,.0f}")
-    print(f"tokens of the 128 that services take         {of_tools(within_limit(offered).tools):8,.0f}")
-    print(f"tokens of the bot's own, with search         {of_tools(searched(offered.tools)):8,.0f}")
+    print(f"tokens of all definitions                    {estimate_tools(offered.tools):8,.0f}")
+    print(f"tokens of the 128 that services take         {estimate_tools(within_limit(offered).tools):8,.0f}")
+    print(f"tokens of the bot's own, with search         {estimate_tools(search_tool_set(offered.tools)):8,.0f}")
     print(f"tokens that a search adds, on average        {mean(answers):8,.0f}")
     print(f"milliseconds to make the index               {made * 1000:8.1f}")
     print(f"milliseconds a search, on average            {mean(each.seconds for each in found) * 1000:8.2f}")

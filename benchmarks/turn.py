@@ -31,7 +31,7 @@ from statistics import median
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.mcp import _cpu, _resident
+from benchmarks.mcp_calls import _cpu, _resident
 from benchmarks.turn_services import served_model
 from benchmarks.turn_ways import Opened, Way, client_loop, product, raw_http
 from tests.postgres import running_server

@@ -19,16 +19,16 @@ from mcp import Client, StdioServerParameters, types
 from openai import AsyncOpenAI
 
 from benchmarks.turn_services import ANSWER, ARGUMENTS, MODEL, TOOL, TOOLS_PROGRAM
-from bot.app.house import opened_house
-from bot.app.models import choose_model
+from bot.app.models import select_model
 from bot.app.operator_files import read_operator_files
+from bot.app.runtime import open_runtime
 from bot.domain.approvals import ApprovalPolicy
 from bot.domain.turns import TurnStatus
 from bot.domain.views import TurnView
 from bot.engine.engine import Engine
-from bot.platforms.console.person import Person
+from bot.platforms.console.local_user import LocalUser
 from bot.platforms.console.surface import ConsoleSurface
-from bot.platforms.console.watch import Watch
+from bot.platforms.console.turn_tracker import TurnTracker
 from bot.settings import Settings, read_settings
 
 QUESTION = "Please say it again."
@@ -56,12 +56,12 @@ class Nowhere:
     def __init__(self) -> None:
         self.first: dict[str, float] = {}
 
-    def ours(self, view: TurnView) -> None:
+    def append_own(self, view: TurnView) -> None:
         if view.streaming or view.turn.status.ended:
             self.first.setdefault(view.turn.id, time.perf_counter())
 
-    def other(self, view: TurnView, heading: str) -> None:
-        self.ours(view)
+    def append_foreign(self, view: TurnView, heading: str) -> None:
+        self.append_own(view)
 
     def notice(self, text: str) -> None:
         pass
@@ -70,7 +70,7 @@ class Nowhere:
 class Product:
     """The engine with everything around it."""
 
-    def __init__(self, engine: Engine, person: Person, watch: Watch, drawing: Nowhere) -> None:
+    def __init__(self, engine: Engine, person: LocalUser, watch: TurnTracker, drawing: Nowhere) -> None:
         self._engine = engine
         self._person = person
         self._watch = watch
@@ -80,7 +80,7 @@ class Product:
         began = time.perf_counter()
         # Not handed in by the watch, which takes one message at a time: a person types no two hundred at once.
         receipt = await self._engine.receive(self._person.says(QUESTION, str(conversation)))
-        self._watch.adopt(receipt.turn_id)
+        self._watch.track(receipt.turn_id)
         async with asyncio.timeout(LIMIT):
             view = await self._watch.end(receipt.turn_id, self._engine)
         assert view.turn.status is TurnStatus.DONE, view.turn.failure
@@ -91,10 +91,10 @@ class Product:
 async def product(model: str, *, folder: Path, database: str = "") -> AsyncIterator[Way]:
     """The product with its files in a folder, on a SQLite file there or on another database."""
     settings = _settings(folder, database or f"sqlite:///{folder / 'bench.db'}", model)
-    person, watch, drawing = Person("bench"), Watch(), Nowhere()
+    person, watch, drawing = LocalUser("bench"), TurnTracker(), Nowhere()
     surface = ConsoleSurface(person, watch, drawing)
-    files, choice = read_operator_files(settings), choose_model(settings)
-    async with opened_house(settings, files, choice, [surface]) as house:
+    files, choice = read_operator_files(settings), select_model(settings)
+    async with open_runtime(settings, files, choice, [surface]) as house:
         async with asyncio.timeout(LIMIT):
             while not any(tool.original_name == TOOL for tool in (await house.office.toolbox.offer()).tools):  # noqa: ASYNC110 - it tells nobody
                 await asyncio.sleep(0.05)

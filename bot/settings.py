@@ -27,13 +27,13 @@ from pydantic_settings import (
 )
 
 from bot.domain.approvals import ApprovalPolicy
-from bot.domain.past import Replay
+from bot.domain.history import ToolReplay
 from bot.domain.pins import ReviewPolicy
 from bot.domain.policies import TaintMode
 from bot.domain.servers import ConnectPolicy
 from bot.domain.tools import ToolSearch
 from bot.errors import SettingsError
-from bot.setting_problems import shown, told
+from bot.setting_errors import format_error, format_value
 
 _UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 _LONGEST_DAYS = 366
@@ -48,7 +48,7 @@ _OTHER_NAMES = {
     "mcp_capabilities_cache_ttl": "mcp_sync_interval",
     "mcp_security_allowed_server_names": "mcp_allowed_servers",
 }
-"""What other programs call the same (checklist 236, 237)."""
+"""What other programs call the same."""
 
 
 def _seconds(value: Any) -> Any:
@@ -67,7 +67,7 @@ def _seconds(value: Any) -> Any:
 
 
 def _seconds_or_never(value: Any) -> Any:
-    """The same, and `0` means never, too (checklist 101)."""
+    """The same, and `0` means never, too."""
     return None if re.fullmatch(r"0+\s*[smhd]?", str(value).lower()) else _seconds(value)
 
 
@@ -87,7 +87,7 @@ def _names(value: Any) -> Any:
     names = [name.strip() for name in value.split(",") if name.strip()]
     for name in names:
         if not re.fullmatch(r"[a-z-]+:\S+", name):
-            raise ValueError(f"{shown(name)} is not of the form platform:id, such as slack:U123 or console:ana")
+            raise ValueError(f"{format_value(name)} is not of the form platform:id, such as slack:U123 or console:ana")
     return frozenset(names)
 
 
@@ -104,7 +104,7 @@ def _snowflakes(value: Any) -> Any:
     for each in ids:
         if not re.fullmatch(r"[0-9]{1,20}", each):
             raise ValueError(
-                f"{shown(each)} is not an id, such as 81384788765712384: Discord copies it in Developer Mode"
+                f"{format_value(each)} is not an id, such as 81384788765712384: Discord copies it in Developer Mode"
             )
     return ids
 
@@ -140,7 +140,7 @@ def _hosts(value: Any) -> Any:
     hosts = _words(value)
     for host in hosts:
         if not re.fullmatch(r"[A-Za-z0-9._-]+(:[0-9]{1,5})?|\[[0-9A-Fa-f:.]+\](:[0-9]{1,5})?", host):
-            raise ValueError(f"{shown(host)} is not a host or host:port, such as n8n:5678")
+            raise ValueError(f"{format_value(host)} is not a host or host:port, such as n8n:5678")
     return frozenset(host.lower() for host in hosts)
 
 
@@ -152,7 +152,7 @@ def _networks(value: Any) -> Any:
             ip_network(each)
         except ValueError:
             raise ValueError(
-                f"{shown(each)} is not an IP address or a network, such as 10.0.0.2 or 172.16.0.0/12"
+                f"{format_value(each)} is not an IP address or a network, such as 10.0.0.2 or 172.16.0.0/12"
             ) from None
     return words
 
@@ -278,7 +278,7 @@ class Settings(BaseSettings):
     system_prompt_file: Path = Path("config/system_prompt.md")
     context_tokens: Windows = ()
     history_tokens: Annotated[int, Field(ge=1_000, le=1_000_000)] = 16_000
-    history_tool_steps: Annotated[Replay, AnyCase] = Replay.NAMES
+    history_tool_steps: Annotated[ToolReplay, AnyCase] = ToolReplay.NAMES
     prices_file: Path = Path("config/prices.toml")
     limits_file: Path = Path("config/limits.toml")
     max_running_turns_per_user: Annotated[int, Field(ge=1, le=10_000)] = 8
@@ -436,7 +436,7 @@ def read_settings(**overrides: Any) -> Settings:
     try:
         return Settings(**overrides)
     except ValidationError as error:
-        problems = "; ".join(told(each, Settings.model_fields) for each in error.errors())
+        problems = "; ".join(format_error(each, Settings.model_fields) for each in error.errors())
         raise SettingsError(f"The environment cannot be used: {problems}.", "correct it there or in .env") from None
     except (OSError, UnicodeDecodeError) as error:
         raise SettingsError(f".env cannot be read: {error}.", "save it as UTF-8 text, or remove it") from error

@@ -16,7 +16,7 @@ import pytest
 import slipcover
 
 PROJECT = Path(__file__).parents[1]
-PARTS = [str(PROJECT / part) for part in ("bot/commands", "bot/engine", "bot/storage", "bot/tools")]
+PARTS = [str(PROJECT / part) for part in ("bot/commands", "bot/engine", "bot/storage", "bot/mcp")]
 """What must not be wrong."""
 ENOUGH = 95.0
 """Per cent of all lines and branches."""

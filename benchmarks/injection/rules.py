@@ -13,10 +13,10 @@ from bot.domain.messages import ToolCall
 from bot.domain.sources import ToolSource
 from bot.domain.tools import Tool, ToolSet
 from bot.domain.turns import StepStatus
-from bot.engine.admission import Admission
+from bot.engine.call_authorization import CallAuthorizer
 from bot.engine.policy import Policies
 from bot.engine.rules import Rules
-from bot.engine.taint import Taint, told
+from bot.engine.taint import Taint, taint_sources
 
 _EVERYTHING_RUNS = Rules(Policies(ApprovalPolicy.ALWAYS_ALLOW))
 _ASKER = Author("benchmark", "asker", "Asker")
@@ -69,8 +69,10 @@ class Now:
 
     def call(self, name: str, arguments: Mapping[str, Any]) -> str:
         tool, offered = self.tools[name], ToolSet(tuple(self.tools.values()))
-        taint = Taint(told(self.sources, offered, _ASKER.principal), tuple(self.asked), offered)
-        step = Admission(_EVERYTHING_RUNS, taint=taint).judge(1, ToolCall("c", name, arguments), offered, _ASKER)
+        taint = Taint(taint_sources(self.sources, offered, _ASKER.principal), tuple(self.asked), offered)
+        step = CallAuthorizer(_EVERYTHING_RUNS, taint=taint).authorize(
+            1, ToolCall("c", name, arguments), offered, _ASKER
+        )
         self.sources.append(ToolSource(tool.server, tool.original_name, tool.server_id, tool.definition, tool.place))
         return taint.objection(tool, arguments) if step.status is StepStatus.AWAITING else ""
 

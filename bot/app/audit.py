@@ -17,16 +17,16 @@ from typing import TYPE_CHECKING
 
 from bot.app.audit_report import report_json, report_text
 from bot.app.checkpoints import checkpoint_file
-from bot.app.database import current, fitting_database, unchanged_database
+from bot.app.database import current, open_database_read_only, open_migrated_database
 from bot.app.login import login_name
 from bot.commands.audit_lines import csv_head, csv_line, json_line
-from bot.commands.moments import MOMENT, read_moment
-from bot.commands.phrases import counted
+from bot.commands.text_format import pluralize
+from bot.commands.timestamps import MOMENT, parse_time
 from bot.domain.audit import SEALED, AuditEntry, AuditHead, AuditQuery
 from bot.domain.checks import Check
-from bot.domain.checks import Finding as Verdict
+from bot.domain.checks import CheckStatus as Verdict
 from bot.errors import DatabaseError, SettingsError
-from bot.platforms.console.person import Person
+from bot.platforms.console.local_user import LocalUser
 from bot.settings import Settings
 from bot.storage.address import read_address
 
@@ -73,7 +73,7 @@ async def verify(settings: Settings, known: str, checkpoints: Sequence[Path], *,
     sys.stdout.write(f"{report_json(report) if as_json else report_text(report)}\n")
     if report.fits:
         return 0
-    many = counted(sum(finding.certain for finding in report.findings) + report.more, "finding")
+    many = pluralize(sum(finding.certain for finding in report.findings) + report.more, "finding")
     sys.stderr.write(f"countersign: The audit does not fit ({many}). Fix: {_RESTORE}\n")
     return FAILED
 
@@ -85,9 +85,9 @@ async def seal(settings: Settings, reason: str) -> int:
     if not reason.strip():
         raise SettingsError("--reason is empty.", "say why the rows before can be trusted")
     module = await asyncio.to_thread(importlib.import_module, "bot.storage.audit")
-    person = Person(login_name()).author.principal
+    person = LocalUser(login_name()).author.principal
     await _require_database(settings)
-    async with fitting_database(settings, migrate=False) as database:
+    async with open_migrated_database(settings, migrate=False) as database:
         if not await asyncio.to_thread(database.audit_keys.prepare):
             raise SettingsError(
                 "There is no key to seal the audit with.", "set AUDIT_KEY; `countersign secrets generate-key` makes one"
@@ -115,7 +115,7 @@ async def examine_audit(settings: Settings, database: Database) -> Check:
         detail = f"It took more than {DOCTOR_SECONDS:g} s to look at the latest rows."
         return Check("whole", Verdict.SKIPPED, detail, "run `countersign audit verify`")
     seconds = time.monotonic() - began_at
-    rows = counted(report.rows, "row") if report.whole else f"The latest {counted(report.rows, 'row')}"
+    rows = pluralize(report.rows, "row") if report.whole else f"The latest {pluralize(report.rows, 'row')}"
     for certain, verdict in ((True, Verdict.BROKEN), (False, Verdict.DOUBTFUL)):
         for finding in report.findings:
             if finding.certain is certain:
@@ -129,7 +129,7 @@ async def examine_audit(settings: Settings, database: Database) -> Check:
 @asynccontextmanager
 async def _opened_trail(settings: Settings) -> AsyncIterator[SqlAuditTrail]:
     await _require_database(settings)
-    async with unchanged_database(settings) as database:
+    async with open_database_read_only(settings) as database:
         yield await _trail_of(database)
 
 
@@ -192,7 +192,7 @@ def _moment(option: str, text: str, now: float) -> float | None:
     if not text:
         return None
     try:
-        return read_moment(text, now)
+        return parse_time(text, now)
     except (ValueError, OverflowError):
         raise SettingsError(f"{option} is {text!r:.40}, which is no point in time.", f"write {MOMENT}") from None
 

@@ -8,21 +8,21 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from typing import Any
 
-from bot.app.database import fitting_database, held_database
-from bot.app.house import House, WatchLog, opened_house
+from bot.app.database import lock_database, open_migrated_database
 from bot.app.login import login_name
-from bot.app.models import ModelChoice, choose_model
+from bot.app.models import ModelChoice, select_model
 from bot.app.operator_files import OperatorFiles, read_operator_files
+from bot.app.runtime import Runtime, WatchLog, open_runtime
 from bot.app.secrets import check_operator_secrets
 from bot.commands.registry import CommandRegistry
 from bot.engine.engine import Engine
 from bot.errors import CountersignError, DatabaseHeld, NotFound
 from bot.logs import log_to_file
-from bot.platforms.console.clerk import ApproveMode
+from bot.platforms.console.auto_approval import ApproveMode
 from bot.platforms.console.console import Streams, Terminal, on_screen, one_question, piped, process_streams
-from bot.platforms.console.opening import Opening
-from bot.platforms.console.person import Person, fresh_conversation
-from bot.platforms.console.reading import write_conversation
+from bot.platforms.console.export import export_conversation
+from bot.platforms.console.local_user import LocalUser, fresh_conversation
+from bot.platforms.console.startup import StartState
 from bot.ports import TurnLog
 from bot.settings import Settings
 from bot.storage.address import PostgresServer, read_address
@@ -47,13 +47,13 @@ class ChatOptions:
 async def chat(settings: Settings, options: ChatOptions, *, watch_log: WatchLog = lambda turn_log: turn_log) -> int:
     """Talk in this terminal until the person leaves; the exit code. Raises CountersignError."""
     check_operator_secrets(settings)
-    choice = choose_model(settings, options.model)
+    choice = select_model(settings, options.model)
     files = read_operator_files(settings)
     streams = process_streams()
-    person = Person(options.user or login_name(), operator=not options.user)
+    person = LocalUser(options.user or login_name(), operator=not options.user)
     with ExitStack() as stack:
         try:
-            stack.enter_context(held_database(settings, "countersign chat"))
+            stack.enter_context(lock_database(settings, "countersign chat"))
         except DatabaseHeld:
             if not options.conversation or options.message is not None:
                 raise
@@ -70,7 +70,7 @@ class _Session:
     files: OperatorFiles
     options: ChatOptions
     choice: ModelChoice
-    person: Person
+    person: LocalUser
     streams: Streams
     watch_log: WatchLog
 
@@ -79,7 +79,7 @@ class _Session:
         loop = asyncio.get_running_loop()
         engine: asyncio.Future[Engine] = loop.create_future()
         commands: asyncio.Future[CommandRegistry] = loop.create_future()
-        opening: asyncio.Future[Opening] = loop.create_future()
+        opening: asyncio.Future[StartState] = loop.create_future()
         leaving = asyncio.Event()
         building = asyncio.create_task(self._build(terminal, engine, commands, opening, leaving), name="house")
         listening = asyncio.create_task(terminal.listener.run(engine, commands, opening), name="terminal")
@@ -105,7 +105,7 @@ class _Session:
         terminal: Terminal,
         engine: asyncio.Future[Engine],
         commands: asyncio.Future[CommandRegistry],
-        opening: asyncio.Future[Opening],
+        opening: asyncio.Future[StartState],
         leaving: asyncio.Event,
     ) -> None:
         """Build the house, hand out its parts, and keep it until the person leaves."""
@@ -113,7 +113,7 @@ class _Session:
         # Whoever serves the page of a one-time link cannot ask a terminal who somebody is.
         settings = self.settings.model_copy(update={"public_url": None})
         try:
-            async with opened_house(
+            async with open_runtime(
                 settings,
                 self.files,
                 self.choice,
@@ -124,7 +124,7 @@ class _Session:
                 opening.set_result(await self._opening(house))
                 commands.set_result(house.commands)
                 engine.set_result(house.engine)
-                await house.until(leaving)
+                await house.run_until(leaving)
         except CountersignError as error:
             if engine.done():
                 raise
@@ -158,31 +158,31 @@ class _Session:
     def _interactive(self) -> bool:
         return self.streams.interactive and self.options.message is None and not self.options.json
 
-    async def _opening(self, house: House) -> Opening:
+    async def _opening(self, house: Runtime) -> StartState:
         """The conversation named, or the one a person left at this terminal; scripts begin a new one each time."""
         conversation = self.options.conversation
         if not conversation and self._interactive and not self.options.fresh:
-            latest = await house.turn_log.latest(self.person.reach)
+            latest = await house.turn_log.latest_conversation(self.person.reach)
             conversation = latest.thread if latest else ""
         if not conversation:
-            return Opening(fresh_conversation())
+            return StartState(fresh_conversation())
         return await _continued(house.turn_log, self.person, conversation)
 
 
-async def _continued(turn_log: TurnLog, person: Person, conversation: str) -> Opening:
-    recent = await turn_log.recent(person.key(conversation), REMEMBERED_TURNS)
-    return Opening(conversation, recent, turns=recent[-1].turn.seq if recent else 0)
+async def _continued(turn_log: TurnLog, person: LocalUser, conversation: str) -> StartState:
+    recent = await turn_log.recent_turns(person.key(conversation), REMEMBERED_TURNS)
+    return StartState(conversation, recent, turns=recent[-1].turn.seq if recent else 0)
 
 
-async def _read_beside(settings: Settings, person: Person, conversation: str, streams: Streams) -> int:
+async def _read_beside(settings: Settings, person: LocalUser, conversation: str, streams: Streams) -> int:
     """Show a conversation while another process holds the database."""
     from bot.storage.turn_log import SqlTurnLog  # noqa: PLC0415 - only here is it needed before the house is built
 
-    async with fitting_database(settings, migrate=False) as database:
+    async with open_migrated_database(settings, migrate=False) as database:
         opening = await _continued(SqlTurnLog(database), person, conversation)
     if not opening.count:
         raise NotFound(f"There is no conversation {conversation!r} of yours.", "leave out --conversation to start one")
-    write_conversation(opening, streams)
+    export_conversation(opening, streams)
     return 0
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def held_database(settings: Settings, purpose: str) -> Iterator[None]:
+def lock_database(settings: Settings, purpose: str) -> Iterator[None]:
     """Keep a SQLite file for this process alone; a server is anybody's. Raises DatabaseHeld if another process has
     it, DatabaseError if its folder cannot be used.
     """
@@ -44,10 +44,10 @@ def held_database(settings: Settings, purpose: str) -> Iterator[None]:
 
 
 @asynccontextmanager
-async def opened_database(settings: Settings) -> AsyncIterator[Database]:
+async def open_database(settings: Settings) -> AsyncIterator[Database]:
     """Open the database as it is. Raises DatabaseError, and SettingsError if a key of the audit cannot be read."""
     keys = audit_keys(settings)
-    module = await asyncio.to_thread(importlib.import_module, "bot.storage.opening")
+    module = await asyncio.to_thread(importlib.import_module, "bot.storage.open_database")
     database: Database = await asyncio.to_thread(module.open_database, settings.database_url)
     database.audit_keys = keys
     try:
@@ -57,7 +57,7 @@ async def opened_database(settings: Settings) -> AsyncIterator[Database]:
 
 
 @asynccontextmanager
-async def fitting_database(settings: Settings, *, migrate: bool) -> AsyncIterator[Database]:
+async def open_migrated_database(settings: Settings, *, migrate: bool) -> AsyncIterator[Database]:
     """Open the database with this release's schema in it. `migrate` says whether one that lacks it is brought there;
     the caller holds the database then. If rows of the audit were written to it, a checkpoint is written before it is
     closed. Raises DatabaseError.
@@ -73,7 +73,7 @@ async def fitting_database(settings: Settings, *, migrate: bool) -> AsyncIterato
 
 
 @asynccontextmanager
-async def unchanged_database(settings: Settings) -> AsyncIterator[Database]:
+async def open_database_read_only(settings: Settings) -> AsyncIterator[Database]:
     """Open a database with this release's schema to read it: nothing is written to it, or beside it. Raises
     DatabaseError.
     """
@@ -84,7 +84,7 @@ async def unchanged_database(settings: Settings) -> AsyncIterator[Database]:
 @asynccontextmanager
 async def _checked_database(settings: Settings, *, migrate: bool) -> AsyncIterator[Database]:
     schema = await _schema()
-    async with opened_database(settings) as database:
+    async with open_database(settings) as database:
         if migrate:
             await schema.upgrade(database)
         elif (found := await schema.current(database)) != schema.head():
@@ -99,8 +99,8 @@ async def _checked_database(settings: Settings, *, migrate: bool) -> AsyncIterat
 async def upgrade(settings: Settings) -> str:
     """Bring the database to this release's schema, and name that. Raises DatabaseError."""
     schema = await _schema()
-    with held_database(settings, "countersign db upgrade"):
-        async with fitting_database(settings, migrate=True):
+    with lock_database(settings, "countersign db upgrade"):
+        async with open_migrated_database(settings, migrate=True):
             return str(schema.head())
 
 
@@ -110,7 +110,7 @@ async def current(settings: Settings) -> tuple[str, str]:
     address = read_address(settings.database_url)
     if isinstance(address, SqliteFile) and not address.path.exists():
         return "", schema.head()
-    async with opened_database(settings) as database:
+    async with open_database(settings) as database:
         return await schema.current(database) or "", schema.head()
 
 

@@ -12,13 +12,13 @@ from contextlib import aclosing, asynccontextmanager
 from typing import TYPE_CHECKING
 
 from bot.domain.checks import Check
-from bot.domain.measurements import Observe, unobserved
+from bot.domain.metrics import MetricSink, null_sink
 from bot.settings import Settings
 
 if TYPE_CHECKING:
-    from bot.app.house import House
+    from bot.app.runtime import Runtime
+    from bot.platforms.discord.app import DiscordApp
     from bot.platforms.discord.listener import DiscordListener
-    from bot.platforms.discord.office import DiscordOffice
 
 
 def is_configured(settings: Settings) -> bool:
@@ -27,12 +27,12 @@ def is_configured(settings: Settings) -> bool:
 
 
 @asynccontextmanager
-async def opened_discord(settings: Settings, observe: Observe = unobserved) -> AsyncIterator[DiscordOffice]:
+async def open_discord(settings: Settings, observe: MetricSink = null_sink) -> AsyncIterator[DiscordApp]:
     """Discord as the bot whose token there is. `observe` counts."""
-    offices = await asyncio.to_thread(importlib.import_module, "bot.platforms.discord.office")
+    offices = await asyncio.to_thread(importlib.import_module, "bot.platforms.discord.app")
     token = settings.discord_token.get_secret_value() if settings.discord_token else ""
     url, servers = settings.discord_api_url, settings.discord_servers
-    opened = offices.opened_office(token, url=url, servers=servers, observe=observe)
+    opened = offices.open_discord(token, url=url, servers=servers, observe=observe)
     async with opened as office:
         yield office
 
@@ -41,25 +41,27 @@ async def examine_discord(settings: Settings) -> AsyncGenerator[Check, None]:
     """Look at everything of Discord that is set; at nothing if nothing is."""
     if not is_configured(settings):
         return
-    async with opened_discord(settings) as office:
-        examining = await asyncio.to_thread(importlib.import_module, "bot.platforms.discord.check_up")
-        async with aclosing(examining.check_up(office.rest, office.people)) as checks:
+    async with open_discord(settings) as office:
+        examining = await asyncio.to_thread(importlib.import_module, "bot.platforms.discord.diagnostics")
+        async with aclosing(examining.diagnose(office.rest, office.people)) as checks:
             async for check in checks:
                 yield check
 
 
-async def listener_of(office: DiscordOffice, house: House, settings: Settings) -> DiscordListener:
+async def build_listener(office: DiscordApp, house: Runtime, settings: Settings) -> DiscordListener:
     """What receives from Discord, whenever no other process does."""
     desks, manners = await asyncio.gather(
         *(
             asyncio.to_thread(importlib.import_module, name)
-            for name in ("bot.platforms.discord.desk", "bot.reception.manners")
+            for name in ("bot.platforms.discord.context", "bot.chat.audience")
         )
     )
     stores = house.office.stores
     return office.listener(
-        manners=manners.Manners(settings.discord_follow_threads),
-        records=desks.DiscordRecords(stores.opinions.keep, house.turn_log.approval, stores.archive.engaged),
+        manners=manners.AudiencePolicy(settings.discord_follow_threads),
+        records=desks.DiscordLookups(
+            stores.opinions.save, house.turn_log.get_approval, stores.archive.active_conversations
+        ),
         leases=stores.leases,
         holder=_this_process(),
     )

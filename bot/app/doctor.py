@@ -14,28 +14,28 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from bot.app.audit import examine_audit
-from bot.app.database import current, fitting_database, upgrade
+from bot.app.database import current, open_migrated_database, upgrade
 from bot.app.discord import examine_discord
 from bot.app.login import login_name
 from bot.app.model_check import examine_models
-from bot.app.office import opened_office
 from bot.app.operator_files import OperatorFiles, read_operator_files
 from bot.app.secrets import check_operator_secrets
+from bot.app.services import open_services
 from bot.app.slack import examine_slack
 from bot.app.web_check import examine_web
-from bot.domain.checks import Check, Finding
+from bot.domain.checks import Check, CheckStatus
 from bot.domain.secret_grants import SecretGrants
 from bot.domain.servers import ConnectPolicy
-from bot.engine.secret_grant_file import in_words
+from bot.engine.secret_grant_file import describe_grant
 from bot.errors import CountersignError, DatabaseError, SettingsError
-from bot.platforms.console.person import Person
-from bot.rendering.plain import one_line
+from bot.platforms.console.local_user import LocalUser
+from bot.rendering.text_safety import single_line
 from bot.settings import Settings
 
 if TYPE_CHECKING:
     from bot.storage.database import Database
 
-_MARKS = {Finding.WELL: "✓", Finding.DOUBTFUL: "!", Finding.BROKEN: "✗", Finding.SKIPPED: "-"}
+_MARKS = {CheckStatus.WELL: "✓", CheckStatus.DOUBTFUL: "!", CheckStatus.BROKEN: "✗", CheckStatus.SKIPPED: "-"}
 _LONGEST = 600
 """Characters of what was found, and of its fix."""
 
@@ -45,7 +45,7 @@ async def examine_all(settings: Settings, *, as_json: bool) -> int:
     broken = False
     async with aclosing(_checks(settings)) as checks:
         async for subject, check in checks:
-            broken |= check.finding is Finding.BROKEN
+            broken |= check.finding is CheckStatus.BROKEN
             sys.stdout.write(f"{_json(subject, check) if as_json else _line(subject, check)}\n")
             sys.stdout.flush()
     return 1 if broken else 0
@@ -57,13 +57,15 @@ def _json(subject: str, check: Check) -> str:
 
 def _line(subject: str, check: Check) -> str:
     took = f" ({check.seconds * 1000:.0f} ms)" if check.seconds is not None else ""
-    fix = f" Fix: {one_line(check.fix, _LONGEST)}" if check.fix else ""
-    return f"{_MARKS[check.finding]} {subject} · {check.name}  {one_line(check.detail, _LONGEST)}{took}{fix}".rstrip()
+    fix = f" Fix: {single_line(check.fix, _LONGEST)}" if check.fix else ""
+    return (
+        f"{_MARKS[check.finding]} {subject} · {check.name}  {single_line(check.detail, _LONGEST)}{took}{fix}".rstrip()
+    )
 
 
 async def _checks(settings: Settings) -> AsyncGenerator[tuple[str, Check], None]:
     """What was looked at, and what was found."""
-    yield "settings", Check("environment", Finding.WELL, "It can be read.")
+    yield "settings", Check("environment", CheckStatus.WELL, "It can be read.")
     yield "settings", _of_secrets(settings)
     try:
         files = read_operator_files(settings)
@@ -94,38 +96,39 @@ def _of_secrets(settings: Settings) -> Check:
         check_operator_secrets(settings)
     except SettingsError as error:
         return _broken("secrets", error)
-    return Check("secrets", Finding.WELL, "Those that the operator has chosen are hard to guess.")
+    return Check("secrets", CheckStatus.WELL, "Those that the operator has chosen are hard to guess.")
 
 
 def _of_files(settings: Settings, files: OperatorFiles) -> list[Check]:
-    checks = [Check("servers file", Finding.DOUBTFUL, warning) for warning in files.servers.warnings]
+    checks = [Check("servers file", CheckStatus.DOUBTFUL, warning) for warning in files.servers.warnings]
     checks += [
-        Check("launch templates", Finding.BROKEN, problem, "correct the file") for problem in files.launches.problems
+        Check("launch templates", CheckStatus.BROKEN, problem, "correct the file")
+        for problem in files.launches.problems
     ]
     checks += [
-        Check("launch templates", Finding.DOUBTFUL, warning, "write its version behind it, such as PACKAGE@1.2.3")
+        Check("launch templates", CheckStatus.DOUBTFUL, warning, "write its version behind it, such as PACKAGE@1.2.3")
         for warning in files.launches.warnings
     ]
     checks += _of_grants(files.secret_grants)
     checks += [
         Check(
             "policies",
-            Finding.DOUBTFUL,
+            CheckStatus.DOUBTFUL,
             f"{settings.policy_file} has policies for {name!r}, which is no server of the file.",
             "correct the name",
         )
-        for name in files.strangers()
+        for name in files.unknown_servers()
     ]
     checks += [
         Check(
             "policies",
-            Finding.DOUBTFUL,
+            CheckStatus.DOUBTFUL,
             f"{rule.id} is about {rule.server!r}, which no enabled server of the file is called.",
             "correct the name, unless it is that of a server which admins have added",
         )
-        for rule in files.stray_rules()
+        for rule in files.unused_rules()
     ]
-    return checks or [Check("files", Finding.WELL, "They can be read.")]
+    return checks or [Check("files", CheckStatus.WELL, "They can be read.")]
 
 
 def _of_grants(grants: SecretGrants) -> list[Check]:
@@ -135,13 +138,13 @@ def _of_grants(grants: SecretGrants) -> list[Check]:
     where = grants.source
     return [
         *(
-            Check("secret grants", Finding.WELL, f"{where}, line {grant.line}: {in_words(grant)}")
+            Check("secret grants", CheckStatus.WELL, f"{where}, line {grant.line}: {describe_grant(grant)}")
             for grant in grants.grants
         ),
         *(
             Check(
                 "secret grants",
-                Finding.BROKEN,
+                CheckStatus.BROKEN,
                 f"{where}{f', line {problem.line}' if problem.line else ''}: {problem.cause} It grants nothing.",
                 problem.fix,
             )
@@ -151,22 +154,22 @@ def _of_grants(grants: SecretGrants) -> list[Check]:
 
 
 async def _of_database_and_servers(settings: Settings, files: OperatorFiles) -> AsyncGenerator[tuple[str, Check], None]:
-    operator = Person(login_name()).author.principal
+    operator = LocalUser(login_name()).author.principal
     try:
         if settings.auto_migrate and not (await current(settings))[0]:
             # Nobody has started yet: what the first start would do. A database that is in use is left as it is.
             await upgrade(settings)
-        async with fitting_database(settings, migrate=False) as database:
-            yield "database", Check("opened", Finding.WELL, database.name)
+        async with open_migrated_database(settings, migrate=False) as database:
+            yield "database", Check("opened", CheckStatus.WELL, database.name)
             yield "database", await _written(database)
             yield "audit", await examine_audit(settings, database)
-            async with opened_office(
+            async with open_services(
                 settings, files, database, operator=operator, connect=ConnectPolicy.LAZY
             ) as office:
                 if not office.toolbox.enabled:
-                    yield "servers", Check("MCP", Finding.SKIPPED, "MCP is switched off (MCP_ENABLED=false).")
+                    yield "servers", Check("MCP", CheckStatus.SKIPPED, "MCP is switched off (MCP_ENABLED=false).")
                 for state in office.toolbox.servers():
-                    async with aclosing(office.toolbox.examine(state.config.id)) as checks:
+                    async with aclosing(office.toolbox.diagnose(state.config.id)) as checks:
                         async for check in checks:
                             yield state.config.name, check
     except CountersignError as error:
@@ -178,8 +181,8 @@ async def _written(database: Database) -> Check:
         await database.check_writable()
     except DatabaseError as error:
         return _broken("written", error)
-    return Check("written", Finding.WELL, "It takes what is written.")
+    return Check("written", CheckStatus.WELL, "It takes what is written.")
 
 
 def _broken(name: str, error: CountersignError) -> Check:
-    return Check(name, Finding.BROKEN, error.cause, error.fix)
+    return Check(name, CheckStatus.BROKEN, error.cause, error.fix)

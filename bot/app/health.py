@@ -8,8 +8,8 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from time import monotonic
 
-from bot.domain.health import Health, Listening, ServersHealth
-from bot.domain.servers import ServerState, ServerStatus
+from bot.domain.health import Health, ListenerStatus, ServersHealth
+from bot.domain.servers import ServerSnapshot, ServerStatus
 from bot.errors import DatabaseError, DatabaseUnwritable
 from bot.ports import Listener
 
@@ -38,7 +38,7 @@ class HealthCheck:
     def __init__(
         self,
         ask: Callable[[], Awaitable[object]],
-        servers: Callable[[], Iterable[ServerState]],
+        servers: Callable[[], Iterable[ServerSnapshot]],
         *,
         clock: Callable[[], float] = monotonic,
     ) -> None:
@@ -61,7 +61,7 @@ class HealthCheck:
 
     async def look(self) -> Health:
         """How everything stands now. Takes a few seconds at most, and never raises."""
-        platforms: dict[str, Listening] = {name: await each.listening() for name, each in self._listeners.items()}
+        platforms: dict[str, ListenerStatus] = {name: await each.listening() for name, each in self._listeners.items()}
         database = await self._database_health()
         return Health(
             database.answers,
@@ -91,7 +91,7 @@ class HealthCheck:
         return _DatabaseHealth(answers=True)
 
 
-def _counted(states: Iterable[ServerState]) -> ServersHealth:
+def _counted(states: Iterable[ServerSnapshot]) -> ServersHealth:
     stands = [state.status for state in states]
     return ServersHealth(
         total=len(stands),

@@ -12,14 +12,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from bot.commands.parts import CommandParts, Linking
+from bot.commands.dependencies import CommandDependencies, LinkService
 from bot.domain.conversations import Author, ConversationKey, Member
-from bot.domain.views import Audience, Notice
+from bot.domain.views import Notice, NoticeTarget
 from bot.engine.surfaces import surface_for
 from bot.errors import DeliveryFailed
-from bot.ports import Surface
+from bot.ports import LinkStore, Surface
 from bot.settings import Settings
-from bot.stores import LinkStore
 
 if TYPE_CHECKING:
     from bot.web.application import Page
@@ -31,7 +30,7 @@ _DRAWABLE = re.compile(r"[A-Za-z0-9._~:/\[\]%-]+")
 """What an address may hold to be drawn as a link everywhere without a second thought."""
 
 
-def linking_of(settings: Settings, store: LinkStore) -> Linking | None:
+def build_link_service(settings: Settings, store: LinkStore) -> LinkService | None:
     """What links take, if the operator has said under which address people reach the bot. Nobody's secret crosses a
     network in the clear: an address without TLS is good for this machine alone.
     """
@@ -50,11 +49,11 @@ def linking_of(settings: Settings, store: LinkStore) -> Linking | None:
             "there are no one-time links and no sign-ins: PUBLIC_URL must begin with https://, such as %s", _SUCH
         )
         return None
-    return Linking(store, address)
+    return LinkService(store, address)
 
 
-class Platforms:
-    """The people of the platforms that this process can ask (`bot.commands.parts.People`)."""
+class PlatformUserMessenger:
+    """The people of the platforms that this process can ask (`bot.commands.dependencies.UserMessenger`)."""
 
     def __init__(self, surfaces: Sequence[Surface]) -> None:
         self._surfaces = surfaces
@@ -67,7 +66,7 @@ class Platforms:
 
     async def tell(self, author: Author, where: ConversationKey, text: str) -> None:
         """Say something to one person alone. Raises DeliveryFailed."""
-        await self._surface(where).tell(Audience(str(where), author.id), Notice(text))
+        await self._surface(where).post_notice(NoticeTarget(str(where), author.id), Notice(text))
 
     def _surface(self, where: ConversationKey) -> Surface:
         surface = surface_for(self._surfaces, where)
@@ -79,18 +78,18 @@ class Platforms:
         return surface
 
 
-def link_pages(parts: CommandParts, surfaces: Sequence[Surface]) -> Sequence[Page]:
+def link_pages(parts: CommandDependencies, surfaces: Sequence[Surface]) -> Sequence[Page]:
     """The pages; none if there are no links. Loads the web's libraries."""
     if parts.linking is None:
         return ()
-    people = Platforms(surfaces)
-    entries = importlib.import_module("bot.commands.secret_entry")
+    people = PlatformUserMessenger(surfaces)
+    entries = importlib.import_module("bot.commands.secret_form")
     web = importlib.import_module("bot.web.links.routes")
     routes: list[Page] = web.pages(entries.SecretEntry(parts, parts.linking.store, people))
     if parts.sign_ins is not None:
-        returns = importlib.import_module("bot.commands.sign_in_return")
+        returns = importlib.import_module("bot.commands.oauth_callback")
         web = importlib.import_module("bot.web.oauth.routes")
-        routes += web.pages(returns.SignInReturn(parts, parts.sign_ins, people), parts.linking.address)
+        routes += web.pages(returns.OAuthCallback(parts, parts.sign_ins, people), parts.linking.address)
     return routes
 
 

@@ -11,14 +11,14 @@ from collections.abc import AsyncGenerator, Sequence
 from fnmatch import fnmatchcase
 from time import monotonic
 
-from bot.app.models import ModelChoice, choose_model
+from bot.app.models import ModelChoice, select_model
 from bot.app.operator_files import OperatorFiles
-from bot.commands.phrases import counted
-from bot.domain.checks import Check, Finding
+from bot.commands.text_format import pluralize
+from bot.domain.checks import Check, CheckStatus
 from bot.errors import CountersignError
+from bot.llm.model_availability import Available, ListsModels, NotListed, NotReported, Retired, Standing
 from bot.llm.providers import find_provider
-from bot.llm.standing import Catalogued, Listed, Retired, Standing, Unlisted, Unsaid
-from bot.rendering.plain import one_line
+from bot.rendering.text_safety import single_line
 from bot.settings import Settings
 
 _MOST_NAMES = 5
@@ -28,11 +28,11 @@ _LONGEST_NAME = 60
 async def examine_models(settings: Settings, files: OperatorFiles) -> AsyncGenerator[Check, None]:
     """Look at the bot's own model, and at each that stands in for it."""
     try:
-        choice = choose_model(settings)
+        choice = select_model(settings)
     except CountersignError as error:
-        yield Check("configured", Finding.BROKEN, error.cause, error.fix)
+        yield Check("configured", CheckStatus.BROKEN, error.cause, error.fix)
         return
-    yield Check("configured", Finding.WELL, choice.label)
+    yield Check("configured", CheckStatus.WELL, choice.label)
     for check in (*_of_order(choice), *_of_windows(settings, choice), *_of_prices(settings, files, choice)):
         yield check
     for check in await asyncio.gather(*map(_of_service, choice.all)):
@@ -44,7 +44,7 @@ def _of_order(choice: ModelChoice) -> list[Check]:
     if "demo" not in names[:-1]:
         return []
     said = f"The demo always answers: {', '.join(names[names.index('demo') + 1 :])} will never be asked."
-    return [Check("order", Finding.DOUBTFUL, said, "write demo last, or leave it out")]
+    return [Check("order", CheckStatus.DOUBTFUL, said, "write demo last, or leave it out")]
 
 
 def _of_windows(settings: Settings, choice: ModelChoice) -> list[Check]:
@@ -55,10 +55,10 @@ def _of_windows(settings: Settings, choice: ModelChoice) -> list[Check]:
         if pattern != "*" and not fitting:
             said = f"CONTEXT_TOKENS has a window for {pattern!r}, which no model of BOT_MODEL is called."
             fix = "write it like PROVIDER:NAME, with * for any letters, unless a profile names such a model"
-            found.append(Check("windows", Finding.DOUBTFUL, said, fix))
+            found.append(Check("windows", CheckStatus.DOUBTFUL, said, fix))
         elif pattern != "*" and all(any(fnmatchcase(name, each) for each in before) for name in fitting):
             said = f"The window that CONTEXT_TOKENS has for {pattern!r} never counts: one before it fits as well."
-            found.append(Check("windows", Finding.DOUBTFUL, said, "write the narrower ones first"))
+            found.append(Check("windows", CheckStatus.DOUBTFUL, said, "write the narrower ones first"))
         before.append(pattern)
     return found
 
@@ -67,7 +67,7 @@ def _of_prices(settings: Settings, files: OperatorFiles, choice: ModelChoice) ->
     return [
         Check(
             "prices",
-            Finding.DOUBTFUL,
+            CheckStatus.DOUBTFUL,
             f"{name} has no price in {settings.prices_file}: limits on money do not count it.",
             "write its price there",
         )
@@ -80,39 +80,39 @@ async def _of_service(choice: ModelChoice) -> Check:
     try:
         model = await asyncio.to_thread(choice.create)
         try:
-            if not isinstance(model, Catalogued):
-                return Check(choice.name, Finding.WELL, "It needs no service.")
+            if not isinstance(model, ListsModels):
+                return Check(choice.name, CheckStatus.WELL, "It needs no service.")
             began = monotonic()  # what was loaded until now is the vendor's library
             return _found(choice, model, await model.look_up(), monotonic() - began)
         finally:
             await model.close()
     except CountersignError as error:
-        return Check(choice.name, Finding.BROKEN, error.cause, error.fix, monotonic() - began)
+        return Check(choice.name, CheckStatus.BROKEN, error.cause, error.fix, monotonic() - began)
 
 
-def _found(choice: ModelChoice, model: Catalogued, standing: Standing, seconds: float) -> Check:
+def _found(choice: ModelChoice, model: ListsModels, standing: Standing, seconds: float) -> Check:
     service = model.service_name
     match standing:
-        case Listed(window, until) if until:
-            finding, said = Finding.DOUBTFUL, f"{service} has it until {until}.{_window(choice, model, window)}"
+        case Available(window, until) if until:
+            finding, said = CheckStatus.DOUBTFUL, f"{service} has it until {until}.{_window(choice, model, window)}"
             fix = "name a newer one in BOT_MODEL by then"
-        case Listed(int(window)) if choice.window is not None and choice.window > window:
-            finding = Finding.DOUBTFUL
+        case Available(int(window)) if choice.window is not None and choice.window > window:
+            finding = CheckStatus.DOUBTFUL
             said = f"{service} has it, with a window of {window:,} tokens. CONTEXT_TOKENS says {choice.window:,}."
             fix = "set CONTEXT_TOKENS to no more than that for it, or leave it out"
-        case Listed(window):
-            finding, said, fix = Finding.WELL, f"{service} has it.{_window(choice, model, window)}", ""
+        case Available(window):
+            finding, said, fix = CheckStatus.WELL, f"{service} has it.{_window(choice, model, window)}", ""
         case Retired():
-            finding, said = Finding.BROKEN, f"{service} has retired it: nothing is answered with it any more."
+            finding, said = CheckStatus.BROKEN, f"{service} has retired it: nothing is answered with it any more."
             fix = "name a newer one in BOT_MODEL"
-        case Unlisted(names):
-            said = f"{service} does not list it among its {counted(len(names), 'model')}."
+        case NotListed(names):
+            said = f"{service} does not list it among its {pluralize(len(names), 'model')}."
             fix = f"have it loaded there, or name one that it has{_such_as(choice, names)}"
-            finding = Finding.BROKEN
+            finding = CheckStatus.BROKEN
             if not _lists_all(choice):
-                finding, fix = Finding.DOUBTFUL, f"if questions fail, {fix}"
-        case Unsaid(why):
-            finding = Finding.DOUBTFUL
+                finding, fix = CheckStatus.DOUBTFUL, f"if questions fail, {fix}"
+        case NotReported(why):
+            finding = CheckStatus.DOUBTFUL
             said = f"{service} was reached, and could not be asked which models it has" + (f": {why}" if why else "")
             said, fix = (
                 f"{said.rstrip('.')}.",
@@ -134,7 +134,7 @@ def _address(choice: ModelChoice) -> str:
     return f"if questions fail, correct the address in {choice.config['variables']}_BASE_URL{ending}"
 
 
-def _window(choice: ModelChoice, model: Catalogued, told: int | None) -> str:
+def _window(choice: ModelChoice, model: ListsModels, told: int | None) -> str:
     if choice.window is not None:
         return f" CONTEXT_TOKENS gives it a window of {choice.window:,} tokens."
     if told is not None:
@@ -145,4 +145,4 @@ def _window(choice: ModelChoice, model: Catalogued, told: int | None) -> str:
 
 def _such_as(choice: ModelChoice, names: Sequence[str]) -> str:
     close = difflib.get_close_matches(choice.config["model"], names, _MOST_NAMES) or sorted(names)[:_MOST_NAMES]
-    return f", such as {', '.join(one_line(each, _LONGEST_NAME) for each in close)}" if close else ""
+    return f", such as {', '.join(single_line(each, _LONGEST_NAME) for each in close)}" if close else ""

@@ -10,15 +10,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from bot.domain.measurements import Observe, unobserved
+from bot.domain.metrics import MetricSink, null_sink
 from bot.errors import ModelRejected, SettingsError
-from bot.llm.asked_window import AskedWindow
-from bot.llm.chain import ModelChain
-from bot.llm.measured import MeasuredModel
+from bot.llm.context_window import DiscoveredWindow
+from bot.llm.fallback import FallbackModel
+from bot.llm.instrumented import InstrumentedModel
+from bot.llm.model_availability import ListsModels
 from bot.llm.providers import Access, Provider, find_provider, provider_names
-from bot.llm.standing import Catalogued
 from bot.ports import LanguageModel
-from bot.setting_problems import shown
+from bot.setting_errors import format_value
 from bot.settings import Settings
 
 _BEHIND_A_BLANK = re.compile(r"[\s;|]+([A-Za-z-]+)(?::|$)")
@@ -68,14 +68,14 @@ class Models:
     are asked.
     """
 
-    def __init__(self, own: ModelChoice, choose: Callable[[str], ModelChoice], observe: Observe = unobserved) -> None:
+    def __init__(self, own: ModelChoice, choose: Callable[[str], ModelChoice], observe: MetricSink = null_sink) -> None:
         self._own = own
         self._choose = choose
         self._observe = observe
         self._built: dict[str, LanguageModel] = {}
         self._building = asyncio.Lock()
 
-    async def named(self, name: str) -> LanguageModel:
+    async def get(self, name: str) -> LanguageModel:
         """The model called `provider:name`, the bot's own if the name is empty. Raises ModelRejected if it cannot be
         used.
         """
@@ -90,10 +90,10 @@ class Models:
         models: dict[str, LanguageModel] = {}
         for each in choice.all:
             built = await asyncio.to_thread(each.create)
-            if each.window is None and isinstance(built, Catalogued) and built.tells_window:
-                built = AskedWindow(built, each.name)
-            models[each.name] = MeasuredModel(built, each.name, self._observe)
-        return ModelChain(models) if choice.others else models[choice.name]
+            if each.window is None and isinstance(built, ListsModels) and built.tells_window:
+                built = DiscoveredWindow(built, each.name)
+            models[each.name] = InstrumentedModel(built, each.name, self._observe)
+        return FallbackModel(models) if choice.others else models[choice.name]
 
     async def close(self) -> None:
         """Let go of all connections."""
@@ -106,7 +106,7 @@ class Models:
             raise ModelRejected(error.cause, f"name another model in the profile, or {error.fix}") from error
 
 
-def choose_model(settings: Settings, wanted: str = "") -> ModelChoice:
+def select_model(settings: Settings, wanted: str = "") -> ModelChoice:
     """The model by `--model`, by BOT_MODEL, or by the key that is present; of several, with commas between them, each
     that follows stands in for those before it. Raises SettingsError.
     """
@@ -127,7 +127,8 @@ def _one(settings: Settings, wanted: str, names: Sequence[str]) -> ModelChoice:
         close = difflib.get_close_matches(written.lower(), provider_names(), n=1)
         hint = f" Did you mean {close[0]}?" if close else ""
         raise SettingsError(
-            f"There is no model provider called {shown(written)}.{hint}", f"set BOT_MODEL (or --model) to {_all()}"
+            f"There is no model provider called {format_value(written)}.{hint}",
+            f"set BOT_MODEL (or --model) to {_all()}",
         )
     another = _BEHIND_A_BLANK.search(name)
     if another and another[1].lower() in provider_names():

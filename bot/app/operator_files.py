@@ -10,17 +10,17 @@ from pathlib import Path
 from bot.domain.completions import Usage
 from bot.domain.policies import Rule
 from bot.domain.secret_grants import SecretGrants
-from bot.domain.usage import NO_PRICES, Limit, PriceList, Unit
-from bot.engine.idle_rules import strangers, unwritable
+from bot.domain.usage import NO_PRICES, LimitUnit, PriceList, UsageLimit
 from bot.engine.limit_file import read_limits
 from bot.engine.policy import Policies
 from bot.engine.policy_file import read_policies
 from bot.engine.price_file import read_prices
 from bot.engine.secret_grant_file import read_secret_grants
+from bot.engine.unused_rules import undeliverable_targets, unknown_servers
 from bot.errors import SettingsError
+from bot.mcp.config_file import ServersFile, load_servers
+from bot.mcp.template_file import TemplatesFile, load_templates
 from bot.settings import Settings, read_environment
-from bot.tools.config_file import ServersFile, read_servers
-from bot.tools.template_file import TemplatesFile, read_templates
 
 log = logging.getLogger(__name__)
 
@@ -37,37 +37,37 @@ class OperatorFiles:
     servers: ServersFile
     launches: TemplatesFile = TemplatesFile()
     prices: PriceList = NO_PRICES
-    limits: tuple[Limit, ...] = ()
+    limits: tuple[UsageLimit, ...] = ()
     secret_grants: SecretGrants = SecretGrants()
 
-    def strangers(self) -> list[str]:
+    def unknown_servers(self) -> list[str]:
         """Servers that have policies and do not exist: a policy under a misspelt name forbids nothing."""
         configured = {entry.config.name for entry in self.servers.entries}
         return sorted(self.policies.servers.keys() - configured) if configured else []
 
-    def stray_rules(self) -> list[Rule]:
+    def unused_rules(self) -> list[Rule]:
         """Rules about servers that do not exist here: of those that admins have added nothing is known yet."""
         names = [entry.config.name for entry in self.servers.entries]
-        return strangers(self.policies.rules, names) if names else []
+        return unknown_servers(self.policies.rules, names) if names else []
 
     def unpriced(self, models: Iterable[str]) -> list[str]:
         """Those of the models that have no price, where money is limited: a limit does not count what they cost."""
-        limited = any(limit.unit is Unit.MONEY for limit in self.limits)
+        limited = any(limit.unit is LimitUnit.MONEY for limit in self.limits)
         return [name for name in models if self.prices.cost(name, Usage()) is None] if limited else []
 
     def warn(self, settings: Settings) -> None:
         """Log what is odd about them and keeps nothing from working."""
-        for name in self.strangers():
+        for name in self.unknown_servers():
             log.warning(
                 "%s has policies for %r, which is no enabled server of %s",
                 settings.policy_file,
                 name,
                 settings.mcp_servers_file,
             )
-        for rule in self.stray_rules():
+        for rule in self.unused_rules():
             log.warning("%s is about %r, which no enabled server is called", rule.id, rule.server)
         for rule in self.policies.rules:
-            if groups := unwritable(rule):
+            if groups := undeliverable_targets(rule):
                 log.warning("%s: %s cannot be written to, so the card stays in the thread", rule.id, ", ".join(groups))
         for problem in self.secret_grants.problems:
             log.warning("%s: %s", self.secret_grants.source, problem.sentence)
@@ -83,8 +83,8 @@ def read_operator_files(settings: Settings) -> OperatorFiles:
     return OperatorFiles(
         _policies(settings),
         _text(settings.system_prompt_file, "SYSTEM_PROMPT_FILE"),
-        read_servers(settings.mcp_servers_file, read_environment()) if settings.mcp_enabled else ServersFile(),
-        read_templates(settings.mcp_launch_templates_file) if settings.mcp_enabled else TemplatesFile(),
+        load_servers(settings.mcp_servers_file, read_environment()) if settings.mcp_enabled else ServersFile(),
+        load_templates(settings.mcp_launch_templates_file) if settings.mcp_enabled else TemplatesFile(),
         prices,
         read_limits(_text(settings.limits_file, "LIMITS_FILE"), str(settings.limits_file), prices.currency),
         read_secret_grants(

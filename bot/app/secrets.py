@@ -20,7 +20,7 @@ from bot.errors import SecretUnavailable, SettingsError
 from bot.settings import Settings, setting_of
 from bot.storage.address import PostgresServer, SqliteFile, read_address
 from bot.storage.audit_keys import AuditKeys, stretch
-from bot.storage.key_file import key_beside, key_path
+from bot.storage.key_file import key_path, load_or_create_key
 from bot.storage.secret_box import KEY_VARIABLE, SecretBox, make_box, read_keys
 from bot.storage.secret_sources import open_regular_file
 
@@ -87,7 +87,7 @@ def audit_keys(settings: Settings) -> AuditKeys:
 
 
 def _key_beside(path: Path, level: int) -> tuple[bytes, ...]:
-    kept = key_beside(path)
+    kept = load_or_create_key(path)
     if kept.new:
         log.log(level, "new key of stored secrets and of the audit in %s: keep a copy of it, but not beside", kept.path)
     return read_keys(kept.text, f"The file {kept.path}")

@@ -13,20 +13,20 @@ from collections.abc import Sequence
 from shutil import get_terminal_size
 from typing import TYPE_CHECKING, TextIO
 
-from bot.app.database import current, fitting_database, upgrade
+from bot.app.database import current, open_migrated_database, upgrade
 from bot.app.login import login_name
-from bot.app.office import opened_office
 from bot.app.operator_files import read_operator_files
 from bot.app.secrets import UsableSecrets, check_operator_secrets, secret_box
-from bot.domain.commands import FieldKind, Form, Invocation, Reply, Submission
+from bot.app.services import open_services
+from bot.domain.commands import FieldKind, Form, FormSubmission, Invocation, Reply
 from bot.domain.conversations import ConversationKey
 from bot.domain.servers import ConnectPolicy
 from bot.errors import SettingsError
-from bot.platforms.console.lines import unmarked
-from bot.platforms.console.person import Person, fresh_conversation
+from bot.platforms.console.lines import strip_markdown
+from bot.platforms.console.local_user import LocalUser, fresh_conversation
 from bot.platforms.console.plain_replies import reply_text
-from bot.rendering.plain import one_line
 from bot.rendering.reply_json import reply_json
+from bot.rendering.text_safety import single_line
 from bot.settings import Settings
 
 if TYPE_CHECKING:
@@ -39,11 +39,11 @@ _VERB = re.compile(r"(?<![\w.\]])/mcp (?=[a-z])")
 
 async def rotate(settings: Settings) -> Resealed:
     """Encrypt every stored secret anew with the first key. Raises CountersignError."""
-    from bot.app.stores import opened_stores  # noqa: PLC0415 - loads the database's libraries
+    from bot.app.stores import build_stores  # noqa: PLC0415 - loads the database's libraries
 
-    async with fitting_database(settings, migrate=False) as database:
-        stores = opened_stores(database, secret_box(settings), UsableSecrets(settings, {}))
-        return await stores.servers.reseal(Person(login_name()).author)
+    async with open_migrated_database(settings, migrate=False) as database:
+        stores = build_stores(database, secret_box(settings), UsableSecrets(settings, {}))
+        return await stores.servers.reseal(LocalUser(login_name()).author)
 
 
 async def administer(
@@ -59,18 +59,18 @@ async def administer(
         )
     check_operator_secrets(settings)
     files = read_operator_files(settings)
-    person = Person(login_name())
+    person = LocalUser(login_name())
     if settings.auto_migrate:
         found, wanted = await current(settings)
         if found != wanted:
             await upgrade(settings)
     async with (
-        fitting_database(settings, migrate=False) as database,
-        opened_office(
+        open_migrated_database(settings, migrate=False) as database,
+        open_services(
             settings, files, database, operator=person.author.principal, connect=ConnectPolicy.LAZY
         ) as office,
     ):
-        request: Invocation | Submission = Invocation(
+        request: Invocation | FormSubmission = Invocation(
             command, tuple(words), person.member, _place(person, workspace), hidden_input=True
         )
         while True:
@@ -79,12 +79,12 @@ async def administer(
                 _show_progress(last)
             _hide_progress()
             if isinstance(last, Form) and _only_secrets(last):
-                request = Submission(last.id, _asked(last), person.member, request.conversation, hidden_input=True)
+                request = FormSubmission(last.id, _asked(last), person.member, request.conversation, hidden_input=True)
                 continue
             return _told(last, as_json=as_json)
 
 
-def _place(person: Person, workspace: str) -> ConversationKey:
+def _place(person: LocalUser, workspace: str) -> ConversationKey:
     """Where the operator stands: at their own terminal, or in somebody's workspace."""
     here = person.key(fresh_conversation())
     if not workspace:
@@ -120,7 +120,7 @@ def _in_the_shell(text: str) -> str:
 def _show_progress(reply: Reply | Form) -> None:
     """One line that each answer overwrites, for a person who waits."""
     if isinstance(reply, Reply) and sys.stderr.isatty():
-        sys.stderr.write(f"\r\x1b[K{one_line(unmarked(reply.text), get_terminal_size().columns - 1)}")
+        sys.stderr.write(f"\r\x1b[K{single_line(strip_markdown(reply.text), get_terminal_size().columns - 1)}")
         sys.stderr.flush()
 
 

@@ -8,21 +8,21 @@ import signal
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 
-from bot.app.database import held_database
+from bot.app.database import lock_database
 from bot.app.discord import is_configured as discord_is_configured
-from bot.app.house import House, opened_house
 from bot.app.links import link_pages
-from bot.app.models import choose_model
-from bot.app.observing import opened_metrics, probes
+from bot.app.metrics import open_metrics, probe_routes
+from bot.app.models import select_model
 from bot.app.operator_files import read_operator_files
-from bot.app.platforms import opened_platforms
+from bot.app.platforms import open_platforms
+from bot.app.runtime import Runtime, open_runtime
 from bot.app.secrets import check_operator_secrets
 from bot.app.slack import can_receive as slack_can_receive
 from bot.app.slack import is_configured as slack_is_configured
+from bot.app.web import attach_surface, build_web_dependencies, open_surface, serve_web
 from bot.app.web import check_settings as check_web_settings
 from bot.app.web import is_configured as web_is_configured
 from bot.app.web import is_located as web_is_located
-from bot.app.web import join, opened_surface, served_web, web_parts
 from bot.errors import SettingsError
 from bot.logs import log_to_stderr
 from bot.ports import Listener
@@ -40,47 +40,47 @@ async def run(settings: Settings, only: frozenset[str] = frozenset()) -> int:
     parts = only or _configured(settings)
     _check(parts, settings)
     log_to_stderr(settings.log_level, settings.log_format)
-    choice = choose_model(settings)
+    choice = select_model(settings)
     files = read_operator_files(settings)
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
     for each in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(each, stopped.set)
-    with held_database(settings, "countersign run"):
+    with lock_database(settings, "countersign run"):
         async with AsyncExitStack() as stack:
-            metrics = await opened_metrics()
-            platforms = await stack.enter_async_context(opened_platforms(settings, metrics.observe))
-            api = await opened_surface()
+            metrics = await open_metrics()
+            platforms = await stack.enter_async_context(open_platforms(settings, metrics.observe))
+            api = await open_surface()
             # Only a worker draws chats: a process that has no surface drives no turns either. What programs ask over
             # HTTP is driven where they follow it, as it is written.
             surfaces = platforms.surfaces if "worker" in parts else []
             surfaces += [api] if "web" in parts else []
             house = await stack.enter_async_context(
-                opened_house(settings, files, choice, surfaces, observe=metrics.observe)
+                open_runtime(settings, files, choice, surfaces, observe=metrics.observe)
             )
-            join(api, settings, house)
-            platforms.meet(house, settings)
+            attach_surface(api, settings, house)
+            platforms.attach(house, settings)
             running, nowhere = ", ".join(sorted(parts)), "" if platforms.surfaces or "web" in parts else NO_PLATFORM
             log.info("%s running on model %s%s", running, choice.label, nowhere)
             receiving = await platforms.receiving(parts, house, settings)
             for name, listener in receiving.listeners.items():
                 house.office.health.watch(name, listener)
             if receiving.hooks or "web" in parts or web_is_located(settings):
-                looks = await stack.enter_async_context(probes(metrics, house))
+                looks = await stack.enter_async_context(probe_routes(metrics, house))
                 served, pages = None, looks
                 if "web" in parts:
-                    served = web_parts(settings, house, api)
+                    served = build_web_dependencies(settings, house, api)
                     pages = [*looks, *link_pages(house.office.command_parts, [*platforms.surfaces, api])]
-                await stack.enter_async_context(served_web(settings, hooks=receiving.hooks, parts=served, pages=pages))
+                await stack.enter_async_context(serve_web(settings, hooks=receiving.hooks, parts=served, pages=pages))
             for name, listener in receiving.listeners.items():
                 await stack.enter_async_context(_listening(name, listener, house, stopped))
-            await house.until(stopped)
+            await house.run_until(stopped)
             log.info("stopping")
     return 0
 
 
 @asynccontextmanager
-async def _listening(name: str, listener: Listener, house: House, stopped: asyncio.Event) -> AsyncIterator[None]:
+async def _listening(name: str, listener: Listener, house: Runtime, stopped: asyncio.Event) -> AsyncIterator[None]:
     """Receive for as long as the block runs. A listener that ends by itself ends the program. Raises what it raised."""
     listening = asyncio.create_task(listener.run(house.engine, house.commands), name=name)
     listening.add_done_callback(lambda _: stopped.set())

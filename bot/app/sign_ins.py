@@ -8,19 +8,19 @@ from __future__ import annotations
 from functools import partial
 
 from bot.app.stores import Stores
-from bot.commands.parts import Linking
+from bot.commands.dependencies import LinkService
+from bot.mcp.addresses import AllowedTargets
+from bot.mcp.oauth import ClientIdentity, OAuthDependencies, OAuthSignIns, TokenProviders
+from bot.mcp.redaction import KnownSecrets
+from bot.mcp.toolbox import McpToolbox
 from bot.ports import SignIns
-from bot.tools.addresses import Allowances
-from bot.tools.oauth import Bearers, Desk, OAuthSignIns, Ourselves
-from bot.tools.redaction import KnownSecrets
-from bot.tools.toolbox import McpToolbox
 
 
-def bearers_of(kept: Stores, secrets: KnownSecrets, allowances: Allowances) -> Bearers:
+def token_providers(kept: Stores, secrets: KnownSecrets, allowances: AllowedTargets) -> TokenProviders:
     """Whoever has the tokens of servers that are signed in to."""
-    return Bearers(Desk(kept.sign_ins, kept.leases, secrets, allowances))
+    return TokenProviders(OAuthDependencies(kept.sign_ins, kept.leases, secrets, allowances))
 
 
-def sign_ins_of(linking: Linking | None, toolbox: McpToolbox, bearers: Bearers) -> SignIns | None:
+def build_sign_ins(linking: LinkService | None, toolbox: McpToolbox, bearers: TokenProviders) -> SignIns | None:
     """Whoever lets people sign in, if there is an address that they can come back to."""
-    return None if linking is None else OAuthSignIns(toolbox, bearers, partial(Ourselves.at, linking.address))
+    return None if linking is None else OAuthSignIns(toolbox, bearers, partial(ClientIdentity.at, linking.address))

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING
 
 from pydantic import SecretStr
 
-from bot.domain.checks import Check, Finding
-from bot.domain.measurements import Observe, unobserved
+from bot.domain.checks import Check, CheckStatus
+from bot.domain.metrics import MetricSink, null_sink
 from bot.settings import Settings
 from bot.storage.address import PostgresServer, read_address
 
 if TYPE_CHECKING:
-    from bot.app.house import House
-    from bot.platforms.slack.desk import SlackRecords
+    from bot.app.runtime import Runtime
+    from bot.platforms.slack.app import SlackApp
+    from bot.platforms.slack.context import SlackLookups
     from bot.platforms.slack.listener import SlackListener
-    from bot.platforms.slack.workspace import SlackWorkspace
 
 
 NO_TOKEN = "Slack can reach the bot, but without the bot's token nothing can be answered."  # noqa: S105
@@ -36,13 +36,13 @@ def can_receive(settings: Settings) -> bool:
 
 
 @asynccontextmanager
-async def opened_slack(settings: Settings, observe: Observe = unobserved) -> AsyncIterator[SlackWorkspace]:
+async def open_slack(settings: Settings, observe: MetricSink = null_sink) -> AsyncIterator[SlackApp]:
     """The workspace of the bot's token, which there is. `observe` counts."""
     workspaces, live = await asyncio.gather(
-        *(asyncio.to_thread(importlib.import_module, f"bot.platforms.slack.{name}") for name in ("workspace", "live"))
+        *(asyncio.to_thread(importlib.import_module, f"bot.platforms.slack.{name}") for name in ("app", "streaming"))
     )
     named = settings.admins | settings.approvers
-    async with workspaces.opened_workspace(
+    async with workspaces.open_slack(
         _plain(settings.slack_bot_token),
         url=settings.slack_api_url,
         groups=frozenset(each for each in named if each.startswith("slack-group:")),
@@ -56,24 +56,24 @@ async def examine_slack(settings: Settings) -> AsyncGenerator[Check, None]:
     """Look at everything of Slack that is set; at nothing if nothing is."""
     if not is_configured(settings):
         if settings.slack_app_token or settings.slack_signing_secret:
-            yield Check("token", Finding.BROKEN, NO_TOKEN, "set SLACK_BOT_TOKEN (xoxb-…)")
+            yield Check("token", CheckStatus.BROKEN, NO_TOKEN, "set SLACK_BOT_TOKEN (xoxb-…)")
         return
-    async with opened_slack(settings) as workspace:
-        examining = await asyncio.to_thread(importlib.import_module, "bot.platforms.slack.check_up")
+    async with open_slack(settings) as workspace:
+        examining = await asyncio.to_thread(importlib.import_module, "bot.platforms.slack.diagnostics")
         tokens = {"app_token": settings.slack_app_token, "signing_secret": settings.slack_signing_secret}
         plain = {name: _plain(secret) for name, secret in tokens.items()}
-        async with aclosing(examining.check_up(workspace.api, **plain)) as checks:
+        async with aclosing(examining.diagnose(workspace.api, **plain)) as checks:
             async for check in checks:
                 yield check
 
 
-def share_limits(workspace: SlackWorkspace, house: House, settings: Settings) -> None:
+def share_limits(workspace: SlackApp, house: Runtime, settings: Settings) -> None:
     """Let Slack's limits be kept by all processes together, where there can be several."""
     if isinstance(read_address(settings.database_url), PostgresServer):
         workspace.share(house.office.stores.quotas)
 
 
-def look_up_groups(workspace: SlackWorkspace, house: House) -> None:
+def look_up_groups(workspace: SlackApp, house: Runtime) -> None:
     """Let user groups that profiles and rules name, as approvers or askers, be looked up like those of the settings.
     Before anything is driven: a rule that denies the members of a group something has to know them.
     """
@@ -86,12 +86,12 @@ def look_up_groups(workspace: SlackWorkspace, house: House) -> None:
     workspace.people.also_ask_for(named)
 
 
-async def records_of(workspace: SlackWorkspace, house: House) -> SlackRecords:
+async def build_lookups(workspace: SlackApp, house: Runtime) -> SlackLookups:
     """What Slack is told of the house beside the engine: opinions are kept, calls found, and Homes made."""
     desk, homes = await asyncio.gather(
         *(
             asyncio.to_thread(importlib.import_module, name)
-            for name in ("bot.platforms.slack.desk", "bot.app.slack_home")
+            for name in ("bot.platforms.slack.context", "bot.app.slack_home")
         )
     )
     office = house.office
@@ -99,27 +99,27 @@ async def records_of(workspace: SlackWorkspace, house: House) -> SlackRecords:
     async def team() -> str:
         return (await workspace.api.identity()).team
 
-    made = homes.Homes(
+    made = homes.HomeTabBuilder(
         team,
         office.stores.archive,
-        house.turn_log.approval,
-        house.turn_log.inquiry,
+        house.turn_log.get_approval,
+        house.turn_log.get_elicitation,
         office.rules,
         office.rights,
         office.toolbox,
     )
-    records: SlackRecords = desk.SlackRecords(office.stores.opinions.keep, house.turn_log.approval, made.home)
+    records: SlackLookups = desk.SlackLookups(office.stores.opinions.save, house.turn_log.get_approval, made.home)
     return records
 
 
-def listener_of(workspace: SlackWorkspace, settings: Settings, records: SlackRecords) -> SlackListener:
+def build_listener(workspace: SlackApp, settings: Settings, records: SlackLookups) -> SlackListener:
     """What receives from Slack, as the settings want it. Raises SettingsError if there is no way for Slack to call."""
-    from bot.reception.manners import Manners  # noqa: PLC0415 - loaded already, with the workspace
+    from bot.chat.audience import AudiencePolicy  # noqa: PLC0415 - loaded already, with the workspace
 
     return workspace.listener(
         app_token=_plain(settings.slack_app_token),
         signing_secret=_plain(settings.slack_signing_secret),
-        manners=Manners(settings.slack_follow_threads, settings.slack_guests, settings.slack_strangers),
+        manners=AudiencePolicy(settings.slack_follow_threads, settings.slack_guests, settings.slack_strangers),
         records=records,
     )
 

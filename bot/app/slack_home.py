@@ -13,18 +13,17 @@ from functools import partial
 from time import time
 from typing import TypeVar
 
-from bot.app.signing import signs
-from bot.commands.parts import Rights
-from bot.domain.answering import Inquiry
+from bot.app.approval_check import can_approve
+from bot.commands.dependencies import Rights
 from bot.domain.conversations import ConversationKey, Member
-from bot.domain.servers import EVERYWHERE, ServerState
+from bot.domain.elicitation_answers import OpenElicitation
+from bot.domain.servers import EVERYWHERE, ServerSnapshot
 from bot.domain.turns import StepStatus, ToolStep, Turn
 from bot.engine.rules import RuleBook
 from bot.errors import CountersignError
-from bot.platforms.slack.home import SHOWN, Home, Waiting
-from bot.ports import ServerAdmin
-from bot.stores import Overview
-from bot.stores.awaited import read_awaited
+from bot.platforms.slack.home import SHOWN, Home, PendingApprovalSummary
+from bot.ports import ServerAdmin, UserActivity
+from bot.ports.pending_approvals import read_pending_approvals
 
 log = logging.getLogger(__name__)
 
@@ -33,17 +32,17 @@ MOST_READ = 10_000
 
 FindCall = Callable[[str], Awaitable[tuple[Turn, ToolStep] | None]]
 Found = TypeVar("Found")
-FindQuestion = Callable[[str], Awaitable[Inquiry | None]]
+FindQuestion = Callable[[str], Awaitable[OpenElicitation | None]]
 
 
 @dataclass(frozen=True, slots=True)
-class Homes:
+class HomeTabBuilder:
     """Makes everybody's Home in one workspace. `workspace` asks whose token this is; `approval` finds the call that an
     approval asks about, `inquiry` what a server has asked back.
     """
 
     workspace: Callable[[], Awaitable[str]]
-    overview: Overview
+    overview: UserActivity
     approval: FindCall
     inquiry: FindQuestion
     rules: RuleBook
@@ -52,12 +51,12 @@ class Homes:
 
     async def home(self, member: Member) -> Home:
         """One person's. Raises CountersignError."""
-        here = ConversationKey("slack", await self.workspace(), "", "").home
-        theirs = await read_awaited(
-            self.overview, (f"{here}:",), partial(signs, self.rules, member), limit=MOST_READ, most_read=MOST_READ
+        here = ConversationKey("slack", await self.workspace(), "", "").workspace_key
+        theirs = await read_pending_approvals(
+            self.overview, (f"{here}:",), partial(can_approve, self.rules, member), limit=MOST_READ, most_read=MOST_READ
         )
         calls = await asyncio.gather(*(self._call(each.approval_id) for each in theirs.calls[:SHOWN]))
-        asked = await self.overview.inquired(member.author.principal, f"{here}:", SHOWN)
+        asked = await self.overview.open_elicitations(member.author.principal, f"{here}:", SHOWN)
         questions = await asyncio.gather(*map(self._question, asked))
         return Home(
             time(),
@@ -65,21 +64,21 @@ class Homes:
             more_waiting=len(theirs.calls[SHOWN:]),
             all_counted=theirs.behind is None,
             inquiries=tuple(question for question in questions if question is not None),
-            asked=await self.overview.asked(member.author.principal, f"{here}:", SHOWN),
+            asked=await self.overview.recent_turns(member.author.principal, f"{here}:", SHOWN),
             servers=self._servers(here) if self.rights.administers(member) else None,
         )
 
-    async def _call(self, approval_id: str) -> Waiting | None:
+    async def _call(self, approval_id: str) -> PendingApprovalSummary | None:
         """The call, None if it does not wait any more."""
         found = await _readable(self.approval(approval_id))
-        return Waiting(*found) if found is not None and found[1].status is StepStatus.AWAITING else None
+        return PendingApprovalSummary(*found) if found is not None and found[1].status is StepStatus.AWAITING else None
 
-    async def _question(self, elicitation_id: str) -> Inquiry | None:
+    async def _question(self, elicitation_id: str) -> OpenElicitation | None:
         """What a server has asked, None if it needs no answer any more."""
         found = await _readable(self.inquiry(elicitation_id))
         return found if found is not None and found.elicitation.open else None
 
-    def _servers(self, here: str) -> Sequence[ServerState]:
+    def _servers(self, here: str) -> Sequence[ServerSnapshot]:
         return [state for state in self.servers.servers() if state.config.workspace in (EVERYWHERE, here)]
 
 

@@ -7,16 +7,16 @@ from dataclasses import dataclass
 from bot.app.secrets import UsableSecrets
 from bot.domain.secret_grants import FindGrants, no_grants
 from bot.domain.turns import NO_TURN_LIMITS, TurnLimits
-from bot.storage.archive import SqlArchive
 from bot.storage.database import Database
+from bot.storage.feedback_store import SqlFeedbackStore
 from bot.storage.grant_store import SqlGrantStore
 from bot.storage.leases import SqlLeases
 from bot.storage.link_store import SqlLinkStore
-from bot.storage.opinion_store import SqlOpinionStore
 from bot.storage.pin_store import SqlPinStore
 from bot.storage.policy_store import SqlPolicyStore
 from bot.storage.profile_store import SqlProfileStore
 from bot.storage.quotas import SqlQuotas
+from bot.storage.reporting import SqlReporting
 from bot.storage.secret_box import SecretBox
 from bot.storage.server_store import SqlServerStore
 from bot.storage.sign_in_store import SqlSignInStore
@@ -31,9 +31,9 @@ class Stores:
     servers: SqlServerStore
     policies: SqlPolicyStore
     profiles: SqlProfileStore
-    archive: SqlArchive
+    archive: SqlReporting
     grants: SqlGrantStore
-    opinions: SqlOpinionStore
+    opinions: SqlFeedbackStore
     quotas: SqlQuotas
     leases: SqlLeases
     pins: SqlPinStore
@@ -43,7 +43,7 @@ class Stores:
     usage: SqlUsageStore
 
 
-def opened_stores(
+def build_stores(
     database: Database,
     box: SecretBox,
     usable: UsableSecrets,
@@ -57,9 +57,9 @@ def opened_stores(
         SqlServerStore(database, box, usable.environment, usable.open_file, grants),
         SqlPolicyStore(database),
         SqlProfileStore(database),
-        SqlArchive(database, limits),
+        SqlReporting(database, limits),
         SqlGrantStore(database),
-        SqlOpinionStore(database),
+        SqlFeedbackStore(database),
         SqlQuotas(database),
         SqlLeases(database),
         SqlPinStore(database),

@@ -14,13 +14,13 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from bot.app.database import current, fitting_database, upgrade
+from bot.app.database import current, open_migrated_database, upgrade
 from bot.app.login import login_name
-from bot.domain.callers import OPERATOR_NAME, ApiToken, Role
+from bot.domain.api_clients import OPERATOR_NAME, ApiRole, ApiToken
 from bot.domain.conversations import Author
 from bot.domain.servers import EVERYWHERE
 from bot.errors import NotFound, SettingsError
-from bot.platforms.console.person import Person
+from bot.platforms.console.local_user import LocalUser
 from bot.settings import Settings
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ _SPAN = re.compile(r"(\d{1,5})([hdw])")
 _SECONDS = {"h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}
 
 
-async def create(settings: Settings, name: str, role: Role, workspace: str, expires: str) -> int:
+async def create(settings: Settings, name: str, role: ApiRole, workspace: str, expires: str) -> int:
     """Make a token and print it; the exit code. Raises CountersignError."""
     _check_name(name)
     if workspace and not _WORKSPACE.fullmatch(workspace):
@@ -76,12 +76,12 @@ async def _opened_tokens(settings: Settings) -> AsyncIterator[SqlTokenStore]:
         found, wanted = await current(settings)
         if found != wanted:
             await upgrade(settings)
-    async with fitting_database(settings, migrate=False) as database:
+    async with open_migrated_database(settings, migrate=False) as database:
         yield SqlTokenStore(database)
 
 
 def _operator() -> Author:
-    return Person(login_name()).author
+    return LocalUser(login_name()).author
 
 
 def _check_name(name: str) -> None:

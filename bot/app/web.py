@@ -15,17 +15,17 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
-from bot.app.house import House
-from bot.app.signing import signs
-from bot.domain.callers import OPERATOR_NAME, Caller, Role
+from bot.app.approval_check import can_approve
+from bot.app.runtime import Runtime
+from bot.domain.api_clients import OPERATOR_NAME, ApiClient, ApiRole
 from bot.domain.secret_strength import LEAST_OPERATOR_BITS, weakness
 from bot.errors import SettingsError
 from bot.settings import Settings
 
 if TYPE_CHECKING:
     from bot.web.application import Page
+    from bot.web.dependencies import WebDependencies
     from bot.web.hooks import Hook
-    from bot.web.parts import WebParts
     from bot.web.turns.surface import ApiSurface
 
 log = logging.getLogger(__name__)
@@ -55,37 +55,37 @@ def check_settings(settings: Settings) -> None:
         )
 
 
-async def opened_surface() -> ApiSurface:
-    """What draws conversations over HTTP. It has to `join` a house before it can say who somebody is."""
+async def open_surface() -> ApiSurface:
+    """What draws conversations over HTTP. It has to `attach_surface` a house before it can say who somebody is."""
     following, surface, uploads = await asyncio.gather(
         *(
             asyncio.to_thread(importlib.import_module, f"bot.web.turns.{name}")
-            for name in ("following", "surface", "uploads")
+            for name in ("subscriptions", "surface", "uploads")
         )
     )
-    opened: ApiSurface = surface.ApiSurface(following.Following(), uploads.Uploads())
+    opened: ApiSurface = surface.ApiSurface(following.Subscriptions(), uploads.Uploads())
     return opened
 
 
-def join(surface: ApiSurface, settings: Settings, house: House) -> None:
+def attach_surface(surface: ApiSurface, settings: Settings, house: Runtime) -> None:
     """Let the surface find out who calls, by the tokens as they are at that moment."""
 
-    async def find_caller(name: str) -> Caller | None:
+    async def find_caller(name: str) -> ApiClient | None:
         if name == OPERATOR_NAME:
-            return Caller(name, Role.ADMIN) if _admin_token(settings) else None
+            return ApiClient(name, ApiRole.ADMIN) if _admin_token(settings) else None
         tokens = await house.office.stores.tokens.tokens()
-        found = next((each for each in tokens if each.name == name and each.is_good(time.time())), None)
-        return None if found is None else Caller(found.name, found.role, found.workspace)
+        found = next((each for each in tokens if each.name == name and each.is_valid(time.time())), None)
+        return None if found is None else ApiClient(found.name, found.role, found.workspace)
 
     surface.know(find_caller)
 
 
-def web_parts(settings: Settings, house: House, surface: ApiSurface) -> WebParts:
+def build_web_dependencies(settings: Settings, house: Runtime, surface: ApiSurface) -> WebDependencies:
     """What the routes need of the house."""
-    from bot.web.parts import WebParts  # noqa: PLC0415 - loaded where something is served
+    from bot.web.dependencies import WebDependencies  # noqa: PLC0415 - loaded where something is served
 
     office = house.office
-    return WebParts(
+    return WebDependencies(
         engine=house.engine,
         commands=house.commands,
         command_parts=office.command_parts,
@@ -93,18 +93,18 @@ def web_parts(settings: Settings, house: House, surface: ApiSurface) -> WebParts
         following=surface.following,
         uploads=surface.uploads,
         overview=office.stores.archive,
-        approval=house.turn_log.approval,
-        signs=partial(signs, office.rules),
+        approval=house.turn_log.get_approval,
+        signs=partial(can_approve, office.rules),
         admin_token=_admin_token(settings),
     )
 
 
 @asynccontextmanager
-async def served_web(
+async def serve_web(
     settings: Settings,
     *,
     hooks: Sequence[Hook] = (),
-    parts: WebParts | None = None,
+    parts: WebDependencies | None = None,
     pages: Sequence[Page] = (),
 ) -> AsyncIterator[int]:
     """Serve for as long as the block runs: hooks of platforms, the API over `parts` if there are any, and `pages`,
@@ -121,7 +121,7 @@ async def served_web(
     documents = [] if parts is None or not settings.api_docs else applications.documentation(parts)
     app = applications.application(hooks, api=api, pages=[*pages, *documents])
     proxies = server.TrustedProxies(settings.forwarded_allow_ips)
-    async with server.served(app, settings.web_host, settings.port, proxies=proxies) as port:
+    async with server.serve(app, settings.web_host, settings.port, proxies=proxies) as port:
         log.info("listening for requests at %s, port %d", settings.web_host, port)
         yield port
 

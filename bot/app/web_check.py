@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator
 from urllib.parse import urlsplit
 
 from bot.app.web import check_settings, is_configured
-from bot.domain.checks import Check, Finding
+from bot.domain.checks import Check, CheckStatus
 from bot.errors import SettingsError
 from bot.settings import Settings
 
@@ -30,23 +30,25 @@ def _of_token(settings: Settings) -> Check:
     try:
         check_settings(settings)
     except SettingsError as error:
-        return Check("token", Finding.BROKEN, error.cause, error.fix)
+        return Check("token", CheckStatus.BROKEN, error.cause, error.fix)
     if settings.admin_api_token is None:
-        return Check("token", Finding.WELL, "No ADMIN_API_TOKEN: programs use tokens from `countersign tokens create`.")
-    return Check("token", Finding.WELL, "ADMIN_API_TOKEN is hard to guess.")
+        return Check(
+            "token", CheckStatus.WELL, "No ADMIN_API_TOKEN: programs use tokens from `countersign tokens create`."
+        )
+    return Check("token", CheckStatus.WELL, "ADMIN_API_TOKEN is hard to guess.")
 
 
 async def _of_port(settings: Settings) -> Check:
     """Whether it can be served there, or is: the doctor works beside a running bot."""
     where = f"{settings.web_host}, port {settings.port}"
     if await _is_alive(settings):
-        return Check("address", Finding.WELL, f"A running bot answers at {where}.")
+        return Check("address", CheckStatus.WELL, f"A running bot answers at {where}.")
     server = await asyncio.to_thread(importlib.import_module, "bot.web.server")
     try:
-        server.bound(settings.web_host, settings.port).close()
+        server.bind_socket(settings.web_host, settings.port).close()
     except SettingsError as error:
-        return Check("address", Finding.BROKEN, error.cause, error.fix)
-    return Check("address", Finding.WELL, f"{where}, is free.")
+        return Check("address", CheckStatus.BROKEN, error.cause, error.fix)
+    return Check("address", CheckStatus.WELL, f"{where}, is free.")
 
 
 async def _is_alive(settings: Settings) -> bool:
@@ -66,15 +68,17 @@ async def _is_alive(settings: Settings) -> bool:
 
 def _of_public_url(settings: Settings) -> Check:
     if settings.public_url is None:
-        return Check("public address", Finding.SKIPPED, "No PUBLIC_URL: no links for entering secrets or signing in.")
+        return Check(
+            "public address", CheckStatus.SKIPPED, "No PUBLIC_URL: no links for entering secrets or signing in."
+        )
     parts = urlsplit(settings.public_url)
     if parts.scheme == "https" or _is_loopback(parts.hostname or ""):
         return Check(
-            "public address", Finding.WELL, f"Links begin with {parts.scheme}://{parts.netloc.rpartition('@')[2]}."
+            "public address", CheckStatus.WELL, f"Links begin with {parts.scheme}://{parts.netloc.rpartition('@')[2]}."
         )
     return Check(
         "public address",
-        Finding.DOUBTFUL,
+        CheckStatus.DOUBTFUL,
         "PUBLIC_URL is not https: what is typed on its pages could be read on the way.",
         "put a proxy with a certificate before it, and set PUBLIC_URL to its https address",
     )

@@ -11,9 +11,9 @@ import typer
 
 from bot import __version__
 from bot.cli import audit, database, secrets, tokens
-from bot.cli.running import USAGE, complain
-from bot.cli.talking import chat, doctor, run
-from bot.cli.verbs import WORDS, servers, usage
+from bot.cli.admin import WORDS, servers, usage
+from bot.cli.chat import chat, doctor, run
+from bot.cli.errors import USAGE, print_error
 
 app = typer.Typer(
     name="countersign",
@@ -62,6 +62,6 @@ def main() -> None:
         context = getattr(error, "ctx", None)
         command = context.command_path if context else "countersign"
         said = error.format_message().replace("Value error, ", "")
-        complain(f"{said}{'' if said.endswith(('.', '?')) else '.'} Fix: see `{command} --help`")
+        print_error(f"{said}{'' if said.endswith(('.', '?')) else '.'} Fix: see `{command} --help`")
         code = USAGE
     sys.exit(code or 0)

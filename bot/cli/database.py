@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from bot.cli.running import FAILED, Debug, run_command
+from bot.cli.errors import FAILED, Debug, run_command
 from bot.settings import Settings
 
 commands = typer.Typer(help="The database: its schema, and a backup.", rich_markup_mode=None)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from bot.cli.running import FAILED, Debug, run_command
+from bot.cli.errors import FAILED, Debug, run_command
 from bot.settings import Settings
 
 _PASSWORD_BYTES = 32

@@ -7,11 +7,11 @@ from typing import Annotated
 
 import typer
 
-from bot.cli.running import Debug, run_command
+from bot.cli.errors import Debug, run_command
 from bot.settings import Settings
 
 
-class Role(StrEnum):
+class ApiRoleOption(StrEnum):
     """What `--role` may say."""
 
     MEMBER = "member"
@@ -26,7 +26,7 @@ commands = typer.Typer(help="Who may use the HTTP API.", rich_markup_mode=None)
 def create_token(
     name: Annotated[str, typer.Argument(help="What the audit and rules call the program: api:NAME.")],
     *,
-    role: Annotated[Role, typer.Option(help="Talk to the bot; sign as well; administer as well.")],
+    role: Annotated[ApiRoleOption, typer.Option(help="Talk to the bot; sign as well; administer as well.")],
     workspace: Annotated[
         str, typer.Option(metavar="PLATFORM:ID", help="The only workspace it is good for, such as slack:T123.")
     ] = "",
@@ -37,7 +37,7 @@ def create_token(
 
     async def make(settings: Settings) -> int:
         from bot.app.tokens import create  # noqa: PLC0415
-        from bot.domain.callers import Role as Meant  # noqa: PLC0415
+        from bot.domain.api_clients import ApiRole as Meant  # noqa: PLC0415
 
         return await create(settings, name, Meant(role.value), workspace, expires)
 

@@ -11,26 +11,26 @@ import re
 from collections.abc import AsyncIterator, Mapping
 
 from bot.commands.audit_lines import csv_head, csv_line
-from bot.commands.command import Deed, Request
-from bot.commands.directory import Directory, Seen
-from bot.commands.moments import MOMENT, read_moment
+from bot.commands.command import CommandContext, VerbHandler
+from bot.commands.dependencies import CommandDependencies
 from bot.commands.paging import ROWS, offset, page_of
 from bot.commands.parameters import A_SERVER
-from bot.commands.parts import CommandParts
-from bot.commands.phrases import counted, moment, named, shortened
-from bot.commands.refusals import Refusal
-from bot.domain.audit import KINDS, AuditEntry, AuditQuery, Horizon
-from bot.domain.commands import Action, Document, Parameter, Reply, Shape, Table, Verb
+from bot.commands.rejections import CommandRejected
+from bot.commands.server_directory import ServerDirectory, VisibleServer
+from bot.commands.text_format import format_moment, pluralize, server_label, shorten
+from bot.commands.timestamps import MOMENT, parse_time
+from bot.domain.audit import KINDS, AuditEntry, AuditQuery, AuditScope
+from bot.domain.commands import Parameter, ParameterKind, Reply, ReplyAction, ReplyFile, Table, Verb
 from bot.domain.conversations import ConversationKey
 from bot.domain.servers import EVERYWHERE
 
 LONGEST_DOCUMENT = 10_000
 """Rows. More than that is `countersign audit export`'s business."""
 
-_PERSON = Parameter("person", "what this person did: an id such as slack:U123", Shape.OPTION, metavar="ID")
-_SINCE = Parameter("since", f"from then on: {MOMENT}", Shape.OPTION, metavar="TIME")
-_KIND = Parameter("kind", "one kind of rows", Shape.OPTION, choices=tuple(KINDS), metavar="KIND")
-_DOWNLOAD = Parameter("download", "all of it as a file (CSV)", Shape.FLAG)
+_PERSON = Parameter("person", "what this person did: an id such as slack:U123", ParameterKind.OPTION, metavar="ID")
+_SINCE = Parameter("since", f"from then on: {MOMENT}", ParameterKind.OPTION, metavar="TIME")
+_KIND = Parameter("kind", "one kind of rows", ParameterKind.OPTION, choices=tuple(KINDS), metavar="KIND")
+_DOWNLOAD = Parameter("download", "all of it as a file (CSV)", ParameterKind.FLAG)
 _MENTION = re.compile(r"<@!?([A-Za-z0-9]+)(?:\|[^>]*)?>")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 
@@ -38,46 +38,46 @@ _DIGEST = re.compile(r"[0-9a-f]{64}")
 class AuditSearch:
     """Finds rows."""
 
-    def __init__(self, parts: CommandParts, directory: Directory) -> None:
+    def __init__(self, parts: CommandDependencies, directory: ServerDirectory) -> None:
         self._parts = parts
         self._directory = directory
 
     @property
-    def deed(self) -> Deed:
+    def deed(self) -> VerbHandler:
         """The verb."""
         parameters = (A_SERVER, _PERSON, _SINCE, _KIND, _DOWNLOAD)
         about = "who asked, signed, was refused, changed what, and when"
-        return Deed(Verb("audit", about, parameters, aliases=("changes",)), self._audit)
+        return VerbHandler(Verb("audit", about, parameters, aliases=("changes",)), self._audit)
 
-    async def _audit(self, request: Request) -> AsyncIterator[Reply]:
+    async def _audit(self, request: CommandContext) -> AsyncIterator[Reply]:
         name, number = request.arguments.one("server"), request.arguments.page
         seen = await self._directory.find(name, request.conversation) if name else None
         query = await self._query(request, seen)
         download = request.arguments.given("download")
         first, rows = (0, LONGEST_DOCUMENT) if download else (offset(number), ROWS)
         entries, count = await self._parts.archive.audit(query, rows, first)
-        about = f" of {named(seen.config)}" if seen else ""
+        about = f" of {server_label(seen.config)}" if seen else ""
         if not count:
             yield Reply(f"Nothing of that kind is in the audit{about}.")
             return
         if download:
             lines = [csv_head(), *(csv_line(entry) for entry in entries)]
             left = count - len(entries)
-            cut = f" The {counted(left, 'row')} before them: `countersign audit export`." if left else ""
+            cut = f" The {pluralize(left, 'row')} before them: `countersign audit export`." if left else ""
             yield Reply(
-                f"Audit{about}: the last {counted(len(entries), 'row')}, times in UTC.{cut}",
-                document=Document("audit.csv", "\n".join((*lines, "")), "text/csv"),
+                f"Audit{about}: the last {pluralize(len(entries), 'row')}, times in UTC.{cut}",
+                document=ReplyFile("audit.csv", "\n".join((*lines, "")), "text/csv"),
             )
             return
         again = _again(request, seen)
         yield Reply(
             f"Audit{about} · {count} · times in UTC",
             Table(("no.", "when", "what", "by", "where", "facts"), tuple(_row(entry) for entry in entries)),
-            actions=(Action("Download", (*again, "--download")),),
+            actions=(ReplyAction("Download", (*again, "--download")),),
             page=page_of(number, count, again),
         )
 
-    async def _query(self, request: Request, seen: Seen | None) -> AuditQuery:
+    async def _query(self, request: CommandContext, seen: VisibleServer | None) -> AuditQuery:
         given = request.arguments.one
         query = AuditQuery(
             subject=seen.id if seen else "",
@@ -89,17 +89,17 @@ class AuditSearch:
             return query
         return dataclasses.replace(query, horizon=await self._horizon(request.conversation))
 
-    async def _horizon(self, conversation: ConversationKey) -> Horizon:
+    async def _horizon(self, conversation: ConversationKey) -> AuditScope:
         servers = [seen.id for seen in await self._directory.all(conversation)]
         profiles = [
             profile.id
             for profile in await self._parts.profiles.profiles()
-            if profile.workspace in (EVERYWHERE, conversation.home)
+            if profile.workspace in (EVERYWHERE, conversation.workspace_key)
         ]
-        return Horizon(conversation.home, frozenset((*servers, *profiles)))
+        return AuditScope(conversation.workspace_key, frozenset((*servers, *profiles)))
 
 
-def _again(request: Request, seen: Seen | None) -> tuple[str, ...]:
+def _again(request: CommandContext, seen: VisibleServer | None) -> tuple[str, ...]:
     """The words that ask for the same once more."""
     words = ["mcp", "audit", *((seen.name,) if seen else ())]
     for option in ("person", "since", "kind"):
@@ -117,19 +117,19 @@ def _principal(text: str, conversation: ConversationKey) -> str:
 
 def _moment(text: str, now: float) -> float:
     try:
-        return read_moment(text, now)
+        return parse_time(text, now)
     except (ValueError, OverflowError):
-        raise Refusal(f"`--since` is a point in time: {MOMENT}.") from None
+        raise CommandRejected(f"`--since` is a point in time: {MOMENT}.") from None
 
 
 def _row(entry: AuditEntry) -> tuple[str, ...]:
     where = ":".join(entry.conversation.split(":")[2:])
-    return str(entry.seq), moment(entry.at), entry.kind, entry.actor, where, _facts(entry.facts)
+    return str(entry.seq), format_moment(entry.at), entry.kind, entry.actor, where, _facts(entry.facts)
 
 
 def _facts(facts: Mapping[str, object]) -> str:
     told = (f"{name}: {_value(value)}" for name, value in facts.items() if value not in (None, "", {}, []))
-    return shortened(", ".join(told), 300)
+    return shorten(", ".join(told), 300)
 
 
 def _value(value: object) -> str:

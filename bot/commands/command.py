@@ -9,21 +9,21 @@ import dataclasses
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from bot.commands.parts import Rights
-from bot.commands.phrases import did_you_mean, failed
-from bot.commands.refusals import Refusal
-from bot.commands.tokens import WARNING, known_token, looks_like_token
-from bot.commands.words import Arguments, read_words
-from bot.domain.commands import Form, Invocation, Parameter, Reply, Shape, Submission, Verb, Who
+from bot.commands.argument_parser import Arguments, parse_arguments
+from bot.commands.dependencies import Rights
+from bot.commands.rejections import CommandRejected
+from bot.commands.text_format import did_you_mean, error_reply
+from bot.commands.token_detection import WARNING, known_token, looks_like_token
+from bot.domain.commands import Form, FormSubmission, Invocation, Parameter, ParameterKind, Reply, RequiredRole, Verb
 from bot.domain.conversations import Author, ConversationKey, Member
 from bot.errors import CountersignError
 
 Answers = AsyncIterator[Reply | Form]
-HELP = Verb("help", "this list", (Parameter("verb", "which verb", repeated=True),), Who.EVERYONE, ("?",))
+HELP = Verb("help", "this list", (Parameter("verb", "which verb", repeated=True),), RequiredRole.EVERYONE, ("?",))
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class CommandContext:
     """A verb that somebody who may has said, with its arguments read."""
 
     member: Member
@@ -38,7 +38,7 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
-class Filled:
+class SubmissionContext:
     """A form that has come back: the state in its id, the fields, and errors of fields that were emptied because what
     stood there must not be kept.
     """
@@ -57,14 +57,14 @@ class Filled:
 
 
 @dataclass(frozen=True, slots=True)
-class Deed:
+class VerbHandler:
     """A verb and what it does. `fill` takes its forms back. Words of a verb that is `free` may look random: they go to
     a server and are not kept.
     """
 
     verb: Verb
-    do: Callable[[Request], Answers]
-    fill: Callable[[Filled], Answers] | None = None
+    do: Callable[[CommandContext], Answers]
+    fill: Callable[[SubmissionContext], Answers] | None = None
     free: bool = False
 
 
@@ -77,7 +77,7 @@ class Command:
         self,
         name: str,
         about: str,
-        deeds: Sequence[Deed],
+        deeds: Sequence[VerbHandler],
         rights: Rights,
         *,
         default: str = "help",
@@ -88,7 +88,7 @@ class Command:
         self._rights = rights
         self._objection = objection
         self._default = default
-        self._deeds = {deed.verb.path: deed for deed in (*deeds, Deed(HELP, self._help))}
+        self._deeds = {deed.verb.path: deed for deed in (*deeds, VerbHandler(HELP, self._help))}
         self._paths = {path: deed for deed in self._deeds.values() for path in (deed.verb.path, *deed.verb.aliases)}
 
     @property
@@ -96,7 +96,7 @@ class Command:
         """All of them, in the order of the help."""
         return tuple(deed.verb for deed in self._deeds.values())
 
-    def meant(self, words: Sequence[str]) -> tuple[Verb, Sequence[str]] | None:
+    def resolve_verb(self, words: Sequence[str]) -> tuple[Verb, Sequence[str]] | None:
         """The verb that the words begin with, and the words behind it; None if there is none."""
         found = self._found(words)
         return None if found is None else (found[0].verb, found[1])
@@ -107,22 +107,22 @@ class Command:
             deed, words = self._deed(invocation.words)
             self._allow(deed, invocation.member)
             arguments = self._read(deed, words)
-            request = Request(invocation.member, invocation.conversation, arguments, invocation.hidden_input)
+            request = CommandContext(invocation.member, invocation.conversation, arguments, invocation.hidden_input)
             async for answer in deed.do(request):
                 yield answer
-        except Refusal as refusal:
-            yield failed(str(refusal))
+        except CommandRejected as refusal:
+            yield error_reply(str(refusal))
         except CountersignError as error:
             yield trouble(error)
 
-    async def submitted(self, submission: Submission) -> Answers:
+    async def submitted(self, submission: FormSubmission) -> Answers:
         """Take a form back. What looks like a token is taken out of every field but a secret's, which only a hidden
         prompt can have asked for.
         """
         path, *state = submission.form.removeprefix(f"{self.name} ").split(":")
         try:
             fill = self._form(path, submission.member)
-            filled = Filled(
+            filled = SubmissionContext(
                 submission.member,
                 submission.conversation,
                 tuple(state),
@@ -131,37 +131,37 @@ class Command:
             )
             async for answer in fill(_without_tokens(filled, _opaque(self._deeds[path].verb))):
                 yield answer
-        except Refusal as refusal:
-            yield failed(str(refusal))
+        except CommandRejected as refusal:
+            yield error_reply(str(refusal))
         except CountersignError as error:
             yield trouble(error)
 
-    def _read(self, deed: Deed, words: Sequence[str]) -> Arguments:
+    def _read(self, deed: VerbHandler, words: Sequence[str]) -> Arguments:
         opaque = {f"--{name.replace('_', '-')}" for name in _opaque(deed.verb)}
         for before, word in zip(("", *words), words, strict=False):
             free = deed.free or before in opaque or word.partition("=")[0] in opaque
             if known_token(word) if free else looks_like_token(word):
-                raise Refusal(WARNING)
-        return read_words(deed.verb, words, self.name)
+                raise CommandRejected(WARNING)
+        return parse_arguments(deed.verb, words, self.name)
 
-    def _form(self, path: str, member: Member) -> Callable[[Filled], Answers]:
+    def _form(self, path: str, member: Member) -> Callable[[SubmissionContext], Answers]:
         deed = self._deeds.get(path)
         if deed is None or deed.fill is None:
-            raise Refusal("This form is no longer open. Start again with the command.")
+            raise CommandRejected("This form is no longer open. Start again with the command.")
         self._allow(deed, member)
         return deed.fill
 
-    def _deed(self, words: Sequence[str]) -> tuple[Deed, Sequence[str]]:
+    def _deed(self, words: Sequence[str]) -> tuple[VerbHandler, Sequence[str]]:
         found = self._found(words)
         if found is None:
             hint = did_you_mean(" ".join(words[:2]), self._paths, f"/{self.name} ")
             hint = hint or did_you_mean(words[0], self._paths, f"/{self.name} ")
-            raise Refusal(f"`/{self.name}` knows no such verb.{hint} `/{self.name} help` lists them.")
+            raise CommandRejected(f"`/{self.name}` knows no such verb.{hint} `/{self.name} help` lists them.")
         return found
 
-    def _found(self, words: Sequence[str]) -> tuple[Deed, Sequence[str]] | None:
+    def _found(self, words: Sequence[str]) -> tuple[VerbHandler, Sequence[str]] | None:
         default = self._deeds[self._default]
-        has_options = any(each.shape is Shape.OPTION for each in default.verb.parameters)
+        has_options = any(each.shape is ParameterKind.OPTION for each in default.verb.parameters)
         if not words or (has_options and words[0].startswith("--")):
             return default, words
         for length in (2, 1):
@@ -170,18 +170,20 @@ class Command:
                 return deed, words[length:]
         return None
 
-    def _allow(self, deed: Deed, member: Member) -> None:
+    def _allow(self, deed: VerbHandler, member: Member) -> None:
         """The one place where rights are checked."""
         verb = deed.verb
         objection = self._objection()
         if objection and verb is not HELP:
-            raise Refusal(objection)
+            raise CommandRejected(objection)
         if not allowed(verb, member, self._rights):
-            everyone = ", ".join(f"`/{self.name} {each.path}`" for each in self.verbs if each.who is Who.EVERYONE)
-            who = "the operator" if verb.who is Who.OPERATOR else self._rights.who
-            raise Refusal(f"Only {who} can do this. You can use {everyone}.")
+            everyone = ", ".join(
+                f"`/{self.name} {each.path}`" for each in self.verbs if each.who is RequiredRole.EVERYONE
+            )
+            who = "the operator" if verb.who is RequiredRole.OPERATOR else self._rights.who
+            raise CommandRejected(f"Only {who} can do this. You can use {everyone}.")
 
-    async def _help(self, request: Request) -> Answers:
+    async def _help(self, request: CommandContext) -> Answers:
         wanted = request.arguments.many("verb")
         if wanted:
             verb = self._deed(wanted)[0].verb
@@ -202,11 +204,11 @@ class Command:
 def allowed(verb: Verb, member: Member, rights: Rights) -> bool:
     """Whether this person may say this."""
     match verb.who:
-        case Who.EVERYONE:
+        case RequiredRole.EVERYONE:
             return True
-        case Who.ADMINS:
+        case RequiredRole.ADMINS:
             return rights.administers(member)
-        case Who.OPERATOR:
+        case RequiredRole.OPERATOR:
             return rights.operates(member)
 
 
@@ -225,7 +227,7 @@ def _opaque(verb: Verb) -> frozenset[str]:
     return frozenset(each.name.replace("-", "_") for each in verb.parameters if each.opaque)
 
 
-def _without_tokens(filled: Filled, opaque: Collection[str]) -> Filled:
+def _without_tokens(filled: SubmissionContext, opaque: Collection[str]) -> SubmissionContext:
     fields, errors = dict(filled.fields), {}
     for name, value in filled.fields.items():
         secret = name == SECRET_FIELD

@@ -6,8 +6,8 @@ import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from bot.commands.command import Command
-from bot.commands.directory import Directory
-from bot.domain.commands import Known, Parameter, Shape, Verb
+from bot.commands.server_directory import ServerDirectory
+from bot.domain.commands import CompletionSource, Parameter, ParameterKind, Verb
 from bot.domain.conversations import ConversationKey
 
 
@@ -15,7 +15,10 @@ class Completion:
     """Completes the last word of a line by the description of the verb it belongs to."""
 
     def __init__(
-        self, commands: Mapping[str, Command], directory: Directory, profiles: Mapping[str, Sequence[str]] | None = None
+        self,
+        commands: Mapping[str, Command],
+        directory: ServerDirectory,
+        profiles: Mapping[str, Sequence[str]] | None = None,
     ) -> None:
         self._commands = commands
         self._directory = directory
@@ -38,7 +41,7 @@ class Completion:
         if not words:
             yield from dict.fromkeys(verb.path.split()[0] for verb in command.verbs)
             return
-        meant = command.meant(words)
+        meant = command.resolve_verb(words)
         yield from self._second_words(command, words)
         if meant is None:
             return
@@ -48,7 +51,7 @@ class Completion:
             yield from self._values(option, given, conversation)
             return
         if word.startswith("-") or not places:
-            yield from (f"--{each.name}" for each in verb.parameters if each.shape is not Shape.PLACE)
+            yield from (f"--{each.name}" for each in verb.parameters if each.shape is not ParameterKind.PLACE)
         for place in places:
             yield from self._values(place, given, conversation)
 
@@ -63,17 +66,17 @@ class Completion:
     def _values(self, parameter: Parameter, given: str, conversation: ConversationKey) -> Iterable[str]:
         """A parameter's values; those of a server's tools, resources and prompts by the server given before."""
         match parameter.completes:
-            case Known.SERVERS:
+            case CompletionSource.SERVERS:
                 names: Iterable[str] = self._directory.names(conversation)
-            case Known.TOOLS:
+            case CompletionSource.TOOLS:
                 names = (tool.original_name for tool in self._directory.known(given, conversation).tools)
-            case Known.RESOURCES:
+            case CompletionSource.RESOURCES:
                 names = (each.uri for each in self._directory.known(given, conversation).resources)
-            case Known.PROMPTS:
+            case CompletionSource.PROMPTS:
                 names = (each.name for each in self._directory.known(given, conversation).prompts)
-            case Known.PROFILES:
-                names = self._profiles.get(conversation.home, ())
-            case Known.NOTHING:
+            case CompletionSource.PROFILES:
+                names = self._profiles.get(conversation.workspace_key, ())
+            case CompletionSource.NOTHING:
                 names = ()
         return (*parameter.choices, *(shlex.quote(name) for name in names))
 
@@ -82,7 +85,7 @@ def _where(verb: Verb, words: Sequence[str]) -> tuple[list[Parameter], Parameter
     """The parameters that may come next in their places, the option that waits for its value, and the server named so
     far.
     """
-    options = {f"--{each.name}": each for each in verb.parameters if each.shape is Shape.OPTION}
+    options = {f"--{each.name}": each for each in verb.parameters if each.shape is ParameterKind.OPTION}
     places, given, waiting = list(verb.places), "", None
     for word in words:
         if waiting is not None:
@@ -90,7 +93,7 @@ def _where(verb: Verb, words: Sequence[str]) -> tuple[list[Parameter], Parameter
         elif word in options:
             waiting = options[word]
         elif not word.startswith("--") and places:
-            given = word if places[0].completes is Known.SERVERS else given
+            given = word if places[0].completes is CompletionSource.SERVERS else given
             if not places[0].repeated:
                 places.pop(0)
     needed = next((index for index, place in enumerate(places) if place.required), len(places) - 1)

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 
-from bot.commands.command import Deed, Request
+from bot.commands.command import CommandContext, VerbHandler
+from bot.commands.dependencies import CommandDependencies
 from bot.commands.paging import cut, page_of
-from bot.commands.parts import CommandParts
-from bot.commands.phrases import ago, code, lasts_until
-from bot.commands.refusals import Refusal
-from bot.domain.commands import Action, Parameter, Reply, Table, Tone, Verb, Who
+from bot.commands.rejections import CommandRejected
+from bot.commands.text_format import code, format_ago, format_expiry
+from bot.domain.commands import ActionStyle, Parameter, Reply, ReplyAction, RequiredRole, Table, Verb
 from bot.domain.grants import Grant
 
 _WHICH = Parameter("grant", "its id as the list shows it", required=True, metavar="ID")
@@ -29,17 +29,17 @@ _ACTIONS = 5
 class Grants:
     """Lists and revokes."""
 
-    def __init__(self, parts: CommandParts) -> None:
+    def __init__(self, parts: CommandDependencies) -> None:
         self._parts = parts
 
     @property
-    def deeds(self) -> tuple[Deed, ...]:
+    def deeds(self) -> tuple[VerbHandler, ...]:
         """The verbs."""
-        shown = Verb("grants list", "what runs without asking, and who said so", (), Who.EVERYONE, ("grants",))
-        ended = Verb("grants revoke", "let it ask again", (_WHICH,), Who.EVERYONE, ("grants remove", "revoke"))
-        return Deed(shown, self._list), Deed(ended, self._revoke)
+        shown = Verb("grants list", "what runs without asking, and who said so", (), RequiredRole.EVERYONE, ("grants",))
+        ended = Verb("grants revoke", "let it ask again", (_WHICH,), RequiredRole.EVERYONE, ("grants remove", "revoke"))
+        return VerbHandler(shown, self._list), VerbHandler(ended, self._revoke)
 
-    async def _list(self, request: Request) -> AsyncIterator[Reply]:
+    async def _list(self, request: CommandContext) -> AsyncIterator[Reply]:
         seen = await self._seen(request)
         if not seen:
             yield Reply("Nothing was granted that still holds: every call that needs a signature asks for one.")
@@ -55,17 +55,17 @@ class Grants:
             page=page_of(request.arguments.page, len(seen), ("mcp", "grants", "list")),
         )
 
-    async def _revoke(self, request: Request) -> AsyncIterator[Reply]:
+    async def _revoke(self, request: CommandContext) -> AsyncIterator[Reply]:
         wanted = request.arguments.one("grant").lower()
         grant = next((each for each in await self._seen(request) if each.id == wanted), None)
         if grant is None or not await self._parts.grants.revoke(grant.id, request.author):
-            raise Refusal("There is no such grant that still holds. `/mcp grants list` lists them.")
+            raise CommandRejected("There is no such grant that still holds. `/mcp grants list` lists them.")
         name = f"{code(grant.server_name, 'the server')}, {code(grant.tool, 'the tool')}"
         yield Reply(f"{name}: calls ask for a signature again. One that runs already goes on.")
 
-    async def _seen(self, request: Request) -> Sequence[Grant]:
+    async def _seen(self, request: CommandContext) -> Sequence[Grant]:
         """The grants this person may see; all others do not exist."""
-        grants = await self._parts.grants.in_force(request.conversation.home)
+        grants = await self._parts.grants.active_grants(request.conversation.workspace_key)
         if self._parts.rights.administers(request.member):
             return grants
         own = request.author.principal
@@ -80,17 +80,17 @@ class Grants:
             f"{what}, destructive ones too" if grant.destructive else what,
             ":".join(grant.place.split(":")[2:]) or "this workspace",
             grant.person or "everyone",
-            f"{grant.granted_name or grant.granted_by}, {ago(grant.created_at, now)}",
+            f"{grant.granted_name or grant.granted_by}, {format_ago(grant.created_at, now)}",
             _end(grant, now),
         )
 
 
-def _revoking(grant: Grant) -> Action:
-    return Action(f"Revoke {grant.id}", ("mcp", "grants", "revoke", grant.id), Tone.DANGER)
+def _revoking(grant: Grant) -> ReplyAction:
+    return ReplyAction(f"Revoke {grant.id}", ("mcp", "grants", "revoke", grant.id), ActionStyle.DANGER)
 
 
 def _end(grant: Grant, now: float) -> str:
     if grant.expires_at is None:
         return "when somebody revokes it"
-    left = lasts_until(grant.expires_at, now)
+    left = format_expiry(grant.expires_at, now)
     return f"{left}, unless it is used" if grant.idle else left

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeVar
 
-from bot.domain.commands import Page
+from bot.domain.commands import PageInfo
 
 T = TypeVar("T")
 ROWS = 10
@@ -21,9 +21,9 @@ def offset(number: int) -> int:
     return (number - 1) * ROWS
 
 
-def page_of(number: int, count: int, words: tuple[str, ...]) -> Page | None:
+def page_of(number: int, count: int, words: tuple[str, ...]) -> PageInfo | None:
     """Which page this is, None where there is one alone."""
-    return Page(min(number, pages(count)), pages(count), words) if pages(count) > 1 else None
+    return PageInfo(min(number, pages(count)), pages(count), words) if pages(count) > 1 else None
 
 
 def cut(rows: Sequence[T], number: int) -> Sequence[T]:

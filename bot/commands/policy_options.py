@@ -1,4 +1,4 @@
-"""A rule as the options of `/mcp policy set`, both ways. The words are those of `bot.domain.rule_language`."""
+"""A rule as the options of `/mcp policy set`, both ways. The words are those of `bot.domain.policy_syntax`."""
 
 from __future__ import annotations
 
@@ -6,31 +6,31 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from bot.commands.phrases import POLICY_SAID, code
-from bot.commands.refusals import Refusal
-from bot.commands.words import Arguments
-from bot.domain.commands import Known, Parameter, Shape
+from bot.commands.argument_parser import Arguments
+from bot.commands.rejections import CommandRejected
+from bot.commands.text_format import POLICY_SAID, code
+from bot.domain.approval_requirements import APPROVERS, THREAD, OnTimeout
+from bot.domain.commands import CompletionSource, Parameter, ParameterKind
 from bot.domain.conversations import ConversationKey
 from bot.domain.policies import ANNOTATIONS, ANY, Rule
-from bot.domain.rule_language import RuleError, in_duration, read_rule, rule_table
-from bot.domain.terms import APPROVERS, THREAD, OnTimeout
+from bot.domain.policy_syntax import RuleError, format_duration, parse_rule, rule_to_table
 
-_OPTION = Shape.OPTION
+_OPTION = ParameterKind.OPTION
 CONDITIONS = (
     Parameter("except", "a tool it is not about after all", _OPTION, repeated=True, metavar="TOOL"),
     Parameter("argument", "only with this argument", _OPTION, repeated=True, metavar="PATH=PATTERN"),
     Parameter("annotation", "only with this hint", _OPTION, repeated=True, metavar=f"{'|'.join(ANNOTATIONS)}=yes|no"),
     Parameter("in", "only in this channel", _OPTION, repeated=True, metavar="CHANNEL"),
-    Parameter("profile", "only where this profile holds", _OPTION, completes=Known.PROFILES, metavar="NAME"),
+    Parameter("profile", "only where this profile holds", _OPTION, completes=CompletionSource.PROFILES, metavar="NAME"),
     Parameter("asker", "only if one of these asks", _OPTION, repeated=True, metavar="PLATFORM:ID|members|guests"),
 )
 TERMS = (
     Parameter("approver", "who may sign", _OPTION, repeated=True, metavar="PLATFORM:ID|members|asker"),
-    Parameter("four-eyes", "neither the asker nor an editor may sign", Shape.FLAG),
+    Parameter("four-eyes", "neither the asker nor an editor may sign", ParameterKind.FLAG),
     Parameter("quorum", "how many people have to sign", _OPTION, metavar="N"),
     Parameter("expires", "for how long it may be signed", _OPTION, metavar="30m|2h|1d"),
     Parameter("on-timeout", "what then", _OPTION, choices=tuple(each.value for each in OnTimeout)),
-    Parameter("remind", "remind those who may sign at half time", Shape.FLAG),
+    Parameter("remind", "remind those who may sign at half time", ParameterKind.FLAG),
     Parameter("deliver", "where the card goes", _OPTION, repeated=True, metavar="thread|approvers|CHANNEL"),
 )
 _SWITCH = {"yes": True, "true": True, "on": True, "no": False, "false": False, "off": False}
@@ -40,7 +40,7 @@ def given_rule(base: Rule, arguments: Arguments, where: ConversationKey) -> Rule
     """The rule with the conditions and terms that the options say; `base` says the rest. Raises Refusal, which says
     which of them cannot be used.
     """
-    table: dict[str, Any] = {**rule_table(base)}
+    table: dict[str, Any] = {**rule_to_table(base)}
     if arguments.given("except"):
         table["except"] = list(arguments.many("except"))
     if arguments.given("argument"):
@@ -55,10 +55,10 @@ def given_rule(base: Rule, arguments: Arguments, where: ConversationKey) -> Rule
     if arguments.given("asker"):
         table["asker"] = list(arguments.many("asker"))
     try:
-        return replace(read_rule({**table, **_given_terms(arguments, where)}), workspace=base.workspace)
+        return replace(parse_rule({**table, **_given_terms(arguments, where)}), workspace=base.workspace)
     except RuleError as error:
         option = _OPTIONS.get(error.key.partition(".")[0], error.key.partition(".")[0])
-        raise Refusal(f"`--{option}` cannot be used: {error.problem}.") from error
+        raise CommandRejected(f"`--{option}` cannot be used: {error.problem}.") from error
 
 
 def options_of(rule: Rule, slug: str) -> tuple[str, ...]:
@@ -75,7 +75,7 @@ def options_of(rule: Rule, slug: str) -> tuple[str, ...]:
     words += _repeated("approver", sorted(terms.approvers[0]) if terms.approvers else [])
     words += ["--four-eyes"] if terms.four_eyes else []
     words += ["--quorum", str(terms.quorum)] if terms.quorum > 1 else []
-    words += ["--expires", in_duration(terms.expires)] if terms.expires is not None else []
+    words += ["--expires", format_duration(terms.expires)] if terms.expires is not None else []
     words += ["--on-timeout", terms.on_timeout.value] if terms.on_timeout else []
     words += ["--remind"] if terms.remind else []
     words += _repeated("deliver", sorted(terms.deliver))
@@ -114,7 +114,7 @@ def _given_terms(arguments: Arguments, where: ConversationKey) -> Mapping[str, A
 def _pairs(given: Sequence[str], option: str) -> dict[str, str]:
     pairs = [each.partition("=") for each in given]
     if not all(name.strip() and assigned for name, assigned, _ in pairs):
-        raise Refusal(f"`--{option}` is written NAME=VALUE.")
+        raise CommandRejected(f"`--{option}` is written NAME=VALUE.")
     return {name.strip(): value for name, _, value in pairs}
 
 

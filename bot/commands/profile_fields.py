@@ -7,14 +7,14 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from bot.commands.directory import Seen
-from bot.commands.phrases import POLICY_SAID, policy_meant
+from bot.commands.server_directory import VisibleServer
+from bot.commands.text_format import POLICY_SAID, parse_policy
 from bot.domain.approvals import ApprovalPolicy
 from bot.domain.commands import Field, FieldKind, Form
+from bot.domain.lenient_json import DuplicateName, unique_names
 from bot.domain.policies import ANY, Rule, is_pattern
+from bot.domain.policy_syntax import RuleError, parse_rule, rule_to_table
 from bot.domain.profiles import Profile
-from bot.domain.rule_language import RuleError, read_rule, rule_table
-from bot.domain.written_objects import DuplicateName, unique_names
 
 EVERY_SERVER = "*"
 LONGEST_NAME, LONGEST_PERSONA = 100, 4000
@@ -51,7 +51,7 @@ def profile_form(profile: Profile, values: Mapping[str, str], errors: Mapping[st
     )
 
 
-def profile_values(profile: Profile, servers: Sequence[Seen]) -> dict[str, str]:
+def profile_values(profile: Profile, servers: Sequence[VisibleServer]) -> dict[str, str]:
     """What the fields hold now, with servers by their slugs. A server that is gone keeps its id."""
     slugs = {seen.id: seen.name for seen in servers}
     tools = (f"{slugs.get(server, server)}.{tool}" for server, names in profile.tools.items() for tool in sorted(names))
@@ -68,8 +68,8 @@ def profile_values(profile: Profile, servers: Sequence[Seen]) -> dict[str, str]:
     }
 
 
-def drafted_profile(
-    profile: Profile, fields: Mapping[str, str], servers: Sequence[Seen]
+def parse_profile(
+    profile: Profile, fields: Mapping[str, str], servers: Sequence[VisibleServer]
 ) -> tuple[Profile, dict[str, str]]:
     """The profile with the given fields instead of its own, and what is wrong with them. An absent field leaves what is
     there, an empty one takes it away.
@@ -101,7 +101,7 @@ def drafted_profile(
 class _Reader:
     """Reads lines about servers, by any name they have. Those that are gone may stay, by their ids."""
 
-    def __init__(self, servers: Sequence[Seen], profile: Profile) -> None:
+    def __init__(self, servers: Sequence[VisibleServer], profile: Profile) -> None:
         gone = {*(profile.servers or ()), *profile.tools, *(rule.server_id for rule in profile.policies)} - {""}
         # The later counts: nobody takes another server's place by calling his own by its slug or id.
         self._ids = {seen.config.title.lower(): seen.id for seen in servers if seen.config.title}
@@ -141,7 +141,7 @@ class _Reader:
     def _short(self, line: str) -> tuple[str, str, ApprovalPolicy]:
         place, assigned, word = line.rpartition("=")
         server, _, tool = place.partition(".")
-        policy = policy_meant(word.strip())
+        policy = parse_policy(word.strip())
         if not assigned or policy is None:
             raise ValueError("Each line is SERVER=POLICY or SERVER.TOOL=POLICY; a policy is ask, allow, deny or auto.")
         return self._id(server), tool.strip() or ANY, policy
@@ -159,7 +159,7 @@ class _Reader:
         elif "server" in table and server != ANY:
             raise ValueError("A rule's server is a server's name, or *: other patterns are for the operator's file.")
         try:
-            return read_rule(table)
+            return parse_rule(table)
         except RuleError as error:
             raise ValueError(f"A rule's {error.key}: {error}.") from error
 
@@ -179,7 +179,7 @@ def _line(rule: Rule, slugs: Mapping[str, str]) -> str:
         and server
     ):
         return f"{server}{'' if rule.tool == ANY else f'.{rule.tool}'}={POLICY_SAID[rule.policy]}"
-    table = rule_table(rule)
+    table = rule_to_table(rule)
     if table.pop("server_id", ""):
         table["server"] = server
     return json.dumps(table, ensure_ascii=False)

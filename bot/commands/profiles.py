@@ -5,36 +5,49 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import replace
 
-from bot.commands.command import Command, Deed, Filled, Request
-from bot.commands.directory import Directory
+from bot.commands.argument_parser import Arguments
+from bot.commands.command import Command, CommandContext, SubmissionContext, VerbHandler
+from bot.commands.dependencies import CommandDependencies
 from bot.commands.paging import cut, page_of
 from bot.commands.parameters import CONFIRM, PROFILE
-from bot.commands.parts import CommandParts
-from bot.commands.phrases import (
-    ago,
-    counted,
-    failed,
+from bot.commands.profile_fields import STEPS, parse_profile, profile_form, profile_values
+from bot.commands.profile_service import Outdated, ProfileService
+from bot.commands.rejections import CommandRejected
+from bot.commands.server_directory import ServerDirectory
+from bot.commands.text_format import (
+    error_reply,
+    format_ago,
+    pluralize,
 )
-from bot.commands.profile_fields import STEPS, drafted_profile, profile_form, profile_values
-from bot.commands.profile_keeping import Outdated, ProfileKeeping
-from bot.commands.refusals import Refusal
-from bot.commands.words import Arguments
-from bot.domain.commands import Action, Form, Known, Parameter, Reply, Shape, Table, Tone, Verb, Who
+from bot.domain.commands import (
+    ActionStyle,
+    CompletionSource,
+    Form,
+    Parameter,
+    ParameterKind,
+    Reply,
+    ReplyAction,
+    RequiredRole,
+    Table,
+    Verb,
+)
 from bot.domain.conversations import Author, ConversationKey, Member
-from bot.domain.profiles import Profile, places
+from bot.domain.profiles import Profile, binding_scopes
 from bot.domain.servers import EVERYWHERE
 
 SCOPES = ("channel", "workspace", "everywhere")
-_OPTION = Shape.OPTION
+_OPTION = ParameterKind.OPTION
 _SCOPE = Parameter("scope", "where it holds", choices=SCOPES)
 SET = Verb(
     "set",
     "a new profile, or another word in one; with a name alone it asks",
     (
-        Parameter("profile", "the profile's name", completes=Known.PROFILES, metavar="NAME"),
+        Parameter("profile", "the profile's name", completes=CompletionSource.PROFILES, metavar="NAME"),
         Parameter("persona", "who the bot is, told to the model", _OPTION, metavar="TEXT"),
         Parameter("model", "the model it thinks with", _OPTION, metavar="PROVIDER:NAME"),
-        Parameter("server", "a server it may use; * for all", _OPTION, repeated=True, completes=Known.SERVERS),
+        Parameter(
+            "server", "a server it may use; * for all", _OPTION, repeated=True, completes=CompletionSource.SERVERS
+        ),
         Parameter("tool", "a tool it may use, alone of its server", _OPTION, repeated=True, metavar="SERVER.TOOL"),
         Parameter("policy", "what holds where it does", _OPTION, repeated=True, metavar="SERVER[.TOOL]=ask|allow|deny"),
         Parameter("approver", "who signs where it holds", _OPTION, repeated=True, metavar="PLATFORM:ID"),
@@ -47,10 +60,10 @@ SET = Verb(
 class Profiles:
     """Lists, shows, sets, deletes and binds."""
 
-    def __init__(self, parts: CommandParts, directory: Directory) -> None:
+    def __init__(self, parts: CommandDependencies, directory: ServerDirectory) -> None:
         self._parts = parts
         self._directory = directory
-        self._keeping = ProfileKeeping(parts)
+        self._keeping = ProfileService(parts)
 
     @property
     def remembered(self) -> Mapping[str, Sequence[str]]:
@@ -58,18 +71,20 @@ class Profiles:
         return self._keeping.remembered
 
     @property
-    def deeds(self) -> tuple[Deed, ...]:
+    def deeds(self) -> tuple[VerbHandler, ...]:
         """The verbs."""
         return (
-            Deed(Verb("list", "every profile and where it holds", (), Who.EVERYONE, ("ls",)), self._list),
-            Deed(Verb("show", "one profile in full", (PROFILE,), aliases=("get",)), self._show),
-            Deed(SET, self._set, self._filled),
-            Deed(Verb("delete", "delete a profile", (PROFILE, CONFIRM), aliases=("remove", "rm")), self._delete),
-            Deed(Verb("bind", "let a profile hold in this channel, or wider", (PROFILE, _SCOPE)), self._bind),
-            Deed(Verb("unbind", "let none hold in this channel, or wider", (_SCOPE,)), self._unbind),
+            VerbHandler(
+                Verb("list", "every profile and where it holds", (), RequiredRole.EVERYONE, ("ls",)), self._list
+            ),
+            VerbHandler(Verb("show", "one profile in full", (PROFILE,), aliases=("get",)), self._show),
+            VerbHandler(SET, self._set, self._filled),
+            VerbHandler(Verb("delete", "delete a profile", (PROFILE, CONFIRM), aliases=("remove", "rm")), self._delete),
+            VerbHandler(Verb("bind", "let a profile hold in this channel, or wider", (PROFILE, _SCOPE)), self._bind),
+            VerbHandler(Verb("unbind", "let none hold in this channel, or wider", (_SCOPE,)), self._unbind),
         )
 
-    async def _list(self, request: Request) -> AsyncIterator[Reply]:
+    async def _list(self, request: CommandContext) -> AsyncIterator[Reply]:
         profiles = await self._keeping.all(request.conversation)
         if not profiles:
             how = " `/profile set NAME` makes one." if self._parts.rights.administers(request.member) else ""
@@ -81,8 +96,8 @@ class Profiles:
                 each.name,
                 ", ".join(bound.get(each.id, ())),
                 each.model or "the bot's own",
-                "all" if each.servers is None else counted(len(each.servers), "server"),
-                counted(len(each.policies), "rule"),
+                "all" if each.servers is None else pluralize(len(each.servers), "server"),
+                pluralize(len(each.policies), "rule"),
             )
             for each in cut(profiles, request.arguments.page)
         )
@@ -92,12 +107,12 @@ class Profiles:
             page=page_of(request.arguments.page, len(profiles), ("profile", "list")),
         )
 
-    async def _show(self, request: Request) -> AsyncIterator[Reply]:
+    async def _show(self, request: CommandContext) -> AsyncIterator[Reply]:
         profile = await self._keeping.find(request.arguments.one("profile"), request.conversation)
         servers = await self._directory.all(request.conversation)
         bound = await self._bound(request.conversation)
         values = profile_values(profile, servers)
-        when = ago(profile.updated_at, self._parts.clock())
+        when = format_ago(profile.updated_at, self._parts.clock())
         facts = (
             ("name", profile.name),
             ("holds in", ", ".join(bound.get(profile.id, ())) or "no place yet"),
@@ -115,15 +130,15 @@ class Profiles:
             "Profile",
             details=tuple((name, value) for name, value in facts if value),
             actions=(
-                Action("Edit", ("profile", "set", profile.name)),
-                Action("Bind here", ("profile", "bind", profile.name)),
-                Action("Delete", ("profile", "delete", profile.name), Tone.DANGER),
+                ReplyAction("Edit", ("profile", "set", profile.name)),
+                ReplyAction("Bind here", ("profile", "bind", profile.name)),
+                ReplyAction("Delete", ("profile", "delete", profile.name), ActionStyle.DANGER),
             ),
         )
 
     # Setting
 
-    async def _set(self, request: Request) -> AsyncIterator[Reply | Form]:
+    async def _set(self, request: CommandContext) -> AsyncIterator[Reply | Form]:
         arguments = request.arguments
         name = arguments.one("profile").strip()
         present = await self._keeping.named(name, request.conversation) if name else None
@@ -134,27 +149,27 @@ class Profiles:
             yield profile_form(profile, profile_values(profile, servers), {})
             return
         fields = _given(arguments)
-        drafted, errors = drafted_profile(profile, fields, servers)
+        drafted, errors = parse_profile(profile, fields, servers)
         if errors:
             options = {"name": "name", "servers": "--server", "tools": "--tool", "policies": "--policy"}
             facts = tuple((options.get(field, f"--{field}").rstrip("s"), error) for field, error in errors.items())
-            yield replace(failed("Nothing was saved. `/profile help set` explains the options."), details=facts)
+            yield replace(error_reply("Nothing was saved. `/profile help set` explains the options."), details=facts)
             return
         yield await self._keep(drafted, request.author)
 
-    async def _filled(self, filled: Filled) -> AsyncIterator[Reply | Form]:
+    async def _filled(self, filled: SubmissionContext) -> AsyncIterator[Reply | Form]:
         profile_id, version, *_ = (*filled.state, "", "")
         profiles = await self._keeping.all(filled.conversation)
         profile = next((each for each in profiles if each.id == profile_id), None)
         if profile is None and version != "0":
-            raise Refusal("That profile is gone. Nothing was saved.")
+            raise CommandRejected("That profile is gone. Nothing was saved.")
         profile = profile or self._blank("", filled.member, filled.conversation)
         self._keeping.may_change(profile, filled.member)
         if str(profile.version) != version:
             yield self._overtaken(profile)
             return
         servers = await self._directory.all(filled.conversation)
-        drafted, errors = drafted_profile(profile, filled.fields, servers)
+        drafted, errors = parse_profile(profile, filled.fields, servers)
         errors |= filled.errors
         other = await self._keeping.named(drafted.name, filled.conversation)
         if other is not None and other.id != profile.id:
@@ -173,24 +188,24 @@ class Profiles:
         return Reply(
             "The profile is saved, and holds from the next answer on where it is bound.",
             details=(("name", kept.name), ("version", str(kept.version))),
-            actions=(Action("Bind here", ("profile", "bind", kept.name), Tone.PRIMARY),),
+            actions=(ReplyAction("Bind here", ("profile", "bind", kept.name), ActionStyle.PRIMARY),),
         )
 
     def _overtaken(self, profile: Profile) -> Reply:
-        when = ago(profile.updated_at, self._parts.clock())
+        when = format_ago(profile.updated_at, self._parts.clock())
         return Reply(
             "The profile has been changed since you opened it. Nothing was saved.",
             details=(("changed", f"{when} by {profile.updated_by or 'somebody else'}"),),
             failed=True,
-            actions=(Action("Edit again", ("profile", "set", profile.name)),),
+            actions=(ReplyAction("Edit again", ("profile", "set", profile.name)),),
         )
 
     def _blank(self, name: str, member: Member, where: ConversationKey) -> Profile:
-        return self._keeping.blank(name, EVERYWHERE if self._parts.rights.everywhere(member) else where.home)
+        return self._keeping.blank(name, EVERYWHERE if self._parts.rights.everywhere(member) else where.workspace_key)
 
     # Deleting and binding
 
-    async def _delete(self, request: Request) -> AsyncIterator[Reply]:
+    async def _delete(self, request: CommandContext) -> AsyncIterator[Reply]:
         profile = await self._keeping.find(request.arguments.one("profile"), request.conversation)
         self._keeping.may_change(profile, request.member)
         typed = request.arguments.one("confirm")
@@ -200,15 +215,19 @@ class Profiles:
                 "Delete this profile? The places where it holds will have none. This cannot be undone. Type its name "
                 "to confirm.",
                 details=(("name", profile.name), ("holds in", ", ".join(held) or "no place")),
-                actions=(Action("Delete", ("profile", "delete", profile.name), Tone.DANGER, confirm=profile.name),),
+                actions=(
+                    ReplyAction(
+                        "Delete", ("profile", "delete", profile.name), ActionStyle.DANGER, confirm=profile.name
+                    ),
+                ),
             )
             return
         if typed.strip().lower() != profile.name.lower():
-            raise Refusal("That was not its name. Nothing was deleted.")
+            raise CommandRejected("That was not its name. Nothing was deleted.")
         await self._keeping.delete(profile, request.author)
         yield Reply("The profile is deleted.", details=(("name", profile.name),))
 
-    async def _bind(self, request: Request) -> AsyncIterator[Reply]:
+    async def _bind(self, request: CommandContext) -> AsyncIterator[Reply]:
         profile = await self._keeping.find(request.arguments.one("profile"), request.conversation)
         place, said = self._place(request)
         before = {binding.place: binding.profile for binding in await self._parts.profiles.bindings()}.get(place)
@@ -220,10 +239,10 @@ class Profiles:
         yield Reply(
             f"The profile holds in {said} from the next answer on.",
             details=(("name", profile.name),),
-            actions=(Action("Undo", undo),),
+            actions=(ReplyAction("Undo", undo),),
         )
 
-    async def _unbind(self, request: Request) -> AsyncIterator[Reply]:
+    async def _unbind(self, request: CommandContext) -> AsyncIterator[Reply]:
         place, said = self._place(request)
         before = {binding.place: binding.profile for binding in await self._parts.profiles.bindings()}.get(place)
         if not await self._parts.profiles.unbind(place, request.author):
@@ -232,14 +251,14 @@ class Profiles:
         await self._parts.administration.refresh()
         names = {each.id: each.name for each in await self._keeping.all(request.conversation)}
         scope = request.arguments.one("scope", SCOPES[0])
-        undo = (Action("Undo", ("profile", "bind", names[before], scope)),) if before in names else ()
+        undo = (ReplyAction("Undo", ("profile", "bind", names[before], scope)),) if before in names else ()
         yield Reply(f"No profile holds in {said} any more.", actions=undo)
 
-    def _place(self, request: Request) -> tuple[str, str]:
-        channel, workspace = places(request.conversation)
+    def _place(self, request: CommandContext) -> tuple[str, str]:
+        channel, workspace = binding_scopes(request.conversation)
         match request.arguments.one("scope", SCOPES[0]):
             case "everywhere" if not self._parts.rights.everywhere(request.member):
-                raise Refusal("Only the operator can say what holds in every workspace.")
+                raise CommandRejected("Only the operator can say what holds in every workspace.")
             case "everywhere":
                 return EVERYWHERE, "every workspace"
             case "workspace":
@@ -251,7 +270,7 @@ class Profiles:
 
     async def _bound(self, where: ConversationKey) -> dict[str, list[str]]:
         """Where each profile holds, as people here would say it. Other channels by their id."""
-        channel, workspace = places(where)
+        channel, workspace = binding_scopes(where)
         said = {channel: "this channel", workspace: "this workspace", EVERYWHERE: "every workspace"}
         found: dict[str, list[str]] = {}
         for binding in await self._parts.profiles.bindings():
@@ -260,7 +279,9 @@ class Profiles:
         return found
 
 
-def profile_command(parts: CommandParts, directory: Directory) -> tuple[Command, Mapping[str, Sequence[str]]]:
+def profile_command(
+    parts: CommandDependencies, directory: ServerDirectory
+) -> tuple[Command, Mapping[str, Sequence[str]]]:
     """The command with all its verbs, and the names it remembers for completion."""
     profiles = Profiles(parts, directory)
     return Command("profile", "Profiles", profiles.deeds, parts.rights, default="list"), profiles.remembered

@@ -1,6 +1,6 @@
 """One-time links as people get them in a chat: who asks for a place to enter a secret is given one, in a private reply.
 
-What happens on the page behind a link is in `secret_entry`.
+What happens on the page behind a link is in `secret_form`.
 """
 
 from __future__ import annotations
@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from bot.commands.definitions import Drafted, entered_later
-from bot.commands.parts import CommandParts
-from bot.commands.phrases import counted
-from bot.domain.commands import Action, Reply
+from bot.commands.dependencies import CommandDependencies
+from bot.commands.server_definition import ParsedDefinition, deferred_secrets
+from bot.commands.text_format import pluralize
+from bot.domain.commands import Reply, ReplyAction
 from bot.domain.conversations import Author, ConversationKey
 from bot.domain.links import LINK_SECONDS
 from bot.domain.servers import AUTH_SECRET, USER_SLOT, ServerRecord
@@ -27,7 +27,7 @@ SWITCH_ON = (
 class SecretLinks:
     """Gives links out, if the operator has switched them on."""
 
-    def __init__(self, parts: CommandParts) -> None:
+    def __init__(self, parts: CommandDependencies) -> None:
         self._linking = parts.linking
 
     @property
@@ -35,9 +35,9 @@ class SecretLinks:
         """Whether there are any."""
         return self._linking is not None
 
-    def ready(self, draft: Drafted) -> Drafted:
+    def ready(self, draft: ParsedDefinition) -> ParsedDefinition:
         """The draft. A missing secret is not an error where it can be entered later."""
-        return entered_later(draft) if self.on else draft
+        return deferred_secrets(draft) if self.on else draft
 
     async def asked(self, record: ServerRecord, by: Author, conversation: ConversationKey, said: str) -> Reply:
         """A reply that asks for the secrets that the record misses: with a link for the first of them, or with the
@@ -57,14 +57,14 @@ class SecretLinks:
         and so is the link; the ones they had for the same slot are good no more.
         """
         assert self._linking is not None, "nobody offers links that are switched off"
-        _, token = await self._linking.store.make(record.id, slot, by, conversation)
+        _, token = await self._linking.store.create_link(record.id, slot, by, conversation)
         address = f"{self._linking.address}{PATH}{token}"
         minutes = int(LINK_SECONDS // 60)
         return Reply(
             f"{said} [Enter the secret]({address}). The link works once, for {minutes} minutes, for you: keep it to "
             "yourself.",
             details=(("secret", slot),),
-            actions=(Action("Another link", ("mcp", "secret", "set", record.config.name, slot)),),
+            actions=(ReplyAction("Another link", ("mcp", "secret", "set", record.config.name, slot)),),
         )
 
 
@@ -78,7 +78,7 @@ def missing_slots(record: ServerRecord) -> tuple[str, ...]:
 def awaited(record: ServerRecord) -> str:
     """What a server waits for, in a few words."""
     slots = missing_slots(record)
-    return "the secret it signs in with" if slots == (AUTH_SECRET,) else counted(len(slots), "secret")
+    return "the secret it signs in with" if slots == (AUTH_SECRET,) else pluralize(len(slots), "secret")
 
 
 def _commands(record: ServerRecord, slots: Sequence[str]) -> tuple[tuple[str, str], ...]:

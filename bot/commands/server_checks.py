@@ -7,22 +7,22 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing
 from itertools import chain
 
-from bot.commands.command import Deed, Request
-from bot.commands.directory import Directory, Seen, capabilities
+from bot.commands.command import CommandContext, VerbHandler
+from bot.commands.dependencies import CommandDependencies
 from bot.commands.parameters import A_SERVER, SERVER
-from bot.commands.parts import CommandParts
-from bot.commands.phrases import counted, lasted, named, shortened
-from bot.commands.signing_in import SigningIn
-from bot.commands.tool_reviewing import withheld
-from bot.domain.checks import Check, Finding
-from bot.domain.commands import Action, Reply, Table, Tone, Verb
-from bot.domain.pins import legible
+from bot.commands.server_directory import ServerDirectory, VisibleServer, capabilities
+from bot.commands.sign_in import SignInSteps
+from bot.commands.text_format import format_duration, pluralize, server_label, shorten
+from bot.commands.tool_review import withheld
+from bot.domain.checks import Check, CheckStatus
+from bot.domain.commands import ActionStyle, Reply, ReplyAction, Table, Verb
+from bot.domain.pins import escape_invisible
 from bot.domain.servers import ServerConfig, ServerStatus
 from bot.domain.tools import Tool
 from bot.errors import NotFound
 from bot.ports import ServerAdmin
 
-MARKS = {Finding.WELL: "✓", Finding.DOUBTFUL: "!", Finding.BROKEN: "✗", Finding.SKIPPED: "-"}
+MARKS = {CheckStatus.WELL: "✓", CheckStatus.DOUBTFUL: "!", CheckStatus.BROKEN: "✗", CheckStatus.SKIPPED: "-"}
 _MOST_STEPS = 5
 _SWITCHED_OFF = (ServerStatus.DISABLED, ServerStatus.DISCONNECTED)
 
@@ -30,31 +30,31 @@ _SWITCHED_OFF = (ServerStatus.DISABLED, ServerStatus.DISCONNECTED)
 class ServerChecks:
     """Looks at servers, and says what it sees while it looks."""
 
-    def __init__(self, parts: CommandParts, directory: Directory, signing_in: SigningIn) -> None:
+    def __init__(self, parts: CommandDependencies, directory: ServerDirectory, signing_in: SignInSteps) -> None:
         self._servers = parts.servers
         self._directory = directory
         self._signing_in = signing_in
 
     @property
-    def deeds(self) -> tuple[Deed, ...]:
+    def deeds(self) -> tuple[VerbHandler, ...]:
         """The verbs."""
         verify = Verb("verify", "whether a server can be used, step by step", (SERVER,), aliases=("test", "check"))
         doctor = Verb("doctor", "everything about a server that could be wrong, with fixes", (A_SERVER,))
-        return Deed(verify, self._verify), Deed(doctor, self._doctor)
+        return VerbHandler(verify, self._verify), VerbHandler(doctor, self._doctor)
 
-    async def _verify(self, request: Request) -> AsyncIterator[Reply]:
+    async def _verify(self, request: CommandContext) -> AsyncIterator[Reply]:
         seen = await self._directory.find(request.arguments.one("server"), request.conversation)
         if seen.status is ServerStatus.DISABLED:
             yield Reply(
-                f"{named(seen.config)} is disabled. Enable it first.",
+                f"{server_label(seen.config)} is disabled. Enable it first.",
                 failed=True,
-                actions=(Action("Enable", ("mcp", "enable", seen.name)),),
+                actions=(ReplyAction("Enable", ("mcp", "enable", seen.name)),),
             )
             return
-        async for reply in verified(self._servers, self._signing_in, seen.config, "verified"):
+        async for reply in verify_server(self._servers, self._signing_in, seen.config, "verified"):
             yield reply
 
-    async def _doctor(self, request: Request) -> AsyncIterator[Reply]:
+    async def _doctor(self, request: CommandContext) -> AsyncIterator[Reply]:
         name = request.arguments.one("server")
         if name:
             chosen = [await self._directory.find(name, request.conversation)]
@@ -68,47 +68,53 @@ class ServerChecks:
         for seen in chosen:
             async for check in self._looks(seen):
                 rows.append(_row(seen, check))
-                broken += check.finding is Finding.BROKEN
-                yield _report(f"Looking at {named(seen.config)}…", rows)
-        found = counted(broken, "thing is", "things are") + " wrong" if broken else "Nothing is wrong"
-        text = f"{found} with {counted(len(chosen), 'server') if len(chosen) > 1 else named(chosen[0].config)}."
+                broken += check.finding is CheckStatus.BROKEN
+                yield _report(f"Looking at {server_label(seen.config)}…", rows)
+        found = pluralize(broken, "thing is", "things are") + " wrong" if broken else "Nothing is wrong"
+        text = (
+            f"{found} with {pluralize(len(chosen), 'server') if len(chosen) > 1 else server_label(chosen[0].config)}."
+        )
         waiting = await asyncio.gather(*(self._signing_in.steps(seen.config) for seen in chosen))
         yield _report(text, rows, failed=bool(broken), actions=tuple(chain(*waiting))[:_MOST_STEPS])
 
-    async def _looks(self, seen: Seen) -> AsyncIterator[Check]:
+    async def _looks(self, seen: VisibleServer) -> AsyncIterator[Check]:
         if seen.status in _SWITCHED_OFF:
             yield _switched_off(seen)
             return
         try:
-            async with aclosing(self._servers.examine(seen.id)) as looks:
+            async with aclosing(self._servers.diagnose(seen.id)) as looks:
                 async for check in looks:
                     yield check
         except NotFound:
-            yield Check("known", Finding.DOUBTFUL, "This process does not follow it yet.", "try again in a moment")
+            yield Check("known", CheckStatus.DOUBTFUL, "This process does not follow it yet.", "try again in a moment")
 
 
-async def verified(
-    servers: ServerAdmin, signing_in: SigningIn, config: ServerConfig, done: str
+async def verify_server(
+    servers: ServerAdmin, signing_in: SignInSteps, config: ServerConfig, done: str
 ) -> AsyncIterator[Reply]:
     """Look at a kept server and report every step; the last reply says how it stands. `done` is what was done to it."""
     checks: list[Check] = []
-    async with aclosing(servers.examine(config.id)) as looks:
+    async with aclosing(servers.diagnose(config.id)) as looks:
         async for check in looks:
             checks.append(check)
-            yield Reply(f"Verifying {named(config)}… {_marked(checks)}")
-    broken = [check for check in checks if check.finding is Finding.BROKEN]
+            yield Reply(f"Verifying {server_label(config)}… {_marked(checks)}")
+    broken = [check for check in checks if check.finding is CheckStatus.BROKEN]
     if broken:
         # Whether it wants a sign-in shows where it is connected to, which may be under way.
-        await servers.settled()
+        await servers.wait_ready()
         to_sign_in = await signing_in.steps(config)
         yield Reply(
-            f"{named(config)} is {done}, and cannot be used yet. {_marked(checks)}",
+            f"{server_label(config)} is {done}, and cannot be used yet. {_marked(checks)}",
             details=_explained(checks),
             failed=done == "verified",
             actions=(
                 *to_sign_in,
-                Action("Try again", ("mcp", "verify", config.name), Tone.PLAIN if to_sign_in else Tone.PRIMARY),
-                Action("Edit", ("mcp", "edit", config.name)),
+                ReplyAction(
+                    "Try again",
+                    ("mcp", "verify", config.name),
+                    ActionStyle.PLAIN if to_sign_in else ActionStyle.PRIMARY,
+                ),
+                ReplyAction("Edit", ("mcp", "edit", config.name)),
             ),
         )
         return
@@ -117,7 +123,7 @@ async def verified(
     connected = state.status is ServerStatus.CONNECTED
     waiting = withheld(servers, config.id)
     yield Reply(
-        f"{named(config)} is {done}. {_marked(checks)} {'✓' if connected else '✗'} {tally(tools)}",
+        f"{server_label(config)} is {done}. {_marked(checks)} {'✓' if connected else '✗'} {count_tools(tools)}",
         details=(
             *_explained(checks),
             *((("problem", state.problem),) if state.problem else ()),
@@ -127,7 +133,9 @@ async def verified(
         actions=(
             *(await signing_in.steps(config)),
             *to_review(config, waiting),
-            Action("Show tools", ("mcp", "tools", config.name), Tone.PLAIN if waiting else Tone.PRIMARY),
+            ReplyAction(
+                "Show tools", ("mcp", "tools", config.name), ActionStyle.PLAIN if waiting else ActionStyle.PRIMARY
+            ),
         ),
     )
 
@@ -136,22 +144,26 @@ def waits_for_review(waiting: Sequence[Tool]) -> tuple[tuple[str, str], ...]:
     """Which tools are not offered before an admin has looked at them, and why one should look twice."""
     if not waiting:
         return ()
-    flagged = ((legible(tool.original_name), "; ".join(tool.flags)) for tool in waiting if tool.flags)
-    return (("waits for review", ", ".join(legible(tool.original_name) for tool in waiting)), *flagged)
+    flagged = ((escape_invisible(tool.original_name), "; ".join(tool.flags)) for tool in waiting if tool.flags)
+    return (("waits for review", ", ".join(escape_invisible(tool.original_name) for tool in waiting)), *flagged)
 
 
-def to_review(config: ServerConfig, waiting: Sequence[Tool]) -> tuple[Action, ...]:
+def to_review(config: ServerConfig, waiting: Sequence[Tool]) -> tuple[ReplyAction, ...]:
     """The way to look at them."""
     if not waiting:
         return ()
-    return (Action(f"Review {counted(len(waiting), 'tool')}", ("mcp", "review", "show", config.name), Tone.PRIMARY),)
+    return (
+        ReplyAction(
+            f"Review {pluralize(len(waiting), 'tool')}", ("mcp", "review", "show", config.name), ActionStyle.PRIMARY
+        ),
+    )
 
 
-def tally(tools: tuple[Tool, ...]) -> str:
+def count_tools(tools: tuple[Tool, ...]) -> str:
     """`31 tools, 9 write, 2 destructive`."""
     writes = sum(not tool.read_only for tool in tools)
     destroys = sum(tool.destructive for tool in tools)
-    parts = [counted(len(tools), "tool")]
+    parts = [pluralize(len(tools), "tool")]
     parts += [f"{writes} write"] if writes else []
     parts += [f"{destroys} destructive"] if destroys else []
     return ", ".join(parts)
@@ -159,36 +171,38 @@ def tally(tools: tuple[Tool, ...]) -> str:
 
 def _marked(checks: list[Check]) -> str:
     """Steps on one line. Their names are our own words."""
-    return " ".join(f"{MARKS[each.finding]} {each.name}" for each in checks if each.finding is not Finding.SKIPPED)
+    return " ".join(f"{MARKS[each.finding]} {each.name}" for each in checks if each.finding is not CheckStatus.SKIPPED)
 
 
 def _explained(checks: list[Check]) -> tuple[tuple[str, str], ...]:
     """What is not as it should be, and how to mend it."""
     told: list[tuple[str, str]] = []
     for check in checks:
-        if check.finding in (Finding.BROKEN, Finding.DOUBTFUL):
+        if check.finding in (CheckStatus.BROKEN, CheckStatus.DOUBTFUL):
             told.append((check.name, check.detail))
             told += [("fix", check.fix)] if check.fix else []
     return tuple(told)
 
 
-def _report(text: str, rows: list[tuple[str, ...]], *, failed: bool = False, actions: tuple[Action, ...] = ()) -> Reply:
+def _report(
+    text: str, rows: list[tuple[str, ...]], *, failed: bool = False, actions: tuple[ReplyAction, ...] = ()
+) -> Reply:
     table = Table(("server", "how", "look at", "found", "fix"), tuple(rows))
     return Reply(text, table, failed=failed, actions=actions)
 
 
-def _switched_off(seen: Seen) -> Check:
+def _switched_off(seen: VisibleServer) -> Check:
     """Whoever has switched it off has meant to."""
     word = seen.status.value
     if not seen.config.from_file:
         fix = "enable it" if seen.status is ServerStatus.DISABLED else "connect it"
-        return Check("switched on", Finding.DOUBTFUL, f"An admin has made it {word}.", fix)
+        return Check("switched on", CheckStatus.DOUBTFUL, f"An admin has made it {word}.", fix)
     if seen.status is ServerStatus.DISABLED:
         said = "The operator's file has it disabled: take out `disabled` to use it."
-        return Check("switched on", Finding.SKIPPED, said)
-    return Check("switched on", Finding.DOUBTFUL, f"Somebody has made it {word}.", "connect it")
+        return Check("switched on", CheckStatus.SKIPPED, said)
+    return Check("switched on", CheckStatus.DOUBTFUL, f"Somebody has made it {word}.", "connect it")
 
 
-def _row(seen: Seen, check: Check) -> tuple[str, ...]:
-    took = f" ({lasted(check.seconds)})" if check.seconds is not None else ""
-    return seen.name, MARKS[check.finding], check.name, shortened(check.detail + took, 300), shortened(check.fix, 300)
+def _row(seen: VisibleServer, check: Check) -> tuple[str, ...]:
+    took = f" ({format_duration(check.seconds)})" if check.seconds is not None else ""
+    return seen.name, MARKS[check.finding], check.name, shorten(check.detail + took, 300), shorten(check.fix, 300)

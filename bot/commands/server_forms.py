@@ -7,16 +7,16 @@ from dataclasses import replace
 from enum import Enum
 
 from bot.commands.command import SECRET_FIELD
-from bot.commands.definition_fields import BY_HINTS, KINDS, LONGEST, SENDS, TRANSPORTS, WORDS
-from bot.commands.definitions import LONGEST_INSTRUCTION, NO, YES
-from bot.commands.phrases import POLICY_CHOICES
+from bot.commands.server_definition import LONGEST_INSTRUCTION, NO, YES
+from bot.commands.server_fields import BY_HINTS, KINDS, LONGEST, SENDS, TRANSPORTS, WORDS
+from bot.commands.text_format import POLICY_CHOICES
 from bot.domain.commands import Field, FieldKind, Form
 from bot.domain.servers import OAUTH_KINDS
 
 Step = tuple[Field, ...]
 
 
-class Asking(Enum):
+class SecretFieldMode(Enum):
     """How a form asks for a secret: where it is; or for itself, at a hidden prompt; or where it is, and else with a
     one-time link once the rest is kept.
     """
@@ -132,7 +132,7 @@ _CONNECT_TIME = Field("connect_timeout", "Seconds to connect", hint="empty: the 
 _CALL_TIME = Field("tool_timeout", "Seconds a call may take", longest=10)
 
 
-def steps_of_adding(fields: Mapping[str, str], asking: Asking) -> list[Step]:
+def steps_of_adding(fields: Mapping[str, str], asking: SecretFieldMode) -> list[Step]:
     """The steps, as far as they are known from what was filled in."""
     steps: list[Step] = [(_NAME, _TRANSPORT, _EITHER, _AUTH, _POLICY)]
     if fields.get("transport") == "stdio":
@@ -226,7 +226,7 @@ def _filled(field: Field, values: Mapping[str, str], errors: Mapping[str, str]) 
     )
 
 
-def _signing_in(auth: str, asking: Asking) -> list[Step]:
+def _signing_in(auth: str, asking: SecretFieldMode) -> list[Step]:
     match auth:
         case "header" | "api_key":
             return [(_HEADER, *_ASKED[asking])]
@@ -245,5 +245,13 @@ _PAIR = replace(
     label="User name and password",
     hint="as USER:PASSWORD, kept encrypted; the password alone if the user name is a reference",
 )
-_ASKED_OF_BASIC = {Asking.REFERENCE: (_SECRET,), Asking.PROMPT: (_SECRET, _PAIR), Asking.LINK: (_SECRET_OR_LINK,)}
-_ASKED = {Asking.REFERENCE: (_SECRET,), Asking.PROMPT: (_SECRET, _HIDDEN), Asking.LINK: (_SECRET_OR_LINK,)}
+_ASKED_OF_BASIC = {
+    SecretFieldMode.REFERENCE: (_SECRET,),
+    SecretFieldMode.PROMPT: (_SECRET, _PAIR),
+    SecretFieldMode.LINK: (_SECRET_OR_LINK,),
+}
+_ASKED = {
+    SecretFieldMode.REFERENCE: (_SECRET,),
+    SecretFieldMode.PROMPT: (_SECRET, _HIDDEN),
+    SecretFieldMode.LINK: (_SECRET_OR_LINK,),
+}

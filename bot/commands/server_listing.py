@@ -6,26 +6,26 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 
-from bot.commands.command import Deed, Request
-from bot.commands.definitions import command_line
-from bot.commands.directory import Directory, Seen
+from bot.commands.command import CommandContext, VerbHandler
+from bot.commands.dependencies import CommandDependencies
 from bot.commands.paging import cut, page_of
 from bot.commands.parameters import A_SERVER, SERVER
-from bot.commands.parts import CommandParts
-from bot.commands.phrases import POLICY_WORDS, ago, named, shortened
-from bot.commands.server_facts import record_facts, time_limits
-from bot.commands.signing_in import SigningIn, oauth_words
-from bot.commands.tool_reviewing import withheld
-from bot.domain.commands import Action, Reply, Table, Tone, Verb, Who
+from bot.commands.server_definition import command_line
+from bot.commands.server_details import server_details, time_limits
+from bot.commands.server_directory import ServerDirectory, VisibleServer
+from bot.commands.sign_in import SignInSteps, oauth_words
+from bot.commands.text_format import POLICY_WORDS, format_ago, server_label, shorten
+from bot.commands.tool_review import withheld
+from bot.domain.commands import ActionStyle, Reply, ReplyAction, RequiredRole, Table, Verb
 from bot.domain.conversations import ConversationKey
 from bot.domain.servers import (
     HttpKind,
     HttpTransport,
-    Launch,
     ServerConfig,
     ServerStatus,
     StdioTransport,
     SyncStatus,
+    TemplateLaunch,
 )
 from bot.domain.tools import Tool
 
@@ -49,79 +49,83 @@ _OFF = (ServerStatus.DISABLED, ServerStatus.DISCONNECTED)
 class ServerListing:
     """Shows servers and what they offer."""
 
-    def __init__(self, parts: CommandParts, directory: Directory, signing_in: SigningIn) -> None:
+    def __init__(self, parts: CommandDependencies, directory: ServerDirectory, signing_in: SignInSteps) -> None:
         self._parts = parts
         self._directory = directory
         self._signing_in = signing_in
 
     @property
-    def deeds(self) -> tuple[Deed, ...]:
+    def deeds(self) -> tuple[VerbHandler, ...]:
         """The verbs."""
-        everyone = Who.EVERYONE
+        everyone = RequiredRole.EVERYONE
         return (
-            Deed(Verb("list", "every server and how it stands", (), everyone, ("ls", "servers", "status")), self._list),
-            Deed(Verb("show", "one server in full", (SERVER,), everyone, ("info", "get", "describe")), self._show),
-            Deed(
+            VerbHandler(
+                Verb("list", "every server and how it stands", (), everyone, ("ls", "servers", "status")), self._list
+            ),
+            VerbHandler(
+                Verb("show", "one server in full", (SERVER,), everyone, ("info", "get", "describe")), self._show
+            ),
+            VerbHandler(
                 Verb("tools", "the tools, and which of them ask first", (A_SERVER,), everyone, ("tool",)), self._tools
             ),
         )
 
     @property
-    def more_deeds(self) -> tuple[Deed, ...]:
+    def more_deeds(self) -> tuple[VerbHandler, ...]:
         """What admins see beside."""
         return (
-            Deed(Verb("resources", "what servers have to read", (A_SERVER,)), self._resources),
-            Deed(Verb("prompts", "texts that servers write to ask with", (A_SERVER,)), self._prompts),
+            VerbHandler(Verb("resources", "what servers have to read", (A_SERVER,)), self._resources),
+            VerbHandler(Verb("prompts", "texts that servers write to ask with", (A_SERVER,)), self._prompts),
         )
 
-    async def _list(self, request: Request) -> AsyncIterator[Reply]:
+    async def _list(self, request: CommandContext) -> AsyncIterator[Reply]:
         async for reply in self._as_it_settles(self._listed, request):
             yield reply
 
-    async def _show(self, request: Request) -> AsyncIterator[Reply]:
+    async def _show(self, request: CommandContext) -> AsyncIterator[Reply]:
         async for reply in self._as_it_settles(self._shown, request):
             yield reply
 
-    async def _tools(self, request: Request) -> AsyncIterator[Reply]:
+    async def _tools(self, request: CommandContext) -> AsyncIterator[Reply]:
         async for reply in self._once_known(self._tooled, request):
             yield reply
 
-    async def _resources(self, request: Request) -> AsyncIterator[Reply]:
+    async def _resources(self, request: CommandContext) -> AsyncIterator[Reply]:
         async for reply in self._once_known(self._resourced, request):
             yield reply
 
-    async def _prompts(self, request: Request) -> AsyncIterator[Reply]:
+    async def _prompts(self, request: CommandContext) -> AsyncIterator[Reply]:
         async for reply in self._once_known(self._prompted, request):
             yield reply
 
     async def _once_known(
-        self, answer: Callable[[Request, list[Seen]], Reply], request: Request
+        self, answer: Callable[[CommandContext, list[VisibleServer]], Reply], request: CommandContext
     ) -> AsyncIterator[Reply]:
         """Answer at once, and once more when servers that nobody has asked yet have been."""
         seen = await self._chosen(request)
         yield answer(request, seen)
-        if await self._directory.wake(seen):
+        if await self._directory.connect(seen):
             yield answer(request, await self._chosen(request))
 
     async def _as_it_settles(
-        self, answer: Callable[[Request, list[Seen]], Awaitable[Reply]], request: Request
+        self, answer: Callable[[CommandContext, list[VisibleServer]], Awaitable[Reply]], request: CommandContext
     ) -> AsyncIterator[Reply]:
         """Answer at once, and once more when servers that are just connecting have been tried."""
         seen = await self._chosen(request)
         yield await answer(request, seen)
         if any(each.status is ServerStatus.CONNECTING for each in seen):
-            await self._parts.servers.settled()
+            await self._parts.servers.wait_ready()
             yield await answer(request, await self._chosen(request))
 
-    async def _chosen(self, request: Request) -> list[Seen]:
+    async def _chosen(self, request: CommandContext) -> list[VisibleServer]:
         name = request.arguments.one("server")
         if name:
             return [await self._directory.find(name, request.conversation)]
         return await self._directory.all(request.conversation)
 
-    async def _listed(self, request: Request, servers: list[Seen]) -> Reply:
+    async def _listed(self, request: CommandContext, servers: list[VisibleServer]) -> Reply:
         administers = self._parts.rights.administers(request.member)
-        add = (Action("Add a server", ("mcp", "add"), Tone.PRIMARY),) if administers else ()
+        add = (ReplyAction("Add a server", ("mcp", "add"), ActionStyle.PRIMARY),) if administers else ()
         if not servers:
             file = f"put one in `{self._parts.file}` and use `/mcp reload`"
             how = f"Try `/mcp add`, or {file}." if administers else f"Ask {self._parts.rights.who} for one."
@@ -131,7 +135,9 @@ class ServerListing:
         trouble = sum(each.status in _TROUBLE for each in servers)
         notes = [(each.name, self._note(each, request)) for each in shown]
         details = [(name, note) for name, note in notes if note]
-        details += [("checked", ago(max((_checked(each) for each in servers), default=0.0), self._parts.clock()))]
+        details += [
+            ("checked", format_ago(max((_checked(each) for each in servers), default=0.0), self._parts.clock()))
+        ]
         files = ", ".join(each.name for each in servers if each.record is None)
         details += [(f"managed in {self._parts.file}", files)] if files else []
         return Reply(
@@ -142,15 +148,15 @@ class ServerListing:
             page=page_of(request.arguments.page, len(servers), ("mcp", "list")),
         )
 
-    async def _next_steps(self, servers: Sequence[Seen]) -> list[Action]:
+    async def _next_steps(self, servers: Sequence[VisibleServer]) -> list[ReplyAction]:
         """What there is to do about servers that cannot be used as they stand."""
         to_sign_in = await asyncio.gather(*(self._signing_in.steps(each.config) for each in servers))
-        steps: list[Action] = []
+        steps: list[ReplyAction] = []
         for each, offered in zip(servers, to_sign_in, strict=True):
             steps += offered or ([_next_step(each)] if _stands_still(each) else [])
         return steps
 
-    def _row(self, seen: Seen, where: ConversationKey) -> tuple[str, ...]:
+    def _row(self, seen: VisibleServer, where: ConversationKey) -> tuple[str, ...]:
         tools = self._directory.capabilities(seen).tools
         count = max(len(tools), seen.state.tool_count if seen.state else 0)
         writes = sum(not tool.read_only for tool in tools)
@@ -162,17 +168,17 @@ class ServerListing:
             self._policies(tools, where),
         )
 
-    def _note(self, seen: Seen, request: Request) -> str:
+    def _note(self, seen: VisibleServer, request: CommandContext) -> str:
         """What there is to do about a server, whole: cause and fix, or what waits for a look."""
         return self._problem(seen, request) or _sync_problem(seen) or self._waits(seen)
 
-    def _problem(self, seen: Seen, request: Request) -> str:
+    def _problem(self, seen: VisibleServer, request: CommandContext) -> str:
         """What is wrong with a server, for admins: it names addresses, and where secrets are."""
         if not seen.problem or self._parts.rights.administers(request.member):
             return seen.problem
         return "only administrators are shown what is wrong"
 
-    def _waits(self, seen: Seen) -> str:
+    def _waits(self, seen: VisibleServer) -> str:
         """How many of a server's tools nobody may use before somebody has looked at them."""
         count = len(withheld(self._parts.servers, seen.id))
         return f"{count} {'waits' if count == 1 else 'wait'} for review: /mcp review {seen.name}" if count else ""
@@ -184,24 +190,26 @@ class ServerListing:
             return next(iter(counts), "")
         return ", ".join(f"{count} {word}" for word, count in counts.most_common())
 
-    async def _shown(self, request: Request, servers: list[Seen]) -> Reply:
+    async def _shown(self, request: CommandContext, servers: list[VisibleServer]) -> Reply:
         (seen,) = servers
         administers = self._parts.rights.administers(request.member)
         facts = self._facts(seen, request)
         if not administers:
             details = tuple((name, value) for name, value in (*facts, *_outer_facts(seen.config)) if value)
-            return Reply(f"MCP server {named(seen.config)}", details=details)
+            return Reply(f"MCP server {server_label(seen.config)}", details=details)
         facts += [("by a browser", self._signing_in.hint(seen)), *await self._signing_in.told(seen)]
         details = tuple((name, value) for name, value in (*facts, *self._inner_facts(seen)) if value)
         steps = (*await self._signing_in.steps(seen.config), *_steps(seen))
-        return Reply(f"MCP server {named(seen.config)}", details=details, actions=steps)
+        return Reply(f"MCP server {server_label(seen.config)}", details=details, actions=steps)
 
-    def _facts(self, seen: Seen, request: Request) -> list[tuple[str, str]]:
+    def _facts(self, seen: VisibleServer, request: CommandContext) -> list[tuple[str, str]]:
         tools = self._directory.capabilities(seen).tools
         state, now = seen.state, self._parts.clock()
         count = max(len(tools), state.tool_count if state else 0)
         writes = sum(not tool.read_only for tool in tools)
-        synced = f"{seen.sync.value}, {ago(state.synced_at, now)}" if state and state.synced_at else seen.sync.value
+        synced = (
+            f"{seen.sync.value}, {format_ago(state.synced_at, now)}" if state and state.synced_at else seen.sync.value
+        )
         return [
             ("title", seen.config.title),
             ("description", seen.config.description),
@@ -209,7 +217,7 @@ class ServerListing:
             ("problem", self._problem(seen, request)),
             ("protocol", state.protocol if state else ""),
             ("server version", state.server_version if state else ""),
-            ("connected", ago(state.connected_at, now) if state and state.connected_at else ""),
+            ("connected", format_ago(state.connected_at, now) if state and state.connected_at else ""),
             ("tools", f"{count} ({writes} write)" if writes else str(count)),
             ("review", self._waits(seen)),
             ("what is known", synced if seen.sync is not SyncStatus.NEVER_SYNCED else ""),
@@ -217,13 +225,13 @@ class ServerListing:
             ("managed in", self._parts.file if seen.record is None else "chat"),
         ]
 
-    def _inner_facts(self, seen: Seen) -> list[tuple[str, str]]:
+    def _inner_facts(self, seen: VisibleServer) -> list[tuple[str, str]]:
         config = seen.config
         facts = reached(config)
         if config.sign_in is not None:
             facts.append(("sign-in", oauth_words(config.sign_in)))
         if seen.record is not None:
-            facts += record_facts(seen.record, self._parts.clock())
+            facts += server_details(seen.record, self._parts.clock())
         return [
             *facts,
             ("system instruction", config.system_instruction),
@@ -233,7 +241,7 @@ class ServerListing:
             ("id", config.id),
         ]
 
-    def _tooled(self, request: Request, servers: list[Seen]) -> Reply:
+    def _tooled(self, request: CommandContext, servers: list[VisibleServer]) -> Reply:
         tools = [(seen, tool) for seen in servers for tool in self._directory.capabilities(seen).tools]
         if not tools:
             return Reply("No tools are offered now. `/mcp list` says why.")
@@ -250,7 +258,7 @@ class ServerListing:
             page=page_of(request.arguments.page, len(tools), _again("tools", request, servers)),
         )
 
-    def _standing(self, seen: Seen, tool: Tool, waiting: Collection[str], request: Request) -> str:
+    def _standing(self, seen: VisibleServer, tool: Tool, waiting: Collection[str], request: CommandContext) -> str:
         """What happens if somebody asks for a tool, in a word or two."""
         if seen.status in _OFF:
             return str(seen.status)
@@ -258,7 +266,7 @@ class ServerListing:
             return "waits for review"
         return POLICY_WORDS[self._parts.administration.policy_of(tool, request.conversation)]
 
-    def _resourced(self, request: Request, servers: list[Seen]) -> Reply:
+    def _resourced(self, request: CommandContext, servers: list[VisibleServer]) -> Reply:
         rows: list[tuple[str, ...]] = []
         for seen in servers:
             known = self._directory.capabilities(seen)
@@ -274,7 +282,7 @@ class ServerListing:
             page=page_of(request.arguments.page, len(rows), _again("resources", request, servers)),
         )
 
-    def _prompted(self, request: Request, servers: list[Seen]) -> Reply:
+    def _prompted(self, request: CommandContext, servers: list[VisibleServer]) -> Reply:
         rows: list[tuple[str, ...]] = []
         for seen in servers:
             for prompt in self._directory.capabilities(seen).prompts:
@@ -309,7 +317,7 @@ _SPOKEN = {
 def reached(config: ServerConfig) -> list[tuple[str, str]]:
     """Where a server is, for admins."""
     match config.transport:
-        case StdioTransport(cwd=cwd, launch=Launch(template)):
+        case StdioTransport(cwd=cwd, launch=TemplateLaunch(template)):
             return [("launch template", template), ("command", command_line(config)), ("folder", cwd or "")]
         case StdioTransport(command, args, _, cwd):
             return [("command", " ".join((command, *args))), ("folder", cwd or "")]
@@ -328,51 +336,51 @@ def _outer_facts(config: ServerConfig) -> list[tuple[str, str]]:
     return [("transport", transport_word(config))]
 
 
-def _sync_problem(seen: Seen) -> str:
+def _sync_problem(seen: VisibleServer) -> str:
     return "its tools could not be asked for; what is known stays" if seen.sync is SyncStatus.SYNC_FAILED else ""
 
 
-def _checked(seen: Seen) -> float:
+def _checked(seen: VisibleServer) -> float:
     state = seen.state
     return max(state.synced_at or 0.0, state.connected_at or 0.0) if state else 0.0
 
 
-def _stands_still(seen: Seen) -> bool:
+def _stands_still(seen: VisibleServer) -> bool:
     return seen.record is not None and seen.status in (ServerStatus.DISABLED, ServerStatus.DISCONNECTED, *_TROUBLE)
 
 
-def _next_step(seen: Seen) -> Action:
+def _next_step(seen: VisibleServer) -> ReplyAction:
     match seen.status:
         case ServerStatus.DISABLED:
-            return Action(f"Enable {seen.name}", ("mcp", "enable", seen.name))
+            return ReplyAction(f"Enable {seen.name}", ("mcp", "enable", seen.name))
         case ServerStatus.DISCONNECTED:
-            return Action(f"Connect {seen.name}", ("mcp", "connect", seen.name))
+            return ReplyAction(f"Connect {seen.name}", ("mcp", "connect", seen.name))
         case _:
-            return Action(f"Find out about {seen.name}", ("mcp", "doctor", seen.name))
+            return ReplyAction(f"Find out about {seen.name}", ("mcp", "doctor", seen.name))
 
 
-def _steps(seen: Seen) -> tuple[Action, ...]:
-    verify = Action("Verify", ("mcp", "verify", seen.name))
+def _steps(seen: VisibleServer) -> tuple[ReplyAction, ...]:
+    verify = ReplyAction("Verify", ("mcp", "verify", seen.name))
     if seen.record is None:
         return (verify,)
     disabled = seen.status is ServerStatus.DISABLED
     switch = ("Enable", "enable") if disabled else ("Disable", "disable")
     return (
         verify,
-        Action("Edit", ("mcp", "edit", seen.name)),
-        Action(switch[0], ("mcp", switch[1], seen.name)),
-        Action("Remove", ("mcp", "remove", seen.name), Tone.DANGER),
+        ReplyAction("Edit", ("mcp", "edit", seen.name)),
+        ReplyAction(switch[0], ("mcp", switch[1], seen.name)),
+        ReplyAction("Remove", ("mcp", "remove", seen.name), ActionStyle.DANGER),
     )
 
 
-def _again(verb: str, request: Request, servers: list[Seen]) -> tuple[str, ...]:
+def _again(verb: str, request: CommandContext, servers: list[VisibleServer]) -> tuple[str, ...]:
     return ("mcp", verb, servers[0].name) if request.arguments.one("server") else ("mcp", verb)
 
 
 def _summary(tool: Tool) -> str:
     lines = tool.description.strip().splitlines()
-    return shortened(tool.title or (lines[0] if lines else ""))
+    return shorten(tool.title or (lines[0] if lines else ""))
 
 
 def _said(text: str) -> str:
-    return shortened(text)
+    return shorten(text)

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from bot.commands.command import Filled
-from bot.commands.definition_fields import KINDS, SENDS, TRANSPORTS, WORDS, slug_of
-from bot.commands.definitions import NO, YES, fields_of
+from bot.commands.argument_parser import Arguments
+from bot.commands.command import SubmissionContext
 from bot.commands.parameters import POLICY, SERVER
-from bot.commands.phrases import failed
+from bot.commands.server_definition import NO, YES, fields_of
+from bot.commands.server_fields import KINDS, SENDS, TRANSPORTS, WORDS, slug_of
 from bot.commands.server_forms import Step
 from bot.commands.server_templates import SLOT, TEMPLATE, typed
-from bot.commands.words import Arguments
-from bot.domain.commands import Parameter, Reply, Shape, Verb
+from bot.commands.text_format import error_reply
+from bot.domain.commands import Parameter, ParameterKind, Reply, Verb
 from bot.domain.servers import ServerRecord
 
-_OPTION = Shape.OPTION
+_OPTION = ParameterKind.OPTION
 _REFERENCE = "env:NAME or file:/path"
 _DEFINING = (
     Parameter("transport", "how it is reached", _OPTION, metavar="|".join(TRANSPORTS)),
@@ -86,11 +86,11 @@ ADD = Verb(
         Parameter("name", "its name; one that is no slug becomes its title"),
         _SLOTS,
         *_DEFINING,
-        Parameter("trusted", "take its word on which tools only read", Shape.FLAG),
+        Parameter("trusted", "take its word on which tools only read", ParameterKind.FLAG),
         replace(POLICY, shape=_OPTION, required=False),
-        Parameter("no-verify", "do not look whether it can be used", Shape.FLAG),
+        Parameter("no-verify", "do not look whether it can be used", ParameterKind.FLAG),
         *_TUNING,
-        Parameter("here", "for this workspace alone, where the operator adds it", Shape.FLAG),
+        Parameter("here", "for this workspace alone, where the operator adds it", ParameterKind.FLAG),
     ),
     aliases=("new", "create", "register"),
 )
@@ -103,7 +103,7 @@ EDIT = Verb(
         *_DEFINING,
         Parameter("rename", "another name for it, a slug", _OPTION, metavar="NEW"),
         Parameter("trusted", "whether its word counts on which tools only read", _OPTION, choices=(YES, NO)),
-        Parameter("no-verify", "do not look whether it can be used", Shape.FLAG),
+        Parameter("no-verify", "do not look whether it can be used", ParameterKind.FLAG),
         *_TUNING,
     ),
     aliases=("update", "change", "set"),
@@ -144,7 +144,7 @@ def values_of(record: ServerRecord) -> dict[str, str]:
     return {**values, "where": values.get("command") or values.get("url", "")}
 
 
-def step_number(filled: Filled) -> int:
+def step_number(filled: SubmissionContext) -> int:
     """Which step a form that came back was."""
     text = filled.state[-1] if filled.state else "1"
     return int(text) if text.isascii() and text.isdigit() and len(text) < 3 else 1
@@ -181,7 +181,7 @@ def all_wrong(text: str, errors: Mapping[str, str], verb: str) -> Reply:
     """Everything that is wrong with what was typed, by option."""
     names = {"name": "name", "headers": "--header", TEMPLATE: f"{TEMPLATE}="}
     facts = tuple((names.get(name, _typed_as(name)), error) for name, error in errors.items())
-    return replace(failed(f"{text} `/mcp help {verb}` explains the options."), details=facts)
+    return replace(error_reply(f"{text} `/mcp help {verb}` explains the options."), details=facts)
 
 
 def _typed_as(name: str) -> str:

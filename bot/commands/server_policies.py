@@ -4,44 +4,52 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 
-from bot.commands.command import Deed, Request
-from bot.commands.directory import Directory, Seen
+from bot.commands.command import CommandContext, VerbHandler
+from bot.commands.dependencies import CommandDependencies
 from bot.commands.paging import cut, page_of
 from bot.commands.parameters import A_SERVER, A_TOOL, POLICY
-from bot.commands.parts import CommandParts
-from bot.commands.phrases import POLICY_SAID, POLICY_WORDS, ago, code, named, policy_meant
-from bot.commands.policy_keeping import PolicyKeeping, bare
 from bot.commands.policy_options import CONDITIONS, TERMS, given_rule, options_of, shown_id
+from bot.commands.policy_service import PolicyService, bare
+from bot.commands.server_directory import ServerDirectory, VisibleServer
 from bot.commands.server_listing import risk
+from bot.commands.text_format import POLICY_SAID, POLICY_WORDS, code, format_ago, parse_policy, server_label
+from bot.domain.approval_requirements import NO_TERMS
 from bot.domain.approvals import ApprovalPolicy
-from bot.domain.commands import Action, Known, Parameter, Reply, Table, Verb
+from bot.domain.commands import CompletionSource, Parameter, Reply, ReplyAction, Table, Verb
 from bot.domain.policies import ANY, Rule, is_for_server, is_for_tool, is_pattern
-from bot.domain.rule_language import words
+from bot.domain.policy_syntax import describe_rule
 from bot.domain.servers import EVERYWHERE
-from bot.domain.terms import NO_TERMS
 from bot.domain.tools import Tool
-from bot.engine.idle_rules import unwritable
+from bot.engine.unused_rules import undeliverable_targets
 
 MOST_RULES = 30
 """A list shows no more of them beside its table."""
 _SERVERS = Parameter(
-    "server", "the server's name, id or title; * for all", required=True, completes=Known.SERVERS, metavar="NAME"
+    "server",
+    "the server's name, id or title; * for all",
+    required=True,
+    completes=CompletionSource.SERVERS,
+    metavar="NAME",
 )
 _SERVER_OR_RULE = Parameter(
-    "server", "a rule's id; or a server, or * for all", required=True, completes=Known.SERVERS, metavar="NAME"
+    "server",
+    "a rule's id; or a server, or * for all",
+    required=True,
+    completes=CompletionSource.SERVERS,
+    metavar="NAME",
 )
 
 
 class ServerPolicies:
     """Lists, sets and clears rules."""
 
-    def __init__(self, parts: CommandParts, directory: Directory) -> None:
+    def __init__(self, parts: CommandDependencies, directory: ServerDirectory) -> None:
         self._parts = parts
         self._directory = directory
-        self._keeping = PolicyKeeping(parts, directory)
+        self._keeping = PolicyService(parts, directory)
 
     @property
-    def deeds(self) -> tuple[Deed, ...]:
+    def deeds(self) -> tuple[VerbHandler, ...]:
         """The verbs."""
         shown = Verb(
             "policy list", "what runs, what asks and what never runs", (A_SERVER,), aliases=("policy", "policies")
@@ -52,11 +60,11 @@ class ServerPolicies:
         undone = Verb(
             "policy clear", "take an admin's rule back", (_SERVER_OR_RULE, A_TOOL), aliases=("policy remove",)
         )
-        return Deed(shown, self._list), Deed(made, self._set), Deed(undone, self._clear)
+        return VerbHandler(shown, self._list), VerbHandler(made, self._set), VerbHandler(undone, self._clear)
 
     # Listing
 
-    async def _list(self, request: Request) -> AsyncIterator[Reply]:
+    async def _list(self, request: CommandContext) -> AsyncIterator[Reply]:
         name = request.arguments.one("server")
         if name:
             servers = [await self._directory.find(name, request.conversation)]
@@ -76,7 +84,7 @@ class ServerPolicies:
             page=page_of(request.arguments.page, len(rows), spoken),
         )
 
-    def _rows(self, seen: Seen, rules: Sequence[Rule], request: Request) -> list[tuple[str, ...]]:
+    def _rows(self, seen: VisibleServer, rules: Sequence[Rule], request: CommandContext) -> list[tuple[str, ...]]:
         """What holds for each tool, and the rules about this server that look at nothing but the tool's name."""
         plain = [rule for rule in rules if rule.plain and rule.server_id == seen.id]
         tools = self._directory.capabilities(seen).tools
@@ -93,15 +101,19 @@ class ServerPolicies:
                 rows.append((seen.name, rule.tool, about, "", self._said(rule)))
         return rows
 
-    def _general(self, seen: Seen, rule: Rule) -> tuple[str, ...]:
+    def _general(self, seen: VisibleServer, rule: Rule) -> tuple[str, ...]:
         about = f"(all but {', '.join(sorted(rule.but))})" if rule.but else "(all its tools)"
         return seen.name, about, "", POLICY_WORDS[rule.policy], self._said(rule)
 
     def _said(self, rule: Rule) -> str:
         terms = "" if rule.terms == NO_TERMS else ", on terms"
-        return f"{POLICY_SAID[rule.policy]}{terms}, {ago(rule.at, self._parts.clock())} by {rule.by or 'somebody'}"
+        return (
+            f"{POLICY_SAID[rule.policy]}{terms}, {format_ago(rule.at, self._parts.clock())} by {rule.by or 'somebody'}"
+        )
 
-    def _other_rules(self, servers: Sequence[Seen], request: Request, *, whole: bool) -> list[tuple[str, str]]:
+    def _other_rules(
+        self, servers: Sequence[VisibleServer], request: CommandContext, *, whole: bool
+    ) -> list[tuple[str, str]]:
         """Rules with conditions, terms or patterns, whoever wrote them, each with its id; and those of the file about
         what nobody knows.
         """
@@ -113,36 +125,41 @@ class ServerPolicies:
             and (not _in_the_table(rule) or (not rule.server_id and self._idle(servers, rule, whole=whole)))
         ]
         told = [
-            (rule.id or "a rule", f"{words(rule, self._name(servers, rule))}{self._idle(servers, rule, whole=whole)}")
+            (
+                rule.id or "a rule",
+                f"{describe_rule(rule, self._name(servers, rule))}{self._idle(servers, rule, whole=whole)}",
+            )
             for rule in found[:MOST_RULES]
         ]
         left = len(found) - len(told)
         return [*told, *([("more", f"{left} rules; name a server to see its own")] if left else [])]
 
-    def _idle(self, servers: Sequence[Seen], rule: Rule, *, whole: bool) -> str:
+    def _idle(self, servers: Sequence[VisibleServer], rule: Rule, *, whole: bool) -> str:
         known = [tool for seen in servers for tool in self._directory.capabilities(seen).tools]
         return "" if not whole or not known or _named_tools(rule, known) else " (fits no tool that is known now)"
 
     # Setting and clearing
 
-    async def _set(self, request: Request) -> AsyncIterator[Reply]:
+    async def _set(self, request: CommandContext) -> AsyncIterator[Reply]:
         arguments = request.arguments
         seen = await self._keeping.server(arguments.one("server"), request.conversation)
-        policy = policy_meant(arguments.one("policy")) or ApprovalPolicy.ASK_USER
+        policy = parse_policy(arguments.one("policy")) or ApprovalPolicy.ASK_USER
         tool = await self._keeping.tool(seen, arguments.one("tool"))
         profile = await self._keeping.profile(arguments.one("profile"), request.conversation)
-        home = EVERYWHERE if self._parts.rights.everywhere(request.member) else request.conversation.home
+        home = EVERYWHERE if self._parts.rights.everywhere(request.member) else request.conversation.workspace_key
         base = Rule(policy, server_id=seen.id if seen else "", tool=tool, profile=profile, workspace=home)
         ruled = await self._keeping.set(given_rule(base, arguments, request.conversation), request.author)
         kept = ruled.rule
         slug = seen.name if seen else ""
         yield Reply(
             f"{_about(seen, tool)}: {POLICY_SAID[policy]}.{await self._overruled(seen, kept, request)}{_unsent(kept)}",
-            details=() if kept.plain and kept.terms == NO_TERMS and not kept.but else ((kept.id, words(kept, slug)),),
+            details=()
+            if kept.plain and kept.terms == NO_TERMS and not kept.but
+            else ((kept.id, describe_rule(kept, slug)),),
             actions=(_undo(kept, slug, ruled.before),),
         )
 
-    async def _clear(self, request: Request) -> AsyncIterator[Reply]:
+    async def _clear(self, request: CommandContext) -> AsyncIterator[Reply]:
         wanted = request.arguments.one("server")
         rules = await self._keeping.rules(request.conversation)
         rule = next((each for each in rules if each.id == wanted), None)
@@ -160,10 +177,10 @@ class ServerPolicies:
             return
         yield Reply(
             f"{about}: back to what holds without it.",
-            actions=(Action("Undo", ("mcp", "policy", "set", *options_of(rule, seen.name if seen else ""))),),
+            actions=(ReplyAction("Undo", ("mcp", "policy", "set", *options_of(rule, seen.name if seen else ""))),),
         )
 
-    async def _overruled(self, seen: Seen | None, rule: Rule, request: Request) -> str:
+    async def _overruled(self, seen: VisibleServer | None, rule: Rule, request: CommandContext) -> str:
         """Where another rule counts more, and where this one fits nothing."""
         servers = [seen] if seen else await self._directory.all(request.conversation)
         tools = [tool for each in servers for tool in self._directory.capabilities(each).tools]
@@ -182,17 +199,21 @@ class ServerPolicies:
             return " Another rule counts more: `/mcp policy explain` says which."
         return f" For {others} of {len(fitting)} tools another rule counts more: `/mcp policy explain` says which."
 
-    def _name(self, servers: Sequence[Seen], rule: Rule) -> str:
+    def _name(self, servers: Sequence[VisibleServer], rule: Rule) -> str:
         return next((seen.name for seen in servers if seen.id == rule.server_id), "")
 
 
 def _unsent(rule: Rule) -> str:
     """Where the card is sent to nobody after all."""
-    return " Groups and roles cannot be written to, so the card stays in the thread." if unwritable(rule) else ""
+    return (
+        " Groups and roles cannot be written to, so the card stays in the thread."
+        if undeliverable_targets(rule)
+        else ""
+    )
 
 
-def _about(seen: Seen | None, tool: str) -> str:
-    server = named(seen.config) if seen else "Every server"
+def _about(seen: VisibleServer | None, tool: str) -> str:
+    server = server_label(seen.config) if seen else "Every server"
     if tool == ANY:
         return f"{server}, all its tools"
     return f"{server}, {code(tool, 'these tools' if is_pattern(tool) else 'the tool')}"
@@ -213,9 +234,9 @@ def _in_the_table(rule: Rule) -> bool:
     )
 
 
-def _undo(rule: Rule, slug: str, before: Rule | None) -> Action:
+def _undo(rule: Rule, slug: str, before: Rule | None) -> ReplyAction:
     if before is not None:
-        return Action("Undo", ("mcp", "policy", "set", *options_of(before, slug)))
+        return ReplyAction("Undo", ("mcp", "policy", "set", *options_of(before, slug)))
     if rule.plain and slug:
-        return Action("Undo", ("mcp", "policy", "clear", slug, *(() if rule.tool == ANY else (rule.tool,))))
-    return Action("Undo", ("mcp", "policy", "clear", rule.id))
+        return ReplyAction("Undo", ("mcp", "policy", "clear", slug, *(() if rule.tool == ANY else (rule.tool,))))
+    return ReplyAction("Undo", ("mcp", "policy", "clear", rule.id))

@@ -7,21 +7,36 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator, Sequence
 
-from bot.commands.command import Deed, Request
-from bot.commands.directory import Directory, Seen
+from bot.commands.command import CommandContext, VerbHandler
+from bot.commands.dependencies import CommandDependencies
 from bot.commands.paging import cut, page_of
-from bot.commands.parts import CommandParts
-from bot.commands.phrases import ago, code, counted, did_you_mean, named, shortened
-from bot.commands.refusals import Refusal
-from bot.commands.tool_reviewing import ToolReviewing, Waiting, unpinned
-from bot.domain.commands import Action, Document, Known, Parameter, Reply, Shape, Table, Tone, Verb
-from bot.domain.pins import FIRST_SYNC, Alteration, Review, ReviewPolicy, all_of, legible
+from bot.commands.rejections import CommandRejected
+from bot.commands.server_directory import ServerDirectory, VisibleServer
+from bot.commands.text_format import code, did_you_mean, format_ago, pluralize, server_label, shorten
+from bot.commands.tool_review import ToolReview, UnreviewedTool, unpinned
+from bot.domain.commands import (
+    ActionStyle,
+    CompletionSource,
+    Parameter,
+    ParameterKind,
+    Reply,
+    ReplyAction,
+    ReplyFile,
+    Table,
+    Verb,
+)
+from bot.domain.pins import FIRST_SYNC, DefinitionChange, ReviewPolicy, ReviewStatus, combined_digest, escape_invisible
 
-_SERVER = Parameter("server", "one server alone", completes=Known.SERVERS, metavar="NAME")
-_TOOL = Parameter("tool", "one tool alone", completes=Known.TOOLS)
-_NAMED = Parameter("server", "the server's name, id or title", required=True, completes=Known.SERVERS, metavar="NAME")
+_SERVER = Parameter("server", "one server alone", completes=CompletionSource.SERVERS, metavar="NAME")
+_TOOL = Parameter("tool", "one tool alone", completes=CompletionSource.TOOLS)
+_NAMED = Parameter(
+    "server", "the server's name, id or title", required=True, completes=CompletionSource.SERVERS, metavar="NAME"
+)
 _DEFINITION = Parameter(
-    "definition", "the digest of what you have looked at, as the review shows it", Shape.OPTION, metavar="DIGEST"
+    "definition",
+    "the digest of what you have looked at, as the review shows it",
+    ParameterKind.OPTION,
+    metavar="DIGEST",
 )
 _MOST_DETAILS = 14
 _LONGEST_VALUE = 600
@@ -29,23 +44,23 @@ _LONGEST_IN_ALL = 2_000
 """Characters: what is longer than that goes into a document, whole."""
 _MOST_ACTIONS = 5
 _MEANING = {
-    Review.PINNED: "nothing",
-    Review.NEW: "it was not there when the server was looked at",
-    Review.CHANGED: "it is not what was looked at any more",
-    Review.FLAGGED: "there is something in it to look at",
+    ReviewStatus.PINNED: "nothing",
+    ReviewStatus.NEW: "it was not there when the server was looked at",
+    ReviewStatus.CHANGED: "it is not what was looked at any more",
+    ReviewStatus.FLAGGED: "there is something in it to look at",
 }
 
 
 class ServerReview:
     """Shows what waits, and approves it."""
 
-    def __init__(self, parts: CommandParts, directory: Directory) -> None:
+    def __init__(self, parts: CommandDependencies, directory: ServerDirectory) -> None:
         self._parts = parts
         self._directory = directory
-        self._reviewing = ToolReviewing(parts)
+        self._reviewing = ToolReview(parts)
 
     @property
-    def deeds(self) -> tuple[Deed, ...]:
+    def deeds(self) -> tuple[VerbHandler, ...]:
         """The verbs."""
         shown = Verb(
             "review show",
@@ -55,18 +70,18 @@ class ServerReview:
         )
         approved = Verb("review approve", "offer tools as they were shown", (_NAMED, _TOOL, _DEFINITION))
         # A digest looks like a token, and is none.
-        return Deed(shown, self._show), Deed(approved, self._approve, free=True)
+        return VerbHandler(shown, self._show), VerbHandler(approved, self._approve, free=True)
 
-    async def _show(self, request: Request) -> AsyncIterator[Reply]:
+    async def _show(self, request: CommandContext) -> AsyncIterator[Reply]:
         name = request.arguments.one("server")
         if not name:
             yield self._servers(await self._directory.all(request.conversation), request)
             return
         seen = await self._directory.find(name, request.conversation)
-        await self._directory.wake([seen])
+        await self._directory.connect([seen])
         yield await self._shown(seen, request)
 
-    async def _approve(self, request: Request) -> AsyncIterator[Reply]:
+    async def _approve(self, request: CommandContext) -> AsyncIterator[Reply]:
         arguments = request.arguments
         seen = await self._directory.find(arguments.one("server"), request.conversation)
         definition = arguments.one("definition")
@@ -76,42 +91,48 @@ class ServerReview:
             return
         approved = await self._reviewing.approve(seen, arguments.one("tool"), definition, request.member)
         if not approved:
-            again = Action("Review", ("mcp", "review", "show", seen.name), Tone.PRIMARY)
+            again = ReplyAction("Review", ("mcp", "review", "show", seen.name), ActionStyle.PRIMARY)
             yield Reply(
-                f"What waits in {named(seen.config)} is not what you have looked at any more. Nothing was approved.",
+                f"What waits in {server_label(seen.config)} is not what you have looked at any more. Nothing was "
+                "approved.",
                 failed=True,
                 actions=(again,),
             )
             return
-        names = ", ".join(legible(each.tool.original_name) for each in approved)
-        count = counted(len(approved), "tool")
+        names = ", ".join(escape_invisible(each.tool.original_name) for each in approved)
+        count = pluralize(len(approved), "tool")
         yield Reply(
-            f"Approved: {count} of {named(seen.config)}, to be offered from the next answer on.",
+            f"Approved: {count} of {server_label(seen.config)}, to be offered from the next answer on.",
             details=(("approved", names),),
         )
 
-    def _servers(self, servers: Sequence[Seen], request: Request) -> Reply:
+    def _servers(self, servers: Sequence[VisibleServer], request: CommandContext) -> Reply:
         waiting = [(seen, tools) for seen in servers if (tools := unpinned(self._parts.servers, seen.id))]
         if not waiting:
             return Reply("Nothing waits for a review: every tool is as it was when somebody answered for it.")
         total = sum(len(tools) for _, tools in waiting)
         page = cut(waiting, request.arguments.page)
         return Reply(
-            f"{counted(total, 'tool')} of {counted(len(waiting), 'server')} {_wait(total)}. {self._meanwhile}",
+            f"{pluralize(total, 'tool')} of {pluralize(len(waiting), 'server')} {_wait(total)}. {self._meanwhile}",
             Table(
                 ("server", "tools", "which"),
                 tuple(
-                    (seen.name, str(len(tools)), shortened(", ".join(legible(tool.original_name) for tool in tools)))
+                    (
+                        seen.name,
+                        str(len(tools)),
+                        shorten(", ".join(escape_invisible(tool.original_name) for tool in tools)),
+                    )
                     for seen, tools in page
                 ),
             ),
             actions=tuple(
-                Action(f"Review {seen.name}", ("mcp", "review", "show", seen.name)) for seen, _ in page[:_MOST_ACTIONS]
+                ReplyAction(f"Review {seen.name}", ("mcp", "review", "show", seen.name))
+                for seen, _ in page[:_MOST_ACTIONS]
             ),
             page=page_of(request.arguments.page, len(waiting), ("mcp", "review", "show")),
         )
 
-    async def _shown(self, seen: Seen, request: Request) -> Reply:
+    async def _shown(self, seen: VisibleServer, request: CommandContext) -> Reply:
         waiting = await self._reviewing.waiting(seen.id)
         wanted = request.arguments.one("tool")
         chosen = [each for each in waiting if wanted in ("", each.tool.original_name, each.tool.name)]
@@ -121,55 +142,60 @@ class ServerReview:
             return self._one(seen, chosen[0])
         return self._several(seen, chosen, request)
 
-    def _nothing(self, seen: Seen, wanted: str, waiting: Sequence[Waiting]) -> Reply:
+    def _nothing(self, seen: VisibleServer, wanted: str, waiting: Sequence[UnreviewedTool]) -> Reply:
         tools = self._directory.capabilities(seen).tools
         if wanted and not any(wanted in (tool.original_name, tool.name) for tool in tools):
             hint = did_you_mean(wanted, (each.tool.original_name for each in waiting))
-            raise Refusal(f"{named(seen.config)} has no tool of that name.{hint} `/mcp tools` lists them.")
+            raise CommandRejected(
+                f"{server_label(seen.config)} has no tool of that name.{hint} `/mcp tools` lists them."
+            )
         what = "This tool" if wanted else "Every tool"
-        return Reply(f"{what} of {named(seen.config)} is as it was when somebody answered for it: nothing waits.")
+        return Reply(
+            f"{what} of {server_label(seen.config)} is as it was when somebody answered for it: nothing waits."
+        )
 
-    def _one(self, seen: Seen, waiting: Waiting) -> Reply:
+    def _one(self, seen: VisibleServer, waiting: UnreviewedTool) -> Reply:
         tool = waiting.tool
         facts = (*self._facts(waiting), *_differences(waiting))
         long = _too_long(facts)
         words = ("mcp", "review", "approve", seen.name, tool.original_name, "--definition", tool.definition)
         return Reply(
-            f"{code(tool.original_name, 'A tool')} of {named(seen.config)} waits for a review: "
+            f"{code(tool.original_name, 'A tool')} of {server_label(seen.config)} waits for a review: "
             f"{_MEANING[waiting.review]}. {self._meanwhile}",
             details=tuple(self._facts(waiting)) if long else facts,
-            actions=(Action("Approve", words, Tone.PRIMARY),),
+            actions=(ReplyAction("Approve", words, ActionStyle.PRIMARY),),
             document=_document(seen, [waiting]) if long else None,
         )
 
-    def _several(self, seen: Seen, waiting: Sequence[Waiting], request: Request) -> Reply:
+    def _several(self, seen: VisibleServer, waiting: Sequence[UnreviewedTool], request: CommandContext) -> Reply:
         facts = [
-            (f"{legible(each.tool.original_name)} · {name}", said)
+            (f"{escape_invisible(each.tool.original_name)} · {name}", said)
             for each in waiting
             for name, said in _differences(each)
         ]
         long = _too_long(facts)
         page = cut(waiting, request.arguments.page)
-        everything = all_of(each.tool for each in waiting)
+        everything = combined_digest(each.tool for each in waiting)
         rows = tuple(
             (
-                legible(each.tool.original_name),
+                escape_invisible(each.tool.original_name),
                 each.review.value,
-                shortened(", ".join(one.part for one in each.alterations) if each.pin else "all of it"),
-                shortened("; ".join(each.tool.flags)),
+                shorten(", ".join(one.part for one in each.alterations) if each.pin else "all of it"),
+                shorten("; ".join(each.tool.flags)),
             )
             for each in page
         )
         return Reply(
-            f"{counted(len(waiting), 'tool')} of {named(seen.config)} {_wait(len(waiting))}. {self._meanwhile}",
+            f"{pluralize(len(waiting), 'tool')} of {server_label(seen.config)} {_wait(len(waiting))}. "
+            f"{self._meanwhile}",
             Table(("tool", "is", "what is different", "look at"), rows),
             details=() if long else tuple(facts),
             actions=(
                 *(_looking(seen, each, number) for number, each in enumerate(page[:_MOST_ACTIONS], 1)),
-                Action(
+                ReplyAction(
                     f"Approve all {len(waiting)}",
                     ("mcp", "review", "approve", seen.name, "--definition", everything),
-                    Tone.PRIMARY,
+                    ActionStyle.PRIMARY,
                 ),
             ),
             page=page_of(request.arguments.page, len(waiting), ("mcp", "review", "show", seen.name)),
@@ -182,12 +208,12 @@ class ServerReview:
             return "What waits is offered all the same (`MCP_REVIEW=off`); `AUTO` asks before it runs."
         return "What waits is not offered."
 
-    def _facts(self, waiting: Waiting) -> Iterator[tuple[str, str]]:
-        yield "tool", legible(waiting.tool.original_name)
+    def _facts(self, waiting: UnreviewedTool) -> Iterator[tuple[str, str]]:
+        yield "tool", escape_invisible(waiting.tool.original_name)
         yield "is", waiting.review.value
         pin = waiting.pin
         if pin is not None:
-            when = ago(pin.pinned_at, self._parts.clock())
+            when = format_ago(pin.pinned_at, self._parts.clock())
             yield (
                 "pinned",
                 f"{when}, by the first sync" if pin.pinned_by == FIRST_SYNC else f"{when} by {pin.pinned_by}",
@@ -201,24 +227,24 @@ def _wait(count: int) -> str:
     return "waits for a review" if count == 1 else "wait for a review"
 
 
-def _looking(seen: Seen, waiting: Waiting, number: int) -> Action:
+def _looking(seen: VisibleServer, waiting: UnreviewedTool, number: int) -> ReplyAction:
     name = waiting.tool.original_name
     label = f"Review {name}" if code(name, "") else f"Review tool {number}"
-    return Action(label, ("mcp", "review", "show", seen.name, name))
+    return ReplyAction(label, ("mcp", "review", "show", seen.name, name))
 
 
-def _differences(waiting: Waiting) -> tuple[tuple[str, str], ...]:
+def _differences(waiting: UnreviewedTool) -> tuple[tuple[str, str], ...]:
     return tuple((each.part, _said(each, waiting)) for each in waiting.alterations)
 
 
-def _said(alteration: Alteration, waiting: Waiting) -> str:
+def _said(alteration: DefinitionChange, waiting: UnreviewedTool) -> str:
     """A part of a new tool as it is; of one that has changed, before and after."""
     if waiting.pin is None or waiting.pin.seen is None:
         return alteration.after or ""
     return "\n".join(_lines(alteration))
 
 
-def _lines(alteration: Alteration) -> Iterator[str]:
+def _lines(alteration: DefinitionChange) -> Iterator[str]:
     """Every line with its mark: a text with several lines cannot pass for more than one part."""
     for mark, text in (("\N{MINUS SIGN}", alteration.before), ("+", alteration.after)):
         if text is not None:
@@ -233,17 +259,17 @@ def _too_long(facts: Sequence[tuple[str, str]]) -> bool:
     )
 
 
-def _document(seen: Seen, waiting: Sequence[Waiting]) -> Document:
+def _document(seen: VisibleServer, waiting: Sequence[UnreviewedTool]) -> ReplyFile:
     """Everything that waits, whole."""
     lines = [f"{seen.name}: tools that wait for a review", ""]
     for each in waiting:
-        lines += [f"* {legible(each.tool.original_name)} ({each.review.value})"]
+        lines += [f"* {escape_invisible(each.tool.original_name)} ({each.review.value})"]
         lines += [f"  look at: {flag}" for flag in each.tool.flags]
         for alteration in each.alterations:
             lines += [f"  {alteration.part}", *(f"    {line}" for line in _lines(alteration))]
-        words = f"/mcp review approve {seen.name} {legible(each.tool.original_name)}"
+        words = f"/mcp review approve {seen.name} {escape_invisible(each.tool.original_name)}"
         lines += [f"  to approve this tool: {words} --definition {each.tool.definition}", ""]
     if len(waiting) > 1:
-        together = all_of(each.tool for each in waiting)
+        together = combined_digest(each.tool for each in waiting)
         lines += [f"To approve all of them: /mcp review approve {seen.name} --definition {together}", ""]
-    return Document(f"review-{seen.name}.txt", "\n".join(lines), "text/plain")
+    return ReplyFile(f"review-{seen.name}.txt", "\n".join(lines), "text/plain")

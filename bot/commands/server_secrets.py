@@ -7,17 +7,17 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
 
-from bot.commands.command import SECRET_FIELD, Deed, Filled, Request
-from bot.commands.definitions import LONGEST_SECRET, Drafted, entered_values, enters_pair
-from bot.commands.directory import Directory, Seen
+from bot.commands.command import SECRET_FIELD, CommandContext, SubmissionContext, VerbHandler
+from bot.commands.dependencies import CommandDependencies
 from bot.commands.parameters import SERVER
-from bot.commands.parts import CommandParts
-from bot.commands.phrases import ago, counted, named
-from bot.commands.refusals import Refusal
+from bot.commands.rejections import CommandRejected
 from bot.commands.secret_links import SWITCH_ON, SecretLinks
-from bot.commands.server_drafting import ServerDrafting
-from bot.commands.signing_in import SIGN_IN, SigningIn
-from bot.domain.commands import Action, Field, FieldKind, Form, Parameter, Reply, Verb
+from bot.commands.server_definition import LONGEST_SECRET, ParsedDefinition, entered_values, enters_pair
+from bot.commands.server_directory import ServerDirectory, VisibleServer
+from bot.commands.server_validation import ServerValidator
+from bot.commands.sign_in import SIGN_IN, SignInSteps
+from bot.commands.text_format import format_ago, pluralize, server_label
+from bot.domain.commands import Field, FieldKind, Form, Parameter, Reply, ReplyAction, Verb
 from bot.domain.conversations import Author, Member
 from bot.domain.secrets import SecretReference, SecretSource
 from bot.domain.servers import (
@@ -40,7 +40,7 @@ class ServerSecrets:
     """Sets, clears and rotates."""
 
     def __init__(
-        self, parts: CommandParts, directory: Directory, drafting: ServerDrafting, signing_in: SigningIn
+        self, parts: CommandDependencies, directory: ServerDirectory, drafting: ServerValidator, signing_in: SignInSteps
     ) -> None:
         self._parts = parts
         self._directory = directory
@@ -49,14 +49,14 @@ class ServerSecrets:
         self._signing_in = signing_in
 
     @property
-    def deeds(self) -> tuple[Deed, ...]:
+    def deeds(self) -> tuple[VerbHandler, ...]:
         """The verbs."""
         put = Verb("secret set", "say where a secret is", (SERVER, _SLOT, _REFERENCE), aliases=("secret",))
         gone = Verb("secret clear", "take a secret away", (SERVER, _SLOT), aliases=("secret remove",))
         new = Verb("secret rotate", "use a new value of a secret", (SERVER, _A_SLOT, _REFERENCE))
-        return Deed(put, self._set, self._given), Deed(gone, self._clear), Deed(new, self._rotate)
+        return VerbHandler(put, self._set, self._given), VerbHandler(gone, self._clear), VerbHandler(new, self._rotate)
 
-    async def _set(self, request: Request) -> AsyncIterator[Reply | Form]:
+    async def _set(self, request: CommandContext) -> AsyncIterator[Reply | Form]:
         if _is_sign_in(request):
             async for reply in self._signing_in.again(request):
                 yield reply
@@ -74,12 +74,12 @@ class ServerSecrets:
         elif self._links.on:
             yield await self._linked(record, slot, request)
         else:
-            raise Refusal(
+            raise CommandRejected(
                 "Where is the secret? Give `env:NAME` or `file:/path`. The secret itself can be typed only at the "
                 f"operator's own terminal. {SWITCH_ON}"
             )
 
-    async def _given(self, filled: Filled) -> AsyncIterator[Reply | Form]:
+    async def _given(self, filled: SubmissionContext) -> AsyncIterator[Reply | Form]:
         server_id, version, *_ = (*filled.state, "", "")
         seen = await self._directory.find(server_id, filled.conversation)
         record = self._directory.record_of(seen, filled.member)
@@ -89,7 +89,7 @@ class ServerSecrets:
         value = filled.fields.get(SECRET_FIELD, "").strip()
         if not value and not filled.errors:
             # A pipe that has nothing in it will have nothing in it the next time either.
-            raise Refusal("No secret was typed, so none is set.")
+            raise CommandRejected("No secret was typed, so none is set.")
         values, objection = entered_values(record, slot, value)
         error = filled.errors.get(SECRET_FIELD, "") or objection
         if error:
@@ -101,7 +101,7 @@ class ServerSecrets:
         async for reply in self._keep(record, slot, SecretReference(SecretSource.STORED), values, filled.author):
             yield reply
 
-    async def _clear(self, request: Request) -> AsyncIterator[Reply]:
+    async def _clear(self, request: CommandContext) -> AsyncIterator[Reply]:
         if _is_sign_in(request):
             async for reply in self._signing_in.end(request):
                 yield reply
@@ -109,7 +109,7 @@ class ServerSecrets:
         seen, record = await self._changeable(request)
         slot = _slot(record, request.arguments.one("slot"))
         if slot not in record.secrets:
-            yield Reply(f"{named(seen.config)} has no such secret. Nothing was changed.", failed=True)
+            yield Reply(f"{server_label(seen.config)} has no such secret. Nothing was changed.", failed=True)
             return
         secrets = {name: kept for name, kept in record.secrets.items() if name != slot}
         authentication = record.authentication
@@ -120,7 +120,7 @@ class ServerSecrets:
         async for reply in self._change(changed, {}, request.author, {f"secret {slot}": "set → nothing"}, "cleared"):
             yield reply
 
-    async def _rotate(self, request: Request) -> AsyncIterator[Reply | Form]:
+    async def _rotate(self, request: CommandContext) -> AsyncIterator[Reply | Form]:
         if _is_sign_in(request):
             async for reply in self._signing_in.again(request):
                 yield reply
@@ -130,7 +130,7 @@ class ServerSecrets:
         slot = _slot(record, request.arguments.one("slot") or AUTH_SECRET)
         reference, text = record.secrets.get(slot), request.arguments.one("reference")
         if reference is None:
-            raise Refusal(f"{named(seen.config)} has no such secret yet: `/mcp secret set` sets it.")
+            raise CommandRejected(f"{server_label(seen.config)} has no such secret yet: `/mcp secret set` sets it.")
         if text:
             async for reply in self._refer(record, slot, _reference(text), request.member):
                 yield reply
@@ -139,7 +139,7 @@ class ServerSecrets:
         elif reference.source is SecretSource.STORED and self._links.on:
             yield await self._linked(record, slot, request)
         elif reference.source is SecretSource.STORED:
-            raise Refusal(
+            raise CommandRejected(
                 "This secret is kept by the bot. Type the new one at the operator's own terminal, or say where it is: "
                 f"`/mcp secret rotate NAME SLOT env:NAME`. {SWITCH_ON}"
             )
@@ -148,15 +148,15 @@ class ServerSecrets:
             async for reply in self._refer(record, slot, reference, request.member):
                 yield reply
 
-    async def _linked(self, record: ServerRecord, slot: str, request: Request) -> Reply:
+    async def _linked(self, record: ServerRecord, slot: str, request: CommandContext) -> Reply:
         """A link behind which the secret is entered."""
         check_use(record, slot)
-        said = f"A secret of {named(record.config)} is entered on a page of the bot's own, never in a chat."
+        said = f"A secret of {server_label(record.config)} is entered on a page of the bot's own, never in a chat."
         return await self._links.offered(record, slot, request.member.author, request.conversation, said)
 
-    async def _changeable(self, request: Request) -> tuple[Seen, ServerRecord]:
+    async def _changeable(self, request: CommandContext) -> tuple[VisibleServer, ServerRecord]:
         """A server whose secrets this person may set: what a program finds in its environment can make it another."""
-        seen, record = await self._directory.changeable(request.arguments.one("server"), request)
+        seen, record = await self._directory.get_editable(request.arguments.one("server"), request)
         self._drafting.may_define(record.config, request.member)
         return seen, record
 
@@ -164,10 +164,10 @@ class ServerSecrets:
         self, record: ServerRecord, slot: str, reference: SecretReference, member: Member
     ) -> AsyncIterator[Reply]:
         """Keep a reference, if it is the operator's word or granted."""
-        draft = Drafted(replace(record, secrets={**record.secrets, slot: reference}))
+        draft = ParsedDefinition(replace(record, secrets={**record.secrets, slot: reference}))
         self._drafting.judge_references(draft, record, member)
         if draft.errors:
-            raise Refusal(" ".join(draft.errors.values()))
+            raise CommandRejected(" ".join(draft.errors.values()))
         async for reply in self._keep(record, slot, draft.record.secrets[slot], {}, member.author):
             yield reply
 
@@ -195,19 +195,19 @@ class ServerSecrets:
             yield replace(self._overtaken(record), details=(("cause", str(conflict)),))
             return
         await self._parts.administration.refresh()
-        kept = counted(len(record.secrets), "secret")
+        kept = pluralize(len(record.secrets), "secret")
         yield Reply(
-            f"The secret of {named(record.config)} is {done}; it has {kept} now, and connects anew.",
-            actions=(Action("Verify", ("mcp", "verify", record.config.name)),),
+            f"The secret of {server_label(record.config)} is {done}; it has {kept} now, and connects anew.",
+            actions=(ReplyAction("Verify", ("mcp", "verify", record.config.name)),),
         )
 
     def _overtaken(self, record: ServerRecord) -> Reply:
-        when = ago(record.updated_at, self._parts.clock())
+        when = format_ago(record.updated_at, self._parts.clock())
         return Reply(
-            f"{named(record.config)} has been changed meanwhile. Nothing was saved.",
+            f"{server_label(record.config)} has been changed meanwhile. Nothing was saved.",
             details=(("changed", f"{when} by {record.updated_by or 'somebody else'}"),),
             failed=True,
-            actions=(Action("Show", ("mcp", "show", record.config.name)),),
+            actions=(ReplyAction("Show", ("mcp", "show", record.config.name)),),
         )
 
 
@@ -238,7 +238,7 @@ def _label(record: ServerRecord, slot: str, *, named_server: bool) -> str:
     return f"Secret {slot} of {record.config.name}{pair}" if named_server else f"Secret{pair}"
 
 
-def _is_sign_in(request: Request) -> bool:
+def _is_sign_in(request: CommandContext) -> bool:
     """Whether this is about the sign-in itself, which is no secret that anybody could name."""
     return request.arguments.one("slot").lower().replace("_", "-") == SIGN_IN
 
@@ -259,20 +259,21 @@ def _slot(record: ServerRecord, text: str) -> str:
         case StdioTransport(launch=None), "env" if _fits(name, "_"):
             return f"env:{name}"
     slot = "`env:NAME`" if isinstance(record.config.transport, StdioTransport) else "`auth` or `header:NAME`"
-    raise Refusal(f"A secret of {named(record.config)} is for {slot}.")
+    raise CommandRejected(f"A secret of {server_label(record.config)} is for {slot}.")
 
 
 def check_use(record: ServerRecord, slot: str) -> None:
     """Raises Refusal if the server has no use for such a secret, before anybody types it."""
     signing_in = record.authentication
     if slot == AUTH_SECRET and signing_in.kind is AuthenticationKind.OAUTH and not signing_in.client_id:
-        raise Refusal(
-            f"{named(record.config)} is signed in to without a client of its own, so there is no secret of one. Say "
+        raise CommandRejected(
+            f"{server_label(record.config)} is signed in to without a client of its own, so there is no secret of "
+            "one. Say "
             f"which client: `/mcp edit {record.config.name} --client-id ID`."
         )
     if slot == AUTH_SECRET and signing_in.kind is AuthenticationKind.NONE:
-        raise Refusal(
-            f"{named(record.config)} does not sign in. Say how it should: `/mcp edit {record.config.name} "
+        raise CommandRejected(
+            f"{server_label(record.config)} does not sign in. Say how it should: `/mcp edit {record.config.name} "
             "--auth api_key --secret env:NAME`."
         )
 
@@ -285,7 +286,7 @@ def _reference(text: str) -> SecretReference:
     try:
         return SecretReference.parse(text)
     except ValueError:
-        raise Refusal(
+        raise CommandRejected(
             "That is no reference, and it was not saved. Give `env:NAME` or `file:/absolute/path`: where the secret "
             "is, never the secret itself. If that was one, rotate it."
         ) from None

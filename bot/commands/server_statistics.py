@@ -8,74 +8,74 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 
-from bot.commands.command import Deed, Request
-from bot.commands.directory import Directory, Seen
-from bot.commands.moments import MOMENT, read_moment
+from bot.commands.command import CommandContext, VerbHandler
+from bot.commands.dependencies import CommandDependencies
 from bot.commands.parameters import A_SERVER
-from bot.commands.parts import CommandParts
-from bot.commands.phrases import counted, lasted, moment, named
-from bot.commands.refusals import Refusal
-from bot.commands.signing_in import SigningIn
-from bot.domain.commands import Action, Parameter, Reply, Shape, Table, Verb
-from bot.domain.health import Condition, Health, Listening
-from bot.domain.measurements import SinceStart
+from bot.commands.rejections import CommandRejected
+from bot.commands.server_directory import ServerDirectory, VisibleServer
+from bot.commands.sign_in import SignInSteps
+from bot.commands.text_format import format_duration, format_moment, pluralize, server_label
+from bot.commands.timestamps import MOMENT, parse_time
+from bot.domain.commands import Parameter, ParameterKind, Reply, ReplyAction, Table, Verb
+from bot.domain.health import Health, HealthStatus, ListenerStatus
+from bot.domain.metrics import ProcessCounters
 from bot.domain.servers import EVERYWHERE, ServerStatus
-from bot.stores import Activity, ApprovalActivity, Backlog, ServerActivity
+from bot.ports import Activity, ApprovalActivity, Backlog, ServerActivity
 
 DAY = 86_400.0
 ROWS = 25
 """Servers in one answer, the busiest first."""
-_SINCE = Parameter("since", f"from then on, the last day without it: {MOMENT}", Shape.OPTION, metavar="TIME")
+_SINCE = Parameter("since", f"from then on, the last day without it: {MOMENT}", ParameterKind.OPTION, metavar="TIME")
 _IN_TROUBLE = (ServerStatus.FAILED, ServerStatus.AUTH_REQUIRED)
-_MARKS = {Condition.READY: "●", Condition.DEGRADED: "!", Condition.UNREADY: "✗"}
+_MARKS = {HealthStatus.READY: "●", HealthStatus.DEGRADED: "!", HealthStatus.UNREADY: "✗"}
 _LISTENING = {
-    Listening.CONNECTED: "connected",
-    Listening.CONNECTING: "not connected, trying",
-    Listening.STANDBY: "received by another process, this one stands by",
+    ListenerStatus.CONNECTED: "connected",
+    ListenerStatus.CONNECTING: "not connected, trying",
+    ListenerStatus.STANDBY: "received by another process, this one stands by",
 }
 
 
 class ServerStatistics:
     """Counts."""
 
-    def __init__(self, parts: CommandParts, directory: Directory, signing_in: SigningIn) -> None:
+    def __init__(self, parts: CommandDependencies, directory: ServerDirectory, signing_in: SignInSteps) -> None:
         self._parts = parts
         self._directory = directory
         self._signing_in = signing_in
 
     @property
-    def deeds(self) -> tuple[Deed, ...]:
+    def deeds(self) -> tuple[VerbHandler, ...]:
         """The verbs."""
         stats = Verb("stats", "how many calls and signatures, how they went, how long they took", (A_SERVER, _SINCE))
         health = Verb("health", "how the database, the platforms and the servers stand")
-        return Deed(stats, self._stats), Deed(health, self._health)
+        return VerbHandler(stats, self._stats), VerbHandler(health, self._health)
 
-    async def _stats(self, request: Request) -> AsyncIterator[Reply]:
+    async def _stats(self, request: CommandContext) -> AsyncIterator[Reply]:
         name = request.arguments.one("server")
         seen = await self._directory.find(name, request.conversation) if name else None
         servers = [seen] if seen else await self._directory.all(request.conversation)
         counts = _since_start(self._parts.since_start({each.name for each in servers}), servers)
         since = self._since(request)
-        home = EVERYWHERE if self._parts.rights.operates(request.member) else request.conversation.home
+        home = EVERYWHERE if self._parts.rights.operates(request.member) else request.conversation.workspace_key
         found = await self._parts.archive.activity(since, home, seen.id if seen else "")
-        about = f" of {named(seen.config)}" if seen else ""
+        about = f" of {server_label(seen.config)}" if seen else ""
         if not (found.turns or found.servers or found.approvals.asked):
-            yield Reply(f"Nothing has happened{about} since {moment(since)} UTC.", details=counts)
+            yield Reply(f"Nothing has happened{about} since {format_moment(since)} UTC.", details=counts)
             return
         rows = tuple(_row(each) for each in found.servers[:ROWS])
         yield Reply(
-            f"Calls{about} · {sum(each.calls for each in found.servers)} · since {moment(since)} UTC",
+            f"Calls{about} · {sum(each.calls for each in found.servers)} · since {format_moment(since)} UTC",
             Table(("server", "calls", "succeeded", "errors", "success", "half within", "95 of 100 within"), rows)
             if rows
             else None,
             (*_facts(found, of_one=seen is not None), *counts),
         )
 
-    async def _steps(self, seen: Seen) -> tuple[Action, ...]:
+    async def _steps(self, seen: VisibleServer) -> tuple[ReplyAction, ...]:
         to_sign_in = await self._signing_in.steps(seen.config)
-        return to_sign_in or (Action(f"Find out about {seen.name}", ("mcp", "doctor", seen.name)),)
+        return to_sign_in or (ReplyAction(f"Find out about {seen.name}", ("mcp", "doctor", seen.name)),)
 
-    async def _health(self, request: Request) -> AsyncIterator[Reply]:
+    async def _health(self, request: CommandContext) -> AsyncIterator[Reply]:
         health = await self._parts.health()
         servers = await self._directory.all(request.conversation)
         backlog = await self._parts.archive.backlog() if health.database else None
@@ -92,20 +92,28 @@ class ServerStatistics:
             actions=tuple([step for each in trouble[:3] for step in await self._steps(each)]),
         )
 
-    def _since(self, request: Request) -> float:
+    def _since(self, request: CommandContext) -> float:
         text, now = request.arguments.one("since"), self._parts.clock()
         if not text:
             return now - DAY
         try:
-            return read_moment(text, now)
+            return parse_time(text, now)
         except (ValueError, OverflowError):
-            raise Refusal(f"`--since` is a point in time: {MOMENT}.") from None
+            raise CommandRejected(f"`--since` is a point in time: {MOMENT}.") from None
 
 
 def _row(of: ServerActivity) -> tuple[str, ...]:
     share = f"{100 * of.succeeded / of.calls:.0f} %" if of.calls else ""
     errors = of.calls - of.succeeded
-    return of.server, str(of.calls), str(of.succeeded), str(errors), share, lasted(of.median), lasted(of.slowest)
+    return (
+        of.server,
+        str(of.calls),
+        str(of.succeeded),
+        str(errors),
+        share,
+        format_duration(of.median),
+        format_duration(of.slowest),
+    )
 
 
 def _facts(found: Activity, *, of_one: bool) -> tuple[tuple[str, str], ...]:
@@ -114,23 +122,27 @@ def _facts(found: Activity, *, of_one: bool) -> tuple[tuple[str, str], ...]:
     return (
         *((("turns", _turns(found.turns)),) if found.turns and not of_one else ()),
         *((("signatures asked for", _signatures(found.approvals)),) if found.approvals.asked else ()),
-        *((("time to decide", f"half within {lasted(found.approvals.median)}"),) if found.approvals.median else ()),
-        *((("left out", counted(left, "server")),) if left > 0 else ()),
+        *(
+            (("time to decide", f"half within {format_duration(found.approvals.median)}"),)
+            if found.approvals.median
+            else ()
+        ),
+        *((("left out", pluralize(left, "server")),) if left > 0 else ()),
         *(() if found.whole else (("counted", "only the latest: more has happened than is counted at once"),)),
     )
 
 
-def _since_start(counted_here: SinceStart, servers: Sequence[Seen]) -> tuple[tuple[str, str], ...]:
+def _since_start(counted_here: ProcessCounters, servers: Sequence[VisibleServer]) -> tuple[tuple[str, str], ...]:
     """What is in no row: of other processes it is not known here."""
     told: list[tuple[str, str]] = []
     if sessions := counted_here.sessions:
         now = sum(each.status is ServerStatus.CONNECTED for each in servers)
-        ends = f"{sessions.get('closed', 0)} closed, {counted(sessions.get('error', 0), 'error')}"
+        ends = f"{sessions.get('closed', 0)} closed, {pluralize(sessions.get('error', 0), 'error')}"
         told.append(("sessions since the start", f"{sessions.get('created', 0)} created, {ends}; {now} now"))
     if cache := counted_here.cache:
-        uses = f"{counted(cache.get('hit', 0), 'hit')}, {counted(cache.get('miss', 0), 'miss', 'misses')}"
+        uses = f"{pluralize(cache.get('hit', 0), 'hit')}, {pluralize(cache.get('miss', 0), 'miss', 'misses')}"
         told.append(
-            ("known tools since the start", f"{uses}, {counted(cache.get('refresh', 0), 'refresh', 'refreshes')}")
+            ("known tools since the start", f"{uses}, {pluralize(cache.get('refresh', 0), 'refresh', 'refreshes')}")
         )
     return tuple(told)
 
@@ -152,7 +164,7 @@ def _signatures(found: ApprovalActivity) -> str:
     return f"{found.asked}: {parts}"
 
 
-def _servers(servers: Sequence[Seen]) -> str:
+def _servers(servers: Sequence[VisibleServer]) -> str:
     if not servers:
         return "none"
     connected = sum(each.status is ServerStatus.CONNECTED for each in servers)
@@ -165,8 +177,8 @@ def _unfinished(backlog: Backlog) -> tuple[tuple[str, str], ...]:
     waits = f", the oldest that could begin for {backlog.oldest_ready:.0f} s" if backlog.oldest_ready >= 1 else ""
     return (
         ("turns under way, all workspaces", f"{live}{waits}"),
-        ("waiting for a signature", counted(backlog.approvals, "call")),
-        ("still to be drawn", counted(backlog.drawings, "turn")),
+        ("waiting for a signature", pluralize(backlog.approvals, "call")),
+        ("still to be drawn", pluralize(backlog.drawings, "turn")),
     )
 
 

@@ -1,8 +1,8 @@
 """Servers that are started by one of the operator's launch templates: how they are typed, drafted and asked for in
 forms, and the secrets that they wait for.
 
-Called by adding, editing and the HTTP API through `server_drafting`. A definition of such a server has the fields
-`template` and `slot_NAME`; everything else of it is in `definitions`. What a slot takes is for
+Called by adding, editing and the HTTP API through `server_validation`. A definition of such a server has the fields
+`template` and `slot_NAME`; everything else of it is in `server_definition`. What a slot takes is for
 `bot.domain.launch_templates` to say.
 """
 
@@ -12,25 +12,25 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from bot.commands.definition_fields import REFERENCE, read_reference
-from bot.commands.definitions import KEEP, Drafted, command_line
-from bot.commands.refusals import Refusal
-from bot.commands.server_forms import Asking, Step, confirmation, steps_of_adding, steps_of_editing
+from bot.commands.rejections import CommandRejected
+from bot.commands.server_definition import KEEP, ParsedDefinition, command_line
+from bot.commands.server_fields import REFERENCE, read_reference
+from bot.commands.server_forms import SecretFieldMode, Step, confirmation, steps_of_adding, steps_of_editing
 from bot.domain.commands import FIELDS_A_STEP, Field, FieldKind
 from bot.domain.launch_templates import (
     LONGEST_VALUE,
     ChoiceRule,
     IntegerRule,
+    InvalidSlotValue,
     LaunchTemplate,
-    Misfilled,
     PathRule,
     SecretRule,
-    Slot,
     Templates,
+    TemplateSlot,
     TextRule,
 )
 from bot.domain.secrets import SecretReference, SecretSource
-from bot.domain.servers import STDIO, Launch, ServerRecord, StdioTransport
+from bot.domain.servers import STDIO, ServerRecord, StdioTransport, TemplateLaunch
 from bot.domain.tools import digest
 
 TEMPLATE = "template"
@@ -45,7 +45,7 @@ _THEIRS = ("command", "url", "cwd")
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
+class FilledTemplate:
     """A record with the program that a template says, the fields that are left to be read, and what is wrong, by
     field.
     """
@@ -62,18 +62,18 @@ def typed(words: Sequence[str]) -> dict[str, str]:
         name, assigned, value = word.partition("=")
         name = name.strip().lower()
         if not assigned or not _SLOT_NAME.fullmatch(name):
-            raise Refusal(
+            raise CommandRejected(
                 "What stands behind the name is a launch template and its slots, such as `template=git repo=docs`. "
                 "Options stand before that."
             )
         field = TEMPLATE if name == TEMPLATE else f"{SLOT}{name}"
         if field in fields:
-            raise Refusal("Something is given twice there.")
+            raise CommandRejected("Something is given twice there.")
         fields[field] = value
     return fields
 
 
-def launch_of(record: ServerRecord) -> Launch | None:
+def launch_of(record: ServerRecord) -> TemplateLaunch | None:
     """The launch of a server that is started by a template."""
     transport = record.config.transport
     return transport.launch if isinstance(transport, StdioTransport) else None
@@ -102,13 +102,15 @@ def without_template(fields: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in fields.items() if name != TEMPLATE and not name.startswith(SLOT)}
 
 
-def placed(record: ServerRecord, fields: Mapping[str, str], argv: Sequence[str], templates: Templates) -> Placed:
+def placed(
+    record: ServerRecord, fields: Mapping[str, str], argv: Sequence[str], templates: Templates
+) -> FilledTemplate:
     """The record with the template in it that the fields name, or its own one with other values."""
     slots = {name.removeprefix(SLOT): value.strip() for name, value in fields.items() if name.startswith(SLOT)}
     rest = without_template(fields)
     if not wanted(record, fields):
         errors = {f"{SLOT}{name}": "Say which launch template this is for: template=NAME." for name in slots}
-        return Placed(record, rest, errors)
+        return FilledTemplate(record, rest, errors)
     return _Placing(record, rest, slots, templates).placed(fields.get(TEMPLATE, "").strip(), argv)
 
 
@@ -122,7 +124,7 @@ class _Placing:
         self._templates = templates
         self._errors: dict[str, str] = {}
 
-    def placed(self, chosen: str, argv: Sequence[str]) -> Placed:
+    def placed(self, chosen: str, argv: Sequence[str]) -> FilledTemplate:
         before = launch_of(self._record)
         for name in _THEIRS:
             if self._fields.pop(name, "") or (name == "command" and argv):
@@ -135,11 +137,11 @@ class _Placing:
         template = self._templates.get(name)
         if template is None:
             self._errors[TEMPLATE] = _unknown(name, self._templates)
-            transport = StdioTransport("", launch=Launch(name, values))
+            transport = StdioTransport("", launch=TemplateLaunch(name, values))
         else:
             transport = self._filled(template, values)
             self._fields["env"] = "\n".join(self._secrets(template))
-        return Placed(
+        return FilledTemplate(
             replace(self._record, config=replace(self._record.config, transport=transport)), self._fields, self._errors
         )
 
@@ -147,9 +149,9 @@ class _Placing:
         values |= {name: value for name, value in self._slots.items() if name not in template.secrets}
         try:
             return template.filled(values)
-        except Misfilled as misfilled:
+        except InvalidSlotValue as misfilled:
             self._errors |= {f"{SLOT}{name}" if name else TEMPLATE: why for name, why in misfilled.errors.items()}
-            return StdioTransport("", launch=Launch(template.name, values))
+            return StdioTransport("", launch=TemplateLaunch(template.name, values))
 
     def _secrets(self, template: LaunchTemplate) -> Iterator[str]:
         """Where each secret is, as lines of the field `env`."""
@@ -184,7 +186,7 @@ def _unknown(name: str, templates: Templates) -> str:
     return f"There is no launch template of this name. {there_are}" if name else f"Which launch template? {there_are}"
 
 
-def entered_later(draft: Drafted, templates: Templates) -> Drafted:
+def entered_later(draft: ParsedDefinition, templates: Templates) -> ParsedDefinition:
     """The draft with a place for each secret that nobody has said anything of, instead of the error that it is missing:
     they are entered once the rest is kept.
     """
@@ -199,7 +201,7 @@ def entered_later(draft: Drafted, templates: Templates) -> Drafted:
     }
     errors = {name: error for name, error in draft.errors.items() if name not in missing}
     secrets = {**draft.record.secrets, **dict.fromkeys(missing.values(), SecretReference(SecretSource.STORED))}
-    return Drafted(replace(draft.record, secrets=secrets), draft.secrets, errors)
+    return ParsedDefinition(replace(draft.record, secrets=secrets), draft.secrets, errors)
 
 
 def steps_of_launching(fields: Mapping[str, str], templates: Templates) -> list[Step]:
@@ -218,7 +220,7 @@ def steps_of_launching(fields: Mapping[str, str], templates: Templates) -> list[
     return [(choice,), *_slot_steps(template.slots), (confirmation(fields.get("title", "")),)]
 
 
-def steps_with_templates(fields: Mapping[str, str], asking: Asking, templates: Templates) -> list[Step]:
+def steps_with_templates(fields: Mapping[str, str], asking: SecretFieldMode, templates: Templates) -> list[Step]:
     """The steps of adding a server; where there are launch templates, they can be chosen."""
     launching = fields.get("transport") == TEMPLATE
     first, *others = steps_of_adding(fields, asking)
@@ -228,7 +230,7 @@ def steps_with_templates(fields: Mapping[str, str], asking: Asking, templates: T
 
 
 def steps_of_refilling(
-    launch: Launch, fields: Mapping[str, str], before: Mapping[str, str], templates: Templates
+    launch: TemplateLaunch, fields: Mapping[str, str], before: Mapping[str, str], templates: Templates
 ) -> list[Step]:
     """The steps of editing a server that is started by a template, with a confirmation if something else would be
     started. Its secrets have a verb of their own.
@@ -279,12 +281,12 @@ def _or_by_template(field: Field) -> Field:
             return field
 
 
-def _slot_steps(slots: Sequence[Slot]) -> list[Step]:
+def _slot_steps(slots: Sequence[TemplateSlot]) -> list[Step]:
     fields = [_field(slot) for slot in slots]
     return [tuple(fields[first : first + FIELDS_A_STEP]) for first in range(0, len(fields), FIELDS_A_STEP)]
 
 
-def _field(slot: Slot) -> Field:
+def _field(slot: TemplateSlot) -> Field:
     name, label = f"{SLOT}{slot.name}", slot.title or slot.name
     hint = ". ".join(filter(None, (slot.help.rstrip("."), _takes(slot))))
     value = slot.default or ""
@@ -297,7 +299,7 @@ def _field(slot: Slot) -> Field:
             return Field(name, label, hint=hint, required=not value, value=value, longest=LONGEST_VALUE)
 
 
-def _takes(slot: Slot) -> str:
+def _takes(slot: TemplateSlot) -> str:
     match slot.rule:
         case IntegerRule(least, most):
             return f"{least} to {most}"

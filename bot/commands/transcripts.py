@@ -11,35 +11,35 @@ import re
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 
-from bot.commands.phrases import counted
+from bot.commands.text_format import pluralize
 from bot.domain.argument_secrets import lookalikes, with_masks
 from bot.domain.conversations import ConversationKey
-from bot.domain.messages import FilePart, ImagePart, KeptFile
+from bot.domain.messages import FilePart, ImagePart, StoredFile
 from bot.domain.turns import ModelStep, ToolStep, TurnStatus
 from bot.domain.views import TurnView
 
 _TICKS = re.compile(r"`+")
 
 
-def transcript(conversation: ConversationKey, title: str, views: Sequence[TurnView]) -> str:
+def format_transcript(conversation: ConversationKey, title: str, views: Sequence[TurnView]) -> str:
     """The whole conversation, the oldest turn first."""
     parts = [
         f"# {_heading(title) or 'Conversation'}",
-        f"{inline(str(conversation))}, {counted(len(views), 'turn')}, times in UTC",
+        f"{inline_code(str(conversation))}, {pluralize(len(views), 'turn')}, times in UTC",
     ]
     for view in views:
         parts += _turn(view)
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def fenced(text: str, language: str = "") -> str:
+def fence(text: str, language: str = "") -> str:
     """Text in a fence longer than any run of backticks in it."""
     longest = max((len(run) for run in _TICKS.findall(text)), default=0)
     fence = "`" * max(longest + 1, 3)
     return f"{fence}{language}\n{text}\n{fence}"
 
 
-def inline(text: str) -> str:
+def inline_code(text: str) -> str:
     """Text as code within a line, whatever backticks are in it."""
     line = " ".join(text.split())
     longest = max((len(run) for run in _TICKS.findall(line)), default=0)
@@ -51,47 +51,47 @@ def inline(text: str) -> str:
 def _turn(view: TurnView) -> Iterator[str]:
     turn = view.turn
     when = datetime.fromtimestamp(turn.created_at, UTC)
-    yield f"## {inline(turn.author.name or turn.author.id)} · {when:%Y-%m-%d %H:%M}"
+    yield f"## {inline_code(turn.author.name or turn.author.id)} · {when:%Y-%m-%d %H:%M}"
     yield _quoted(turn.question.text)
     for attachment in turn.question.attachments:
-        yield f"Attached: {inline(attachment.name)} ({inline(attachment.mime_type)}, {attachment.size} bytes)"
+        yield f"Attached: {inline_code(attachment.name)} ({inline_code(attachment.mime_type)}, {attachment.size} bytes)"
     for step in view.steps:
         yield from _reply(step) if isinstance(step, ModelStep) else _call(step)
     if not turn.status.ended:
         yield "_This turn has not ended._"
     elif turn.failure:
         how = "Stopped" if turn.status is TurnStatus.CANCELLED else "Failed"
-        yield f"_{how}:_ {inline(turn.failure)}"
+        yield f"_{how}:_ {inline_code(turn.failure)}"
 
 
 def _reply(step: ModelStep) -> Iterator[str]:
     if step.message.text.strip():
         yield _closed(step.message.text)
     for note in step.notes:
-        yield f"_Note:_ {inline(note)}"
+        yield f"_Note:_ {inline_code(note)}"
 
 
 def _call(step: ToolStep) -> Iterator[str]:
     name = f"{step.tool.server}.{step.tool.name}" if step.tool is not None else step.call.name
-    yield f"### Call {inline(name)}: {step.status.value}"
-    yield fenced(_arguments(step), "json")
+    yield f"### Call {inline_code(name)}: {step.status.value}"
+    yield fence(_arguments(step), "json")
     if step.approval is not None and step.approval.decided_by:
-        reason = f": {inline(step.approval.reason)}" if step.approval.reason else ""
-        yield f"Decided by {inline(step.approval.decided_by)}{reason}"
+        reason = f": {inline_code(step.approval.reason)}" if step.approval.reason else ""
+        yield f"Decided by {inline_code(step.approval.decided_by)}{reason}"
     if step.result is None:
         return
     if step.result.text:
-        yield fenced(step.result.text)
+        yield fence(step.result.text)
     for part in step.result.parts:
         match part:
             case ImagePart(data, mime_type):
-                yield f"_An image,_ {inline(mime_type)} _, {len(data)} bytes._"
-            case KeptFile(_, mime_type, _, size) if part.is_image:
-                yield f"_An image,_ {inline(mime_type)} _, {size} bytes._"
-            case KeptFile(_, mime_type, file, size):
-                yield f"_A file,_ {inline(file)} _,_ {inline(mime_type)} _, {size} bytes._"
+                yield f"_An image,_ {inline_code(mime_type)} _, {len(data)} bytes._"
+            case StoredFile(_, mime_type, _, size) if part.is_image:
+                yield f"_An image,_ {inline_code(mime_type)} _, {size} bytes._"
+            case StoredFile(_, mime_type, file, size):
+                yield f"_A file,_ {inline_code(file)} _,_ {inline_code(mime_type)} _, {size} bytes._"
             case FilePart(data, mime_type, file):
-                yield f"_A file,_ {inline(file)} _,_ {inline(mime_type)} _, {len(data)} bytes._"
+                yield f"_A file,_ {inline_code(file)} _,_ {inline_code(mime_type)} _, {len(data)} bytes._"
             case _:
                 continue
 
@@ -125,4 +125,4 @@ def _closed(text: str) -> str:
 
 def _heading(title: str) -> str:
     line = " ".join(title.split())
-    return inline(line[:200]) if line else ""
+    return inline_code(line[:200]) if line else ""

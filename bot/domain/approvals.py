@@ -7,15 +7,15 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from bot.domain.approval_requirements import NO_TERMS, ApprovalRequirements
 from bot.domain.argument_secrets import StoredSecret
 from bot.domain.conversations import Author
 from bot.domain.grants import Scope
-from bot.domain.terms import NO_TERMS, Terms
 from bot.domain.tools import Tool, digest
 
 
 class ApprovalPolicy(StrEnum):
-    """What happens when the model asks for a tool (checklist M). AUTO runs what only reads, on the word of a trusted
+    """What happens when the model asks for a tool. AUTO runs what only reads, on the word of a trusted
     server and as long as its definition is the one that is pinned, and asks for everything else.
     """
 
@@ -25,7 +25,7 @@ class ApprovalPolicy(StrEnum):
     AUTO = "AUTO"
 
 
-class Verdict(StrEnum):
+class DecisionType(StrEnum):
     """What a person may say to an approval."""
 
     APPROVE = "approve"
@@ -55,7 +55,7 @@ class Approval:
     revised_by: str = ""
     editors: frozenset[str] = frozenset()
     """The principals of all who have revised them."""
-    terms: Terms = NO_TERMS
+    terms: ApprovalRequirements = NO_TERMS
     """On what terms it was asked for: what rules say since can only add to them."""
     signers: tuple[str, ...] = ()
     """The names of those who have signed this revision, in order."""
@@ -75,13 +75,13 @@ class Decision:
 
     approval_id: str
     revision: int
-    verdict: Verdict
+    verdict: DecisionType
     by: Author
     reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Signing:
+class ApproverEvidence:
     """On which grounds a decision counts: which principal, group or role the person was found to be, and how many
     people have to sign. Of each set of `approvers` everybody who signs must be one, and nobody of those who are
     `barred`: who has signed before may have done so when less was asked for. `must_view` is True for an approval that
@@ -100,11 +100,11 @@ class Signing:
         return person not in self.barred and all(known & approvers for approvers in self.approvers)
 
 
-ALONE = Signing()
+NO_EVIDENCE = ApproverEvidence()
 """One signature is enough, as far as whoever decides knows."""
-Following = Mapping[tuple[str, int], Signing]
+ApprovedTogether = Mapping[tuple[str, int], ApproverEvidence]
 """Approvals, by id and revision, that may be signed along with one, and on which grounds."""
-NOBODY_ELSE: Following = {}
+NOBODY_ELSE: ApprovedTogether = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,28 +120,28 @@ class Revision:
 
 
 @dataclass(frozen=True, slots=True)
-class Settled:
+class Decided:
     """This decision is the one that counts."""
 
-    verdict: Verdict
+    verdict: DecisionType
 
 
 @dataclass(frozen=True, slots=True)
-class Counted:
+class MoreApprovalsNeeded:
     """This signature counts, and so many more are needed."""
 
     needed: int
 
 
 @dataclass(frozen=True, slots=True)
-class AlreadySettled:
+class AlreadyDecided:
     """Somebody, or the clock, or a stop was faster. `how` is a sentence for the person who pressed the button."""
 
     how: str
 
 
 @dataclass(frozen=True, slots=True)
-class OutOfDate:
+class StaleRevision:
     """The arguments have changed since the card was drawn."""
 
 
@@ -153,7 +153,7 @@ class NotAllowed:
 
 
 @dataclass(frozen=True, slots=True)
-class NoSuchApproval:
+class ApprovalNotFound:
     """The id names nothing."""
 
 
@@ -175,7 +175,9 @@ class Portion:
 WHOLE = Portion()
 IN_A_FORM = Portion(0)
 
-Settlement = Settled | Counted | AlreadySettled | OutOfDate | NotAllowed | NoSuchApproval | ViewRequired
+DecisionResult = (
+    Decided | MoreApprovalsNeeded | AlreadyDecided | StaleRevision | NotAllowed | ApprovalNotFound | ViewRequired
+)
 
 
 def fingerprint(tool: Tool, arguments: Mapping[str, Any]) -> str:

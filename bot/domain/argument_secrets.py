@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from bot.domain.secret_shapes import MASK, secret_name, secret_shapes
+from bot.domain.secret_detection import MASK, is_secret_name, secret_shapes
 from bot.domain.secrets import SecretSpan
 
 NAMED = "its name is that of a secret"
@@ -139,7 +139,7 @@ def _texts(value: Any, path: Path = (), *, named: bool = False) -> Iterator[_Tex
                 name = str(key)
                 within = (*path, position)
                 yield _Text(within, name, in_key=True)
-                yield from _texts(inner, within, named=named or secret_name(name))
+                yield from _texts(inner, within, named=named or is_secret_name(name))
         case list() | tuple():
             for index, inner in enumerate(value):
                 yield from _texts(inner, (*path, index), named=named)

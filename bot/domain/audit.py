@@ -67,7 +67,7 @@ class AuditEntry:
 
 
 @dataclass(frozen=True, slots=True)
-class Horizon:
+class AuditScope:
     """What an admin of one workspace may see: what happened in its conversations (`home` is `platform:workspace`), and
     what was done to these servers and profiles, by id.
     """
@@ -87,7 +87,7 @@ class AuditQuery:
     kinds: tuple[str, ...] = ()
     since: float | None = None
     until: float | None = None
-    horizon: Horizon | None = None
+    horizon: AuditScope | None = None
 
 
 @dataclass(frozen=True, slots=True)

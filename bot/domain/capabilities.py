@@ -52,7 +52,7 @@ class Prompt:
 @dataclass(frozen=True, slots=True)
 class Handshake:
     """A server that begins with a handshake, as all did before 2026: over which transport, in a word, and where
-    (`bot.tools.places`). `found_at` is in epoch seconds.
+    (`bot.mcp.endpoint_fingerprint`). `found_at` is in epoch seconds.
     """
 
     transport: str
@@ -74,7 +74,7 @@ class ServerCapabilities:
 
 
 @dataclass(frozen=True, slots=True)
-class Text:
+class TextContents:
     """Text that a server gave out, as a resource or in a prompt. `heading` says what it is: an address, a role."""
 
     heading: str
@@ -83,7 +83,7 @@ class Text:
 
 
 @dataclass(frozen=True, slots=True)
-class Bytes:
+class BlobContents:
     """Something a server gave out that is no text. `size` is in bytes."""
 
     heading: str
@@ -91,4 +91,4 @@ class Bytes:
     size: int
 
 
-Piece = Text | Bytes
+Piece = TextContents | BlobContents

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 
-class Finding(StrEnum):
+class CheckStatus(StrEnum):
     """How one look ended."""
 
     WELL = "ok"
@@ -20,7 +20,7 @@ class Check:
     """One look: at what, what was found in a sentence, how to mend it, how long it took in seconds."""
 
     name: str
-    finding: Finding
+    finding: CheckStatus
     detail: str = ""
     fix: str = ""
     seconds: float | None = None

@@ -14,7 +14,7 @@ from typing import Any
 from bot.domain.conversations import ConversationKey, InboundMessage, Member
 
 FIELDS_A_STEP = 5
-"""A form has no more fields than that: what Discord takes (platforms.md B3); longer ones come in steps."""
+"""The most fields of one form, which is Discord's limit for a modal; longer forms come in steps."""
 LONGEST_FORM_ID = 100
 """A form's id fits where a platform carries it along (Discord's `custom_id`)."""
 
@@ -35,7 +35,7 @@ class Invocation:
 
 
 @dataclass(frozen=True, slots=True)
-class Submission:
+class FormSubmission:
     """Somebody sent a form back: its id, what it carried along, and what was filled in, by name."""
 
     form: str
@@ -56,7 +56,7 @@ class Table:
     rows: tuple[tuple[str, ...], ...]
 
 
-class Tone(StrEnum):
+class ActionStyle(StrEnum):
     """How a button should look."""
 
     PLAIN = "plain"
@@ -65,7 +65,7 @@ class Tone(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Action:
+class ReplyAction:
     """Something to do next: a button, or a line to type. `words` are the whole command with its name first.
 
     Where `confirm` is not empty, the person has to type that text first; what they typed goes along as the option
@@ -74,12 +74,12 @@ class Action:
 
     label: str
     words: tuple[str, ...]
-    tone: Tone = Tone.PLAIN
+    tone: ActionStyle = ActionStyle.PLAIN
     confirm: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class PageInfo:
     """This is one page of several. `words` ask for it again; the option `--page N` behind them for another one."""
 
     number: int
@@ -88,7 +88,7 @@ class Page:
 
 
 @dataclass(frozen=True, slots=True)
-class Document:
+class ReplyFile:
     """A text to keep: a file to upload, or to be written out as it stands."""
 
     name: str
@@ -110,9 +110,9 @@ class Reply:
     table: Table | None = None
     details: tuple[tuple[str, str], ...] = ()
     failed: bool = False
-    actions: tuple[Action, ...] = ()
-    page: Page | None = None
-    document: Document | None = None
+    actions: tuple[ReplyAction, ...] = ()
+    page: PageInfo | None = None
+    document: ReplyFile | None = None
     message: InboundMessage | None = None
     private: bool = True
     link: str = ""
@@ -167,7 +167,7 @@ class Form:
 # What can be said
 
 
-class Who(StrEnum):
+class RequiredRole(StrEnum):
     """Who may say it."""
 
     EVERYONE = "everyone"
@@ -175,7 +175,7 @@ class Who(StrEnum):
     OPERATOR = "operator"
 
 
-class Shape(StrEnum):
+class ParameterKind(StrEnum):
     """Where a parameter stands: in its place, behind `--name`, or as `--name` alone."""
 
     PLACE = "place"
@@ -183,7 +183,7 @@ class Shape(StrEnum):
     FLAG = "flag"
 
 
-class Known(StrEnum):
+class CompletionSource(StrEnum):
     """What a parameter's values are completed from, beside its choices."""
 
     NOTHING = "nothing"
@@ -203,11 +203,11 @@ class Parameter:
 
     name: str
     hint: str
-    shape: Shape = Shape.PLACE
+    shape: ParameterKind = ParameterKind.PLACE
     required: bool = False
     repeated: bool = False
     choices: tuple[str, ...] = ()
-    completes: Known = Known.NOTHING
+    completes: CompletionSource = CompletionSource.NOTHING
     metavar: str = ""
     opaque: bool = False
 
@@ -216,11 +216,11 @@ class Parameter:
         """`NAME`, `[--url URL]`, `[KEY=VALUE…]`."""
         value = self.metavar or "|".join(self.choices) or self.name.upper()
         match self.shape:
-            case Shape.PLACE:
+            case ParameterKind.PLACE:
                 text = value
-            case Shape.OPTION:
+            case ParameterKind.OPTION:
                 text = f"--{self.name} {value}"
-            case Shape.FLAG:
+            case ParameterKind.FLAG:
                 text = f"--{self.name}"
         text = f"{text}…" if self.repeated else text
         return text if self.required else f"[{text}]"
@@ -235,7 +235,7 @@ class Verb:
     path: str
     summary: str
     parameters: tuple[Parameter, ...] = ()
-    who: Who = Who.ADMINS
+    who: RequiredRole = RequiredRole.ADMINS
     aliases: tuple[str, ...] = ()
 
     @property
@@ -246,4 +246,4 @@ class Verb:
     @property
     def places(self) -> tuple[Parameter, ...]:
         """The parameters that have a place, in order."""
-        return tuple(each for each in self.parameters if each.shape is Shape.PLACE)
+        return tuple(each for each in self.parameters if each.shape is ParameterKind.PLACE)

@@ -26,7 +26,7 @@ class StopReason(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ModelLimits:
     """Bounds for one reply: tokens it may write, seconds until its first byte, seconds without another, seconds in all.
     The first may take long: models think before they write.
     """
@@ -66,7 +66,7 @@ class ModelRequest:
     messages: tuple[Message, ...]
     tools: tuple[Tool, ...] = ()
     tool_choice: ToolChoice = ToolChoice.AUTO
-    limits: Limits = Limits()
+    limits: ModelLimits = ModelLimits()
     stable_messages: int = 0
 
 
@@ -98,14 +98,14 @@ class ReasoningDelta:
 
 
 @dataclass(frozen=True, slots=True)
-class CallDelta:
+class ToolCallDelta:
     """More of a call's arguments, which say nothing before they are whole."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
-class Counted:
+class UsageReported:
     """The service has begun to answer, and has counted so much until now: nothing at all, if it counts at the end. What
     comes after this is not in it. `model` is the one that answers, as in the Completion.
     """
@@ -127,4 +127,4 @@ class Completion:
     note: str = ""
 
 
-ModelEvent = Counted | TextDelta | ReasoningDelta | CallDelta | Completion
+ModelEvent = UsageReported | TextDelta | ReasoningDelta | ToolCallDelta | Completion

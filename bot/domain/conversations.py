@@ -25,7 +25,7 @@ class ConversationKey:
         return _text(self)
 
     @property
-    def home(self) -> str:
+    def workspace_key(self) -> str:
         """The workspace with its platform, `slack:T1`, as servers and profiles name it. A conversation over HTTP may be
         held in another platform's workspace, with its servers and under its rules: then its workspace is `slack:T1`.
         """

@@ -16,7 +16,7 @@ from enum import StrEnum
 from typing import Any
 from urllib.parse import urlsplit
 
-from bot.domain.secret_shapes import asks_for_secret
+from bot.domain.secret_detection import asks_for_secret
 
 MOST_ROUNDS = 10
 """How often one call may ask back. The MCP library's own limit."""
@@ -25,34 +25,34 @@ _NUMBER = re.compile(r"0x[0-9a-f]*|[0-9]+")
 
 
 @dataclass(frozen=True, slots=True)
-class FormAsk:
+class FormMode:
     """Values that fit a schema: a flat object of texts, numbers, switches and choices."""
 
     schema: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class LinkAsk:
+class UrlMode:
     """A page that the person is to visit. What they do there stays between them and it."""
 
     url: str
 
 
-Ask = FormAsk | LinkAsk
+ElicitationMode = FormMode | UrlMode
 
 
 @dataclass(frozen=True, slots=True)
-class ServerQuestion:
+class ElicitationRequest:
     """A question as a server puts it. `key` is its word for it, unique within what it asks at once. `message` is the
     server's text, which is nobody's instruction.
     """
 
     key: str
     message: str
-    ask: Ask
+    ask: ElicitationMode
 
 
-class Action(StrEnum):
+class ElicitationAction(StrEnum):
     """How a question ended, in the protocol's words. `cancel` says that nobody has chosen anything."""
 
     ACCEPT = "accept"
@@ -61,15 +61,15 @@ class Action(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Elicited:
+class ElicitationResult:
     """What the server is told. `content` are the values of an accepted form."""
 
-    action: Action
+    action: ElicitationAction
     content: Mapping[str, Any] | None = None
 
 
-CANCELLED = Elicited(Action.CANCEL)
-DECLINED = Elicited(Action.DECLINE)
+CANCELLED = ElicitationResult(ElicitationAction.CANCEL)
+DECLINED = ElicitationResult(ElicitationAction.DECLINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,9 +82,9 @@ class Elicitation:
     """
 
     id: str
-    question: ServerQuestion
+    question: ElicitationRequest
     round: int = 0
-    reply: Elicited | None = None
+    reply: ElicitationResult | None = None
     answered_by: str = ""
     reason: str = ""
     expires_in: float | None = None
@@ -97,46 +97,46 @@ class Elicitation:
 
 
 @dataclass(frozen=True, slots=True)
-class Replies:
+class ElicitationResults:
     """What goes along when a call is sent anew after it has asked back: the answers by the questions' keys, and the
     server's own words about where it was (`requestState`), which nobody reads.
     """
 
-    by_key: Mapping[str, Elicited]
+    by_key: Mapping[str, ElicitationResult]
     state: str | None = field(default=None, repr=False)
 
 
-Elicit = Callable[[ServerQuestion], Awaitable[Elicited]]
+ElicitCallback = Callable[[ElicitationRequest], Awaitable[ElicitationResult]]
 """Asks a person while a call is under way, and waits for what they say."""
 
 
-async def nobody_to_ask(_question: ServerQuestion) -> Elicited:
+async def cancel_without_user(_question: ElicitationRequest) -> ElicitationResult:
     """There is nobody."""
     return CANCELLED
 
 
-def forbidden(question: ServerQuestion) -> str:
+def rejection_reason(question: ElicitationRequest) -> str:
     """Why a question is declined without asking anybody, a sentence; empty if it may be asked. A form must not ask for
     secrets: what is typed into a chat stays there (client/elicitation: servers MUST NOT, clients are asked to watch).
     """
     match question.ask:
-        case FormAsk(schema):
+        case FormMode(schema):
             if name := _secret_field(schema):
                 return f"It asks for a secret ({name}), which nobody should type into a chat."
-        case LinkAsk(url):
+        case UrlMode(url):
             if not _may_be_visited(url):
                 return "It wants a page visited whose address is not https, or is not written as addresses are."
     return ""
 
 
-def suspicious(question: ServerQuestion) -> bool:
+def mentions_secret(question: ElicitationRequest) -> bool:
     """Whether a form may be asked for, but its words speak of a secret: in what the server says, or in what it says of
     a field or a choice. Words in sentences prove nothing, so people are warned.
     """
     match question.ask:
-        case FormAsk(schema):
+        case FormMode(schema):
             return asks_for_secret(question.message) or any(map(asks_for_secret, _descriptions(schema)))
-        case LinkAsk():
+        case UrlMode():
             return False
 
 

@@ -16,17 +16,17 @@ _LONGEST_SOURCE = 200
 _STRANGE = re.compile(r"[^\w.:/@ -]")
 
 
-def opening(source: str, mark: str) -> str:
+def opening_line(source: str, mark: str) -> str:
     """Return the line that begins an envelope. `source` names where the text is from."""
     return f'<data from="{_STRANGE.sub("_", source[:_LONGEST_SOURCE])}" mark="{mark}" note="{NOTE}">'
 
 
-def closing(mark: str) -> str:
+def closing_line(mark: str) -> str:
     """Return the line that ends an envelope."""
     return f'</data mark="{mark}">'
 
 
-def mark_of(*contents: str) -> str:
+def compute_mark(*contents: str) -> str:
     """Return the mark of an envelope with these contents."""
     digest = hashlib.sha256()
     for content in contents:
@@ -35,7 +35,7 @@ def mark_of(*contents: str) -> str:
     return digest.hexdigest()[:_MARK_LENGTH]
 
 
-def enclosed(source: str, text: str) -> str:
+def enclose(source: str, text: str) -> str:
     """Return the text in an envelope."""
-    mark = mark_of(source, text)
-    return f"{opening(source, mark)}\n{text}\n{closing(mark)}"
+    mark = compute_mark(source, text)
+    return f"{opening_line(source, mark)}\n{text}\n{closing_line(mark)}"

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from bot.domain.elicitations import Elicitation
 from bot.domain.turns import ToolStep
-from bot.domain.views import Blocker, Pause
+from bot.domain.views import BlockingTurn, ModelRetry
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,7 +15,7 @@ class TurnQueued:
 
     turn_id: str
     ahead: int
-    blocker: Blocker | None
+    blocker: BlockingTurn | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class ModelPaused:
     """
 
     turn_id: str
-    pause: Pause
+    pause: ModelRetry
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,70 +9,70 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from bot.domain.approval_requirements import NO_TERMS, ApprovalRequirements
 from bot.domain.conversations import ConversationKey
-from bot.domain.terms import NO_TERMS, Terms
 from bot.domain.tools import digest
 
 IDLE_SECONDS = 3600.0
-"""A grant of one thread ends when it was not used for so long (platforms.md C, rule 4)."""
+"""A grant of one thread ends when it was not used for so long."""
 LONGEST_HOURS = 7 * 24.0
 
 
 @dataclass(frozen=True, slots=True)
-class ThisThread:
+class ThreadScope:
     """All calls of the tool that the same person asks for in this thread, while it is used."""
 
 
 @dataclass(frozen=True, slots=True)
-class TheseArguments:
+class ArgumentsScope:
     """The same call again, with exactly these arguments, by the same person in this thread, while it is used."""
 
 
 @dataclass(frozen=True, slots=True)
-class ForHours:
+class HoursScope:
     """All calls of the tool that the same person asks for in this workspace, for some hours."""
 
     hours: float
 
 
 @dataclass(frozen=True, slots=True)
-class Always:
+class PermanentScope:
     """All calls of the tool in this workspace, until somebody revokes it."""
 
 
-Scope = ThisThread | TheseArguments | ForHours | Always
+Scope = ThreadScope | ArgumentsScope | HoursScope | PermanentScope
 
 
-def scope_word(scope: Scope) -> str:
+def scope_name(scope: Scope) -> str:
     """What a scope is called where grants are kept and listed."""
     match scope:
-        case ThisThread():
+        case ThreadScope():
             return "thread"
-        case TheseArguments():
+        case ArgumentsScope():
             return "arguments"
-        case ForHours():
+        case HoursScope():
             return "hours"
-        case Always():
+        case PermanentScope():
             return "always"
 
 
-def scope_of(word: str, seconds: float | None) -> Scope | None:
+def parse_scope(word: str, seconds: float | None) -> Scope | None:
     """The scope of that word, for a grant that lasts so long; None for a word of another release."""
     match word:
         case "thread":
-            return ThisThread()
+            return ThreadScope()
         case "arguments":
-            return TheseArguments()
+            return ArgumentsScope()
         case "hours" if seconds is not None:
-            return ForHours(round(seconds / 3600, 2))
+            return HoursScope(round(seconds / 3600, 2))
         case "always":
-            return Always()
+            return PermanentScope()
         case _:
             return None
 
 
 @dataclass(frozen=True, slots=True)
-class Permission:
+class GrantRequest:
     """What somebody who signs wants to allow from now on. `everyone` is for whoever asks, not for the same person
     alone; `destructive` is for a tool that may destroy something, too. Both are an admin's to say.
     """
@@ -83,7 +83,7 @@ class Permission:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class CallToCover:
     """A call that waits for a signature, as far as it takes to see whether a grant covers it.
 
     `server` is the server's id, `fingerprint` what a signature would be bound to, `asker` a principal, `rule` the id of
@@ -98,7 +98,7 @@ class Wanted:
     asker: str
     destructive: bool
     rule: str = ""
-    terms: Terms = NO_TERMS
+    terms: ApprovalRequirements = NO_TERMS
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,22 +149,22 @@ class GrantUse:
     terms: str = ""
 
 
-def covers(grant: Grant, wanted: Wanted) -> bool:
+def covers(grant: Grant, wanted: CallToCover) -> bool:
     """Whether a grant that is in force lets this call run without a signature of its own."""
     same_tool = (grant.server, grant.tool, grant.definition) == (wanted.server, wanted.tool, wanted.definition)
-    here = grant.place in (str(wanted.conversation), wanted.conversation.home)
+    here = grant.place in (str(wanted.conversation), wanted.conversation.workspace_key)
     theirs = grant.person in ("", wanted.asker)
     these = grant.fingerprint in ("", wanted.fingerprint)
-    asked_alike = (grant.rule, grant.terms) == (wanted.rule, terms_digest(wanted.terms))
+    asked_alike = (grant.rule, grant.terms) == (wanted.rule, requirements_digest(wanted.terms))
     return same_tool and here and theirs and these and asked_alike and _may_stand_in(grant, wanted)
 
 
-def terms_digest(terms: Terms) -> str:
+def requirements_digest(terms: ApprovalRequirements) -> str:
     """A digest of what a signature takes; how long the question stands makes no difference."""
     return digest([sorted(sorted(each) for each in terms.approvers), terms.four_eyes, terms.quorum])
 
 
-def _may_stand_in(grant: Grant, wanted: Wanted) -> bool:
+def _may_stand_in(grant: Grant, wanted: CallToCover) -> bool:
     """Whether a signature given beforehand, by one person, is enough for such a call at all."""
     if wanted.destructive and not grant.destructive:
         return False

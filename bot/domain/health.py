@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 
-class Listening(StrEnum):
+class ListenerStatus(StrEnum):
     """Whether a platform's messages arrive."""
 
     CONNECTING = "connecting"
@@ -17,7 +17,7 @@ class Listening(StrEnum):
     """They arrive in another process, which this one follows if it fails."""
 
 
-class Condition(StrEnum):
+class HealthStatus(StrEnum):
     """The whole in a word."""
 
     READY = "ready"
@@ -44,17 +44,17 @@ class Health:
     """
 
     database: bool
-    platforms: Mapping[str, Listening] = field(default_factory=dict)
+    platforms: Mapping[str, ListenerStatus] = field(default_factory=dict)
     servers: ServersHealth = ServersHealth()
     unwritable: str = ""
     fix: str = ""
     checkpoints_fail: bool = False
 
     @property
-    def condition(self) -> Condition:
+    def condition(self) -> HealthStatus:
         """The word for it. No servers at all is as good as all of them; a failed one keeps nobody from being answered,
-        so it makes nothing unready (checklist 222, which counts no servers as a failure).
+        so it makes nothing unready.
         """
-        if not self.database or self.unwritable or Listening.CONNECTING in self.platforms.values():
-            return Condition.UNREADY
-        return Condition.DEGRADED if self.servers.errors or self.checkpoints_fail else Condition.READY
+        if not self.database or self.unwritable or ListenerStatus.CONNECTING in self.platforms.values():
+            return HealthStatus.UNREADY
+        return HealthStatus.DEGRADED if self.servers.errors or self.checkpoints_fail else HealthStatus.READY

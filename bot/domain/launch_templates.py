@@ -2,7 +2,7 @@
 
 An admin never writes a command line: a template has it, word by word, and a slot takes what its rule lets pass. One
 word stays one word, there is no shell, and nothing that is filled in becomes an option unless its slot says so. Read
-from the operator's file by `bot.tools.template_file`; the same check is made when something is typed and whenever a
+from the operator's file by `bot.mcp.template_file`; the same check is made when something is typed and whenever a
 process is about to start.
 """
 
@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 
-from bot.domain.servers import Launch, ServerConfig, StdioTransport
+from bot.domain.servers import ServerConfig, StdioTransport, TemplateLaunch
 
 LONGEST_VALUE = 500
 LONGEST_COMMAND = 1800
@@ -65,7 +65,7 @@ SlotRule = TextRule | ChoiceRule | IntegerRule | PathRule | SecretRule
 
 
 @dataclass(frozen=True, slots=True)
-class Slot:
+class TemplateSlot:
     """What is filled in: `{name}` in the arguments stands for it. `dashed` lets it begin with a dash."""
 
     name: str
@@ -87,7 +87,7 @@ class Slot:
         return fitted
 
 
-class Misfilled(Exception):
+class InvalidSlotValue(Exception):
     """What is wrong, by slot. An error under an empty name is about none of them."""
 
     def __init__(self, errors: Mapping[str, str]) -> None:
@@ -102,14 +102,14 @@ class LaunchTemplate:
     name: str
     command: str
     args: tuple[str, ...] = ()
-    slots: tuple[Slot, ...] = ()
+    slots: tuple[TemplateSlot, ...] = ()
     title: str = ""
     description: str = ""
     env: Mapping[str, str] = field(default_factory=dict)
     cwd: str | None = None
 
     @property
-    def typed(self) -> tuple[Slot, ...]:
+    def typed(self) -> tuple[TemplateSlot, ...]:
         """The slots that are filled in with what becomes a part of the command line."""
         return tuple(each for each in self.slots if not isinstance(each.rule, SecretRule))
 
@@ -131,18 +131,18 @@ class LaunchTemplate:
         known = {each.name for each in self.typed}
         errors |= dict.fromkeys(values.keys() - known, f"The template {self.name} has no such slot.")
         if errors:
-            raise Misfilled(errors)
+            raise InvalidSlotValue(errors)
         args = tuple(_PLACE.sub(lambda place: _standing_for(place, fitted), each) for each in self.args)
         if len(shlex.join((self.command, *args))) > LONGEST_COMMAND:
-            raise Misfilled({"": f"The command line would have more than {LONGEST_COMMAND} characters."})
+            raise InvalidSlotValue({"": f"The command line would have more than {LONGEST_COMMAND} characters."})
         given = {each.name: values[each.name] for each in self.typed if values.get(each.name)}
-        return StdioTransport(self.command, args, dict(self.env), self.cwd, Launch(self.name, given))
+        return StdioTransport(self.command, args, dict(self.env), self.cwd, TemplateLaunch(self.name, given))
 
     def paths(self, values: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
         """Slots that take paths: the name, the folder, and the path that these values mean. Raises Misfilled."""
         fitted, errors = self._fitted(values)
         if errors:
-            raise Misfilled(errors)
+            raise InvalidSlotValue(errors)
         for name, folder in self.folders.items():
             yield name, folder, fitted[name]
 
@@ -165,18 +165,18 @@ def no_templates() -> Templates:
     return {}
 
 
-def places_in(text: str) -> Iterator[str]:
+def placeholders_in(text: str) -> Iterator[str]:
     """The names of the slots that an argument has a place for."""
     return (place[1] for place in _PLACE.finditer(text) if place[1])
 
 
-def completed(config: ServerConfig, templates: Templates) -> ServerConfig:
+def expand_template(config: ServerConfig, templates: Templates) -> ServerConfig:
     """A server as its template would start it now, for display; without any command line if it cannot be started."""
     match config.transport:
-        case StdioTransport(env=env, launch=Launch(name, values) as launch):
+        case StdioTransport(env=env, launch=TemplateLaunch(name, values) as launch):
             try:
                 filled = templates[name].filled(values)
-            except (KeyError, Misfilled):
+            except (KeyError, InvalidSlotValue):
                 return replace(config, transport=StdioTransport("", launch=launch))
             return replace(config, transport=replace(filled, env={**filled.env, **env}))
         case _:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from bot.domain.conversations import Author, ConversationKey
 
 LINK_SECONDS = 600.0
-"""How long a link is good for: long enough to fetch a key from another page (platforms.md, F)."""
+"""How long a link is good for: long enough to fetch a key from another page."""
 
 TOKEN = re.compile(r"[A-Za-z0-9_-]{43}")
 """What is in a link: 256 random bits in URL-safe base64."""

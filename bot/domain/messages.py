@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import Any
 
 
-class Role(StrEnum):
+class MessageRole(StrEnum):
     """Who speaks, in the words of the chat protocols."""
 
     SYSTEM = "system"
@@ -34,7 +34,7 @@ class OwnWords(TextPart):
     """Words of the bot itself within a tool's result: they stand outside of what is marked as data."""
 
 
-class Readers(StrEnum):
+class ImageAudience(StrEnum):
     """Whom an image that a tool returned is for (MCP, annotations: `audience`)."""
 
     ALL = "all"
@@ -49,7 +49,7 @@ class ImagePart:
     data: bytes
     mime_type: str
     name: str = ""
-    readers: Readers = Readers.ALL
+    readers: ImageAudience = ImageAudience.ALL
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class FilePart:
 
 
 @dataclass(frozen=True, slots=True)
-class KeptFile:
+class StoredFile:
     """An image or a file of a tool's result, whose bytes are kept with the turn and not in this value. `size` is in
     bytes; `id` is empty if they are not kept, since the turn had as many as it may have.
     """
@@ -73,7 +73,7 @@ class KeptFile:
     mime_type: str
     name: str
     size: int
-    readers: Readers = Readers.PEOPLE
+    readers: ImageAudience = ImageAudience.PEOPLE
 
     @property
     def is_image(self) -> bool:
@@ -95,7 +95,7 @@ class ToolCall:
     unreadable: str = ""
 
 
-ResultPart = TextPart | ImagePart | FilePart | KeptFile
+ResultPart = TextPart | ImagePart | FilePart | StoredFile
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +136,7 @@ Part = ResultPart | ToolCall | ToolResult
 class Message:
     """One contribution to the transcript."""
 
-    role: Role
+    role: MessageRole
     parts: tuple[Part, ...]
     provider_metadata: Mapping[str, Any] = field(default_factory=dict)
 
@@ -153,19 +153,19 @@ class Message:
 
 def system(text: str) -> Message:
     """A system message of one text."""
-    return Message(Role.SYSTEM, (TextPart(text),))
+    return Message(MessageRole.SYSTEM, (TextPart(text),))
 
 
 def user(text: str) -> Message:
     """A user message of one text."""
-    return Message(Role.USER, (TextPart(text),))
+    return Message(MessageRole.USER, (TextPart(text),))
 
 
 def assistant(text: str, *calls: ToolCall) -> Message:
     """An assistant message of one text, if any, and calls."""
-    return Message(Role.ASSISTANT, (*((TextPart(text),) if text else ()), *calls))
+    return Message(MessageRole.ASSISTANT, (*((TextPart(text),) if text else ()), *calls))
 
 
 def tool_results(*results: ToolResult) -> Message:
     """The answers to one reply's calls."""
-    return Message(Role.TOOL, results)
+    return Message(MessageRole.TOOL, results)

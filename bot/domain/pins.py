@@ -1,7 +1,7 @@
 """Which definitions of tools somebody answers for, and how a tool stands beside its pin.
 
 A pin is the definition of one tool as it was accepted: at the server's first sync, or by an admin since. Written by
-the stores, compared by `bot.tools`, shown by `/mcp review`. Knows no server and no connection.
+the stores, compared by `bot.mcp`, shown by `/mcp review`. Knows no server and no connection.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class ReviewPolicy(StrEnum):
     OFF = "off"
 
 
-class Review(StrEnum):
+class ReviewStatus(StrEnum):
     """How a tool stands beside its pin. A flagged one is new, and there is something in it that an admin should see."""
 
     PINNED = "pinned"
@@ -58,7 +58,7 @@ class Pin:
 
 
 @dataclass(frozen=True, slots=True)
-class Alteration:
+class DefinitionChange:
     """One part of a definition that is different: `description`, `input.properties.city.type`. None where there is
     nothing on that side.
     """
@@ -68,12 +68,12 @@ class Alteration:
     after: str | None
 
 
-def review(tool: Tool, pinned: Pinned) -> Review:
+def review_status(tool: Tool, pinned: Pinned) -> ReviewStatus:
     """How a tool stands beside what is pinned of its server."""
     known = pinned.get(tool.original_name)
     if known is None:
-        return Review.FLAGGED if tool.flags else Review.NEW
-    return Review.PINNED if known == tool.definition else Review.CHANGED
+        return ReviewStatus.FLAGGED if tool.flags else ReviewStatus.NEW
+    return ReviewStatus.PINNED if known == tool.definition else ReviewStatus.CHANGED
 
 
 def first_pins(tools: Iterable[Tool]) -> dict[str, str]:
@@ -81,23 +81,23 @@ def first_pins(tools: Iterable[Tool]) -> dict[str, str]:
     return {tool.original_name: tool.definition for tool in tools if not tool.flags}
 
 
-def all_of(tools: Iterable[Tool]) -> str:
+def combined_digest(tools: Iterable[Tool]) -> str:
     """A digest of these tools' definitions together: what is approved when several are approved at once."""
     return digest(sorted([tool.original_name, tool.definition] for tool in tools))
 
 
-def alterations(before: Tool | None, after: Tool) -> tuple[Alteration, ...]:
+def definition_changes(before: Tool | None, after: Tool) -> tuple[DefinitionChange, ...]:
     """What is different between two definitions of a tool, part by part; all of it if there was none before."""
     old = dict(_parts(before)) if before is not None else {}
     new = dict(_parts(after))
     return tuple(
-        Alteration(part, old.get(part), new.get(part))
+        DefinitionChange(part, old.get(part), new.get(part))
         for part in dict.fromkeys((*new, *old))
         if old.get(part) != new.get(part)
     )
 
 
-def legible(text: str) -> str:
+def escape_invisible(text: str) -> str:
     """A text as it can be shown, different for every text: one with characters that nobody sees, or that reads like
     something else than a text, is spelled as JSON.
     """
@@ -111,9 +111,9 @@ def _parts(tool: Tool) -> Iterator[tuple[str, str]]:
     show, nobody has seen.
     """
     if tool.title:
-        yield "title", legible(tool.title)
+        yield "title", escape_invisible(tool.title)
     if tool.description:
-        yield "description", legible(tool.description)
+        yield "description", escape_invisible(tool.description)
     yield from _hints(tool.annotations)
     yield from _leaves("input", tool.input_schema, _DEEPEST)
     if tool.output_schema is not None:
@@ -134,7 +134,7 @@ def _leaves(path: str, value: Any, depth: int) -> Iterator[tuple[str, str]]:
     """The values in a schema that hold no others."""
     match value:
         case str():
-            yield path, legible(value)
+            yield path, escape_invisible(value)
         case Mapping() if value and depth:
             for key, each in value.items():
                 yield from _leaves(f"{path}{_step(key)}", each, depth - 1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bot.domain.secret_shapes import looks_secret, secret_name
+from bot.domain.secret_detection import is_secret_name, looks_like_secret
 from bot.domain.secret_strength import weakness
 
 _LONGEST = 200
@@ -16,7 +16,7 @@ def is_plain_header(name: str, value: str) -> bool:
     """Return True if a header holds no secret: its name is not that of a credential, and its value is one that could
     not be a stored secret because it is too easy to guess.
     """
-    if secret_name(name) or any(part in name.lower() for part in _CREDENTIAL_NAMES):
+    if is_secret_name(name) or any(part in name.lower() for part in _CREDENTIAL_NAMES):
         return False
     sendable = bool(value) and len(value) <= _LONGEST and value.isascii() and value.isprintable()
-    return sendable and not value.startswith(_ELSEWHERE) and not looks_secret(value) and bool(weakness(value))
+    return sendable and not value.startswith(_ELSEWHERE) and not looks_like_secret(value) and bool(weakness(value))

@@ -1,7 +1,8 @@
 """Rules: which calls run, which ask first and which never run; and what was ruled of one call.
 
 A rule is the same value whether it comes from the operator's file, from admins or from a profile. How it is written
-down is for `bot.domain.rule_language`, which calls it is about and which of several counts for `bot.engine.judging`.
+down is for `bot.domain.policy_syntax`, which calls it is about and which of several counts for
+`bot.engine.policy_evaluation`.
 """
 
 from __future__ import annotations
@@ -13,10 +14,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import lru_cache
 
+from bot.domain.approval_requirements import NO_TERMS, ApprovalRequirements
 from bot.domain.approvals import ApprovalPolicy
 from bot.domain.flows import Words
 from bot.domain.servers import EVERYWHERE
-from bot.domain.terms import NO_TERMS, Terms
 from bot.domain.tools import Tool, digest
 
 ANY = "*"
@@ -58,7 +59,7 @@ class Rule:
     places: frozenset[str] = frozenset()
     profile: str = ""
     askers: frozenset[str] = frozenset()
-    terms: Terms = NO_TERMS
+    terms: ApprovalRequirements = NO_TERMS
     id: str = ""
     workspace: str = EVERYWHERE
     by: str = ""
@@ -95,19 +96,19 @@ def as_pattern(name: str) -> str:
     return re.sub(r"([*?\[])", r"[\1]", name)
 
 
-def fits(text: str, pattern: str) -> bool:
+def matches_pattern(text: str, pattern: str) -> bool:
     """Whether a text fits a pattern, capitals and all."""
     return text == pattern or (is_pattern(pattern) and _compiled(pattern).match(text) is not None)
 
 
 def is_for_server(rule: Rule, tool: Tool) -> bool:
     """Whether the rule is about the tool's server, all other conditions aside."""
-    return tool.server_id == rule.server_id if rule.server_id else fits(tool.server, rule.server)
+    return tool.server_id == rule.server_id if rule.server_id else matches_pattern(tool.server, rule.server)
 
 
 def is_for_tool(rule: Rule, tool: Tool) -> bool:
     """Whether the rule is about a tool of that name, all other conditions aside."""
-    return fits(tool.original_name, rule.tool) and tool.original_name not in rule.but
+    return matches_pattern(tool.original_name, rule.tool) and tool.original_name not in rule.but
 
 
 @lru_cache(maxsize=1024)
@@ -116,7 +117,7 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Ruling:
+class StoredPolicyResult:
     """What was decided of one call, and on which grounds: kept with the call, so that it can be explained as it was.
 
     `policy` is never AUTO: that has become one of the others. `rule` is the id of the rule that counted, empty for the
@@ -141,7 +142,7 @@ class Ruling:
 
 
 @dataclass(frozen=True, slots=True)
-class Passed:
+class OverruledRule:
     """A rule that is about a call and did not count, and why."""
 
     rule: Rule
@@ -149,12 +150,12 @@ class Passed:
 
 
 @dataclass(frozen=True, slots=True)
-class Judgement:
+class PolicyResult:
     """What holds for a call. `rule` is the one that counted, None for the default; `terms` are on what terms it may be
     signed; `passed` are the other rules that are about it.
     """
 
-    ruling: Ruling
+    ruling: StoredPolicyResult
     rule: Rule | None = None
-    terms: Terms = NO_TERMS
-    passed: tuple[Passed, ...] = ()
+    terms: ApprovalRequirements = NO_TERMS
+    passed: tuple[OverruledRule, ...] = ()

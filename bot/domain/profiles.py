@@ -13,7 +13,7 @@ from bot.domain.tools import Tool
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """Who the bot is (checklist 282, `agents` of the seeds).
+    """Who the bot is.
 
     `servers` are ids; None enables every server. `tools` are the only ones enabled of a server that has an entry, by
     server id. `model` is `provider:name`, empty for the bot's own. `approvers` are principals and roles; empty means
@@ -58,6 +58,6 @@ class Binding:
     profile: str
 
 
-def places(conversation: ConversationKey) -> tuple[str, str]:
+def binding_scopes(conversation: ConversationKey) -> tuple[str, str]:
     """The places a conversation is in, the nearest first: its channel, its workspace."""
-    return str(conversation).rpartition(":")[0], conversation.home
+    return str(conversation).rpartition(":")[0], conversation.workspace_key

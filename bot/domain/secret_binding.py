@@ -15,9 +15,9 @@ from bot.domain.servers import (
     AUTH_SECRET,
     OAUTH_KINDS,
     HttpTransport,
-    Launch,
     ServerRecord,
     StdioTransport,
+    TemplateLaunch,
     Transport,
 )
 
@@ -46,7 +46,7 @@ def place_text(transport: Transport) -> str:
     match transport:
         case HttpTransport(url):
             return origin_of(url)
-        case StdioTransport(launch=Launch(template, values)):
+        case StdioTransport(launch=TemplateLaunch(template, values)):
             return f"launch template {template} {json.dumps(dict(values), sort_keys=True)}"
         case StdioTransport(command, args, _, cwd):
             folder = f" in {cwd}" if cwd else ""

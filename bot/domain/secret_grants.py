@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from bot.domain.secret_binding import origin_of
 from bot.domain.secrets import SecretReference
-from bot.domain.servers import EVERYWHERE, HttpTransport, Launch, ServerConfig, StdioTransport
+from bot.domain.servers import EVERYWHERE, HttpTransport, ServerConfig, StdioTransport, TemplateLaunch
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class SecretGrant:
         match config.transport:
             case HttpTransport(url):
                 return origin_of(url) in self.hosts
-            case StdioTransport(launch=Launch(template)):
+            case StdioTransport(launch=TemplateLaunch(template)):
                 return template in self.templates
             case StdioTransport():
                 return False
@@ -85,7 +85,7 @@ def _used_by(config: ServerConfig) -> str:
     match config.transport:
         case HttpTransport(url):
             return f"servers of {where} at {spelled(origin_of(url))}"
-        case StdioTransport(launch=Launch(template)):
+        case StdioTransport(launch=TemplateLaunch(template)):
             return f"servers of {where} that the launch template {template} starts"
         case StdioTransport():
             return f"programs of {where}"
@@ -96,7 +96,7 @@ def _entry_for(reference: SecretReference, config: ServerConfig, source: str) ->
     match config.transport:
         case HttpTransport(url):
             place = f'hosts = ["{spelled(origin_of(url))}"]'
-        case StdioTransport(launch=Launch(template)):
+        case StdioTransport(launch=TemplateLaunch(template)):
             place = f'templates = ["{template}"]'
         case StdioTransport():
             place = ""

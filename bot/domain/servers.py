@@ -17,7 +17,7 @@ EVERYWHERE = ""
 
 
 class ServerStatus(StrEnum):
-    """How a server stands (checklist E, C11)."""
+    """How a server stands."""
 
     PENDING = "pending"
     CONNECTING = "connecting"
@@ -32,7 +32,7 @@ class ServerStatus(StrEnum):
 
 
 class SyncStatus(StrEnum):
-    """How what we know of a server's tools stands (checklist 88)."""
+    """How what we know of a server's tools stands."""
 
     NEVER_SYNCED = "never synced"
     SYNCING = "syncing"
@@ -40,7 +40,7 @@ class SyncStatus(StrEnum):
     SYNC_FAILED = "sync failed"
 
 
-class Standing(StrEnum):
+class ServerEnablement(StrEnum):
     """What an admin wants of a server, in every process."""
 
     ON = "on"
@@ -49,7 +49,7 @@ class Standing(StrEnum):
 
 
 class ConnectPolicy(StrEnum):
-    """Which servers connect at the start (C9); all others do when somebody needs them."""
+    """Which servers connect at the start; all others do when somebody needs them."""
 
     EAGER = "eager"
     AUTO = "auto"
@@ -57,7 +57,7 @@ class ConnectPolicy(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Launch:
+class TemplateLaunch:
     """One of the operator's launch templates, and what was filled into its slots, by name."""
 
     template: str
@@ -74,11 +74,11 @@ class StdioTransport:
     args: tuple[str, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict)
     cwd: str | None = None
-    launch: Launch | None = None
+    launch: TemplateLaunch | None = None
 
 
 class HttpKind(StrEnum):
-    """What is spoken at an address (checklist 33-35)."""
+    """What is spoken at an address."""
 
     STREAMABLE = "streamable_http"
     SSE = "sse"
@@ -103,7 +103,7 @@ Transport = StdioTransport | HttpTransport
 
 @dataclass(frozen=True, slots=True)
 class ServerConfig:
-    """One MCP server, ready to be connected to. Times are in seconds: to connect (None: as `time_to_connect` says), for
+    """One MCP server, ready to be connected to. Times are in seconds: to connect (None: as `connect_seconds` says), for
     what it offers to be told again, for one call without a word from the server, for one call with progress, and for
     calls of single tools by the names that the server gives them.
 
@@ -141,8 +141,8 @@ class ServerConfig:
         """It is the operator's: nobody changes it in chat."""
         return self.id.startswith(FILE)
 
-    def time_to_connect(self, *, known: bool) -> float:
-        """How long, in seconds, connecting may take (checklist C2). A program that is started for the first time, of
+    def connect_seconds(self, *, known: bool) -> float:
+        """How long, in seconds, connecting may take. A program that is started for the first time, of
         which nothing is `known` yet, may have to be fetched.
         """
         if self.connect_timeout is not None:
@@ -153,12 +153,12 @@ class ServerConfig:
             case StdioTransport():
                 return START_SECONDS if known else FIRST_START_SECONDS
 
-    def time_for(self, tool: str) -> float:
+    def read_timeout(self, tool: str) -> float:
         """How long, in seconds, one call of a tool is waited for without a word from the server."""
         return self.tool_timeouts.get(tool, self.tool_timeout)
 
     @property
-    def longest_silence(self) -> float:
+    def max_read_timeout(self) -> float:
         """The longest time, in seconds, that any call of it is waited for without a word."""
         return max((self.tool_timeout, *self.tool_timeouts.values()))
 
@@ -177,7 +177,7 @@ FILE = "file:"
 
 
 class AuthenticationKind(StrEnum):
-    """How the bot shows who it is to an HTTP server (checklist C)."""
+    """How the bot shows who it is to an HTTP server."""
 
     NONE = "none"
     HEADER = "header"
@@ -255,7 +255,7 @@ class ServerRecord:
     config: ServerConfig
     authentication: Authentication = Authentication()
     secrets: Mapping[str, SecretReference] = field(default_factory=dict)
-    standing: Standing = Standing.ON
+    standing: ServerEnablement = ServerEnablement.ON
     version: int = 0
     created_at: float = 0.0
     created_by: str = ""
@@ -270,7 +270,7 @@ class ServerRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class Synced:
+class CachedCapabilities:
     """What was stored of a server at its last sync. `at` is None if there was none."""
 
     status: SyncStatus = SyncStatus.NEVER_SYNCED
@@ -280,15 +280,15 @@ class Synced:
 
 
 @dataclass(frozen=True, slots=True)
-class ServerEntry:
+class DesiredServer:
     """One server as the toolbox is to keep it: secrets filled in, and what is already known of it. `problem` says why
     it cannot be used as it is defined. `pinned` is None as long as nobody has looked at its tools. `signed_in` is the
     version of the sign-in that is kept, 0 if there is none.
     """
 
     config: ServerConfig
-    standing: Standing = Standing.ON
-    synced: Synced = Synced()
+    standing: ServerEnablement = ServerEnablement.ON
+    synced: CachedCapabilities = CachedCapabilities()
     secrets: frozenset[str] = frozenset()
     problem: str = ""
     pinned: Pinned | None = None
@@ -296,7 +296,7 @@ class ServerEntry:
 
 
 @dataclass(frozen=True, slots=True)
-class ServerState:
+class ServerSnapshot:
     """How one server stands now. `problem` is a sentence with cause and fix, empty while all is well. `own_problem` is
     the same without text that the server has written.
     """

@@ -95,7 +95,7 @@ class SignIn:
 
 
 @dataclass(frozen=True, slots=True)
-class SignInUnderWay:
+class PendingSignIn:
     """Somebody has been given a link, and has not come back yet. `verifier` is PKCE's (RFC 7636)."""
 
     key: SignInKey

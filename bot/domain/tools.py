@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from bot.domain.elicitations import ServerQuestion
+from bot.domain.elicitations import ElicitationRequest
 from bot.domain.flows import UNSET, Flow, Sends, Words, takes_address
 from bot.domain.messages import ToolResult
 
 OWN_SERVER = "countersign"
 """What stands for the server where a tool is the bot's own. A server that is called the same has its tools offered
-under other names (`bot.tools.names`).
+under other names (`bot.mcp.tool_names`).
 """
 
 
@@ -121,7 +121,7 @@ class ToolSearch(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ServerGuidance:
-    """What the operator wants the model to know about a server (checklist N)."""
+    """What the operator wants the model to know about a server."""
 
     server: str
     system_instruction: str = ""
@@ -156,7 +156,7 @@ class ToolSet:
 
 
 @dataclass(frozen=True, slots=True)
-class Misfit:
+class ArgumentError:
     """An argument that does not fit its tool's schema, and why; no name where it is about all of them."""
 
     argument: str
@@ -164,37 +164,37 @@ class Misfit:
 
 
 @dataclass(frozen=True, slots=True)
-class Returned:
+class CallReturned:
     """The tool answered; the answer may be an error that the model can read."""
 
     result: ToolResult
 
 
 @dataclass(frozen=True, slots=True)
-class NotSent:
+class CallNotSent:
     """The call never left this process: nothing happened, on anybody's word."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
-class OutcomeUnknown:
+class CallOutcomeUnknown:
     """The call was sent and no answer came: it may or may not have happened."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
-class AsksBack:
+class CallNeedsInput:
     """The server wants to know something before it does what was asked, and wants the call sent again with the answers.
     `state` goes along then, as it is.
     """
 
-    questions: tuple[ServerQuestion, ...]
+    questions: tuple[ElicitationRequest, ...]
     state: str | None = field(default=None, repr=False)
 
 
-ToolOutcome = Returned | NotSent | OutcomeUnknown | AsksBack
+ToolOutcome = CallReturned | CallNotSent | CallOutcomeUnknown | CallNeedsInput
 
 MISFIT = "The arguments do not fit the tool, so nothing was sent."
 """Begins what the model is told of a call whose arguments its server would refuse."""

@@ -11,13 +11,13 @@ from enum import StrEnum
 from bot.domain.approvals import Approval
 from bot.domain.completions import StopReason, Usage
 from bot.domain.conversations import Attachment, Author, ConversationKey
-from bot.domain.elicitations import Elicitation, Replies
+from bot.domain.elicitations import Elicitation, ElicitationResults
 from bot.domain.grants import GrantUse
 from bot.domain.messages import Message, ToolCall, ToolResult
-from bot.domain.policies import Ruling
+from bot.domain.policies import StoredPolicyResult
 from bot.domain.sources import Sources
 from bot.domain.tools import Tool
-from bot.domain.usage import Use
+from bot.domain.usage import UsageEntry
 
 
 class TurnStatus(StrEnum):
@@ -65,7 +65,7 @@ WAITING = (StepStatus.AWAITING, StepStatus.ASKING)
 """Calls in which nothing happens until somebody has done something."""
 
 
-class Origin(StrEnum):
+class CallOrigin(StrEnum):
     """Who wanted a tool call: the model, or the operator's `auto_context_tool`."""
 
     MODEL = "model"
@@ -73,7 +73,7 @@ class Origin(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class TurnInput:
     """What a turn has to answer."""
 
     text: str
@@ -93,7 +93,7 @@ class Turn:
     conversation: ConversationKey
     seq: int
     author: Author
-    question: Question
+    question: TurnInput
     status: TurnStatus
     created_at: float
     failure: str = ""
@@ -135,7 +135,7 @@ class ModelStep:
     usage: Usage = Usage()
     notes: tuple[str, ...] = ()
     model: str = ""
-    use: Use | None = None
+    use: UsageEntry | None = None
     sources: Sources = ()
 
 
@@ -152,20 +152,20 @@ class ToolStep:
     tool: ToolRef | None
     status: StepStatus
     repeatable: bool = False
-    origin: Origin = Origin.MODEL
+    origin: CallOrigin = CallOrigin.MODEL
     result: ToolResult | None = None
     approval: Approval | None = None
     grant: GrantUse | None = None
     """What it runs on instead of a signature of its own."""
-    ruling: Ruling | None = None
+    ruling: StoredPolicyResult | None = None
     """What the rules said when the call was asked for; None of calls that no rule was asked about."""
     elicitations: tuple[Elicitation, ...] = ()
     """What its server has asked back, in order, answered or not."""
-    resume: Replies | None = None
+    resume: ElicitationResults | None = None
     """What goes along when it is sent next, if its server has asked back before."""
 
     @property
-    def asks(self) -> tuple[Elicitation, ...]:
+    def pending_elicitations(self) -> tuple[Elicitation, ...]:
         """What its server waits to hear."""
         return tuple(each for each in self.elicitations if each.open)
 
@@ -197,24 +197,24 @@ class TurnRecord:
         return tuple(step for step in self.steps if isinstance(step, ToolStep))
 
     @property
-    def ready(self) -> tuple[ToolStep, ...]:
+    def ready_calls(self) -> tuple[ToolStep, ...]:
         """Calls that may be sent now."""
         return tuple(step for step in self.calls if step.status is StepStatus.READY)
 
     @property
-    def awaiting(self) -> tuple[ToolStep, ...]:
+    def calls_awaiting_approval(self) -> tuple[ToolStep, ...]:
         """Calls that wait for a signature."""
         return tuple(step for step in self.calls if step.status is StepStatus.AWAITING)
 
     @property
-    def waits(self) -> bool:
+    def is_waiting(self) -> bool:
         """A call waits for somebody: for a signature, or for an answer to what its server has asked back."""
         return any(step.status in WAITING for step in self.calls)
 
     @property
-    def asks(self) -> bool:
+    def is_awaiting_input(self) -> bool:
         """A server waits to hear something from a person."""
-        return any(step.asks for step in self.calls)
+        return any(step.pending_elicitations for step in self.calls)
 
     @property
     def answer(self) -> ModelStep | None:
@@ -232,7 +232,7 @@ class Claim:
     fence: int
     recoveries: int = 0
     """How often an owner was lost while driving it."""
-    fresh: TurnRecord | None = None
+    initial_record: TurnRecord | None = None
     """The turn itself, if nobody has driven it before."""
     person: str = ""
     """Who asked, as `Author.principal`: what it takes is counted for them even when the turn has been deleted."""
@@ -240,11 +240,11 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """A message is safe on disk. `ahead` counts the turns of its conversation that come before it."""
+    """A message is safe on disk. `queue_position` counts the turns of its conversation that come before it."""
 
     turn_id: str
     redelivery: bool = False
-    ahead: int = 0
+    queue_position: int = 0
 
 
 NO_LIMIT = 2**31 - 1

@@ -64,20 +64,20 @@ class PriceList:
 
     def cost(self, model: str, usage: Usage) -> int | None:
         """What these tokens of a model cost, in micro-units; None if it has no price."""
-        found = next((price for price in self.prices if fits(model, price.model)), None)
+        found = next((price for price in self.prices if matches_pattern(model, price.model)), None)
         return None if found is None else found.of(usage)
 
 
 NO_PRICES = PriceList()
 
 
-def fits(name: str, pattern: str) -> bool:
+def matches_pattern(name: str, pattern: str) -> bool:
     """Whether a name is what prices and limits are about: `*` stands for any letters, all others for themselves."""
     return fnmatchcase(name, pattern.replace("[", "[[]").replace("?", "[?]"))
 
 
 @dataclass(frozen=True, slots=True)
-class Use:
+class UsageEntry:
     """One request to a model. `id` is its own, so that it is counted once however often it is told; `n` is the step of
     its turn. `estimated` says that its service has not said all of this: the reply is under way or broke off, or the
     service does not count. `final` says that nothing more will be known of it, even so; what is not estimated is final.
@@ -93,16 +93,16 @@ class Use:
 
 
 @dataclass(frozen=True, slots=True)
-class Charge:
+class PricedUsage:
     """One request to a model, as it is kept. `cost` is at the price of that day, None if there was none."""
 
-    use: Use
+    use: UsageEntry
     cost: int | None = None
     currency: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Spender:
+class UsageOwner:
     """Whom a question is counted for: a person (`slack:U1`), a channel (`slack:T1:C5`), a workspace (`slack:T1`)."""
 
     person: str
@@ -110,9 +110,9 @@ class Spender:
     workspace: str
 
     @classmethod
-    def of(cls, author: Author, where: ConversationKey) -> Spender:
+    def of(cls, author: Author, where: ConversationKey) -> UsageOwner:
         """Whoever asks something somewhere."""
-        return cls(author.principal, channel_of(where), where.home)
+        return cls(author.principal, channel_of(where), where.workspace_key)
 
 
 def channel_of(where: ConversationKey) -> str:
@@ -123,7 +123,7 @@ def channel_of(where: ConversationKey) -> str:
 # What was spent
 
 
-class SpentBy(StrEnum):
+class UsageGrouping(StrEnum):
     """What the sums are made for."""
 
     PERSON = "person"
@@ -144,7 +144,7 @@ class UsageQuery:
 
 
 @dataclass(frozen=True, slots=True)
-class Spent:
+class UsageTotal:
     """A sum. `costs` is in micro-units by currency; `unpriced` says how many of the requests had no price, `estimated`
     how many of them are estimates.
     """
@@ -160,11 +160,11 @@ class Spent:
         """Tokens in and out."""
         return self.usage.input_tokens + self.usage.output_tokens
 
-    def joined(self, other: Spent) -> Spent:
+    def joined(self, other: UsageTotal) -> UsageTotal:
         """Both together."""
         mine, theirs = self.usage, other.usage
         names = {**self.costs, **other.costs}
-        return Spent(
+        return UsageTotal(
             self.requests + other.requests,
             Usage(
                 mine.input_tokens + theirs.input_tokens,
@@ -179,9 +179,9 @@ class Spent:
         )
 
 
-def total(sums: Iterable[Spent]) -> Spent:
+def total(sums: Iterable[UsageTotal]) -> UsageTotal:
     """All of them together."""
-    whole = Spent()
+    whole = UsageTotal()
     for each in sums:
         whole = whole.joined(each)
     return whole
@@ -190,7 +190,7 @@ def total(sums: Iterable[Spent]) -> Spent:
 # Limits
 
 
-class Per(StrEnum):
+class LimitScope(StrEnum):
     """Whom a limit is for: each of them has it alone."""
 
     PERSON = "person"
@@ -198,7 +198,7 @@ class Per(StrEnum):
     WORKSPACE = "workspace"
 
 
-class Every(StrEnum):
+class LimitPeriod(StrEnum):
     """How long a limit lasts: days and months of UTC."""
 
     DAY = "day"
@@ -211,16 +211,16 @@ class Every(StrEnum):
     def end(self, now: float) -> float:
         """When the next one begins."""
         first = self._first(now)
-        if self is Every.DAY:
+        if self is LimitPeriod.DAY:
             return (first + timedelta(days=1)).timestamp()
         return (first + timedelta(days=32)).replace(day=1).timestamp()
 
     def _first(self, now: float) -> datetime:
         today = datetime.fromtimestamp(now, UTC).replace(hour=0, minute=0, second=0, microsecond=0)
-        return today if self is Every.DAY else today.replace(day=1)
+        return today if self is LimitPeriod.DAY else today.replace(day=1)
 
 
-class Unit(StrEnum):
+class LimitUnit(StrEnum):
     """What is limited."""
 
     TOKENS = "tokens"
@@ -228,50 +228,50 @@ class Unit(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Limit:
+class UsageLimit:
     """So much for each person, channel or workspace whose name fits `only`, a pattern. Money is in micro-units."""
 
-    per: Per
-    every: Every
-    unit: Unit
+    per: LimitScope
+    every: LimitPeriod
+    unit: LimitUnit
     most: int
     only: str = "*"
 
     @property
-    def kind(self) -> tuple[Per, Every, Unit]:
+    def kind(self) -> tuple[LimitScope, LimitPeriod, LimitUnit]:
         """Of limits of one kind, one holds for a question."""
         return self.per, self.every, self.unit
 
-    def used(self, spent: Spent, currency: str) -> int:
+    def used(self, spent: UsageTotal, currency: str) -> int:
         """How much of it is used up by that."""
-        return spent.tokens if self.unit is Unit.TOKENS else spent.costs.get(currency, 0)
+        return spent.tokens if self.unit is LimitUnit.TOKENS else spent.costs.get(currency, 0)
 
 
-def limits_on(limits: Sequence[Limit], spender: Spender) -> Sequence[Limit]:
+def limits_for(limits: Sequence[UsageLimit], spender: UsageOwner) -> Sequence[UsageLimit]:
     """Those that hold for a question: of each kind the first whose pattern fits."""
-    found: dict[tuple[Per, Every, Unit], Limit] = {}
+    found: dict[tuple[LimitScope, LimitPeriod, LimitUnit], UsageLimit] = {}
     for limit in limits:
-        if fits(counted_for(limit, spender), limit.only):
+        if matches_pattern(limit_owner(limit, spender), limit.only):
             found.setdefault(limit.kind, limit)
     return tuple(found.values())
 
 
-def counted_for(limit: Limit, spender: Spender) -> str:
+def limit_owner(limit: UsageLimit, spender: UsageOwner) -> str:
     """Whose use a limit is about."""
     match limit.per:
-        case Per.PERSON:
+        case LimitScope.PERSON:
             return spender.person
-        case Per.CHANNEL:
+        case LimitScope.CHANNEL:
             return spender.channel
-        case Per.WORKSPACE:
+        case LimitScope.WORKSPACE:
             return spender.workspace
 
 
 @dataclass(frozen=True, slots=True)
-class Balance:
+class LimitStatus:
     """How much of a limit is used up, and when it begins anew (epoch seconds)."""
 
-    limit: Limit
+    limit: UsageLimit
     used: int
     resets_at: float
     currency: str = ""
@@ -286,14 +286,14 @@ class Balance:
         """`1,203 of 2,000 tokens`, `0.42 of 5.00 EUR`. A limit is told to its last place, and what is used at least as
         exactly: it reads as reached when it is, and never before.
         """
-        if self.limit.unit is Unit.TOKENS:
+        if self.limit.unit is LimitUnit.TOKENS:
             return f"{self.used:,} of {self.limit.most:,} tokens"
         most = Decimal(self.limit.most) / MICRO
         places = max(_PLACES, -int(most.normalize().as_tuple().exponent))
-        return f"{amount(self.used, places)} of {most:,.{places}f} {self.currency}"
+        return f"{format_money(self.used, places)} of {most:,.{places}f} {self.currency}"
 
 
-def amount(micro: int, places: int = _PLACES) -> str:
+def format_money(micro: int, places: int = _PLACES) -> str:
     """Money as people write it: cents, and parts of a cent where there is little. It is rounded down; what is too
     little to be told is `<0.0001`, not nothing.
     """

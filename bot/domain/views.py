@@ -15,7 +15,7 @@ ReadFile = Callable[[str], Awaitable[bytes]]
 
 
 @dataclass(frozen=True, slots=True)
-class Pause:
+class ModelRetry:
     """A model was busy or could not be reached, as `reason` says, and is asked again after so many seconds."""
 
     seconds: int
@@ -27,7 +27,7 @@ class Pause:
 
 
 @dataclass(frozen=True, slots=True)
-class Blocker:
+class BlockingTurn:
     """The turn that holds a conversation: the first of those that have not ended. `awaits_signature` says that nothing
     more happens in it until somebody has decided, `awaits_answer` that a server waits to hear something from whoever
     asked there.
@@ -44,10 +44,9 @@ class TurnView:
 
     `steps` are on disk up to `revision`. The rest is the moment: `streaming` is the reply being written, `running` the
     calls in flight (step numbers), `progress` what they say of themselves, `activity` what the bot is busy with, in
-    words (`str`). Of a queued turn, `ahead` counts the turns that come first, in its conversation and in the queue
-    of all, as things stand; `blocker` is the one of its conversation that it waits for.
-    `read` gives the bytes of a file that one of the turn's tools returned, by its id (`KeptFile`), to whoever draws it;
-    it raises NotFound.
+    words (`str`). Of a queued turn, `ahead` counts the turns that come first, in its conversation and in the queue of
+    all, as things stand; `blocker` is the one of its conversation that it waits for. `read` gives the bytes of a file
+    that one of the turn's tools returned, by its id (`StoredFile`), to whoever draws it; it raises NotFound.
     """
 
     turn: Turn
@@ -56,9 +55,9 @@ class TurnView:
     streaming: str = ""
     running: frozenset[int] = frozenset()
     progress: Mapping[int, str] = field(default_factory=dict)
-    activity: str | Pause = ""
+    activity: str | ModelRetry = ""
     ahead: int = 0
-    blocker: Blocker | None = None
+    blocker: BlockingTurn | None = None
     read: ReadFile | None = field(default=None, compare=False, repr=False)
 
     @property
@@ -69,15 +68,15 @@ class TurnView:
     @property
     def asks(self) -> bool:
         """A server waits to hear something from a person."""
-        return any(step.asks for step in self.steps if isinstance(step, ToolStep))
+        return any(step.pending_elicitations for step in self.steps if isinstance(step, ToolStep))
 
 
-Refs = Mapping[str, str]
+MessageRefs = Mapping[str, str]
 """Slot to the platform's reference of the message that shows it. Slots are the surface's own words."""
 
 
 @dataclass(frozen=True, slots=True)
-class Drawn:
+class PostedMessage:
     """One slot is out; `ref` is what the platform needs to edit it."""
 
     slot: str
@@ -85,7 +84,7 @@ class Drawn:
 
 
 @dataclass(frozen=True, slots=True)
-class Audience:
+class NoticeTarget:
     """Whom a notice is for: one person where they stand, that person in private, or everyone in a conversation."""
 
     conversation: str

@@ -9,56 +9,56 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from bot.domain.answering import Answering, Inquiry, NotAnswerable
+from bot.domain.approval_requirements import NO_TERMS, ApprovalRequirements
 from bot.domain.approvals import (
     IN_A_FORM,
     WHOLE,
-    AlreadySettled,
+    AlreadyDecided,
     Approval,
+    ApprovalNotFound,
+    ApprovedTogether,
+    ApproverEvidence,
     Decision,
-    Following,
-    NoSuchApproval,
+    DecisionResult,
+    DecisionType,
     NotAllowed,
-    OutOfDate,
     Portion,
     Revision,
-    Settlement,
-    Signing,
-    Verdict,
+    StaleRevision,
     fingerprint,
 )
+from bot.domain.argument_edits import EditableCall, EditResult, NotEditable, RevisionAccepted
 from bot.domain.argument_secrets import lookalikes, stored_secrets, with_masks
 from bot.domain.conversations import Attachment, Author, ConversationKey, InboundMessage, Member
-from bot.domain.edits import Draft, Editing, NotNow, Revised
-from bot.domain.elicitations import Elicited
-from bot.domain.grants import Permission
-from bot.domain.measurements import Observe, unobserved
+from bot.domain.elicitation_answers import AnswerRejected, AnswerResult, OpenElicitation
+from bot.domain.elicitations import ElicitationResult
+from bot.domain.grants import GrantRequest
+from bot.domain.metrics import MetricSink, null_sink
 from bot.domain.policies import TaintMode
-from bot.domain.terms import NO_TERMS, Terms
 from bot.domain.tools import Tool, ToolSearch
 from bot.domain.turns import Claim, Receipt, StepStatus, ToolStep, Turn, TurnRecord
 from bot.domain.views import TurnView
-from bot.engine.checking import check_of
-from bot.engine.drawing import Drawings
-from bot.engine.editing import SETTLED, TOOL_CHANGED, draft_of, unfit
-from bot.engine.editing import objection as not_editable
-from bot.engine.estimates import Estimates
-from bot.engine.grants import grant_of
-from bot.engine.grants import objection as not_grantable
-from bot.engine.instructions import NO_INSTRUCTIONS, Instructions
-from bot.engine.memory import USUAL_MEMORY, Memory
-from bot.engine.metering import Meters
-from bot.engine.offering import RefusedTools
-from bot.engine.prompting import PromptParts
-from bot.engine.questions import objection as not_answerable
-from bot.engine.questions import unfit as unfit_answer
+from bot.engine.approver_check import check_approver
+from bot.engine.argument_editing import SETTLED, TOOL_CHANGED, editable_call, invalid_arguments
+from bot.engine.argument_editing import edit_rejection as not_editable
+from bot.engine.elicitation import answer_rejection as not_answerable
+from bot.engine.elicitation import invalid_answer as unfit_answer
+from bot.engine.grants import build_grant
+from bot.engine.grants import grant_rejection as not_grantable
+from bot.engine.history import USUAL_MEMORY, HistoryBudget
+from bot.engine.outcome_checks import check_question
+from bot.engine.prompt_builder import PromptParts
 from bot.engine.reminders import Reminders
 from bot.engine.rules import RuleBook
-from bot.engine.schedule import Job, Schedule
-from bot.engine.signing import signing
-from bot.engine.spending import unlimited
+from bot.engine.scheduler import Job, Scheduler
 from bot.engine.surfaces import surface_for
-from bot.engine.turn import TurnInProgress, TurnParts
+from bot.engine.system_prompt import NO_INSTRUCTIONS, SystemPrompt
+from bot.engine.token_estimates import Estimates
+from bot.engine.tool_selection import RefusedTools
+from bot.engine.turn_runner import TurnParts, TurnRunner
+from bot.engine.usage_limits import no_limits
+from bot.engine.usage_metering import UsageMeters
+from bot.engine.view_delivery import ViewDelivery
 from bot.engine.worker import Worker
 from bot.errors import CountersignError, NotFound
 from bot.ports import LanguageModels, Surface, Toolbox, TurnLog
@@ -95,32 +95,32 @@ class Engine:
         *,
         rules: RuleBook,
         approval_seconds: float | None = APPROVAL_SECONDS,
-        instructions: Instructions = NO_INSTRUCTIONS,
-        memory: Memory = USUAL_MEMORY,
+        instructions: SystemPrompt = NO_INSTRUCTIONS,
+        memory: HistoryBudget = USUAL_MEMORY,
         taint: TaintMode = TaintMode.OFF,
         refused: RefusedTools | None = None,
         tool_search: ToolSearch = ToolSearch.AUTO,
         on_change: Callable[[], None] = lambda: None,
         jobs: Sequence[Job] = (),
-        observe: Observe = unobserved,
-        allow: Callable[[Turn], Awaitable[None]] = unlimited,
+        observe: MetricSink = null_sink,
+        allow: Callable[[Turn], Awaitable[None]] = no_limits,
         pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._log = turn_log
-        self._schedule = Schedule(turn_log, jobs, pause=pause)
+        self._schedule = Scheduler(turn_log, jobs, pause=pause)
         self._rules = rules
         self._surfaces = surfaces
         self._reminders = Reminders(turn_log, surfaces, rules.rules, pause=pause)
-        self._drawings = Drawings(turn_log, surfaces, on_settled=self._settled, observe=observe, pause=pause)
+        self._drawings = ViewDelivery(turn_log, surfaces, on_settled=self._settled, observe=observe, pause=pause)
         estimates = Estimates()
-        self._meters = Meters(turn_log, estimates, pause)
+        self._meters = UsageMeters(turn_log, estimates, pause)
         self._parts = TurnParts(
             turn_log,
             models,
             toolbox,
             rules.rules,
             approval_seconds,
-            self._drawings.show,
+            self._drawings.deliver,
             self._fetch,
             PromptParts(turn_log, pause, self._meters, estimates, instructions, memory, refused or RefusedTools()),
             self._member,
@@ -132,45 +132,45 @@ class Engine:
             turn_log,
             self._begin,
             self._drawings,
-            lambda: tuple(surface.reach for surface in surfaces),
+            lambda: tuple(surface.key_prefix for surface in surfaces),
             on_change,
             pause=pause,
         )
 
     async def receive(self, message: InboundMessage) -> Receipt:
         """Put a message on disk; its turn begins as soon as those before it have ended."""
-        receipt = await self._worker.take_in(message)
-        if receipt.ahead:
-            self._drawings.kick()
+        receipt = await self._worker.receive(message)
+        if receipt.queue_position:
+            self._drawings.wake()
         return receipt
 
-    async def decide(self, decision: Decision, member: Member) -> Settlement:
+    async def decide(self, decision: Decision, member: Member) -> DecisionResult:
         """Settle an approval, if this member may and nobody was faster. Rights are checked here, whatever the
         platform has shown to whom.
         """
-        asked = await self._log.approval(decision.approval_id)
+        asked = await self._log.get_approval(decision.approval_id)
         if asked is None:
-            return NoSuchApproval()
+            return ApprovalNotFound()
         turn, step = asked
         found = await self._signing(turn, step, decision, member)
         if isinstance(found, NotAllowed):
             return await self._refuse(decision, found.reason)
         if _is_behind(step, decision):
-            return OutOfDate()
+            return StaleRevision()
         settlement = await self._log.decide(decision, found)
         self._settled(turn.id)
-        self._drawings.kick()
+        self._drawings.wake()
         return settlement
 
-    async def grant(self, decision: Decision, permission: Permission, member: Member) -> Settlement:
+    async def grant(self, decision: Decision, permission: GrantRequest, member: Member) -> DecisionResult:
         """Approve a call and allow the next ones like it, if this member may do both and nobody was faster. Where only
         the signature would be right, nothing is signed either.
         """
-        if decision.verdict is not Verdict.APPROVE:
+        if decision.verdict is not DecisionType.APPROVE:
             return await self.decide(decision, member)
-        asked = await self._log.approval(decision.approval_id)
+        asked = await self._log.get_approval(decision.approval_id)
         if asked is None:
-            return NoSuchApproval()
+            return ApprovalNotFound()
         turn, step = asked
         admin = self._rules.rules(turn.conversation).signatories.administers(member)
         found = await self._signing(turn, step, decision, member)
@@ -180,61 +180,65 @@ class Engine:
         if objection:
             return await self._refuse(decision, objection)
         if _is_behind(step, decision):
-            return OutOfDate()
-        grant = grant_of(permission, step, turn.conversation, decision.by)
+            return StaleRevision()
+        grant = build_grant(permission, step, turn.conversation, decision.by)
         settlement = await self._log.grant(decision, grant, found, await self._following(turn, step, decision, member))
         self._settled(turn.id)
-        self._drawings.kick()
+        self._drawings.wake()
         return settlement
 
-    async def draft(self, approval_id: str, revision: int, member: Member) -> Draft | NotNow:
+    async def get_editable_call(self, approval_id: str, revision: int, member: Member) -> EditableCall | NotEditable:
         """A call that waits for a signature, for this member to change; or why they cannot."""
-        asked = await self._log.approval(approval_id)
+        asked = await self._log.get_approval(approval_id)
         if asked is None:
-            return NoSuchApproval()
+            return ApprovalNotFound()
         turn, step = asked
         objection = not_editable(step, revision, member)
         if objection is not None or step.approval is None:
-            return objection or NoSuchApproval()
+            return objection or ApprovalNotFound()
         # Turning a call down takes the same as changing it: to be asked, or one who could be asked to sign.
-        found = await self._signing(turn, step, Decision(approval_id, revision, Verdict.DENY, member.author), member)
+        found = await self._signing(
+            turn, step, Decision(approval_id, revision, DecisionType.DENY, member.author), member
+        )
         if isinstance(found, NotAllowed):
             return found
-        approving = Decision(approval_id, revision, Verdict.APPROVE, member.author)
-        whole = isinstance(await self._signing(turn, step, approving, member), Signing)
-        drafted = draft_of(turn, step, step.approval, await self._tool(turn, step), whole=whole)
-        if isinstance(drafted, Draft) and whole and lookalikes(step.call.arguments, step.approval.secrets):
+        approving = Decision(approval_id, revision, DecisionType.APPROVE, member.author)
+        whole = isinstance(await self._signing(turn, step, approving, member), ApproverEvidence)
+        drafted = editable_call(turn, step, step.approval, await self._tool(turn, step), whole=whole)
+        if isinstance(drafted, EditableCall) and whole and lookalikes(step.call.arguments, step.approval.secrets):
             await self._log.record_view(approval_id, revision, IN_A_FORM, member.author)
         return drafted
 
     async def open_call(
         self, approval_id: str, revision: int, member: Member, portion: Portion = WHOLE
-    ) -> ToolStep | NotNow:
+    ) -> ToolStep | NotEditable:
         """Return a call that waits, for this member to see every character of it in private, if they may approve it.
         The page they are shown is on record before they see it.
         """
-        asked = await self._log.approval(approval_id)
+        asked = await self._log.get_approval(approval_id)
         if asked is None:
-            return NoSuchApproval()
+            return ApprovalNotFound()
         turn, step = asked
         if step.status is not StepStatus.AWAITING or step.approval is None:
-            return AlreadySettled(SETTLED)
-        found = await self._signing(turn, step, Decision(approval_id, revision, Verdict.APPROVE, member.author), member)
+            return AlreadyDecided(SETTLED)
+        found = await self._signing(
+            turn, step, Decision(approval_id, revision, DecisionType.APPROVE, member.author), member
+        )
         if isinstance(found, NotAllowed):
             return found
         if step.approval.revision != revision:
-            return OutOfDate()
+            return StaleRevision()
         recorded = await self._log.record_view(approval_id, revision, portion, member.author)
-        return step if recorded else OutOfDate()
+        return step if recorded else StaleRevision()
 
-    async def revise(self, approval_id: str, revision: int, arguments: Mapping[str, Any], member: Member) -> Editing:
+    async def revise(self, approval_id: str, revision: int, arguments: Mapping[str, Any], member: Member) -> EditResult:
         """Ask for a signature on other arguments instead, if this member may and nobody was faster. They have to fit
         the tool's schema, and no policy may deny them.
         """
-        drafted = await self.draft(approval_id, revision, member)
+        drafted = await self.get_editable_call(approval_id, revision, member)
         if isinstance(drafted, NotAllowed):
-            await self._log.refuse(approval_id, member.author, drafted.reason)
-        if not isinstance(drafted, Draft):
+            await self._log.record_rejection(approval_id, member.author, drafted.reason)
+        if not isinstance(drafted, EditableCall):
             return drafted
         turn, step = drafted.turn, drafted.step
         tool = await self._tool(turn, step)
@@ -242,45 +246,47 @@ class Engine:
             return NotAllowed(TOOL_CHANGED)  # since it was drafted
         rules, asker = self._rules.rules(turn.conversation), turn.author
         asking = await self._member(asker, turn.conversation) if rules.ask_who else None
-        misfits = tuple(self._parts.toolbox.misfits(tool.input_schema, arguments))
-        if (wrong := unfit(step, arguments, misfits, rules.judge(tool, arguments, asker, asking))) is not None:
+        misfits = tuple(self._parts.toolbox.validate(tool.input_schema, arguments))
+        if (
+            wrong := invalid_arguments(step, arguments, misfits, rules.judge(tool, arguments, asker, asking))
+        ) is not None:
             return wrong
         signed = fingerprint(tool, arguments)
         secrets = stored_secrets(arguments, partial(self._parts.toolbox.secret_spans, tool.server_id))
         made = Revision(approval_id, revision, arguments, signed, member.author, secrets)
         if not await self._log.revise(made):
-            return OutOfDate()
-        self._drawings.kick()
-        return Revised(revision + 1)
+            return StaleRevision()
+        self._drawings.wake()
+        return RevisionAccepted(revision + 1)
 
-    async def inquiry(self, elicitation_id: str, member: Member) -> Inquiry | NotAnswerable:
+    async def get_elicitation(self, elicitation_id: str, member: Member) -> OpenElicitation | AnswerRejected:
         """What a server has asked back and this member may answer now; or why they cannot."""
-        inquiry = await self._log.inquiry(elicitation_id)
+        inquiry = await self._log.get_elicitation(elicitation_id)
         if inquiry is None:
-            return NoSuchApproval()
+            return ApprovalNotFound()
         return not_answerable(inquiry, member) or inquiry
 
-    async def answer(self, elicitation_id: str, reply: Elicited, member: Member) -> Answering:
+    async def answer_elicitation(self, elicitation_id: str, reply: ElicitationResult, member: Member) -> AnswerResult:
         """Answer what a server has asked back, if this member may, nobody was faster, and the values fit."""
-        inquiry = await self.inquiry(elicitation_id, member)
-        if not isinstance(inquiry, Inquiry):
+        inquiry = await self.get_elicitation(elicitation_id, member)
+        if not isinstance(inquiry, OpenElicitation):
             return inquiry
         if (wrong := unfit_answer(inquiry, reply, self._parts.toolbox)) is not None:
             return wrong
-        answered = await self._log.answer(elicitation_id, reply, member.author)
+        answered = await self._log.answer_elicitation(elicitation_id, reply, member.author)
         self._settled(inquiry.turn.id)
-        self._drawings.kick()
+        self._drawings.wake()
         return answered
 
     async def stop(self, turn_id: str, by: Author) -> bool:
         """Stop a turn at whatever it is doing. False if it had ended."""
         stopped = await self._log.stop(turn_id, by)
         if stopped:
-            self._worker.interrupt(turn_id)
-            self._drawings.kick()
+            self._worker.cancel(turn_id)
+            self._drawings.wake()
         return stopped
 
-    async def again(self, turn_id: str, n: int, by: Author) -> Receipt:
+    async def run_again(self, turn_id: str, n: int, by: Author) -> Receipt:
         """Run a call once more whose outcome is unknown, or that was not run: a turn of its own, with a fresh
         signature. Asked twice, it is one turn. Raises NotFound if there is no such call.
         """
@@ -292,7 +298,7 @@ class Engine:
             )
         )
 
-    async def check(self, turn_id: str, n: int, by: Author) -> Receipt:
+    async def check_outcome(self, turn_id: str, n: int, by: Author) -> Receipt:
         """Ask the model to find out whether a call of unknown outcome has happened. Asked twice, it is one turn.
         Raises NotFound.
         """
@@ -300,16 +306,16 @@ class Engine:
         # The conversation reads this question, so it has the arguments as a card in a shared place has them.
         stored = step.approval.secrets if step.approval is not None else ()
         arguments = with_masks(step.call.arguments, stored, lookalikes(step.call.arguments, stored))
-        text = check_of(step.call.name, arguments)
+        text = check_question(step.call.name, arguments)
         return await self.receive(InboundMessage((f"check:{turn_id}:{n}",), turn.conversation, by, text))
 
     async def view(self, turn_id: str) -> TurnView:
         """A turn as it stands on disk. Raises NotFound."""
-        return replace(await self._log.view(turn_id), read=partial(self._log.file, turn_id))
+        return replace(await self._log.get_view(turn_id), read=partial(self._log.get_file, turn_id))
 
-    async def recent(self, conversation: ConversationKey, limit: int) -> Sequence[TurnView]:
+    async def recent_turns(self, conversation: ConversationKey, limit: int) -> Sequence[TurnView]:
         """The last turns of a conversation as they stand on disk, oldest first."""
-        return await self._log.recent(conversation, limit)
+        return await self._log.recent_turns(conversation, limit)
 
     async def run(self) -> None:
         """Drive turns and draw them until cancelled. Turns in hand are given back, drawings in hand get out."""
@@ -334,7 +340,7 @@ class Engine:
             group.create_task(self._meters.run(), name="meters")
 
     async def _ended_call(self, turn_id: str, n: int, ends: Collection[StepStatus]) -> tuple[Turn, ToolStep]:
-        view = await self._log.view(turn_id)
+        view = await self._log.get_view(turn_id)
         step = next((each for each in view.steps if each.n == n), None)
         if not isinstance(step, ToolStep) or step.status not in ends:
             raise NotFound("There is no such call, or it needs no second try.")
@@ -359,32 +365,36 @@ class Engine:
             log.warning("it is not known who %s is: %s", author.principal, error or "the platform does not answer")
             return None
 
-    async def _signing(self, turn: Turn, step: ToolStep, decision: Decision, member: Member) -> Signing | NotAllowed:
+    async def _signing(
+        self, turn: Turn, step: ToolStep, decision: Decision, member: Member
+    ) -> ApproverEvidence | NotAllowed:
         """On which grounds this person's verdict counts, or why it does not."""
         if step.approval is None:
             return NotAllowed("This call waits for no signature.")
         terms = await self._terms(turn, step, step.approval)
         signatories = self._rules.rules(turn.conversation).signatories
         asked = step.approval
-        found = signing(signatories, terms, member, decision.verdict, asker=asked.requested_for, editors=asked.editors)
+        found = check_approver(
+            signatories, terms, member, decision.verdict, asker=asked.requested_for, editors=asked.editors
+        )
         if isinstance(found, NotAllowed):
             return found
         return replace(found, must_view=bool(lookalikes(step.call.arguments, asked.secrets)))
 
-    async def _following(self, turn: Turn, signed: ToolStep, decision: Decision, member: Member) -> Following:
+    async def _following(self, turn: Turn, signed: ToolStep, decision: Decision, member: Member) -> ApprovedTogether:
         """The other calls of this tool that wait in the turn and that this person may sign alone: nobody signs with a
         grant what they could not sign with a press on its own card.
         """
-        found: dict[tuple[str, int], Signing] = {}
-        for step in (await self._log.view(turn.id)).awaiting:
+        found: dict[tuple[str, int], ApproverEvidence] = {}
+        for step in (await self._log.get_view(turn.id)).awaiting:
             if step.approval is None or step.n == signed.n or step.tool != signed.tool:
                 continue
             grounds = await self._signing(turn, step, decision, member)
-            if isinstance(grounds, Signing) and grounds.quorum <= 1:
+            if isinstance(grounds, ApproverEvidence) and grounds.quorum <= 1:
                 found[step.approval.id, step.approval.revision] = grounds
         return found
 
-    async def _terms(self, turn: Turn, step: ToolStep, approval: Approval) -> Terms:
+    async def _terms(self, turn: Turn, step: ToolStep, approval: Approval) -> ApprovalRequirements:
         """On what terms the call was asked for, and what rules ask beyond that by now: a rule that has become weaker
         since changes nothing, one that has become stricter does.
         """
@@ -402,23 +412,23 @@ class Engine:
         """The tool of a call as it is offered now; None if that cannot be had soon."""
         try:
             async with asyncio.timeout(TOOLS_SECONDS):
-                return (await self._parts.toolbox.offer(turn.conversation.home)).find(step.call.name)
+                return (await self._parts.toolbox.offer(turn.conversation.workspace_key)).find(step.call.name)
         except TimeoutError:
             return None
 
     async def _refuse(self, decision: Decision, objection: str) -> NotAllowed:
         """Who may not and tries is on record."""
-        await self._log.refuse(decision.approval_id, decision.by, objection)
+        await self._log.record_rejection(decision.approval_id, decision.by, objection)
         return NotAllowed(objection)
 
     def _settled(self, turn_id: str) -> None:
         """Calls of a turn wait for nobody any more: they were decided, or their cards cannot be posted."""
-        self._worker.ring(turn_id)
+        self._worker.wake(turn_id)
 
-    def _begin(self, claim: Claim, record: TurnRecord) -> TurnInProgress:
-        if claim.fresh is not None and claim.fresh.revision == 0:
+    def _begin(self, claim: Claim, record: TurnRecord) -> TurnRunner:
+        if claim.initial_record is not None and claim.initial_record.revision == 0:
             self._drawings.begin(claim.turn_id)
-        return TurnInProgress(claim, record, self._parts)
+        return TurnRunner(claim, record, self._parts)
 
 
 def _is_behind(step: ToolStep, decision: Decision) -> bool:

@@ -29,7 +29,7 @@ _DOCUMENT_TYPES = frozenset({"application/pdf", "application/x-pdf"})
 _LONGEST_ENDING = 12
 
 
-class Kind(Enum):
+class FileKind(Enum):
     """What a model can be given of a file."""
 
     IMAGE = auto()
@@ -38,17 +38,17 @@ class Kind(Enum):
     OTHER = auto()
 
 
-def kind_of(attachment: Attachment) -> Kind:
+def kind_of(attachment: Attachment) -> FileKind:
     """What the file says it is."""
     mime_type = attachment.mime_type.partition(";")[0].strip().lower()
     ending = _ending(attachment.name)
     if mime_type in _IMAGE_TYPES or (mime_type in _NO_TYPES and ending in _IMAGE_ENDINGS):
-        return Kind.IMAGE
+        return FileKind.IMAGE
     if mime_type in _DOCUMENT_TYPES or (mime_type in _NO_TYPES and ending == "pdf"):
-        return Kind.DOCUMENT
+        return FileKind.DOCUMENT
     if mime_type.startswith("text/") or mime_type in _TEXT_TYPES or mime_type.endswith(_TEXT_SUFFIXES):
-        return Kind.TEXT
-    return Kind.TEXT if mime_type in _NO_TYPES and ending in _TEXT_ENDINGS else Kind.OTHER
+        return FileKind.TEXT
+    return FileKind.TEXT if mime_type in _NO_TYPES and ending in _TEXT_ENDINGS else FileKind.OTHER
 
 
 def type_words(attachment: Attachment) -> str:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from bot.domain.api_clients import ApiRole
+from bot.domain.approval_requirements import ApprovalRequirements
 from bot.domain.approvals import ApprovalPolicy
-from bot.domain.callers import Role
 from bot.domain.conversations import HTTP, Member
 from bot.domain.policies import Rule
-from bot.domain.terms import Terms
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class Policies:
 
 
 @dataclass(frozen=True, slots=True)
-class Signatories:
+class Approvers:
     """Who may administer and who may sign, as principals and roles: `slack:U1`, `slack-group:S1`, `console:ana`.
 
     `operator` is whoever runs the program at its own terminal; that person may do both. `programs` are the roles of
@@ -65,7 +65,7 @@ class Signatories:
     admins: frozenset[str] = frozenset()
     approvers: frozenset[str] = frozenset()
     operator: str = ""
-    programs: frozenset[str] = frozenset({Role.APPROVER.principal})
+    programs: frozenset[str] = frozenset({ApiRole.APPROVER.principal})
 
     def administers(self, member: Member) -> bool:
         """The operator, named admins, where none is named the platform's own, and programs to which the operator has
@@ -75,7 +75,7 @@ class Signatories:
             return True
         if member.guest or member.external:
             return False
-        if is_program(member) and Role.ADMIN.principal in member.roles:
+        if is_program(member) and ApiRole.ADMIN.principal in member.roles:
             return True
         return _is_one_of(member, self.admins) or (not self.admins and member.platform_admin)
 
@@ -94,10 +94,10 @@ class Signatories:
         if named:
             return member.author.principal if member.author.principal in named else named[0]
         if is_program(member):
-            return next(iter(sorted(own & {*self.programs, Role.ADMIN.principal})), "")
+            return next(iter(sorted(own & {*self.programs, ApiRole.ADMIN.principal})), "")
         return "platform admin" if self.administers(member) else ""
 
-    def needed(self, terms: Terms) -> str:
+    def needed(self, terms: ApprovalRequirements) -> str:
         """Whose signature it takes on these terms, in a few words: `slack:U1`, `2 of slack-group:S1, not the asker`."""
         named = [" or ".join(sorted(each)) for each in terms.approvers]
         who = " and at once ".join(named) or ", ".join(sorted(self.approvers or self.admins)) or "an administrator"

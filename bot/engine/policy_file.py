@@ -13,9 +13,9 @@ from typing import Any
 
 from bot.domain.approvals import ApprovalPolicy
 from bot.domain.policies import Rule, is_pattern
-from bot.domain.rule_language import RuleError, read_policy, read_rule
+from bot.domain.policy_syntax import RuleError, parse_policy, parse_rule
 from bot.engine.policy import Policies, ServerPolicy
-from bot.engine.toml_lines import Place, lines_of
+from bot.engine.toml_lines import EntryLocation, line_numbers
 from bot.errors import SettingsError
 
 
@@ -28,11 +28,11 @@ def read_policies(text: str, default: ApprovalPolicy | None, source: str) -> Pol
         table = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise SettingsError(f"{source} cannot be read: {error}.", "correct the file or POLICY_FILE") from error
-    return _Reader(table, source, lines_of(text)).read(default)
+    return _Reader(table, source, line_numbers(text)).read(default)
 
 
 class _Reader:
-    def __init__(self, table: Mapping[str, Any], source: str, lines: Mapping[Place, int]) -> None:
+    def __init__(self, table: Mapping[str, Any], source: str, lines: Mapping[EntryLocation, int]) -> None:
         self._whole = table
         self._source = source
         self._lines = lines
@@ -64,7 +64,7 @@ class _Reader:
                     pass
         return found
 
-    def _server(self, entry: Any, place: Place) -> ServerPolicy:
+    def _server(self, entry: Any, place: EntryLocation) -> ServerPolicy:
         entry = self._table(entry, place)
         self._refuse_unknown(entry, {"default", "tools"}, place)
         tools = self._table(entry.get("tools", {}), (*place, "tools"))
@@ -80,24 +80,24 @@ class _Reader:
         return tuple(self._rule(entry, number) for number, entry in enumerate(entries))
 
     def _rule(self, entry: Mapping[str, Any], number: int) -> Rule:
-        place: Place = ("rules", number)
+        place: EntryLocation = ("rules", number)
         try:
-            rule = read_rule(entry)
+            rule = parse_rule(entry)
         except RuleError as error:
             raise self._wrong((*place, *error.key.split(".", 1)), str(error), "correct the rule") from error
         return dataclasses.replace(rule, id=f"{self._short}:{self._lines.get(place, number + 1)}")
 
-    def _table(self, value: Any, place: Place) -> Mapping[str, Any]:
+    def _table(self, value: Any, place: EntryLocation) -> Mapping[str, Any]:
         if not isinstance(value, Mapping):
             raise self._wrong(place, "must be a table.", f"write [{_said(place)}] and the entries below it")
         return value
 
-    def _refuse_unknown(self, table: Mapping[str, Any], known: set[str], place: Place) -> None:
+    def _refuse_unknown(self, table: Mapping[str, Any], known: set[str], place: EntryLocation) -> None:
         for key in table:
             if key not in known:
                 raise self._wrong((*place, key), "means nothing here.", f"use one of {', '.join(sorted(known))}")
 
-    def _refuse_patterns(self, names: Mapping[str, Any], place: Place) -> None:
+    def _refuse_patterns(self, names: Mapping[str, Any], place: EntryLocation) -> None:
         # `"delete_*" = "ALWAYS_DENY"` would match no tool at all, and whoever wrote it would feel safe.
         for name in names:
             if is_pattern(name):
@@ -108,20 +108,22 @@ class _Reader:
                     named=place,
                 )
 
-    def _word(self, value: Any, place: Place) -> ApprovalPolicy:
+    def _word(self, value: Any, place: EntryLocation) -> ApprovalPolicy:
         try:
-            return read_policy(value)
+            return parse_policy(value)
         except RuleError:
             words = ", ".join(word.value for word in ApprovalPolicy)
             raise self._wrong(place, f"is {value!r:.60}.", f"use one of {words}") from None
 
-    def _wrong(self, place: Place, problem: str, fix: str, *, named: Place | None = None) -> SettingsError:
+    def _wrong(
+        self, place: EntryLocation, problem: str, fix: str, *, named: EntryLocation | None = None
+    ) -> SettingsError:
         lines = (self._lines.get(place[:length]) for length in range(len(place), 0, -1))
         line = next((f", line {each}" for each in lines if each is not None), "")
         ending = "" if problem.endswith(".") else "."
         return SettingsError(f"{self._source}{line}: {_said(named or place)} {problem}{ending}", fix)
 
 
-def _said(place: Place) -> str:
+def _said(place: EntryLocation) -> str:
     """The way to an entry as people write it; of a rule the number of the table says nothing beside its line."""
     return ".".join(str(part) for part in place if not isinstance(part, int))

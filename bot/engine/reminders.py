@@ -12,12 +12,12 @@ import random
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
 
+from bot.domain.approval_targets import ChannelTarget, approval_targets
 from bot.domain.approvals import Approval
 from bot.domain.conversations import Author, ConversationKey
-from bot.domain.destinations import Channel, destinations
 from bot.domain.turns import ToolStep, Turn
-from bot.domain.views import Audience, Notice
-from bot.engine.delivery import named_people
+from bot.domain.views import Notice, NoticeTarget
+from bot.engine.approval_routing import named_people
 from bot.engine.rules import Rules
 from bot.engine.surfaces import surface_for
 from bot.errors import DatabaseUnavailable, DeliveryFailed
@@ -60,7 +60,7 @@ class Reminders:
 
     async def remind(self) -> None:
         """Remind of what is due now."""
-        reaches = [surface.reach for surface in self._surfaces]
+        reaches = [surface.key_prefix for surface in self._surfaces]
         for turn, step in await self._log.take_reminders(reaches, AT_ONCE) if reaches else ():
             await self._tell(turn, step)
 
@@ -72,13 +72,13 @@ class Reminders:
         terms = step.approval.terms
         people = _people(terms.approvers or (signatories.approvers,), step.approval)
         place = str(turn.conversation)
-        audiences = [Audience(place, each.partition(":")[2], private=True) for each in people[:MOST_PEOPLE]]
+        audiences = [NoticeTarget(place, each.partition(":")[2], private=True) for each in people[:MOST_PEOPLE]]
         notice = Notice(_words(step, step.approval.requested_for, signatories.needed(terms)))
         # Where those who may sign are groups, everybody hears it who is where the card stands.
         for audience in audiences or _around(step.approval, turn.conversation):
             try:
                 async with asyncio.timeout(TELL_SECONDS):
-                    await surface.tell(audience, notice)
+                    await surface.post_notice(audience, notice)
             except (DeliveryFailed, TimeoutError) as error:
                 log.warning("nobody could be reminded of approval %s: %s", step.approval.id, error)
 
@@ -90,11 +90,11 @@ def _people(approvers: Iterable[frozenset[str]], approval: Approval) -> list[str
     return named_people(approvers, asker, barred)
 
 
-def _around(approval: Approval, where: ConversationKey) -> list[Audience]:
+def _around(approval: Approval, where: ConversationKey) -> list[NoticeTarget]:
     """Everybody in the channels where the card stands."""
-    channels = [each.id for each in destinations(approval) if isinstance(each, Channel)]
+    channels = [each.id for each in approval_targets(approval) if isinstance(each, ChannelTarget)]
     there = [replace(where, channel=channel, thread="") for channel in channels]
-    return [Audience(str(each)) for each in there or [where]]
+    return [NoticeTarget(str(each)) for each in there or [where]]
 
 
 def _words(step: ToolStep, asker: Author, needed: str) -> str:

@@ -1,7 +1,8 @@
 """What holds in a conversation: its profile, what may run there, and whose signature counts.
 
 Three layers speak about a tool: the operator's file, the rules that admins have set, and the profile's. They are rules
-of one kind and are judged together (`bot.engine.judging`); where none is about a call, the file's default counts.
+of one kind and are judged together (`bot.engine.policy_evaluation`); where none is about a call, the file's default
+counts.
 """
 
 from __future__ import annotations
@@ -14,13 +15,13 @@ from typing import Any
 from bot.domain.approvals import ApprovalPolicy
 from bot.domain.conversations import Author, ConversationKey, Member
 from bot.domain.hosts import ReadHosts, no_hosts_read
-from bot.domain.policies import Judgement, Rule
-from bot.domain.profiles import DEFAULT, Binding, Profile, places
+from bot.domain.policies import PolicyResult, Rule
+from bot.domain.profiles import DEFAULT, Binding, Profile, binding_scopes
 from bot.domain.servers import EVERYWHERE
 from bot.domain.tools import ServerGuidance, Tool, ToolSet
-from bot.engine.judging import Reviewed, judge, nothing_reviewed
-from bot.engine.matching import Case, asks_who
-from bot.engine.policy import Policies, Signatories
+from bot.engine.policy import Approvers, Policies
+from bot.engine.policy_evaluation import Reviewed, evaluate, nothing_reviewed
+from bot.engine.rule_matching import PolicyRequest, needs_member
 
 _NOWHERE = ConversationKey("", "", "", "")
 
@@ -30,7 +31,7 @@ class Rules:
     """What holds in one conversation, `place`, at one moment."""
 
     file: Policies = Policies()
-    signatories: Signatories = Signatories()
+    signatories: Approvers = Approvers()
     profile: Profile = DEFAULT
     set_by_admins: tuple[Rule, ...] = ()
     place: ConversationKey = _NOWHERE
@@ -45,7 +46,7 @@ class Rules:
     @property
     def ask_who(self) -> bool:
         """Whether it takes more than the asker's id to judge a call: roles, or whether it is a guest."""
-        return asks_who(self.all)
+        return needs_member(self.all)
 
     def judge(
         self,
@@ -53,11 +54,11 @@ class Rules:
         arguments: Mapping[str, Any] | None = None,
         author: Author | None = None,
         member: Member | None = None,
-    ) -> Judgement:
+    ) -> PolicyResult:
         """What holds for a call here, and why. `member` is who the author is here, fresh, None if that is not known."""
-        return judge(
+        return evaluate(
             self.all,
-            Case(tool, self.place, arguments, author, member, self.profile, self.read_hosts),
+            PolicyRequest(tool, self.place, arguments, author, member, self.profile, self.read_hosts),
             self.file.default,
             self.reviewed,
         )
@@ -85,12 +86,12 @@ class RuleBook:
     def __init__(
         self,
         file: Policies | None = None,
-        signatories: Signatories | None = None,
+        signatories: Approvers | None = None,
         reviewed: Reviewed = nothing_reviewed,
         read_hosts: ReadHosts = no_hosts_read,
     ) -> None:
         self._file = file or Policies()
-        self._signatories = signatories or Signatories()
+        self._signatories = signatories or Approvers()
         self._reviewed = reviewed
         self._read_hosts = read_hosts
         self._set: tuple[Rule, ...] = ()
@@ -121,12 +122,12 @@ class RuleBook:
         """What holds there. A channel's profile comes before its workspace's, and that before everybody's; what an
         admin has set holds in that admin's workspace.
         """
-        bound = (self._bound.get(place, "") for place in (*places(conversation), EVERYWHERE))
+        bound = (self._bound.get(place, "") for place in (*binding_scopes(conversation), EVERYWHERE))
         profile = next((self._profiles[each] for each in bound if each in self._profiles), DEFAULT)
         signatories = self._signatories
         if profile.approvers:
             signatories = dataclasses.replace(signatories, approvers=profile.approvers, programs=frozenset())
-        here = tuple(rule for rule in self._set if rule.workspace in (EVERYWHERE, conversation.home))
+        here = tuple(rule for rule in self._set if rule.workspace in (EVERYWHERE, conversation.workspace_key))
         return Rules(self._file, signatories, profile, here, conversation, self._reviewed, self._read_hosts)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from bot.domain.secret_grants import GrantProblem, SecretGrant, SecretGrants, spelled
 from bot.domain.secrets import SecretReference
-from bot.engine.toml_lines import lines_of
+from bot.engine.toml_lines import line_numbers
 
 _KEYS = frozenset(("secret", "workspaces", "hosts", "templates"))
 _WORKSPACE = re.compile(r"[a-z][a-z-]{0,40}:[A-Za-z0-9._~@+-]{1,200}")
@@ -40,7 +40,7 @@ def read_secret_grants(text: str, source: str) -> SecretGrants:
         found = _LINE.search(str(error))
         problem = GrantProblem(int(found[1]) if found else 0, f"The file is not TOML: {error}.", "correct that line")
         return SecretGrants(problems=(problem,), source=source)
-    lines = lines_of(text)
+    lines = line_numbers(text)
     problems = [
         GrantProblem(lines.get((key,), 0), f"{key!r} means nothing here.", _EXAMPLE)
         for key in document
@@ -123,7 +123,7 @@ def _host(text: str) -> str:
     return f"{scheme}://{name}:{int(port)}"
 
 
-def in_words(grant: SecretGrant) -> str:
+def describe_grant(grant: SecretGrant) -> str:
     """Return what a grant allows, in a sentence."""
     places = [*map(spelled, sorted(grant.hosts)), *(f"launch template {name}" for name in sorted(grant.templates))]
     return f"{grant.reference} is granted to servers of {', '.join(sorted(grant.workspaces))} at {', '.join(places)}."

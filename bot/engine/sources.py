@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from bot.domain.past import Summary
+from bot.domain.history import HistorySummary
 from bot.domain.sources import OtherSource, PersonSource, Source, Sources, ToolSource
-from bot.domain.turns import Question, ToolStep, TurnRecord
-from bot.engine.outcomes import ANSWERED, Address
-from bot.engine.reading_on import addressed, is_reading
-from bot.engine.tool_search_steps import is_searching
+from bot.domain.turns import ToolStep, TurnInput, TurnRecord
+from bot.engine.builtin_tools.read_result import addressed, is_read_result_call
+from bot.engine.builtin_tools.search_steps import is_searching
+from bot.engine.result_format import ANSWERED, Address
 
 Known = Mapping[Address, ToolStep]
 """Calls of a conversation by where their results are."""
@@ -24,29 +24,29 @@ def known_calls(turns: Iterable[TurnRecord]) -> Known:
     return {(record.turn.seq, step.n): step for record in turns for step in record.calls}
 
 
-def of_turn(record: TurnRecord, known: Known) -> Sources:
+def sources_of_turn(record: TurnRecord, known: Known) -> Sources:
     """Return the sources that a turn brings into prompts that tell of it."""
     asker = PersonSource(record.turn.author.principal)
     replies = (source for reply in record.replies for source in reply.sources)
-    return merged([asker], replies, _of_question(record.turn.question), _of_calls(record, known))
+    return merge_sources([asker], replies, _of_question(record.turn.question), _of_calls(record, known))
 
 
-def of_prompt(record: TurnRecord, history: Iterable[Source], known: Known) -> Sources:
+def sources_of_prompt(record: TurnRecord, history: Iterable[Source], known: Known) -> Sources:
     """Return the sources of a prompt for this turn. `history` are those of the earlier turns that it tells of."""
-    return merged(history, _of_question(record.turn.question), _of_calls(record, known))
+    return merge_sources(history, _of_question(record.turn.question), _of_calls(record, known))
 
 
-def of_summary(summary: Summary | None) -> Sources:
+def sources_of_summary(summary: HistorySummary | None) -> Sources:
     """Return the sources that a summary brings into prompts: none if it has no text."""
     return () if summary is None or not summary.text else summary.sources
 
 
-def merged(*sources: Iterable[Source]) -> Sources:
+def merge_sources(*sources: Iterable[Source]) -> Sources:
     """Return all of these, each once."""
     return tuple(dict.fromkeys(each for some in sources for each in some))
 
 
-def _of_question(question: Question) -> Iterator[Source]:
+def _of_question(question: TurnInput) -> Iterator[Source]:
     if question.attachments:
         yield OtherSource.ATTACHMENT
     if question.context:
@@ -65,7 +65,7 @@ def _of_calls(record: TurnRecord, known: Known) -> Iterator[Source]:
 def _of_call(seq: int, step: ToolStep, known: Known) -> Source | None:
     """Return the source of a call's result; None if the bot wrote it. A page of a result has that result's source."""
     at: Address = (seq, step.n)
-    while is_reading(step.call):
+    while is_read_result_call(step.call):
         of = addressed(step.call)
         read = None if of is None or of >= at else known.get(of)
         if of is None or read is None:

@@ -11,4 +11,4 @@ from bot.ports import Surface
 def surface_for(surfaces: Sequence[Surface], conversation: ConversationKey) -> Surface | None:
     """The surface whose reach takes the conversation in, now: reaches may move."""
     key = f"{conversation}:"
-    return next((surface for surface in surfaces if key.startswith(surface.reach)), None)
+    return next((surface for surface in surfaces if key.startswith(surface.key_prefix)), None)

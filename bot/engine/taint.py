@@ -33,7 +33,7 @@ from typing import Any
 
 from bot.domain.approvals import ApprovalPolicy
 from bot.domain.flows import Sends, Words, holds_address
-from bot.domain.policies import Judgement
+from bot.domain.policies import PolicyResult
 from bot.domain.sources import OtherSource, PersonSource, Source, ToolSource
 from bot.domain.tools import Tool, ToolSet
 
@@ -50,7 +50,7 @@ _NAME = r"[\w@.+-]"
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class TaintSource:
     """A source of words that the model was given: what people call it, its server, and whose words it holds. `is_read`
     is False of what people say here: everybody here knows it, so that it gives nothing away.
     """
@@ -67,7 +67,7 @@ class Taint:
     written; `offered` are the tools there are.
     """
 
-    told: tuple[Told, ...] = ()
+    told: tuple[TaintSource, ...] = ()
     asked: tuple[str, ...] = ()
     offered: ToolSet = ToolSet()
 
@@ -76,7 +76,7 @@ class Taint:
         """The least trustworthy of the words."""
         return max((each.words for each in self.told), key=lambda words: words.rank, default=Words.OWN)
 
-    def ruled(self, tool: Tool, arguments: Mapping[str, Any], found: Judgement) -> Judgement:
+    def apply_policy(self, tool: Tool, arguments: Mapping[str, Any], found: PolicyResult) -> PolicyResult:
         """Return what holds for a call after all: asking instead of running, or asking for this reason, too."""
         reason = self.objection(tool, arguments) if found.ruling.policy in _HELD else ""
         if not reason:
@@ -134,7 +134,7 @@ class Taint:
 UNTAINTED = Taint()
 
 
-def told(sources: Iterable[Source], offered: ToolSet, asker: str) -> tuple[Told, ...]:
+def taint_sources(sources: Iterable[Source], offered: ToolSet, asker: str) -> tuple[TaintSource, ...]:
     """Say whose words these sources hold, by the tools there are now, for `asker`, the principal who asks. A tool that
     is gone or has changed may have returned anything.
     """
@@ -175,17 +175,17 @@ def _says_what_was_asked(tool: Tool, arguments: Mapping[str, Any], asked: Sequen
     return bool(arguments)
 
 
-def _told(source: Source, offered: ToolSet) -> Told:
+def _told(source: Source, offered: ToolSet) -> TaintSource:
     match source:
         case OtherSource():
-            return Told(source.label, Words.STRANGERS)
+            return TaintSource(source.label, Words.STRANGERS)
         case PersonSource():
-            return Told(_QUESTIONS, Words.SHARED, is_read=False)
+            return TaintSource(_QUESTIONS, Words.SHARED, is_read=False)
         case ToolSource(server, name, server_id):
             tool = next(
                 (each for each in offered.tools if (each.server_id, each.original_name) == (server_id, name)), None
             )
-            return Told(server, tool.words if tool and _is_still(source, tool) else Words.STRANGERS, server_id)
+            return TaintSource(server, tool.words if tool and _is_still(source, tool) else Words.STRANGERS, server_id)
 
 
 def _is_still(source: ToolSource, tool: Tool) -> bool:
@@ -221,7 +221,7 @@ def _stands_in(wanted: str, asked: Sequence[str]) -> bool:
     return bool(wanted) and any(re.search(pattern, text) for text in asked)
 
 
-def _names(told: Sequence[Told]) -> str:
+def _names(told: Sequence[TaintSource]) -> str:
     labels = list(dict.fromkeys(each.label for each in told))
     more = len(labels) - _MOST_NAMED
     shown = labels if more <= 0 else [*labels[:_MOST_NAMED], f"{more} more"]

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from bot.domain.usage import fits
-from bot.engine.toml_lines import Place, lines_of
+from bot.domain.usage import matches_pattern
+from bot.engine.toml_lines import EntryLocation, line_numbers
 from bot.errors import SettingsError
 
 
@@ -22,7 +22,7 @@ class Entries:
 
     table: Mapping[str, Any]
     source: str
-    lines: Mapping[Place, int]
+    lines: Mapping[EntryLocation, int]
 
     def list(self, name: str) -> Sequence[Mapping[str, Any]]:
         """The entries below `[[name]]`. Raises SettingsError."""
@@ -31,26 +31,26 @@ class Entries:
             raise self.wrong((name,), "must be entries of their own", f"write [[{name}]] and what it says below it")
         return entries
 
-    def number(self, value: Any, place: Place, most: int, wanted: str) -> Decimal:
+    def number(self, value: Any, place: EntryLocation, most: int, wanted: str) -> Decimal:
         """A number from 0 to `most`. Raises SettingsError."""
         usable = isinstance(value, int | Decimal) and not isinstance(value, bool)
         if not usable or not (number := Decimal(value)).is_finite() or not 0 <= number <= most:
             raise self.wrong(place, "is no number that can be used", f"write {wanted}")
         return number
 
-    def refuse_hidden(self, patterns: Sequence[str], place: Place, known_as: str) -> None:
+    def refuse_hidden(self, patterns: Sequence[str], place: EntryLocation, known_as: str) -> None:
         """Raises SettingsError for the last of the patterns if one before it fits everything that it fits."""
         *before, last = patterns
-        if earlier := next((pattern for pattern in before if fits(last, pattern)), None):
+        if earlier := next((pattern for pattern in before if matches_pattern(last, pattern)), None):
             raise self.wrong((*place, known_as), f'never counts, since "{earlier}" stands before it', "write it first")
 
-    def refuse_unknown(self, table: Mapping[str, Any], known: set[str], place: Place) -> None:
+    def refuse_unknown(self, table: Mapping[str, Any], known: set[str], place: EntryLocation) -> None:
         """Raises SettingsError for a key that means nothing."""
         for key in table:
             if key not in known:
                 raise self.wrong((*place, key), "means nothing here", f"use one of {', '.join(sorted(known))}")
 
-    def wrong(self, place: Place, problem: str, fix: str) -> SettingsError:
+    def wrong(self, place: EntryLocation, problem: str, fix: str) -> SettingsError:
         """What is wrong with an entry, with its line."""
         lines = (self.lines.get(place[:length]) for length in range(len(place), 0, -1))
         line = next((f", line {each}" for each in lines if each is not None), "")
@@ -61,6 +61,6 @@ class Entries:
 def read_entries(text: str, source: str, setting: str) -> Entries:
     """Parse a file; numbers with a point stay as they are written. Raises SettingsError."""
     try:
-        return Entries(tomllib.loads(text, parse_float=Decimal), source, lines_of(text))
+        return Entries(tomllib.loads(text, parse_float=Decimal), source, line_numbers(text))
     except (tomllib.TOMLDecodeError, ArithmeticError) as error:
         raise SettingsError(f"{source} cannot be read: {error}.", f"correct the file or {setting}") from error

@@ -12,17 +12,17 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-Place = tuple[str | int, ...]
+EntryLocation = tuple[str | int, ...]
 """The way to a table or a value: names, and behind the name of an array of tables the number in it, from 0."""
 _HEADER = re.compile(r"\s*(\[{1,2})([^\[\]]*(?:\"[^\"]*\"[^\[\]]*)*)\]{1,2}\s*(?:#.*)?")
 _KEY = re.compile(r"\s*((?:[A-Za-z0-9_-]+|\"[^\"]*\"|'[^']*')(?:\s*\.\s*(?:[A-Za-z0-9_-]+|\"[^\"]*\"|'[^']*'))*)\s*=")
 
 
-def lines_of(text: str) -> Mapping[Place, int]:
+def line_numbers(text: str) -> Mapping[EntryLocation, int]:
     """The line, from 1, of every table and key. What is written in an unusual way may be missing."""
-    found: dict[Place, int] = {}
-    counts: Counter[Place] = Counter()
-    table: Place = ()
+    found: dict[EntryLocation, int] = {}
+    counts: Counter[EntryLocation] = Counter()
+    table: EntryLocation = ()
     open_text = ""
     for number, line in enumerate(text.splitlines(), 1):
         if open_text:
@@ -41,7 +41,7 @@ def lines_of(text: str) -> Mapping[Place, int]:
     return found
 
 
-def _names(key: str) -> Place:
+def _names(key: str) -> EntryLocation:
     try:
         parsed: Any = tomllib.loads(f"{key} = 0")
     except tomllib.TOMLDecodeError:

@@ -15,11 +15,11 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from bot.domain.conversations import ConversationKey, InboundMessage
-from bot.domain.rings import Changed, Decided, Look, Ring, StopWanted
 from bot.domain.turns import Claim, Receipt, TurnRecord, TurnStatus
-from bot.engine.elapsed import elapsed
-from bot.engine.room import Room
-from bot.engine.turn import TurnInProgress
+from bot.domain.wakeups import ApprovalDecided, ConfigChanged, StopRequested, Wakeup, WorkAvailable
+from bot.engine.capacity import Capacity
+from bot.engine.monotonic_clock import monotonic
+from bot.engine.turn_runner import TurnRunner
 from bot.errors import CountersignError, DatabaseUnavailable, LostLease, ModelError, Stopped
 from bot.logs import in_context
 from bot.ports import TurnLog
@@ -39,12 +39,12 @@ UNREADABLE = "What is stored of this question cannot be read."
 class Begin(Protocol):
     """Makes a turn ready to be driven."""
 
-    def __call__(self, claim: Claim, record: TurnRecord) -> TurnInProgress:
+    def __call__(self, claim: Claim, record: TurnRecord) -> TurnRunner:
         """The turn of this claim, as far as it has got."""
         ...
 
 
-class Shown(Protocol):
+class ViewSink(Protocol):
     """What becomes of the drawing of turns that this process drives."""
 
     def forget(self, turn_id: str) -> None:
@@ -53,7 +53,7 @@ class Shown(Protocol):
     def settle(self, turn_id: str) -> None:
         """It has ended, waits for people or was given back."""
 
-    def kick(self) -> None:
+    def wake(self) -> None:
         """Something on disk may want drawing."""
 
     def suspend(self) -> None:
@@ -69,7 +69,7 @@ class _Held:
 
     claim: Claim
     task: asyncio.Task[None] | None = None
-    turn: TurnInProgress | None = None
+    turn: TurnRunner | None = None
     stopping: bool = False
 
 
@@ -81,14 +81,14 @@ class Worker:
 
     turn_log: TurnLog
     begin: Begin
-    shown: Shown
+    shown: ViewSink
     reaches: Callable[[], Sequence[str]]
     """The reaches of the surfaces, which may move: this process drives no turns that it could not draw."""
     changed: Callable[[], None] = lambda: None
     """Hears that servers, policies or profiles may be others now."""
-    room: Room = field(default_factory=Room)
+    room: Capacity = field(default_factory=Capacity)
     pause: Callable[[float], Awaitable[None]] = asyncio.sleep
-    clock: Callable[[], float] = elapsed
+    clock: Callable[[], float] = monotonic
     _renewed_at: float = 0.0
     _held: dict[str, _Held] = field(default_factory=dict)
     _claiming: asyncio.Future[Sequence[Claim]] | None = None
@@ -97,34 +97,34 @@ class Worker:
     """What turns are driven in, whosever message they come from; None unless this worker runs."""
     _kicked: asyncio.Event = field(default_factory=asyncio.Event)
 
-    def kick(self) -> None:
+    def poll(self) -> None:
         """There may be something to claim: look now."""
         self._kicked.set()
 
-    def ring(self, turn_id: str) -> None:
+    def wake(self, turn_id: str) -> None:
         """Somebody has decided something about this turn."""
         held = self._held.get(turn_id)
         if held is not None and held.turn is not None:
-            held.turn.ring()
-        self.kick()
+            held.turn.wake()
+        self.poll()
 
-    def interrupt(self, turn_id: str) -> None:
+    def cancel(self, turn_id: str) -> None:
         """The turn was stopped, or is another's now. Its task is cancelled once; a second stop changes nothing."""
         held = self._held.get(turn_id)
         if held is not None and held.task is not None and not held.stopping:
             held.stopping = True
             held.task.cancel()
-        self.kick()
+        self.poll()
 
-    async def take_in(self, message: InboundMessage) -> Receipt:
+    async def receive(self, message: InboundMessage) -> Receipt:
         """Put a message on disk. Its turn begins with that where it can; else it is looked for."""
         if self._begins_at_once(message.conversation):
             return await self._take_in(message)
         try:
-            with self.room.lining_up():
+            with self.room.queueing():
                 return await self.turn_log.enqueue(message)
         finally:
-            self.kick()
+            self.poll()
 
     def _begins_at_once(self, conversation: ConversationKey) -> bool:
         """Whether a turn may begin here, as far as its conversation lets it. Of several processes, whoever has the
@@ -133,16 +133,16 @@ class Worker:
         if self.turn_log.lease_seconds is not None or self._home is None:
             return False
         key = f"{conversation}:"
-        return self.room.has_place_at_once(len(self._held)) and any(key.startswith(reach) for reach in self.reaches())
+        return self.room.has_free_slot(len(self._held)) and any(key.startswith(reach) for reach in self.reaches())
 
     async def _take_in(self, message: InboundMessage) -> Receipt:
         claim = None
         try:
             with self.room.taking_in():
-                receipt, claim = await self.turn_log.take_in(message)
+                receipt, claim = await self.turn_log.enqueue_and_claim(message)
         finally:
             if claim is None:
-                self.kick()
+                self.poll()
         if claim is not None and self._home is not None:
             self._home.run(self._hold, claim)
         elif claim is not None:
@@ -150,7 +150,7 @@ class Worker:
             with contextlib.suppress(CountersignError, TimeoutError):
                 async with asyncio.timeout(HAND_OVER_SECONDS):
                     await self.turn_log.release([claim])
-                    await self.turn_log.put_down(claim.turn_id)
+                    await self.turn_log.release_delivery(claim.turn_id)
         return receipt
 
     async def run(self) -> None:
@@ -165,20 +165,20 @@ class Worker:
             self._home = None
             await self._hand_over()
 
-    def _hear(self, ring: Ring) -> None:
+    def _hear(self, ring: Wakeup) -> None:
         """Another process has changed something; this may also be an echo of our own."""
         match ring:
-            case Decided(turn_id):
-                self.ring(turn_id)
-            case StopWanted(turn_id):
-                self.interrupt(turn_id)
-            case Changed():
+            case ApprovalDecided(turn_id):
+                self.wake(turn_id)
+            case StopRequested(turn_id):
+                self.cancel(turn_id)
+            case ConfigChanged():
                 self.changed()
-            case Look():
+            case WorkAvailable():
                 # It is also heard after a silence, in which anything may have been called.
                 self.changed()
-                self.kick()
-        self.shown.kick()
+                self.poll()
+        self.shown.wake()
 
     # ------------------------------------------------------------------ claiming
 
@@ -196,7 +196,7 @@ class Worker:
                         await self._kicked.wait()
 
     async def _claim(self) -> Sequence[Claim]:
-        most = min(CLAIM_AT_ONCE, self.room.left(len(self._held)))
+        most = min(CLAIM_AT_ONCE, self.room.available(len(self._held)))
         if most <= 0:
             self.room.others_wait = True
             return ()
@@ -229,15 +229,15 @@ class Worker:
         if self._held.get(held.claim.turn_id) is held:
             del self._held[held.claim.turn_id]
             self.shown.settle(held.claim.turn_id)
-        self.kick()
+        self.poll()
 
     # ------------------------------------------------------------------ driving
 
     async def _drive(self, held: _Held) -> None:
         claim = held.claim
         try:
-            held.turn = self.begin(claim, claim.fresh or await self.turn_log.resume(claim))
-            await held.turn.drive()
+            held.turn = self.begin(claim, claim.initial_record or await self.turn_log.resume(claim))
+            await held.turn.run()
         except Stopped:
             await self._end(claim, TurnStatus.CANCELLED, "")
         except LostLease:
@@ -267,7 +267,7 @@ class Worker:
         except Exception as error:  # noqa: BLE001 - whatever it is, the turn must not be left as it is
             log.error("turn %s could not be ended: %r", claim.turn_id, error)
             await self._end_unread(claim, failure or UNREADABLE)
-        self.shown.kick()
+        self.shown.wake()
 
     async def _end_unread(self, claim: Claim, failure: str) -> None:
         """End a turn whose rows are of no use. It is kept in hand until that is done: let go, it would be claimed again
@@ -331,10 +331,10 @@ class Worker:
         self._renewed_at = asked_at
         for turn_id, each in held.items():
             if turn_id not in kept and self._held.get(turn_id) is each:
-                self.interrupt(turn_id)
+                self.cancel(turn_id)
             elif each.turn is not None:
                 # The doorbell may not reach this process: look whether somebody has decided something.
-                each.turn.ring_if_waiting()
+                each.turn.wake_if_waiting()
         self.shown.resume()
 
     def _certain_seconds(self) -> float | None:
@@ -361,7 +361,7 @@ class Worker:
                 meanwhile = [claim for claim in await self._claimed_meanwhile() if claim not in held.values()]
                 await self.turn_log.release([*done, *meanwhile])
                 for claim in meanwhile:
-                    await self.turn_log.put_down(claim.turn_id)
+                    await self.turn_log.release_delivery(claim.turn_id)
         except (CountersignError, TimeoutError) as error:
             log.warning("turns could not be handed over: %s", error or "the database does not answer")
 

@@ -16,9 +16,9 @@ import anthropic
 from bot.domain.completions import Capabilities
 from bot.llm.anthropic_reply import ReplyDraft
 from bot.llm.anthropic_request import request_body
-from bot.llm.catalogue import Places
-from bot.llm.hosted import HostedModel, Wording
-from bot.llm.service import Service
+from bot.llm.hosted_model import HostedModel, WireFormat
+from bot.llm.model_list import Places
+from bot.llm.provider_service import Service
 from bot.llm.vendor_client import Sdk, VendorClient, http_settings
 from bot.ports import LanguageModel
 
@@ -60,7 +60,7 @@ def create(config: Config) -> LanguageModel:
         context_tokens=config.context_tokens or _WINDOW,
     )
     body = partial(request_body, config.model, own_address=service.own_address, by=service.writer)
-    wording = Wording(body, partial(ReplyDraft, service.writer), _PASSED_OVER)
+    wording = WireFormat(body, partial(ReplyDraft, service.writer), _PASSED_OVER)
     return HostedModel(service, capabilities, _client(service), wording, Places("/v1/models"))
 
 

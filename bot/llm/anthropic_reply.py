@@ -12,14 +12,22 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from bot.domain.completions import CallDelta, Completion, Counted, ReasoningDelta, StopReason, TextDelta, Usage
-from bot.domain.messages import Message, Part, Role, TextPart
+from bot.domain.completions import (
+    Completion,
+    ReasoningDelta,
+    StopReason,
+    TextDelta,
+    ToolCallDelta,
+    Usage,
+    UsageReported,
+)
+from bot.domain.messages import Message, MessageRole, Part, TextPart
 from bot.llm.anthropic_request import METADATA
-from bot.llm.complaints import Complaint, ServiceComplained
-from bot.llm.event_fields import count, items, part, text, tokens
-from bot.llm.identifiers import distinct_ids
+from bot.llm.call_ids import distinct_ids
+from bot.llm.error_classification import ProviderError, ProviderRejected
+from bot.llm.lenient_fields import get_count, get_field, get_list, text, tokens
 from bot.llm.streaming import Delta
-from bot.llm.tool_arguments import read_call
+from bot.llm.tool_arguments import parse_call
 
 _PAUSED = "pause_turn"
 _STOPS = {
@@ -76,25 +84,25 @@ class ReplyDraft:
         self._earlier: Counter[str] = Counter()
 
     def take(self, event: Mapping[str, Any]) -> Iterator[Delta]:
-        """Add an event and yield what people can see of it. Unknown events are passed over. Raises ServiceComplained
+        """Add an event and yield what people can see of it. Unknown events are passed over. Raises ProviderRejected
         for an error.
         """
         match text(event, "type"):
             case "content_block_delta":
                 yield from self._continue(event)
             case "content_block_start":
-                yield from self._begin(part(event, "index"), part(event, "content_block"))
+                yield from self._begin(get_field(event, "index"), get_field(event, "content_block"))
             case "message_start":
-                self._count(part(part(event, "message"), "usage"))
-                yield Counted(self._usage())
+                self._count(get_field(get_field(event, "message"), "usage"))
+                yield UsageReported(self._usage())
             case "message_delta":
-                yield from self._end(part(event, "delta"), part(event, "usage"))
+                yield from self._end(get_field(event, "delta"), get_field(event, "usage"))
             case "message":  # a server that does not stream
-                for block in items(event, "content"):
+                for block in get_list(event, "content"):
                     yield from self._begin(None, block)
-                yield from self._end(event, part(event, "usage"))
+                yield from self._end(event, get_field(event, "usage"))
             case kind if kind == "error" or event.get("error"):
-                raise ServiceComplained(Complaint.read(200, event))
+                raise ProviderRejected(ProviderError.read(200, event))
 
     @property
     def finished(self) -> bool:
@@ -119,10 +127,10 @@ class ReplyDraft:
             elif block.kind == "text" and block.text:
                 parts.append(TextPart(block.text))
             elif block.kind == "tool_use" and stop is None:
-                parts.append(read_call(next(ids), block.name, _arguments(block)))
+                parts.append(parse_call(next(ids), block.name, _arguments(block)))
         metadata = {METADATA: {"by": self._by, "thinking": thinking}} if thinking else {}
         stop = stop or (StopReason.TOOLS if calls else StopReason.ANSWERED)
-        return Completion(Message(Role.ASSISTANT, tuple(parts), metadata), stop, self._usage())
+        return Completion(Message(MessageRole.ASSISTANT, tuple(parts), metadata), stop, self._usage())
 
     def resume(self) -> Message | None:
         """Everything that has been said, if the service wants it back before it goes on."""
@@ -136,22 +144,22 @@ class ReplyDraft:
     def _end(self, delta: object, usage: object) -> Iterator[Delta]:
         self._stop = text(delta, "stop_reason") or self._stop
         self._count(usage)
-        yield Counted(self._usage())
-        refusal = text(part(delta, "stop_details"), "explanation")
+        yield UsageReported(self._usage())
+        refusal = text(get_field(delta, "stop_details"), "explanation")
         # Why the service refuses, where the model has said nothing.
         if refusal and not any(block.kind == "text" and block.pieces for block in self._blocks):
             yield from _add(self._new(None, "text"), refusal)
 
     def _begin(self, index: object, start: object) -> Iterator[Delta]:
         block = self._new(index, text(start, "type"))
-        block.id, block.name, block.input = text(start, "id"), text(start, "name"), part(start, "input")
+        block.id, block.name, block.input = text(start, "id"), text(start, "name"), get_field(start, "input")
         block.data, block.signature = text(start, "data"), text(start, "signature")
         if begun := text(start, "text") or text(start, "thinking"):
             yield from _add(block, begun)
 
     def _continue(self, event: Mapping[str, Any]) -> Iterator[Delta]:
-        delta = part(event, "delta")
-        block = self._continued(part(event, "index"), _KINDS.get(text(delta, "type"), ""))
+        delta = get_field(event, "delta")
+        block = self._continued(get_field(event, "index"), _KINDS.get(text(delta, "type"), ""))
         if more := text(delta, "text") or text(delta, "partial_json") or text(delta, "thinking"):
             yield from _add(block, more)
         else:
@@ -177,8 +185,8 @@ class ReplyDraft:
     def _count(self, usage: object) -> None:
         """The counts of a reply only grow; servers that know one late send 0 first, or at last."""
         for name in _COUNTS:
-            self._counts[name] = max(self._counts[name], count(usage, name))
-        thought = count(part(usage, "output_tokens_details"), "thinking_tokens")
+            self._counts[name] = max(self._counts[name], get_count(usage, name))
+        thought = get_count(get_field(usage, "output_tokens_details"), "thinking_tokens")
         self._counts["thinking_tokens"] = max(self._counts["thinking_tokens"], thought)
 
     def _usage(self) -> Usage:
@@ -195,7 +203,7 @@ def _add(block: _Block, more: str) -> Iterator[Delta]:
     elif block.kind == "thinking":
         yield ReasoningDelta(more)
     elif block.kind == "tool_use":
-        yield CallDelta(more)
+        yield ToolCallDelta(more)
 
 
 def _arguments(block: _Block) -> str:

@@ -13,14 +13,14 @@ from itertools import takewhile
 from typing import Any
 
 from bot.domain.completions import ModelRequest, ToolChoice
-from bot.domain.messages import FilePart, ImagePart, Message, Part, Role, TextPart, ToolCall, ToolResult
-from bot.llm.complaints import Problem
+from bot.domain.messages import FilePart, ImagePart, Message, MessageRole, Part, TextPart, ToolCall, ToolResult
+from bot.llm.attachment_text import describe_file, describe_image
+from bot.llm.call_ids import CallIds, valid_name
+from bot.llm.error_classification import ErrorKind
 from bot.llm.foreign_content import fit_to_read
-from bot.llm.foreign_text import one_line
-from bot.llm.identifiers import CallIds, accepted_name
-from bot.llm.image_words import file_words, image_words
-from bot.llm.tool_arguments import written_arguments
-from bot.llm.tool_schemas import offered_description, offered_schema
+from bot.llm.text_encoding import single_line
+from bot.llm.tool_arguments import encode_arguments
+from bot.llm.tool_schemas import tool_description, tool_schema
 
 METADATA = "anthropic"
 """The key of `provider_metadata`: `{"by": who wrote it, "thinking": [{"before": part number, "block": the block as it
@@ -39,7 +39,7 @@ Block = dict[str, Any]
 
 
 def request_body(
-    model: str, request: ModelRequest, _known: Collection[Problem] = (), *, own_address: bool, by: str = ""
+    model: str, request: ModelRequest, _known: Collection[ErrorKind] = (), *, own_address: bool, by: str = ""
 ) -> dict[str, Any]:
     """The whole body, for the vendor's own address or for a compatible server. Thinking is shown to whom it is `by`."""
     request = fit_to_read(request)
@@ -56,8 +56,8 @@ def request_body(
         body["tools"] = [
             {
                 "name": tool.name,
-                "description": offered_description(tool),
-                "input_schema": offered_schema(tool.input_schema, _KEYS),
+                "description": tool_description(tool),
+                "input_schema": tool_schema(tool.input_schema, _KEYS),
             }
             for tool in request.tools
         ]
@@ -69,7 +69,7 @@ def request_body(
 
 
 def _is_system(message: Message) -> bool:
-    return message.role is Role.SYSTEM
+    return message.role is MessageRole.SYSTEM
 
 
 def _transcript(messages: Sequence[Message], stable: int, by: str) -> list[dict[str, Any]]:
@@ -77,7 +77,7 @@ def _transcript(messages: Sequence[Message], stable: int, by: str) -> list[dict[
     ids = CallIds()
     merged: list[dict[str, Any]] = []
     for n, message in enumerate(messages, start=1):
-        role = "assistant" if message.role is Role.ASSISTANT else "user"
+        role = "assistant" if message.role is MessageRole.ASSISTANT else "user"
         blocks = _blocks(message, ids, by)
         if not blocks:
             continue
@@ -96,14 +96,14 @@ def _transcript(messages: Sequence[Message], stable: int, by: str) -> list[dict[
 
 def _blocks(message: Message, ids: CallIds, by: str) -> list[Block]:
     match message.role:
-        case Role.SYSTEM:
+        case MessageRole.SYSTEM:
             text = message.text.strip()
             return [_text_block(f"<{_FENCE}>\n{text}\n</{_FENCE}>")] if text else []
-        case Role.USER:
+        case MessageRole.USER:
             return _readable(message.parts) or [_text_block("(empty message)")]
-        case Role.ASSISTANT:
+        case MessageRole.ASSISTANT:
             return _assistant(message, ids, by)
-        case Role.TOOL:
+        case MessageRole.TOOL:
             return [_result(part, ids) for part in message.parts if isinstance(part, ToolResult)]
 
 
@@ -114,8 +114,8 @@ def _assistant(message: Message, ids: CallIds, by: str) -> list[Block]:
         blocks += [block for before, block in thinking if before == n]
         match part:
             case ToolCall():
-                name = accepted_name(part.name)
-                call = {"type": "tool_use", "id": ids.of_call(part.id), "name": name, "input": written_arguments(part)}
+                name = valid_name(part.name)
+                call = {"type": "tool_use", "id": ids.of_call(part.id), "name": name, "input": encode_arguments(part)}
                 blocks.append(call)
             case TextPart() if part.text.strip():
                 blocks.append(_text_block(part.text))
@@ -153,13 +153,13 @@ def _readable(parts: Sequence[Part]) -> list[Block]:
                 source = {"type": "base64", "media_type": part.mime_type, "data": data}
                 blocks.append({"type": "image", "source": source})
             case ImagePart():
-                blocks.append(_foreign_block(image_words(part)))
+                blocks.append(_foreign_block(describe_image(part)))
             case FilePart(mime_type="application/pdf") if part.data:
                 source = {"type": "base64", "media_type": part.mime_type, "data": b64encode(part.data).decode()}
-                title = _unforged(one_line(part.name, _LONGEST_TITLE)) or "document"
+                title = _unforged(single_line(part.name, _LONGEST_TITLE)) or "document"
                 blocks.append({"type": "document", "source": source, "title": title})
             case FilePart():
-                blocks.append(_foreign_block(file_words(part)))
+                blocks.append(_foreign_block(describe_file(part)))
     return blocks
 
 

@@ -12,8 +12,18 @@ from itertools import groupby
 
 from bot.domain.characters import visible
 from bot.domain.completions import ModelRequest
-from bot.domain.envelopes import closing, mark_of, opening
-from bot.domain.messages import FilePart, ImagePart, Message, OwnWords, Part, ResultPart, Role, TextPart, ToolResult
+from bot.domain.envelopes import closing_line, compute_mark, opening_line
+from bot.domain.messages import (
+    FilePart,
+    ImagePart,
+    Message,
+    MessageRole,
+    OwnWords,
+    Part,
+    ResultPart,
+    TextPart,
+    ToolResult,
+)
 
 _EMPTY = "(empty)"
 _UNNAMED = "a tool"
@@ -31,9 +41,9 @@ def fit_to_read(request: ModelRequest) -> ModelRequest:
 
 def _fit(message: Message, names: Mapping[str, str]) -> Message:
     match message.role:
-        case Role.USER:
+        case MessageRole.USER:
             return replace(message, parts=tuple(map(_seen, message.parts)))
-        case Role.TOOL:
+        case MessageRole.TOOL:
             return replace(message, parts=tuple(_result(part, names) for part in message.parts))
         case _:
             return message
@@ -72,10 +82,10 @@ def _given(result: ToolResult) -> Iterator[ResultPart]:
 
 
 def _enclosed(call_id: str, source: str, parts: Sequence[ResultPart]) -> Iterator[ResultPart]:
-    mark = mark_of(call_id, *(each.text for each in parts if isinstance(each, TextPart)))
-    yield TextPart(opening(source, mark))
+    mark = compute_mark(call_id, *(each.text for each in parts if isinstance(each, TextPart)))
+    yield TextPart(opening_line(source, mark))
     yield from parts
-    yield TextPart(closing(mark))
+    yield TextPart(closing_line(mark))
 
 
 def _joined(parts: Sequence[ResultPart]) -> Iterator[ResultPart]:

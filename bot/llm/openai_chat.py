@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from bot.domain.completions import Capabilities
-from bot.llm.hosted import HostedModel, Wording
+from bot.llm.hosted_model import HostedModel, WireFormat
 from bot.llm.openai_chat_reply import ReplyDraft
 from bot.llm.openai_chat_request import request_body
 from bot.llm.openai_client import HOME, WINDOW, openai_client, places
-from bot.llm.service import Service
+from bot.llm.provider_service import Service
 from bot.ports import LanguageModel
 
 
@@ -53,6 +53,6 @@ def create(config: Config) -> LanguageModel:
         service,
         capabilities,
         openai_client(service, "/chat/completions"),
-        Wording(body, partial(ReplyDraft, service.writer)),
+        WireFormat(body, partial(ReplyDraft, service.writer)),
         places(service, key=config.key_at, running=config.running_at),
     )

@@ -10,14 +10,22 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from bot.domain.completions import CallDelta, Completion, Counted, ReasoningDelta, StopReason, TextDelta, Usage
-from bot.domain.messages import Message, Role, TextPart
-from bot.llm.complaints import Complaint, ServiceComplained
-from bot.llm.event_fields import count, items, json_text, part, storable, text, tokens
-from bot.llm.identifiers import distinct_ids
+from bot.domain.completions import (
+    Completion,
+    ReasoningDelta,
+    StopReason,
+    TextDelta,
+    ToolCallDelta,
+    Usage,
+    UsageReported,
+)
+from bot.domain.messages import Message, MessageRole, TextPart
+from bot.llm.call_ids import distinct_ids
+from bot.llm.error_classification import ProviderError, ProviderRejected
+from bot.llm.lenient_fields import get_count, get_field, get_list, json_text, storable, text, tokens
 from bot.llm.openai_chat_request import METADATA, THOUGHTS
 from bot.llm.streaming import Delta
-from bot.llm.tool_arguments import read_call
+from bot.llm.tool_arguments import parse_call
 
 _STOPS = {
     "length": StopReason.LENGTH,
@@ -55,20 +63,20 @@ class ReplyDraft:
         self._usage = Usage()
 
     def take(self, event: Mapping[str, Any]) -> Iterator[Delta]:
-        """Add a chunk and yield what people can see of it. Raises ServiceComplained for an error in its place."""
+        """Add a chunk and yield what people can see of it. Raises ProviderRejected for an error in its place."""
         if event.get("error") or event.get("type") == "error":
-            raise ServiceComplained(Complaint.read(200, event))
+            raise ProviderRejected(ProviderError.read(200, event))
         if counted := _usage(event.get("usage")):
             self._usage = counted
-            yield Counted(counted)
-        for choice in items(event, "choices"):
-            if error := part(choice, "error"):
-                raise ServiceComplained(Complaint.read(200, {"error": error}))
+            yield UsageReported(counted)
+        for choice in get_list(event, "choices"):
+            if error := get_field(choice, "error"):
+                raise ProviderRejected(ProviderError.read(200, {"error": error}))
             if not self._begun:
                 self._begun = True
-                yield Counted(self._usage)
+                yield UsageReported(self._usage)
             # The other name is that of a server that does not stream.
-            yield from self._said(part(choice, "delta") or part(choice, "message"))
+            yield from self._said(get_field(choice, "delta") or get_field(choice, "message"))
             finish = text(choice, "finish_reason")
             self._finish = finish if finish and finish not in _BROKEN_OFF else self._finish
 
@@ -80,11 +88,11 @@ class ReplyDraft:
                 case "reasoning_content" | "reasoning" if thought := text(delta, name):
                     yield from self._thought(name, thought, delta)
                 case "reasoning_details":
-                    for fragment in items(delta, name):
+                    for fragment in get_list(delta, name):
                         _join(self._details, fragment)
                 case "tool_calls":
-                    for fragment in items(delta, name):
-                        yield CallDelta(self._add(fragment))
+                    for fragment in get_list(delta, name):
+                        yield ToolCallDelta(self._add(fragment))
                 case _:
                     pass
 
@@ -116,7 +124,7 @@ class ReplyDraft:
         stop = StopReason.REFUSED if self._refused else _STOPS.get(self._finish)
         calls = self._calls if stop is None else []
         ids = distinct_ids([call.id for call in calls])
-        read = [read_call(call_id, call.name, "".join(call.pieces)) for call_id, call in zip(ids, calls, strict=True)]
+        read = [parse_call(call_id, call.name, "".join(call.pieces)) for call_id, call in zip(ids, calls, strict=True)]
         said = [TextPart("".join(self._text))] if self._text else []
         # Some servers say "stop" though they ask for tools, so the calls decide.
         stop = stop or (StopReason.TOOLS if read else StopReason.ANSWERED)
@@ -124,16 +132,16 @@ class ReplyDraft:
         kept |= {_DETAILS: details} if (details := storable(self._details)) else {}
         # Only what led to calls is wanted back, and only until they are answered for.
         metadata = {METADATA: {"by": self._by, **kept}} if kept and read else {}
-        return Completion(Message(Role.ASSISTANT, (*said, *read), metadata), stop, self._usage)
+        return Completion(Message(MessageRole.ASSISTANT, (*said, *read), metadata), stop, self._usage)
 
     def resume(self) -> None:
         """Nothing: models of this protocol do not pause."""
 
     def _add(self, fragment: object) -> str:
         """What a fragment adds to the arguments of its call."""
-        function = part(fragment, "function")
+        function = get_field(fragment, "function")
         call_id, name = text(fragment, "id"), text(function, "name")
-        call = self._call_for(part(fragment, "index"), call_id, name)
+        call = self._call_for(get_field(fragment, "index"), call_id, name)
         call.id = call.id or call_id
         call.name = call.name or name
         call.pieces.append(more := json_text(function, "arguments"))
@@ -181,17 +189,17 @@ def _join(details: list[dict[str, Any]], fragment: object) -> None:
 def _texts(content: list[Any], kind: str) -> str:
     """What the parts of a kind say: Mistral writes its content in parts, and thinking is one with parts of its own."""
     found = (each for each in content if text(each, "type") == kind)
-    return "".join(text(each, kind) or _texts(items(each, kind), "text") for each in found)
+    return "".join(text(each, kind) or _texts(get_list(each, kind), "text") for each in found)
 
 
 def _usage(usage: object) -> Usage | None:
     if not isinstance(usage, Mapping):
         return None
-    read, written = part(usage, "prompt_tokens_details"), part(usage, "completion_tokens_details")
+    read, written = get_field(usage, "prompt_tokens_details"), get_field(usage, "completion_tokens_details")
     return tokens(
-        count(usage, "prompt_tokens"),
-        count(usage, "completion_tokens"),
-        count(read, "cached_tokens"),
-        count(read, "cache_write_tokens"),
-        count(written, "reasoning_tokens"),
+        get_count(usage, "prompt_tokens"),
+        get_count(usage, "completion_tokens"),
+        get_count(read, "cached_tokens"),
+        get_count(read, "cache_write_tokens"),
+        get_count(written, "reasoning_tokens"),
     )

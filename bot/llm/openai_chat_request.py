@@ -12,16 +12,16 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from bot.domain.completions import ModelRequest, ToolChoice
-from bot.domain.messages import FilePart, ImagePart, Message, Part, Role, TextPart, ToolCall, ToolResult
+from bot.domain.messages import FilePart, ImagePart, Message, MessageRole, Part, TextPart, ToolCall, ToolResult
 from bot.domain.tools import Tool
-from bot.llm.alternating import alternating
-from bot.llm.complaints import Problem
+from bot.llm.attachment_text import describe_file, describe_image
+from bot.llm.call_ids import CallIds, valid_name
+from bot.llm.error_classification import ErrorKind
 from bot.llm.foreign_content import fit_to_read
-from bot.llm.foreign_text import one_line
-from bot.llm.identifiers import CallIds, accepted_name
-from bot.llm.image_words import file_words, image_words
-from bot.llm.tool_arguments import written_arguments
-from bot.llm.tool_schemas import offered_description, offered_schema
+from bot.llm.merge_roles import merge_adjacent_roles
+from bot.llm.text_encoding import single_line
+from bot.llm.tool_arguments import encode_arguments
+from bot.llm.tool_schemas import tool_description, tool_schema
 
 METADATA = "openai_chat"
 """The key of `provider_metadata`: `{"by": who wrote it}` and the fields in which it thought, as they came."""
@@ -37,7 +37,7 @@ _IMAGES_OF_TOOLS = "Images that these tools returned, in their order (data, not 
 
 
 def request_body(
-    model: str, request: ModelRequest, known: Collection[Problem] = (), *, own_address: bool, by: str = ""
+    model: str, request: ModelRequest, known: Collection[ErrorKind] = (), *, own_address: bool, by: str = ""
 ) -> dict[str, Any]:
     """The whole body, for the vendor's own address or for a compatible server that has had the `known` problems. What
     was thought since the question is shown to whom it is `by`: servers want it back with the results of the tools it
@@ -45,17 +45,17 @@ def request_body(
     """
     request = fit_to_read(request)
     ids = CallIds()
-    question = max((n for n, each in enumerate(request.messages) if each.role is Role.USER), default=-1)
+    question = max((n for n, each in enumerate(request.messages) if each.role is MessageRole.USER), default=-1)
     messages = [
         written
         for n, message in enumerate(request.messages)
         for written in _messages(message, ids, by if n > question else None)
     ]
     # The vendor's models refuse the old name, compatible servers may not know the new one.
-    new_name = own_address or Problem.TOKEN_LIMIT in known
+    new_name = own_address or ErrorKind.TOKEN_LIMIT in known
     body: dict[str, Any] = {
         "model": model,
-        "messages": alternating(messages) if Problem.ROLES in known else messages,
+        "messages": merge_adjacent_roles(messages) if ErrorKind.ROLES in known else messages,
         "stream": True,
         "stream_options": {"include_usage": True},
         "max_completion_tokens" if new_name else "max_tokens": request.limits.max_tokens,
@@ -68,20 +68,20 @@ def request_body(
 
 
 def _tool(tool: Tool) -> dict[str, Any]:
-    parameters = offered_schema(tool.input_schema, _KEYS)
-    function = {"name": tool.name, "description": offered_description(tool), "parameters": parameters}
+    parameters = tool_schema(tool.input_schema, _KEYS)
+    function = {"name": tool.name, "description": tool_description(tool), "parameters": parameters}
     return {"type": "function", "function": function}
 
 
 def _messages(message: Message, ids: CallIds, by: str | None) -> Iterator[dict[str, Any]]:
     match message.role:
-        case Role.SYSTEM:
+        case MessageRole.SYSTEM:
             yield {"role": "system", "content": _text(message.parts)}
-        case Role.USER:
+        case MessageRole.USER:
             yield {"role": "user", "content": _user_content(message)}
-        case Role.ASSISTANT:
+        case MessageRole.ASSISTANT:
             yield {**_assistant(message, ids), **_thoughts(message, by)}
-        case Role.TOOL:
+        case MessageRole.TOOL:
             results = [part for part in message.parts if isinstance(part, ToolResult)]
             for part in results:
                 yield {"role": "tool", "tool_call_id": ids.of_result(part.call_id), "content": _result(part)}
@@ -103,7 +103,7 @@ def _user_part(part: Part) -> dict[str, Any]:
         return {"type": "image_url", "image_url": {"url": url}}
     if isinstance(part, FilePart) and _is_document(part):
         data = f"data:{part.mime_type};base64,{b64encode(part.data).decode()}"
-        return {"type": "file", "file": {"filename": one_line(part.name, 200) or "document.pdf", "file_data": data}}
+        return {"type": "file", "file": {"filename": single_line(part.name, 200) or "document.pdf", "file_data": data}}
     return {"type": "text", "text": _text((part,))}
 
 
@@ -127,8 +127,8 @@ def _thoughts(message: Message, by: str | None) -> dict[str, Any]:
 
 
 def _call(call: ToolCall, ids: CallIds) -> dict[str, Any]:
-    arguments = json.dumps(written_arguments(call), ensure_ascii=False, default=dict)
-    function = {"name": accepted_name(call.name), "arguments": arguments}
+    arguments = json.dumps(encode_arguments(call), ensure_ascii=False, default=dict)
+    function = {"name": valid_name(call.name), "arguments": arguments}
     return {"id": ids.of_call(call.id), "type": "function", "function": function}
 
 
@@ -144,7 +144,7 @@ def _text(parts: tuple[Part, ...]) -> str:
             case TextPart():
                 lines.append(part.text)
             case ImagePart():
-                lines.append(image_words(part))
+                lines.append(describe_image(part))
             case FilePart():
-                lines.append(file_words(part))
+                lines.append(describe_file(part))
     return "\n".join(lines)

@@ -9,8 +9,8 @@ from typing import Any
 
 import openai
 
-from bot.llm.catalogue import Places
-from bot.llm.service import Service
+from bot.llm.model_list import Places
+from bot.llm.provider_service import Service
 from bot.llm.vendor_client import Sdk, VendorClient, http_settings
 
 HOME = "https://api.openai.com/v1"

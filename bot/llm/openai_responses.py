@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from bot.domain.completions import Capabilities
-from bot.llm.hosted import HostedModel, Wording
+from bot.llm.hosted_model import HostedModel, WireFormat
 from bot.llm.openai_client import HOME, WINDOW, openai_client, places
 from bot.llm.openai_responses_reply import PASSED_OVER, ReplyDraft
 from bot.llm.openai_responses_request import request_body
-from bot.llm.service import Service
+from bot.llm.provider_service import Service
 from bot.ports import LanguageModel
 
 
@@ -46,5 +46,5 @@ def create(config: Config) -> LanguageModel:
         context_tokens=config.context_tokens or WINDOW,
     )
     body = partial(request_body, config.model, own_address=service.own_address, by=service.writer)
-    wording = Wording(body, partial(ReplyDraft, service.writer), PASSED_OVER)
+    wording = WireFormat(body, partial(ReplyDraft, service.writer), PASSED_OVER)
     return HostedModel(service, capabilities, openai_client(service, "/responses"), wording, places(service))

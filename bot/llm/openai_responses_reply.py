@@ -11,14 +11,22 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from bot.domain.completions import CallDelta, Completion, Counted, ReasoningDelta, StopReason, TextDelta, Usage
-from bot.domain.messages import Message, Part, Role, TextPart
-from bot.llm.complaints import Complaint, ServiceComplained
-from bot.llm.event_fields import count, items, json_text, part, text, tokens
-from bot.llm.identifiers import distinct_ids
+from bot.domain.completions import (
+    Completion,
+    ReasoningDelta,
+    StopReason,
+    TextDelta,
+    ToolCallDelta,
+    Usage,
+    UsageReported,
+)
+from bot.domain.messages import Message, MessageRole, Part, TextPart
+from bot.llm.call_ids import distinct_ids
+from bot.llm.error_classification import ProviderError, ProviderRejected
+from bot.llm.lenient_fields import get_count, get_field, get_list, json_text, text, tokens
 from bot.llm.openai_responses_request import METADATA
 from bot.llm.streaming import Delta
-from bot.llm.tool_arguments import read_call
+from bot.llm.tool_arguments import parse_call
 
 PASSED_OVER = frozenset(
     {
@@ -70,7 +78,7 @@ class ReplyDraft:
         self._usage = Usage()
 
     def take(self, event: Mapping[str, Any]) -> Iterator[Delta]:
-        """Add an event and yield what people can see of it. Unknown events are passed over. Raises ServiceComplained
+        """Add an event and yield what people can see of it. Unknown events are passed over. Raises ProviderRejected
         for an error.
         """
         match text(event, "type"):
@@ -79,21 +87,21 @@ class ReplyDraft:
                 yield from self._said(event)
             case "response.function_call_arguments.delta":
                 self._item(event, "function_call").pieces.append(more := text(event, "delta"))
-                yield CallDelta(more)
+                yield ToolCallDelta(more)
             case "response.reasoning_summary_text.delta" | "response.reasoning_text.delta":
                 yield ReasoningDelta(text(event, "delta"))
-            case "response.reasoning_summary_part.added" if count(event, "summary_index"):
+            case "response.reasoning_summary_part.added" if get_count(event, "summary_index"):
                 yield ReasoningDelta("\n\n")
             case "response.output_item.added":
                 yield from self._begin(event)
             case "response.output_item.done":
                 yield from self._complete(event)
             case "response.completed" | "response.incomplete" as kind:
-                yield from self._end(part(event, "response"), kind.removeprefix("response."))
+                yield from self._end(get_field(event, "response"), kind.removeprefix("response."))
             case "" if text(event, "object") == "response":  # a server that does not stream
                 yield from self._end(event, "completed")
             case kind if error := _error(kind, event):
-                raise ServiceComplained(Complaint.read(200, error))
+                raise ProviderRejected(ProviderError.read(200, error))
 
     @property
     def finished(self) -> bool:
@@ -123,20 +131,20 @@ class ReplyDraft:
                     parts.append(TextPart(each.text))
                     phase = each.phase or phase
                 case "function_call" if stop is None:
-                    parts.append(read_call(next(ids), each.name, each.text))
+                    parts.append(parse_call(next(ids), each.name, each.text))
         stop = stop or (StopReason.TOOLS if calls else StopReason.ANSWERED)
         kept: dict[str, Any] = {"phase": phase} if phase else {}
         kept |= {"reasoning": reasoning} if reasoning else {}
         metadata = {METADATA: {"by": self._by, **kept}} if kept else {}
-        return Completion(Message(Role.ASSISTANT, tuple(parts), metadata), stop, self._usage)
+        return Completion(Message(MessageRole.ASSISTANT, tuple(parts), metadata), stop, self._usage)
 
     def resume(self) -> None:
         """Nothing: models of this protocol do not pause."""
 
-    def _begin(self, event: Mapping[str, Any]) -> Iterator[Counted]:
+    def _begin(self, event: Mapping[str, Any]) -> Iterator[UsageReported]:
         if not self._items:
-            yield Counted()
-        self._describe(self._new(event), part(event, "item"))
+            yield UsageReported()
+        self._describe(self._new(event), get_field(event, "item"))
 
     def _said(self, event: Mapping[str, Any]) -> Iterator[TextDelta]:
         if more := text(event, "delta"):
@@ -161,7 +169,7 @@ class ReplyDraft:
         return next((each for each in (named, numbered, last) if each is not None and each.kind == kind), None)
 
     def _new(self, event: Mapping[str, Any], kind: str = "") -> _Item:
-        item = _Item(kind or text(part(event, "item"), "type"))
+        item = _Item(kind or text(get_field(event, "item"), "type"))
         self._items.append(item)
         if isinstance(index := event.get("output_index"), int):
             self._at[index] = item
@@ -175,7 +183,7 @@ class ReplyDraft:
 
     def _complete(self, event: Mapping[str, Any]) -> Iterator[TextDelta]:
         """Take from the whole item what the deltas have not told."""
-        whole = part(event, "item")
+        whole = get_field(event, "item")
         item_id = text(whole, "id")
         item = self._known(event, item_id, text(whole, "type"))
         if item is None or (item.whole and item.id != item_id):
@@ -185,7 +193,7 @@ class ReplyDraft:
         if item.kind == "function_call":
             item.pieces = [json_text(whole, "arguments") or item.text]
         elif item.kind == "message":
-            self._refused |= any(text(each, "type") == "refusal" for each in items(whole, "content"))
+            self._refused |= any(text(each, "type") == "refusal" for each in get_list(whole, "content"))
             if not item.pieces and (said := _said_in(whole)):  # a server that does not stream it
                 item.pieces.append(said)
                 yield TextDelta(said)
@@ -193,20 +201,20 @@ class ReplyDraft:
     def _end(self, response: object, status: str) -> Iterator[TextDelta]:
         status = text(response, "status") or status
         if status not in ("completed", "incomplete"):
-            raise ServiceComplained(Complaint.read(200, response))
+            raise ProviderRejected(ProviderError.read(200, response))
         if not any(each.whole for each in self._items):  # a server that tells them in the end alone
-            for whole in items(response, "output"):
+            for whole in get_list(response, "output"):
                 yield from self._complete({"item": whole})
         self._status = status
-        self._cut_by = text(part(response, "incomplete_details"), "reason")
-        self._usage = _usage(part(response, "usage"))
+        self._cut_by = text(get_field(response, "incomplete_details"), "reason")
+        self._usage = _usage(get_field(response, "usage"))
 
 
 def _error(kind: str, event: Mapping[str, Any]) -> object:
     """What an event says about an error, None if it is none."""
     match kind:
         case "response.failed":
-            return part(event, "response") or {"message": ""}
+            return get_field(event, "response") or {"message": ""}
         case "error" if not isinstance(event.get("error"), dict):  # the event is the error, and `type` is the event's
             return {**event, "type": ""}
         case "error" | "":  # as the vendor's other protocol has it
@@ -219,7 +227,7 @@ def _echo(item: Mapping[str, Any]) -> dict[str, Any] | None:
     """Reasoning as the service wants it back, None if it has not said what it is."""
     if not text(item, "encrypted_content"):
         return None
-    summary = [each for each in items(item, "summary") if isinstance(each, dict)]
+    summary = [each for each in get_list(item, "summary") if isinstance(each, dict)]
     return {
         "type": "reasoning",
         **({"id": text(item, "id")} if text(item, "id") else {}),
@@ -229,15 +237,15 @@ def _echo(item: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def _said_in(message: object) -> str:
-    return "".join(text(each, "text") or text(each, "refusal") for each in items(message, "content"))
+    return "".join(text(each, "text") or text(each, "refusal") for each in get_list(message, "content"))
 
 
 def _usage(usage: object) -> Usage:
-    read, written = part(usage, "input_tokens_details"), part(usage, "output_tokens_details")
+    read, written = get_field(usage, "input_tokens_details"), get_field(usage, "output_tokens_details")
     return tokens(
-        count(usage, "input_tokens"),
-        count(usage, "output_tokens"),
-        count(read, "cached_tokens"),
-        count(read, "cache_write_tokens"),
-        count(written, "reasoning_tokens"),
+        get_count(usage, "input_tokens"),
+        get_count(usage, "output_tokens"),
+        get_count(read, "cached_tokens"),
+        get_count(read, "cache_write_tokens"),
+        get_count(written, "reasoning_tokens"),
     )

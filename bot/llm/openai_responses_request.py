@@ -15,15 +15,15 @@ from itertools import dropwhile, takewhile
 from typing import Any
 
 from bot.domain.completions import ModelRequest, ToolChoice
-from bot.domain.messages import FilePart, ImagePart, Message, Part, Role, TextPart, ToolCall, ToolResult
+from bot.domain.messages import FilePart, ImagePart, Message, MessageRole, Part, TextPart, ToolCall, ToolResult
 from bot.domain.tools import Tool
-from bot.llm.complaints import Problem
+from bot.llm.attachment_text import describe_file, describe_image
+from bot.llm.call_ids import CallIds, valid_name
+from bot.llm.error_classification import ErrorKind
 from bot.llm.foreign_content import fit_to_read
-from bot.llm.foreign_text import one_line
-from bot.llm.identifiers import CallIds, accepted_name
-from bot.llm.image_words import file_words, image_words
-from bot.llm.tool_arguments import written_arguments
-from bot.llm.tool_schemas import offered_description, offered_schema
+from bot.llm.text_encoding import single_line
+from bot.llm.tool_arguments import encode_arguments
+from bot.llm.tool_schemas import tool_description, tool_schema
 
 METADATA = "openai"
 """The key of `provider_metadata`: `{"by": who wrote it, "phase": of its text, "reasoning": [{"before": part number,
@@ -39,7 +39,7 @@ Item = dict[str, Any]
 
 
 def request_body(
-    model: str, request: ModelRequest, known: Collection[Problem] = (), *, own_address: bool, by: str = ""
+    model: str, request: ModelRequest, known: Collection[ErrorKind] = (), *, own_address: bool, by: str = ""
 ) -> dict[str, Any]:
     """The whole body, for the vendor's own address or for a compatible server that has had the `known` problems.
     Reasoning is shown to whom it is `by`.
@@ -54,7 +54,7 @@ def request_body(
         "store": False,
         "stream": True,
     }
-    if Problem.REASONING not in known:
+    if ErrorKind.REASONING not in known:
         body["include"] = ["reasoning.encrypted_content"]
     if instructions:
         body["instructions"] = instructions
@@ -71,7 +71,7 @@ def request_body(
 
 
 def _is_system(message: Message) -> bool:
-    return message.role is Role.SYSTEM
+    return message.role is MessageRole.SYSTEM
 
 
 def _cache_key(instructions: str, tools: Sequence[Tool]) -> str:
@@ -81,22 +81,22 @@ def _cache_key(instructions: str, tools: Sequence[Tool]) -> str:
 
 
 def _tool(tool: Tool) -> Item:
-    parameters = offered_schema(tool.input_schema, _KEYS)
+    parameters = tool_schema(tool.input_schema, _KEYS)
     # Strict is the default here, and takes no argument that is not required.
-    described = {"description": offered_description(tool), "parameters": parameters, "strict": False}
+    described = {"description": tool_description(tool), "parameters": parameters, "strict": False}
     return {"type": "function", "name": tool.name, **described}
 
 
 def _items(message: Message, by: str, ids: CallIds) -> Iterator[Item]:
     match message.role:
-        case Role.SYSTEM:
+        case MessageRole.SYSTEM:
             if message.text.strip():
                 yield {"role": "developer", "content": message.text}
-        case Role.USER:
+        case MessageRole.USER:
             yield {"role": "user", "content": _content(message.parts)}
-        case Role.ASSISTANT:
+        case MessageRole.ASSISTANT:
             yield from _assistant(message, by, ids)
-        case Role.TOOL:
+        case MessageRole.TOOL:
             for part in message.parts:
                 if isinstance(part, ToolResult):
                     call_id = ids.of_result(part.call_id)
@@ -112,8 +112,8 @@ def _assistant(message: Message, by: str, ids: CallIds) -> Iterable[Item]:
         items += [item for before, item in reasoning if before == n]
         match part:
             case ToolCall():
-                arguments = json.dumps(written_arguments(part), ensure_ascii=False, default=dict)
-                call = {"call_id": ids.of_call(part.id), "name": accepted_name(part.name), "arguments": arguments}
+                arguments = json.dumps(encode_arguments(part), ensure_ascii=False, default=dict)
+                call = {"call_id": ids.of_call(part.id), "name": valid_name(part.name), "arguments": arguments}
                 items.append({"type": "function_call", **call})
             case TextPart() if part.text:
                 phase = {"phase": kept["phase"]} if isinstance(kept.get("phase"), str) else {}
@@ -155,7 +155,7 @@ def _part(part: Part) -> Item:
         case ImagePart():
             return {"type": "input_image", "image_url": _data_url(part), "detail": "auto"}
         case FilePart(mime_type="application/pdf"):
-            name = one_line(part.name, _LONGEST_NAME) or "document.pdf"
+            name = single_line(part.name, _LONGEST_NAME) or "document.pdf"
             return {"type": "input_file", "filename": name, "file_data": _data_url(part)}
         case _:
             return {"type": "input_text", "text": _words(part)}
@@ -170,8 +170,8 @@ def _words(part: Part) -> str:
         case TextPart():
             return part.text
         case ImagePart():
-            return image_words(part)
+            return describe_image(part)
         case FilePart():
-            return file_words(part)
+            return describe_file(part)
         case _:
             return ""

@@ -10,24 +10,24 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from contextlib import AbstractContextManager, aclosing
 from typing import Protocol, TypeVar
 
-from bot.domain.completions import CallDelta, Completion, Counted, Limits, ReasoningDelta, TextDelta
+from bot.domain.completions import Completion, ModelLimits, ReasoningDelta, TextDelta, ToolCallDelta, UsageReported
 from bot.domain.messages import Message
 from bot.errors import ModelError
-from bot.llm.server_sent_events import Event, EventReader
-from bot.llm.service import Service
+from bot.llm.provider_service import Service
+from bot.llm.sse import Event, EventReader
 
 _END_SECONDS = 2.0
 """How long the rest is waited for once the model has finished: counts of tokens, and the end of the stream."""
 
 Waited = TypeVar("Waited")
-Delta = Counted | TextDelta | ReasoningDelta | CallDelta
+Delta = UsageReported | TextDelta | ReasoningDelta | ToolCallDelta
 
 
-class Draft(Protocol):
+class ReplyAccumulator(Protocol):
     """What has come in of a reply."""
 
     def take(self, event: Event, /) -> Iterable[Delta]:
-        """Add an event; what it lets people see. Raises ServiceComplained for an event that is an error."""
+        """Add an event; what it lets people see. Raises ProviderRejected for an event that is an error."""
 
     @property
     def finished(self) -> bool:
@@ -42,7 +42,7 @@ class Draft(Protocol):
         """
 
 
-class Answer(Protocol):
+class StreamResponse(Protocol):
     """A vendor's HTTP answer."""
 
     def aiter_bytes(self) -> AsyncIterator[bytes]:
@@ -53,12 +53,12 @@ class Answer(Protocol):
 
 
 async def read_reply(
-    opening: Callable[[], Awaitable[Answer]],
-    draft: Draft,
+    opening: Callable[[], Awaitable[StreamResponse]],
+    draft: ReplyAccumulator,
     reader: EventReader,
     *,
     service: Service,
-    patience: Patience,
+    patience: StreamTimeouts,
     translated: AbstractContextManager[None],
 ) -> AsyncGenerator[Delta | Completion, None]:
     """Yield what a reply lets people see while it comes in, and its Completion last.
@@ -82,7 +82,10 @@ async def read_reply(
 
 
 async def _deltas(
-    opening: Callable[[], Awaitable[Answer]], draft: Draft, reader: EventReader, patience: Patience
+    opening: Callable[[], Awaitable[StreamResponse]],
+    draft: ReplyAccumulator,
+    reader: EventReader,
+    patience: StreamTimeouts,
 ) -> AsyncGenerator[Delta, None]:
     patience.begin()
     answer = await patience.while_it_begins(opening())
@@ -115,8 +118,8 @@ def _joined(deltas: Iterable[Delta]) -> Iterator[Delta]:
                     joined = TextDelta(before + after)
                 case (ReasoningDelta(before), ReasoningDelta(after)):
                     joined = ReasoningDelta(before + after)
-                case (CallDelta(before), CallDelta(after)):
-                    joined = CallDelta(before + after)
+                case (ToolCallDelta(before), ToolCallDelta(after)):
+                    joined = ToolCallDelta(before + after)
                 case _:
                     if joined is not None:
                         yield joined
@@ -129,13 +132,13 @@ def _joined(deltas: Iterable[Delta]) -> Iterator[Delta]:
         yield joined
 
 
-class Patience:
+class StreamTimeouts:
     """How long a service may take for a reply from now on, all requests together where it takes several.
 
     Each wait has its limit and none spans a `yield`: a timeout cancels whatever its task is doing at the time.
     """
 
-    def __init__(self, service: Service, limits: Limits) -> None:
+    def __init__(self, service: Service, limits: ModelLimits) -> None:
         self._clock = asyncio.get_running_loop().time
         self._service = service
         self._limits = limits

@@ -16,9 +16,9 @@ from typing import Any
 
 from bot.domain.characters import visible
 from bot.domain.tools import Tool
-from bot.llm.foreign_text import well_formed
-from bot.llm.schema_merging import Schema, both, either, fits_all, text_of, types_of
-from bot.llm.schema_reading import MOST_NODES, Bounds, Reading, TooMuch, cut, described
+from bot.llm.schema_merge import Schema, both, either, fits_all, text_of, types_of
+from bot.llm.schema_simplify import MOST_NODES, Bounds, SchemaReader, SchemaTooLarge, summarize_schema, truncate
+from bot.llm.text_encoding import replace_surrogates
 
 LONGEST_DESCRIPTION = 1024
 """Characters (OpenAI's limit for a function; more than that is rarely about the tool)."""
@@ -30,12 +30,12 @@ _OF_ROOT = ("type", "description", "properties", "required", "additionalProperti
 _EMPTY: Schema = {"type": "object", "properties": {}}
 
 
-def offered_description(tool: Tool) -> str:
+def tool_description(tool: Tool) -> str:
     """What the tool does, in its server's words, within 1,024 characters."""
-    return cut(visible(tool.description), LONGEST_DESCRIPTION)
+    return truncate(visible(tool.description), LONGEST_DESCRIPTION)
 
 
-def offered_schema(schema: Mapping[str, Any], keys: re.Pattern[str]) -> Schema:
+def tool_schema(schema: Mapping[str, Any], keys: re.Pattern[str]) -> Schema:
     """The schema for a service that takes names of properties which match `keys` as a whole.
 
     It is an object without references, unions at its root, or keywords that services disagree about, of at most
@@ -50,10 +50,10 @@ def offered_schema(schema: Mapping[str, Any], keys: re.Pattern[str]) -> Schema:
 
 @lru_cache(maxsize=512)
 def _offered(text: str, keys: re.Pattern[str]) -> Schema:
-    document = json.loads(well_formed(text))
+    document = json.loads(replace_surrogates(text))
     for bounds in _TRIES:
-        with suppress(TooMuch):
-            found = _rooted(Reading(document, keys, bounds).whole())
+        with suppress(SchemaTooLarge):
+            found = _rooted(SchemaReader(document, keys, bounds).whole())
             written = text_of(found)
             # Each schema has its brace: what is sent can be read again.
             if len(written) <= LARGEST_SCHEMA and written.count("{") <= MOST_NODES:
@@ -93,7 +93,7 @@ def _ways(branches: list[Schema]) -> str:
 
 
 def _with_note(schema: Schema, note: str) -> Schema:
-    words = described(schema, [note] if note else [], LONGEST_DESCRIPTION)
+    words = summarize_schema(schema, [note] if note else [], LONGEST_DESCRIPTION)
     return {**schema, "description": words} if words else schema
 
 

@@ -18,8 +18,8 @@ import aiohttp
 import httpx2
 
 from bot.errors import ModelUnavailable
-from bot.llm.complaints import Complaint, ServiceComplained
-from bot.llm.service import Service
+from bot.llm.error_classification import ProviderError, ProviderRejected
+from bot.llm.provider_service import Service
 
 LOOPBACK = ("all://127.0.0.1", "all://localhost", "all://[::1]")
 """Addresses on this machine, in the form of httpx2's mounts: a proxy from the environment cannot reach them."""
@@ -108,7 +108,7 @@ class VendorClient:
         # Aside: a long list takes its time, and it is asked for while people are answered.
         return await asyncio.to_thread(_as_json, bytes(body))
 
-    def complaint(self, error: Exception) -> Complaint | None:
+    def complaint(self, error: Exception) -> ProviderError | None:
         """What the service says, if this is its answer."""
         return _read(error) if isinstance(error, self._sdk.status_error) else None
 
@@ -119,7 +119,7 @@ class VendorClient:
             yield
         except self._sdk.status_error as error:
             raise self._service.refused(_read(error), tools) from error
-        except ServiceComplained as error:
+        except ProviderRejected as error:
             raise self._service.refused(error.complaint, tools) from error
         except self._sdk.connection_error as error:
             raise self._interrupted(error) from error
@@ -132,7 +132,7 @@ class VendorClient:
         """What has happened to the connection: the clients tell most of it as one error, and wrap what it was."""
         causes = list(_causes(error))
         if any(isinstance(each, aiohttp.ClientProxyConnectionError | aiohttp.ClientHttpProxyError) for each in causes):
-            return self._service.behind_proxy()
+            return self._service.proxy_error()
         if any(isinstance(each, aiohttp.ClientConnectorError | TimeoutError) for each in causes):
             return self._service.unreachable(causes[-1])
         if any(isinstance(each, aiohttp.ClientConnectionError) for each in causes):
@@ -157,5 +157,5 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
         error = error.__cause__
 
 
-def _read(error: Any) -> Complaint:
-    return Complaint.read(error.status_code, error.body, error.response.headers)
+def _read(error: Any) -> ProviderError:
+    return ProviderError.read(error.status_code, error.body, error.response.headers)

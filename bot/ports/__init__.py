@@ -1,29 +1,83 @@
-"""The seams between the parts: what the engine asks of the world, and what the world may ask of the engine.
+"""The interfaces between the parts: what the engine needs of its surroundings, and what they may call of it.
 
-Values in, values out. Whoever implements a port translates its vendor's errors into `bot.errors`.
+Values in, values out. An implementation translates its vendor's errors into `bot.errors`. Every method of a store is
+one transaction. A change of what admins set writes an audit entry and raises `revision`; `by` is its author.
 """
 
 from __future__ import annotations
 
+from bot.ports.api_tokens import TokenStore
+from bot.ports.commands import Commands
+from bot.ports.coordination import Leases, Quota, QuotaExceeded, QuotaGranted, Quotas
+from bot.ports.engine_api import EngineApi
+from bot.ports.feedback import Feedback, FeedbackStore
 from bot.ports.language_models import LanguageModel, LanguageModels
-from bot.ports.people import Commands, FrontDoor, Listener, Surface
-from bot.ports.sign_ins import AuthorizationResponse, KeptSignIn, SignedIn, SignIns
-from bot.ports.tools import CallContext, ServerAdmin, Toolbox
+from bot.ports.platform import Listener, Surface
+from bot.ports.policies import GrantStore, PolicyStore
+from bot.ports.profiles import ProfileStore
+from bot.ports.reporting import (
+    Activity,
+    ApprovalActivity,
+    Backlog,
+    CallSummary,
+    ConversationSummary,
+    ReportingStore,
+    ServerActivity,
+)
+from bot.ports.servers import LinkStore, PinStore, ServerStore, SignInStore
+from bot.ports.sign_ins import AuthorizationResponse, SignedIn, SignInInfo, SignIns
+from bot.ports.toolbox import CallContext, ServerAdmin, Toolbox
 from bot.ports.turn_log import TurnLog
+from bot.ports.usage import UsageStore
+from bot.ports.user_activity import (
+    ActiveThreads,
+    PendingApproval,
+    PendingApprovalPage,
+    PendingApprovalPosition,
+    UserActivity,
+)
 
 __all__ = [
+    "ActiveThreads",
+    "Activity",
+    "ApprovalActivity",
     "AuthorizationResponse",
+    "Backlog",
     "CallContext",
+    "CallSummary",
     "Commands",
-    "FrontDoor",
-    "KeptSignIn",
+    "ConversationSummary",
+    "EngineApi",
+    "Feedback",
+    "FeedbackStore",
+    "GrantStore",
     "LanguageModel",
     "LanguageModels",
+    "Leases",
+    "LinkStore",
     "Listener",
+    "PendingApproval",
+    "PendingApprovalPage",
+    "PendingApprovalPosition",
+    "PinStore",
+    "PolicyStore",
+    "ProfileStore",
+    "Quota",
+    "QuotaExceeded",
+    "QuotaGranted",
+    "Quotas",
+    "ReportingStore",
+    "ServerActivity",
     "ServerAdmin",
+    "ServerStore",
+    "SignInInfo",
+    "SignInStore",
     "SignIns",
     "SignedIn",
     "Surface",
+    "TokenStore",
     "Toolbox",
     "TurnLog",
+    "UsageStore",
+    "UserActivity",
 ]

@@ -27,7 +27,7 @@ class LanguageModel(Protocol):
 class LanguageModels(Protocol):
     """Every model that profiles may name."""
 
-    async def named(self, name: str) -> LanguageModel:
+    async def get(self, name: str) -> LanguageModel:
         """The model called `provider:name`; the bot's own if the name is empty. Raises ModelRejected if it cannot be
         used.
         """

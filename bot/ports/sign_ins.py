@@ -32,7 +32,7 @@ class AuthorizationResponse:
 
 
 @dataclass(frozen=True, slots=True)
-class KeptSignIn:
+class SignInInfo:
     """A sign-in as people may see it: the principal who has signed the bot in, since when (epoch seconds), and the
     issuer of its tokens.
     """
@@ -47,7 +47,7 @@ class SignIns(Protocol):
     the operator has said under which address people reach the bot.
     """
 
-    async def offered(self, server: str) -> bool:
+    async def is_available(self, server: str) -> bool:
         """Whether a server, by id, takes a sign-in that a person can do in a browser: it is defined so, or has asked
         for one itself when it was connected to last.
         """
@@ -60,15 +60,17 @@ class SignIns(Protocol):
         authorization server and registers with it, within a limit. Raises NotFound and ServerTrouble.
         """
 
-    async def back(self, response: AuthorizationResponse, allowed: Callable[[SignedIn], Awaitable[None]]) -> SignedIn:
+    async def complete(
+        self, response: AuthorizationResponse, allowed: Callable[[SignedIn], Awaitable[None]]
+    ) -> SignedIn:
         """Somebody has come back with a code or an error: tokens are fetched and kept, and
         the server is connected. `allowed` is asked first whether whoever had begun may still do so; what it raises is
         raised. Raises NotFound if the state is no good: it never was one, was used, or its time is over; ServerTrouble,
         with cause and fix for people.
         """
 
-    async def kept(self, server: str) -> KeptSignIn | None:
+    async def get(self, server: str) -> SignInInfo | None:
         """The sign-in there is, if there are tokens. Raises DatabaseError."""
 
-    async def forget(self, server: str, by: Author) -> bool:
+    async def sign_out(self, server: str, by: Author) -> bool:
         """Sign out: the tokens are revoked where the server can do that, and forgotten. False if there were none."""

@@ -5,25 +5,34 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from typing import Protocol
 
-from bot.domain.answering import Answered, Inquiry, NotAnswerable
-from bot.domain.approvals import ALONE, NOBODY_ELSE, Decision, Following, Portion, Revision, Settlement, Signing
+from bot.domain.approvals import (
+    NO_EVIDENCE,
+    NOBODY_ELSE,
+    ApprovedTogether,
+    ApproverEvidence,
+    Decision,
+    DecisionResult,
+    Portion,
+    Revision,
+)
 from bot.domain.conversations import Author, ConversationKey, InboundMessage
-from bot.domain.elicitations import Elicited, ServerQuestion
+from bot.domain.elicitation_answers import AnswerRejected, ElicitationAnswered, OpenElicitation
+from bot.domain.elicitations import ElicitationRequest, ElicitationResult
 from bot.domain.grants import Grant
+from bot.domain.history import History, HistorySummary
 from bot.domain.messages import ToolResult
-from bot.domain.past import Past, Summary
-from bot.domain.rings import Ring
-from bot.domain.tools import AsksBack
+from bot.domain.tools import CallNeedsInput
 from bot.domain.turns import Claim, ModelStep, Receipt, Step, StepStatus, ToolStep, Turn, TurnRecord, TurnStatus
-from bot.domain.usage import Use
-from bot.domain.views import Drawn, Refs, TurnView
+from bot.domain.usage import UsageEntry
+from bot.domain.views import MessageRefs, PostedMessage, TurnView
+from bot.domain.wakeups import Wakeup
 
 
 class TurnLog(Protocol):
     """Turns on disk. Every method is one transaction: when it returns, it is committed.
 
-    Methods that take a Claim prove ownership first and renew the lease; they raise LostLease when another process
-    owns the turn, and Stopped when a person has stopped it (except `end` and `finish`, which may still record what
+    Methods that take a Claim prove ownership first and renew the lease; they raise LostLease when another process owns
+    the turn, and Stopped when a person has stopped it (except `finish_call` and `finish`, which may still record what
     has happened).
     """
 
@@ -32,12 +41,12 @@ class TurnLog(Protocol):
         author are queued as one person may have.
         """
 
-    async def take_in(self, message: InboundMessage) -> tuple[Receipt, Claim | None]:
+    async def enqueue_and_claim(self, message: InboundMessage) -> tuple[Receipt, Claim | None]:
         """The same, and claim the turn in the same transaction, unless it has to wait for others of its conversation
         or was seen before. For a process that can draw it and has room for it.
         """
 
-    async def decide(self, decision: Decision, signing: Signing = ALONE) -> Settlement:
+    async def decide(self, decision: Decision, signing: ApproverEvidence = NO_EVIDENCE) -> DecisionResult:
         """Compare-and-set on the approval's id and revision; `signing` is what the engine has found out about whoever
         decides. Counted, if more people have to sign, by these terms or by those the call was asked on.
         """
@@ -48,24 +57,30 @@ class TurnLog(Protocol):
         """
 
     async def grant(
-        self, decision: Decision, grant: Grant, signing: Signing = ALONE, following: Following = NOBODY_ELSE
-    ) -> Settlement:
+        self,
+        decision: Decision,
+        grant: Grant,
+        signing: ApproverEvidence = NO_EVIDENCE,
+        following: ApprovedTogether = NOBODY_ELSE,
+    ) -> DecisionResult:
         """The same, and keep the grant if this approval is the one that counts. With it those of `following` are
         approved that wait in the turn for the same, on their own grounds.
         """
 
     async def record_view(self, approval_id: str, revision: int, portion: Portion, by: Author) -> bool:
         """Record that somebody opens a page of the whole call of an approval, in the audit once. False if the call does
-        not wait at this revision. An approval that is decided with `Signing.must_view` needs every page.
+        not wait at this revision. An approval that is decided with `ApproverEvidence.must_view` needs every page.
         """
 
-    async def approval(self, approval_id: str) -> tuple[Turn, ToolStep] | None:
+    async def get_approval(self, approval_id: str) -> tuple[Turn, ToolStep] | None:
         """The turn and the step an approval belongs to."""
 
-    async def inquiry(self, elicitation_id: str) -> Inquiry | None:
+    async def get_elicitation(self, elicitation_id: str) -> OpenElicitation | None:
         """What a server has asked back, answered or not, and the call it is about."""
 
-    async def answer(self, elicitation_id: str, reply: Elicited, by: Author) -> Answered | NotAnswerable:
+    async def answer_elicitation(
+        self, elicitation_id: str, reply: ElicitationResult, by: Author
+    ) -> ElicitationAnswered | AnswerRejected:
         """Compare-and-set: the first answer counts. A call that waits for no other goes on."""
 
     async def stop(self, turn_id: str, by: Author) -> bool:
@@ -78,7 +93,7 @@ class TurnLog(Protocol):
         """Take up to `limit` turns that can go on now: those that have lost their process, then of the person who has
         the fewest running, in the workspace that has the fewest, the oldest. One at most of each conversation, none of
         those that this process is `holding`, and only of conversations that one of `reaches` takes in
-        (`Surface.reach`).
+        (`Surface.key_prefix`).
         """
 
     async def renew(self, claims: Sequence[Claim]) -> frozenset[str]:
@@ -88,7 +103,7 @@ class TurnLog(Protocol):
     def lease_seconds(self) -> float | None:
         """How long turns stay ours without a renewal; None where no other process could take them."""
 
-    async def listen(self, hear: Callable[[Ring], None]) -> None:
+    async def listen(self, hear: Callable[[Wakeup], None]) -> None:
         """Hear what other processes call, until cancelled. Hints only: everything is found without them, later."""
 
     async def release(self, claims: Sequence[Claim]) -> None:
@@ -100,32 +115,34 @@ class TurnLog(Protocol):
     async def append(self, claim: Claim, reply: ModelStep | None, calls: Sequence[ToolStep]) -> TurnRecord:
         """Record a reply of the model and the calls it asks for, or calls alone."""
 
-    async def begin(self, claim: Claim, n: int) -> TurnRecord:
+    async def start_call(self, claim: Claim, n: int) -> TurnRecord:
         """Record the intent to send a call, before it is sent."""
 
-    async def ask(self, claim: Claim, n: int, asked: AsksBack, expires_in: float | None) -> TurnRecord:
+    async def suspend_for_elicitation(
+        self, claim: Claim, n: int, asked: CallNeedsInput, expires_in: float | None
+    ) -> TurnRecord:
         """Record that a server has asked back and wants the call sent again: it waits for a person, or goes on at once
         where nobody may be asked (`elicitations.forbidden`). Each question is good for so many seconds.
         """
 
-    async def ask_meanwhile(
-        self, claim: Claim, n: int, question: ServerQuestion, expires_in: float | None
+    async def open_elicitation(
+        self, claim: Claim, n: int, question: ElicitationRequest, expires_in: float | None
     ) -> tuple[TurnRecord, str]:
         """Record that a server asks while a call is under way; the question's id. It is withdrawn when the call ends or
         its process dies.
         """
 
-    async def withdraw(self, claim: Claim, elicitation_id: str, reason: str) -> TurnRecord:
+    async def cancel_elicitation(self, claim: Claim, elicitation_id: str, reason: str) -> TurnRecord:
         """Wait no more for an answer: the server is told that nobody has chosen anything, unless somebody had."""
 
-    async def end(
+    async def finish_call(
         self, claim: Claim, n: int, status: StepStatus, result: ToolResult, seconds: float | None = None
     ) -> TurnRecord:
         """Record how a call ended, and how many seconds it was under way; None if it was not sent. After a lost lease
         the result is kept beside the step for the audit.
         """
 
-    async def refuse(self, approval_id: str, by: Author, reason: str) -> None:
+    async def record_rejection(self, approval_id: str, by: Author, reason: str) -> None:
         """Put on record that somebody tried to decide who may not, once for each person, approval and reason."""
 
     async def park(self, claim: Claim) -> TurnRecord | None:
@@ -134,7 +151,7 @@ class TurnLog(Protocol):
     async def finish(self, claim: Claim, status: TurnStatus, last: Sequence[Step], failure: str) -> TurnRecord:
         """End the turn, with its last steps in the same transaction. Open calls become cancelled or unknown."""
 
-    async def charge(self, uses: Sequence[tuple[Claim, Use]]) -> None:
+    async def record_usage(self, uses: Sequence[tuple[Claim, UsageEntry]]) -> None:
         """Count what was asked of models beside the replies, which are counted where they are kept. Also in turns that
         are another process's by now: it was paid for. What was estimated before is made better by this, and by the
         reply; nothing is counted twice.
@@ -143,64 +160,64 @@ class TurnLog(Protocol):
     async def fail(self, claim: Claim, failure: str) -> None:
         """End a turn as failed without reading it: its rows may be of no use."""
 
-    async def history(self, conversation: ConversationKey, before: int, limit: int) -> Past:
+    async def history(self, conversation: ConversationKey, before: int, limit: int) -> History:
         """The turns of a conversation that have ended, before a sequence number, the last `limit` that the summary does
         not speak of, and that summary.
         """
         ...
 
-    async def sum_up(self, claim: Claim, summary: Summary, past: Past) -> None:
+    async def save_summary(self, claim: Claim, summary: HistorySummary, past: History) -> None:
         """Keep a summary of the oldest turns of `past`, in place of the summary in there. It goes with any turn that it
         speaks of, and is not kept where one of them is gone already.
         """
 
-    async def call_at(self, conversation: ConversationKey, seq: int, n: int) -> ToolStep | None:
+    async def get_call(self, conversation: ConversationKey, seq: int, n: int) -> ToolStep | None:
         """The call that is the step `n` of a conversation's turn `seq`; None if there is no such thing there."""
 
-    async def recent(self, conversation: ConversationKey, limit: int) -> Sequence[TurnView]:
+    async def recent_turns(self, conversation: ConversationKey, limit: int) -> Sequence[TurnView]:
         """The last `limit` turns of a conversation, however they stand, oldest first."""
 
-    async def latest(self, reach: str) -> ConversationKey | None:
+    async def latest_conversation(self, reach: str) -> ConversationKey | None:
         """The conversation whose key begins with `reach` in which something was said last."""
 
-    async def view(self, turn_id: str) -> TurnView:
+    async def get_view(self, turn_id: str) -> TurnView:
         """The turn as it should be drawn from disk alone. Raises NotFound."""
 
-    async def file(self, turn_id: str, file_id: str) -> bytes:
-        """The bytes of a file that a tool returned in a turn (`KeptFile.id`). Raises NotFound."""
+    async def get_file(self, turn_id: str, file_id: str) -> bytes:
+        """The bytes of a file that a tool returned in a turn (`StoredFile.id`). Raises NotFound."""
 
-    async def undrawn(self, reach: str, limit: int) -> Sequence[str]:
+    async def stale_views(self, reach: str, limit: int) -> Sequence[str]:
         """Turns whose drawing is behind, that nobody drives and no other process draws, oldest first."""
 
-    async def take(self, turn_id: str, revision: int) -> Refs:
+    async def acquire_delivery(self, turn_id: str, revision: int) -> MessageRefs:
         """Take the drawing of a turn in hand, and learn where it has been drawn. Raises LostLease if another process
         draws it or drives it, or if more than `revision` has been drawn: nothing older must come after that.
         """
 
-    async def hold(self, turn_ids: Collection[str]) -> frozenset[str]:
+    async def renew_deliveries(self, turn_ids: Collection[str]) -> frozenset[str]:
         """Renew the leases on drawings in hand; those that are still ours."""
 
-    async def put_down(self, turn_id: str) -> None:
+    async def release_delivery(self, turn_id: str) -> None:
         """Let go of a drawing."""
 
-    async def keep(self, turn_id: str, drawn: Drawn) -> None:
+    async def save_message_ref(self, turn_id: str, drawn: PostedMessage) -> None:
         """Remember a slot's reference at once. Raises LostLease."""
 
-    async def drawn(self, turn_id: str, revision: int) -> bool:
+    async def mark_delivered(self, turn_id: str, revision: int) -> bool:
         """Everything up to `revision` is out. From now on the approvals in it can expire. Whether the drawing is still
         in hand: if nobody drives the turn and nothing is left to draw, it is put down. Raises LostLease.
         """
 
-    async def postpone(self, turn_id: str, seconds: float) -> None:
+    async def retry_delivery_at(self, turn_id: str, seconds: float) -> None:
         """Try the drawing again after that time."""
 
-    async def abandon(self, turn_id: str, revision: int, reason: str) -> bool:
+    async def give_up_delivery(self, turn_id: str, revision: int, reason: str) -> bool:
         """Give up drawing what is wanted up to `revision`; later changes are tried again. Calls that wait for a
         signature and whose card was to be posted with it are turned down, `reason` being the cause that people and the
         model are told; whether there were any. A card that was out before still waits. Raises LostLease.
         """
 
-    async def take_job(self, name: str, seconds: float) -> bool:
+    async def try_start_job(self, name: str, seconds: float) -> bool:
         """Whether this process is the one to do a scheduled job now; it is due again `seconds` from now."""
 
     async def delete_old(self, seconds: float, limit: int) -> int:

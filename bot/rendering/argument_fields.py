@@ -16,10 +16,10 @@ from enum import Enum, auto
 from typing import Any
 
 from bot.domain.commands import Field, FieldKind
-from bot.domain.nesting import is_too_deep
-from bot.domain.written_objects import DuplicateName, unique_names
+from bot.domain.json_depth import exceeds_json_depth
+from bot.domain.lenient_json import DuplicateName, unique_names
 from bot.rendering.deceptive_text import name_spelled_out
-from bot.rendering.plain import one_line, revealed
+from bot.rendering.text_safety import show_invisible, single_line
 
 MOST_FIELDS = 15
 """Three steps: who fills in more than that should ask for another call."""
@@ -248,7 +248,7 @@ def _hint(schema: Mapping[str, Any], kind: _Kind, *, required: bool, withheld: b
         _Kind.JSON: "as JSON",
     }.get(kind, "")
     optional = "" if required or kind in (_Kind.CHOICE, _Kind.SWITCH) else "empty leaves it out"
-    about = one_line(revealed(str(schema.get("description") or "")), _HINT)
+    about = single_line(show_invisible(str(schema.get("description") or "")), _HINT)
     return " · ".join(filter(None, (how, optional, about)))
 
 
@@ -375,7 +375,7 @@ def _parsed(text: str) -> Any:
 
 
 def _flat(value: Any) -> Any:
-    if is_too_deep(value):
+    if exceeds_json_depth(value):
         raise ValueError(value)
     return value
 

@@ -18,10 +18,10 @@ from bot.rendering.deceptive_text import (
     IMITATION,
     disguises,
     imitates_mask,
+    lookalikes_of,
     name_spelled_out,
     name_warnings,
     spelled_out,
-    twins_of,
     value_warnings,
 )
 
@@ -102,7 +102,7 @@ def _shown(step: ToolStep, hidden: tuple[Lookalike, ...]) -> tuple[CardArgument,
     arguments = step.call.arguments
     masked = with_masks(arguments, _stored(step), hidden)
     pairs = zip(arguments.items(), masked.items(), strict=True)
-    twins = twins_of(masked)
+    twins = lookalikes_of(masked)
     return tuple(_argument(*original, *shown, twins=twins[shown[0]]) for original, shown in pairs)
 
 

@@ -11,9 +11,9 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from bot.domain.secret_shapes import MASK
-from bot.rendering.plain import REPLACEMENT, one_line, revealed
+from bot.domain.secret_detection import MASK
 from bot.rendering.scripts import is_emoji, is_mixed, is_picture, script_names, scripts_of
+from bot.rendering.text_safety import REPLACEMENT, show_invisible, single_line
 
 LONG_RUN = 30
 """Blanks in a row within a line; more of them push the rest out of sight."""
@@ -74,9 +74,9 @@ _AS_LETTER = str.maketrans("10|", "lol")
 def spelled_out(text: str) -> str:
     """Return the text with every character that hides, or only looks like a blank, as its code point."""
     if text.isascii():
-        return revealed(text)
+        return show_invisible(text)
     text = _UNDRAWN.sub(_code_points, text)
-    return revealed(_BLANK.sub(lambda run: _code_points(run) if _is_odd_blank(run) else run.group(), text))
+    return show_invisible(_BLANK.sub(lambda run: _code_points(run) if _is_odd_blank(run) else run.group(), text))
 
 
 def name_spelled_out(name: str) -> str:
@@ -90,7 +90,7 @@ def text_warnings(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*_disguises(text), *_stray_blanks(text))))
 
 
-def twins_of(names: Iterable[str]) -> dict[str, tuple[str, ...]]:
+def lookalikes_of(names: Iterable[str]) -> dict[str, tuple[str, ...]]:
     """Return for each name the others that it can be taken for."""
     alike: dict[str, list[str]] = {}
     for name in names:
@@ -204,7 +204,7 @@ def _hidden(text: str) -> Iterator[str]:
         else:
             unseen[character] += 1
     if tags:
-        said = one_line("".join(each if each.isprintable() else REPLACEMENT for each in tags), _QUOTE)
+        said = single_line("".join(each if each.isprintable() else REPLACEMENT for each in tags), _QUOTE)
         yield f"{_count(len(tags), 'invisible character')} with a hidden text: “{said}”."
     if order:
         changes = "changes" if order.total() == 1 else "change"
@@ -378,7 +378,7 @@ def _as_latin(text: str) -> str:
 
 
 def _twins_inside(names: Sequence[str]) -> Iterator[str]:
-    groups = dict.fromkeys(frozenset((name, *twins)) for name, twins in twins_of(names).items() if twins)
+    groups = dict.fromkeys(frozenset((name, *twins)) for name, twins in lookalikes_of(names).items() if twins)
     for group in groups:
         listed = [name for name in names if name in group][:_MOST_OF_A_KIND]
         yield f"Names in it can be taken for one another: {', '.join(map(_quoted, listed))}."

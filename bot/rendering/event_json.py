@@ -29,7 +29,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, assert_never
 
-from bot.domain.elicitations import Elicitation, FormAsk, LinkAsk
+from bot.domain.elicitations import Elicitation, FormMode, UrlMode
 from bot.domain.events import (
     ApprovalRequested,
     ApprovalSettled,
@@ -46,9 +46,16 @@ from bot.domain.events import (
     TurnQueued,
 )
 from bot.domain.turns import ToolStep
-from bot.domain.views import Blocker
+from bot.domain.views import BlockingTurn
+from bot.rendering.available_actions import (
+    CheckCallAction,
+    Offer,
+    RunAgainAction,
+    StopTurnAction,
+    offers_behind,
+    offers_of_call,
+)
 from bot.rendering.call_arguments import whole_json
-from bot.rendering.offers import Check, Offer, RunAgain, Stop, offers_behind, offers_of_call
 
 
 def event_json(event: TurnEvent) -> dict[str, Any]:
@@ -90,7 +97,7 @@ def _described(event: TurnEvent) -> tuple[str, dict[str, Any]]:  # noqa: C901, P
     return name, fields
 
 
-def _queue(ahead: int, blocker: Blocker | None) -> dict[str, Any]:
+def _queue(ahead: int, blocker: BlockingTurn | None) -> dict[str, Any]:
     return {
         "ahead": ahead,
         "behind": blocker.turn_id if blocker else None,
@@ -106,11 +113,11 @@ def _offers(offers: Sequence[Offer]) -> list[dict[str, Any]]:
 
 def _offer(offer: Offer) -> dict[str, Any]:
     match offer:
-        case Check(turn_id, n):
+        case CheckCallAction(turn_id, n):
             return {"offer": "check", "label": offer.label, "turn": turn_id, "step": n}
-        case RunAgain(turn_id, n):
+        case RunAgainAction(turn_id, n):
             return {"offer": "run_again", "label": offer.label, "turn": turn_id, "step": n}
-        case Stop(turn_id):
+        case StopTurnAction(turn_id):
             return {"offer": "stop", "label": offer.label, "turn": turn_id}
 
 
@@ -150,9 +157,9 @@ def _decision(step: ToolStep) -> dict[str, Any]:
 
 def _question(step: ToolStep, elicitation: Elicitation) -> dict[str, Any]:
     match elicitation.question.ask:
-        case FormAsk(schema):
+        case FormMode(schema):
             asked: dict[str, Any] = {"mode": "form", "schema": dict(schema)}
-        case LinkAsk(url):
+        case UrlMode(url):
             asked = {"mode": "url", "url": url}
     called = {name: value for name, value in _call(step).items() if name not in ("arguments", "status")}
     return {

@@ -20,7 +20,7 @@ _BARE = re.compile(r"https?://[^\s<>\"`|\\^{}]+", re.IGNORECASE)
 _AFTERTHOUGHT = ".,;:!?'\"*_~"
 
 
-def safe_target(url: str) -> str:
+def safe_url(url: str) -> str:
     """The address if a person may be sent there with a click: `http`, `https` and `mailto`; otherwise empty."""
     if len(url) > LONGEST or not url.isprintable() or any(each.isspace() for each in url):
         return ""
@@ -33,7 +33,7 @@ def safe_target(url: str) -> str:
     return url
 
 
-def misleads(label: str, url: str) -> bool:
+def is_deceptive(label: str, url: str) -> bool:
     """Whether a label names another place than the one the link leads to, or the address itself is made to deceive."""
     if len(label) > LONGEST_LABEL:
         return True
@@ -47,7 +47,7 @@ def misleads(label: str, url: str) -> bool:
     return any(_bare(each) != host for each in _HOSTS.findall(label))
 
 
-def imitates(url: str) -> bool:
+def is_lookalike(url: str) -> bool:
     """Whether the domain of an address is written in letters that can look like others: beyond ASCII, or Punycode.
     So is one that cannot be read.
     """
@@ -62,18 +62,18 @@ def open_label(url: str) -> str:
     """What a button says that leads there: the domain, unless it is too long to be read to its end, which is what
     counts, or can be taken for another.
     """
-    host = "" if imitates(url) else urlsplit(url).hostname or ""
+    host = "" if is_lookalike(url) else urlsplit(url).hostname or ""
     return f"Open {host}" if 0 < len(host) <= LONGEST_DOMAIN else "Open the page"
 
 
-def addresses(text: str) -> list[tuple[int, int]]:
+def find_urls(text: str) -> list[tuple[int, int]]:
     """Where web addresses stand in plain text, without the punctuation that follows them."""
     found = []
     for match in _BARE.finditer(text):
         address = match.group().rstrip(_AFTERTHOUGHT)
         while address.endswith((")", "]")) and address.count(address[-1]) > address.count("(["[address[-1] == "]"]):
             address = address[:-1].rstrip(_AFTERTHOUGHT)
-        if safe_target(address):
+        if safe_url(address):
             found.append((match.start(), match.start() + len(address)))
     return found
 

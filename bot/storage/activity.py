@@ -14,18 +14,18 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy import bindparam
 
-from bot.domain.approvals import Verdict
+from bot.domain.approvals import DecisionType
 from bot.domain.turns import StepStatus
-from bot.storage.reaching import begins, reach
-from bot.storage.tables import Words, audit, turns
-from bot.stores import Activity, ApprovalActivity, ServerActivity
+from bot.ports import Activity, ApprovalActivity, ServerActivity
+from bot.storage.key_prefix import has_prefix, prefix_bounds
+from bot.storage.tables import StorableText, audit, turns
 
 MOST_ROWS = 20_000
 
 _since = bindparam("since", type_=sa.Double)
 _asked_for = (
     sa.select(turns.c.status)
-    .where(turns.c.created_at >= _since, begins(turns.c.conversation, "home"))
+    .where(turns.c.created_at >= _since, has_prefix(turns.c.conversation, "home"))
     .order_by(turns.c.created_at.desc())
     .limit(bindparam("limit"))
     .subquery()
@@ -36,13 +36,13 @@ _rows = (
     .where(
         audit.c.at >= _since,
         audit.c.kind.in_(("asked", "decided", "expired", "ran")),
-        begins(audit.c.conversation, "home"),
+        has_prefix(audit.c.conversation, "home"),
     )
     .order_by(audit.c.at.desc(), audit.c.seq.desc())
     .limit(bindparam("limit"))
 )
 # That an approval has expired is told of its turn alone.
-_theirs = sa.or_(audit.c.subject == bindparam("server", type_=Words), audit.c.kind == "expired")
+_theirs = sa.or_(audit.c.subject == bindparam("server", type_=StorableText), audit.c.kind == "expired")
 
 
 @dataclass(slots=True)
@@ -65,7 +65,11 @@ def read_activity(
     connection: sa.Connection, since: float, workspace: str, server: str, limit: int = MOST_ROWS
 ) -> Activity:
     """What has happened since then; at most the latest `limit` turns, and rows of the audit."""
-    values: dict[str, Any] = {"since": since, "limit": limit, **reach("home", f"{workspace}:" if workspace else "")}
+    values: dict[str, Any] = {
+        "since": since,
+        "limit": limit,
+        **prefix_bounds("home", f"{workspace}:" if workspace else ""),
+    }
     statuses = {row.status: row.number for row in connection.execute(_turns, values)}
     rows = connection.execute(_rows.where(_theirs) if server else _rows, {**values, "server": server}).all()
     calls: defaultdict[str, _Calls] = defaultdict(_Calls)
@@ -110,11 +114,11 @@ def _of(server: str, calls: _Calls) -> ServerActivity:
 def _of_approvals(approvals: Iterable[_Approval]) -> ApprovalActivity:
     known = list(approvals)
     outcomes = Counter(each.outcome for each in known)
-    decided = [each.ended_at - each.asked_at for each in known if each.outcome in tuple(Verdict)]
+    decided = [each.ended_at - each.asked_at for each in known if each.outcome in tuple(DecisionType)]
     return ApprovalActivity(
         asked=len(known),
-        approved=outcomes[Verdict.APPROVE.value],
-        denied=outcomes[Verdict.DENY.value],
+        approved=outcomes[DecisionType.APPROVE.value],
+        denied=outcomes[DecisionType.DENY.value],
         expired=outcomes["expired"],
         median=_quantile(decided, 0.5),
     )

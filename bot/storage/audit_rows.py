@@ -9,21 +9,21 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy import bindparam
 
-from bot.domain.audit import AuditEntry, AuditHead, AuditQuery, Horizon
-from bot.storage.reaching import begins, reach
-from bot.storage.tables import Words, audit
+from bot.domain.audit import AuditEntry, AuditHead, AuditQuery, AuditScope
+from bot.storage.key_prefix import has_prefix, prefix_bounds
+from bot.storage.tables import StorableText, audit
 
 Row = Mapping[str, Any]
 
 # In the words of the index, which planners take only then.
 _about = audit.c.subject != sa.literal_column("''")
-_of_one = sa.and_(_about, audit.c.subject == bindparam("subject", type_=Words))
-_theirs = audit.c.actor == bindparam("person", type_=Words)
+_of_one = sa.and_(_about, audit.c.subject == bindparam("subject", type_=StorableText))
+_theirs = audit.c.actor == bindparam("person", type_=StorableText)
 _since = audit.c.at >= bindparam("since", type_=sa.Double)
 _until = audit.c.at < bindparam("until", type_=sa.Double)
 _kinds = audit.c.kind.in_(bindparam("kinds", expanding=True))
 _within = sa.or_(
-    begins(audit.c.conversation, "home"),
+    has_prefix(audit.c.conversation, "home"),
     sa.and_(
         audit.c.conversation == sa.literal_column("''"), _about, audit.c.subject.in_(bindparam("known", expanding=True))
     ),
@@ -100,10 +100,10 @@ def _conditions(query: AuditQuery) -> tuple[list[sa.ColumnElement[bool]], dict[s
     return conditions, values
 
 
-def _horizon(horizon: Horizon | None) -> dict[str, Any]:
+def _horizon(horizon: AuditScope | None) -> dict[str, Any]:
     if horizon is None:
         return {}
-    return {**reach("home", f"{horizon.home}:"), "known": sorted(horizon.subjects)}
+    return {**prefix_bounds("home", f"{horizon.home}:"), "known": sorted(horizon.subjects)}
 
 
 def _facts(body: Any) -> Mapping[str, object]:

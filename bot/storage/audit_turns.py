@@ -14,12 +14,12 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy import bindparam
 
-from bot.domain.approvals import Verdict
+from bot.domain.approvals import DecisionType
 from bot.domain.audit import AuditFinding, Fault
 from bot.domain.turns import StepStatus
-from bot.storage.call_trail import call_facts
-from bot.storage.endings import lock_turn
+from bot.storage.audit_calls import call_facts
 from bot.storage.tables import approvals, audit, decisions, grants, steps, turns
+from bot.storage.turn_completion import lock_turn
 
 _FROM_AN_APPROVAL = (StepStatus.READY, StepStatus.STARTED, StepStatus.ASKING)
 _SENT = (StepStatus.DONE, StepStatus.FAILED, StepStatus.UNKNOWN)
@@ -231,7 +231,7 @@ def _of_approval(call: Any, where: str, rows: Sequence[_Row]) -> Iterable[_Told]
     if not any(row.kind == "asked" for row in mine):
         yield f"An approval was asked for ({where}), and no row says so.", _DELETED, None
     decided = [row for row in mine if row.kind == "decided"]
-    approved = [row for row in decided if row.facts.get("verdict") == Verdict.APPROVE]
+    approved = [row for row in decided if row.facts.get("verdict") == DecisionType.APPROVE]
     if call.status in _FROM_AN_APPROVAL or (call.started_at is not None and call.status in _SENT):
         if not approved:
             means = "somebody deleted rows of the audit, or approved the call in the database by hand"

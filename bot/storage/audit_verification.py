@@ -21,7 +21,7 @@ from bot.domain.audit import (
     Fault,
     MacCheck,
 )
-from bot.domain.moments import utc_text
+from bot.domain.timestamps import format_utc
 from bot.storage import audit_turns
 from bot.storage.audit_chain import ChainCheck, CheckpointCheck, Findings
 from bot.storage.audit_keys import AuditKeys
@@ -198,12 +198,12 @@ class Verification:
             first = head.seq + 1
             rows = f"Row {first} is" if cut.seq == first else f"Rows {first} to {cut.seq} are"
             there = f"row {head.seq} is the last that is there" if head.seq else "there are no rows"
-            what = f"{rows} missing: the checkpoint of {utc_text(cut.at)} has row {cut.seq}, and {there}."
+            what = f"{rows} missing: the checkpoint of {format_utc(cut.at)} has row {cut.seq}, and {there}."
             self._findings.add(AuditFinding(Fault.MISSING, what, _REMOVED, first, cut.seq))
         other = sorted((each for each in failed if each.seq <= head.seq), key=lambda each: each.seq)
         if other:
-            until = f"row {newest.seq} of {utc_text(newest.at)} is the last that fits" if newest else "none fits"
-            what = f"Row {other[0].seq} is another than in the checkpoint of {utc_text(other[0].at)} "
+            until = f"row {newest.seq} of {format_utc(newest.at)} is the last that fits" if newest else "none fits"
+            what = f"Row {other[0].seq} is another than in the checkpoint of {format_utc(other[0].at)} "
             what += f"({_many(len(other))} that do not fit; {until})."
             means = "somebody rewrote rows, or the bot went on from an older copy of the database"
             self._findings.add(AuditFinding(Fault.REWRITTEN, what, means, other[0].seq, other[-1].seq))
@@ -227,7 +227,7 @@ class Verification:
             return
         first = min(every, key=lambda each: each.seq)
         if first.seq > (chain.seal.seq if chain.seal else 0):
-            what = f"The checkpoints in {expected} begin with row {first.seq}, of {utc_text(first.at)}: there are no "
+            what = f"The checkpoints in {expected} begin with row {first.seq}, of {format_utc(first.at)}: there are no "
             what += "older ones."
             means = "somebody deleted the file and the bot began another, or it ran elsewhere before"
             # Each host that works on a shared database keeps its own file, from whenever it began.
@@ -239,7 +239,7 @@ class Verification:
         if self._noted.stale_after is None or not uncovered or not isinstance(uncovered[0]["at"], float):
             return
         if at - uncovered[0]["at"] > self._noted.stale_after:
-            since = utc_text(uncovered[0]["at"])
+            since = format_utc(uncovered[0]["at"])
             what = f"No checkpoint covers rows {covered + 1} to {head.seq}, which began on {since}."
             means = "the bot was killed or could not write checkpoints (see its log), or somebody cut the file"
             self._findings.add(AuditFinding(Fault.NOT_COVERED, what, means, covered + 1, head.seq, certain=False))

@@ -9,9 +9,9 @@ from functools import lru_cache
 import sqlalchemy as sa
 
 from bot.domain.turns import StepStatus, TurnStatus
+from bot.ports import Backlog
 from bot.storage.clock import now
 from bot.storage.tables import LIVE, deliveries, is_live, steps, turns
-from bot.stores import Backlog
 
 _MOST = 10_000
 """Of each kind, counted no further."""

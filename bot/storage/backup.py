@@ -17,7 +17,7 @@ from pathlib import Path
 
 from bot.domain.audit import AuditHead
 from bot.errors import DatabaseError
-from bot.storage.durable import sync_folder
+from bot.storage.fsync import fsync_directory
 
 _BUSY_SECONDS = 30.0
 """How long to wait for a program that keeps the file to itself, such as one that changes its journal."""
@@ -49,7 +49,7 @@ def back_up(database: Path, target: Path) -> Backup:
         head = _copy(database, draft)
         draft.replace(target)
         reserved = False
-        sync_folder(target.parent)
+        fsync_directory(target.parent)
     except FileExistsError:
         raise DatabaseError(f"{target} is there already, and no backup is overwritten.", "give another name") from None
     except (OSError, sqlite3.Error) as error:

@@ -9,19 +9,19 @@ import sqlalchemy as sa
 from sqlalchemy import bindparam
 
 from bot.domain.capabilities import ServerCapabilities
-from bot.domain.servers import FILE, Synced, SyncStatus
+from bot.domain.servers import FILE, CachedCapabilities, SyncStatus
 from bot.storage import pin_rows
-from bot.storage.capability_bodies import capabilities_text, definitions_text, read_capabilities, same_offer
+from bot.storage.capability_codec import decode_capabilities, definitions_text, encode_capabilities, same_offer
 from bot.storage.clock import now
-from bot.storage.inserting import Insert
-from bot.storage.records import UNREADABLE
-from bot.storage.revisions import bump
+from bot.storage.config_version import bump
 from bot.storage.tables import mcp_capabilities, mcp_servers
+from bot.storage.turn_reader import UNREADABLE
+from bot.storage.upsert import Upsert
 
 _all = sa.select(mcp_capabilities)
 _offer = sa.select(mcp_capabilities.c.capabilities).where(mcp_capabilities.c.server_id == bindparam("i"))
 _server = sa.select(mcp_servers.c.id).where(mcp_servers.c.id == bindparam("i")).with_for_update(read=True)
-_keep = Insert(
+_keep = Upsert(
     lambda insert: (
         insert(mcp_capabilities)
         .values(
@@ -46,7 +46,7 @@ _keep = Insert(
         )
     )
 )
-_fail = Insert(
+_fail = Upsert(
     lambda insert: (
         insert(mcp_capabilities)
         .values(server_id=bindparam("i"), status=SyncStatus.SYNC_FAILED.value, problem=bindparam("why"))
@@ -59,31 +59,31 @@ _delete = mcp_capabilities.delete().where(mcp_capabilities.c.server_id == bindpa
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class CachedRow:
     """What could be read, by server, and the servers whose rows could not."""
 
-    readable: Mapping[str, Synced]
+    readable: Mapping[str, CachedCapabilities]
     unreadable: Mapping[str, str]
 
 
-def read_known(connection: sa.Connection) -> Known:
+def read_known(connection: sa.Connection) -> CachedRow:
     """What is known of every server."""
     readable, unreadable = {}, {}
     for row in connection.execute(_all):
         try:
-            readable[row.server_id] = Synced(
-                SyncStatus(row.status), read_capabilities(row.capabilities), row.synced_at, row.problem
+            readable[row.server_id] = CachedCapabilities(
+                SyncStatus(row.status), decode_capabilities(row.capabilities), row.synced_at, row.problem
             )
         except UNREADABLE as error:
             unreadable[row.server_id] = repr(error)
-    return Known(readable, unreadable)
+    return CachedRow(readable, unreadable)
 
 
-def keep_synced(connection: sa.Connection, server_id: str, capabilities: ServerCapabilities) -> None:
-    """Everything of one sync at once (checklist 288), and with the first one its pins. A server that was removed
+def save_capabilities(connection: sa.Connection, server_id: str, capabilities: ServerCapabilities) -> None:
+    """Everything of one sync at once, and with the first one its pins. A server that was removed
     meanwhile stays unknown.
     """
-    text = capabilities_text(capabilities)
+    text = encode_capabilities(capabilities)
     # Read before the locks, since most syncs find the same and must not wait for each other.
     before = connection.execute(_offer, {"i": server_id}).scalar()
     pinned = pin_rows.is_pinned(connection, server_id)
@@ -104,7 +104,7 @@ def keep_synced(connection: sa.Connection, server_id: str, capabilities: ServerC
     )
 
 
-def keep_failure(connection: sa.Connection, server_id: str, problem: str) -> None:
+def save_sync_failure(connection: sa.Connection, server_id: str, problem: str) -> None:
     """The last sync failed; what is known stays."""
     if not _gone(connection, server_id):
         connection.execute(_fail.on(connection), {"i": server_id, "why": problem})

@@ -19,7 +19,7 @@ from bot.domain.audit import Checkpoint
 from bot.storage.audit_keys import AuditKeys
 from bot.storage.audit_rows import read_head
 from bot.storage.clock import now
-from bot.storage.durable import sync_folder
+from bot.storage.fsync import fsync_directory
 from bot.storage.tables import audit
 
 _LOCK_SECONDS = 2.0
@@ -79,7 +79,7 @@ def append_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
     finally:
         os.close(handle)
     if new:
-        sync_folder(path.parent)
+        fsync_directory(path.parent)
 
 
 def last_checkpoint(path: Path) -> Checkpoint | None:

@@ -20,19 +20,19 @@ from bot.domain.conversations import ConversationKey
 from bot.domain.turns import NO_TURN_LIMITS, Claim, StepStatus, TurnLimits, TurnRecord, TurnStatus
 from bot.errors import LostLease, Stopped
 from bot.storage import elicitation_rows
-from bot.storage.call_trail import record_ran
+from bot.storage.audit_calls import record_finished
 from bot.storage.clock import now
-from bot.storage.endings import (
+from bot.storage.fair_shares import Loads, WaitingTurn, choose_turns
+from bot.storage.pg_notify import notify_all
+from bot.storage.tables import deliveries, is_active, is_live, steps, turns
+from bot.storage.turn_completion import (
     LEASE_SECONDS,
     expire_overdue,
+    mark_queued_views_stale,
+    mark_view_stale,
     record_expired,
-    show_change,
-    show_to_those_behind,
 )
-from bot.storage.fair_shares import Loads, WaitingTurn, share_out
-from bot.storage.records import UNREADABLE, read_turn
-from bot.storage.ringing import ring_all
-from bot.storage.tables import deliveries, is_active, is_live, steps, turns
+from bot.storage.turn_reader import UNREADABLE, read_turn
 
 _wanted = sa.select(deliveries.c.wanted).where(deliveries.c.turn_id == turns.c.id).scalar_subquery()
 _other = turns.alias("other")
@@ -253,7 +253,7 @@ def _choose(
         rows = connection.execute(_waiting_within(reaches), {**given, "persons": some})
         waiting += (WaitingTurn(*row) for row in rows)
         at_once *= 4
-    chosen = share_out(waiting, loads, most_running=limits.running, places=places)
+    chosen = choose_turns(waiting, loads, most_running=limits.running, places=places)
     return [*ids, *(turn.id for turn in chosen)]
 
 
@@ -280,7 +280,7 @@ def release(connection: sa.Connection, claims: Sequence[Claim]) -> None:
     """Give turns back so that anybody can go on with them at once."""
     for each in claims:
         connection.execute(_release, {"t": each.turn_id, "f": each.fence})
-    ring_all(connection)
+    notify_all(connection)
 
 
 @dataclass(frozen=True, slots=True)
@@ -317,10 +317,10 @@ def settle_leftovers(connection: sa.Connection, held: Claim) -> None:
     expired = expire_overdue(connection, held.turn_id)
     settled = elicitation_rows.settle(connection, held.turn_id, held.fence)
     if expired or reopened or settled:
-        show_change(connection, held.turn_id)
+        mark_view_stale(connection, held.turn_id)
     if expired:
-        show_to_those_behind(connection, held.turn_id)
+        mark_queued_views_stale(connection, held.turn_id)
     for step in reopened:
         if step.status == StepStatus.UNKNOWN:
-            record_ran(connection, held.turn_id, step.n)
+            record_finished(connection, held.turn_id, step.n)
     record_expired(connection, held.turn_id, expired)

@@ -20,10 +20,10 @@ from typing import Any, TypeVar
 import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError, IntegrityError
 
-from bot.domain.measurements import Measurement, Observe, unobserved
+from bot.domain.metrics import MetricEvent, MetricSink, null_sink
 from bot.errors import DatabaseError, DatabaseUnavailable, DatabaseUnwritable
 from bot.storage.audit_keys import CONNECTION_KEY, AuditKeys
-from bot.storage.measuring import noted
+from bot.storage.tx_metrics import recorded
 
 log = logging.getLogger(__name__)
 
@@ -64,7 +64,7 @@ class Database(ABC):
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.observe: Observe = unobserved
+        self.observe: MetricSink = null_sink
         self.audit_keys = AuditKeys()
         self._away_since: float | None = None
         self._unwritable: Unwritable | None = None
@@ -84,10 +84,10 @@ class Database(ABC):
         (DatabaseUnwritable if writes are refused), DatabaseError if waiting cannot help.
         """
 
-        def measured(connection: sa.Connection) -> tuple[T, Sequence[Measurement]]:
+        def measured(connection: sa.Connection) -> tuple[T, Sequence[MetricEvent]]:
             connection.info[CONNECTION_KEY] = self.audit_keys
-            noted(connection)  # of a transaction before this one that was rolled back
-            return transaction(connection), noted(connection)
+            recorded(connection)  # of a transaction before this one that was rolled back
+            return transaction(connection), recorded(connection)
 
         loop = asyncio.get_running_loop()
         deadline = loop.time() + patience
@@ -146,14 +146,14 @@ class Database(ABC):
         """Finish what was asked for and let go of connections and threads."""
 
     @abstractmethod
-    def passing(self, error: DBAPIError) -> bool:
+    def is_transient(self, error: DBAPIError) -> bool:
         """Return True if the same transaction may succeed a little later. `unwritable` has errors of its own."""
 
     @abstractmethod
     def unwritable(self, error: DBAPIError) -> Unwritable | None:
         """Return why the database refused a write, None for other errors."""
 
-    def crossed(self, _error: DBAPIError) -> bool:
+    def is_serialization_failure(self, _error: DBAPIError) -> bool:
         """Whether another transaction was in the way, and nothing is the matter with the database."""
         return False
 
@@ -171,9 +171,9 @@ class Database(ABC):
         if (why := self.unwritable(error)) is not None:
             self._met_refusal(why)
             return True
-        if not self.passing(error):
+        if not self.is_transient(error):
             raise DatabaseError(f"The database {self.name} failed: {reason}.", self.fix(reason)) from error
-        if self.crossed(error):
+        if self.is_serialization_failure(error):
             log.debug("two transactions got in each other's way (%s), trying again", reason)
         else:
             self._met(reason)
@@ -256,7 +256,7 @@ def first_line(error: BaseException | None) -> str:
     return lines[0].rstrip(".") if lines else type(error).__name__
 
 
-def heard(future: asyncio.Future[Any]) -> None:
+def consume_exception(future: asyncio.Future[Any]) -> None:
     """Take note of an error whose task is gone, so that asyncio does not complain that nobody did."""
     if not future.cancelled():
         future.exception()

@@ -16,15 +16,15 @@ from sqlalchemy import bindparam
 
 from bot.domain.elicitations import (
     DECLINED,
-    Action,
-    Ask,
     Elicitation,
-    Elicited,
-    FormAsk,
-    LinkAsk,
-    Replies,
-    ServerQuestion,
-    forbidden,
+    ElicitationAction,
+    ElicitationMode,
+    ElicitationRequest,
+    ElicitationResult,
+    ElicitationResults,
+    FormMode,
+    UrlMode,
+    rejection_reason,
 )
 from bot.domain.turns import StepStatus
 from bot.storage import audit
@@ -128,7 +128,7 @@ def ask(connection: sa.Connection, turn_id: str, n: int, new: Sequence[Elicitati
 
 def ask_meanwhile(connection: sa.Connection, turn_id: str, n: int, new: Elicitation, fence: int) -> None:
     """Keep what a call that is under way wants to know. Run twice it does nothing the second time."""
-    if found(connection, new.id) is None:
+    if find(connection, new.id) is None:
         _insert(connection, turn_id, n, new, fence=fence)
 
 
@@ -161,12 +161,12 @@ def settle_overdue(connection: sa.Connection, turn_id: str) -> bool:
     return bool(connection.execute(_go_on, {"t": turn_id}).all()) or bool(overdue)
 
 
-def start_the_clocks(connection: sa.Connection, turn_id: str, revision: int) -> bool:
+def start_expiry(connection: sa.Connection, turn_id: str, revision: int) -> bool:
     """The time of the questions that are asked up to `revision` runs from now; whether there are any."""
     return bool(connection.execute(_posted, {"t": turn_id, "upto": revision}).rowcount)
 
 
-def withdraw_unshown(connection: sa.Connection, turn_id: str, revision: int, reason: str) -> bool:
+def cancel_undelivered(connection: sa.Connection, turn_id: str, revision: int, reason: str) -> bool:
     """Questions up to `revision` that can never be shown are nobody's to answer; whether there were any."""
     unseen = connection.execute(_unseen, {"t": turn_id, "upto": revision}).scalars().all()
     for elicitation_id in unseen:
@@ -174,7 +174,7 @@ def withdraw_unshown(connection: sa.Connection, turn_id: str, revision: int, rea
     return bool(unseen)
 
 
-def soonest_end(connection: sa.Connection, turn_id: str) -> float | None:
+def earliest_expiry(connection: sa.Connection, turn_id: str) -> float | None:
     """When the first question of a turn times out, in epoch seconds."""
     end: float | None = connection.execute(_soonest, {"t": turn_id}).scalar()
     return end
@@ -193,22 +193,22 @@ def elicitations_of(rows: Sequence[Any]) -> tuple[Elicitation, ...]:
     return tuple(map(_read, rows))
 
 
-def replies_of(rows: Sequence[Any]) -> Replies | None:
+def replies_of(rows: Sequence[Any]) -> ElicitationResults | None:
     """What goes along when a step is sent next: the answers of its last round, if it has had one."""
     last = max((row.round for row in rows), default=0)
     if not last:
         return None
     of_last = [row for row in rows if row.round == last]
     answered = {row.body["key"]: reply for row in of_last if (reply := _read_reply(row)) is not None}
-    return Replies(answered, of_last[0].state)
+    return ElicitationResults(answered, of_last[0].state)
 
 
-def found(connection: sa.Connection, elicitation_id: str) -> Any:
+def find(connection: sa.Connection, elicitation_id: str) -> Any:
     """The row of a question, with whether its time is over (`overdue`); None if there is none."""
     return connection.execute(_one, {"e": elicitation_id}).first()
 
 
-def close(connection: sa.Connection, elicitation_id: str, reply: Elicited, by: str) -> None:
+def close(connection: sa.Connection, elicitation_id: str, reply: ElicitationResult, by: str) -> None:
     """Keep an answer, and let the call go on if it waits for no other."""
     told = {"to": reply.action.value, "what": content_of(reply), "by": by, "why": ""}
     row = connection.execute(_close_one, {"e": elicitation_id, **told}).first()
@@ -225,7 +225,7 @@ def _insert(
     state: str | None = None,
     fence: int | None = None,
 ) -> None:
-    reason = forbidden(new.question)
+    reason = rejection_reason(new.question)
     connection.execute(
         _add,
         {
@@ -255,24 +255,24 @@ def _insert(
     )
 
 
-def _mode(asked: Ask) -> str:
-    return "form" if isinstance(asked, FormAsk) else "link"
+def _mode(asked: ElicitationMode) -> str:
+    return "form" if isinstance(asked, FormMode) else "link"
 
 
-def _body(question: ServerQuestion) -> dict[str, Any]:
+def _body(question: ElicitationRequest) -> dict[str, Any]:
     match question.ask:
-        case FormAsk(schema):
+        case FormMode(schema):
             return {"key": question.key, "message": question.message, "form": dict(schema)}
-        case LinkAsk(url):
+        case UrlMode(url):
             return {"key": question.key, "message": question.message, "link": url}
 
 
 def _read(row: Any) -> Elicitation:
     body = row.body
-    asked = LinkAsk(body["link"]) if "link" in body else FormAsk(body["form"])
+    asked = UrlMode(body["link"]) if "link" in body else FormMode(body["form"])
     return Elicitation(
         row.id,
-        ServerQuestion(body["key"], body["message"], asked),
+        ElicitationRequest(body["key"], body["message"], asked),
         row.round,
         _read_reply(row),
         row.answered_by,
@@ -282,14 +282,14 @@ def _read(row: Any) -> Elicitation:
     )
 
 
-def _read_reply(row: Any) -> Elicited | None:
-    return None if row.status == "open" else Elicited(Action(row.status), row.answer)
+def _read_reply(row: Any) -> ElicitationResult | None:
+    return None if row.status == "open" else ElicitationResult(ElicitationAction(row.status), row.answer)
 
 
-def content_of(reply: Elicited) -> dict[str, Any] | None:
+def content_of(reply: ElicitationResult) -> dict[str, Any] | None:
     """An answer's values as they are kept."""
     return None if reply.content is None else dict(reply.content)
 
 
 def _withdrawn(reason: str) -> dict[str, Any]:
-    return {"to": Action.CANCEL.value, "what": None, "by": "", "why": reason}
+    return {"to": ElicitationAction.CANCEL.value, "what": None, "by": "", "why": reason}

@@ -31,7 +31,9 @@ class Loads:
         self.workspaces[workspace] += running
 
 
-def share_out(waiting: Iterable[WaitingTurn], loads: Loads, *, most_running: int, places: int) -> Sequence[WaitingTurn]:
+def choose_turns(
+    waiting: Iterable[WaitingTurn], loads: Loads, *, most_running: int, places: int
+) -> Sequence[WaitingTurn]:
     """Return the turns to claim, at most `places`, and count them in `loads`.
 
     The person with the fewest running turns goes first; among equals, the workspace with the fewest; then the oldest

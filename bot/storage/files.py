@@ -11,16 +11,16 @@ from dataclasses import replace
 import sqlalchemy as sa
 from sqlalchemy import bindparam
 
-from bot.domain.messages import FilePart, ImagePart, KeptFile, Readers, ResultPart, ToolResult
+from bot.domain.messages import FilePart, ImageAudience, ImagePart, ResultPart, StoredFile, ToolResult
 from bot.errors import NotFound
-from bot.storage.inserting import Insert
 from bot.storage.tables import files
+from bot.storage.upsert import Upsert
 
 MOST_BYTES = 32 * 2**20
 """Of all files of one turn. What is more is told by its name and size."""
 
 _sizes = sa.select(files.c.id, sa.func.length(files.c.data).label("size")).where(files.c.turn_id == bindparam("t"))
-_add = Insert(
+_add = Upsert(
     lambda insert: (
         insert(files)
         .values(turn_id=bindparam("t"), id=bindparam("i"), data=bindparam("bytes"))
@@ -30,7 +30,7 @@ _add = Insert(
 _read = sa.select(files.c.data).where(files.c.turn_id == bindparam("t"), files.c.id == bindparam("i"))
 
 
-def keep(connection: sa.Connection, turn_id: str, result: ToolResult) -> ToolResult:
+def save_files(connection: sa.Connection, turn_id: str, result: ToolResult) -> ToolResult:
     """The same result with its bytes put away. Doing it again does no harm: what is kept is known by its bytes."""
     if not any(isinstance(part, ImagePart | FilePart) for part in result.parts):
         return result
@@ -38,13 +38,13 @@ def keep(connection: sa.Connection, turn_id: str, result: ToolResult) -> ToolRes
     parts: list[ResultPart] = []
     for part in result.parts:
         described = _described(part)
-        if isinstance(part, ImagePart | FilePart) and isinstance(described, KeptFile):
+        if isinstance(part, ImagePart | FilePart) and isinstance(described, StoredFile):
             described = replace(described, id=_put_away(connection, turn_id, kept, part.data))
         parts.append(described)
     return replace(result, parts=tuple(parts))
 
 
-def without_bytes(result: ToolResult) -> ToolResult:
+def strip_bytes(result: ToolResult) -> ToolResult:
     """The same result with names and sizes alone: for what nobody will ever draw."""
     return replace(result, parts=tuple(_described(part) for part in result.parts))
 
@@ -60,9 +60,9 @@ def read_file(connection: sa.Connection, turn_id: str, file_id: str) -> bytes:
 def _described(part: ResultPart) -> ResultPart:
     match part:
         case ImagePart(data, mime_type, name, readers):
-            return KeptFile("", mime_type, name, len(data), readers)
+            return StoredFile("", mime_type, name, len(data), readers)
         case FilePart(data, mime_type, name):
-            return KeptFile("", mime_type, name, len(data), Readers.PEOPLE)
+            return StoredFile("", mime_type, name, len(data), ImageAudience.PEOPLE)
         case _:
             return part
 

@@ -14,14 +14,14 @@ import sqlalchemy as sa
 from sqlalchemy import bindparam
 
 from bot.domain.conversations import Author, ConversationKey
-from bot.domain.grants import Grant, GrantUse, Wanted, covers
+from bot.domain.grants import CallToCover, Grant, GrantUse, covers
 from bot.domain.turns import StepStatus, ToolStep
 from bot.storage import audit
-from bot.storage.bodies import read_question
 from bot.storage.clock import now
-from bot.storage.inserting import Insert
-from bot.storage.reaching import begins, reach
+from bot.storage.codec import read_question
+from bot.storage.key_prefix import has_prefix, prefix_bounds
 from bot.storage.tables import grants, steps, turns
+from bot.storage.upsert import Upsert
 
 _in_force = sa.and_(grants.c.revoked_at.is_(None), sa.or_(grants.c.expires_at.is_(None), grants.c.expires_at > now()))
 # Locked, so that none is revoked between being found and being used. In one order, so that nobody waits in a circle.
@@ -33,11 +33,11 @@ _of_tool = (
 )
 _of_home = (
     sa.select(grants)
-    .where(sa.or_(grants.c.conversation == bindparam("home"), begins(grants.c.conversation, "reach")), _in_force)
+    .where(sa.or_(grants.c.conversation == bindparam("home"), has_prefix(grants.c.conversation, "reach")), _in_force)
     .order_by(grants.c.created_at.desc(), grants.c.id)
 )
 _lasts = bindparam("lasts", type_=sa.Double)
-_give = Insert(
+_give = Upsert(
     lambda insert: (
         insert(grants)
         .values(
@@ -85,12 +85,12 @@ _turn = sa.select(turns.c.conversation, turns.c.question).where(turns.c.id == bi
 _there = sa.select(steps.c.n).where(steps.c.turn_id == bindparam("t"), steps.c.n.in_(bindparam("ns", expanding=True)))
 
 
-def wanted_of(step: ToolStep, conversation: ConversationKey) -> Wanted | None:
+def wanted_of(step: ToolStep, conversation: ConversationKey) -> CallToCover | None:
     """What a grant would have to cover; None of a call that waits for nobody."""
     tool, approval = step.tool, step.approval
     if step.status is not StepStatus.AWAITING or tool is None or approval is None:
         return None
-    return Wanted(
+    return CallToCover(
         server=tool.server_id,
         tool=tool.name,
         definition=tool.definition,
@@ -168,7 +168,7 @@ def revoke(connection: sa.Connection, grant_id: str, by: Author) -> bool:
 
 def read_of_home(connection: sa.Connection, home: str) -> Sequence[Grant]:
     """The grants in force in a workspace and its conversations, the latest first."""
-    return [_grant(row) for row in connection.execute(_of_home, {"home": home, **reach("reach", f"{home}:")})]
+    return [_grant(row) for row in connection.execute(_of_home, {"home": home, **prefix_bounds("reach", f"{home}:")})]
 
 
 def end_of_server(connection: sa.Connection, server_id: str, by: Author) -> None:

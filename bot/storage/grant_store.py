@@ -1,4 +1,4 @@
-"""Grants as people look them up and revoke them, on a database; see `bot.stores.GrantStore`."""
+"""Grants as people look them up and revoke them, on a database; see `bot.ports.GrantStore`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class SqlGrantStore:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def in_force(self, home: str) -> Sequence[Grant]:
+    async def active_grants(self, home: str) -> Sequence[Grant]:
         """The grants in force in a workspace, the latest first."""
         return await self._database.run(lambda connection: grant_rows.read_of_home(connection, home))
 

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bot.errors import SettingsError
-from bot.storage.durable import sync_folder
+from bot.storage.fsync import fsync_directory
 from bot.storage.secret_box import generate_key, read_keys
 
 
 @dataclass(frozen=True, slots=True)
-class KeptKey:
+class KeyFile:
     """A key as MCP_ENCRYPTION_KEY takes it, the file it is in, and whether that was made just now."""
 
     text: str
@@ -25,7 +25,7 @@ class KeptKey:
         return f"KeptKey({self.path}, new={self.new})"
 
 
-def key_beside(database: Path) -> KeptKey:
+def load_or_create_key(database: Path) -> KeyFile:
     """The key beside a database file, made if there is none; of processes that make it at once all get the same one.
     Reads and writes files. Raises SettingsError if it cannot be kept, or is no key.
     """
@@ -40,7 +40,7 @@ def key_beside(database: Path) -> KeptKey:
         ) from error
     if not read_keys(text, f"The file {path}"):
         raise SettingsError(f"The file {path} is empty.", "restore it from a backup, or delete it to get a new key")
-    return KeptKey(text, path, new)
+    return KeyFile(text, path, new)
 
 
 def key_path(database: Path) -> Path:
@@ -66,5 +66,5 @@ def _make(path: Path) -> bool:
         with contextlib.suppress(FileNotFoundError):
             draft.unlink()
     # What is encrypted from now on must not outlive its key.
-    sync_folder(path.parent)
+    fsync_directory(path.parent)
     return True

@@ -1,4 +1,4 @@
-"""Who alone does what only one process should do, on a database; see `bot.stores.Leases`."""
+"""Who alone does what only one process should do, on a database; see `bot.ports.Leases`."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from sqlalchemy import bindparam
 
 from bot.storage.clock import now
 from bot.storage.database import Database
-from bot.storage.inserting import Insert
 from bot.storage.tables import leases
+from bot.storage.upsert import Upsert
 
 _until = now() + bindparam("seconds", type_=sa.Double())
 # One statement: of several who come at the same moment the row itself lets one through.
-_hold = Insert(
+_hold = Upsert(
     lambda insert: (
         insert(leases)
         .values(name=bindparam("lease"), holder=bindparam("me"), until=_until)
@@ -33,7 +33,7 @@ class SqlLeases:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def hold(self, name: str, holder: str, seconds: float) -> bool:
+    async def acquire_or_renew(self, name: str, holder: str, seconds: float) -> bool:
         """Take or renew a lease; whether it is the holder's now."""
 
         def take(connection: sa.Connection) -> bool:

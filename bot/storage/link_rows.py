@@ -12,8 +12,8 @@ from sqlalchemy import bindparam
 from bot.domain.conversations import Author, ConversationKey
 from bot.domain.links import SecretLink
 from bot.storage.clock import now
-from bot.storage.records import UNREADABLE
 from bot.storage.tables import one_time_links
+from bot.storage.turn_reader import UNREADABLE
 
 _links = one_time_links.c
 _delete_old = one_time_links.delete().where(_links.expires_at <= now())

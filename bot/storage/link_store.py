@@ -1,4 +1,4 @@
-"""One-time links on a database: every method one transaction, see `bot.stores.LinkStore`."""
+"""One-time links on a database: every method one transaction, see `bot.ports.LinkStore`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class SqlLinkStore:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def make(
+    async def create_link(
         self, server_id: str, slot: str, by: Author, conversation: ConversationKey
     ) -> tuple[SecretLink, str]:
         """Make a link; what it is good for, and the token that is in it."""

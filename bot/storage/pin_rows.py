@@ -18,14 +18,14 @@ from bot.domain.servers import FILE
 from bot.domain.tools import Tool
 from bot.errors import NotFound
 from bot.storage import audit
-from bot.storage.bodies import VERSION
-from bot.storage.capability_bodies import read_tool, tool_body
+from bot.storage.capability_codec import read_tool, tool_body
 from bot.storage.clock import now
+from bot.storage.codec import VERSION
+from bot.storage.config_version import bump, lock
 from bot.storage.database import json_text
-from bot.storage.inserting import Insert
-from bot.storage.records import UNREADABLE
-from bot.storage.revisions import bump, take_turns
 from bot.storage.tables import mcp_servers, tool_pins
+from bot.storage.turn_reader import UNREADABLE
+from bot.storage.upsert import Upsert
 
 pins = tool_pins.c
 NO_TOOL = ""
@@ -40,10 +40,10 @@ _row = {
     "pinned_by": bindparam("who"),
     "pinned_at": now(),
 }
-_add = Insert(
+_add = Upsert(
     lambda insert: insert(tool_pins).values(**_row).on_conflict_do_nothing().returning(tool_pins.c.definition)
 )
-_put = Insert(
+_put = Upsert(
     lambda insert: (
         insert(tool_pins)
         .values(**_row)
@@ -96,7 +96,7 @@ def begin(connection: sa.Connection, server_id: str, tools: Sequence[Tool]) -> b
 
 def pin(connection: sa.Connection, server_id: str, tools: Sequence[Tool], by: Author) -> None:
     """Pin these definitions, whatever was pinned of these tools before. Raises NotFound."""
-    take_turns(connection)
+    lock(connection)
     slug = connection.execute(_slug, {"s": server_id}).scalar()
     if slug is None and not server_id.startswith(FILE):
         raise NotFound("That server is not there any more.", "list the servers")

@@ -1,4 +1,4 @@
-"""The definitions of tools that are pinned, on a database; see `bot.stores.PinStore`."""
+"""The definitions of tools that are pinned, on a database; see `bot.ports.PinStore`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class SqlPinStore:
         """The definitions that are pinned, by server."""
         return await self._database.run(pin_rows.read_pinned)
 
-    async def of(self, server_id: str) -> Sequence[Pin]:
+    async def pins_of(self, server_id: str) -> Sequence[Pin]:
         """The pins of a server, by tool."""
         return await self._database.run(lambda connection: pin_rows.read_pins(connection, server_id))
 

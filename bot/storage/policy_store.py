@@ -1,4 +1,4 @@
-"""Rules that admins set, on a database: every method one transaction, see `bot.stores.PolicyStore`."""
+"""Rules that admins set, on a database: every method one transaction, see `bot.ports.PolicyStore`."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from sqlalchemy import bindparam
 from bot.domain.approvals import ApprovalPolicy
 from bot.domain.conversations import Author, ConversationKey
 from bot.domain.policies import ANY, Rule
-from bot.domain.rule_language import VERSION, read_rule, rule_table, words
+from bot.domain.policy_syntax import VERSION, describe_rule, parse_rule, rule_to_table
 from bot.domain.servers import FILE
 from bot.domain.turns import ToolStep
 from bot.errors import NotFound
 from bot.storage import audit
 from bot.storage.clock import now
+from bot.storage.config_version import bump, lock
 from bot.storage.database import Database, json_text
-from bot.storage.records import UNREADABLE, read_record
-from bot.storage.revisions import bump, take_turns
 from bot.storage.tables import approvals, mcp_servers, policy_rules, steps, turns
+from bot.storage.turn_reader import UNREADABLE, read_record
 
 log = logging.getLogger(__name__)
 
@@ -95,7 +95,7 @@ class SqlPolicyStore:
 
         return await self._database.run(transaction)
 
-    async def past(self, named: str, reach: str) -> Sequence[tuple[ConversationKey, ToolStep]]:
+    async def stored_results(self, named: str, reach: str) -> Sequence[tuple[ConversationKey, ToolStep]]:
         """Calls with what was ruled of them."""
         return await self._database.run(lambda connection: _past_calls(connection, named, reach))
 
@@ -105,7 +105,7 @@ def rule_row(rule: Rule) -> dict[str, Any]:
     return {
         "workspace": rule.workspace,
         "server_id": rule.server_id,
-        "body": json_text({"v": VERSION, **rule_table(rule)}),
+        "body": json_text({"v": VERSION, **rule_to_table(rule)}),
     }
 
 
@@ -115,7 +115,7 @@ def read_rule_row(row: Any) -> Rule:
     version = table.pop("v")
     if version > VERSION:
         raise ValueError(f"a rule of version {version}")
-    rule = read_rule(table)
+    rule = parse_rule(table)
     return dataclasses.replace(rule, id=row.id, workspace=row.workspace, by=row.set_by, at=row.set_at)
 
 
@@ -152,14 +152,14 @@ def _is_unreadable(row: Any) -> bool:
 
 
 def _set_rule(connection: sa.Connection, rule: Rule, fresh: str, by: Author) -> Rule:
-    take_turns(connection)
+    lock(connection)
     # A server that was removed meanwhile keeps no rules.
     named = bool(rule.server_id) and not rule.server_id.startswith(FILE)
     if named and connection.execute(_slug, {"i": rule.server_id}).first() is None:
         raise NotFound("That server is not there any more.", "list the servers")
     rows = connection.execute(_alike, {"w": rule.workspace, "s": rule.server_id}).all()
     before = next((each for each in map(_read_row, rows) if each.conditions == rule.conditions), None)
-    if before is not None and rule_table(before) == rule_table(rule):
+    if before is not None and rule_to_table(before) == rule_to_table(rule):
         return before
     rule = dataclasses.replace(rule, id=before.id if before else fresh)
     columns = rule_row(rule)
@@ -173,7 +173,7 @@ def _set_rule(connection: sa.Connection, rule: Rule, fresh: str, by: Author) -> 
 
 
 def _clear_rule(connection: sa.Connection, rule_id: str, by: Author) -> bool:
-    take_turns(connection)
+    lock(connection)
     row = connection.execute(_one, {"i": rule_id}).first()
     if row is None:
         return False
@@ -206,7 +206,7 @@ def _said(rule: Rule | None, slug: str) -> str:
     if rule is None:
         return "none"
     bare = Rule(rule.policy, server_id=rule.server_id, tool=rule.tool)
-    return rule.policy.value if rule_table(rule) == rule_table(bare) else words(rule, slug)
+    return rule.policy.value if rule_to_table(rule) == rule_to_table(bare) else describe_rule(rule, slug)
 
 
 def _past_calls(connection: sa.Connection, named: str, reach: str) -> Sequence[tuple[ConversationKey, ToolStep]]:

@@ -16,7 +16,7 @@ from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 
 from bot.errors import DatabaseError
 from bot.storage.address import PostgresServer
-from bot.storage.database import Database, Unwritable, heard, json_text
+from bot.storage.database import Database, Unwritable, consume_exception, json_text
 
 T = TypeVar("T")
 
@@ -60,7 +60,7 @@ class PostgresDatabase(Database):
         url = sa.make_url(address.url).set(drivername="postgresql+psycopg")
         session = {} if "options=" in address.url else {"options": _SESSION}
         self._closed = False
-        self._underway: dict[asyncio.Future[Any], _Errand] = {}
+        self._underway: dict[asyncio.Future[Any], _RunningTransaction] = {}
         self._threads = ThreadPoolExecutor(_CONNECTIONS, thread_name_prefix="database")
         # One more for what keeps leases: it must not wait behind transactions that wait for somebody's lock.
         self._urgent = ThreadPoolExecutor(1, thread_name_prefix="database-urgent")
@@ -104,7 +104,7 @@ class PostgresDatabase(Database):
     async def _run_in(self, threads: ThreadPoolExecutor, transaction: Callable[[sa.Connection], T]) -> T:
         if self._closed:
             raise DatabaseError(f"The database {self.name} is closed.")
-        errand = _Errand()
+        errand = _RunningTransaction()
 
         def whole() -> T:
             errand.began_at = time.monotonic()
@@ -127,9 +127,9 @@ class PostgresDatabase(Database):
 
     def _over(self, future: asyncio.Future[Any]) -> None:
         del self._underway[future]
-        heard(future)
+        consume_exception(future)
 
-    def passing(self, error: DBAPIError) -> bool:
+    def is_transient(self, error: DBAPIError) -> bool:
         """The server is gone, restarting, out of room or out of connections, or two transactions got in each
         other's way: psycopg puts all of these among its operational errors.
         """
@@ -139,7 +139,7 @@ class PostgresDatabase(Database):
         """Return why the server takes no writes."""
         return _UNWRITABLE.get(getattr(error.orig, "sqlstate", None) or "")
 
-    def crossed(self, error: DBAPIError) -> bool:
+    def is_serialization_failure(self, error: DBAPIError) -> bool:
         """Whether another transaction was in the way, and nothing is the matter with the server."""
         return getattr(error.orig, "sqlstate", None) in _CROSSED
 
@@ -148,7 +148,7 @@ class PostgresDatabase(Database):
         return "check that the server runs and that DATABASE_URL names it"
 
 
-class _Errand:
+class _RunningTransaction:
     """A transaction in its thread. `line` is its connection's socket: cutting it is the one way to call a thread back
     that waits for a server which says nothing.
     """

@@ -12,20 +12,20 @@ from sqlalchemy import bindparam
 
 from bot.domain.conversations import Author
 from bot.domain.policies import Rule
+from bot.domain.policy_syntax import parse_rule, rule_to_table
 from bot.domain.profiles import Binding, Profile
-from bot.domain.rule_language import read_rule, rule_table
 from bot.domain.servers import EVERYWHERE
 from bot.errors import Conflict, NotFound
 from bot.storage import audit
-from bot.storage.bodies import VERSION
 from bot.storage.clock import now
+from bot.storage.codec import VERSION
+from bot.storage.config_version import bump, lock
 from bot.storage.database import json_text
-from bot.storage.inserting import Insert
-from bot.storage.records import UNREADABLE
-from bot.storage.revisions import bump, take_turns
-from bot.storage.server_bodies import name_key
+from bot.storage.server_codec import name_key
 from bot.storage.server_rows import changed_meanwhile
 from bot.storage.tables import profile_bindings, profiles
+from bot.storage.turn_reader import UNREADABLE
+from bot.storage.upsert import Upsert
 
 _LONGEST_SAID = 200
 """How many characters of a value the audit repeats: enough to know it again."""
@@ -42,7 +42,7 @@ _same_name = sa.select(profiles.c.id).where(
 )
 _bindings = sa.select(profile_bindings).order_by(profile_bindings.c.place)
 _bound = sa.select(profile_bindings.c.profile_id).where(profile_bindings.c.place == bindparam("p"))
-_bind = Insert(
+_bind = Upsert(
     lambda insert: (
         insert(profile_bindings)
         .values(place=bindparam("p"), profile_id=bindparam("i"), set_by=bindparam("who"), set_at=now())
@@ -70,7 +70,7 @@ def read_profiles(connection: sa.Connection) -> tuple[Sequence[Profile], Collect
 
 def save(connection: sa.Connection, profile: Profile, by: Author) -> Profile:
     """Keep a new profile or replace one of the same version. Raises Conflict, NotFound."""
-    take_turns(connection)
+    lock(connection)
     row = connection.execute(_one, {"i": profile.id}).first()
     columns = _columns(profile)
     if (
@@ -103,7 +103,7 @@ def save(connection: sa.Connection, profile: Profile, by: Author) -> Profile:
 
 def delete(connection: sa.Connection, profile_id: str, by: Author) -> bool:
     """Delete a profile and its bindings. False if there was none."""
-    take_turns(connection)
+    lock(connection)
     row = connection.execute(_one, {"i": profile_id}).first()
     if row is None:
         return False
@@ -127,7 +127,7 @@ def read_bindings(connection: sa.Connection) -> Sequence[Binding]:
 
 def bind(connection: sa.Connection, place: str, profile_id: str, by: Author) -> None:
     """Let a profile hold in a place. Raises NotFound."""
-    take_turns(connection)
+    lock(connection)
     row = connection.execute(_one, {"i": profile_id}).first()
     if row is None:
         raise NotFound("That profile is not there any more.", "list the profiles")
@@ -140,7 +140,7 @@ def bind(connection: sa.Connection, place: str, profile_id: str, by: Author) -> 
 
 def unbind(connection: sa.Connection, place: str, by: Author) -> bool:
     """Let none hold there. False if none did."""
-    take_turns(connection)
+    lock(connection)
     profile_id = connection.execute(_bound, {"p": place}).scalar()
     if profile_id is None:
         return False
@@ -195,7 +195,7 @@ def _read(row: Any) -> Profile:
 
 
 def _rule_body(rule: Rule) -> Any:
-    return {**rule_table(rule), "by": rule.by, "at": rule.at}
+    return {**rule_to_table(rule), "by": rule.by, "at": rule.at}
 
 
 def _read_rules(bodies: Sequence[Any], profile: str) -> tuple[Rule, ...]:
@@ -203,7 +203,7 @@ def _read_rules(bodies: Sequence[Any], profile: str) -> tuple[Rule, ...]:
     rules = []
     for number, body in enumerate(bodies, 1):
         table = {key: value for key, value in body.items() if key not in ("by", "at")}
-        rules.append(replace(read_rule(table), id=f"{profile}:{number}", by=body["by"], at=body["at"]))
+        rules.append(replace(parse_rule(table), id=f"{profile}:{number}", by=body["by"], at=body["at"]))
     return tuple(rules)
 
 

@@ -1,4 +1,4 @@
-"""Profiles and where they hold, on a database: every method one transaction, see `bot.stores.ProfileStore`."""
+"""Profiles and where they hold, on a database: every method one transaction, see `bot.ports.ProfileStore`."""
 
 from __future__ import annotations
 

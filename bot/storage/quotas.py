@@ -1,4 +1,4 @@
-"""Limits that all processes keep together, on a database; see `bot.stores.Quotas`.
+"""Limits that all processes keep together, on a database; see `bot.ports.Quotas`.
 
 Virtual scheduling (the generic cell rate algorithm, ITU-T I.371): a row says when the next turn is due if turns come
 one by one. Each that is taken moves it by one interval; whoever comes early by no more than the burst may go at once.
@@ -9,17 +9,17 @@ from __future__ import annotations
 import sqlalchemy as sa
 from sqlalchemy import bindparam
 
+from bot.ports import Quota, QuotaExceeded, QuotaGranted
 from bot.storage.clock import now
 from bot.storage.database import Database
-from bot.storage.inserting import Insert
 from bot.storage.tables import quotas
-from bot.stores import Granted, Quota, Refused
+from bot.storage.upsert import Upsert
 
 _due = quotas.c.due_at
 _interval: sa.BindParameter[float] = bindparam("interval", type_=sa.Double())
 _ahead = (_due - now()).label("ahead")
 # The row's lock is waited for before its new values are worked out: nobody reads a time that is not true any more.
-_take = Insert(
+_take = Upsert(
     lambda insert: (
         insert(quotas)
         .values(name=bindparam("quota"), due_at=now() + _interval)
@@ -32,7 +32,7 @@ _take = Insert(
     )
 )
 _closed = now() + bindparam("seconds", type_=sa.Double())
-_hold_off = Insert(
+_hold_off = Upsert(
     lambda insert: (
         insert(quotas)
         .values(name=bindparam("quota"), due_at=_closed)
@@ -52,11 +52,11 @@ class SqlQuotas:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def take(self, name: str, quota: Quota, most_wait: float) -> Granted | Refused:
+    async def acquire(self, name: str, quota: Quota, most_wait: float) -> QuotaGranted | QuotaExceeded:
         """Take the next turn if it comes in time."""
         return await self._database.run(lambda connection: _taken(connection, name, quota, most_wait))
 
-    async def hold_off(self, name: str, quota: Quota, seconds: float) -> None:
+    async def pause(self, name: str, quota: Quota, seconds: float) -> None:
         """Let nobody have a turn for so long."""
         given = {"quota": name, "seconds": seconds + _earliness(quota)}
         await self._database.run(lambda connection: connection.execute(_hold_off.on(connection), given))
@@ -66,14 +66,14 @@ class SqlQuotas:
         return await self._database.run(lambda connection: connection.execute(_forget_idle, {"limit": limit}).rowcount)
 
 
-def _taken(connection: sa.Connection, name: str, quota: Quota, most_wait: float) -> Granted | Refused:
+def _taken(connection: sa.Connection, name: str, quota: Quota, most_wait: float) -> QuotaGranted | QuotaExceeded:
     early = _earliness(quota)
     given = {"quota": name, "interval": quota.interval, "furthest": most_wait + early}
     row = connection.execute(_take.on(connection), given).first()
     if row is not None:
-        return Granted(max(row.ahead - quota.interval - early, 0.0), quota.at_once - row.ahead / quota.interval)
+        return QuotaGranted(max(row.ahead - quota.interval - early, 0.0), quota.at_once - row.ahead / quota.interval)
     ahead = connection.execute(_look, {"quota": name}).scalar_one()
-    return Refused(max(ahead - early, 0.0))
+    return QuotaExceeded(max(ahead - early, 0.0))
 
 
 def _earliness(quota: Quota) -> float:

@@ -46,7 +46,7 @@ _replace = (
 
 
 @dataclass(frozen=True, slots=True)
-class Sealed:
+class EncryptedSecret:
     """A stored secret in its place."""
 
     slug: str
@@ -58,10 +58,10 @@ class Sealed:
     @property
     def place(self) -> str:
         """The context that its ciphertext opens in."""
-        return place_of(self.server_id, self.slot, self.bound_to)
+        return secret_context(self.server_id, self.slot, self.bound_to)
 
 
-def place_of(server_id: str, slot: str, bound_to: str) -> str:
+def secret_context(server_id: str, slot: str, bound_to: str) -> str:
     """Return the context that the ciphertext of a slot opens in. It holds the place that the secret was given for, so
     that a row whose place was changed by hand does not open.
     """
@@ -141,13 +141,13 @@ def write_secrets(connection: sa.Connection, record: ServerRecord, sealed: Mappi
         connection.execute(_add, {**row, "ciphertext": sealed.get(slot), "updated_by": by})
 
 
-def read_all_sealed(connection: sa.Connection) -> Sequence[Sealed]:
+def read_all_sealed(connection: sa.Connection) -> Sequence[EncryptedSecret]:
     """All stored secrets of all servers."""
     rows = connection.execute(_ciphertexts)
-    return [Sealed(row.slug, row.server_id, row.slot, row.ciphertext, row.bound_to) for row in rows]
+    return [EncryptedSecret(row.slug, row.server_id, row.slot, row.ciphertext, row.bound_to) for row in rows]
 
 
-def replace_sealed(connection: sa.Connection, pairs: Iterable[tuple[Sealed, str]]) -> int:
+def replace_sealed(connection: sa.Connection, pairs: Iterable[tuple[EncryptedSecret, str]]) -> int:
     """Put other ciphertexts of the same secrets in their places, where nobody has set them anew; how many."""
     return sum(
         connection.execute(_replace, {"i": old.server_id, "s": old.slot, "was": old.ciphertext, "to": new}).rowcount

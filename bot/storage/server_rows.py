@@ -17,13 +17,12 @@ from sqlalchemy import bindparam
 from bot.domain.approvals import ApprovalPolicy
 from bot.domain.conversations import Author
 from bot.domain.policies import Rule
-from bot.domain.servers import EVERYWHERE, HttpTransport, Launch, ServerRecord, Standing, StdioTransport
+from bot.domain.servers import EVERYWHERE, HttpTransport, ServerEnablement, ServerRecord, StdioTransport, TemplateLaunch
 from bot.errors import Conflict, NotFound
 from bot.storage import audit, capability_rows, grant_rows, pin_rows, sign_in_rows
 from bot.storage.clock import now
+from bot.storage.config_version import bump, lock
 from bot.storage.policy_store import rule_row
-from bot.storage.records import UNREADABLE
-from bot.storage.revisions import bump, take_turns
 from bot.storage.secret_rows import (
     read_all,
     read_ciphertexts,
@@ -33,8 +32,9 @@ from bot.storage.secret_rows import (
     with_missing,
     write_secrets,
 )
-from bot.storage.server_bodies import name_key, read_server, server_row
+from bot.storage.server_codec import decode_server, encode_server, name_key
 from bot.storage.tables import mcp_servers, policy_rules
+from bot.storage.turn_reader import UNREADABLE
 
 servers = mcp_servers.c
 _all = sa.select(mcp_servers).order_by(servers.slug, servers.workspace)
@@ -58,9 +58,9 @@ _same_title = sa.select(servers.slug).where(
     servers.title_key == bindparam("key"), servers.id != bindparam("i"), servers.workspace == bindparam("w")
 )
 _STOOD = {
-    Standing.ON: "switched server on",
-    Standing.DISCONNECTED: "disconnected server",
-    Standing.DISABLED: "switched server off",
+    ServerEnablement.ON: "switched server on",
+    ServerEnablement.DISCONNECTED: "disconnected server",
+    ServerEnablement.DISABLED: "switched server off",
 }
 
 
@@ -71,7 +71,7 @@ def read_servers(connection: sa.Connection) -> tuple[Sequence[ServerRecord], Map
     for row in connection.execute(_all):
         try:
             rows = secrets.get(row.id, ())
-            records.append(with_missing(read_server(row, references_of(rows)), rows))
+            records.append(with_missing(decode_server(row, references_of(rows)), rows))
         except UNREADABLE as error:
             unreadable[row.id] = repr(error)
     return records, unreadable
@@ -85,13 +85,13 @@ def add(
     policy: ApprovalPolicy | None,
 ) -> ServerRecord:
     """Keep a new server, with what holds for all its tools. Raises Conflict."""
-    take_turns(connection)
+    lock(connection)
     if _find(connection, record.id) is not None:
         # The same transaction before, whose COMMIT's answer was lost: the id is this record's alone.
         return _read(connection, record.id)
     _check_names(connection, record)
     who = {"created_by": by.principal, "updated_by": by.principal}
-    connection.execute(_add, {"id": record.id, **server_row(record), **who})
+    connection.execute(_add, {"id": record.id, **encode_server(record), **who})
     write_secrets(connection, record, sealed, by.principal)
     facts = dict(_facts(record))
     if policy is not None:
@@ -111,14 +111,14 @@ def change(
     changes: Mapping[str, str],
 ) -> ServerRecord:
     """Replace a record of the same version. Raises Conflict, NotFound."""
-    take_turns(connection)
+    lock(connection)
     before = _at(connection, record.id)
     if _is_done(connection, before, record, sealed, by):
         return _read(connection, record.id)
     _check_version(before, record.version)
     _check_names(connection, record)
-    # Where a server stands is `stand`'s business.
-    row = {**server_row(record), "standing": before.standing}
+    # Where a server stands is `set_enablement`'s business.
+    row = {**encode_server(record), "standing": before.standing}
     connection.execute(_change.values(**row), {"i": record.id, "who": by.principal})
     if _transport(before.definition) != _transport(row["definition"]):
         # What answers there may be another server: nobody has granted anything of that one.
@@ -132,9 +132,9 @@ def change(
     return _read(connection, record.id)
 
 
-def stand(connection: sa.Connection, server_id: str, standing: Standing, by: Author) -> ServerRecord:
+def set_enablement(connection: sa.Connection, server_id: str, standing: ServerEnablement, by: Author) -> ServerRecord:
     """Switch a server on or off. Raises NotFound."""
-    take_turns(connection)
+    lock(connection)
     before = _at(connection, server_id)
     if before.standing != standing:
         connection.execute(_change.values(standing=standing.value), {"i": server_id, "who": by.principal})
@@ -146,7 +146,7 @@ def stand(connection: sa.Connection, server_id: str, standing: Standing, by: Aut
 
 def remove(connection: sa.Connection, server_id: str, version: int, by: Author) -> None:
     """Delete a server with its secrets, policies, and what was known of it. Raises Conflict, NotFound."""
-    take_turns(connection)
+    lock(connection)
     before = _at(connection, server_id)
     _check_version(before, version)
     connection.execute(_remove, {"i": server_id})
@@ -183,7 +183,7 @@ def _at(connection: sa.Connection, server_id: str) -> Any:
 
 def _read(connection: sa.Connection, server_id: str) -> ServerRecord:
     rows = read_of(connection, server_id)
-    return with_missing(read_server(_at(connection, server_id), references_of(rows)), rows)
+    return with_missing(decode_server(_at(connection, server_id), references_of(rows)), rows)
 
 
 def _transport(definition: str) -> Any:
@@ -198,7 +198,7 @@ def _is_done(connection: sa.Connection, row: Any, record: ServerRecord, sealed: 
     """Whether the row is what this change makes of it: the same transaction before, whose COMMIT's answer was lost."""
     if row.version != record.version + 1 or row.updated_by != by.principal:
         return False
-    wanted = server_row(record)
+    wanted = encode_server(record)
     return (
         all(getattr(row, name) == wanted[name] for name in wanted if name != "standing")
         and read_references(connection, record.id) == record.secrets
@@ -226,7 +226,7 @@ def _facts(record: ServerRecord) -> Mapping[str, Any]:
     """What the audit says of a new server: nothing that could hold a secret."""
     config = record.config
     match config.transport:
-        case StdioTransport(launch=Launch(template, values)):
+        case StdioTransport(launch=TemplateLaunch(template, values)):
             runs = {"transport": "stdio", "template": template, **{f"slot {name}": values[name] for name in values}}
         case StdioTransport(command):
             runs = {"transport": "stdio", "command": command}

@@ -1,4 +1,4 @@
-"""The servers that admins define, on a database: every method one transaction, see `bot.stores.ServerStore`.
+"""The servers that admins define, on a database: every method one transaction, see `bot.ports.ServerStore`.
 
 Secrets are encrypted before their transaction begins and decrypted after theirs is over, in a thread: deriving a key
 takes its time, and no row is locked meanwhile.
@@ -20,13 +20,13 @@ from bot.domain.conversations import Author
 from bot.domain.secret_binding import binding_of
 from bot.domain.secret_grants import FindGrants, no_grants
 from bot.domain.secrets import SecretSource
-from bot.domain.servers import ServerRecord, Standing, Synced
+from bot.domain.servers import CachedCapabilities, ServerEnablement, ServerRecord
 from bot.errors import NotFound, SecretUnavailable
 from bot.storage import audit, capability_rows, secret_rows, server_rows, sign_in_rows
+from bot.storage.config_version import lock, read_version
 from bot.storage.database import Database
-from bot.storage.revisions import read_revision, take_turns
 from bot.storage.secret_box import SecretBox
-from bot.storage.secret_rows import place_of
+from bot.storage.secret_rows import secret_context
 from bot.storage.secret_sources import from_environment, from_file, open_regular_file
 
 log = logging.getLogger(__name__)
@@ -68,7 +68,7 @@ class SqlServerStore:
 
     async def revision(self) -> int:
         """A number that grows with every change."""
-        return await self._database.run(read_revision)
+        return await self._database.run(read_version)
 
     async def records(self) -> Sequence[ServerRecord]:
         """All servers, by name. Rows that cannot be read are left out."""
@@ -95,9 +95,9 @@ class SqlServerStore:
         }
         return await self._run(server_rows.change, record, sealed, by, said)
 
-    async def stand(self, server_id: str, standing: Standing, by: Author) -> ServerRecord:
+    async def set_enablement(self, server_id: str, standing: ServerEnablement, by: Author) -> ServerRecord:
         """Switch a server on or off."""
-        return await self._run(server_rows.stand, server_id, standing, by)
+        return await self._run(server_rows.set_enablement, server_id, standing, by)
 
     async def remove(self, server_id: str, version: int, by: Author) -> None:
         """Delete a server with all that belongs to it."""
@@ -116,21 +116,21 @@ class SqlServerStore:
         await self._database.run(transaction)
         self._complained.pop(server_id, None)
 
-    async def synced(self, server_id: str, capabilities: ServerCapabilities) -> None:
+    async def save_capabilities(self, server_id: str, capabilities: ServerCapabilities) -> None:
         """What the server offers now."""
-        await self._run(capability_rows.keep_synced, server_id, capabilities)
+        await self._run(capability_rows.save_capabilities, server_id, capabilities)
 
-    async def sync_failed(self, server_id: str, problem: str) -> None:
+    async def save_sync_failure(self, server_id: str, problem: str) -> None:
         """The last attempt failed."""
-        await self._run(capability_rows.keep_failure, server_id, problem)
+        await self._run(capability_rows.save_sync_failure, server_id, problem)
 
-    async def known(self) -> Mapping[str, Synced]:
+    async def cached_capabilities(self) -> Mapping[str, CachedCapabilities]:
         """What is known of every server."""
         known = await self._database.run(capability_rows.read_known)
         self._complain("What is known", known.unreadable)
         return known.readable
 
-    async def reveal(self, record: ServerRecord) -> Mapping[str, str]:
+    async def read_secrets(self, record: ServerRecord) -> Mapping[str, str]:
         """The values of all secrets of a server."""
         if not record.secrets:
             return {}
@@ -155,7 +155,7 @@ class SqlServerStore:
         unopened = [*unopened, *ended]
 
         def transaction(connection: sa.Connection) -> int:
-            take_turns(connection)
+            lock(connection)
             count = secret_rows.replace_sealed(connection, pairs) + sign_in_rows.replace_sealed(connection, signed)
             audit.record(connection, "encrypted secrets anew", by.principal, count=count, unopened=len(unopened))
             return count
@@ -166,7 +166,7 @@ class SqlServerStore:
 
     def _seal(self, record: ServerRecord, secrets: Mapping[str, str]) -> Mapping[str, str]:
         return {
-            slot: self._box.seal(value, place_of(record.id, slot, binding_of(record, slot)))
+            slot: self._box.seal(value, secret_context(record.id, slot, binding_of(record, slot)))
             for slot, value in secrets.items()
         }
 
@@ -210,11 +210,11 @@ class SqlServerStore:
         place = binding_of(record, slot)
         if row.bound_to != place:
             raise SecretUnavailable(f"It was entered for {row.bound_to}, and the server is {place} now.", set_again)
-        return self._box.open(row.ciphertext, place_of(record.id, slot, place))
+        return self._box.open(row.ciphertext, secret_context(record.id, slot, place))
 
     def _reseal(
-        self, everything: Sequence[secret_rows.Sealed]
-    ) -> tuple[Sequence[tuple[secret_rows.Sealed, str]], Sequence[str]]:
+        self, everything: Sequence[secret_rows.EncryptedSecret]
+    ) -> tuple[Sequence[tuple[secret_rows.EncryptedSecret, str]], Sequence[str]]:
         pairs, unopened = [], []
         for each in everything:
             try:
@@ -226,8 +226,8 @@ class SqlServerStore:
         return pairs, unopened
 
     def _reseal_sign_ins(
-        self, everything: Sequence[sign_in_rows.SealedSignIn]
-    ) -> tuple[Sequence[tuple[sign_in_rows.SealedSignIn, str]], Sequence[str]]:
+        self, everything: Sequence[sign_in_rows.EncryptedSignIn]
+    ) -> tuple[Sequence[tuple[sign_in_rows.EncryptedSignIn, str]], Sequence[str]]:
         pairs, unopened = [], []
         for each in everything:
             try:

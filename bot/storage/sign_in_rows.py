@@ -18,7 +18,7 @@ from bot.domain.conversations import Author
 from bot.domain.sign_ins import SignInKey
 from bot.storage import audit
 from bot.storage.clock import now
-from bot.storage.revisions import bump, read_revision, take_turns
+from bot.storage.config_version import bump, lock, read_version
 from bot.storage.tables import mcp_servers, sign_ins, sign_ins_under_way
 
 _kept = sign_ins.c
@@ -53,7 +53,7 @@ _take = (
 
 
 @dataclass(frozen=True, slots=True)
-class SealedSignIn:
+class EncryptedSignIn:
     """A sign-in that is kept, still encrypted. `slug` is what people call its server."""
 
     key: SignInKey
@@ -64,10 +64,10 @@ class SealedSignIn:
     @property
     def place(self) -> str:
         """What its body is bound to."""
-        return place_of(self.key)
+        return sign_in_context(self.key)
 
 
-def place_of(key: SignInKey) -> str:
+def sign_in_context(key: SignInKey) -> str:
     """What the body of a sign-in is bound to."""
     return json.dumps(["sign-in", key.server_id, key.person])
 
@@ -77,10 +77,10 @@ def hash_of(state: str) -> str:
     return hashlib.sha256(state.encode()).hexdigest()
 
 
-def find(connection: sa.Connection, key: SignInKey) -> SealedSignIn | None:
+def find(connection: sa.Connection, key: SignInKey) -> EncryptedSignIn | None:
     """What is kept."""
     row = connection.execute(_find, _of(key)).first()
-    return None if row is None else SealedSignIn(key, row.body, row.version)
+    return None if row is None else EncryptedSignIn(key, row.body, row.version)
 
 
 def versions(connection: sa.Connection) -> Mapping[SignInKey, int]:
@@ -88,9 +88,9 @@ def versions(connection: sa.Connection) -> Mapping[SignInKey, int]:
     return {SignInKey(row.server_id, row.person): row.version for row in connection.execute(_versions)}
 
 
-def replace(connection: sa.Connection, sealed: SealedSignIn) -> int | None:
+def replace(connection: sa.Connection, sealed: EncryptedSignIn) -> int | None:
     """Keep a body in place of the one of this version (0: none), under the next; None if another one is there."""
-    take_turns(connection)
+    lock(connection)
     there = connection.execute(_find, _of(sealed.key)).first()
     if there is not None and there.body == sealed.body:
         # The same transaction before, whose COMMIT's answer was lost: no two bodies are alike.
@@ -100,18 +100,18 @@ def replace(connection: sa.Connection, sealed: SealedSignIn) -> int | None:
     return _write(connection, sealed, audit.NOBODY)
 
 
-def signed_in(connection: sa.Connection, sealed: SealedSignIn, by: Author) -> int:
+def signed_in(connection: sa.Connection, sealed: EncryptedSignIn, by: Author) -> int:
     """Keep a body in place of whatever is there."""
-    take_turns(connection)
+    lock(connection)
     there = connection.execute(_find, _of(sealed.key)).first()
     if there is not None and there.body == sealed.body:
         return int(there.version)
     version = there.version if there else 0
     _record(connection, "signed in", by.principal, sealed.key)
-    return _write(connection, SealedSignIn(sealed.key, sealed.body, version), by.principal)
+    return _write(connection, EncryptedSignIn(sealed.key, sealed.body, version), by.principal)
 
 
-def ended(connection: sa.Connection, sealed: SealedSignIn) -> int | None:
+def ended(connection: sa.Connection, sealed: EncryptedSignIn) -> int | None:
     """Keep a body without tokens in place of the one of this version."""
     version = replace(connection, sealed)
     if version is not None:
@@ -121,7 +121,7 @@ def ended(connection: sa.Connection, sealed: SealedSignIn) -> int | None:
 
 def forget(connection: sa.Connection, key: SignInKey, by: Author) -> bool:
     """Keep nothing of it."""
-    take_turns(connection)
+    lock(connection)
     if not connection.execute(_delete, _of(key)).rowcount:
         return False
     _record(connection, "signed out", by.principal, key)
@@ -164,25 +164,25 @@ def take(connection: sa.Connection, state: str) -> Any:
     return connection.execute(_take, {"h": hash_of(state)}).first()
 
 
-def read_all_sealed(connection: sa.Connection) -> Sequence[SealedSignIn]:
+def read_all_sealed(connection: sa.Connection) -> Sequence[EncryptedSignIn]:
     """Everything that is kept."""
     return [
-        SealedSignIn(SignInKey(row.server_id, row.person), row.body, row.version, row.slug or row.server_id)
+        EncryptedSignIn(SignInKey(row.server_id, row.person), row.body, row.version, row.slug or row.server_id)
         for row in connection.execute(_everything)
     ]
 
 
-def replace_sealed(connection: sa.Connection, pairs: Iterable[tuple[SealedSignIn, str]]) -> int:
+def replace_sealed(connection: sa.Connection, pairs: Iterable[tuple[EncryptedSignIn, str]]) -> int:
     """Put other ciphertexts of the same in their places, where nobody has changed them meanwhile; how many."""
     return sum(connection.execute(_reseal, {**_of(old.key), "was": old.body, "to": new}).rowcount for old, new in pairs)
 
 
-def _write(connection: sa.Connection, sealed: SealedSignIn, by: str) -> int:
+def _write(connection: sa.Connection, sealed: EncryptedSignIn, by: str) -> int:
     """In place of the version that is there, which the caller has looked at. The number of the revision is a version
     that no other one has, nor one that was forgotten.
     """
     bump(connection)
-    version = read_revision(connection)
+    version = read_version(connection)
     values = {"body": sealed.body, "version": version, "updated_by": by}
     if sealed.version:
         connection.execute(_change.values(**values), _of(sealed.key))

@@ -1,4 +1,4 @@
-"""Sign-ins by OAuth on a database: every method one transaction, see `bot.stores.SignInStore`.
+"""Sign-ins by OAuth on a database: every method one transaction, see `bot.ports.SignInStore`.
 
 Bodies are encrypted before their transaction begins and decrypted after theirs is over, in a thread, as secrets are.
 """
@@ -13,13 +13,13 @@ import time
 from collections.abc import Callable, Mapping
 
 from bot.domain.conversations import Author
-from bot.domain.sign_ins import SIGN_IN_SECONDS, SignIn, SignInKey, SignInUnderWay
+from bot.domain.sign_ins import SIGN_IN_SECONDS, PendingSignIn, SignIn, SignInKey
 from bot.storage import sign_in_rows
 from bot.storage.database import Database
-from bot.storage.records import UNREADABLE
 from bot.storage.secret_box import SecretBox
-from bot.storage.sign_in_bodies import read_sign_in, read_under_way, sign_in_body, under_way_body
-from bot.storage.sign_in_rows import SealedLink, SealedSignIn, place_of
+from bot.storage.sign_in_codec import decode_sign_in, encode_pending, encode_sign_in, read_under_way
+from bot.storage.sign_in_rows import EncryptedSignIn, SealedLink, sign_in_context
+from bot.storage.turn_reader import UNREADABLE
 
 log = logging.getLogger(__name__)
 
@@ -36,14 +36,14 @@ class SqlSignInStore:
         self._box = box
         self._clock = clock
 
-    async def found(self, key: SignInKey) -> SignIn | None:
+    async def find(self, key: SignInKey) -> SignIn | None:
         """What is kept."""
         sealed = await self._database.run(lambda connection: sign_in_rows.find(connection, key))
         if sealed is None:
             return None
         body = await asyncio.to_thread(self._box.open, sealed.body, sealed.place)
         try:
-            return read_sign_in(body, sealed.version)
+            return decode_sign_in(body, sealed.version)
         except UNREADABLE:
             log.warning("the sign-in to the server %s cannot be read and counts for nothing", key.server_id)
             return None
@@ -52,7 +52,7 @@ class SqlSignInStore:
         """Which version everything is."""
         return await self._database.run(sign_in_rows.versions)
 
-    async def keep(self, key: SignInKey, sign_in: SignIn) -> SignIn | None:
+    async def save(self, key: SignInKey, sign_in: SignIn) -> SignIn | None:
         """Keep it, in place of the version it comes from."""
         sealed = await self._sealed(key, sign_in)
         version = await self._database.run(lambda connection: sign_in_rows.replace(connection, sealed))
@@ -65,7 +65,7 @@ class SqlSignInStore:
         version = await self._database.run(lambda connection: sign_in_rows.signed_in(connection, sealed, by))
         return dataclasses.replace(sign_in, version=version)
 
-    async def ended(self, key: SignInKey, sign_in: SignIn) -> SignIn | None:
+    async def mark_revoked(self, key: SignInKey, sign_in: SignIn) -> SignIn | None:
         """Keep its registration alone."""
         rest = dataclasses.replace(sign_in, access_token="", refresh_token="", expires_at=None, renew_at=None)
         sealed = await self._sealed(key, rest)
@@ -76,16 +76,16 @@ class SqlSignInStore:
         """Keep nothing of it."""
         return await self._database.run(lambda connection: sign_in_rows.forget(connection, key, by))
 
-    async def begin(self, under_way: SignInUnderWay) -> str:
+    async def begin(self, under_way: PendingSignIn) -> str:
         """Keep what is needed when the person comes back; the state for their link."""
         state = secrets.token_urlsafe(_BYTES)
         link = SealedLink(under_way.key.server_id, under_way.by.principal)
-        body = await asyncio.to_thread(self._box.seal, under_way_body(under_way), link.place)
+        body = await asyncio.to_thread(self._box.seal, encode_pending(under_way), link.place)
         link = dataclasses.replace(link, body=body)
         await self._database.run(lambda connection: sign_in_rows.begin(connection, state, link, SIGN_IN_SECONDS))
         return state
 
-    async def take(self, state: str) -> SignInUnderWay | None:
+    async def take(self, state: str) -> PendingSignIn | None:
         """Use a state up. After a COMMIT whose answer was lost it is used and nobody has it."""
         row = await self._database.run(lambda connection: sign_in_rows.take(connection, state))
         if row is None:
@@ -96,6 +96,6 @@ class SqlSignInStore:
         except UNREADABLE:
             return None
 
-    async def _sealed(self, key: SignInKey, sign_in: SignIn) -> SealedSignIn:
-        body = await asyncio.to_thread(self._box.seal, sign_in_body(sign_in), place_of(key))
-        return SealedSignIn(key, body, sign_in.version)
+    async def _sealed(self, key: SignInKey, sign_in: SignIn) -> EncryptedSignIn:
+        body = await asyncio.to_thread(self._box.seal, encode_sign_in(sign_in), sign_in_context(key))
+        return EncryptedSignIn(key, body, sign_in.version)

@@ -110,7 +110,7 @@ class SqliteDatabase(Database):
             # A limit: another program may hold the file. The thread ends by itself, or with the process.
             await asyncio.to_thread(self._thread.join, _CLOSING_SECONDS)
 
-    def passing(self, error: DBAPIError) -> bool:
+    def is_transient(self, error: DBAPIError) -> bool:
         """Return True if another program has locked the file."""
         reason = str(error.orig).lower()
         return any(word in reason for word in ("locked", "busy"))

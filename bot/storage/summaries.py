@@ -1,7 +1,7 @@
 """What a model has made of the oldest turns of a conversation: one row a conversation, which goes with it, and with any
 turn that it speaks of.
 
-Called by `records`, which reads it with the turns that follow, by `transcript` and by `keeping`.
+Called by `records`, which reads it with the turns that follow, by `transcript` and by `retention`.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy import bindparam
 
-from bot.domain.past import Past, Summary
-from bot.storage.bodies import read_sources, sources_body
+from bot.domain.history import History, HistorySummary
 from bot.storage.clock import now
-from bot.storage.inserting import Insert
+from bot.storage.codec import read_sources, sources_body
 from bot.storage.tables import summaries, turns
+from bot.storage.upsert import Upsert
 
 
 def _values() -> dict[str, Any]:
@@ -32,7 +32,7 @@ def _values() -> dict[str, Any]:
 _read = sa.select(summaries.c.upto, summaries.c.text, summaries.c.sources).where(
     summaries.c.conversation == bindparam("k")
 )
-_keep = Insert(
+_keep = Upsert(
     lambda insert: (
         insert(summaries)
         .values(conversation=bindparam("k"), **_values())
@@ -50,13 +50,13 @@ _turns_there = (
 _forget = summaries.delete().where(summaries.c.conversation.in_(bindparam("keys", expanding=True)))
 
 
-def read_summary(connection: sa.Connection, conversation: str) -> Summary | None:
+def read_summary(connection: sa.Connection, conversation: str) -> HistorySummary | None:
     """The summary there is."""
     row = connection.execute(_read, {"k": conversation}).first()
-    return None if row is None else Summary(row.upto, row.text, read_sources(row.sources))
+    return None if row is None else HistorySummary(row.upto, row.text, read_sources(row.sources))
 
 
-def stands(connection: sa.Connection, conversation: str, summary: Summary, past: Past) -> bool:
+def stands(connection: sa.Connection, conversation: str, summary: HistorySummary, past: History) -> bool:
     """Whether everything is still there that a summary was made of: the one before it, which goes with any turn that it
     speaks of, and the turns behind that. They stay until the transaction ends.
     """
@@ -68,7 +68,7 @@ def stands(connection: sa.Connection, conversation: str, summary: Summary, past:
     return len(connection.execute(_turns_there, {"k": conversation, "seqs": seqs}).all()) == len(seqs)
 
 
-def keep_summary(connection: sa.Connection, conversation: str, summary: Summary) -> None:
+def keep_summary(connection: sa.Connection, conversation: str, summary: HistorySummary) -> None:
     """Keep a summary in place of the one there was."""
     values = {
         "k": conversation,

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 import sqlalchemy as sa
 from sqlalchemy import bindparam
 
-from bot.domain.callers import ApiToken, Role
+from bot.domain.api_clients import ApiRole, ApiToken
 from bot.domain.conversations import Author
 from bot.errors import Conflict
 from bot.storage import audit
 from bot.storage.clock import now
-from bot.storage.inserting import Insert
 from bot.storage.tables import api_tokens
+from bot.storage.upsert import Upsert
 
 _good = sa.and_(
     api_tokens.c.revoked_at.is_(None), sa.or_(api_tokens.c.expires_at.is_(None), api_tokens.c.expires_at > now())
@@ -33,7 +33,7 @@ _revoke = (
 )
 _expired = api_tokens.delete().where(api_tokens.c.name == bindparam("of_name"), sa.not_(_good))
 # A name that somebody else takes at the same moment is theirs.
-_add = Insert(
+_add = Upsert(
     lambda insert: (
         insert(api_tokens)
         .values(
@@ -59,7 +59,7 @@ class NewToken:
     id: str
     name: str
     hash: str
-    role: Role
+    role: ApiRole
     workspace: str
     lifetime: float | None
 
@@ -129,7 +129,7 @@ def _read(row: sa.Row[tuple[object, ...]]) -> ApiToken:
     return ApiToken(
         id=row.id,
         name=row.name,
-        role=Role(row.role),
+        role=ApiRole(row.role),
         workspace=row.workspace,
         created_by=row.created_by,
         created_at=row.created_at,

@@ -1,4 +1,4 @@
-"""The tokens of the HTTP API, on a database: every method one transaction, see `bot.stores.TokenStore`."""
+"""The tokens of the HTTP API, on a database: every method one transaction, see `bot.ports.TokenStore`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import sqlalchemy as sa
 
-from bot.domain.callers import ApiToken, Role
+from bot.domain.api_clients import ApiRole, ApiToken
 from bot.domain.conversations import Author
 from bot.storage import token_rows
 from bot.storage.database import Database
@@ -25,7 +25,7 @@ class SqlTokenStore:
         self._database = database
 
     async def create(
-        self, name: str, role: Role, workspace: str, lifetime: float | None, by: Author
+        self, name: str, role: ApiRole, workspace: str, lifetime: float | None, by: Author
     ) -> tuple[ApiToken, str]:
         """Make a token, good for `lifetime` seconds. Raises Conflict if the name is taken."""
         token = f"cs_{secrets.token_urlsafe(_BYTES)}"
@@ -36,7 +36,7 @@ class SqlTokenStore:
         """All of them, by name."""
         return await self._database.run(token_rows.read_all)
 
-    async def found(self, token: str) -> ApiToken | None:
+    async def find_by_secret(self, token: str) -> ApiToken | None:
         """The token that this is, if it is good for something now."""
         hashed = hash_of(token)
         return await self._database.run(lambda connection: token_rows.find(connection, hashed))

@@ -13,15 +13,23 @@ from typing import Concatenate, ParamSpec, TypeVar
 import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
 
-from bot.domain.answering import Answered, Inquiry, NotAnswerable
-from bot.domain.approvals import ALONE, NOBODY_ELSE, Decision, Following, Portion, Revision, Settlement, Signing
+from bot.domain.approvals import (
+    NO_EVIDENCE,
+    NOBODY_ELSE,
+    ApprovedTogether,
+    ApproverEvidence,
+    Decision,
+    DecisionResult,
+    Portion,
+    Revision,
+)
 from bot.domain.conversations import Author, ConversationKey, InboundMessage
-from bot.domain.elicitations import Elicitation, Elicited, ServerQuestion
+from bot.domain.elicitation_answers import AnswerRejected, ElicitationAnswered, OpenElicitation
+from bot.domain.elicitations import Elicitation, ElicitationRequest, ElicitationResult
 from bot.domain.grants import Grant
+from bot.domain.history import History, HistorySummary
 from bot.domain.messages import ToolResult
-from bot.domain.past import Past, Summary
-from bot.domain.rings import Ring
-from bot.domain.tools import AsksBack
+from bot.domain.tools import CallNeedsInput
 from bot.domain.turns import (
     NO_TURN_LIMITS,
     Claim,
@@ -35,29 +43,30 @@ from bot.domain.turns import (
     TurnRecord,
     TurnStatus,
 )
-from bot.domain.usage import NO_PRICES, Charge, PriceList, UsageKind, Use
-from bot.domain.views import Drawn, Refs, TurnView
+from bot.domain.usage import NO_PRICES, PricedUsage, PriceList, UsageEntry, UsageKind
+from bot.domain.views import MessageRefs, PostedMessage, TurnView
+from bot.domain.wakeups import Wakeup
 from bot.errors import LostLease, QueueFull, TurnInterrupted
 from bot.storage import (
-    call_trail,
+    approval_views,
+    approvals,
+    audit_calls,
     claims,
-    deciding,
-    drawings,
-    eliciting,
+    deliveries,
+    elicitations,
     files,
-    front_door,
-    granting,
-    keeping,
-    records,
-    reminding,
-    transcript,
+    grants,
+    inbox,
+    reminders,
+    retention,
+    turn_reader,
+    turn_steps,
     usage_rows,
-    viewing,
 )
 from bot.storage.database import PATIENCE_SECONDS, Database
-from bot.storage.ended_turns import EndedTurns
-from bot.storage.endings import LEASE_SECONDS
-from bot.storage.in_hand import InHand
+from bot.storage.history_cache import HistoryCache
+from bot.storage.record_cache import RecordCache
+from bot.storage.turn_completion import LEASE_SECONDS
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -67,10 +76,10 @@ STAMINA_SECONDS = 300.0
 AT_ONCE = 0.0
 """For what is asked again in a moment anyway."""
 
-Listen = Callable[[Callable[[Ring], None]], Awaitable[None]]
+Listen = Callable[[Callable[[Wakeup], None]], Awaitable[None]]
 
 
-async def _hear_nobody(_hear: Callable[[Ring], None]) -> None:
+async def _hear_nobody(_hear: Callable[[Wakeup], None]) -> None:
     """There is no other process to hear from."""
     await asyncio.Event().wait()
 
@@ -90,9 +99,9 @@ class SqlTurnLog:
     ) -> None:
         self._database = database
         self._listen = listen
-        self._in_hand = InHand()
+        self._in_hand = RecordCache()
         self._arriving: set[str] = set()
-        self._ended = EndedTurns()
+        self._ended = HistoryCache()
         self._prices = prices
         self._limits = limits
         self.lease_seconds = LEASE_SECONDS if database.shared else None
@@ -107,14 +116,14 @@ class SqlTurnLog:
         turn_id = uuid.uuid4().hex
         message = _told_apart(message, turn_id)
         try:
-            return self._accepted(await self._run(front_door.enqueue, message, turn_id, self._limits))
-        except (front_door.SeenBefore, IntegrityError):
-            known = await self._run(front_door.seen, message, turn_id)
+            return self._accepted(await self._run(inbox.enqueue, message, turn_id, self._limits))
+        except (inbox.Duplicate, IntegrityError):
+            known = await self._run(inbox.find_duplicate, message, turn_id)
             if known is not None:
                 return known
-            return self._accepted(await self._run(front_door.enqueue, message, turn_id, self._limits))
+            return self._accepted(await self._run(inbox.enqueue, message, turn_id, self._limits))
 
-    async def take_in(self, message: InboundMessage) -> tuple[Receipt, Claim | None]:
+    async def enqueue_and_claim(self, message: InboundMessage) -> tuple[Receipt, Claim | None]:
         """Make a turn of a message, unless it was seen before, and claim it, unless it has to wait. Raises
         QueueFull.
         """
@@ -123,10 +132,10 @@ class SqlTurnLog:
         # Until whoever asked has the claim, a look round must not find the turn and claim it once more.
         self._arriving.add(turn_id)
         try:
-            receipt, claim = await self._run(front_door.take_in, message, turn_id, self.me, self._limits)
+            receipt, claim = await self._run(inbox.take_in, message, turn_id, self.me, self._limits)
             return self._accepted(receipt), claim
-        except (front_door.SeenBefore, IntegrityError):
-            known = await self._run(front_door.seen, message, turn_id)
+        except (inbox.Duplicate, IntegrityError):
+            known = await self._run(inbox.find_duplicate, message, turn_id)
             return known if known is not None else await self.enqueue(message), None
         finally:
             self._arriving.discard(turn_id)
@@ -136,49 +145,55 @@ class SqlTurnLog:
             raise QueueFull(self._limits.queued)
         return receipt
 
-    async def decide(self, decision: Decision, signing: Signing = ALONE) -> Settlement:
+    async def decide(self, decision: Decision, signing: ApproverEvidence = NO_EVIDENCE) -> DecisionResult:
         """Compare-and-set on the approval's id and revision."""
-        return await self._run(deciding.decide, decision, uuid.uuid4().hex, signing)
+        return await self._run(approvals.decide, decision, uuid.uuid4().hex, signing)
 
     async def grant(
-        self, decision: Decision, grant: Grant, signing: Signing = ALONE, following: Following = NOBODY_ELSE
-    ) -> Settlement:
+        self,
+        decision: Decision,
+        grant: Grant,
+        signing: ApproverEvidence = NO_EVIDENCE,
+        following: ApprovedTogether = NOBODY_ELSE,
+    ) -> DecisionResult:
         """Approve a call and keep a grant with it."""
         return await self._run(
-            granting.decide_and_grant, decision, grant, uuid.uuid4().hex, signing, following=following
+            grants.approve_with_grant, decision, grant, uuid.uuid4().hex, signing, following=following
         )
 
     async def take_reminders(self, reaches: Sequence[str], limit: int) -> Sequence[tuple[Turn, ToolStep]]:
         """Take in hand what nobody has been reminded of yet."""
-        return await self._run(reminding.take, reaches, limit)
+        return await self._run(reminders.claim_due, reaches, limit)
 
-    async def refuse(self, approval_id: str, by: Author, reason: str) -> None:
+    async def record_rejection(self, approval_id: str, by: Author, reason: str) -> None:
         """Put on record that somebody tried to decide who may not."""
-        await self._run(call_trail.record_refused, approval_id, by, reason)
+        await self._run(audit_calls.record_refused, approval_id, by, reason)
 
     async def revise(self, revision: Revision) -> bool:
         """Ask for a signature on other arguments."""
-        return await self._run(deciding.revise, revision)
+        return await self._run(approvals.revise, revision)
 
     async def record_view(self, approval_id: str, revision: int, portion: Portion, by: Author) -> bool:
         """Record that somebody opens a page of a whole call."""
-        return await self._run(viewing.record_view, approval_id, revision, portion, by)
+        return await self._run(approval_views.record_view, approval_id, revision, portion, by)
 
-    async def approval(self, approval_id: str) -> tuple[Turn, ToolStep] | None:
+    async def get_approval(self, approval_id: str) -> tuple[Turn, ToolStep] | None:
         """The turn and the step an approval belongs to."""
-        return await self._run(records.read_approval, approval_id)
+        return await self._run(turn_reader.read_approval, approval_id)
 
-    async def inquiry(self, elicitation_id: str) -> Inquiry | None:
+    async def get_elicitation(self, elicitation_id: str) -> OpenElicitation | None:
         """What a server has asked back, and the call it is about."""
-        return await self._run(eliciting.inquiry, elicitation_id)
+        return await self._run(elicitations.get_elicitation, elicitation_id)
 
-    async def answer(self, elicitation_id: str, reply: Elicited, by: Author) -> Answered | NotAnswerable:
+    async def answer_elicitation(
+        self, elicitation_id: str, reply: ElicitationResult, by: Author
+    ) -> ElicitationAnswered | AnswerRejected:
         """Take an answer, if it is the first."""
-        return await self._run(eliciting.answer, elicitation_id, reply, by)
+        return await self._run(elicitations.answer, elicitation_id, reply, by)
 
     async def stop(self, turn_id: str, by: Author) -> bool:
         """End a turn that nobody drives, or ask its owner to."""
-        return await self._run(front_door.stop, turn_id, by)
+        return await self._run(inbox.stop, turn_id, by)
 
     async def claim(self, limit: int, holding: Collection[str] = (), reaches: Sequence[str] = ("",)) -> Sequence[Claim]:
         """Take turns that can go on now."""
@@ -205,164 +220,166 @@ class SqlTurnLog:
     async def release(self, held: Sequence[Claim]) -> None:
         """Give turns back."""
         for each in held:
-            self._in_hand.take(each)
+            self._in_hand.pop(each)
         await self._run(claims.release, held)
 
-    async def listen(self, hear: Callable[[Ring], None]) -> None:
+    async def listen(self, hear: Callable[[Wakeup], None]) -> None:
         """Hear what other processes call."""
         await self._listen(hear)
 
     async def resume(self, held: Claim) -> TurnRecord:
         """Settle what was left behind and read the turn."""
-        return self._in_hand.keep(held, await self._drive(transcript.resume, held))
+        return self._in_hand.put(held, await self._drive(turn_steps.resume, held))
 
     async def append(self, held: Claim, reply: ModelStep | None, calls: Sequence[ToolStep]) -> TurnRecord:
         """Record a reply and its calls."""
         charges = self._charges([reply] if reply else [])
-        known = self._in_hand.take(held)
-        written = await self._drive(transcript.append, held, reply, calls, known=known, charges=charges)
-        return self._in_hand.keep(held, _uninterrupted(written))
+        known = self._in_hand.pop(held)
+        written = await self._drive(turn_steps.append, held, reply, calls, known=known, charges=charges)
+        return self._in_hand.put(held, _uninterrupted(written))
 
-    async def begin(self, held: Claim, n: int) -> TurnRecord:
+    async def start_call(self, held: Claim, n: int) -> TurnRecord:
         """Record the intent to send a call."""
-        known = self._in_hand.take(held)
-        return self._in_hand.keep(held, await self._drive(transcript.begin, held, n, known=known))
+        known = self._in_hand.pop(held)
+        return self._in_hand.put(held, await self._drive(turn_steps.start_call, held, n, known=known))
 
-    async def ask(self, held: Claim, n: int, asked: AsksBack, expires_in: float | None) -> TurnRecord:
+    async def suspend_for_elicitation(
+        self, held: Claim, n: int, asked: CallNeedsInput, expires_in: float | None
+    ) -> TurnRecord:
         """Record that a call waits for answers before it is sent again."""
         new = [Elicitation(uuid.uuid4().hex, each, expires_in=expires_in) for each in asked.questions]
-        return await self._drive(eliciting.ask, held, n, new, state=asked.state)
+        return await self._drive(elicitations.ask, held, n, new, state=asked.state)
 
-    async def ask_meanwhile(
-        self, held: Claim, n: int, question: ServerQuestion, expires_in: float | None
+    async def open_elicitation(
+        self, held: Claim, n: int, question: ElicitationRequest, expires_in: float | None
     ) -> tuple[TurnRecord, str]:
         """Record that a call that is under way waits for an answer."""
         new = Elicitation(uuid.uuid4().hex, question, expires_in=expires_in)
-        return await self._drive(eliciting.ask_meanwhile, held, n, new), new.id
+        return await self._drive(elicitations.ask_meanwhile, held, n, new), new.id
 
-    async def withdraw(self, held: Claim, elicitation_id: str, reason: str) -> TurnRecord:
+    async def cancel_elicitation(self, held: Claim, elicitation_id: str, reason: str) -> TurnRecord:
         """Wait no more for an answer."""
-        return await self._drive(eliciting.withdraw, held, elicitation_id, reason)
+        return await self._drive(elicitations.withdraw, held, elicitation_id, reason)
 
-    async def end(
+    async def finish_call(
         self, held: Claim, n: int, status: StepStatus, result: ToolResult, seconds: float | None = None
     ) -> TurnRecord:
         """Record how a call ended."""
         try:
-            known = self._in_hand.take(held)
-            written = await self._drive(transcript.end, held, n, status, result, seconds=seconds, known=known)
-            return self._in_hand.keep(held, written)
+            known = self._in_hand.pop(held)
+            written = await self._drive(turn_steps.finish_call, held, n, status, result, seconds=seconds, known=known)
+            return self._in_hand.put(held, written)
         except LostLease:
-            await self._drive(transcript.keep_late_result, held, n, result)
+            await self._drive(turn_steps.keep_late_result, held, n, result)
             raise
 
     async def park(self, held: Claim) -> TurnRecord | None:
         """Give the turn back while people think."""
-        self._in_hand.take(held)
-        return await self._drive(transcript.park, held)
+        self._in_hand.pop(held)
+        return await self._drive(turn_steps.park, held)
 
     async def finish(self, held: Claim, status: TurnStatus, last: Sequence[Step], failure: str) -> TurnRecord:
         """End the turn."""
         charges = self._charges(last)
-        known = self._in_hand.take(held)
+        known = self._in_hand.pop(held)
         written = _uninterrupted(
-            await self._drive(transcript.finish, held, status, last, failure, known=known, charges=charges)
+            await self._drive(turn_steps.finish, held, status, last, failure, known=known, charges=charges)
         )
-        self._ended.keep([written])
-        return self._in_hand.keep(held, written)
+        self._ended.put([written])
+        return self._in_hand.put(held, written)
 
-    async def charge(self, uses: Sequence[tuple[Claim, Use]]) -> None:
+    async def record_usage(self, uses: Sequence[tuple[Claim, UsageEntry]]) -> None:
         """Count what was asked of models."""
         await self._drive(usage_rows.add_all, [(held, self._charge(use)) for held, use in uses])
 
     async def fail(self, held: Claim, failure: str) -> None:
         """End the turn unread."""
-        self._in_hand.take(held)
-        await self._drive(transcript.fail, held, failure)
+        self._in_hand.pop(held)
+        await self._drive(turn_steps.fail, held, failure)
 
-    async def history(self, conversation: ConversationKey, before: int, limit: int) -> Past:
+    async def history(self, conversation: ConversationKey, before: int, limit: int) -> History:
         """Earlier turns of a conversation, and what stands for the oldest."""
         if before <= 1:
-            return Past()
-        return await self._run(records.read_history, conversation, before, limit, self._ended)
+            return History()
+        return await self._run(turn_reader.read_history, conversation, before, limit, self._ended)
 
-    async def sum_up(self, held: Claim, summary: Summary, past: Past) -> None:
+    async def save_summary(self, held: Claim, summary: HistorySummary, past: History) -> None:
         """Keep what stands for the oldest turns."""
-        await self._drive(transcript.sum_up, held, summary, past)
+        await self._drive(turn_steps.save_summary, held, summary, past)
 
-    async def call_at(self, conversation: ConversationKey, seq: int, n: int) -> ToolStep | None:
+    async def get_call(self, conversation: ConversationKey, seq: int, n: int) -> ToolStep | None:
         """A call in a conversation, by its place there."""
-        return await self._run(records.read_call_at, conversation, seq, n)
+        return await self._run(turn_reader.read_call_at, conversation, seq, n)
 
-    async def recent(self, conversation: ConversationKey, limit: int) -> Sequence[TurnView]:
+    async def recent_turns(self, conversation: ConversationKey, limit: int) -> Sequence[TurnView]:
         """The last turns of a conversation."""
-        return await self._run(drawings.read_recent, conversation, limit)
+        return await self._run(deliveries.read_recent, conversation, limit)
 
-    async def latest(self, reach: str) -> ConversationKey | None:
+    async def latest_conversation(self, reach: str) -> ConversationKey | None:
         """The conversation in which something was said last."""
-        return await self._run(records.read_latest, reach)
+        return await self._run(turn_reader.read_latest, reach)
 
-    async def view(self, turn_id: str) -> TurnView:
+    async def get_view(self, turn_id: str) -> TurnView:
         """The turn as it should be drawn."""
-        return await self._run(drawings.read_view, turn_id)
+        return await self._run(deliveries.read_view, turn_id)
 
-    async def file(self, turn_id: str, file_id: str) -> bytes:
+    async def get_file(self, turn_id: str, file_id: str) -> bytes:
         """The bytes of a file that a tool returned in a turn."""
         return await self._run(files.read_file, turn_id, file_id)
 
-    async def undrawn(self, reach: str, limit: int) -> Sequence[str]:
+    async def stale_views(self, reach: str, limit: int) -> Sequence[str]:
         """Turns whose drawing is behind and in nobody's hands."""
-        return await self._at_once(drawings.undrawn, self.me, reach, limit)
+        return await self._at_once(deliveries.stale_views, self.me, reach, limit)
 
-    async def take(self, turn_id: str, revision: int) -> Refs:
+    async def acquire_delivery(self, turn_id: str, revision: int) -> MessageRefs:
         """Take the drawing of a turn in hand."""
-        return await self._run(drawings.take, self.me, turn_id, revision)
+        return await self._run(deliveries.acquire, self.me, turn_id, revision)
 
-    async def hold(self, turn_ids: Collection[str]) -> frozenset[str]:
+    async def renew_deliveries(self, turn_ids: Collection[str]) -> frozenset[str]:
         """Renew the leases on drawings in hand."""
-        return await self._urgently(drawings.hold, self.me, turn_ids)
+        return await self._urgently(deliveries.renew, self.me, turn_ids)
 
-    async def put_down(self, turn_id: str) -> None:
+    async def release_delivery(self, turn_id: str) -> None:
         """Let go of a drawing."""
-        await self._run(drawings.put_down, self.me, turn_id)
+        await self._run(deliveries.release, self.me, turn_id)
 
-    async def keep(self, turn_id: str, drawn: Drawn) -> None:
+    async def save_message_ref(self, turn_id: str, drawn: PostedMessage) -> None:
         """Remember where a slot was drawn."""
-        await self._drive(drawings.keep, self.me, turn_id, drawn)
+        await self._drive(deliveries.save_message_ref, self.me, turn_id, drawn)
 
-    async def drawn(self, turn_id: str, revision: int) -> bool:
+    async def mark_delivered(self, turn_id: str, revision: int) -> bool:
         """Everything up to `revision` is out; whether the drawing is still in hand."""
-        return await self._drive(drawings.mark_drawn, self.me, turn_id, revision)
+        return await self._drive(deliveries.mark_drawn, self.me, turn_id, revision)
 
-    async def postpone(self, turn_id: str, seconds: float) -> None:
+    async def retry_delivery_at(self, turn_id: str, seconds: float) -> None:
         """Try the drawing again later."""
-        await self._run(drawings.postpone, turn_id, seconds)
+        await self._run(deliveries.postpone, turn_id, seconds)
 
-    async def abandon(self, turn_id: str, revision: int, reason: str) -> bool:
+    async def give_up_delivery(self, turn_id: str, revision: int, reason: str) -> bool:
         """Give up drawing what is wanted so far; whether calls were turned down with it."""
-        return await self._run(drawings.abandon, self.me, turn_id, revision, reason)
+        return await self._run(deliveries.give_up, self.me, turn_id, revision, reason)
 
-    async def take_job(self, name: str, seconds: float) -> bool:
+    async def try_start_job(self, name: str, seconds: float) -> bool:
         """Whether this process is the one to do a job now."""
-        return await self._at_once(keeping.take_job, name, seconds)
+        return await self._at_once(retention.try_start_job, name, seconds)
 
     async def delete_old(self, seconds: float, limit: int) -> int:
         """Delete turns that ended long ago."""
-        return await self._run(keeping.delete_old, seconds, limit)
+        return await self._run(retention.delete_old, seconds, limit)
 
     async def delete_conversation(self, conversation: ConversationKey, by: Author) -> bool:
         """Delete a conversation with everything of it but the audit."""
-        return await self._run(keeping.delete_conversation, conversation, by)
+        return await self._run(retention.delete_conversation, conversation, by)
 
-    def _charges(self, new: Sequence[Step]) -> Sequence[Charge]:
+    def _charges(self, new: Sequence[Step]) -> Sequence[PricedUsage]:
         return [
-            self._charge(step.use or Use(uuid.uuid4().hex, step.n, UsageKind.REPLY, step.model, step.usage))
+            self._charge(step.use or UsageEntry(uuid.uuid4().hex, step.n, UsageKind.REPLY, step.model, step.usage))
             for step in new
             if isinstance(step, ModelStep)
         ]
 
-    def _charge(self, use: Use) -> Charge:
-        return Charge(use, self._prices.cost(use.model, use.usage), self._prices.currency)
+    def _charge(self, use: UsageEntry) -> PricedUsage:
+        return PricedUsage(use, self._prices.cost(use.model, use.usage), self._prices.currency)
 
     async def _run(
         self, transaction: Callable[Concatenate[sa.Connection, P], T], *args: P.args, **kwargs: P.kwargs

@@ -14,10 +14,10 @@ from sqlalchemy import bindparam
 
 from bot.domain.completions import Usage
 from bot.domain.turns import Claim
-from bot.domain.usage import Charge, Spent, SpentBy, UsageQuery, channel_of, total
+from bot.domain.usage import PricedUsage, UsageGrouping, UsageQuery, UsageTotal, channel_of, total
 from bot.storage.clock import now
-from bot.storage.inserting import Insert
 from bot.storage.tables import usage
+from bot.storage.upsert import Upsert
 
 UNDER_WAY = 0
 """Stands for the step of a request of which more may be told: the first step of a turn is 1."""
@@ -50,7 +50,7 @@ def _better(insert: Any) -> Any:
     )
 
 
-_add = Insert(
+_add = Upsert(
     lambda insert: _better(
         insert(usage).values(
             id=bindparam("id"),
@@ -91,39 +91,39 @@ _SUMS = (
     usage.c.currency,
 )
 _COLUMNS = {
-    SpentBy.PERSON: usage.c.person,
-    SpentBy.CHANNEL: usage.c.channel,
-    SpentBy.WORKSPACE: usage.c.workspace,
-    SpentBy.MODEL: usage.c.model,
-    SpentBy.KIND: usage.c.kind,
+    UsageGrouping.PERSON: usage.c.person,
+    UsageGrouping.CHANNEL: usage.c.channel,
+    UsageGrouping.WORKSPACE: usage.c.workspace,
+    UsageGrouping.MODEL: usage.c.model,
+    UsageGrouping.KIND: usage.c.kind,
 }
 _old = sa.select(usage.c.id).where(usage.c.at < now() - bindparam("seconds")).limit(bindparam("limit"))
 _delete_old = usage.delete().where(usage.c.id.in_(_old))
 
 
-def add(connection: sa.Connection, held: Claim, charges: Iterable[Charge]) -> None:
+def add(connection: sa.Connection, held: Claim, charges: Iterable[PricedUsage]) -> None:
     """Keep what was asked of models in a turn, each once."""
     _keep(connection, [_row(held, charge) for charge in charges])
 
 
-def add_all(connection: sa.Connection, charges: Iterable[tuple[Claim, Charge]]) -> None:
+def add_all(connection: sa.Connection, charges: Iterable[tuple[Claim, PricedUsage]]) -> None:
     """Keep what was asked of models in several turns, each once."""
     _keep(connection, [_row(held, charge) for held, charge in charges])
 
 
-def read_sum(connection: sa.Connection, query: UsageQuery) -> Spent:
+def read_sum(connection: sa.Connection, query: UsageQuery) -> UsageTotal:
     """Everything that fits, added up."""
     rows = connection.execute(sa.select(*_SUMS).where(*_conditions(query)).group_by(usage.c.currency))
     return total(_spent(row) for row in rows)
 
 
-def read_sums(connection: sa.Connection, query: UsageQuery, by: SpentBy) -> Sequence[tuple[str, Spent]]:
+def read_sums(connection: sa.Connection, query: UsageQuery, by: UsageGrouping) -> Sequence[tuple[str, UsageTotal]]:
     """What fits, added up by name; the most expensive first, by tokens where nothing has a price."""
     column = _COLUMNS[by].label("name")
     statement = sa.select(column, *_SUMS).where(*_conditions(query)).group_by(column, usage.c.currency)
-    found: dict[str, Spent] = {}
+    found: dict[str, UsageTotal] = {}
     for row in connection.execute(statement):
-        found[row.name] = found.get(row.name, Spent()).joined(_spent(row))
+        found[row.name] = found.get(row.name, UsageTotal()).joined(_spent(row))
     return sorted(found.items(), key=lambda each: (-sum(each[1].costs.values()), -each[1].tokens, each[0]))
 
 
@@ -137,14 +137,14 @@ def _keep(connection: sa.Connection, rows: Sequence[Mapping[str, Any]]) -> None:
         connection.execute(_add.on(connection), rows)
 
 
-def _row(held: Claim, charge: Charge) -> Mapping[str, Any]:
+def _row(held: Claim, charge: PricedUsage) -> Mapping[str, Any]:
     use = charge.use
     return {
         "id": use.id,
         "turn_id": held.turn_id,
         "n": UNDER_WAY if use.estimated and not use.final else use.n,
         "kind": use.kind,
-        "workspace": held.conversation.home,
+        "workspace": held.conversation.workspace_key,
         "channel": channel_of(held.conversation),
         "person": held.person,
         "model": use.model,
@@ -164,8 +164,8 @@ def _conditions(query: UsageQuery) -> Sequence[sa.ColumnElement[bool]]:
     return (usage.c.at >= query.since, *(column == name for column, name in named if name))
 
 
-def _spent(row: Any) -> Spent:
-    return Spent(
+def _spent(row: Any) -> UsageTotal:
+    return UsageTotal(
         requests=row.requests,
         usage=Usage(
             input_tokens=int(row.input_tokens),

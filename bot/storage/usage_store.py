@@ -1,10 +1,10 @@
-"""What was asked of models, on a database: every method one transaction, see `bot.stores.UsageStore`."""
+"""What was asked of models, on a database: every method one transaction, see `bot.ports.UsageStore`."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bot.domain.usage import Spent, SpentBy, UsageQuery
+from bot.domain.usage import UsageGrouping, UsageQuery, UsageTotal
 from bot.storage import usage_rows
 from bot.storage.database import Database
 
@@ -15,13 +15,13 @@ class SqlUsageStore:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def sums(self, queries: Sequence[UsageQuery]) -> Sequence[Spent]:
+    async def totals(self, queries: Sequence[UsageQuery]) -> Sequence[UsageTotal]:
         """One sum for each query."""
         return await self._database.run(
             lambda connection: [usage_rows.read_sum(connection, query) for query in queries]
         )
 
-    async def by(self, query: UsageQuery, by: SpentBy) -> Sequence[tuple[str, Spent]]:
+    async def totals_by(self, query: UsageQuery, by: UsageGrouping) -> Sequence[tuple[str, UsageTotal]]:
         """Sums by name."""
         return await self._database.run(lambda connection: usage_rows.read_sums(connection, query, by))
 

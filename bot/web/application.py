@@ -16,19 +16,19 @@ from starlette.routing import BaseRoute, Mount, Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 import bot.web.api
-from bot.stores import TokenStore
-from bot.web.attempts import Attempts
-from bot.web.authentication import Gate
+from bot.ports import TokenStore
+from bot.web.authentication import AuthMiddleware
+from bot.web.body_limits import LARGEST_BODY, READING_SECONDS, BodyLimitMiddleware
 from bot.web.caller_limits import CallerLimits, CallerShares
 from bot.web.capacity import Capacity
 from bot.web.connection_table import ConnectionLimits
+from bot.web.dependencies import WebDependencies
 from bot.web.documentation import documentation_routes
 from bot.web.health import ALIVE, READY, alive_route
 from bot.web.hooks import Hook, hook_route
-from bot.web.intake import LARGEST_BODY, READING_SECONDS, Intake
-from bot.web.parts import WebParts
+from bot.web.login_throttle import LoginThrottle
 from bot.web.problems import answer_status
-from bot.web.requests import Requests
+from bot.web.request_middleware import RequestMiddleware
 from bot.web.routes import NamedRoutes, api_routes
 
 Page = BaseRoute
@@ -41,7 +41,7 @@ def application(
     api: ASGIApp | None = None,
     pages: Sequence[Page] = (),
     limits: ConnectionLimits | None = None,
-) -> Requests:
+) -> RequestMiddleware:
     """Everything that is served: `/healthz`, hooks that platforms call, `pages` that need no token, and the API for
     all other addresses. `limits` are those of the server.
     """
@@ -50,21 +50,23 @@ def application(
         routes.append(Mount("", api))
     served_always = {ALIVE, *READY, *(hook.path for hook in hooks)}
     at_work = (limits or ConnectionLimits()).at_work
-    return Requests(Capacity(_Plain(Router(routes, redirect_slashes=False)), served_always, at_work))
+    return RequestMiddleware(Capacity(_Plain(Router(routes, redirect_slashes=False)), served_always, at_work))
 
 
 def api_application(
-    parts: WebParts, *, attempts: Attempts | None = None, shares: CallerShares | None = None
+    parts: WebDependencies, *, attempts: LoginThrottle | None = None, shares: CallerShares | None = None
 ) -> ASGIApp:
     """The API behind its gate."""
-    return guarded(api_routes(mounted(parts)), parts.tokens, parts.admin_token, attempts or Attempts(), shares=shares)
+    return add_middleware(
+        api_routes(api_routers(parts)), parts.tokens, parts.admin_token, attempts or LoginThrottle(), shares=shares
+    )
 
 
-def guarded(
+def add_middleware(
     routes: FastAPI,
     tokens: TokenStore,
     admin_token: str,
-    attempts: Attempts,
+    attempts: LoginThrottle,
     *,
     largest: int = LARGEST_BODY,
     seconds: float = READING_SECONDS,
@@ -73,16 +75,16 @@ def guarded(
     """Routes with everything before them: the gate, the limits of one caller, and what reads the body, of `largest`
     bytes and in `seconds`.
     """
-    limited = CallerLimits(Intake(NamedRoutes(routes), largest, seconds), shares or CallerShares())
-    return Gate(limited, tokens, admin_token, attempts)
+    limited = CallerLimits(BodyLimitMiddleware(NamedRoutes(routes), largest, seconds), shares or CallerShares())
+    return AuthMiddleware(limited, tokens, admin_token, attempts)
 
 
-def documentation(parts: WebParts) -> list[Page]:
+def documentation(parts: WebDependencies) -> list[Page]:
     """`/openapi.json` and `/docs`, which take no token: pages for `application`."""
-    return documentation_routes(api_routes(mounted(parts)))
+    return documentation_routes(api_routes(api_routers(parts)))
 
 
-def mounted(parts: WebParts) -> Iterator[APIRouter]:
+def api_routers(parts: WebDependencies) -> Iterator[APIRouter]:
     """The routers of every module in `bot.web.api`, in the order of their names."""
     for module in pkgutil.iter_modules(bot.web.api.__path__):
         yield importlib.import_module(f"{bot.web.api.__name__}.{module.name}").routes(parts)

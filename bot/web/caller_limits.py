@@ -13,9 +13,9 @@ from typing import Annotated, TypeVar
 from fastapi import Depends, Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from bot.domain.callers import Caller
+from bot.domain.api_clients import ApiClient
 from bot.web.connection_table import ConnectionLimits
-from bot.web.problems import Problem, answered
+from bot.web.problems import Problem, to_response
 
 T = TypeVar("T")
 
@@ -52,11 +52,11 @@ class CallerLimits:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
         caller = scope["state"]["caller"]
-        assert isinstance(caller, Caller)
+        assert isinstance(caller, ApiClient)
         name = caller.name
         if self._requests[name] >= self._shares.requests:
             problem = _too_many(f"This token has {self._shares.requests} requests in flight, as many as it may.")
-            await answered(problem, scope["state"]["request_id"])(scope, receive, send)
+            await to_response(problem, scope["state"]["request_id"])(scope, receive, send)
             return
         self._requests[name] += 1
         place = StreamPlace(self._streams, name)

@@ -7,7 +7,7 @@ from collections.abc import Collection
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from bot.web.problems import Problem, answered
+from bot.web.problems import Problem, to_response
 
 
 class Capacity:
@@ -27,7 +27,7 @@ class Capacity:
             await self._app(scope, receive, send)
             return
         if len(self._in_flight) >= self._most:
-            await answered(_busy(), scope["state"]["request_id"])(scope, receive, send)
+            await to_response(_busy(), scope["state"]["request_id"])(scope, receive, send)
             return
         place = object()
 

@@ -12,7 +12,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from bot import __version__
-from bot.domain.health import Condition, Health
+from bot.domain.health import Health, HealthStatus
 
 ALIVE = "/healthz"
 READY = ("/readyz", "/health")
@@ -32,7 +32,7 @@ def ready_routes(look: Callable[[], Awaitable[Health]]) -> list[Route]:
 
     async def ready(_request: Request) -> Response:
         health = await look()
-        status = 503 if health.condition is Condition.UNREADY else 200
+        status = 503 if health.condition is HealthStatus.UNREADY else 200
         return JSONResponse(_told(health), status)
 
     return [Route(path, ready) for path in READY]

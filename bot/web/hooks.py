@@ -13,7 +13,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from bot.web.requests import FINISHES
+from bot.web.request_middleware import FINISHES
 
 _READING_SECONDS = 15.0
 

@@ -9,13 +9,13 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from time import monotonic
 
-from bot.domain.measurements import LoopLagged, Observe
+from bot.domain.metrics import LoopLagged, MetricSink
 
 SECONDS = 0.5
 
 
 async def watch_loop(
-    observe: Observe,
+    observe: MetricSink,
     *,
     seconds: float = SECONDS,
     clock: Callable[[], float] = monotonic,

@@ -16,7 +16,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from bot.commands.refusals import NotTheirs, Refusal, Unknown
+from bot.commands.rejections import CommandRejected, ForbiddenRejection, NotFoundRejection
 from bot.errors import (
     Conflict,
     CountersignError,
@@ -29,7 +29,7 @@ from bot.errors import (
     ServerTrouble,
     SettingsError,
 )
-from bot.web.wrong_fields import wrong_fields
+from bot.web.validation_errors import validation_errors
 
 Handler = Callable[[Request, Exception], Awaitable[Response]]
 
@@ -88,10 +88,10 @@ _KNOWN: Mapping[type[CountersignError], tuple[int, str]] = {
 }
 """What errors of the program come to, in their own words. What is not here is a failure of the program itself."""
 
-_REFUSALS: Mapping[type[Refusal], tuple[int, str]] = {
-    Unknown: (404, "not_found"),
-    NotTheirs: (403, "forbidden"),
-    Refusal: (422, "refused"),
+_REFUSALS: Mapping[type[CommandRejected], tuple[int, str]] = {
+    NotFoundRejection: (404, "not_found"),
+    ForbiddenRejection: (403, "forbidden"),
+    CommandRejected: (422, "refused"),
 }
 """The same of what commands turn down. Their reasons are Markdown of our own; the first that fits counts."""
 
@@ -113,18 +113,18 @@ def request_id(request: Request) -> str:
     return str(getattr(request.state, "request_id", ""))
 
 
-def answered(problem: Problem, about: str) -> Response:
+def to_response(problem: Problem, about: str) -> Response:
     """A problem as it is sent; `about` is the request's id."""
     error = {"code": problem.code, "message": problem.message, "fix": problem.fix, "fields": problem.fields}
     return JSONResponse({"error": error, "requestId": about}, problem.status, problem.headers)
 
 
-def broken() -> Problem:
+def internal_error() -> Problem:
     """What is told of a failure of the program itself: nothing."""
     return Problem(500, *_BROKEN)
 
 
-def of_error(error: CountersignError) -> Problem:
+def problem_of_error(error: CountersignError) -> Problem:
     """What an error of the program comes to."""
     if isinstance(error, DatabaseUnavailable):
         # Where the database is and what is the matter with it is the operator's to know: the log has it.
@@ -132,71 +132,73 @@ def of_error(error: CountersignError) -> Problem:
     if isinstance(error, QueueFull):
         return Problem(429, "queue_full", error.cause, error.fix, headers=_RETRY)
     if type(error) not in _KNOWN:
-        return broken()
+        return internal_error()
     status, code = _KNOWN[type(error)]
     named = {error.field: error.cause} if isinstance(error, Conflict) and error.field else {}
     return Problem(status, code, error.cause, error.fix, named, headers=_RETRY if status == 503 else {})
 
 
-def of_status(status: int, headers: Mapping[str, str] | None = None, fix: str = "") -> Problem:
+def problem_of_status(status: int, headers: Mapping[str, str] | None = None, fix: str = "") -> Problem:
     """A problem that has little to it but its status."""
     code, message = _STATUSES.get(status, ("refused", "The request is not done."))
     return Problem(status, code, message, fix, headers=headers)
 
 
-def of_validation(error: RequestValidationError, shape: object = None) -> Problem:
+def problem_of_validation(error: RequestValidationError, shape: object = None) -> Problem:
     """What does not fit the shape of a request, field by field, without what was sent. `shape` is the body's type."""
     found = error.errors()
     if any(each["type"] == "json_invalid" for each in found):
         return Problem(400, "not_json", "The body is not JSON.", "send one JSON object")
-    named = wrong_fields(found, error.body, shape)
+    named = validation_errors(found, error.body, shape)
     return Problem(422, "invalid", "Some fields cannot be used.", "correct the fields that are named", named)
 
 
 async def _answer_problem(request: Request, problem: Exception) -> Response:
     assert isinstance(problem, Problem)
-    return answered(problem, request_id(request))
+    return to_response(problem, request_id(request))
 
 
 async def _answer_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, CountersignError)
-    problem = of_error(error)
+    problem = problem_of_error(error)
     if problem.status == 500:
         raise error
-    return answered(problem, request_id(request))
+    return to_response(problem, request_id(request))
 
 
 async def _answer_refusal(request: Request, refusal: Exception) -> Response:
     status, code = next(told for kind, told in _REFUSALS.items() if isinstance(refusal, kind))
-    return answered(Problem(status, code, str(refusal)), request_id(request))
+    return to_response(Problem(status, code, str(refusal)), request_id(request))
 
 
 async def _answer_validation(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
     body = getattr(request.scope.get("route"), "body_field", None)
     shape = None if body is None else body.field_info.annotation
-    return answered(of_validation(error, shape), request_id(request))
+    return to_response(problem_of_validation(error, shape), request_id(request))
 
 
 async def answer_status(request: Request, error: Exception) -> Response:
     """What the framework itself refuses."""
     assert isinstance(error, HTTPException)
-    return refused(request, error.status_code, headers=error.headers)
+    return rejection_response(request, error.status_code, headers=error.headers)
 
 
-def refused(request: Request, status: int, fix: str = "", headers: Mapping[str, str] | None = None) -> Response:
+def rejection_response(
+    request: Request, status: int, fix: str = "", headers: Mapping[str, str] | None = None
+) -> Response:
     """The same, where it is known what to do instead."""
-    return answered(of_status(status, headers, fix), request_id(request))
+    return to_response(problem_of_status(status, headers, fix), request_id(request))
 
 
 async def _answer_failure(request: Request, _error: Exception) -> Response:
     # It goes on to whoever stands around the application, who logs the reason.
-    return answered(broken(), request_id(request))
+    return to_response(internal_error(), request_id(request))
 
 
 HANDLERS: Mapping[type[Exception], Handler] = {
     Problem: _answer_problem,
-    Refusal: _answer_refusal,
+    CommandRejected: _answer_refusal,
     CountersignError: _answer_error,
     RequestValidationError: _answer_validation,
     HTTPException: answer_status,

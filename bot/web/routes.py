@@ -17,8 +17,8 @@ from starlette.routing import compile_path
 from starlette.types import Receive, Scope, Send
 
 from bot import __version__
-from bot.web.near_addresses import Address, near
-from bot.web.problems import HANDLERS, ErrorAnswer, Handler, answer_status, refused
+from bot.web.problems import HANDLERS, ErrorAnswer, Handler, answer_status, rejection_response
+from bot.web.route_suggestions import Address, closest_routes
 
 _ERRORS: Mapping[int | str, str] = {
     401: "No token, or none that is good.",
@@ -121,8 +121,8 @@ def _refusing(addresses: Sequence[Address]) -> Handler:
         assert isinstance(error, HTTPException)
         match error.status_code:
             case 404:
-                meant = near(request.method, request.url.path, addresses)
-                return refused(request, 404, f"did you mean {', '.join(meant)}?" if meant else "")
+                meant = closest_routes(request.method, request.url.path, addresses)
+                return rejection_response(request, 404, f"did you mean {', '.join(meant)}?" if meant else "")
             case 405:
                 return _other_method(request, addresses)
             case _:
@@ -137,4 +137,4 @@ def _other_method(request: Request, addresses: Sequence[Address]) -> Response:
     allowed = {"Allow": ", ".join(sorted(methods))}
     if request.method == "OPTIONS":
         return Response(status_code=204, headers=allowed)
-    return refused(request, 405, f"use one of {allowed['Allow']}", allowed)
+    return rejection_response(request, 405, f"use one of {allowed['Allow']}", allowed)

@@ -12,8 +12,8 @@ import uvicorn
 
 from bot.errors import SettingsError
 from bot.web.connection_table import ConnectionLimits, TrustedProxies
-from bot.web.connections import connection_factory
-from bot.web.requests import Requests
+from bot.web.http_protocol import connection_factory
+from bot.web.request_middleware import RequestMiddleware
 
 _GOODBYE_SECONDS = 5
 _ACCEPTED_AT_ONCE = 64
@@ -24,14 +24,18 @@ LOOPBACK = TrustedProxies(("127.0.0.1",))
 
 
 @contextlib.asynccontextmanager
-async def served(
-    app: Requests, host: str, port: int, limits: ConnectionLimits | None = None, proxies: TrustedProxies = LOOPBACK
+async def serve(
+    app: RequestMiddleware,
+    host: str,
+    port: int,
+    limits: ConnectionLimits | None = None,
+    proxies: TrustedProxies = LOOPBACK,
 ) -> AsyncIterator[int]:
     """Serve while the block runs, and yield the port. Requests under way get a moment to end, streams of events none.
     `proxies` are believed when they name a client in X-Forwarded-For. Raises SettingsError if the address cannot be
     used.
     """
-    listening = bound(host, port)
+    listening = bind_socket(host, port)
     config = uvicorn.Config(
         app,
         http=cast("type[asyncio.Protocol]", connection_factory(limits or ConnectionLimits(), proxies)),
@@ -50,7 +54,7 @@ async def served(
         yield listening.getsockname()[1]
     finally:
         server.should_exit = True
-        app.leave()
+        app.shutdown()
         await asyncio.wait({serving})
         listening.close()
 
@@ -69,7 +73,7 @@ class _Server(uvicorn.Server):
         yield
 
 
-def bound(host: str, port: int) -> socket.socket:
+def bind_socket(host: str, port: int) -> socket.socket:
     """A socket that listens there: from here on connections wait, until a server takes them. Raises SettingsError."""
     try:
         found, *_ = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)

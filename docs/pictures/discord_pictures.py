@@ -21,10 +21,10 @@ sys.path[:0] = [str(PROJECT), str(Path(__file__).parent)]
 from discord_html import answered, modal, page, place, said  # noqa: E402 - found through the line above
 from photographs import photograph  # noqa: E402
 
-from bot.domain.answering import Inquiry  # noqa: E402
 from bot.domain.approvals import NotAllowed  # noqa: E402
 from bot.domain.commands import Form, Reply  # noqa: E402
 from bot.domain.conversations import Author  # noqa: E402
+from bot.domain.elicitation_answers import OpenElicitation  # noqa: E402
 from bot.domain.turns import StepStatus, ToolStep, TurnStatus  # noqa: E402
 from bot.domain.views import TurnView  # noqa: E402
 from tests.fakes.discord import Channel, Interaction, Message  # noqa: E402
@@ -107,7 +107,7 @@ class Room:
         placed = self.workplace.door.views[-1]
         step = next(each for each in placed.steps if isinstance(each, ToolStep))
         (asked,) = step.elicitations
-        self.workplace.door.inquiries[asked.id] = Inquiry(placed.turn, step, asked)
+        self.workplace.door.inquiries[asked.id] = OpenElicitation(placed.turn, step, asked)
         shown = next(each for each in discord.what_user_sees(priya, card.channel) if each.id == card.id)
         interaction = await discord.press(priya, card, shown.buttons[0])
         await discord.until(lambda: interaction.messages or interaction.modal)

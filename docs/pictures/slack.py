@@ -20,19 +20,19 @@ sys.path[:0] = [str(PROJECT), str(Path(__file__).parent)]
 from block_kit_html import home, message, modal, page  # noqa: E402 - found through the line above
 from photographs import photograph  # noqa: E402
 
-from bot.domain.answering import Inquiry  # noqa: E402
+from bot.chat.actions import ApprovalRef, OpenConfirmation  # noqa: E402
+from bot.chat.elicitation_forms import ElicitationForms  # noqa: E402
 from bot.domain.commands import Form, Invocation, Reply  # noqa: E402
 from bot.domain.conversations import Member  # noqa: E402
+from bot.domain.elicitation_answers import OpenElicitation  # noqa: E402
 from bot.domain.turns import StepStatus, ToolStep  # noqa: E402
 from bot.domain.views import TurnView  # noqa: E402
-from bot.platforms.slack.forms import form_window  # noqa: E402
-from bot.platforms.slack.home import Home, Waiting, home_view  # noqa: E402
-from bot.platforms.slack.replies import reply_sheet  # noqa: E402
-from bot.platforms.slack.turns import turn_slots  # noqa: E402
-from bot.platforms.slack.windows import call_window, confirm_window, deny_window  # noqa: E402
-from bot.reception.inquiries import InquiryForms  # noqa: E402
-from bot.reception.presses import AskToConfirm, CardRef  # noqa: E402
-from bot.rendering.inquiries import ANSWER, VISIT  # noqa: E402
+from bot.platforms.slack.command_messages import command_reply  # noqa: E402
+from bot.platforms.slack.forms import form_to_modal  # noqa: E402
+from bot.platforms.slack.home import Home, PendingApprovalSummary, home_view  # noqa: E402
+from bot.platforms.slack.modals import call_modal, confirm_modal, deny_modal  # noqa: E402
+from bot.platforms.slack.turns import turn_messages  # noqa: E402
+from bot.rendering.elicitation_card import ANSWER, VISIT  # noqa: E402
 from tests.platforms import scenes  # noqa: E402
 from tests.platforms.front_door import ScriptedCommands, ScriptedDoor  # noqa: E402
 
@@ -50,11 +50,11 @@ def main() -> None:
 def pictures() -> Mapping[str, str]:
     """Every picture as a document, by its name."""
     call = scenes.a_filing(StepStatus.AWAITING)
-    removal = AskToConfirm(("mcp", "remove", "jira"), "jira", "Remove jira")
-    waiting = [Waiting(scenes.ASKED.turn, call)]
+    removal = OpenConfirmation(("mcp", "remove", "jira"), "jira", "Remove jira")
+    waiting = [PendingApprovalSummary(scenes.ASKED.turn, call)]
     asked = [scenes.INQUIRED.turn, replace(scenes.ANSWERED.turn, id="earlier")]
     booking = scenes.a_booking(StepStatus.ASKING, scenes.asked_back())
-    question = Inquiry(scenes.INQUIRED.turn, booking, booking.elicitations[0])
+    question = OpenElicitation(scenes.INQUIRED.turn, booking, booking.elicitations[0])
     tab = Home(scenes.NOW, waiting, [question], asked, scenes.SERVERS, first_visit=True)
     return {
         "working": page(thread(scenes.WRITING)),
@@ -66,17 +66,19 @@ def pictures() -> Mapping[str, str]:
         "questions": page(thread(scenes.INQUIRED), questions(scenes.SENT_AWAY), *map(questions, scenes.HEARD.values())),
         "questions-alone": page(*asyncio.run(alone())),
         "notices": page(thread(scenes.QUEUED), thread(scenes.FAILED), thread(scenes.SETTLED["unknown"])),
-        "everything": page(modal(call_window(call))),
-        "reasons": page(modal(deny_window(CardRef("3a7f3c2e9b", 1), "")), modal(confirm_window(removal, ""))),
-        "command": page(*(message(reply_sheet(each).blocks, only_you=True) for each in (scenes.LISTING, scenes.SHOWN))),
-        "form": page(modal(form_window(scenes.ADDING, ""))),
+        "everything": page(modal(call_modal(call))),
+        "reasons": page(modal(deny_modal(ApprovalRef("3a7f3c2e9b", 1), "")), modal(confirm_modal(removal, ""))),
+        "command": page(
+            *(message(command_reply(each).blocks, only_you=True) for each in (scenes.LISTING, scenes.SHOWN))
+        ),
+        "form": page(modal(form_to_modal(scenes.ADDING, ""))),
         "home": page(home(home_view(tab))),
     }
 
 
 def thread(view: TurnView) -> str:
     """Every message of a turn."""
-    return "".join(message(slot.blocks) for slot in turn_slots(view, scenes.NOW))
+    return "".join(message(slot.blocks) for slot in turn_messages(view, scenes.NOW))
 
 
 def cards(view: TurnView) -> str:
@@ -91,7 +93,7 @@ def questions(view: TurnView) -> str:
 
 def of_kind(view: TurnView, kind: str) -> str:
     """The messages of a turn whose name begins so."""
-    slots = turn_slots(view, scenes.NOW)
+    slots = turn_messages(view, scenes.NOW)
     return "".join(message(slot.blocks) for slot in slots if slot.name.startswith(kind))
 
 
@@ -101,9 +103,9 @@ async def alone() -> list[str]:
     for view, word in ((scenes.INQUIRED, ANSWER), (scenes.SENT_AWAY, VISIT)):
         match await pressed(view, word):
             case Form() as form:
-                seen.append(modal(form_window(form, "")))
+                seen.append(modal(form_to_modal(form, "")))
             case Reply() as reply:
-                seen.append(message(reply_sheet(reply).blocks, only_you=True))
+                seen.append(message(command_reply(reply).blocks, only_you=True))
     return seen
 
 
@@ -111,9 +113,9 @@ async def pressed(view: TurnView, word: str) -> Reply | Form:
     """What is answered to a press on the card of a question."""
     step = next(each for each in view.steps if isinstance(each, ToolStep))
     door, (asked,) = ScriptedDoor(), step.elicitations
-    door.inquiries[asked.id] = Inquiry(view.turn, step, asked)
+    door.inquiries[asked.id] = OpenElicitation(view.turn, step, asked)
     said = Invocation(word, (asked.id,), Member(scenes.PRIYA), view.turn.conversation)
-    (answer,) = [each async for each in InquiryForms(door, ScriptedCommands()).handle(said)]
+    (answer,) = [each async for each in ElicitationForms(door, ScriptedCommands()).handle(said)]
     return answer
 
 

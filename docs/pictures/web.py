@@ -18,12 +18,12 @@ sys.path[:0] = [str(PROJECT), str(Path(__file__).parent)]
 
 from photographs import photograph  # noqa: E402 - found through the line above
 
-from bot.commands.secret_entry import Entry  # noqa: E402
-from bot.commands.sign_in_return import Arrived, TurnedAway  # noqa: E402
+from bot.commands.oauth_callback import SignInCompleted, SignInRejected  # noqa: E402
+from bot.commands.secret_form import SecretPrompt  # noqa: E402
 from bot.domain.conversations import Author, ConversationKey  # noqa: E402
 from bot.domain.links import SecretLink  # noqa: E402
-from bot.web.documents import Document  # noqa: E402
-from bot.web.links.pages import asking, changed, denied, done, gone, wrong  # noqa: E402
+from bot.web.html import HtmlDocument  # noqa: E402
+from bot.web.links.pages import changed, denied, done, expired_page, form_page, invalid_page  # noqa: E402
 from bot.web.oauth import pages as signing_in  # noqa: E402
 
 WIDTH, NARROW, GAP = 620, 320, 12
@@ -32,8 +32,8 @@ _DARK = "@media (prefers-color-scheme: dark)"
 _LINK = SecretLink(
     "id", "auth", Author("slack", "U1", "Sam"), ConversationKey("slack", "T1", "C1", "1"), expires_at=NOW + 540
 )
-ENTRY = Entry(_LINK, "tickets", "Help desk", "API key", "https://tickets.example.com/mcp", 1)
-LONG = Entry(
+ENTRY = SecretPrompt(_LINK, "tickets", "Help desk", "API key", "https://tickets.example.com/mcp", 1)
+LONG = SecretPrompt(
     _LINK,
     "workflows-of-the-finance-team",
     "Workflows of the finance team",
@@ -41,8 +41,8 @@ LONG = Entry(
     "https://automation.internal.example.com/mcp/6f0a7d52-5b7e-4a55-9c0e-2f1b8f1f0c11",
     3,
 )
-ARRIVED = Arrived("tickets", "Help desk", _LINK.person, 12)
-_NOT_YET = Arrived(
+ARRIVED = SignInCompleted("tickets", "Help desk", _LINK.person, 12)
+_NOT_YET = SignInCompleted(
     "tickets",
     "Help desk",
     _LINK.person,
@@ -50,8 +50,8 @@ _NOT_YET = Arrived(
     "Server tickets did not answer within 10 s. Fix: check that an MCP server listens at its url, or raise its "
     "connect_timeout.",
 )
-_LONG_NAMED = Arrived("workflows-of-the-finance-team", "Workflows of the finance team", _LINK.person, 31)
-_DENIED = TurnedAway("The bot was not let in to tickets: it was denied.", "ask for another link")
+_LONG_NAMED = SignInCompleted("workflows-of-the-finance-team", "Workflows of the finance team", _LINK.person, 31)
+_DENIED = SignInRejected("The bot was not let in to tickets: it was denied.", "ask for another link")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,17 +72,22 @@ def main() -> None:
 
 def pictures() -> Mapping[str, Picture]:
     """Every picture, by its name."""
-    faulty = wrong(ENTRY, NOW, "Only characters that can be sent in a header: plain ASCII on one line.")
-    ends = (changed(ENTRY, NOW), done(ENTRY), denied("Only slack:U2 can do this, and you cannot any more."), gone())
+    faulty = invalid_page(ENTRY, NOW, "Only characters that can be sent in a header: plain ASCII on one line.")
+    ends = (
+        changed(ENTRY, NOW),
+        done(ENTRY),
+        denied("Only slack:U2 can do this, and you cannot any more."),
+        expired_page(),
+    )
     return {
-        "link": Picture((asking(ENTRY, NOW).html, _dark(faulty))),
+        "link": Picture((form_page(ENTRY, NOW).html, _dark(faulty))),
         "link-ends": Picture(tuple(each.html for each in ends)),
-        "sign-in": Picture((signing_in.arrived(ARRIVED).html, _dark(signing_in.arrived(_NOT_YET)))),
-        "sign-in-ends": Picture((signing_in.turned_away(_DENIED).html, signing_in.unknown().html)),
+        "sign-in": Picture((signing_in.signed_in_page(ARRIVED).html, _dark(signing_in.signed_in_page(_NOT_YET)))),
+        "sign-in-ends": Picture((signing_in.rejected_page(_DENIED).html, signing_in.unknown().html)),
         "sign-in-narrow": Picture(
-            (signing_in.arrived(_LONG_NAMED).html, _dark(signing_in.turned_away(_DENIED))), NARROW
+            (signing_in.signed_in_page(_LONG_NAMED).html, _dark(signing_in.rejected_page(_DENIED))), NARROW
         ),
-        "link-narrow": Picture((asking(LONG, NOW).html, _dark(done(LONG))), NARROW),
+        "link-narrow": Picture((form_page(LONG, NOW).html, _dark(done(LONG))), NARROW),
     }
 
 
@@ -99,7 +104,7 @@ def _side_by_side(picture: Picture) -> str:
     )
 
 
-def _dark(document: Document) -> str:
+def _dark(document: HtmlDocument) -> str:
     """As it is for whoever has asked their system for dark colours."""
     assert _DARK in document.html
     return document.html.replace(_DARK, "@media all")

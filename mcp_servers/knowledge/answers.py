@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field
 from mcp_servers.knowledge.index import Listed, Passage
 from mcp_servers.knowledge.library import Listing, Page
 from mcp_servers.knowledge.snippets import snippet
-from mcp_servers.knowledge.words import Question
+from mcp_servers.knowledge.tokenizer import Question
 
 _EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from mcp_servers.knowledge.folder import File, Refused
 from mcp_servers.knowledge.sections import Document
-from mcp_servers.knowledge.words import Question, indexed
+from mcp_servers.knowledge.tokenizer import Question, indexed
 
 APPLICATION_ID = 0x436B6E6F
 """Marks the file as an index of this server, so that no other database is ever written to."""

@@ -15,7 +15,7 @@ from pathlib import Path
 from mcp_servers.knowledge.folder import MARKDOWN, File, Folder, NotRead, NotReadNow, Refused
 from mcp_servers.knowledge.index import Index, Known, Listed, Passage
 from mcp_servers.knowledge.sections import Document, markdown_document, parts, plain_document
-from mcp_servers.knowledge.words import Question
+from mcp_servers.knowledge.tokenizer import Question
 
 LONGEST_PAGE = 8000
 """Characters."""

@@ -22,11 +22,11 @@ from mcp_servers.knowledge.answers import (
     search_answer,
 )
 from mcp_servers.knowledge.folder import Refused
-from mcp_servers.knowledge.keeper import PATIENCE, Keeper
+from mcp_servers.knowledge.indexer import PATIENCE, BackgroundIndexer
 from mcp_servers.knowledge.library import Library
+from mcp_servers.knowledge.messages import list_text, read_text, search_text
 from mcp_servers.knowledge.settings import InvalidSetting, read_settings
-from mcp_servers.knowledge.wording import list_text, read_text, search_text
-from mcp_servers.knowledge.words import question
+from mcp_servers.knowledge.tokenizer import question
 
 VERSION = "1.0.0"
 MOST_HITS = 20
@@ -50,7 +50,7 @@ def create_server(library: Library, *, patience: float = PATIENCE) -> MCPServer[
     """The server with its tools for one library, ready to run; it closes the library when it ends. `patience` is how
     many seconds a question waits for files to be read.
     """
-    keeper = Keeper(library, patience=patience)
+    keeper = BackgroundIndexer(library, patience=patience)
 
     @asynccontextmanager
     async def lifespan(_: MCPServer[None]) -> AsyncIterator[None]:

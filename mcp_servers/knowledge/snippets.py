@@ -8,7 +8,7 @@ import unicodedata
 from collections.abc import Sequence
 
 from mcp_servers.knowledge.sections import below_headings
-from mcp_servers.knowledge.words import is_unspaced, stems
+from mcp_servers.knowledge.tokenizer import is_unspaced, stems
 
 LONGEST_SNIPPET = 600
 """Characters."""

@@ -13,13 +13,13 @@ from mcp.server.mcpserver.exceptions import ToolError
 from mcp.types import CallToolResult, TextContent, ToolAnnotations
 from pydantic import BaseModel, Field
 
-from mcp_servers.weather import questions
+from mcp_servers.weather import area_queries
 from mcp_servers.weather.answers import Areas, Forecast, Overview
-from mcp_servers.weather.sample import Sample
+from mcp_servers.weather.messages import areas_text, forecast_text, overview_text
+from mcp_servers.weather.sample_data import Sample
 from mcp_servers.weather.service import Service
 from mcp_servers.weather.settings import InvalidSetting, Settings, read_settings
 from mcp_servers.weather.source import Source
-from mcp_servers.weather.wording import areas_text, forecast_text, overview_text
 
 VERSION = "1.0.0"
 
@@ -81,7 +81,7 @@ def create_server(settings: Settings) -> MCPServer[None]:
             ),
         ],
     ) -> Annotated[CallToolResult, Areas]:
-        answer = await _answered(questions.find_area(source, name))
+        answer = await _answered(area_queries.find_area(source, name))
         return _result(areas_text(answer), answer)
 
     @server.tool(title="Weather forecast", description=FORECAST, annotations=_reading("Weather forecast"))
@@ -89,12 +89,12 @@ def create_server(settings: Settings) -> MCPServer[None]:
         area: PlaceName,
         days: Annotated[int, Field(description="How many days, today included", ge=1, le=8)] = 3,
     ) -> Annotated[CallToolResult, Forecast]:
-        answer = await _answered(questions.forecast(source, area, days))
+        answer = await _answered(area_queries.forecast(source, area, days))
         return _result(forecast_text(answer), answer)
 
     @server.tool(title="Weather overview", description=OVERVIEW, annotations=_reading("Weather overview"))
     async def overview(area: PlaceName) -> Annotated[CallToolResult, Overview]:
-        answer = await _answered(questions.overview(source, area))
+        answer = await _answered(area_queries.overview(source, area))
         return _result(overview_text(answer), answer)
 
     return server
@@ -123,7 +123,7 @@ def _reading(title: str) -> ToolAnnotations:
 async def _answered(question: Awaitable[Answer]) -> Answer:
     try:
         return await question
-    except questions.Unanswered as problem:
+    except area_queries.Unanswered as problem:
         raise ToolError(str(problem)) from problem
 
 

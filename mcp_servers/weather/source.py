@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from mcp_servers.weather.jma_json import Unreadable
-from mcp_servers.weather.sample import Sample
+from mcp_servers.weather.sample_data import Sample
 from mcp_servers.weather.service import NotThere, Service, ServiceProblem
 from mcp_servers.weather.settings import SampleMode
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from bot.app.database import fitting_database
-from bot.app.office import Office, opened_office
+from bot.app.database import open_migrated_database
 from bot.app.operator_files import read_operator_files
+from bot.app.services import AppServices, open_services
 from bot.domain.conversations import Author
 from bot.domain.secrets import SecretReference, SecretSource
 from bot.domain.servers import (
@@ -29,8 +29,8 @@ from bot.settings import read_settings
 from bot.storage.secret_box import generate_key
 from tests.fakes.mcp.endpoint import FakeEndpoint, Message, Reaction, result
 from tests.fakes.parts import until
+from tests.mcp.boxes import call, text
 from tests.postgres import Server
-from tests.tools.boxes import call, text
 
 ANA = Author("console", "ana", "ana")
 SECRET = "Zk29vT4x-q7Lm"
@@ -66,7 +66,7 @@ async def endpoint() -> AsyncIterator[FakeEndpoint]:
 
 
 @asynccontextmanager
-async def processes(address: str) -> AsyncIterator[Sequence[Office]]:
+async def processes(address: str) -> AsyncIterator[Sequence[AppServices]]:
     """Two processes, each with connections, a toolbox and known secrets of its own, that follow the database."""
     key = generate_key()
     async with AsyncExitStack() as stack:
@@ -75,8 +75,8 @@ async def processes(address: str) -> AsyncIterator[Sequence[Office]]:
             settings = read_settings(
                 database_url=address, mcp_encryption_key=key, mcp_allowed_hosts=frozenset({"127.0.0.1"})
             )
-            database = await stack.enter_async_context(fitting_database(settings, migrate=True))
-            opened = opened_office(
+            database = await stack.enter_async_context(open_migrated_database(settings, migrate=True))
+            opened = open_services(
                 settings, read_operator_files(settings), database, operator=ANA.principal, connect=ConnectPolicy.EAGER
             )
             office = await stack.enter_async_context(opened)
@@ -87,11 +87,11 @@ async def processes(address: str) -> AsyncIterator[Sequence[Office]]:
         yield offices
 
 
-def tools(office: Office) -> list[Tool]:
+def tools(office: AppServices) -> list[Tool]:
     return [tool for state in office.toolbox.servers() for tool in office.toolbox.capabilities(state.config.id).tools]
 
 
-async def said(office: Office) -> str:
+async def said(office: AppServices) -> str:
     """The result of a call whose tool repeats both secrets."""
     return text(await call(tools(office)[0], office.toolbox, text=SAID))
 
@@ -117,7 +117,7 @@ async def test_a_secret_that_one_process_deletes_is_neither_hidden_nor_sent_by_t
         assert not there.toolbox.secret_spans("t1", SAID)
 
 
-async def until_said(office: Office, wanted: str) -> None:
+async def until_said(office: AppServices, wanted: str) -> None:
     """Wait until a call of this process comes back like this."""
     async with asyncio.timeout(20):
         while await said(office) != wanted:

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from bot.app.database import fitting_database
-from bot.app.office import Office, opened_office
+from bot.app.database import open_migrated_database
 from bot.app.operator_files import read_operator_files
-from bot.domain.commands import Form, Invocation, Reply, Submission
+from bot.app.services import AppServices, open_services
+from bot.domain.commands import Form, FormSubmission, Invocation, Reply
 from bot.domain.conversations import Author, ConversationKey, Member
-from bot.domain.servers import ConnectPolicy, Launch, ServerState, ServerStatus, StdioTransport
+from bot.domain.servers import ConnectPolicy, ServerSnapshot, ServerStatus, StdioTransport, TemplateLaunch
 from bot.settings import read_settings
 
 RAW = Path(__file__).parent.parent / "fakes/mcp/raw.py"
@@ -46,33 +46,33 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @asynccontextmanager
-async def office() -> AsyncIterator[Office]:
+async def office() -> AsyncIterator[AppServices]:
     settings = read_settings(admins="slack:U1")
     async with AsyncExitStack() as stack:
-        database = await stack.enter_async_context(fitting_database(settings, migrate=True))
+        database = await stack.enter_async_context(open_migrated_database(settings, migrate=True))
         yield await stack.enter_async_context(
-            opened_office(settings, read_operator_files(settings), database, operator="", connect=ConnectPolicy.LAZY)
+            open_services(settings, read_operator_files(settings), database, operator="", connect=ConnectPolicy.LAZY)
         )
 
 
-async def last(made: Office, request: Invocation | Submission) -> Reply | Form:
+async def last(made: AppServices, request: Invocation | FormSubmission) -> Reply | Form:
     return [answer async for answer in made.commands.handle(request)][-1]
 
 
-async def said(made: Office, line: str) -> Reply | Form:
+async def said(made: AppServices, line: str) -> Reply | Form:
     command, *words = line.split()
     return await last(made, Invocation(command, tuple(words), SAM, HALL))
 
 
-async def added(made: Office) -> Reply:
+async def added(made: AppServices) -> Reply:
     form = await said(made, "mcp add docs template=scripted path=docs")
     assert isinstance(form, Form), form
-    reply = await last(made, Submission(form.id, {**form.carried, "confirm": "docs"}, SAM, HALL))
+    reply = await last(made, FormSubmission(form.id, {**form.carried, "confirm": "docs"}, SAM, HALL))
     assert isinstance(reply, Reply)
     return reply
 
 
-def state(made: Office) -> ServerState:
+def state(made: AppServices) -> ServerSnapshot:
     [found] = made.toolbox.servers()
     return found
 
@@ -86,7 +86,7 @@ async def test_an_admin_in_a_chat_starts_a_program_of_the_operators_and_no_other
         assert isinstance(transport, StdioTransport)
         assert transport.args[-1] == str(folder / "below/docs")
         [record] = await made.stores.servers.records()
-        assert record.config.transport == StdioTransport("", launch=Launch("scripted", {"path": "docs"}))
+        assert record.config.transport == StdioTransport("", launch=TemplateLaunch("scripted", {"path": "docs"}))
     async with office() as made:
         assert (await made.toolbox.connect(state(made).config.id)).status is ServerStatus.CONNECTED
 

@@ -6,13 +6,13 @@ import pytest
 
 from bot.app.model_check import examine_models
 from bot.app.operator_files import read_operator_files
-from bot.domain.checks import Check, Finding
+from bot.domain.checks import Check, CheckStatus
 from bot.settings import read_settings
 from tests.fakes.llm import FakeLanguageModel, Models, Status
 from tests.fakes.llm_script import Api
 
 KEY = "sk-test-0123456789abcdef"
-WELL, DOUBTFUL, BROKEN = Finding.WELL, Finding.DOUBTFUL, Finding.BROKEN
+WELL, DOUBTFUL, BROKEN = CheckStatus.WELL, CheckStatus.DOUBTFUL, CheckStatus.BROKEN
 
 
 async def found(**environment: str) -> list[Check]:

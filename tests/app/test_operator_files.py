@@ -11,11 +11,11 @@ from bot.app.operator_files import read_operator_files
 from bot.domain.approvals import ApprovalPolicy
 from bot.domain.completions import Usage
 from bot.domain.servers import HttpTransport
-from bot.domain.usage import NO_PRICES, Unit
+from bot.domain.usage import NO_PRICES, LimitUnit
 from bot.engine.policy import Policies
 from bot.errors import SettingsError
+from bot.mcp.config_file import ServersFile
 from bot.settings import read_settings
-from bot.tools.config_file import ServersFile
 from tests.app.surroundings import PROJECT
 from tests.rules import policy_of
 
@@ -97,7 +97,7 @@ def test_everything_is_empty_where_there_are_no_files() -> None:
     files = read_operator_files(read_settings())
     assert files.policies == Policies()
     assert files.servers == ServersFile()
-    assert files.strangers() == []
+    assert files.unknown_servers() == []
 
 
 def test_a_file_of_servers_that_cannot_be_read_is_refused_but_only_if_it_is_used(folder: Path) -> None:
@@ -122,8 +122,8 @@ def test_policies_of_servers_that_do_not_exist_are_strangers(folder: Path) -> No
     names = ("ntoes", "notes", "unusable", "off")
     (folder / "policy.toml").write_text("".join(f"[servers.{name}]\n" for name in names), encoding="utf-8")
     files = {"mcp_servers_file": "servers.json", "policy_file": "policy.toml"}
-    assert read_operator_files(read_settings(**files)).strangers() == ["ntoes"]
-    assert read_operator_files(read_settings(**files, mcp_enabled=False)).strangers() == []
+    assert read_operator_files(read_settings(**files)).unknown_servers() == ["ntoes"]
+    assert read_operator_files(read_settings(**files, mcp_enabled=False)).unknown_servers() == []
 
 
 def test_rules_about_servers_that_do_not_exist_are_stray_and_patterns_that_fit_one_are_not(folder: Path) -> None:
@@ -131,7 +131,7 @@ def test_rules_about_servers_that_do_not_exist_are_stray_and_patterns_that_fit_o
     rules = "".join(f'[[rules]]\npolicy = "ALWAYS_DENY"\nserver = "{name}"\n' for name in ("ntoes", "n*", "*", "x*"))
     (folder / "policy.toml").write_text(rules, encoding="utf-8")
     files = read_operator_files(read_settings(mcp_servers_file="servers.json", policy_file="policy.toml"))
-    assert [rule.server for rule in files.stray_rules()] == ["ntoes", "x*"]
+    assert [rule.server for rule in files.unused_rules()] == ["ntoes", "x*"]
 
 
 def test_variables_of_the_servers_file_may_stand_in_the_env_file(
@@ -164,5 +164,5 @@ def test_the_examples_of_prices_and_limits_can_be_used_as_they_are() -> None:
         read_settings(prices_file=config / "prices.example.toml", limits_file=config / "limits.example.toml")
     )
     assert {price.of(Usage(10, 10)) for price in files.prices.prices} == {0}, "there are no invented prices in it"
-    assert [limit.unit for limit in files.limits] == [Unit.TOKENS, Unit.MONEY]
+    assert [limit.unit for limit in files.limits] == [LimitUnit.TOKENS, LimitUnit.MONEY]
     assert files.unpriced(["PROVIDER:NAME", "demo"]) == ["demo"]

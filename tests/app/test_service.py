@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from bot.app.database import current, held_database, upgrade
+from bot.app.database import current, lock_database, upgrade
 from bot.app.service import run
 from bot.errors import DatabaseHeld, SettingsError
 from bot.settings import read_settings
@@ -47,7 +47,7 @@ async def test_its_servers_are_gone_when_it_has_left(folder: Path) -> None:
 
 async def test_while_it_runs_nobody_else_drives_turns_or_changes_the_schema() -> None:
     settings = read_settings()
-    with held_database(settings, "countersign run"):
+    with lock_database(settings, "countersign run"):
         for second in (run, upgrade):
             with pytest.raises(DatabaseHeld, match=rf"in use by process {os.getpid()} \(countersign run, since"):
                 await second(settings)

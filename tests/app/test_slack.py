@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 from bot.app.doctor import examine_all
-from bot.app.house import House, opened_house
 from bot.app.models import ModelChoice
 from bot.app.operator_files import read_operator_files
-from bot.app.slack import listener_of, look_up_groups, opened_slack, records_of
+from bot.app.runtime import Runtime, open_runtime
+from bot.app.slack import build_listener, build_lookups, look_up_groups, open_slack
 from bot.domain.conversations import Author
+from bot.domain.policy_syntax import parse_rule
 from bot.domain.profiles import Profile
-from bot.domain.rule_language import read_rule
 from bot.settings import Settings, read_settings
 from tests.fakes.slack import FakeSlack, Message, User
 
@@ -28,14 +28,14 @@ def settings_for(slack: FakeSlack, **more: Any) -> Settings:
 
 
 @asynccontextmanager
-async def at_work(slack: FakeSlack, **more: Any) -> AsyncIterator[House]:
+async def at_work(slack: FakeSlack, **more: Any) -> AsyncIterator[Runtime]:
     """The bot in the workspace, on the demo model."""
     settings = settings_for(slack, slack_app_token=slack.app.app_token, **more)
-    async with opened_slack(settings) as workspace:
+    async with open_slack(settings) as workspace:
         files = read_operator_files(settings)
-        async with opened_house(settings, files, ModelChoice("demo", "demo"), [workspace.surface]) as house:
+        async with open_runtime(settings, files, ModelChoice("demo", "demo"), [workspace.surface]) as house:
             look_up_groups(workspace, house)
-            listener = listener_of(workspace, settings, await records_of(workspace, house))
+            listener = build_listener(workspace, settings, await build_lookups(workspace, house))
             listening = asyncio.create_task(listener.run(house.engine, house.commands))
             await slack.sockets.connected()
             yield house
@@ -78,11 +78,11 @@ async def test_an_opinion_is_in_the_database_and_home_shows_what_was_asked() -> 
         priya, sam = slack.user("Priya"), slack.user("Sam")
         async with at_work(slack, admins=frozenset({f"slack:{sam.id}"})) as house:
             message = await answer_to(slack, priya, "hello there")
-            (turn,) = await house.office.stores.archive.asked(f"slack:{priya.id}", "slack:", 10)
+            (turn,) = await house.office.stores.archive.recent_turns(f"slack:{priya.id}", "slack:", 10)
             opinions = house.office.stores.opinions
             for label, good in (("Good answer", True), ("Bad answer", False)):
                 await thanked(slack, priya, message, label)
-                assert [(each.person, each.good) for each in await opinions.of(turn.id)] == [
+                assert [(each.person, each.good) for each in await opinions.for_turn(turn.id)] == [
                     (f"slack:{priya.id}", good)
                 ]
             hers, his = await home_of(slack, priya), await home_of(slack, sam)
@@ -98,9 +98,9 @@ async def test_a_user_group_that_only_a_profile_names_can_sign_where_the_profile
         priya, sam = slack.user("Priya"), slack.user("Sam")
         group = f"slack-group:{slack.group('ops', sam).id}"
         settings = settings_for(slack, slack_app_token=slack.app.app_token)
-        async with opened_slack(settings) as workspace:
+        async with open_slack(settings) as workspace:
             files = read_operator_files(settings)
-            async with opened_house(settings, files, ModelChoice("demo", "demo"), []) as house:
+            async with open_runtime(settings, files, ModelChoice("demo", "demo"), []) as house:
                 look_up_groups(workspace, house)
                 assert (await workspace.people.member(sam.id)).roles == frozenset()
                 by = Author("slack", priya.id, "Priya")
@@ -116,11 +116,11 @@ async def test_groups_that_only_a_rule_names_are_looked_up(key: str) -> None:
         sam = slack.user("Sam")
         group = f"slack-group:{slack.group('ops', sam).id}"
         settings = settings_for(slack, slack_app_token=slack.app.app_token)
-        async with opened_slack(settings) as workspace:
+        async with open_slack(settings) as workspace:
             files = read_operator_files(settings)
-            rule = read_rule({"policy": "ASK_USER", "server": "bank", key: group})
+            rule = parse_rule({"policy": "ASK_USER", "server": "bank", key: group})
             files = replace(files, policies=replace(files.policies, rules=(rule,)))
-            async with opened_house(settings, files, ModelChoice("demo", "demo"), []) as house:
+            async with open_runtime(settings, files, ModelChoice("demo", "demo"), []) as house:
                 look_up_groups(workspace, house)
                 assert (await workspace.people.member(sam.id)).roles == {group}
 

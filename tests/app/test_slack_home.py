@@ -9,22 +9,22 @@ from typing import cast
 
 import pytest
 
-from bot.app.slack_home import Homes
-from bot.commands.parts import Rights
-from bot.domain.answering import Inquiry
-from bot.domain.approvals import Approval, Decision, Verdict
+from bot.app.slack_home import HomeTabBuilder
+from bot.commands.dependencies import Rights
+from bot.domain.approvals import Approval, Decision, DecisionType
 from bot.domain.conversations import Author, ConversationKey, Member
-from bot.domain.elicitations import DECLINED, FormAsk, ServerQuestion
+from bot.domain.elicitation_answers import OpenElicitation
+from bot.domain.elicitations import DECLINED, ElicitationRequest, FormMode
 from bot.domain.messages import ToolCall
 from bot.domain.profiles import Binding, Profile
-from bot.domain.servers import HttpTransport, ServerConfig, ServerState, ServerStatus
-from bot.domain.tools import AsksBack
+from bot.domain.servers import HttpTransport, ServerConfig, ServerSnapshot, ServerStatus
+from bot.domain.tools import CallNeedsInput
 from bot.domain.turns import StepStatus, ToolRef, ToolStep, Turn
-from bot.engine.policy import Policies, Signatories
+from bot.engine.policy import Approvers, Policies
 from bot.engine.rules import RuleBook
 from bot.platforms.slack.home import SHOWN
 from bot.ports import ServerAdmin
-from bot.storage.archive import SqlArchive
+from bot.storage.reporting import SqlReporting
 from bot.storage.sqlite import open_sqlite
 from bot.storage.turn_log import SqlTurnLog
 from tests.fakes.parts import message
@@ -38,16 +38,16 @@ def at(channel: str, thread: str = "1", team: str = "T1") -> ConversationKey:
     return ConversationKey("slack", team, channel, thread)
 
 
-def a_server(name: str, workspace: str = "") -> ServerState:
+def a_server(name: str, workspace: str = "") -> ServerSnapshot:
     config = ServerConfig(name, HttpTransport(f"https://{name}.example/mcp"), id=name, workspace=workspace)
-    return ServerState(config, ServerStatus.CONNECTED)
+    return ServerSnapshot(config, ServerStatus.CONNECTED)
 
 
 @dataclass
 class Servers:
-    states: Sequence[ServerState] = ()
+    states: Sequence[ServerSnapshot] = ()
 
-    def servers(self) -> Sequence[ServerState]:
+    def servers(self) -> Sequence[ServerSnapshot]:
         return self.states
 
 
@@ -56,9 +56,9 @@ class Workspace:
     """T1, whose admin is Sam and in which members of OPS sign; in #ops only Olga does."""
 
     log: SqlTurnLog
-    archive: SqlArchive
+    archive: SqlReporting
     servers: Servers = field(default_factory=Servers)
-    signatories: Signatories = Signatories(frozenset({SAM.principal}), frozenset({OPS}))
+    signatories: Approvers = Approvers(frozenset({SAM.principal}), frozenset({OPS}))
     unreadable: frozenset[str] = frozenset()
 
     async def asks(self, author: Author, where: ConversationKey, *cards: str) -> str:
@@ -77,26 +77,26 @@ class Workspace:
         (claim,) = [each for each in await self.log.claim(9) if each.turn_id == receipt.turn_id]
         call = ToolStep(1, ToolCall("c1", "jira__run"), ToolRef("jira", "run"), StepStatus.READY)
         await self.log.append(claim, None, [call])
-        asked = tuple(ServerQuestion(each, each, FormAsk({})) for each in questions)
-        record = await self.log.ask(claim, 1, AsksBack(asked, None), 60.0)
+        asked = tuple(ElicitationRequest(each, each, FormMode({})) for each in questions)
+        record = await self.log.suspend_for_elicitation(claim, 1, CallNeedsInput(asked, None), 60.0)
         await self.log.park(claim)
         return [each.id for each in record.calls[0].elicitations]
 
     @property
-    def homes(self) -> Homes:
+    def homes(self) -> HomeTabBuilder:
         rules = RuleBook(Policies(), self.signatories)
         rules.amend((), [Profile("p", "ops", approvers=frozenset({OLGA.principal}))], [Binding("slack:T1:OPS", "p")])
         rights = Rights(self.signatories.administers, lambda _: False, lambda _: False)
         servers = cast("ServerAdmin", self.servers)
-        return Homes(_team, self.archive, self._approval, self._inquiry, rules, rights, servers)
+        return HomeTabBuilder(_team, self.archive, self._approval, self._inquiry, rules, rights, servers)
 
     async def _approval(self, approval_id: str) -> tuple[Turn, ToolStep] | None:
         if approval_id in self.unreadable:
             raise ValueError("a later release wrote this")
-        return await self.log.approval(approval_id)
+        return await self.log.get_approval(approval_id)
 
-    async def _inquiry(self, elicitation_id: str) -> Inquiry | None:
-        found = await self.log.inquiry(elicitation_id)
+    async def _inquiry(self, elicitation_id: str) -> OpenElicitation | None:
+        found = await self.log.get_elicitation(elicitation_id)
         if found is not None and found.elicitation.question.message in self.unreadable:
             raise ValueError("a later release wrote this")
         return found
@@ -114,7 +114,7 @@ def _wanted(n: int, card: str, author: Author) -> ToolStep:
 @pytest.fixture
 async def workspace(tmp_path: Path) -> AsyncIterator[Workspace]:
     database = open_sqlite(await migrated(tmp_path / "turns.db"))
-    yield Workspace(SqlTurnLog(database), SqlArchive(database))
+    yield Workspace(SqlTurnLog(database), SqlReporting(database))
     await database.close()
 
 
@@ -138,7 +138,7 @@ async def test_what_waits_is_shown_to_whoever_may_sign_it_where_it_was_asked(wor
 async def test_what_was_decided_is_gone_and_many_are_counted(workspace: Workspace) -> None:
     cards = [f"card-{n:02}" for n in range(SHOWN + 3)]
     await workspace.asks(PRIYA, at("INC"), *cards)
-    await workspace.log.decide(Decision("card-00", 1, Verdict.DENY, SAM))
+    await workspace.log.decide(Decision("card-00", 1, DecisionType.DENY, SAM))
     home = await workspace.homes.home(Member(SAM))
     assert (len(home.waiting), home.more_waiting) == (SHOWN, 2)
     assert "card-00" not in await waiting(workspace, Member(SAM))
@@ -161,7 +161,7 @@ async def test_what_a_server_wants_to_hear_waits_for_whoever_asked_and_nobody_el
         return [each.elicitation.id for each in (await workspace.homes.home(Member(PRIYA))).inquiries]
 
     assert await asked() == [newer[0], *older]
-    await workspace.log.answer(newer[0], DECLINED, PRIYA)
+    await workspace.log.answer_elicitation(newer[0], DECLINED, PRIYA)
     assert await asked() == older
 
 

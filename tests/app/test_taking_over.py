@@ -17,9 +17,9 @@ from bot.domain.profiles import Binding, Profile
 from bot.domain.secrets import SecretReference, SecretSource
 from bot.domain.servers import AUTH_SECRET, Authentication, AuthenticationKind, ServerStatus
 from bot.errors import DatabaseUnavailable, SecretUnavailable
+from bot.ports import PolicyStore, ProfileStore
 from bot.settings import read_settings
-from bot.stores import PolicyStore, ProfileStore
-from tests.app.test_administration import ANA, HALL, TOOL, folder, office, record, states
+from tests.app.test_config_reload import ANA, HALL, TOOL, folder, office, record, states
 from tests.fakes.parts import until
 from tests.rules import plain
 
@@ -66,12 +66,12 @@ async def test_a_place_whose_profile_is_just_being_made_is_never_without_one() -
 
         async def bound_meanwhile() -> None:
             await there.profiles.save(Profile("p2", "closed", servers=frozenset()), ANA)
-            await there.profiles.bind(HALL.home, "p2", ANA)
+            await there.profiles.bind(HALL.workspace_key, "p2", ANA)
 
         profiles: ProfileStore = Overtaken(here.administration.profiles, "profiles", bound_meanwhile)
         here.administration.profiles = profiles
         await here.administration.refresh()
-        assert await there.profiles.bindings() == [Binding(HALL.home, "p2")]
+        assert await there.profiles.bindings() == [Binding(HALL.workspace_key, "p2")]
         assert not here.rules.rules(HALL).profile.enables(TOOL)
 
 
@@ -89,7 +89,7 @@ async def test_a_file_read_again_while_the_database_is_away_is_in_force_when_it_
         with pytest.raises(DatabaseUnavailable):
             await here.administration.reload()
         here.administration.policies = policies
-        here.administration.look()
+        here.administration.wake()
         await until(lambda: "weather" in states(here))
         task.cancel()
         await asyncio.wait({task})

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
-from bot.domain.approvals import Decision, Settled, Verdict
+from bot.domain.approvals import Decided, Decision, DecisionType
 from bot.domain.conversations import Member
 from bot.engine.engine import Engine
 from bot.storage.database import Database
@@ -30,9 +30,9 @@ async def click(database: Database, engine: Engine, decisions: Ledger, chance: r
     """Decide until nothing waits any more."""
     while waiting := await database.run(lambda connection: list(connection.execute(AWAITING).scalars())):
         for card in chance.sample(waiting, min(len(waiting), 5)):
-            verdict = chance.choice((Verdict.APPROVE, Verdict.APPROVE, Verdict.DENY))
+            verdict = chance.choice((DecisionType.APPROVE, DecisionType.APPROVE, DecisionType.DENY))
             settlement = await engine.decide(Decision(card, 1, verdict, APPROVER), Member(APPROVER))
-            if isinstance(settlement, Settled):
+            if isinstance(settlement, Decided):
                 decisions.write(f"{card} {verdict.value}")
         await asyncio.sleep(PAUSE)
 

@@ -26,10 +26,10 @@ import sqlalchemy as sa
 from rich.console import Console
 from rich.table import Table
 
-from bot.domain.answering import Answered
-from bot.domain.approvals import Decision, Settled, Verdict
+from bot.domain.approvals import Decided, Decision, DecisionType
 from bot.domain.conversations import Author, ConversationKey, InboundMessage, Member
-from bot.domain.elicitations import Action, Elicited
+from bot.domain.elicitation_answers import ElicitationAnswered
+from bot.domain.elicitations import ElicitationAction, ElicitationResult
 from bot.engine.engine import Engine
 from bot.errors import DatabaseUnavailable
 from bot.storage.database import Database
@@ -153,24 +153,24 @@ class Chaos:
             await asyncio.sleep(0.2)
 
     async def _click_once(self, card: str) -> None:
-        verdict = Verdict.APPROVE if self._random.random() < 0.8 else Verdict.DENY
+        verdict = DecisionType.APPROVE if self._random.random() < 0.8 else DecisionType.DENY
         try:
             settlement = await self._engine.decide(Decision(card, 1, verdict, APPROVER), Member(APPROVER))
         except DatabaseUnavailable:
             return
         self.happened.counts["clicks"] += 1
-        self.happened.won[card] += isinstance(settlement, Settled)
+        self.happened.won[card] += isinstance(settlement, Decided)
 
     async def _answer_once(self, question: str, person: str) -> None:
-        action = self._random.choice((Action.ACCEPT, Action.DECLINE))
-        reply = Elicited(action, {"n": self._random.random()} if action is Action.ACCEPT else None)
+        action = self._random.choice((ElicitationAction.ACCEPT, ElicitationAction.DECLINE))
+        reply = ElicitationResult(action, {"n": self._random.random()} if action is ElicitationAction.ACCEPT else None)
         try:
             author = Author("chaos", person, f"Somebody {self._random.random()}")
-            answer = await self._engine.answer(question, reply, Member(author))
+            answer = await self._engine.answer_elicitation(question, reply, Member(author))
         except DatabaseUnavailable:
             return
         self.happened.counts["answers"] += 1
-        self.happened.answered[question] += isinstance(answer, Answered)
+        self.happened.answered[question] += isinstance(answer, ElicitationAnswered)
 
     async def _stop(self) -> None:
         while True:

@@ -18,17 +18,17 @@ from typing import Any
 from bot.domain.approvals import ApprovalPolicy
 from bot.domain.completions import Capabilities, Completion, ModelEvent, ModelRequest, StopReason
 from bot.domain.conversations import Attachment, Author, ConversationKey, Member
-from bot.domain.elicitations import FormAsk, ServerQuestion
-from bot.domain.messages import Role, TextPart, ToolCall, ToolResult, assistant
+from bot.domain.elicitations import ElicitationRequest, FormMode
+from bot.domain.messages import MessageRole, TextPart, ToolCall, ToolResult, assistant
 from bot.domain.secrets import SecretSpan
-from bot.domain.tools import Annotations, AsksBack, Misfit, Returned, Tool, ToolOutcome, ToolSet
-from bot.domain.views import Audience, Drawn, Notice, Refs, TurnView
+from bot.domain.tools import Annotations, ArgumentError, CallNeedsInput, CallReturned, Tool, ToolOutcome, ToolSet
+from bot.domain.views import MessageRefs, Notice, NoticeTarget, PostedMessage, TurnView
 from bot.engine.engine import Engine
-from bot.engine.policy import Policies, ServerPolicy, Signatories
+from bot.engine.policy import Approvers, Policies, ServerPolicy
 from bot.engine.rules import RuleBook
 from bot.ports import CallContext
 from bot.storage.address import PostgresServer
-from bot.storage.doorbell import listen
+from bot.storage.pg_listen import listen
 from bot.storage.postgresql import PostgresDatabase
 from bot.storage.turn_log import SqlTurnLog
 
@@ -41,7 +41,7 @@ CHAT = Tool("s__chat", "s", "chat", annotations=Annotations(read_only=False), tr
 """Asks while it is under way."""
 RUN_AT_ONCE = ("read", "write", "book", "chat")
 POLICIES = Policies(servers={"s": ServerPolicy(dict.fromkeys(RUN_AT_ONCE, ApprovalPolicy.ALWAYS_ALLOW))})
-QUESTION = ServerQuestion("q", "Really?", FormAsk({"type": "object", "properties": {}}))
+QUESTION = ElicitationRequest("q", "Really?", FormMode({"type": "object", "properties": {}}))
 APPROVER = Author("chaos", "ana", "Ana")
 
 
@@ -60,12 +60,12 @@ class Model:
 
     capabilities = Capabilities()
 
-    async def named(self, name: str) -> Model:
+    async def get(self, name: str) -> Model:
         return self
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         await asyncio.sleep(random.uniform(0, 0.05))
-        if request.messages[-1].role is Role.TOOL:
+        if request.messages[-1].role is MessageRole.TOOL:
             yield Completion(assistant("Done."), StopReason.ANSWERED)
         else:
             names = request.messages[-1].text.split()[1:]
@@ -91,39 +91,39 @@ class World:
     async def call(self, tool: Tool, call: ToolCall, context: CallContext) -> ToolOutcome:
         await asyncio.sleep(random.uniform(0, 0.1))
         if tool is BOOK and context.replies is None:
-            return AsksBack((QUESTION,), context.key)
+            return CallNeedsInput((QUESTION,), context.key)
         if tool is BOOK and context.replies is not None:
             assert context.replies.state == context.key
         if tool is CHAT:
             await context.elicit(QUESTION)
         self._effects.write(f"{tool.original_name} {context.key}")
         await asyncio.sleep(random.uniform(0, 0.1))
-        return Returned(ToolResult(call.id, (TextPart("ok"),)))
+        return CallReturned(ToolResult(call.id, (TextPart("ok"),)))
 
-    def objection(self, _tool: Tool, _call: ToolCall) -> str:
+    def argument_error(self, _tool: Tool, _call: ToolCall) -> str:
         return ""
 
     def secret_spans(self, server_id: str, text: str) -> Sequence[SecretSpan]:
         return ()
 
-    def misfits(self, schema: Mapping[str, Any], values: Mapping[str, Any]) -> Sequence[Misfit]:
+    def validate(self, schema: Mapping[str, Any], values: Mapping[str, Any]) -> Sequence[ArgumentError]:
         return ()
 
 
 class Wall:
     """A surface on which every drawing is a line."""
 
-    reach = "chaos:"
-    pace = 0.1
+    key_prefix = "chaos:"
+    min_interval = 0.1
 
     def __init__(self, drawings: Ledger) -> None:
         self._drawings = drawings
 
-    async def show(self, view: TurnView, refs: Refs) -> AsyncGenerator[Drawn, None]:
+    async def deliver(self, view: TurnView, refs: MessageRefs) -> AsyncGenerator[PostedMessage, None]:
         self._drawings.write(f"{view.turn.id} {view.turn.status.value}")
-        yield Drawn("reply", refs.get("reply", f"message-{os.getpid()}"))
+        yield PostedMessage("reply", refs.get("reply", f"message-{os.getpid()}"))
 
-    async def tell(self, audience: Audience, notice: Notice) -> None:
+    async def post_notice(self, audience: NoticeTarget, notice: Notice) -> None:
         pass
 
     async def member(self, author: Author, where: ConversationKey) -> Member:
@@ -142,7 +142,7 @@ def engine_on(url: str, folder: Path) -> tuple[PostgresDatabase, Engine]:
         Model(),
         World(Ledger(folder / "effects")),
         [Wall(Ledger(folder / "drawings"))],
-        rules=RuleBook(POLICIES, Signatories(admins=frozenset({APPROVER.principal}))),
+        rules=RuleBook(POLICIES, Approvers(admins=frozenset({APPROVER.principal}))),
     )
     return database, engine
 

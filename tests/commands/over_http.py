@@ -11,26 +11,26 @@ from typing import Any, cast
 import httpx2
 from starlette.types import ASGIApp
 
-from bot.domain.callers import Role
+from bot.domain.api_clients import ApiRole
 from bot.domain.commands import (
-    Action,
-    Document,
+    ActionStyle,
     Field,
     FieldKind,
     Form,
+    FormSubmission,
     Invocation,
-    Page,
+    PageInfo,
     Reply,
-    Submission,
+    ReplyAction,
+    ReplyFile,
     Table,
-    Tone,
 )
 from bot.domain.conversations import HTTP, Author, ConversationKey, InboundMessage, Member
 from bot.domain.servers import EVERYWHERE
 from bot.domain.turns import Receipt
 from bot.web.application import api_application, application
-from bot.web.parts import WebParts
-from bot.web.server import served
+from bot.web.dependencies import WebDependencies
+from bot.web.server import serve
 from tests.commands.servers import OPERATOR, Office
 from tests.commands.tokens import MemoryTokens
 from tests.fakes.parts import ANA
@@ -57,17 +57,17 @@ class OverHttp:
     engine: Engine
     held: Office | None = None
 
-    async def answers(self, held: Office, request: Invocation | Submission) -> list[Reply | Form]:
+    async def answers(self, held: Office, request: Invocation | FormSubmission) -> list[Reply | Form]:
         self.held = held
         token = await self._token(request.member, request.conversation)
         # Who stands in a workspace speaks for that one alone.
-        workspace = "" if request.member == OPERATOR else request.conversation.home
+        workspace = "" if request.member == OPERATOR else request.conversation.workspace_key
         place = {"workspace": workspace, "conversationId": request.conversation.thread}
         path, said = "", dict[str, Any]()
         match request:
             case Invocation():
                 path, said = "", {"command": request.command, "words": list(request.words)}
-            case Submission():
+            case FormSubmission():
                 path, said = "/forms", {"form": request.form, "fields": dict(request.fields)}
         answer = await self.client.post(
             f"{self.address}/api/commands{path}", json={**said, **place}, headers={"Authorization": f"Bearer {token}"}
@@ -82,12 +82,12 @@ class OverHttp:
         return Author(HTTP, author.id, author.id)
 
     def place(self, where: ConversationKey, author: Author = ANA) -> ConversationKey:
-        return ConversationKey(HTTP, where.home, author.id, where.thread)
+        return ConversationKey(HTTP, where.workspace_key, author.id, where.thread)
 
     async def _token(self, member: Member, where: ConversationKey) -> str:
         """The operator has no token of his own: what comes nearest is an administrator's of all workspaces."""
-        role = Role.ADMIN if member.platform_admin else Role.MEMBER
-        workspace = EVERYWHERE if member == OPERATOR else where.home
+        role = ApiRole.ADMIN if member.platform_admin else ApiRole.MEMBER
+        workspace = EVERYWHERE if member == OPERATOR else where.workspace_key
         return await self.tokens.for_whom(member.author.id, role, workspace)
 
 
@@ -95,7 +95,7 @@ class OverHttp:
 async def said_over_http() -> AsyncIterator[OverHttp]:
     """The application, served as long as the block runs."""
     api, now = _api()
-    async with served(application(api=api), "127.0.0.1", 0) as port, httpx2.AsyncClient(timeout=30) as client:
+    async with serve(application(api=api), "127.0.0.1", 0) as port, httpx2.AsyncClient(timeout=30) as client:
         now.way = OverHttp(client, f"http://127.0.0.1:{port}", now.tokens, now.engine)
         yield now.way
 
@@ -108,7 +108,7 @@ class _Now:
     engine: Engine = field(default_factory=Engine)
     way: OverHttp | None = None
 
-    def handle(self, request: Invocation | Submission) -> AsyncIterator[Reply | Form]:
+    def handle(self, request: Invocation | FormSubmission) -> AsyncIterator[Reply | Form]:
         assert self.way is not None
         assert self.way.held is not None
         return self.way.held.registry.handle(request)
@@ -121,15 +121,17 @@ def _api() -> tuple[ASGIApp, _Now]:
     return api_application(_parts(now)), now
 
 
-def _parts(now: _Now) -> WebParts:
+def _parts(now: _Now) -> WebDependencies:
     given: Mapping[str, Any] = {
         "engine": now.engine,
         "commands": now,
         "command_parts": Office().parts,
         "tokens": now.tokens,
     }
-    rest = {each.name: None for each in fields(WebParts) if each.name not in given and each.name not in _DEFAULTS}
-    return WebParts(**cast("Any", {**rest, **given}))
+    rest = {
+        each.name: None for each in fields(WebDependencies) if each.name not in given and each.name not in _DEFAULTS
+    }
+    return WebDependencies(**cast("Any", {**rest, **given}))
 
 
 _DEFAULTS = ("admin_token", "clock")
@@ -153,11 +155,11 @@ def _read(answer: Mapping[str, Any]) -> Reply | Form:
         tuple((name, value) for name, value in answer["facts"]),
         failed=answer["failed"],
         actions=tuple(
-            Action(each["label"], tuple(each["words"]), Tone(each["tone"]), each["confirm"])
+            ReplyAction(each["label"], tuple(each["words"]), ActionStyle(each["tone"]), each["confirm"])
             for each in answer["actions"]
         ),
-        page=None if page is None else Page(page["number"], page["of"], tuple(page["words"])),
-        document=None if document is None else Document(document["name"], document["text"], document["mimeType"]),
+        page=None if page is None else PageInfo(page["number"], page["of"], tuple(page["words"])),
+        document=None if document is None else ReplyFile(document["name"], document["text"], document["mimeType"]),
     )
 
 

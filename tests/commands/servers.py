@@ -6,36 +6,36 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from bot.commands.parts import CommandParts, Difference, Rights, any_name
+from bot.commands.dependencies import CommandDependencies, ConfigDiff, Rights, any_name
 from bot.commands.registry import CommandRegistry
+from bot.domain.approval_requirements import ApprovalRequirements
 from bot.domain.approvals import ApprovalPolicy
-from bot.domain.capabilities import Piece, Prompt, PromptArgument, Resource, ServerCapabilities, Text
-from bot.domain.checks import Check, Finding
-from bot.domain.commands import Form, Invocation, Reply, Submission
+from bot.domain.capabilities import Piece, Prompt, PromptArgument, Resource, ServerCapabilities, TextContents
+from bot.domain.checks import Check, CheckStatus
+from bot.domain.commands import Form, FormSubmission, Invocation, Reply
 from bot.domain.conversations import Author, ConversationKey, Member
 from bot.domain.health import Health
 from bot.domain.launch_templates import LaunchTemplate
-from bot.domain.measurements import SinceStart
-from bot.domain.pins import Review, ReviewPolicy, first_pins, review
-from bot.domain.policies import Judgement, Rule
+from bot.domain.metrics import ProcessCounters
+from bot.domain.pins import ReviewPolicy, ReviewStatus, first_pins, review_status
+from bot.domain.policies import PolicyResult, Rule
 from bot.domain.profiles import Binding
 from bot.domain.secrets import SecretReference
 from bot.domain.servers import (
+    DesiredServer,
     HttpTransport,
     ServerConfig,
-    ServerEntry,
-    ServerState,
+    ServerEnablement,
+    ServerSnapshot,
     ServerStatus,
-    Standing,
     StdioTransport,
 )
-from bot.domain.terms import Terms
 from bot.domain.tools import Annotations, Tool
 from bot.domain.views import TurnView
-from bot.engine.policy import Policies, ServerPolicy, Signatories
+from bot.engine.policy import Approvers, Policies, ServerPolicy
 from bot.engine.rules import RuleBook, Rules
 from bot.errors import NotFound, ServerTrouble
-from bot.tools.hosts import read_hosts
+from bot.mcp.hosts import read_hosts
 from tests.commands.stores import (
     NOW,
     MemoryArchive,
@@ -66,32 +66,32 @@ def tool(server: ServerConfig | str, name: str, **more: object) -> Tool:
 class Servers:
     """What `bot.ports.ServerAdmin` promises."""
 
-    states: list[ServerState] = field(default_factory=list)
+    states: list[ServerSnapshot] = field(default_factory=list)
     offered: list[Tool] = field(default_factory=list)
     prompts: dict[str, tuple[Prompt, ...]] = field(default_factory=dict)
     resources: dict[str, tuple[Resource, ...]] = field(default_factory=dict)
     enabled: bool = True
-    after_a_while: list[ServerState] | None = None
-    checks: list[Check] = field(default_factory=lambda: [Check("Reached", Finding.WELL, "", "", 0.082)])
+    after_a_while: list[ServerSnapshot] | None = None
+    checks: list[Check] = field(default_factory=lambda: [Check("Reached", CheckStatus.WELL, "", "", 0.082)])
     done: list[tuple[str, ...]] = field(default_factory=list)
     trouble: str = ""
     pins: MemoryPins = field(default_factory=MemoryPins)
     review: ReviewPolicy = ReviewPolicy.CHANGED
 
-    def unpinned(self, server: str) -> Sequence[Tool]:
+    def unpinned_tools(self, server: str) -> Sequence[Tool]:
         tools = self.capabilities(server).tools
         pinned = {pin.tool: pin.definition for pin in self.pins.kept.values() if pin.server_id == server}
         pinned = pinned or first_pins(tools)
-        return [each for each in tools if review(each, pinned) is not Review.PINNED]
+        return [each for each in tools if review_status(each, pinned) is not ReviewStatus.PINNED]
 
-    async def settled(self) -> None:
+    async def wait_ready(self) -> None:
         if self.after_a_while is not None:
             self.states = self.after_a_while
 
-    async def follow(self, entries: Sequence[ServerEntry]) -> None:
+    async def reconcile(self, entries: Sequence[DesiredServer]) -> None:
         raise NotImplementedError
 
-    def servers(self) -> Sequence[ServerState]:
+    def servers(self) -> Sequence[ServerSnapshot]:
         return sorted(self.states, key=lambda state: state.config.name)
 
     def capabilities(self, server: str) -> ServerCapabilities:
@@ -103,7 +103,7 @@ class Servers:
             self.prompts.get(server, ()),
         )
 
-    async def connect(self, server: str) -> ServerState:
+    async def connect(self, server: str) -> ServerSnapshot:
         self.done.append(("connect", server))
         return self._known(server)
 
@@ -116,28 +116,28 @@ class Servers:
     async def sync_all(self) -> None:
         raise NotImplementedError
 
-    async def verify(self, entry: ServerEntry) -> AsyncGenerator[Check, None]:
+    async def verify(self, entry: DesiredServer) -> AsyncGenerator[Check, None]:
         self.done.append(("verify", entry.config.id))
         for check in self.checks:
             yield check
 
-    async def examine(self, server: str) -> AsyncGenerator[Check, None]:
+    async def diagnose(self, server: str) -> AsyncGenerator[Check, None]:
         self.done.append(("examine", server))
         self._known(server)
         for check in self.checks:
             yield check
 
-    async def read(self, server: str, uri: str) -> Sequence[Piece]:
+    async def read_resource(self, server: str, uri: str) -> Sequence[Piece]:
         self.done.append(("read", server, uri))
         if self.trouble:
             raise ServerTrouble(self.trouble)
-        return [Text(uri, "**what it says**")]
+        return [TextContents(uri, "**what it says**")]
 
-    async def prompt(self, server: str, name: str, arguments: Mapping[str, str]) -> Sequence[Piece]:
+    async def get_prompt(self, server: str, name: str, arguments: Mapping[str, str]) -> Sequence[Piece]:
         self.done.append(("prompt", server, name, str(dict(arguments))))
-        return [Text("user", f"Write about {arguments.get('topic', 'it')}.")]
+        return [TextContents("user", f"Write about {arguments.get('topic', 'it')}.")]
 
-    def _known(self, server: str) -> ServerState:
+    def _known(self, server: str) -> ServerSnapshot:
         found = next((state for state in self.states if state.config.id == server), None)
         if found is None:
             raise NotFound("There is no such server.")
@@ -147,7 +147,7 @@ class Servers:
 class Way(Protocol):
     """How commands are said."""
 
-    async def answers(self, held: Office, request: Invocation | Submission) -> list[Reply | Form]: ...
+    async def answers(self, held: Office, request: Invocation | FormSubmission) -> list[Reply | Form]: ...
 
     def author(self, author: Author) -> Author:
         """Who somebody is there."""
@@ -159,7 +159,7 @@ class Way(Protocol):
 class AtOnce:
     """Said to the commands themselves."""
 
-    async def answers(self, held: Office, request: Invocation | Submission) -> list[Reply | Form]:
+    async def answers(self, held: Office, request: Invocation | FormSubmission) -> list[Reply | Form]:
         return [answer async for answer in held.registry.handle(request)]
 
     def author(self, author: Author) -> Author:
@@ -185,9 +185,9 @@ class Office:
     rules: tuple[Rule, ...] = ()
     """The operator's rules beside those."""
     views: dict[str, list[TurnView]] = field(default_factory=dict)
-    news: Difference = Difference()
+    news: ConfigDiff = ConfigDiff()
     health: Health = Health(database=True)
-    counted: SinceStart = SinceStart()
+    counted: ProcessCounters = ProcessCounters()
     objections: str = ""
     refused_references: str = ""
     admits: Callable[[str], bool] = any_name
@@ -199,22 +199,22 @@ class Office:
     async def refresh(self) -> None:
         self.refreshed += 1
         status = {
-            Standing.ON: ServerStatus.CONNECTED,
-            Standing.DISABLED: ServerStatus.DISABLED,
-            Standing.DISCONNECTED: ServerStatus.DISCONNECTED,
+            ServerEnablement.ON: ServerStatus.CONNECTED,
+            ServerEnablement.DISABLED: ServerStatus.DISABLED,
+            ServerEnablement.DISCONNECTED: ServerStatus.DISCONNECTED,
         }
         of_file = [state for state in self.servers.states if state.config.from_file]
-        of_store = [ServerState(each.config, status[each.standing]) for each in self.store.kept.values()]
+        of_store = [ServerSnapshot(each.config, status[each.standing]) for each in self.store.kept.values()]
         self.servers.states = [*of_file, *of_store]
 
-    async def difference(self) -> Difference:
+    async def difference(self) -> ConfigDiff:
         return self.news
 
-    async def reload(self) -> Difference:
+    async def reload(self) -> ConfigDiff:
         self.reloaded += 1
         return self.news
 
-    def objection(self, config: ServerConfig) -> str:
+    def rejection_reason(self, config: ServerConfig) -> str:
         return self.objections
 
     def ungranted(self, reference: SecretReference, config: ServerConfig) -> str:
@@ -225,13 +225,13 @@ class Office:
 
     def judge(
         self, tool: Tool, arguments: Mapping[str, object], asker: Member, conversation: ConversationKey
-    ) -> Judgement:
+    ) -> PolicyResult:
         return self._rules(conversation).judge(tool, arguments, asker.author, asker)
 
     def rules_in(self, conversation: ConversationKey) -> Sequence[Rule]:
         return self._rules(conversation).all
 
-    def signed_by(self, terms: Terms, conversation: ConversationKey) -> str:
+    def signed_by(self, terms: ApprovalRequirements, conversation: ConversationKey) -> str:
         return self._rules(conversation).signatories.needed(terms)
 
     def _rules(self, conversation: ConversationKey) -> Rules:
@@ -239,7 +239,7 @@ class Office:
         for (server, name), policy in self.named.items():
             servers.setdefault(server, {})[name] = policy
         file = Policies(servers={server: ServerPolicy(tools) for server, tools in servers.items()}, rules=self.rules)
-        book = RuleBook(file, Signatories(admins=frozenset({ANA.principal})), read_hosts=read_hosts)
+        book = RuleBook(file, Approvers(admins=frozenset({ANA.principal})), read_hosts=read_hosts)
         bindings = [Binding(place, profile) for place, profile in self.profiles.bound.items()]
         book.amend(self.policies.kept.values(), self.profiles.kept.values(), bindings)
         return book.rules(conversation)
@@ -251,8 +251,8 @@ class Office:
         return self.health
 
     @property
-    def parts(self) -> CommandParts:
-        return CommandParts(
+    def parts(self) -> CommandDependencies:
+        return CommandDependencies(
             self.servers,
             self,
             Rights(
@@ -269,7 +269,7 @@ class Office:
             self.grants,
             self.recent,
             self.examined,
-            lambda servers: self.counted if "jira" in servers else SinceStart(),
+            lambda servers: self.counted if "jira" in servers else ProcessCounters(),
             self.usage,
             self.usage.balances,
             file="config/mcp_servers.json",
@@ -309,7 +309,7 @@ class Office:
         """Send a form back as a platform does: what it carried, what stood in it, what was filled in."""
         present = {each.name: each.value for each in form.fields}
         filled = {**form.carried, **present, **fields}
-        return (await self.way.answers(self, Submission(form.id, filled, member, HALL, hidden_input)))[-1]
+        return (await self.way.answers(self, FormSubmission(form.id, filled, member, HALL, hidden_input)))[-1]
 
 
 def office() -> Office:
@@ -326,8 +326,8 @@ def office() -> Office:
 def two_servers() -> Servers:
     return Servers(
         [
-            ServerState(NOTES, ServerStatus.CONNECTED, protocol="2025-11-25", server_version="1.2.3", tool_count=3),
-            ServerState(WEB, ServerStatus.FAILED, "Server web-search cannot be reached. Fix: start it."),
+            ServerSnapshot(NOTES, ServerStatus.CONNECTED, protocol="2025-11-25", server_version="1.2.3", tool_count=3),
+            ServerSnapshot(WEB, ServerStatus.FAILED, "Server web-search cannot be reached. Fix: start it."),
         ],
         [
             tool("notes", "list", title="List notes", annotations=Annotations(read_only=True), trusted=True),

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 
-from bot.commands.parts import CommandParts
+from bot.commands.dependencies import CommandDependencies
 from bot.domain.conversations import Author, ConversationKey
 from bot.domain.sign_ins import callback_path
 from bot.errors import NotFound, ServerTrouble
-from bot.ports import AuthorizationResponse, KeptSignIn, SignedIn
+from bot.ports import AuthorizationResponse, SignedIn, SignInInfo
 from tests.commands.servers import Office
 from tests.commands.stores import NOW
 
@@ -22,12 +22,12 @@ class MemorySignIns:
 
     takes: set[str] = field(default_factory=set)
     begun: list[SignedIn] = field(default_factory=list)
-    signed_in: dict[str, KeptSignIn] = field(default_factory=dict)
+    signed_in: dict[str, SignInInfo] = field(default_factory=dict)
     on_arrival: Callable[[str], None] = lambda _server: None
     address: str = f"{LOGIN}/authorize?client_id=bot&scope=read%20write"
     trouble: ServerTrouble | None = None
 
-    async def offered(self, server: str) -> bool:
+    async def is_available(self, server: str) -> bool:
         return server in self.takes
 
     def redirect_uri(self, server: str) -> str:
@@ -39,7 +39,9 @@ class MemorySignIns:
         self.begun.append(SignedIn(server, by, conversation))
         return f"{self.address}&state={len(self.begun):043d}"
 
-    async def back(self, response: AuthorizationResponse, allowed: Callable[[SignedIn], Awaitable[None]]) -> SignedIn:
+    async def complete(
+        self, response: AuthorizationResponse, allowed: Callable[[SignedIn], Awaitable[None]]
+    ) -> SignedIn:
         state = response.state
         if not state.isdigit() or not 0 < int(state) <= len(self.begun):
             raise NotFound("This sign-in is not under way.", "ask for another link")
@@ -49,14 +51,14 @@ class MemorySignIns:
             raise ServerTrouble("The bot was not let in: it was denied.", "ask for another link")
         if response.issuer not in (None, LOGIN):
             raise ServerTrouble("The answer does not come from whom you were sent to.", "sign in again")
-        self.signed_in[who.server] = KeptSignIn(who.by.principal, NOW - 7200, LOGIN)
+        self.signed_in[who.server] = SignInInfo(who.by.principal, NOW - 7200, LOGIN)
         self.on_arrival(who.server)
         return who
 
-    async def kept(self, server: str) -> KeptSignIn | None:
+    async def get(self, server: str) -> SignInInfo | None:
         return self.signed_in.get(server)
 
-    async def forget(self, server: str, by: Author) -> bool:
+    async def sign_out(self, server: str, by: Author) -> bool:
         return self.signed_in.pop(server, None) is not None
 
 
@@ -67,5 +69,5 @@ class SigningOffice(Office):
     sign_ins: MemorySignIns = field(default_factory=MemorySignIns)
 
     @property
-    def parts(self) -> CommandParts:
+    def parts(self) -> CommandDependencies:
         return replace(super().parts, sign_ins=self.sign_ins)

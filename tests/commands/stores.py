@@ -1,4 +1,4 @@
-"""The stores of `bot/stores`, in memory. Every change leaves a line in `audit`."""
+"""The stores of `bot/ports`, in memory. Every change leaves a line in `audit`."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from bot.domain.policies import Rule
 from bot.domain.profiles import Binding, Profile
 from bot.domain.secret_binding import cleared_slots
 from bot.domain.secrets import SecretSource
-from bot.domain.servers import ServerRecord, Standing, Synced
+from bot.domain.servers import CachedCapabilities, ServerEnablement, ServerRecord
 from bot.domain.tools import Tool
 from bot.domain.turns import ToolStep
-from bot.domain.usage import Balance, Spender, Spent, SpentBy, UsageQuery, total
+from bot.domain.usage import LimitStatus, UsageGrouping, UsageOwner, UsageQuery, UsageTotal, total
 from bot.errors import Conflict, DatabaseError, NotFound, SecretUnavailable
-from bot.stores import Activity, ApprovalActivity, Backlog, ConversationSummary, PastCall
+from bot.ports import Activity, ApprovalActivity, Backlog, CallSummary, ConversationSummary
 
 NOW = 1_800_000_000.0
 Line = tuple[str, str, str]
@@ -72,7 +72,7 @@ class MemoryServers:
         fresh = replace(record, version=record.version + 1, updated_at=NOW, updated_by=by.principal)
         return self._put(fresh, secrets, "server_changed", by)
 
-    async def stand(self, server_id: str, standing: Standing, by: Author) -> ServerRecord:
+    async def set_enablement(self, server_id: str, standing: ServerEnablement, by: Author) -> ServerRecord:
         fresh = replace(self._present(server_id), standing=standing, updated_at=NOW, updated_by=by.principal)
         return self._put(fresh, {}, f"server_{standing.value}", by)
 
@@ -83,16 +83,16 @@ class MemoryServers:
         self.values.pop(server_id, None)
         self.audit.append(("server_removed", server_id, by.principal))
 
-    async def synced(self, server_id: str, capabilities: ServerCapabilities) -> None:
+    async def save_capabilities(self, server_id: str, capabilities: ServerCapabilities) -> None:
         raise NotImplementedError
 
-    async def sync_failed(self, server_id: str, problem: str) -> None:
+    async def save_sync_failure(self, server_id: str, problem: str) -> None:
         raise NotImplementedError
 
-    async def known(self) -> Mapping[str, Synced]:
+    async def cached_capabilities(self) -> Mapping[str, CachedCapabilities]:
         return {}
 
-    async def reveal(self, record: ServerRecord) -> Mapping[str, str]:
+    async def read_secrets(self, record: ServerRecord) -> Mapping[str, str]:
         missing = [slot for slot, each in record.secrets.items() if each.source is not SecretSource.STORED]
         if missing:
             raise SecretUnavailable(f"{missing[0]} is not there.")
@@ -137,7 +137,7 @@ class MemoryPins:
             found.setdefault(pin.server_id, {})[pin.tool] = pin.definition
         return found
 
-    async def of(self, server_id: str) -> Sequence[Pin]:
+    async def pins_of(self, server_id: str) -> Sequence[Pin]:
         return [
             replace(pin, seen=None if self.unreadable else pin.seen)
             for pin in self.kept.values()
@@ -176,7 +176,7 @@ class MemoryPolicies:
         self.audit.append(("policy_cleared", rule.server_id, by.principal))
         return True
 
-    async def past(self, named: str, reach: str) -> Sequence[tuple[ConversationKey, ToolStep]]:
+    async def stored_results(self, named: str, reach: str) -> Sequence[tuple[ConversationKey, ToolStep]]:
         found = self.calls.get(named)
         return [found] if found and f"{found[0]}:".startswith(reach) else []
 
@@ -230,7 +230,7 @@ class MemoryGrants:
     audit: list[Line] = field(default_factory=list)
     away: bool = False
 
-    async def in_force(self, home: str) -> Sequence[Grant]:
+    async def active_grants(self, home: str) -> Sequence[Grant]:
         if self.away:
             raise DatabaseError("The database is away.", "start it")
         return [each for each in self.kept if f"{each.place}:".startswith(f"{home}:")]
@@ -248,7 +248,7 @@ class MemoryArchive:
     summaries: list[ConversationSummary] = field(default_factory=list)
     takers: dict[str, set[str]] = field(default_factory=dict)
     """Who has asked something, by conversation."""
-    past: list[PastCall] = field(default_factory=list)
+    past: list[CallSummary] = field(default_factory=list)
     waiting: int = 0
     entries: list[AuditEntry] = field(default_factory=list)
     queries: list[AuditQuery] = field(default_factory=list)
@@ -279,7 +279,7 @@ class MemoryArchive:
         self.summaries.append(ConversationSummary(conversation, title, "CREATED", 0, "", 0.0, 0.0))
         return True
 
-    async def took_part(self, conversation: ConversationKey, person: str) -> bool:
+    async def has_participant(self, conversation: ConversationKey, person: str) -> bool:
         return person in self.takers.get(str(conversation), set())
 
     async def delete(self, conversation: ConversationKey, by: Author) -> bool:
@@ -288,11 +288,11 @@ class MemoryArchive:
         self.deleted.append(str(conversation))
         return True
 
-    async def calls(self, server: str, workspace: str, limit: int, offset: int) -> tuple[Sequence[PastCall], int]:
+    async def calls(self, server: str, workspace: str, limit: int, offset: int) -> tuple[Sequence[CallSummary], int]:
         found = [each for each in self.past if not server or each.name.startswith(f"{server}.")]
         return found[offset : offset + limit], len(found)
 
-    async def running(self, server: str) -> int:
+    async def count_pending(self, server: str) -> int:
         return self.waiting
 
     async def audit(self, query: AuditQuery, limit: int, offset: int) -> tuple[Sequence[AuditEntry], int]:
@@ -309,20 +309,20 @@ class MemoryArchive:
 
 @dataclass
 class MemoryUsage:
-    spent: dict[str, Spent] = field(default_factory=dict)
+    spent: dict[str, UsageTotal] = field(default_factory=dict)
     """What is added up, by name."""
-    limits: list[Balance] = field(default_factory=list)
+    limits: list[LimitStatus] = field(default_factory=list)
     looks: list[tuple[UsageQuery, str]] = field(default_factory=list)
     """What was asked for, and by what."""
-    coming: dict[str, Spent] = field(default_factory=dict)
+    coming: dict[str, UsageTotal] = field(default_factory=dict)
     """What is counted as soon as somebody has looked."""
 
-    async def sums(self, queries: Sequence[UsageQuery]) -> Sequence[Spent]:
+    async def totals(self, queries: Sequence[UsageQuery]) -> Sequence[UsageTotal]:
         found = total(self.spent.values())
         self.spent |= self.coming
         return [found for _ in queries]
 
-    async def by(self, query: UsageQuery, by: SpentBy) -> Sequence[tuple[str, Spent]]:
+    async def totals_by(self, query: UsageQuery, by: UsageGrouping) -> Sequence[tuple[str, UsageTotal]]:
         self.looks.append((query, by))
         found = list(self.spent.items())
         self.spent |= self.coming
@@ -331,5 +331,5 @@ class MemoryUsage:
     async def delete_old(self, seconds: float, limit: int) -> int:
         raise NotImplementedError
 
-    async def balances(self, spender: Spender) -> Sequence[Balance]:
+    async def balances(self, spender: UsageOwner) -> Sequence[LimitStatus]:
         return self.limits

@@ -7,7 +7,7 @@ import io
 
 import pytest
 
-from bot.domain.audit import KINDS, AuditEntry, AuditQuery, Horizon
+from bot.domain.audit import KINDS, AuditEntry, AuditQuery, AuditScope
 from bot.domain.conversations import ConversationKey
 from bot.domain.profiles import Profile
 from bot.domain.servers import ServerRecord
@@ -35,7 +35,7 @@ async def test_an_admin_sees_what_happened_in_the_workspace_and_to_its_servers_a
     held.store.kept["o"] = ServerRecord(elsewhere(config_of(held, "jira")))
     await held.ask("mcp audit", ADMIN)
     (query,) = held.archive.queries
-    assert query.horizon == Horizon(
+    assert query.horizon == AuditScope(
         "test:w", frozenset({config_of(held, "jira").id, "file:notes", "file:web-search", "w"})
     )
     assert query == AuditQuery(horizon=query.horizon)

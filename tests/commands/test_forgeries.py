@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from bot.domain.commands import Form, Reply, Submission
+from bot.domain.commands import Form, FormSubmission, Reply
 from bot.domain.conversations import Member
 from bot.domain.secrets import SecretReference, SecretSource
 from bot.domain.servers import AUTH_SECRET, StdioTransport
@@ -19,7 +19,7 @@ STDIO = "mcp add local --command python --arg -V --here"
 
 async def sent(held: Office, form: str, fields: dict[str, str], **more: object) -> Reply | Form:
     """A form as nobody has drawn it."""
-    request = Submission(form, fields, more.pop("member", ADMIN), HALL, **more)  # type: ignore[arg-type]
+    request = FormSubmission(form, fields, more.pop("member", ADMIN), HALL, **more)  # type: ignore[arg-type]
     return [answer async for answer in held.registry.handle(request)][-1]
 
 

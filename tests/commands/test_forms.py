@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from bot.commands.definitions import fields_of
+from bot.commands.server_definition import fields_of
 from bot.domain.approvals import ApprovalPolicy
-from bot.domain.checks import Check, Finding
+from bot.domain.checks import Check, CheckStatus
 from bot.domain.commands import FIELDS_A_STEP, LONGEST_FORM_ID, FieldKind, Form, Reply
 from bot.domain.flows import Sends, ServerFlows, Words
 from bot.domain.servers import HttpKind, HttpTransport, ServerStatus, StdioTransport
@@ -174,7 +174,7 @@ async def test_a_token_in_any_word_is_refused_and_not_repeated(line: str) -> Non
 
 async def test_options_add_a_server_at_once_and_tell_how_the_look_at_it_went() -> None:
     held = office()
-    held.servers.checks = [Check("Reached", Finding.WELL), Check("Protocol", Finding.WELL)]
+    held.servers.checks = [Check("Reached", CheckStatus.WELL), Check("Protocol", CheckStatus.WELL)]
     headers = "--header X-Team=env:TEAM --header X-Region=eu"
     line = f"mcp add jira --url https://jira.example/mcp {headers} --trusted --policy ask"
     answers = await held.answers(*line.split())
@@ -195,7 +195,7 @@ async def test_options_add_a_server_at_once_and_tell_how_the_look_at_it_went() -
 
 async def test_a_server_that_cannot_be_reached_is_kept_and_says_what_to_do() -> None:
     held = office()
-    held.servers.checks = [Check("Reached", Finding.BROKEN, "**Nobody** listens.", "start it")]
+    held.servers.checks = [Check("Reached", CheckStatus.BROKEN, "**Nobody** listens.", "start it")]
     reply = await held.ask("mcp add jira --url https://jira.example/mcp")
     assert reply.text == "`jira` is added, and cannot be used yet. ✗ Reached"
     assert ("Reached", "**Nobody** listens.") in reply.details

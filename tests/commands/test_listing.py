@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from bot.domain.commands import Reply, Table
-from bot.domain.servers import HttpTransport, ServerConfig, ServerState, ServerStatus, StdioTransport
+from bot.domain.servers import HttpTransport, ServerConfig, ServerSnapshot, ServerStatus, StdioTransport
 from tests.commands.servers import ADMIN, GUEST, NOTES, WEB, Office, Servers, office, tool
 from tests.commands.stores import NOW
 
 
 async def test_list_shows_state_transport_tools_policy_and_problem_and_who_manages_what() -> None:
     held = office()
-    held.servers.states[0] = ServerState(NOTES, ServerStatus.CONNECTED, tool_count=3, synced_at=NOW - 120)
+    held.servers.states[0] = ServerSnapshot(NOTES, ServerStatus.CONNECTED, tool_count=3, synced_at=NOW - 120)
     reply = await held.ask("mcp list")
     assert reply.text == "MCP servers · 2 · 1 in trouble"
     assert reply.table == Table(
@@ -32,7 +32,7 @@ async def test_list_shows_state_transport_tools_policy_and_problem_and_who_manag
 
 @pytest.mark.parametrize("status", list(ServerStatus))
 async def test_every_state_a_server_can_be_in_is_shown_by_its_word_and_a_mark(status: ServerStatus) -> None:
-    reply = await Office(Servers([ServerState(NOTES, status)])).ask("mcp list")
+    reply = await Office(Servers([ServerSnapshot(NOTES, status)])).ask("mcp list")
     assert reply.table is not None
     [(name, state, *_)] = reply.table.rows
     assert name.endswith(" notes")
@@ -80,8 +80,8 @@ async def test_headers_and_variables_of_a_server_are_shown_to_nobody(line: str, 
     held = Office(
         Servers(
             [
-                ServerState(ServerConfig("local", StdioTransport("x", (), {"KEY": secret})), ServerStatus.CONNECTED),
-                ServerState(
+                ServerSnapshot(ServerConfig("local", StdioTransport("x", (), {"KEY": secret})), ServerStatus.CONNECTED),
+                ServerSnapshot(
                     ServerConfig("remote", HttpTransport("https://x.example", {"X": secret})), ServerStatus.CONNECTED
                 ),
             ]
@@ -107,7 +107,7 @@ async def test_tools_shows_risk_policy_and_one_line_of_each() -> None:
 
 @pytest.mark.parametrize("line", ["mcp tools", "mcp tools web-search"])
 async def test_no_tools_is_an_answer_that_says_where_to_look(line: str) -> None:
-    held = Office(Servers([ServerState(WEB, ServerStatus.CONNECTING)]))
+    held = Office(Servers([ServerSnapshot(WEB, ServerStatus.CONNECTING)]))
     reply = await held.ask(line)
     assert reply.text == "No tools are offered now. `/mcp list` says why."
     assert not reply.failed
@@ -131,16 +131,16 @@ async def test_help_of_a_verb_says_what_it_takes() -> None:
 
 async def test_tools_nobody_has_asked_for_yet_are_asked_for_and_shown_then() -> None:
     class Sleeping(Servers):
-        async def connect(self, server: str) -> ServerState:
-            self.states[0] = ServerState(NOTES, ServerStatus.CONNECTED)
+        async def connect(self, server: str) -> ServerSnapshot:
+            self.states[0] = ServerSnapshot(NOTES, ServerStatus.CONNECTED)
             self.offered.append(tool("notes", "add"))
             return self.states[0]
 
-    held = Office(Sleeping([ServerState(NOTES, ServerStatus.PENDING)]))
+    held = Office(Sleeping([ServerSnapshot(NOTES, ServerStatus.PENDING)]))
     answers = await held.answers("mcp", "tools", "notes")
     assert [answer.text for answer in answers if isinstance(answer, Reply)] == [
         "No tools are offered now. `/mcp list` says why.",
         "Tools · 1",
     ]
-    held = Office(Sleeping([ServerState(NOTES, ServerStatus.IDLE)]))
+    held = Office(Sleeping([ServerSnapshot(NOTES, ServerStatus.IDLE)]))
     assert (await held.ask("mcp run notes add")).message is not None

@@ -8,14 +8,14 @@ from dataclasses import replace
 import pytest
 
 from bot.commands.policy_options import options_of
+from bot.domain.approval_requirements import ApprovalRequirements, OnTimeout
 from bot.domain.approvals import Approval, ApprovalPolicy
 from bot.domain.commands import Reply
 from bot.domain.conversations import ConversationKey
 from bot.domain.messages import ToolCall
-from bot.domain.policies import Rule, Ruling
+from bot.domain.policies import Rule, StoredPolicyResult
 from bot.domain.profiles import Profile
 from bot.domain.servers import EVERYWHERE
-from bot.domain.terms import OnTimeout, Terms
 from bot.domain.turns import StepStatus, ToolRef, ToolStep
 from tests.commands.servers import NOTES, OPERATOR, Office, office, tool, with_jira
 from tests.fakes.parts import ANA, HALL
@@ -58,7 +58,7 @@ async def test_every_condition_and_every_term_can_be_said_and_said_again_by_the_
         places=frozenset({"test:w:kitchen", "test:w:hall"}),
         profile="p1",
         askers=frozenset({"members", "test:ana"}),
-        terms=Terms(
+        terms=ApprovalRequirements(
             (frozenset({"test-group:g", "test:ana"}),),
             four_eyes=True,
             quorum=2,
@@ -226,7 +226,10 @@ async def test_a_call_that_is_only_thought_of_is_explained() -> None:
     held = office()
     held.rules = (
         Rule(
-            ASK, server="notes", terms=Terms((frozenset({"test:ben"}),), four_eyes=True, quorum=2), id="policy.toml:3"
+            ASK,
+            server="notes",
+            terms=ApprovalRequirements((frozenset({"test:ben"}),), four_eyes=True, quorum=2),
+            id="policy.toml:3",
         ),
         Rule(ALLOW, server="notes", tool="add", arguments={"title": "Rain"}, id="policy.toml:9"),
         Rule(DENY, tool="add", askers=frozenset({"guests"}), id="policy.toml:12"),
@@ -289,14 +292,16 @@ async def test_an_argument_that_is_there_twice_is_not_explained() -> None:
     assert "the name 'title' is there twice" in reply.text
 
 
-def happened(status: StepStatus, ruling: Ruling | None) -> ToolStep:
-    approval = Approval("approval-1-of-many", 1, "print", ANA, 60.0, decided_by="Ben", terms=Terms(quorum=2))
+def happened(status: StepStatus, ruling: StoredPolicyResult | None) -> ToolStep:
+    approval = Approval(
+        "approval-1-of-many", 1, "print", ANA, 60.0, decided_by="Ben", terms=ApprovalRequirements(quorum=2)
+    )
     return ToolStep(2, ToolCall("c", "notes__add"), ToolRef("notes", "add"), status, approval=approval, ruling=ruling)
 
 
 async def test_a_call_that_happened_is_explained_as_it_was_decided_then() -> None:
     held = office()
-    ruling = Ruling(ASK, "policy.toml:3", "ASK_USER: notes.*", "It is the only rule about this call.")
+    ruling = StoredPolicyResult(ASK, "policy.toml:3", "ASK_USER: notes.*", "It is the only rule about this call.")
     held.policies.calls["approval-1"] = (HALL, happened(StepStatus.DENIED, ruling))
     reply = await held.ask("mcp policy explain approval-1")
     assert facts(reply) == {

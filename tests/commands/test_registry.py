@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bot.commands.registry import CommandRegistry
-from bot.domain.commands import Reply, Submission, Verb
+from bot.domain.commands import FormSubmission, Reply, Verb
 from tests.commands.servers import ADMIN, Servers, office, registry, two_servers, with_jira
 from tests.fakes.parts import HALL
 
@@ -23,7 +23,7 @@ async def test_a_command_unlike_any_other_is_answered_with_those_there_are() -> 
 
 async def test_a_form_that_nobody_opened_is_an_answer_and_no_exception() -> None:
     for form in ("", "add", "mcp", "mcp list:1", "mcp add", "mcp edit:x:y:z", "profile set", "mcp secret set"):
-        answers = [each async for each in registry(Servers()).handle(Submission(form, {}, ADMIN, HALL))]
+        answers = [each async for each in registry(Servers()).handle(FormSubmission(form, {}, ADMIN, HALL))]
         assert len(answers) == 1
         assert not isinstance(answers[0], Reply) or answers[0].failed, form
 
@@ -63,7 +63,7 @@ async def test_completion_knows_no_server_of_another_workspace_and_those_that_ca
 
 def test_verbs_fit_where_platforms_register_them() -> None:
     """Discord: 25 entries a level, of which one may be a group for those beyond; one level of groups, names of 32
-    characters, descriptions of 100 (platforms.md B).
+    characters, descriptions of 100 ("Application Commands" of its documentation).
     """
     commands: CommandRegistry = registry(Servers())
     for verbs in commands.verbs.values():

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from bot.domain.commands import Action, Reply
-from bot.domain.pins import Pin, ReviewPolicy, all_of
+from bot.domain.commands import Reply, ReplyAction
+from bot.domain.pins import Pin, ReviewPolicy, combined_digest
 from bot.domain.tools import Tool
 from tests.commands.servers import ADMIN, GUEST, NOTES, Office, office, tool
 from tests.commands.stores import NOW
@@ -35,13 +35,13 @@ def rows(reply: Reply) -> list[tuple[str, ...]]:
     return list(reply.table.rows)
 
 
-def approving(reply: Reply) -> Action:
+def approving(reply: Reply) -> ReplyAction:
     """The button that approves."""
     (action,) = (each for each in reply.actions if each.words[:3] == ("mcp", "review", "approve"))
     return action
 
 
-async def pressed(held: Office, action: Action) -> Reply:
+async def pressed(held: Office, action: ReplyAction) -> Reply:
     answer = (await held.answers(*action.words))[-1]
     assert isinstance(answer, Reply)
     return answer
@@ -109,7 +109,7 @@ async def test_one_tools_digest_does_not_approve_another_nor_all() -> None:
     for words in (
         ("add", "--definition", first.definition),
         ("--definition", first.definition),
-        ("list", "--definition", all_of([first, second])),
+        ("list", "--definition", combined_digest([first, second])),
         ("list", "--definition", "0"),
         ("nothing", "--definition", ""),
     ):

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from bot.commands.parts import CommandParts, Linking
+from bot.commands.dependencies import CommandDependencies, LinkService
 from bot.domain.commands import Form, Reply
 from bot.domain.conversations import Author, ConversationKey
 from bot.domain.links import SecretLink
@@ -24,11 +24,11 @@ GOOD = {"title": "Jira", "transport": "streamable_http", "where": "https://jira.
 
 @dataclass
 class MemoryLinks:
-    """What `bot.stores.LinkStore` promises, as far as links are made. A token is its number."""
+    """What `bot.ports.LinkStore` promises, as far as links are made. A token is its number."""
 
     made: list[SecretLink] = field(default_factory=list)
 
-    async def make(
+    async def create_link(
         self, server_id: str, slot: str, by: Author, conversation: ConversationKey
     ) -> tuple[SecretLink, str]:
         self.made.append(SecretLink(server_id, slot, by, conversation))
@@ -48,8 +48,8 @@ class Linked(Office):
     links: MemoryLinks = field(default_factory=MemoryLinks)
 
     @property
-    def parts(self) -> CommandParts:
-        return replace(super().parts, linking=Linking(self.links, ADDRESS))
+    def parts(self) -> CommandDependencies:
+        return replace(super().parts, linking=LinkService(self.links, ADDRESS))
 
 
 @pytest.fixture

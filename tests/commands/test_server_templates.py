@@ -8,11 +8,11 @@ from dataclasses import replace
 
 import pytest
 
-from bot.commands.parts import CommandParts, Linking
+from bot.commands.dependencies import CommandDependencies, LinkService
 from bot.commands.registry import CommandRegistry
-from bot.domain.commands import FIELDS_A_STEP, Form, Invocation, Reply, Submission
-from bot.domain.launch_templates import ChoiceRule, LaunchTemplate, PathRule, SecretRule, Slot, TextRule
-from bot.domain.servers import Launch, ServerRecord, StdioTransport
+from bot.domain.commands import FIELDS_A_STEP, Form, FormSubmission, Invocation, Reply
+from bot.domain.launch_templates import ChoiceRule, LaunchTemplate, PathRule, SecretRule, TemplateSlot, TextRule
+from bot.domain.servers import ServerRecord, StdioTransport, TemplateLaunch
 from tests.commands.servers import ADMIN, GUEST, OPERATOR, Office, office
 from tests.fakes.parts import HALL
 
@@ -20,7 +20,7 @@ GIT = LaunchTemplate(
     "git",
     "uvx",
     ("mcp-server-git@1.2.3", "--repository", "{repo}"),
-    (Slot("repo", PathRule("/srv/repos"), "Repository", "which repository"),),
+    (TemplateSlot("repo", PathRule("/srv/repos"), "Repository", "which repository"),),
     "Git",
     "One repository.",
 )
@@ -29,9 +29,9 @@ TICKETS = LaunchTemplate(
     "npx",
     ("-y", "tickets@1.0.0", "--mode={mode}", "--team", "{team}"),
     (
-        Slot("mode", ChoiceRule(("read", "write")), default="read"),
-        Slot("team", TextRule(re.compile("[a-z]+")), help="whose tickets"),
-        Slot("token", SecretRule("TICKETS_TOKEN"), "Token"),
+        TemplateSlot("mode", ChoiceRule(("read", "write")), default="read"),
+        TemplateSlot("team", TextRule(re.compile("[a-z]+")), help="whose tickets"),
+        TemplateSlot("token", SecretRule("TICKETS_TOKEN"), "Token"),
     ),
 )
 STARTS = "uvx mcp-server-git@1.2.3 --repository /srv/repos/docs"
@@ -48,7 +48,7 @@ def only(held: Office) -> ServerRecord:
     return record
 
 
-def launch(record: ServerRecord) -> Launch:
+def launch(record: ServerRecord) -> TemplateLaunch:
     assert isinstance(record.config.transport, StdioTransport)
     assert record.config.transport.launch is not None
     return record.config.transport.launch
@@ -71,7 +71,7 @@ async def test_an_admin_adds_a_server_by_a_template_on_one_line_and_agrees_to_th
     assert isinstance(reply, Reply)
     assert ("command", STARTS) in reply.details
     assert ("launch template", "git") in reply.details
-    assert launch(only(held)) == Launch("git", {"repo": "docs"})
+    assert launch(only(held)) == TemplateLaunch("git", {"repo": "docs"})
     assert ("examine", only(held).id) in held.servers.done
 
 
@@ -134,7 +134,7 @@ async def test_the_form_asks_for_a_template_then_for_its_slots_then_for_consent(
 
 
 async def test_a_form_has_no_more_fields_in_a_step_than_every_platform_takes() -> None:
-    slots = tuple(Slot(f"s{n}", TextRule(re.compile(".*"))) for n in range(12))
+    slots = tuple(TemplateSlot(f"s{n}", TextRule(re.compile(".*"))) for n in range(12))
     held = house(LaunchTemplate("wide", "run", tuple(f"{{s{n}}}" for n in range(12)), slots))
     answer: Reply | Form = await held.form("mcp add")
     steps = 0
@@ -295,16 +295,16 @@ async def test_a_secret_that_nobody_has_named_is_entered_behind_a_link() -> None
     held = house()
     links = _Links()
 
-    def parts() -> CommandParts:
-        return replace(held.parts, linking=Linking(links, "https://bot.example.com"))  # type: ignore[arg-type]
+    def parts() -> CommandDependencies:
+        return replace(held.parts, linking=LinkService(links, "https://bot.example.com"))  # type: ignore[arg-type]
 
-    async def last(request: Invocation | Submission) -> Reply | Form:
+    async def last(request: Invocation | FormSubmission) -> Reply | Form:
         return [answer async for answer in CommandRegistry(parts()).handle(request)][-1]
 
     words = ("add", "docs", "template=tickets", "team=blue")
     form = await last(Invocation("mcp", words, ADMIN, HALL))
     assert isinstance(form, Form)
-    reply = await last(Submission(form.id, {**form.carried, "confirm": "docs"}, ADMIN, HALL))
+    reply = await last(FormSubmission(form.id, {**form.carried, "confirm": "docs"}, ADMIN, HALL))
     assert isinstance(reply, Reply)
     assert "waits for 1 secret" in reply.text
     assert links.made == [(only(held).id, "env:TICKETS_TOKEN")]
@@ -315,6 +315,6 @@ class _Links:
     def __init__(self) -> None:
         self.made: list[tuple[str, str]] = []
 
-    async def make(self, server_id: str, slot: str, *_: object) -> tuple[None, str]:
+    async def create_link(self, server_id: str, slot: str, *_: object) -> tuple[None, str]:
         self.made.append((server_id, slot))
         return None, "a-token"

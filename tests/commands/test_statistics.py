@@ -6,10 +6,10 @@ from dataclasses import replace
 
 from bot.commands.server_statistics import DAY
 from bot.domain.commands import Reply
-from bot.domain.health import Health, Listening
-from bot.domain.measurements import SinceStart
+from bot.domain.health import Health, ListenerStatus
+from bot.domain.metrics import ProcessCounters
 from bot.domain.servers import ServerStatus
-from bot.stores import Activity, ApprovalActivity, Backlog, ServerActivity
+from bot.ports import Activity, ApprovalActivity, Backlog, ServerActivity
 from tests.commands.servers import OPERATOR, config_of, with_jira
 from tests.commands.stores import NOW
 from tests.fakes.parts import HALL
@@ -48,8 +48,8 @@ async def test_what_counts_is_the_last_day_and_ones_own_workspace_and_for_the_op
     await house.ask("mcp stats jira --since 2h")
     await house.ask("mcp stats", OPERATOR)
     assert house.archive.looks == [
-        (NOW - DAY, HALL.home, ""),
-        (NOW - 7200, HALL.home, config_of(house, "jira").id),
+        (NOW - DAY, HALL.workspace_key, ""),
+        (NOW - 7200, HALL.workspace_key, config_of(house, "jira").id),
         (NOW - DAY, "", ""),
     ]
 
@@ -73,7 +73,7 @@ async def test_of_one_server_no_turns_are_told_since_they_are_not_its_own() -> N
 
 async def test_sessions_and_what_is_known_of_tools_are_counted_since_the_start_of_the_process() -> None:
     house = await with_jira()
-    house.counted = SinceStart({"created": 3, "closed": 1, "error": 1}, {"hit": 20, "miss": 1, "refresh": 4})
+    house.counted = ProcessCounters({"created": 3, "closed": 1, "error": 1}, {"hit": 20, "miss": 1, "refresh": 4})
     for line in ("mcp stats", "mcp stats jira"):
         told = facts(await house.ask(line))
         assert told["sessions since the start"].startswith("3 created, 1 closed, 1 error; ")
@@ -95,7 +95,9 @@ async def test_it_is_told_that_not_everything_was_counted() -> None:
 async def test_a_house_in_good_order_is_ready_and_has_nothing_to_do() -> None:
     house = await with_jira()
     house.servers.states = [each for each in house.servers.states if each.status is ServerStatus.CONNECTED]
-    house.health = Health(database=True, platforms={"slack": Listening.CONNECTED, "discord": Listening.STANDBY})
+    house.health = Health(
+        database=True, platforms={"slack": ListenerStatus.CONNECTED, "discord": ListenerStatus.STANDBY}
+    )
     reply = await house.ask("mcp health")
     assert reply.text == "● Countersign is ready"
     assert reply.table is None
@@ -125,7 +127,7 @@ async def test_what_is_in_trouble_is_named_with_its_problem_and_what_waits_is_co
 
 async def test_while_the_database_is_away_nothing_is_asked_of_it() -> None:
     house = await with_jira()
-    house.health = Health(database=False, platforms={"slack": Listening.CONNECTING})
+    house.health = Health(database=False, platforms={"slack": ListenerStatus.CONNECTING})
     reply = await house.ask("mcp health")
     assert reply.text == "✗ Countersign is unready"
     assert facts(reply)["database"] == "does not answer"

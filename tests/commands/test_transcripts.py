@@ -8,37 +8,37 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from bot.commands.transcripts import fenced, inline, transcript
+from bot.commands.transcripts import fence, format_transcript, inline_code
 from bot.domain.approvals import Approval
 from bot.domain.conversations import Attachment
 from bot.domain.messages import FilePart, ImagePart
-from bot.domain.turns import ModelStep, Question, StepStatus, ToolStep, TurnStatus
+from bot.domain.turns import ModelStep, StepStatus, ToolStep, TurnInput, TurnStatus
 from tests.commands.transcribed import a_view
 from tests.fakes.parts import ANA, HALL
 
 
 def test_a_transcript_holds_every_question_call_and_answer() -> None:
-    assert transcript(HALL, "hello", [a_view()]) == (
+    assert format_transcript(HALL, "hello", [a_view()]) == (
         "# `hello`\n\n`test:w:hall:1`, 1 turn, times in UTC\n\n## `Ana` · 2027-01-15 08:00\n\n> hello\n\n"
         '### Call `notes.list`: done\n\n```json\n{\n  "of": "ana"\n}\n```\n\n```\n3 notes\n```\n\nHello!\n'
     )
 
 
 def test_a_turn_that_failed_or_goes_on_says_so() -> None:
-    assert "_Failed:_ `no model`" in transcript(HALL, "", [a_view(status=TurnStatus.FAILED, failure="no model")])
-    assert "_This turn has not ended._" in transcript(HALL, "", [a_view(status=TurnStatus.RUNNING)])
+    assert "_Failed:_ `no model`" in format_transcript(HALL, "", [a_view(status=TurnStatus.FAILED, failure="no model")])
+    assert "_This turn has not ended._" in format_transcript(HALL, "", [a_view(status=TurnStatus.RUNNING)])
 
 
 @given(st.text(alphabet="`~ab\n #>", max_size=60))
 def test_no_text_of_a_tool_gets_out_of_its_fence(text: str) -> None:
-    tokens = MarkdownIt("commonmark").parse(f"{fenced(text)}\n\n# after\n")
+    tokens = MarkdownIt("commonmark").parse(f"{fence(text)}\n\n# after\n")
     assert [token.type for token in tokens][:2] == ["fence", "heading_open"]
     assert tokens[0].content == f"{text}\n"
 
 
 @given(st.text(alphabet="`ab *_<", min_size=1, max_size=30))
 def test_a_name_is_code_whatever_is_in_it(text: str) -> None:
-    line = inline(text)
+    line = inline_code(text)
     if not text.split():
         assert line == ""
         return
@@ -48,7 +48,7 @@ def test_a_name_is_code_whatever_is_in_it(text: str) -> None:
 
 @given(st.lists(st.text(alphabet="`~ab\n ", max_size=40), min_size=2, max_size=2))
 def test_a_reply_with_an_open_fence_does_not_swallow_the_next_turn(replies: list[str]) -> None:
-    text = transcript(HALL, "t", [a_view(reply=reply) for reply in replies])
+    text = format_transcript(HALL, "t", [a_view(reply=reply) for reply in replies])
     headings = [
         token for token in MarkdownIt("commonmark").parse(text) if token.type == "heading_open" and token.tag == "h2"
     ]
@@ -56,7 +56,7 @@ def test_a_reply_with_an_open_fence_does_not_swallow_the_next_turn(replies: list
 
 
 def test_a_question_cannot_pass_for_a_heading() -> None:
-    assert "\n# mine" not in transcript(HALL, "t", [a_view(text="a\n# mine\n\nb")])
+    assert "\n# mine" not in format_transcript(HALL, "t", [a_view(text="a\n# mine\n\nb")])
 
 
 def test_a_kind_of_file_that_a_server_made_up_forges_no_heading() -> None:
@@ -68,14 +68,14 @@ def test_a_kind_of_file_that_a_server_made_up_forges_no_heading() -> None:
         else step
         for step in view.steps
     )
-    tokens = MarkdownIt("commonmark").parse(transcript(HALL, "", [replace(view, steps=steps)]))
+    tokens = MarkdownIt("commonmark").parse(format_transcript(HALL, "", [replace(view, steps=steps)]))
     headings = [tokens[index + 1].content for index, token in enumerate(tokens) if token.type == "heading_open"]
     assert not [heading for heading in headings if "forged" in heading]
-    assert "forged" in transcript(HALL, "", [replace(view, steps=steps)])
+    assert "forged" in format_transcript(HALL, "", [replace(view, steps=steps)])
 
 
 def test_a_transcript_says_what_came_along_what_was_noted_and_who_decided() -> None:
-    view = a_view(question=Question("read this", (Attachment("f1", "plan.pdf", "application/pdf", 120),)))
+    view = a_view(question=TurnInput("read this", (Attachment("f1", "plan.pdf", "application/pdf", 120),)))
     call, reply = view.steps
     assert isinstance(call, ToolStep)
     assert isinstance(reply, ModelStep)
@@ -83,7 +83,7 @@ def test_a_transcript_says_what_came_along_what_was_noted_and_who_decided() -> N
     denied = replace(call, tool=None, status=StepStatus.DENIED, approval=decided, result=None)
     garbled = replace(call, n=2, call=replace(call.call, unreadable='{"of": '))
     noted = replace(reply, n=3, notes=("It was cut off.",))
-    text = transcript(HALL, "", [replace(view, steps=(denied, garbled, noted))])
+    text = format_transcript(HALL, "", [replace(view, steps=(denied, garbled, noted))])
     assert "Attached: `plan.pdf` (`application/pdf`, 120 bytes)" in text
     assert "### Call `notes__list`: denied" in text, "a tool that nobody knows has the name the model gave it"
     assert "Decided by `Ben`: `not today`" in text
@@ -95,6 +95,6 @@ def test_what_looks_like_a_secret_is_counted_and_not_written_down() -> None:
     view = a_view()
     (step,) = [each for each in view.steps if isinstance(each, ToolStep)]
     called = replace(step, call=replace(step.call, arguments={"token": "; rm -rf /srv", "of": "ana"}))
-    text = transcript(HALL, "t", [replace(view, steps=(called,))])
+    text = format_transcript(HALL, "t", [replace(view, steps=(called,))])
     assert '"token": "•••• (13 characters hidden: its name is that of a secret)"' in text
     assert "rm -rf" not in text

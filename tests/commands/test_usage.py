@@ -8,18 +8,33 @@ from datetime import UTC, datetime
 import pytest
 
 from bot.commands.usage import ROWS
-from bot.commands.usage_figures import MOST_NAMES
+from bot.commands.usage_report import MOST_NAMES
 from bot.domain.completions import Usage
-from bot.domain.usage import Balance, Every, Limit, Per, Spent, SpentBy, Unit, UsageQuery
+from bot.domain.usage import (
+    LimitPeriod,
+    LimitScope,
+    LimitStatus,
+    LimitUnit,
+    UsageGrouping,
+    UsageLimit,
+    UsageQuery,
+    UsageTotal,
+)
 from tests.commands.servers import ADMIN, GUEST, OPERATOR, Office, office
 from tests.commands.stores import NOW
 
-MONTH = Every.MONTH.begin(NOW)
-PAID = Spent(3, Usage(12_000, 3_000, 4_000, 500, 100), {"EUR": 420_000}, 0)
-FREE = Spent(1, Usage(10, 5), {}, 1)
-PERSON_A_DAY = Balance(Limit(Per.PERSON, Every.DAY, Unit.TOKENS, 20_000), 15_015, NOW + 7 * 3600, "EUR")
-CHANNEL_A_DAY = Balance(Limit(Per.CHANNEL, Every.DAY, Unit.TOKENS, 20_000), 15_015, NOW + 7 * 3600, "EUR")
-WORKSPACE_A_MONTH = Balance(Limit(Per.WORKSPACE, Every.MONTH, Unit.MONEY, 400_000), 420_000, NOW + 5 * 86400, "EUR")
+MONTH = LimitPeriod.MONTH.begin(NOW)
+PAID = UsageTotal(3, Usage(12_000, 3_000, 4_000, 500, 100), {"EUR": 420_000}, 0)
+FREE = UsageTotal(1, Usage(10, 5), {}, 1)
+PERSON_A_DAY = LimitStatus(
+    UsageLimit(LimitScope.PERSON, LimitPeriod.DAY, LimitUnit.TOKENS, 20_000), 15_015, NOW + 7 * 3600, "EUR"
+)
+CHANNEL_A_DAY = LimitStatus(
+    UsageLimit(LimitScope.CHANNEL, LimitPeriod.DAY, LimitUnit.TOKENS, 20_000), 15_015, NOW + 7 * 3600, "EUR"
+)
+WORKSPACE_A_MONTH = LimitStatus(
+    UsageLimit(LimitScope.WORKSPACE, LimitPeriod.MONTH, LimitUnit.MONEY, 400_000), 420_000, NOW + 5 * 86400, "EUR"
+)
 
 
 @pytest.fixture
@@ -33,7 +48,7 @@ def house() -> Office:
 async def test_everybody_sees_what_their_own_questions_took_this_month_by_model(house: Office) -> None:
     for line in ("usage", "usage me", "usage mine"):
         reply = await house.ask(line, GUEST)
-        assert house.usage.looks.pop() == (UsageQuery(MONTH, person="test:ben"), SpentBy.MODEL)
+        assert house.usage.looks.pop() == (UsageQuery(MONTH, person="test:ben"), UsageGrouping.MODEL)
     since = datetime.fromtimestamp(MONTH, UTC)
     assert reply.text == f"Your questions · 15,015 tokens · 0.42 EUR · since {since:%Y-%m-%d %H:%M:%S} UTC"
     assert reply.table is not None
@@ -87,7 +102,7 @@ async def test_what_is_estimated_in_part_is_marked_and_counted(house: Office) ->
 
 async def test_options_without_a_verb_are_those_of_ones_own_usage(house: Office) -> None:
     await house.ask("usage --since 2h", GUEST)
-    assert house.usage.looks == [(UsageQuery(NOW - 2 * 3600, person="test:ben"), SpentBy.MODEL)]
+    assert house.usage.looks == [(UsageQuery(NOW - 2 * 3600, person="test:ben"), UsageGrouping.MODEL)]
     refused = await house.ask("usage --by person", GUEST)
     assert refused.failed
     assert "/usage me [--since TIME]" in refused.text
@@ -106,8 +121,8 @@ async def test_admins_see_their_channel_and_their_workspace_by_person_or_by_what
     assert [name for name, _ in reply.details][:2] == ["this channel's limit a day", "this workspace's limit a month"]
     await house.ask("usage workspace --by channel --since 2h")
     assert house.usage.looks == [
-        (UsageQuery(MONTH, channel="test:w:hall", workspace="test:w"), SpentBy.PERSON),
-        (UsageQuery(NOW - 7200, workspace="test:w"), SpentBy.CHANNEL),
+        (UsageQuery(MONTH, channel="test:w:hall", workspace="test:w"), UsageGrouping.PERSON),
+        (UsageQuery(NOW - 7200, workspace="test:w"), UsageGrouping.CHANNEL),
     ]
 
 
@@ -117,7 +132,7 @@ async def test_all_workspaces_are_the_operators(house: Office) -> None:
     assert "Only the operator sees every workspace" in refused.text
     assert house.usage.looks == []
     await house.ask("usage all", OPERATOR)
-    assert house.usage.looks == [(UsageQuery(MONTH), SpentBy.WORKSPACE)]
+    assert house.usage.looks == [(UsageQuery(MONTH), UsageGrouping.WORKSPACE)]
 
 
 async def test_where_no_model_was_asked_the_limits_are_told(house: Office) -> None:
@@ -154,4 +169,4 @@ async def test_verbs_and_their_options_complete(house: Office) -> None:
 
     assert complete("usa", HALL) == ["usage"]
     assert set(complete("usage ", HALL)) >= {"usage me", "usage channel", "usage workspace", "usage all", "usage help"}
-    assert set(complete("usage workspace --by ", HALL)) == {f"usage workspace --by {each}" for each in SpentBy}
+    assert set(complete("usage workspace --by ", HALL)) == {f"usage workspace --by {each}" for each in UsageGrouping}

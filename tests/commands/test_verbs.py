@@ -8,16 +8,16 @@ from dataclasses import dataclass
 import pytest
 import pytest_asyncio
 
-from bot.commands.parts import Difference
+from bot.commands.dependencies import ConfigDiff
 from bot.domain.approvals import ApprovalPolicy
 from bot.domain.audit import AuditEntry
-from bot.domain.commands import Invocation, Reply, Who
+from bot.domain.commands import Invocation, Reply, RequiredRole
 from bot.domain.completions import Usage
 from bot.domain.conversations import Member
-from bot.domain.profiles import Profile, places
-from bot.domain.servers import ServerStatus, Standing
-from bot.domain.usage import Spent
-from bot.stores import ConversationSummary, PastCall
+from bot.domain.profiles import Profile, binding_scopes
+from bot.domain.servers import ServerEnablement, ServerStatus
+from bot.domain.usage import UsageTotal
+from bot.ports import CallSummary, ConversationSummary
 from tests.commands.grants import a_grant
 from tests.commands.over_http import said_over_http
 from tests.commands.servers import ADMIN, GUEST, OPERATOR, AtOnce, Office, Servers, Way, config_of, with_jira
@@ -55,10 +55,10 @@ async def prepared(way: Way | None = None) -> Office:
     held.archive.takers[str(hall)] = {ana}
     held.archive.summaries.append(ConversationSummary(hall, "hello", "COMPLETED", 1, ana, NOW, NOW - 120))
     held.grants.kept.append(a_grant(place="test:w", by="test:ana"))
-    held.archive.past.append(PastCall(NOW - 60, "jira.create_issue", "done", "test:ben", "test:ana", 1.3, "turn-1"))
+    held.archive.past.append(CallSummary(NOW - 60, "jira.create_issue", "done", "test:ben", "test:ana", 1.3, "turn-1"))
     held.archive.entries.append(AuditEntry(7, NOW, "server_added", "test:ana", {"name": "jira"}))
-    held.usage.spent["anthropic:best"] = Spent(1, Usage(1_000, 200))
-    held.news = Difference(added=("sentry",))
+    held.usage.spent["anthropic:best"] = UsageTotal(1, Usage(1_000, 200))
+    held.news = ConfigDiff(added=("sentry",))
     return held
 
 
@@ -70,7 +70,7 @@ class Case:
     sees: str = ""
     does: Callable[[Office], bool] = lambda _held: True
     audit: str = ""
-    who: Who = Who.ADMINS
+    who: RequiredRole = RequiredRole.ADMINS
     by: Member = ADMIN
 
 
@@ -78,15 +78,15 @@ def _jira(held: Office) -> str:
     return config_of(held, "jira").id
 
 
-def _record(held: Office, name: str) -> Standing:
-    return held.store.kept[_jira(held)].standing if name else Standing.ON
+def _record(held: Office, name: str) -> ServerEnablement:
+    return held.store.kept[_jira(held)].standing if name else ServerEnablement.ON
 
 
 CASES = [
-    Case("mcp list", "jira", who=Who.EVERYONE),
-    Case("mcp show jira", "MCP server `jira`", who=Who.EVERYONE),
-    Case("mcp tools jira", "jira__create_issue", who=Who.EVERYONE),
-    Case("mcp help", "/mcp list", who=Who.EVERYONE),
+    Case("mcp list", "jira", who=RequiredRole.EVERYONE),
+    Case("mcp show jira", "MCP server `jira`", who=RequiredRole.EVERYONE),
+    Case("mcp tools jira", "jira__create_issue", who=RequiredRole.EVERYONE),
+    Case("mcp help", "/mcp list", who=RequiredRole.EVERYONE),
     Case(
         "mcp add linear --url https://linear.example/mcp",
         "`linear` is added. ✓ Reached ✓ 0 tools",
@@ -109,14 +109,14 @@ CASES = [
     Case(
         "mcp disable jira",
         "`jira` is off",
-        lambda held: _record(held, "jira") is Standing.DISABLED and held.refreshed == 1,
+        lambda held: _record(held, "jira") is ServerEnablement.DISABLED and held.refreshed == 1,
         "server_disabled",
     ),
     Case("mcp connect jira", "`jira` is connected", lambda held: ("connect", _jira(held)) in held.servers.done),
     Case(
         "mcp disconnect jira",
         "`jira` is disconnected",
-        lambda held: _record(held, "jira") is Standing.DISCONNECTED,
+        lambda held: _record(held, "jira") is ServerEnablement.DISCONNECTED,
         "server_disconnected",
     ),
     Case(
@@ -162,18 +162,18 @@ CASES = [
     Case("mcp stats jira", "Nothing has happened of `jira` since"),
     Case("mcp health", "database answers"),
     Case("mcp audit jira", "server_added"),
-    Case("mcp grants list", "0123456789ab", who=Who.EVERYONE),
+    Case("mcp grants list", "0123456789ab", who=RequiredRole.EVERYONE),
     Case(
         "mcp grants revoke 0123456789ab",
         "ask for a signature again",
         lambda held: not held.grants.kept,
         "grant_revoked",
-        who=Who.EVERYONE,
+        who=RequiredRole.EVERYONE,
     ),
     Case("mcp reload", "Nothing has been changed yet", lambda held: held.reloaded == 0),
     # A program whose token is for one workspace may not: the file is for all of them.
     Case("mcp reload --apply", "runs by", lambda held: held.reloaded == 1, by=OPERATOR),
-    Case("profile list", "Support", who=Who.EVERYONE),
+    Case("profile list", "Support", who=RequiredRole.EVERYONE),
     Case("profile show Support", "Kind."),
     Case(
         "profile set Ops --model demo --server jira --policy jira=deny --approver slack:U1",
@@ -192,26 +192,26 @@ CASES = [
     Case(
         "profile bind Support",
         "The profile holds in this channel",
-        lambda held: held.profiles.bound == {places(held.way.place(HALL))[0]: "p-1"},
+        lambda held: held.profiles.bound == {binding_scopes(held.way.place(HALL))[0]: "p-1"},
         "profile_bound",
     ),
     Case("profile unbind workspace", "Nothing was changed"),
-    Case("profile help", "/profile list", who=Who.EVERYONE),
-    Case("conversations list", "hall:1", who=Who.EVERYONE),
-    Case("conversations show", "hello", who=Who.EVERYONE),
-    Case("conversations export", "as Markdown", who=Who.EVERYONE),
+    Case("profile help", "/profile list", who=RequiredRole.EVERYONE),
+    Case("conversations list", "hall:1", who=RequiredRole.EVERYONE),
+    Case("conversations show", "hello", who=RequiredRole.EVERYONE),
+    Case("conversations export", "as Markdown", who=RequiredRole.EVERYONE),
     Case(
         "conversations delete hall:1 --confirm 1",
         "is deleted",
         lambda held: held.archive.deleted == [str(held.way.place(HALL))],
-        who=Who.EVERYONE,
+        who=RequiredRole.EVERYONE,
     ),
-    Case("conversations help", "/conversations list", who=Who.EVERYONE),
-    Case("usage me", "Your questions · 1,200 tokens", who=Who.EVERYONE),
+    Case("conversations help", "/conversations list", who=RequiredRole.EVERYONE),
+    Case("usage me", "Your questions · 1,200 tokens", who=RequiredRole.EVERYONE),
     Case("usage channel", "This channel · 1,200 tokens"),
     Case("usage workspace --by model", "This workspace · 1,200 tokens"),
     Case("usage all", "Only the operator sees every workspace"),
-    Case("usage help", "/usage me", who=Who.EVERYONE),
+    Case("usage help", "/usage me", who=RequiredRole.EVERYONE),
 ]
 
 
@@ -241,7 +241,7 @@ async def test_every_verb_does_what_it_says_and_leaves_its_line_in_the_audit(hel
 @pytest.mark.parametrize("case", CASES, ids=[case.line for case in CASES])
 async def test_whoever_may_not_is_told_who_may_and_nothing_happens(held: Office, case: Case) -> None:
     reply = await held.ask(here(held, case.line), GUEST)
-    if case.who is Who.EVERYONE:
+    if case.who is RequiredRole.EVERYONE:
         assert "Only" not in reply.text
         return
     assert reply.failed
@@ -352,7 +352,7 @@ async def test_disabling_can_be_undone_by_what_it_offers(held: Office) -> None:
     [undo] = reply.actions
     assert (undo.label, undo.words, undo.confirm) == ("Undo", ("mcp", "enable", "jira"), "")
     await held.answers(*undo.words)
-    assert _record(held, "jira") is Standing.ON
+    assert _record(held, "jira") is ServerEnablement.ON
 
 
 async def test_removing_says_what_goes_and_asks_for_the_name(held: Office) -> None:

@@ -1,4 +1,4 @@
-"""The tokens of `bot.stores.TokenStore`, in memory."""
+"""The tokens of `bot.ports.TokenStore`, in memory."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from bot.domain.callers import ApiToken, Role
+from bot.domain.api_clients import ApiRole, ApiToken
 from bot.domain.conversations import Author
 
 
@@ -16,7 +16,7 @@ class MemoryTokens:
     """By the token itself."""
 
     async def create(
-        self, name: str, role: Role, workspace: str, lifetime: float | None, by: Author
+        self, name: str, role: ApiRole, workspace: str, lifetime: float | None, by: Author
     ) -> tuple[ApiToken, str]:
         token = f"cs_{secrets.token_urlsafe(32)}"
         self.kept[token] = ApiToken(name, name, role, workspace, by.principal)
@@ -25,7 +25,7 @@ class MemoryTokens:
     async def tokens(self) -> Sequence[ApiToken]:
         return list(self.kept.values())
 
-    async def found(self, token: str) -> ApiToken | None:
+    async def find_by_secret(self, token: str) -> ApiToken | None:
         return self.kept.get(token)
 
     async def revoke(self, name: str, by: Author) -> bool:
@@ -33,7 +33,7 @@ class MemoryTokens:
         self.kept = {token: each for token, each in self.kept.items() if token not in found}
         return bool(found)
 
-    async def for_whom(self, name: str, role: Role, workspace: str) -> str:
+    async def for_whom(self, name: str, role: ApiRole, workspace: str) -> str:
         """The token of that name, role and workspace, made if there is none yet."""
         for token, each in self.kept.items():
             if (each.name, each.role, each.workspace) == (name, role, workspace):

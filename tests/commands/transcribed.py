@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from bot.domain.messages import TextPart, ToolCall, ToolResult, assistant
-from bot.domain.turns import ModelStep, Question, StepStatus, ToolRef, ToolStep, Turn, TurnStatus
+from bot.domain.turns import ModelStep, StepStatus, ToolRef, ToolStep, Turn, TurnInput, TurnStatus
 from bot.domain.views import TurnView
 from tests.fakes.parts import ANA, HALL
 
@@ -19,5 +19,5 @@ def a_view(text: str = "hello", reply: str = "Hello!", result: str = "3 notes", 
         StepStatus.DONE,
         result=ToolResult("c1", (TextPart(result),)),
     )
-    turn = Turn("t1", HALL, 1, ANA, Question(text), TurnStatus.DONE, 1_800_000_000.0)
+    turn = Turn("t1", HALL, 1, ANA, TurnInput(text), TurnStatus.DONE, 1_800_000_000.0)
     return TurnView(replace(turn, **changes), (call, ModelStep(2, assistant(reply))), 3)

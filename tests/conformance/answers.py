@@ -5,29 +5,36 @@ from __future__ import annotations
 from dataclasses import replace
 
 from bot.domain.conversations import Author
-from bot.domain.elicitations import Action, Elicited, FormAsk, LinkAsk, Replies, ServerQuestion
+from bot.domain.elicitations import (
+    ElicitationAction,
+    ElicitationRequest,
+    ElicitationResult,
+    ElicitationResults,
+    FormMode,
+    UrlMode,
+)
 from bot.domain.messages import ToolCall
-from bot.domain.tools import AsksBack, Tool, ToolOutcome
+from bot.domain.tools import CallNeedsInput, Tool, ToolOutcome
+from bot.mcp.toolbox import McpToolbox
 from bot.ports import CallContext
-from bot.rendering.inquiry_fields import inquiry_form
-from bot.tools.toolbox import McpToolbox
+from bot.rendering.elicitation_form import elicitation_form
 
 
-async def agreed(question: ServerQuestion) -> Elicited:
+async def agreed(question: ElicitationRequest) -> ElicitationResult:
     """The answer."""
     match question.ask:
-        case FormAsk(schema):
-            form = inquiry_form(schema)
+        case FormMode(schema):
+            form = elicitation_form(schema)
             values, _ = form.read({field.name: field.value for field in form.fields})
-            return Elicited(Action.ACCEPT, values)
-        case LinkAsk():
-            return Elicited(Action.ACCEPT)
+            return ElicitationResult(ElicitationAction.ACCEPT, values)
+        case UrlMode():
+            return ElicitationResult(ElicitationAction.ACCEPT)
 
 
 async def answering_all(box: McpToolbox, tool: Tool, call: ToolCall, author: Author, key: str) -> ToolOutcome:
     """Call a tool, and answer until its server knows enough."""
     context = CallContext(author, key, elicit=agreed)
-    while isinstance(outcome := await box.call(tool, call, context), AsksBack):
+    while isinstance(outcome := await box.call(tool, call, context), CallNeedsInput):
         replies = {each.key: await agreed(each) for each in outcome.questions}
-        context = replace(context, replies=Replies(replies, outcome.state))
+        context = replace(context, replies=ElicitationResults(replies, outcome.state))
     return outcome

@@ -20,9 +20,9 @@ from typing import Any
 from bot.domain.conversations import Author
 from bot.domain.messages import ToolCall
 from bot.domain.servers import HttpTransport, OAuthTerms, ServerConfig, ServerStatus
-from bot.domain.tools import NotSent, Returned, Tool
+from bot.domain.tools import CallNotSent, CallReturned, Tool
 from bot.errors import ServerTrouble
-from bot.tools.toolbox import McpToolbox
+from bot.mcp.toolbox import McpToolbox
 from tests.conformance.answers import answering_all
 from tests.conformance.person import Person, signing_in
 
@@ -63,10 +63,10 @@ async def _call_everything(box: McpToolbox, person: Person, context: Mapping[str
     for n, (tool, arguments) in enumerate(_calls(tools, context)):
         call = ToolCall(f"call-{n}", tool.name, _corrected(box, tool, arguments))
         outcome = await answering_all(box, tool, call, _SOMEBODY, f"conformance:{n}")
-        if isinstance(outcome, NotSent) and await person.signs_in(tool.server_id):
+        if isinstance(outcome, CallNotSent) and await person.signs_in(tool.server_id):
             outcome = await answering_all(box, tool, call, _SOMEBODY, f"conformance:{n}")
         print(f"{tool.original_name}: {outcome}")
-        answered &= isinstance(outcome, Returned)
+        answered &= isinstance(outcome, CallReturned)
     return answered
 
 
@@ -74,10 +74,10 @@ async def _look_at_the_rest(box: McpToolbox, server: str) -> None:
     try:
         offered = await box.sync(server)
         for resource in offered.resources[:1]:
-            print(f"{resource.uri}: {await box.read(server, resource.uri)}")
+            print(f"{resource.uri}: {await box.read_resource(server, resource.uri)}")
         for prompt in offered.prompts[:1]:
             arguments = {argument.name: "text" for argument in prompt.arguments}
-            print(f"{prompt.name}: {await box.prompt(server, prompt.name, arguments)}")
+            print(f"{prompt.name}: {await box.get_prompt(server, prompt.name, arguments)}")
     except ServerTrouble as trouble:
         print(trouble, file=sys.stderr)
 
@@ -96,7 +96,7 @@ def _corrected(box: McpToolbox, tool: Tool, arguments: Mapping[str, Any]) -> Map
     """The arguments as a model sends them at its second try: nothing leaves the toolbox that does not fit the tool's
     schema, so an argument that is null and must not be is left out.
     """
-    wrong = {misfit.argument for misfit in box.misfits(tool.input_schema, arguments)}
+    wrong = {misfit.argument for misfit in box.validate(tool.input_schema, arguments)}
     return {name: value for name, value in arguments.items() if value is not None or name not in wrong}
 
 

@@ -12,16 +12,16 @@ from urllib.parse import parse_qs, urlsplit
 import httpx2
 
 from bot.domain.conversations import Author, ConversationKey
-from bot.domain.servers import ServerConfig, ServerEntry, ServerState, ServerStatus
+from bot.domain.servers import DesiredServer, ServerConfig, ServerSnapshot, ServerStatus
 from bot.errors import CountersignError
+from bot.mcp.oauth import ClientIdentity, OAuthDependencies, OAuthSignIns, TokenProviders
+from bot.mcp.redaction import KnownSecrets
+from bot.mcp.toolbox import McpToolbox
 from bot.ports import AuthorizationResponse, SignedIn
 from bot.storage.leases import SqlLeases
 from bot.storage.secret_box import SecretBox
 from bot.storage.sign_in_store import SqlSignInStore
 from bot.storage.sqlite import open_sqlite
-from bot.tools.oauth import Bearers, Desk, OAuthSignIns, Ourselves
-from bot.tools.redaction import KnownSecrets
-from bot.tools.toolbox import McpToolbox
 from tests.migrated import migrated
 
 ANA = Author("console", "ana", "Ana")
@@ -40,7 +40,7 @@ class Person:
         self._sign_ins = sign_ins
         self._left = _PATIENCE
 
-    async def connect(self, server: str) -> ServerState:
+    async def connect(self, server: str) -> ServerSnapshot:
         """Connect to a server, and sign in to it if it wants that."""
         state = await self._box.connect(server)
         while state.status is ServerStatus.AUTH_REQUIRED and await self.signs_in(server):
@@ -49,14 +49,14 @@ class Person:
 
     async def signs_in(self, server: str) -> bool:
         """Sign in, if the server takes that and it has not been too often; whether it went well."""
-        if self._left == 0 or not await self._sign_ins.offered(server):
+        if self._left == 0 or not await self._sign_ins.is_available(server):
             return False
         self._left -= 1
         try:
             brought = await _agreed(await self._sign_ins.begin(server, ANA, HALL))
             error, code = brought.get("error", ""), brought.get("code", "")
             response = AuthorizationResponse("callback", brought["state"], code, brought.get("iss"), error)
-            await self._sign_ins.back(response, _anybody)
+            await self._sign_ins.complete(response, _anybody)
         except CountersignError as trouble:
             print(trouble, file=sys.stderr)
             return False
@@ -69,11 +69,11 @@ async def signing_in(server: ServerConfig) -> AsyncIterator[tuple[McpToolbox, Pe
     with tempfile.TemporaryDirectory() as folder:
         database = open_sqlite(await migrated(Path(folder) / "turns.db"))
         store = SqlSignInStore(database, SecretBox((b"k" * 32,)))
-        bearers = Bearers(Desk(store, SqlLeases(database), KnownSecrets()))
-        box = McpToolbox([ServerEntry(server)], bearers=bearers)
+        bearers = TokenProviders(OAuthDependencies(store, SqlLeases(database), KnownSecrets()))
+        box = McpToolbox([DesiredServer(server)], bearers=bearers)
         await box.start()
         try:
-            yield box, Person(box, OAuthSignIns(box, bearers, lambda _: Ourselves(CALLBACK, DESCRIPTION)))
+            yield box, Person(box, OAuthSignIns(box, bearers, lambda _: ClientIdentity(CALLBACK, DESCRIPTION)))
         finally:
             await box.close()
             await database.close()

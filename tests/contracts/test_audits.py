@@ -9,19 +9,19 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from bot.domain.approvals import Approval, Decision, Revision, Verdict, fingerprint
-from bot.domain.audit import NO_HASH, SEALED, AuditEntry, AuditHead, AuditQuery, Fault, Horizon
+from bot.domain.approvals import Approval, Decision, DecisionType, Revision, fingerprint
+from bot.domain.audit import NO_HASH, SEALED, AuditEntry, AuditHead, AuditQuery, AuditScope, Fault
 from bot.domain.completions import StopReason
 from bot.domain.conversations import Author, ConversationKey
 from bot.domain.messages import TextPart, ToolCall, ToolResult, assistant
 from bot.domain.tools import Tool
 from bot.domain.turns import ModelStep, StepStatus, ToolRef, ToolStep, TurnStatus
 from bot.storage import audit, audit_verification
-from bot.storage.archive import SqlArchive
 from bot.storage.audit_keys import AuditKeys
 from bot.storage.audit_trail import SqlAuditTrail
 from bot.storage.audit_verification import Noted
 from bot.storage.checkpoints import CheckpointLines
+from bot.storage.reporting import SqlReporting
 from bot.storage.turn_log import SqlTurnLog
 from tests.audited import audit_findings
 from tests.fakes.parts import ANA, BEN, HALL
@@ -53,7 +53,7 @@ def result(n: int) -> ToolResult:
 
 async def entries(ledger: Ledger, query: AuditQuery | None = None) -> Sequence[AuditEntry]:
     """Oldest first."""
-    page, count = await SqlArchive(ledger.database).audit(query or AuditQuery(), 1000, 0)
+    page, count = await SqlReporting(ledger.database).audit(query or AuditQuery(), 1000, 0)
     assert count == len(page)
     return list(reversed(page))
 
@@ -79,10 +79,10 @@ async def test_a_signed_call_is_followed_from_the_question_to_its_end_by_one_fin
     claim = await running(ledger)
     step = called(2, StepStatus.AWAITING, "card-1")
     await ledger.log.append(claim, wants(step), [step])
-    await ledger.log.decide(Decision("card-1", 1, Verdict.APPROVE, BEN))
-    await ledger.log.begin(claim, 2)
+    await ledger.log.decide(Decision("card-1", 1, DecisionType.APPROVE, BEN))
+    await ledger.log.start_call(claim, 2)
     ledger.time += 1.5
-    await ledger.log.end(claim, 2, StepStatus.DONE, result(2))
+    await ledger.log.finish_call(claim, 2, StepStatus.DONE, result(2))
     assert await kinds(ledger) == [("asked", "test:ana"), ("decided", "test:ben"), ("ran", "test:ana")]
     found = await entries(ledger)
     assert [entry.facts["fingerprint"] for entry in found] == [PRINT] * 3
@@ -98,7 +98,7 @@ async def test_a_call_that_needed_no_signature_is_there_with_how_long_it_took(le
     claim = await running(ledger)
     step = called(2, StepStatus.READY, repeatable=True)
     await ledger.log.append(claim, wants(step), [step])
-    await ledger.log.end(claim, 2, StepStatus.FAILED, result(2), 0.25)
+    await ledger.log.finish_call(claim, 2, StepStatus.FAILED, result(2), 0.25)
     (ran,) = await entries(ledger)
     assert (ran.kind, ran.actor, ran.facts["status"], ran.facts["seconds"]) == ("ran", "test:ana", "failed", 0.25)
     assert ran.facts["fingerprint"] == PRINT
@@ -108,7 +108,7 @@ async def test_a_call_that_was_not_sent_after_all_did_not_run(ledger: Ledger) ->
     claim = await running(ledger)
     step = called(2, StepStatus.READY)
     await ledger.log.append(claim, wants(step), [step])
-    await ledger.log.end(claim, 2, StepStatus.FAILED, result(2))
+    await ledger.log.finish_call(claim, 2, StepStatus.FAILED, result(2))
     assert await kinds(ledger) == [("not run", "test:ana")]
 
 
@@ -118,9 +118,9 @@ async def test_a_revised_call_runs_under_the_fingerprint_of_its_new_arguments(le
     await ledger.log.append(claim, wants(step), [step])
     other = fingerprint(TOOL, {"text": "less"})
     await ledger.log.revise(Revision("card-1", 1, {"text": "less"}, other, BEN))
-    await ledger.log.decide(Decision("card-1", 2, Verdict.APPROVE, ANA))
-    await ledger.log.begin(claim, 2)
-    await ledger.log.end(claim, 2, StepStatus.DONE, result(2))
+    await ledger.log.decide(Decision("card-1", 2, DecisionType.APPROVE, ANA))
+    await ledger.log.start_call(claim, 2)
+    await ledger.log.finish_call(claim, 2, StepStatus.DONE, result(2))
     prints = [entry.facts["fingerprint"] for entry in await entries(ledger)]
     assert prints == [PRINT, other, other, other]
 
@@ -138,7 +138,7 @@ async def test_a_call_that_nobody_knows_the_end_of_is_there_by_name(ledger: Ledg
     claim = await running(ledger)
     step = called(2, StepStatus.READY)
     await ledger.log.append(claim, wants(step), [step])
-    await ledger.log.begin(claim, 2)
+    await ledger.log.start_call(claim, 2)
     log = await ledger.restart()
     (again,) = await log.claim(8)
     await log.resume(again)
@@ -150,7 +150,7 @@ async def test_a_step_that_cannot_be_read_does_not_keep_its_turn_from_ending(led
     claim = await running(ledger)
     step = called(2, StepStatus.READY)
     await ledger.log.append(claim, wants(step), [step])
-    await ledger.log.begin(claim, 2)
+    await ledger.log.start_call(claim, 2)
     spoil = sa.text("update steps set body = '{\"v\": 9}' where n = 2")
     await ledger.database.run(lambda connection: connection.execute(spoil))
     await ledger.log.fail(claim, "It cannot be read.")
@@ -161,10 +161,10 @@ async def test_nothing_that_was_said_or_returned_is_in_it(ledger: Ledger) -> Non
     claim = await running(ledger, SECRET)
     steps = [called(2, StepStatus.AWAITING, "card-1"), called(3, StepStatus.READY), called(4, StepStatus.DENIED)]
     await ledger.log.append(claim, wants(*steps), steps)
-    await ledger.log.refuse("card-1", SAM, "You may not sign this.")
-    await ledger.log.decide(Decision("card-1", 1, Verdict.DENY, BEN, SECRET))
-    await ledger.log.begin(claim, 3)
-    await ledger.log.end(claim, 3, StepStatus.DONE, result(3))
+    await ledger.log.record_rejection("card-1", SAM, "You may not sign this.")
+    await ledger.log.decide(Decision("card-1", 1, DecisionType.DENY, BEN, SECRET))
+    await ledger.log.start_call(claim, 3)
+    await ledger.log.finish_call(claim, 3, StepStatus.DONE, result(3))
     await ledger.log.finish(claim, TurnStatus.DONE, [ModelStep(5, assistant(SECRET))], "")
     rows = await ledger.database.run(lambda connection: list(audit.rows(connection)))
     assert len(rows) == 5
@@ -177,9 +177,9 @@ async def test_nothing_that_was_said_or_returned_is_in_it(ledger: Ledger) -> Non
 async def test_whoever_may_not_and_tries_is_there_once_for_each_reason_however_often(ledger: Ledger) -> None:
     turn_id = await asked(ledger)
     for _ in range(300):
-        await ledger.log.refuse("card-1", SAM, "You may not sign this.")
-    await ledger.log.refuse("card-1", SAM, "Not your own.")
-    await ledger.log.refuse("card-1", BEN, "You may not sign this.")
+        await ledger.log.record_rejection("card-1", SAM, "You may not sign this.")
+    await ledger.log.record_rejection("card-1", SAM, "Not your own.")
+    await ledger.log.record_rejection("card-1", BEN, "You may not sign this.")
     found = await entries(ledger, AuditQuery(kinds=("refused",)))
     assert [(entry.actor, entry.facts["reason"]) for entry in found] == [
         ("test:sam", "You may not sign this."),
@@ -194,12 +194,12 @@ async def test_whoever_may_not_and_tries_is_there_once_for_each_reason_however_o
 async def test_many_tries_at_once_in_many_processes_are_one_row(ledger: Ledger) -> None:
     await asked(ledger)
     logs = [SqlTurnLog(ledger.database) for _ in range(4)]
-    await asyncio.gather(*(log.refuse("card-1", SAM, "You may not.") for log in logs for _ in range(10)))
+    await asyncio.gather(*(log.record_rejection("card-1", SAM, "You may not.") for log in logs for _ in range(10)))
     assert len(await entries(ledger, AuditQuery(kinds=("refused",)))) == 1
 
 
 async def test_tries_at_approvals_that_do_not_exist_leave_nothing(ledger: Ledger) -> None:
-    await ledger.log.refuse("made-up", SAM, "You may not sign this.")
+    await ledger.log.record_rejection("made-up", SAM, "You may not sign this.")
     assert await entries(ledger) == []
 
 
@@ -209,7 +209,7 @@ async def test_tries_at_approvals_that_do_not_exist_leave_nothing(ledger: Ledger
 async def test_rows_are_found_by_person_time_kind_and_server_all_at_once(ledger: Ledger) -> None:
     await asked(ledger)
     ledger.time += 100
-    await ledger.log.decide(Decision("card-1", 1, Verdict.APPROVE, BEN))
+    await ledger.log.decide(Decision("card-1", 1, DecisionType.APPROVE, BEN))
     since = ledger.time
     assert await kinds(ledger, AuditQuery(person="test:ana")) == [("asked", "test:ana")]
     assert await kinds(ledger, AuditQuery(since=since)) == [("decided", "test:ben")]
@@ -228,14 +228,14 @@ async def test_a_horizon_hides_other_workspaces_and_other_peoples_servers(ledger
             audit.record(connection, "changed server", "test:ben", subject=server)
 
     await ledger.database.run(administer)
-    here = Horizon(HALL.home, frozenset({"id-of-s"}))
+    here = AuditScope(HALL.workspace_key, frozenset({"id-of-s"}))
     found = await entries(ledger, AuditQuery(horizon=here))
     assert [(entry.kind, entry.conversation, entry.subject) for entry in found] == [
         ("asked", str(HALL), "id-of-s"),
         ("changed server", "", "id-of-s"),
     ]
     assert len(await entries(ledger, AuditQuery("id-of-s", horizon=here))) == 2, "not of the other workspace"
-    assert await entries(ledger, AuditQuery(horizon=Horizon("test:nowhere"))) == []
+    assert await entries(ledger, AuditQuery(horizon=AuditScope("test:nowhere"))) == []
     assert len(await entries(ledger)) == 4
 
 

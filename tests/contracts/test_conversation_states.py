@@ -6,11 +6,11 @@ from __future__ import annotations
 
 import pytest
 
-from bot.domain.approvals import Decision, Verdict
+from bot.domain.approvals import Decision, DecisionType
 from bot.domain.elicitations import DECLINED
 from bot.domain.turns import TurnStatus
-from bot.storage.archive import SqlArchive
-from bot.web.turns.shapes import status_of
+from bot.storage.reporting import SqlReporting
+from bot.web.turns.schemas import status_of
 from tests.contracts.test_elicitations import asking
 from tests.contracts.test_queues import asks
 from tests.fakes.parts import ANA, BEN, HALL, message
@@ -19,10 +19,10 @@ from tests.ledgers import Ledger, running
 
 async def word(ledger: Ledger) -> str:
     """How the conversation stands, which the list and its last response agree on."""
-    archive = SqlArchive(ledger.database)
+    archive = SqlReporting(ledger.database)
     summary = await archive.summary(HALL)
     ((listed,), _) = await archive.conversations("", "", 10, 0)
-    (last,) = await ledger.log.recent(HALL, 1)
+    (last,) = await ledger.log.recent_turns(HALL, 1)
     assert summary is not None
     assert {summary.state, listed.state} == {status_of(last).value}
     return listed.state
@@ -47,26 +47,28 @@ async def test_a_question_that_waits_behind_another_is_created_and_begins_once(l
     assert await word(ledger) == "COMPLETED"
 
 
-@pytest.mark.parametrize("verdict", list(Verdict))
-async def test_a_turn_that_goes_on_after_a_signature_has_begun_long_since(ledger: Ledger, verdict: Verdict) -> None:
+@pytest.mark.parametrize("verdict", list(DecisionType))
+async def test_a_turn_that_goes_on_after_a_signature_has_begun_long_since(
+    ledger: Ledger, verdict: DecisionType
+) -> None:
     await asks(ledger, await running(ledger))
     assert await word(ledger) == "STREAMING"
     await ledger.log.decide(Decision("card-1", 1, verdict, ANA))
-    assert (await ledger.log.recent(HALL, 1))[0].turn.status is TurnStatus.QUEUED
+    assert (await ledger.log.recent_turns(HALL, 1))[0].turn.status is TurnStatus.QUEUED
     assert await word(ledger) == "STREAMING"
 
 
 async def test_a_turn_that_goes_on_after_an_answer_has_begun_long_since(ledger: Ledger) -> None:
     _, (asked,) = await asking(ledger)
     assert await word(ledger) == "STREAMING"
-    await ledger.log.answer(asked, DECLINED, ANA)
-    assert (await ledger.log.recent(HALL, 1))[0].turn.status is TurnStatus.QUEUED
+    await ledger.log.answer_elicitation(asked, DECLINED, ANA)
+    assert (await ledger.log.recent_turns(HALL, 1))[0].turn.status is TurnStatus.QUEUED
     assert await word(ledger) == "STREAMING"
 
 
 async def test_a_turn_that_is_called_off_without_a_stop_is_given_back_and_has_begun(ledger: Ledger) -> None:
     await ledger.log.finish(await running(ledger), TurnStatus.CANCELLED, [], "")
-    assert (await ledger.log.recent(HALL, 1))[0].turn.status is TurnStatus.QUEUED
+    assert (await ledger.log.recent_turns(HALL, 1))[0].turn.status is TurnStatus.QUEUED
     assert await word(ledger) == "STREAMING"
 
 
@@ -86,5 +88,5 @@ async def test_a_question_that_is_stopped_before_it_has_begun_is_incomplete(ledg
 
 
 async def test_a_question_that_is_taken_in_and_driven_at_once_has_begun(ledger: Ledger) -> None:
-    await ledger.log.take_in(message("hi"))
+    await ledger.log.enqueue_and_claim(message("hi"))
     assert await word(ledger) == "STREAMING"

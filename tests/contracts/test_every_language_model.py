@@ -14,7 +14,7 @@ from bot.domain.messages import (
     FilePart,
     ImagePart,
     Message,
-    Role,
+    MessageRole,
     TextPart,
     ToolResult,
     assistant,
@@ -91,7 +91,7 @@ async def test_a_model_that_may_use_no_tools_asks_for_none(model: LanguageModel)
 
 async def test_a_reply_can_be_kept_and_sent_again(model: LanguageModel) -> None:
     reply = (await complete(model, asking(QUESTION, tools=(FORECAST,)))).message
-    assert reply.role is Role.ASSISTANT
+    assert reply.role is MessageRole.ASSISTANT
     kept = Message(reply.role, reply.parts, json.loads(json.dumps(dict(reply.provider_metadata))))
     results = tool_results(*(ToolResult(call.id, (), is_error=True) for call in reply.tool_calls))
     assert isinstance(await complete(model, asking(QUESTION, kept, results, tools=(FORECAST,))), Completion)
@@ -105,7 +105,7 @@ async def test_any_transcript_is_read(model: LanguageModel) -> None:
         system("Be brief."),
         assistant(""),
         user(" "),
-        Message(Role.USER, (ImagePart(b"\x89PNG", "image/png"), FilePart(b"%PDF", "application/pdf", "a.pdf"))),
+        Message(MessageRole.USER, (ImagePart(b"\x89PNG", "image/png"), FilePart(b"%PDF", "application/pdf", "a.pdf"))),
         QUESTION,
     )
     completion = await complete(model, asking(*transcript))

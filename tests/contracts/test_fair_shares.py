@@ -113,7 +113,7 @@ async def test_people_whose_turns_cannot_go_on_hold_up_nobody(ledger: Ledger) ->
 
 async def test_a_turn_begins_with_its_message_unless_its_author_has_enough_running(ledger: Ledger) -> None:
     log = limited(ledger, running=2)
-    claims = [(await log.take_in(said(author, n)))[1] for n, author in enumerate((ANA, ANA, ANA, BEN))]
+    claims = [(await log.enqueue_and_claim(said(author, n)))[1] for n, author in enumerate((ANA, ANA, ANA, BEN))]
     assert [claim is not None for claim in claims] == [True, True, False, True]
     assert await take(ledger, 8, [claim for claim in claims if claim]) == []
 
@@ -152,12 +152,12 @@ async def test_a_message_that_was_refused_may_come_again(ledger: Ledger) -> None
 
 async def test_what_comes_before_a_turn_that_waits_is_told(ledger: Ledger) -> None:
     mine = await ask(ledger, ANA, 50)
-    assert (await ledger.log.view(mine[0])).ahead == 0
-    assert (await ledger.log.view(mine[-1])).ahead == 49
+    assert (await ledger.log.get_view(mine[0])).ahead == 0
+    assert (await ledger.log.get_view(mine[-1])).ahead == 49
     await ledger.log.claim(8)
     (late,) = await ask(ledger, BEN, 1)
-    assert (await ledger.log.view(late)).ahead == 0
-    assert (await ledger.log.view(mine[-1])).ahead == 42
+    assert (await ledger.log.get_view(late)).ahead == 0
+    assert (await ledger.log.get_view(mine[-1])).ahead == 42
 
 
 async def test_a_turn_counts_those_of_its_conversation_and_of_others_once(ledger: Ledger) -> None:
@@ -165,14 +165,14 @@ async def test_a_turn_counts_those_of_its_conversation_and_of_others_once(ledger
     for n in range(3):
         last = await ledger.log.enqueue(message(f"one after the other {n}", conversation=HALL))
     # Two of its own conversation, and of Ben's the one that is older and finds as few running.
-    assert (await ledger.log.view(last.turn_id)).ahead == 3
+    assert (await ledger.log.get_view(last.turn_id)).ahead == 3
 
 
 async def test_a_turn_that_waits_for_a_place_is_shown_after_a_moment(ledger: Ledger) -> None:
     (turn,) = await ask(ledger, ANA, 1)
-    assert list(await ledger.log.undrawn("", 20)) == []
+    assert list(await ledger.log.stale_views("", 20)) == []
     ledger.time += 3
-    assert list(await ledger.log.undrawn("", 20)) == [turn]
+    assert list(await ledger.log.stale_views("", 20)) == [turn]
 
 
 async def test_many_processes_keep_one_limit(postgres: Server) -> None:

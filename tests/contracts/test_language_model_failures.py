@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from bot.domain.completions import Counted, Limits, ModelEvent, TextDelta
+from bot.domain.completions import ModelEvent, ModelLimits, TextDelta, UsageReported
 from bot.domain.messages import TextPart, ToolCall, ToolResult, assistant, tool_results, user
 from bot.domain.tools import Tool
 from bot.errors import ContextTooLong, ModelBarred, ModelError, ModelRejected, ModelUnavailable
@@ -39,11 +39,11 @@ from tests.llm.conversation import EACH_PROVIDER, KEY, MODEL, Provider, asking, 
 pytestmark = EACH_PROVIDER
 
 
-async def failure(provider: Provider, reply: Reply, limits: Limits | None = None) -> ModelError:
+async def failure(provider: Provider, reply: Reply, limits: ModelLimits | None = None) -> ModelError:
     """How a reply fails."""
     async with talking(provider, reply) as (model, _):
         with pytest.raises(ModelError) as caught:
-            await events(model, replace(asking(), limits=limits or Limits()))
+            await events(model, replace(asking(), limits=limits or ModelLimits()))
         return caught.value
 
 
@@ -189,14 +189,14 @@ async def test_nobody_at_the_address_is_unavailable(provider: Provider) -> None:
     "reply", [Silence(), Hold(Say("Rain."), Gate())], ids=["before the first byte", "within the stream"]
 )
 async def test_silence_is_unavailable(provider: Provider, reply: Reply) -> None:
-    error = await failure(provider, reply, Limits(first_seconds=0.1, idle_seconds=0.1))
+    error = await failure(provider, reply, ModelLimits(first_seconds=0.1, idle_seconds=0.1))
     assert isinstance(error, ModelUnavailable)
     assert "sent nothing for 0.1 seconds" in error.cause
 
 
 @pytest.mark.parametrize("reply", [Silence(), Slow(Say("Rain." * 99, pieces=99), 0.02)], ids=["silent", "slow"])
 async def test_a_reply_that_takes_too_long_in_all_is_unavailable(provider: Provider, reply: Reply) -> None:
-    error = await failure(provider, reply, Limits(first_seconds=30, idle_seconds=30, total_seconds=0.2))
+    error = await failure(provider, reply, ModelLimits(first_seconds=30, idle_seconds=30, total_seconds=0.2))
     assert isinstance(error, ModelUnavailable)
     assert "not finished within 0.2 seconds" in error.cause
 
@@ -204,12 +204,12 @@ async def test_a_reply_that_takes_too_long_in_all_is_unavailable(provider: Provi
 @pytest.mark.parametrize(
     ("limits", "reply"),
     [
-        (Limits(first_seconds=0.1, idle_seconds=30), Silence()),
-        (Limits(first_seconds=30, idle_seconds=0.1), Hold(Say("Rain."), Gate())),
+        (ModelLimits(first_seconds=0.1, idle_seconds=30), Silence()),
+        (ModelLimits(first_seconds=30, idle_seconds=0.1), Hold(Say("Rain."), Gate())),
     ],
     ids=["the first byte", "the next byte"],
 )
-async def test_the_first_byte_has_a_limit_of_its_own(provider: Provider, limits: Limits, reply: Reply) -> None:
+async def test_the_first_byte_has_a_limit_of_its_own(provider: Provider, limits: ModelLimits, reply: Reply) -> None:
     error = await failure(provider, reply, limits)
     assert "sent nothing for 0.1 seconds" in error.cause
 
@@ -217,7 +217,7 @@ async def test_the_first_byte_has_a_limit_of_its_own(provider: Provider, limits:
 @pytest.mark.parametrize("hangs_up", [True, False], ids=["cut", "never ended"])
 async def test_what_happens_after_the_end_of_a_reply_costs_nothing(provider: Provider, hangs_up: bool) -> None:
     async with talking(provider, Linger(Say("Rain."), hangs_up=hangs_up)) as (model, _):
-        request = replace(asking(), limits=Limits(first_seconds=5, idle_seconds=0.1))
+        request = replace(asking(), limits=ModelLimits(first_seconds=5, idle_seconds=0.1))
         assert (await complete(model, request)).message.text == "Rain."
 
 
@@ -355,7 +355,7 @@ async def test_of_a_reply_that_breaks_off_it_is_known_that_it_had_begun(provider
         Cut(Say(calls=(Call("look"),))),
         ErrorEvent("overloaded_error", reply=Say("Rain.")),
     ):
-        assert isinstance((await until_it_failed(provider, reply))[0], Counted)
+        assert isinstance((await until_it_failed(provider, reply))[0], UsageReported)
 
 
 async def test_of_a_request_that_is_refused_nothing_has_begun(provider: Provider) -> None:
@@ -376,7 +376,7 @@ async def test_closing_the_iterator_hangs_up(provider: Provider) -> None:
 async def test_time_that_the_reader_takes_is_not_cut_into_by_a_timeout(provider: Provider) -> None:
     """A timeout that spans a `yield` would cancel whatever the reader does."""
     async with talking(provider, Hold(Say("Rain.", pieces=1), Gate())) as (model, _):
-        stream = model.stream(replace(asking(), limits=Limits(total_seconds=0.2)))
+        stream = model.stream(replace(asking(), limits=ModelLimits(total_seconds=0.2)))
         assert await next_seen(stream) == TextDelta("Rain.")
         with pytest.raises(TimeoutError):  # the reader's own, longer than the model's
             await asyncio.wait_for(asyncio.Event().wait(), 0.4)

@@ -11,22 +11,22 @@ from typing import Any
 import pytest
 
 from bot.domain.completions import (
-    CallDelta,
     Completion,
-    Counted,
-    Limits,
+    ModelLimits,
     ModelRequest,
     ReasoningDelta,
     StopReason,
     TextDelta,
+    ToolCallDelta,
     ToolChoice,
     Usage,
+    UsageReported,
 )
 from bot.domain.messages import (
     FilePart,
     ImagePart,
     Message,
-    Role,
+    MessageRole,
     TextPart,
     ToolCall,
     ToolResult,
@@ -103,7 +103,9 @@ async def test_thoughts_are_told_apart_from_the_answer(provider: Provider) -> No
 
 async def test_an_empty_answer_is_an_answer(provider: Provider) -> None:
     async with talking(provider, Say("")) as (model, _):
-        assert await events(model) == [Completion(Message(Role.ASSISTANT, ()), StopReason.ANSWERED, Usage(25, 7))]
+        assert await events(model) == [
+            Completion(Message(MessageRole.ASSISTANT, ()), StopReason.ANSWERED, Usage(25, 7))
+        ]
 
 
 async def test_usage_counts_cached_tokens_among_the_input(provider: Provider) -> None:
@@ -119,14 +121,14 @@ async def test_missing_usage_is_no_error(provider: Provider) -> None:
 async def test_it_is_told_that_the_reply_has_begun_and_what_is_counted_until_then(provider: Provider) -> None:
     async with talking(provider, Say("Rain.", tokens=Tokens(input=900, output=12, cached=800))) as (model, _):
         first, *_ = await everything(model)
-    assert isinstance(first, Counted)
+    assert isinstance(first, UsageReported)
     assert first.usage == (Usage(900, 1, 800) if provider.api == "anthropic" else Usage())
 
 
 async def test_what_is_counted_at_the_end_is_told_before_the_completion(provider: Provider) -> None:
     async with talking(provider, Say("Rain.", tokens=Tokens(input=900, output=12, cached=800))) as (model, _):
         said = await everything(model)
-    counted = [event.usage for event in said if isinstance(event, Counted)]
+    counted = [event.usage for event in said if isinstance(event, UsageReported)]
     if provider.api != "responses":  # whose end is the completion
         assert counted[-1] == Usage(900, 12, 800)
 
@@ -134,7 +136,7 @@ async def test_what_is_counted_at_the_end_is_told_before_the_completion(provider
 async def test_arguments_are_told_as_they_are_written(provider: Provider) -> None:
     async with talking(provider, Say(calls=(Call("weather__get", {"city": "Oslo"}),), pieces=3)) as (model, _):
         said = await everything(model, asking(tools=(WEATHER,)))
-    assert json.loads("".join(event.text for event in said if isinstance(event, CallDelta))) == {"city": "Oslo"}
+    assert json.loads("".join(event.text for event in said if isinstance(event, ToolCallDelta))) == {"city": "Oslo"}
 
 
 async def test_half_a_surrogate_pair_is_replaced(provider: Provider) -> None:
@@ -222,7 +224,8 @@ async def test_a_whole_transcript_is_accepted_by_the_service(provider: Provider)
         system("You help."),
         system("Tools: weather."),
         Message(
-            Role.USER, (TextPart("What is this?"), ImagePart(PNG, "image/png"), FilePart(b"a", "text/csv", "a.csv"))
+            MessageRole.USER,
+            (TextPart("What is this?"), ImagePart(PNG, "image/png"), FilePart(b"a", "text/csv", "a.csv")),
         ),
         assistant(
             "I look.",
@@ -270,9 +273,9 @@ async def test_a_transcript_of_another_provider_is_accepted(provider: Provider) 
     calls = (ToolCall(odd, "weather.get today!"), ToolCall("", ""))
     transcript = (
         user("One"),
-        Message(Role.ASSISTANT, calls, metadata),
+        Message(MessageRole.ASSISTANT, calls, metadata),
         tool_results(ToolResult(odd, (TextPart("first"),)), ToolResult("", (TextPart("second"),))),
-        Message(Role.ASSISTANT, calls, metadata),
+        Message(MessageRole.ASSISTANT, calls, metadata),
         tool_results(ToolResult(odd, (TextPart("third"),)), ToolResult("", (TextPart("fourth"),))),
     )
     async with talking(provider, Say("Fine.")) as (model, service):
@@ -363,7 +366,7 @@ async def test_a_reply_without_tools_still_lists_them(provider: Provider) -> Non
 
 async def test_the_model_and_the_token_limit_are_passed_on(provider: Provider) -> None:
     async with talking(provider, Say("Hi.")) as (model, service):
-        await complete(model, replace(asking(), limits=Limits(max_tokens=77)))
+        await complete(model, replace(asking(), limits=ModelLimits(max_tokens=77)))
     assert service.requests[0].body["model"] == MODEL
     assert 77 in (service.requests[0].body.get(name) for name in ("max_tokens", "max_output_tokens"))
     assert service.requests[0].headers["authorization"] == f"Bearer {KEY}"

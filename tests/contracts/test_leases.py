@@ -1,4 +1,4 @@
-"""What leases promise (`bot.stores.Leases`), over each database they run on."""
+"""What leases promise (`bot.ports.Leases`), over each database they run on."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import asyncio
 import pytest
 
 from bot.errors import DatabaseUnavailable
+from bot.ports import Leases
 from bot.storage.address import PostgresServer
 from bot.storage.leases import SqlLeases
 from bot.storage.postgresql import PostgresDatabase
-from bot.stores import Leases
 from tests.ledgers import Ledger, PostgresLedger
 from tests.postgres import Server
 
@@ -24,47 +24,47 @@ def leases(ledger: Ledger) -> Leases:
 
 
 async def test_what_one_holds_no_other_gets(leases: Leases) -> None:
-    assert await leases.hold(GATEWAY, "one", SECONDS)
-    assert not await leases.hold(GATEWAY, "other", SECONDS)
+    assert await leases.acquire_or_renew(GATEWAY, "one", SECONDS)
+    assert not await leases.acquire_or_renew(GATEWAY, "other", SECONDS)
 
 
 async def test_who_renews_in_good_time_keeps_it(leases: Leases, ledger: Ledger) -> None:
     for _ in range(5):
-        assert await leases.hold(GATEWAY, "one", SECONDS)
+        assert await leases.acquire_or_renew(GATEWAY, "one", SECONDS)
         ledger.time += SECONDS - 1
-        assert not await leases.hold(GATEWAY, "other", SECONDS)
+        assert not await leases.acquire_or_renew(GATEWAY, "other", SECONDS)
 
 
 async def test_who_vanished_is_followed_as_soon_as_its_seconds_are_over(leases: Leases, ledger: Ledger) -> None:
-    await leases.hold(GATEWAY, "one", SECONDS)
+    await leases.acquire_or_renew(GATEWAY, "one", SECONDS)
     ledger.time += SECONDS
-    assert await leases.hold(GATEWAY, "other", SECONDS)
-    assert not await leases.hold(GATEWAY, "one", SECONDS)
+    assert await leases.acquire_or_renew(GATEWAY, "other", SECONDS)
+    assert not await leases.acquire_or_renew(GATEWAY, "one", SECONDS)
 
 
 async def test_who_was_late_keeps_it_if_nobody_came(leases: Leases, ledger: Ledger) -> None:
-    await leases.hold(GATEWAY, "one", SECONDS)
+    await leases.acquire_or_renew(GATEWAY, "one", SECONDS)
     ledger.time += 10 * SECONDS
-    assert await leases.hold(GATEWAY, "one", SECONDS)
-    assert not await leases.hold(GATEWAY, "other", SECONDS)
+    assert await leases.acquire_or_renew(GATEWAY, "one", SECONDS)
+    assert not await leases.acquire_or_renew(GATEWAY, "other", SECONDS)
 
 
 async def test_what_is_released_is_free_at_once(leases: Leases) -> None:
-    await leases.hold(GATEWAY, "one", SECONDS)
+    await leases.acquire_or_renew(GATEWAY, "one", SECONDS)
     await leases.release(GATEWAY, "one")
-    assert await leases.hold(GATEWAY, "other", SECONDS)
+    assert await leases.acquire_or_renew(GATEWAY, "other", SECONDS)
 
 
 async def test_only_the_holder_releases(leases: Leases) -> None:
-    await leases.hold(GATEWAY, "one", SECONDS)
+    await leases.acquire_or_renew(GATEWAY, "one", SECONDS)
     await leases.release(GATEWAY, "other")
     await leases.release("nobody's", "other")
-    assert not await leases.hold(GATEWAY, "other", SECONDS)
+    assert not await leases.acquire_or_renew(GATEWAY, "other", SECONDS)
 
 
 async def test_one_name_says_nothing_of_another(leases: Leases) -> None:
-    assert await leases.hold(GATEWAY, "one", SECONDS)
-    assert await leases.hold("elsewhere", "other", SECONDS)
+    assert await leases.acquire_or_renew(GATEWAY, "one", SECONDS)
+    assert await leases.acquire_or_renew("elsewhere", "other", SECONDS)
 
 
 async def test_of_many_that_come_at_once_one_gets_it(postgres: Server) -> None:
@@ -78,7 +78,7 @@ async def test_of_many_that_come_at_once_one_gets_it(postgres: Server) -> None:
                 for number, process in enumerate(processes)
                 for task in range(4)
             ]
-            got = await asyncio.gather(*(leases.hold(GATEWAY, holder, SECONDS) for holder, leases in asked))
+            got = await asyncio.gather(*(leases.acquire_or_renew(GATEWAY, holder, SECONDS) for holder, leases in asked))
             assert sum(got) == 1
             first.time += SECONDS
     finally:
@@ -91,6 +91,6 @@ async def test_that_the_server_is_away_is_said_while_there_is_time_to_stop() -> 
     try:
         async with asyncio.timeout(SECONDS / 2):
             with pytest.raises(DatabaseUnavailable):
-                await SqlLeases(database).hold(GATEWAY, "one", SECONDS)
+                await SqlLeases(database).acquire_or_renew(GATEWAY, "one", SECONDS)
     finally:
         await database.close()

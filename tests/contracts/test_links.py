@@ -1,4 +1,4 @@
-"""What one-time links promise (`bot.stores.LinkStore`), over each database they are kept in."""
+"""What one-time links promise (`bot.ports.LinkStore`), over each database they are kept in."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import sqlalchemy as sa
 
 from bot.domain.conversations import Author
 from bot.domain.links import LINK_SECONDS, TOKEN, SecretLink
+from bot.ports import LinkStore
 from bot.storage.link_store import SqlLinkStore
 from bot.storage.tables import one_time_links
-from bot.stores import LinkStore
 from tests.fakes.parts import ANA, BEN, HALL
 from tests.ledgers import START, Ledger, PostgresLedger
 
@@ -32,7 +32,7 @@ async def kept(ledger: Ledger) -> int:
 
 
 async def test_a_link_is_found_as_often_as_anybody_looks_and_taken_once(links: LinkStore) -> None:
-    made, token = await links.make(SERVER, SLOT, ANA, HALL)
+    made, token = await links.create_link(SERVER, SLOT, ANA, HALL)
     assert made == SecretLink(SERVER, SLOT, ANA, HALL, START + LINK_SECONDS)
     assert TOKEN.fullmatch(token)
     assert [await links.find(token) for _ in range(3)] == [made] * 3
@@ -46,7 +46,7 @@ async def test_of_many_who_take_it_at_once_one_has_it(ledger: Ledger, links: Lin
     other = ledger.another_process() if isinstance(ledger, PostgresLedger) else None
     if other is not None:
         stores.append(SqlLinkStore(other.database))
-    made, token = await links.make(SERVER, SLOT, ANA, HALL)
+    made, token = await links.create_link(SERVER, SLOT, ANA, HALL)
     taken = await asyncio.gather(*(store.take(token) for store in stores * 5))
     if other is not None:
         await other.close()
@@ -54,7 +54,7 @@ async def test_of_many_who_take_it_at_once_one_has_it(ledger: Ledger, links: Lin
 
 
 async def test_a_link_is_good_for_ten_minutes_by_the_clock_of_the_database(ledger: Ledger, links: LinkStore) -> None:
-    made, token = await links.make(SERVER, SLOT, ANA, HALL)
+    made, token = await links.create_link(SERVER, SLOT, ANA, HALL)
     ledger.time = START + 599.9
     assert await links.find(token) == made
     ledger.time = START + 600
@@ -63,20 +63,20 @@ async def test_a_link_is_good_for_ten_minutes_by_the_clock_of_the_database(ledge
 
 
 async def test_what_never_was_a_link_is_none(links: LinkStore) -> None:
-    await links.make(SERVER, SLOT, ANA, HALL)
+    await links.create_link(SERVER, SLOT, ANA, HALL)
     for token in ("", "x", "a" * 43, "\0", "💡"):
         assert await links.find(token) is None
         assert await links.take(token) is None
 
 
 async def test_a_persons_next_link_for_the_same_makes_the_one_before_useless_and_no_other(links: LinkStore) -> None:
-    _, first = await links.make(SERVER, SLOT, ANA, HALL)
+    _, first = await links.create_link(SERVER, SLOT, ANA, HALL)
     others = [
-        await links.make(SERVER, SLOT, BEN, HALL),
-        await links.make(SERVER, "header:X-Key", ANA, HALL),
-        await links.make("id-of-wiki", SLOT, ANA, HALL),
+        await links.create_link(SERVER, SLOT, BEN, HALL),
+        await links.create_link(SERVER, "header:X-Key", ANA, HALL),
+        await links.create_link("id-of-wiki", SLOT, ANA, HALL),
     ]
-    second, token = await links.make(SERVER, SLOT, ANA, HALL)
+    second, token = await links.create_link(SERVER, SLOT, ANA, HALL)
     assert await links.find(first) is None
     assert await links.find(token) == second
     assert [await links.find(each) for _, each in others] == [made for made, _ in others]
@@ -86,15 +86,15 @@ async def test_links_whose_time_is_over_are_forgotten_when_the_next_one_is_made(
     ledger: Ledger, links: LinkStore
 ) -> None:
     for number in range(3):
-        await links.make(SERVER, f"env:KEY_{number}", ANA, HALL)
+        await links.create_link(SERVER, f"env:KEY_{number}", ANA, HALL)
     ledger.time = START + 601
-    _, token = await links.make(SERVER, SLOT, ANA, HALL)
+    _, token = await links.create_link(SERVER, SLOT, ANA, HALL)
     assert await kept(ledger) == 1
     assert await links.take(token) is not None
 
 
 async def test_of_what_is_in_a_link_nothing_is_on_disk(ledger: Ledger, links: LinkStore, tmp_path: Path) -> None:
-    _, token = await links.make(SERVER, SLOT, ANA, HALL)
+    _, token = await links.create_link(SERVER, SLOT, ANA, HALL)
     rows = await ledger.database.run(lambda connection: repr(connection.execute(sa.select(one_time_links)).all()))
     files = b"".join(file.read_bytes() for file in tmp_path.glob("turns.db*"))  # noqa: ASYNC240
     assert token not in rows
@@ -103,14 +103,14 @@ async def test_of_what_is_in_a_link_nothing_is_on_disk(ledger: Ledger, links: Li
 
 
 async def test_whoever_has_a_strange_name_gets_a_link_like_everybody_else(links: LinkStore) -> None:
-    _, token = await links.make(SERVER, SLOT, WEIRD, HALL)
+    _, token = await links.create_link(SERVER, SLOT, WEIRD, HALL)
     found = await links.find(token)
     assert found is not None
     assert (found.person.platform, found.person.id) == ("discord", "7:8")
 
 
 async def test_a_row_of_a_later_release_is_no_link(ledger: Ledger, links: LinkStore) -> None:
-    _, token = await links.make(SERVER, SLOT, ANA, HALL)
+    _, token = await links.create_link(SERVER, SLOT, ANA, HALL)
     await ledger.database.run(
         lambda connection: connection.execute(one_time_links.update().values(conversation="v2:{}"))
     )

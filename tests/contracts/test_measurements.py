@@ -9,10 +9,10 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy.exc import OperationalError
 
-from bot.domain.approvals import Approval, Decision, Verdict
+from bot.domain.approvals import Approval, Decision, DecisionType
 from bot.domain.completions import StopReason
-from bot.domain.measurements import ApprovalAsked, ApprovalEnded, CallEnded, Measurement, TurnEnded
 from bot.domain.messages import TextPart, ToolCall, ToolResult, assistant
+from bot.domain.metrics import ApprovalAsked, ApprovalEnded, CallEnded, MetricEvent, TurnEnded
 from bot.domain.turns import Claim, ModelStep, StepStatus, ToolRef, ToolStep, TurnStatus
 from tests.fakes.parts import ANA, BEN
 from tests.ledgers import Ledger, running
@@ -21,9 +21,9 @@ T = TypeVar("T")
 REF = ToolRef("s", "write", server_id="id-of-s")
 
 
-def measured(ledger: Ledger) -> list[Measurement]:
+def measured(ledger: Ledger) -> list[MetricEvent]:
     """Everything that is measured from now on."""
-    found: list[Measurement] = []
+    found: list[MetricEvent] = []
     ledger.database.observe = found.append
     return found
 
@@ -58,7 +58,7 @@ async def test_a_call_that_waits_for_nobody_is_measured_when_it_has_ended(ledger
     found = measured(ledger)
     claim = await asking_for(ledger, wanted(2, StepStatus.READY, repeatable=True))
     for _ in range(2):
-        await ledger.log.end(claim, 2, StepStatus.FAILED, result(2), 0.25)
+        await ledger.log.finish_call(claim, 2, StepStatus.FAILED, result(2), 0.25)
     assert found == [CallEnded("s", "write", "failed", 0.25)]
 
 
@@ -66,10 +66,10 @@ async def test_a_signed_call_is_an_approval_asked_one_ended_and_a_call(ledger: L
     found = measured(ledger)
     claim = await asking_for(ledger, wanted(2, StepStatus.AWAITING, "card-1"))
     ledger.time += 3
-    await ledger.log.decide(Decision("card-1", 1, Verdict.APPROVE, BEN))
-    await ledger.log.decide(Decision("card-1", 1, Verdict.DENY, ANA))
-    await ledger.log.begin(claim, 2)
-    await ledger.log.end(claim, 2, StepStatus.DONE, result(2), 1.5)
+    await ledger.log.decide(Decision("card-1", 1, DecisionType.APPROVE, BEN))
+    await ledger.log.decide(Decision("card-1", 1, DecisionType.DENY, ANA))
+    await ledger.log.start_call(claim, 2)
+    await ledger.log.finish_call(claim, 2, StepStatus.DONE, result(2), 1.5)
     assert found == [
         ApprovalAsked("test"),
         ApprovalEnded("test", "approved", 3.0),
@@ -80,15 +80,15 @@ async def test_a_signed_call_is_an_approval_asked_one_ended_and_a_call(ledger: L
 async def test_a_call_that_is_turned_down_ends_its_approval_and_never_ran(ledger: Ledger) -> None:
     found = measured(ledger)
     await asking_for(ledger, wanted(2, StepStatus.AWAITING, "card-1"))
-    await ledger.log.decide(Decision("card-1", 1, Verdict.DENY, BEN))
+    await ledger.log.decide(Decision("card-1", 1, DecisionType.DENY, BEN))
     assert found == [ApprovalAsked("test"), ApprovalEnded("test", "denied", 0.0)]
 
 
 async def test_an_approval_that_times_out_is_measured_once_whoever_finds_out(ledger: Ledger) -> None:
     found = measured(ledger)
     claim = await asking_for(ledger, wanted(2, StepStatus.AWAITING, "card-1"))
-    await ledger.log.take(claim.turn_id, 99)
-    await ledger.log.drawn(claim.turn_id, 99)
+    await ledger.log.acquire_delivery(claim.turn_id, 99)
+    await ledger.log.mark_delivered(claim.turn_id, 99)
     await ledger.log.park(claim)
     ledger.time += 61
     (again,) = await ledger.log.claim(1)
@@ -100,8 +100,8 @@ async def test_an_approval_that_times_out_is_measured_once_whoever_finds_out(led
 async def test_a_call_that_nobody_could_see_ends_as_not_shown(ledger: Ledger) -> None:
     found = measured(ledger)
     claim = await asking_for(ledger, wanted(2, StepStatus.AWAITING, "card-1"))
-    await ledger.log.take(claim.turn_id, 99)
-    assert await ledger.log.abandon(claim.turn_id, 99, "It is archived.")
+    await ledger.log.acquire_delivery(claim.turn_id, 99)
+    assert await ledger.log.give_up_delivery(claim.turn_id, 99, "It is archived.")
     assert found[1:] == [ApprovalEnded("test", "not shown", 0.0)]
 
 
@@ -120,7 +120,7 @@ async def test_stopping_a_turn_ends_what_nobody_had_decided_and_nothing_else(led
         wanted(3, StepStatus.AWAITING, "card-2"),
         wanted(4, StepStatus.READY, repeatable=True),
     )
-    await ledger.log.decide(Decision("card-1", 1, Verdict.APPROVE, BEN))
+    await ledger.log.decide(Decision("card-1", 1, DecisionType.APPROVE, BEN))
     assert await ledger.log.stop(claim.turn_id, ANA)
     await ledger.log.finish(claim, TurnStatus.CANCELLED, (), "")
     assert found[3:] == [ApprovalEnded("test", "cancelled", 0.0), TurnEnded("test", "cancelled", 0.0)]
@@ -128,7 +128,7 @@ async def test_stopping_a_turn_ends_what_nobody_had_decided_and_nothing_else(led
 
 async def test_a_call_that_a_crash_leaves_in_flight_is_measured_by_whoever_finds_it(ledger: Ledger) -> None:
     claim = await asking_for(ledger, wanted(2, StepStatus.READY))
-    await ledger.log.begin(claim, 2)
+    await ledger.log.start_call(claim, 2)
     log = await ledger.restart()
     found = measured(ledger)
     (again,) = await log.claim(1)

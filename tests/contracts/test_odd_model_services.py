@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from bot.domain.completions import Completion, Limits, ModelRequest, ReasoningDelta, StopReason, TextDelta
-from bot.domain.messages import FilePart, ImagePart, Message, Role, TextPart, assistant, user
+from bot.domain.completions import Completion, ModelLimits, ModelRequest, ReasoningDelta, StopReason, TextDelta
+from bot.domain.messages import FilePart, ImagePart, Message, MessageRole, TextPart, assistant, user
 from bot.domain.tools import Tool
 from bot.errors import ContextTooLong, ModelBarred, ModelError, ModelRejected, ModelUnavailable
 from bot.llm import vendor_client
@@ -247,7 +247,7 @@ async def test_a_wait_that_nobody_can_mean_is_bounded_or_passed_over(
 async def test_a_model_that_thinks_before_its_first_word_has_the_time_of_the_first_byte(provider: Provider) -> None:
     gate = Gate()
     async with talking(provider, Hold(Say(""), gate)) as (model, _):
-        limits = Limits(first_seconds=5, idle_seconds=0.05)
+        limits = ModelLimits(first_seconds=5, idle_seconds=0.05)
         reading = asyncio.create_task(complete(model, replace(asking(), limits=limits)))
         await asyncio.wait_for(asyncio.wrap_future(gate.reached), 30)
         done, _pending = await asyncio.wait({reading}, timeout=0.3)
@@ -260,7 +260,7 @@ async def test_pings_do_not_keep_a_reply_going_for_ever(provider: Provider) -> N
     pings = Bytes((b": ping\n\n",) * 3, ends=False)
     async with talking(provider, pings) as (model, _):
         with pytest.raises(ModelUnavailable, match=r"not finished within 0\.2 seconds"):
-            await events(model, replace(asking(), limits=Limits(total_seconds=0.2)))
+            await events(model, replace(asking(), limits=ModelLimits(total_seconds=0.2)))
 
 
 # Tokens
@@ -320,8 +320,8 @@ async def test_names_and_ids_of_any_length_are_cut(provider: Provider) -> None:
 # Giving way
 
 
-IMAGE = Message(Role.USER, (TextPart("What is this?"), ImagePart(PNG, "image/png", "cat.png")))
-PDF = Message(Role.USER, (TextPart("And this?"), FilePart(b"%PDF-", "application/pdf", "plan.pdf")))
+IMAGE = Message(MessageRole.USER, (TextPart("What is this?"), ImagePart(PNG, "image/png", "cat.png")))
+PDF = Message(MessageRole.USER, (TextPart("And this?"), FilePart(b"%PDF-", "application/pdf", "plan.pdf")))
 
 
 @pytest.mark.parametrize(

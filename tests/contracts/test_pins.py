@@ -1,4 +1,4 @@
-"""What the store of pinned definitions promises (`bot.stores.PinStore`), over each database it runs on."""
+"""What the store of pinned definitions promises (`bot.ports.PinStore`), over each database it runs on."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from bot.domain.pins import Pin
 from bot.domain.servers import HttpTransport, ServerConfig, ServerRecord
 from bot.domain.tools import Annotations, Tool
 from bot.errors import NotFound
-from bot.storage.archive import SqlArchive
+from bot.ports import PinStore
 from bot.storage.pin_store import SqlPinStore
+from bot.storage.reporting import SqlReporting
 from bot.storage.secret_box import SecretBox
 from bot.storage.server_store import SqlServerStore
-from bot.stores import PinStore
 from tests.contracts.test_stores import Forgetful, execute
 from tests.fakes.parts import ANA, BEN
 from tests.ledgers import START, Ledger
@@ -60,7 +60,7 @@ def definitions(*tools: Tool) -> dict[str, str]:
 
 
 async def audited(ledger: Ledger) -> list[AuditEntry]:
-    page, _ = await SqlArchive(ledger.database).audit(AuditQuery(kinds=("pinned tools",)), 100, 0)
+    page, _ = await SqlReporting(ledger.database).audit(AuditQuery(kinds=("pinned tools",)), 100, 0)
     return list(page)
 
 
@@ -68,9 +68,9 @@ async def test_the_first_sync_pins_what_there_is_but_for_what_is_flagged(
     ledger: Ledger, servers: SqlServerStore, pins: PinStore
 ) -> None:
     assert await pins.pinned() == {}
-    await servers.synced(FILE, offer(TOOL, OTHER, ODD))
+    await servers.save_capabilities(FILE, offer(TOOL, OTHER, ODD))
     assert await pins.pinned() == {FILE: definitions(TOOL, OTHER)}
-    found = await pins.of(FILE)
+    found = await pins.pins_of(FILE)
     assert [each.tool for each in found] == ["alerts", "forecast"]
     assert found[1] == Pin(FILE, "forecast", TOOL.definition, TOOL, "countersign", START)
     assert found[1].seen is not None
@@ -79,41 +79,43 @@ async def test_the_first_sync_pins_what_there_is_but_for_what_is_flagged(
 
 
 async def test_later_syncs_pin_nothing(servers: SqlServerStore, pins: PinStore) -> None:
-    await servers.synced(FILE, offer(TOOL))
+    await servers.save_capabilities(FILE, offer(TOOL))
     revision = await servers.revision()
-    await servers.synced(FILE, offer(CHANGED, OTHER))
+    await servers.save_capabilities(FILE, offer(CHANGED, OTHER))
     assert await pins.pinned() == {FILE: definitions(TOOL)}
     assert await servers.revision() == revision + 1
 
 
 async def test_a_server_without_tools_was_not_looked_at_yet(servers: SqlServerStore, pins: PinStore) -> None:
-    await servers.synced(FILE, offer())
+    await servers.save_capabilities(FILE, offer())
     assert await pins.pinned() == {}
-    await servers.synced(FILE, offer(TOOL))
+    await servers.save_capabilities(FILE, offer(TOOL))
     assert await pins.pinned() == {FILE: definitions(TOOL)}
 
 
 async def test_a_server_of_which_everything_is_flagged_was_looked_at(servers: SqlServerStore, pins: PinStore) -> None:
-    await servers.synced(FILE, offer(ODD))
+    await servers.save_capabilities(FILE, offer(ODD))
     assert await pins.pinned() == {FILE: {}}
-    await servers.synced(FILE, offer(TOOL))
+    await servers.save_capabilities(FILE, offer(TOOL))
     assert await pins.pinned() == {FILE: {}}
 
 
 async def test_of_two_first_syncs_at_once_one_counts(servers: SqlServerStore, pins: PinStore) -> None:
-    await asyncio.gather(servers.synced(FILE, offer(TOOL, OTHER)), servers.synced(FILE, offer(CHANGED)))
+    await asyncio.gather(
+        servers.save_capabilities(FILE, offer(TOOL, OTHER)), servers.save_capabilities(FILE, offer(CHANGED))
+    )
     assert (await pins.pinned())[FILE] in (definitions(TOOL, OTHER), definitions(CHANGED))
 
 
 async def test_what_an_admin_pins_takes_the_place_of_what_was_and_is_in_the_audit(
     ledger: Ledger, servers: SqlServerStore, pins: PinStore
 ) -> None:
-    await servers.synced(FILE, offer(TOOL, OTHER, ODD))
+    await servers.save_capabilities(FILE, offer(TOOL, OTHER, ODD))
     before = await servers.revision()
     ledger.time = START + 60
     await pins.pin(FILE, [CHANGED, ODD, OTHER], BEN)
     assert await pins.pinned() == {FILE: definitions(CHANGED, ODD, OTHER)}
-    by_tool = {pin.tool: pin for pin in await pins.of(FILE)}
+    by_tool = {pin.tool: pin for pin in await pins.pins_of(FILE)}
     assert by_tool["forecast"] == Pin(FILE, "forecast", CHANGED.definition, CHANGED, BEN.principal, START + 60)
     assert by_tool["alerts"].pinned_by == "countersign"
     (entry,) = await audited(ledger)
@@ -128,37 +130,37 @@ async def test_what_an_admin_pins_takes_the_place_of_what_was_and_is_in_the_audi
 async def test_pinning_what_is_pinned_already_changes_nothing(
     ledger: Ledger, servers: SqlServerStore, pins: PinStore
 ) -> None:
-    await servers.synced(FILE, offer(TOOL))
+    await servers.save_capabilities(FILE, offer(TOOL))
     before = await servers.revision()
     await pins.pin(FILE, [TOOL], BEN)
     assert (await servers.revision(), await audited(ledger)) == (before, [])
-    assert [pin.pinned_by for pin in await pins.of(FILE)] == ["countersign"]
+    assert [pin.pinned_by for pin in await pins.pins_of(FILE)] == ["countersign"]
 
 
 async def test_pins_go_with_their_server_and_none_are_left_behind(servers: SqlServerStore, pins: PinStore) -> None:
     record = await servers.add(ServerRecord(ServerConfig("desk", HttpTransport("https://d.example"), id="d1")), {}, ANA)
-    await servers.synced("d1", offer(TOOL))
-    await servers.synced(FILE, offer(TOOL))
+    await servers.save_capabilities("d1", offer(TOOL))
+    await servers.save_capabilities(FILE, offer(TOOL))
     await servers.remove("d1", record.version, ANA)
     assert list(await pins.pinned()) == [FILE]
     with pytest.raises(NotFound):
         await pins.pin("d1", [CHANGED], ANA)
-    await servers.synced("d1", offer(TOOL))
+    await servers.save_capabilities("d1", offer(TOOL))
     assert list(await pins.pinned()) == [FILE]
 
 
 async def test_a_pin_that_cannot_be_read_still_holds(ledger: Ledger, servers: SqlServerStore, pins: PinStore) -> None:
-    await servers.synced(FILE, offer(TOOL))
+    await servers.save_capabilities(FILE, offer(TOOL))
     await execute(ledger, "update tool_pins set body = '{}'")
-    (pin,) = await pins.of(FILE)
+    (pin,) = await pins.pins_of(FILE)
     assert (pin.definition, pin.seen) == (TOOL.definition, None)
-    await servers.synced(FILE, offer(CHANGED))
+    await servers.save_capabilities(FILE, offer(CHANGED))
     assert await pins.pinned() == {FILE: definitions(TOOL)}
 
 
 async def test_a_pin_whose_commit_gave_no_answer_is_made_once(ledger: Ledger, servers: SqlServerStore) -> None:
     forgetful: Any = Forgetful(ledger.database)
-    await SqlServerStore(forgetful, SecretBox(), {}).synced(FILE, offer(TOOL))
+    await SqlServerStore(forgetful, SecretBox(), {}).save_capabilities(FILE, offer(TOOL))
     await SqlPinStore(forgetful).pin(FILE, [CHANGED], BEN)
     assert await SqlPinStore(forgetful).pinned() == {FILE: definitions(CHANGED)}
     assert len(await audited(ledger)) == 1
@@ -166,7 +168,7 @@ async def test_a_pin_whose_commit_gave_no_answer_is_made_once(ledger: Ledger, se
 
 async def test_names_of_tools_may_be_anything(ledger: Ledger, servers: SqlServerStore, pins: PinStore) -> None:
     weird = replace(TOOL, original_name="a\u202e 💡 'b' → c")
-    await servers.synced(FILE, offer(weird))
+    await servers.save_capabilities(FILE, offer(weird))
     assert await pins.pinned() == {FILE: definitions(weird)}
     rows = await ledger.database.run(
         lambda connection: connection.execute(sa.text("select count(*) from tool_pins")).scalar()

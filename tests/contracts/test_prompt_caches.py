@@ -11,18 +11,18 @@ from pathlib import Path
 import pytest
 
 from bot.domain.approvals import ApprovalPolicy
+from bot.domain.history import ToolReplay
 from bot.domain.messages import ToolCall
-from bot.domain.past import Replay
 from bot.domain.tools import ToolOutcome
 from bot.domain.turns import ModelStep
 from bot.domain.views import TurnView
 from bot.engine.engine import Engine
-from bot.engine.instructions import Instructions
-from bot.engine.memory import Memory
+from bot.engine.history import HistoryBudget
 from bot.engine.policy import Policies
 from bot.engine.rules import RuleBook
+from bot.engine.system_prompt import SystemPrompt
 from bot.llm.anthropic_request import request_body
-from bot.llm.hosted import HostedModel
+from bot.llm.hosted_model import HostedModel
 from bot.ports import CallContext, LanguageModel
 from bot.storage.sqlite import open_sqlite
 from bot.storage.turn_log import SqlTurnLog
@@ -42,7 +42,7 @@ class Served:
 
     model: LanguageModel
 
-    async def named(self, _name: str) -> LanguageModel:
+    async def get(self, _name: str) -> LanguageModel:
         return self.model
 
 
@@ -59,7 +59,7 @@ async def looked_up(wanted: ToolCall, _context: CallContext) -> ToolOutcome:
 
 
 async def talked(
-    model: LanguageModel, folder: Path, replay: Replay, *, overheard: tuple[str, ...] = ()
+    model: LanguageModel, folder: Path, replay: ToolReplay, *, overheard: tuple[str, ...] = ()
 ) -> list[TurnView]:
     """A conversation in which each question takes two rounds of tools. `overheard` is what others said before each."""
     database = open_sqlite(await migrated(folder / "turns.db"))
@@ -71,8 +71,8 @@ async def talked(
         toolbox,
         [surface],
         rules=ALL_RUN,
-        instructions=Instructions("Be useful. " * 60, today=lambda: date(2026, 11, 22)),
-        memory=Memory(replay=replay),
+        instructions=SystemPrompt("Be useful. " * 60, today=lambda: date(2026, 11, 22)),
+        memory=HistoryBudget(replay=replay),
     )
     views = []
     try:
@@ -95,9 +95,9 @@ def answering(cache: PromptCache, request: Request) -> Say:
 
 
 @EACH_PROVIDER
-@pytest.mark.parametrize("replay", list(Replay))
+@pytest.mark.parametrize("replay", list(ToolReplay))
 async def test_each_request_finds_in_the_cache_what_the_one_before_it_has_left_there(
-    provider: Provider, replay: Replay, tmp_path: Path
+    provider: Provider, replay: ToolReplay, tmp_path: Path
 ) -> None:
     cache = PromptCache()
     with FakeLanguageModel(provider.api, rule=lambda request: answering(cache, request)) as service:
@@ -127,7 +127,7 @@ async def test_what_is_said_only_once_does_not_keep_what_stays_from_being_found(
     with FakeLanguageModel(provider.api, rule=lambda request: answering(cache, request)) as service:
         model = as_at_home(provider.create(service.base_url), provider)
         try:
-            await talked(model, tmp_path, Replay.NONE, overheard=("ben: I wonder.",))
+            await talked(model, tmp_path, ToolReplay.NONE, overheard=("ben: I wonder.",))
         finally:
             await model.close()
     firsts = cache.seen[::3]

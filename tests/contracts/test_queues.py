@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from bot.domain.approvals import Approval, Decision, Verdict
+from bot.domain.approvals import Approval, Decision, DecisionType
 from bot.domain.conversations import ConversationKey
 from bot.domain.messages import TextPart, ToolCall, ToolResult
 from bot.domain.turns import Claim, StepStatus, ToolRef, ToolStep, TurnStatus
-from bot.domain.views import Blocker
+from bot.domain.views import BlockingTurn
 from tests.fakes.parts import ANA, BEN, HALL, NEWEST, message
 from tests.ledgers import Ledger, running
 
@@ -22,10 +22,10 @@ async def queued(ledger: Ledger, text: str) -> str:
 
 
 async def drawn(ledger: Ledger, turn_id: str) -> None:
-    view = await ledger.log.view(turn_id)
-    await ledger.log.take(turn_id, NEWEST)
-    await ledger.log.drawn(turn_id, view.revision)
-    await ledger.log.put_down(turn_id)
+    view = await ledger.log.get_view(turn_id)
+    await ledger.log.acquire_delivery(turn_id, NEWEST)
+    await ledger.log.mark_delivered(turn_id, view.revision)
+    await ledger.log.release_delivery(turn_id)
 
 
 async def asks(ledger: Ledger, claim: Claim, card: str = "card-1", n: int = 1) -> None:
@@ -43,7 +43,7 @@ async def asks(ledger: Ledger, claim: Claim, card: str = "card-1", n: int = 1) -
 
 
 async def behind(ledger: Ledger) -> list[str]:
-    return list(await ledger.log.undrawn("test:", 8))
+    return list(await ledger.log.stale_views("test:", 8))
 
 
 async def test_a_queued_turn_names_the_one_it_waits_for_and_says_whether_that_waits_for_a_signature(
@@ -51,12 +51,12 @@ async def test_a_queued_turn_names_the_one_it_waits_for_and_says_whether_that_wa
 ) -> None:
     first = await running(ledger, "one")
     second, third = await queued(ledger, "two"), await queued(ledger, "three")
-    assert [(await ledger.log.view(turn_id)).ahead for turn_id in (second, third)] == [1, 2]
-    assert (await ledger.log.view(third)).blocker == Blocker(first.turn_id)
+    assert [(await ledger.log.get_view(turn_id)).ahead for turn_id in (second, third)] == [1, 2]
+    assert (await ledger.log.get_view(third)).blocker == BlockingTurn(first.turn_id)
     await asks(ledger, first)
     for turn_id in (second, third):
-        assert (await ledger.log.view(turn_id)).blocker == Blocker(first.turn_id, awaits_signature=True)
-    assert (await ledger.log.view(first.turn_id)).blocker is None
+        assert (await ledger.log.get_view(turn_id)).blocker == BlockingTurn(first.turn_id, awaits_signature=True)
+    assert (await ledger.log.get_view(first.turn_id)).blocker is None
 
 
 async def test_when_a_turn_begins_to_wait_for_a_signature_those_behind_it_are_to_be_drawn_again(
@@ -76,9 +76,9 @@ async def test_when_it_waits_no_longer_they_are_too(ledger: Ledger) -> None:
     second = await queued(ledger, "two")
     await asks(ledger, claim)
     await drawn(ledger, second)
-    await ledger.log.decide(Decision("card-1", 1, Verdict.DENY, BEN))
+    await ledger.log.decide(Decision("card-1", 1, DecisionType.DENY, BEN))
     assert second in await behind(ledger)
-    assert (await ledger.log.view(second)).blocker == Blocker(claim.turn_id)
+    assert (await ledger.log.get_view(second)).blocker == BlockingTurn(claim.turn_id)
 
 
 async def test_when_the_time_to_sign_is_over_they_are_too(ledger: Ledger) -> None:
@@ -90,7 +90,7 @@ async def test_when_the_time_to_sign_is_over_they_are_too(ledger: Ledger) -> Non
     (again,) = await ledger.log.claim(8)
     await ledger.log.resume(again)
     assert await behind(ledger) == [second]
-    assert (await ledger.log.view(second)).blocker == Blocker(claim.turn_id)
+    assert (await ledger.log.get_view(second)).blocker == BlockingTurn(claim.turn_id)
 
 
 async def test_when_a_turn_ends_those_behind_it_move_up(ledger: Ledger) -> None:
@@ -98,9 +98,9 @@ async def test_when_a_turn_ends_those_behind_it_move_up(ledger: Ledger) -> None:
     second, third = await queued(ledger, "two"), await queued(ledger, "three")
     await ledger.log.finish(claim, TurnStatus.DONE, [], "")
     assert await behind(ledger) == [claim.turn_id, second, third]
-    view = await ledger.log.view(third)
-    assert (view.ahead, view.blocker) == (1, Blocker(second))
-    assert (await ledger.log.view(second)).blocker is None
+    view = await ledger.log.get_view(third)
+    assert (view.ahead, view.blocker) == (1, BlockingTurn(second))
+    assert (await ledger.log.get_view(second)).blocker is None
 
 
 async def test_stopping_what_waits_for_a_signature_lets_the_next_one_go_on(ledger: Ledger) -> None:
@@ -119,17 +119,17 @@ async def test_a_queued_turn_that_is_stopped_moves_up_those_behind_it_and_nobody
     second, third, fourth = [await queued(ledger, text) for text in ("two", "three", "four")]
     await ledger.log.stop(third, BEN)
     assert await behind(ledger) == [third, fourth]
-    assert (await ledger.log.view(fourth)).ahead == 2
-    assert (await ledger.log.view(second)).blocker == Blocker(claim.turn_id)
+    assert (await ledger.log.get_view(fourth)).ahead == 2
+    assert (await ledger.log.get_view(second)).blocker == BlockingTurn(claim.turn_id)
 
 
 async def test_whoever_ends_a_turn_twice_because_an_answer_was_lost_moves_them_up_once(ledger: Ledger) -> None:
     claim = await running(ledger, "one")
     second = await queued(ledger, "two")
-    before = (await ledger.log.view(second)).revision
+    before = (await ledger.log.get_view(second)).revision
     for _ in range(2):
         await ledger.log.finish(claim, TurnStatus.DONE, [], "")
-    assert (await ledger.log.view(second)).revision == before + 1
+    assert (await ledger.log.get_view(second)).revision == before + 1
 
 
 async def test_a_reach_that_ends_with_a_colon_takes_in_one_conversation_alone(ledger: Ledger) -> None:
@@ -143,8 +143,8 @@ async def test_a_reach_that_ends_with_a_colon_takes_in_one_conversation_alone(le
     await ledger.log.finish(claims[0], TurnStatus.DONE, [], "")
     (other,) = await ledger.log.claim(8, reaches=["test:"])
     await ledger.log.finish(other, TurnStatus.DONE, [], "")
-    assert await ledger.log.undrawn(reach, 8) == [here]
-    assert len(await ledger.log.undrawn("test:w:hall:1", 8)) == 2
+    assert await ledger.log.stale_views(reach, 8) == [here]
+    assert len(await ledger.log.stale_views("test:w:hall:1", 8)) == 2
 
 
 async def test_a_call_that_came_late_moves_nobody(ledger: Ledger) -> None:
@@ -153,6 +153,6 @@ async def test_a_call_that_came_late_moves_nobody(ledger: Ledger) -> None:
     second = await queued(ledger, "two")
     call = ToolStep(1, ToolCall("c1", "s__write"), ToolRef("s", "write"), StepStatus.READY)
     await ledger.log.append(claim, None, [call])
-    await ledger.log.begin(claim, 1)
-    await ledger.log.end(claim, 1, StepStatus.DONE, ToolResult("c1", (TextPart("ok"),)))
+    await ledger.log.start_call(claim, 1)
+    await ledger.log.finish_call(claim, 1, StepStatus.DONE, ToolResult("c1", (TextPart("ok"),)))
     assert second not in await behind(ledger)

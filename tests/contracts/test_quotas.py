@@ -1,4 +1,4 @@
-"""What quotas promise (`bot.stores.Quotas`), over each database they run on."""
+"""What quotas promise (`bot.ports.Quotas`), over each database they run on."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import random
 
 import pytest
 
+from bot.ports import Quota, QuotaExceeded, QuotaGranted, Quotas
 from bot.storage.address import PostgresServer
 from bot.storage.postgresql import PostgresDatabase
 from bot.storage.quotas import SqlQuotas
-from bot.stores import Granted, Quota, Quotas, Refused
 from tests.ledgers import Ledger, PostgresLedger
 from tests.postgres import Server
 
@@ -25,15 +25,15 @@ def quotas(ledger: Ledger) -> Quotas:
 
 async def waits(quotas: Quotas, times: int, *, most: float = 1000.0, name: str = "calls") -> list[float]:
     """How long each of so many has to wait."""
-    answers = [await quotas.take(name, QUOTA, most) for _ in range(times)]
-    assert all(isinstance(each, Granted) for each in answers)
+    answers = [await quotas.acquire(name, QUOTA, most) for _ in range(times)]
+    assert all(isinstance(each, QuotaGranted) for each in answers)
     return [each.wait for each in answers]
 
 
 async def refused(quotas: Quotas, *, most: float) -> float:
     """How long somebody would have to wait who does not."""
-    answer = await quotas.take("calls", QUOTA, most)
-    assert isinstance(answer, Refused)
+    answer = await quotas.acquire("calls", QUOTA, most)
+    assert isinstance(answer, QuotaExceeded)
     return answer.wait
 
 
@@ -42,11 +42,11 @@ async def test_after_a_quiet_time_several_go_at_once_and_the_rest_one_by_one(quo
 
 
 async def test_it_is_said_how_many_may_go_at_once_after_this(quotas: Quotas, ledger: Ledger) -> None:
-    answers = [await quotas.take("calls", QUOTA, 1000) for _ in range(7)]
-    assert [each.left for each in answers if isinstance(each, Granted)] == pytest.approx([4, 3, 2, 1, 0, -1, -2])
+    answers = [await quotas.acquire("calls", QUOTA, 1000) for _ in range(7)]
+    assert [each.left for each in answers if isinstance(each, QuotaGranted)] == pytest.approx([4, 3, 2, 1, 0, -1, -2])
     ledger.time += 8
-    answer = await quotas.take("calls", QUOTA, 1000)
-    assert isinstance(answer, Granted)
+    answer = await quotas.acquire("calls", QUOTA, 1000)
+    assert isinstance(answer, QuotaGranted)
     assert answer.left == pytest.approx(1)
 
 
@@ -69,7 +69,7 @@ async def test_one_name_says_nothing_of_another(quotas: Quotas) -> None:
 
 
 async def test_holding_off_holds_for_everybody_and_goes_on_one_by_one(quotas: Quotas, ledger: Ledger) -> None:
-    await quotas.hold_off("calls", QUOTA, 30)
+    await quotas.pause("calls", QUOTA, 30)
     assert await refused(quotas, most=29.0) == pytest.approx(30)
     ledger.time += 10
     assert await waits(quotas, 3) == pytest.approx([20, 22, 24])
@@ -77,8 +77,8 @@ async def test_holding_off_holds_for_everybody_and_goes_on_one_by_one(quotas: Qu
 
 async def test_holding_off_a_little_takes_back_nothing_of_a_longer_time(quotas: Quotas) -> None:
     await waits(quotas, 8)
-    await quotas.hold_off("calls", QUOTA, 30)
-    await quotas.hold_off("calls", QUOTA, 1)
+    await quotas.pause("calls", QUOTA, 30)
+    await quotas.pause("calls", QUOTA, 1)
     assert await waits(quotas, 1) == pytest.approx([30])
 
 
@@ -87,8 +87,8 @@ async def test_no_minute_has_more_than_the_quota_however_they_come(quotas: Quota
     times = []
     for _ in range(250):
         ledger.time += chance.choice((0.0, 0.0, 0.5, 2.0, 11.0))
-        answer = await quotas.take("calls", QUOTA, 20.0)
-        if isinstance(answer, Granted):
+        answer = await quotas.acquire("calls", QUOTA, 20.0)
+        if isinstance(answer, QuotaGranted):
             times.append(ledger.time + answer.wait)
     assert len(times) > 150
     assert max(sum(at <= each < at + 60 for each in times) for at in times) <= A_MINUTE
@@ -99,11 +99,11 @@ async def test_many_connections_at_once_get_no_more_than_one_would(postgres: Ser
     processes = [first, *(first.another_process() for _ in range(4))]
     try:
         shared = [SqlQuotas(process.database) for process in processes]
-        answers = await asyncio.gather(*(quotas.take("calls", QUOTA, 20.0) for quotas in shared * 10))
-        granted = sorted(each.wait for each in answers if isinstance(each, Granted))
+        answers = await asyncio.gather(*(quotas.acquire("calls", QUOTA, 20.0) for quotas in shared * 10))
+        granted = sorted(each.wait for each in answers if isinstance(each, QuotaGranted))
         # Of fifty each place was given to one; who was refused came after all of them.
         assert granted == pytest.approx([0.0] * 5 + [2.0 * place for place in range(1, 11)])
-        late = [each.wait for each in answers if isinstance(each, Refused)]
+        late = [each.wait for each in answers if isinstance(each, QuotaExceeded)]
         assert late == pytest.approx([22.0] * 35)
     finally:
         for process in processes:
@@ -119,7 +119,7 @@ async def test_on_the_servers_own_clock_many_connections_keep_the_quota(postgres
     async def go_on(quotas: Quotas) -> None:
         while loop.time() < until:
             before = loop.time()
-            if isinstance(await quotas.take("calls", quota, 0.0), Granted):
+            if isinstance(await quotas.acquire("calls", quota, 0.0), QuotaGranted):
                 began.append(before)
                 ended.append(loop.time())
 
@@ -143,7 +143,7 @@ async def test_what_nobody_would_wait_for_is_forgotten_and_nothing_else(quotas: 
     await waits(quotas, 3, name="idle")
     ledger.time += 3
     await waits(quotas, 8, name="busy")
-    await quotas.hold_off("closed", QUOTA, 60)
+    await quotas.pause("closed", QUOTA, 60)
     assert await quotas.forget_idle(100) == 1
     ledger.time += 5
     assert await quotas.forget_idle(100) == 1

@@ -12,11 +12,11 @@ from bot.domain.approvals import Approval, ApprovalPolicy
 from bot.domain.audit import AuditQuery
 from bot.domain.completions import StopReason, Usage
 from bot.domain.grants import GrantUse
-from bot.domain.messages import FilePart, ImagePart, Message, Role, TextPart, ToolCall, ToolResult, assistant
-from bot.domain.policies import Ruling
+from bot.domain.messages import FilePart, ImagePart, Message, MessageRole, TextPart, ToolCall, ToolResult, assistant
+from bot.domain.policies import StoredPolicyResult
 from bot.domain.turns import Claim, ModelStep, StepStatus, ToolRef, ToolStep, TurnRecord, TurnStatus
 from bot.domain.views import TurnView
-from bot.storage.archive import SqlArchive
+from bot.storage.reporting import SqlReporting
 from bot.storage.turn_log import SqlTurnLog
 from tests.fakes.parts import ANA, message
 from tests.ledgers import Ledger
@@ -25,7 +25,7 @@ ODD = {"number": math.nan, "many": (1, 2), "text": "é\u2028", 5: None}
 
 
 def asked(n: int, *calls: ToolCall) -> ModelStep:
-    said = Message(Role.ASSISTANT, (TextPart("Let me see."), *calls), {"thinking": ("a", "b"), "sure": math.inf})
+    said = Message(MessageRole.ASSISTANT, (TextPart("Let me see."), *calls), {"thinking": ("a", "b"), "sure": math.inf})
     return ModelStep(n, said, StopReason.TOOLS, Usage(10, 20, 5), ("A note.",))
 
 
@@ -35,7 +35,7 @@ def step(n: int, **arguments: object) -> ToolStep:
         ToolCall(f"c{n}", "s__read", arguments),
         ToolRef("s", "read"),
         StepStatus.READY,
-        ruling=Ruling(ApprovalPolicy.ALWAYS_ALLOW),
+        ruling=StoredPolicyResult(ApprovalPolicy.ALWAYS_ALLOW),
     )
 
 
@@ -46,7 +46,7 @@ async def claimed(ledger: Ledger) -> Claim:
 
 
 async def is_what_is_read(ledger: Ledger, record: TurnRecord) -> bool:
-    return TurnView(record.turn, record.steps, record.revision) == await ledger.log.view(record.turn.id)
+    return TurnView(record.turn, record.steps, record.revision) == await ledger.log.get_view(record.turn.id)
 
 
 async def test_everything_that_is_written_is_told_as_it_is_read(ledger: Ledger) -> None:
@@ -55,10 +55,10 @@ async def test_everything_that_is_written_is_told_as_it_is_read(ledger: Ledger) 
     files = (TextPart("ok"), ImagePart(b"x" * 10, "image/png"), FilePart(b"y" * 10, "text/csv", "a.csv"))
     records = [await ledger.log.append(claim, asked(1, *(each.call for each in calls)), calls)]
     for each in calls:
-        records.append(await ledger.log.begin(claim, each.n))
+        records.append(await ledger.log.start_call(claim, each.n))
         assert await is_what_is_read(ledger, records[-1])
         result = ToolResult(each.call.id, files)
-        records.append(await ledger.log.end(claim, each.n, StepStatus.DONE, result, 0.1))
+        records.append(await ledger.log.finish_call(claim, each.n, StepStatus.DONE, result, 0.1))
         assert await is_what_is_read(ledger, records[-1])
     records.append(await ledger.log.finish(claim, TurnStatus.DONE, [ModelStep(4, assistant("Done."))], ""))
     assert await is_what_is_read(ledger, records[-1])
@@ -72,10 +72,12 @@ async def test_the_audit_says_of_a_call_what_it_says_where_the_call_is_read(ledg
     await ledger.log.append(claim, asked(1, first.call, second.call), [first, second])
     for log in (ledger.log, SqlTurnLog(ledger.database)):  # the second knows nothing of the turn yet
         for n in (2, 3):
-            await log.begin(claim, n)
-            await log.end(claim, n, StepStatus.FAILED, ToolResult(f"c{n}", (TextPart("no"),), is_error=True), 0.25)
+            await log.start_call(claim, n)
+            await log.finish_call(
+                claim, n, StepStatus.FAILED, ToolResult(f"c{n}", (TextPart("no"),), is_error=True), 0.25
+            )
         await ledger.database.run(lambda connection: connection.execute(sa.text("update steps set status = 'ready'")))
-    told, _ = await SqlArchive(ledger.database).audit(AuditQuery(kinds=("ran",)), 9, 0)
+    told, _ = await SqlReporting(ledger.database).audit(AuditQuery(kinds=("ran",)), 9, 0)
     kept = [dataclasses.replace(entry, seq=0, at=0.0, previous="", hash="") for entry in told]
     assert len(kept) == 4
     assert kept[:2] == kept[2:]
@@ -90,7 +92,7 @@ async def test_a_turn_that_fails_is_told_as_it_is_read(ledger: Ledger) -> None:
 async def test_a_turn_that_ends_with_a_call_open_is_told_how_that_was_settled(ledger: Ledger) -> None:
     claim = await claimed(ledger)
     await ledger.log.append(claim, asked(1), [step(2), step(3)])
-    await ledger.log.begin(claim, 2)
+    await ledger.log.start_call(claim, 2)
     record = await ledger.log.finish(claim, TurnStatus.FAILED, [], "It broke.")
     assert [each.status for each in record.calls] == [StepStatus.UNKNOWN, StepStatus.CANCELLED]
     assert await is_what_is_read(ledger, record)
@@ -101,7 +103,10 @@ async def test_calls_that_end_side_by_side_are_all_known_in_the_end(ledger: Ledg
     calls = [step(n) for n in range(2, 8)]
     await ledger.log.append(claim, asked(1), calls)
     results = [ToolResult(each.call.id, (TextPart("ok"),)) for each in calls]
-    ends = [ledger.log.end(claim, each.n, StepStatus.DONE, result) for each, result in zip(calls, results, strict=True)]
+    ends = [
+        ledger.log.finish_call(claim, each.n, StepStatus.DONE, result)
+        for each, result in zip(calls, results, strict=True)
+    ]
     newest = max(await asyncio.gather(*ends), key=lambda record: record.revision)
     assert [each.result for each in newest.calls] == results
     assert await is_what_is_read(ledger, newest)
@@ -118,10 +123,10 @@ async def test_a_call_that_waits_for_a_signature_is_read(ledger: Ledger) -> None
         approval=Approval("card-1", 1, "print", ANA, 60.0),
     )
     await ledger.log.append(claim, asked(1), [step(2), waiting])
-    await ledger.log.drawn(claim.turn_id, 1)  # which starts its clock, and changes no revision
-    record = await ledger.log.begin(claim, 2)
-    assert record.awaiting[0].approval is not None
-    assert record.awaiting[0].approval.expires_at is not None
+    await ledger.log.mark_delivered(claim.turn_id, 1)  # which starts its clock, and changes no revision
+    record = await ledger.log.start_call(claim, 2)
+    assert record.calls_awaiting_approval[0].approval is not None
+    assert record.calls_awaiting_approval[0].approval.expires_at is not None
     assert await is_what_is_read(ledger, record)
 
 

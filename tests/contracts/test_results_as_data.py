@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from bot.domain.envelopes import enclosed
+from bot.domain.envelopes import enclose
 from bot.domain.messages import OwnWords, TextPart, ToolCall, ToolResult, assistant, tool_results, user
 from tests.fakes.llm import Say
 from tests.llm.conversation import PROVIDERS, Provider, asking, complete, talking
@@ -94,5 +94,5 @@ async def test_what_no_reader_sees_is_gone_and_everything_else_is_as_it_was(prov
 
 
 async def test_a_persons_question_and_files_hold_nothing_unseen(provider: Provider) -> None:
-    text = await sent(provider, user(enclosed("notes.txt", f"a{HIDDEN}b")), user(f"What{HIDDEN} is new?"))
+    text = await sent(provider, user(enclose("notes.txt", f"a{HIDDEN}b")), user(f"What{HIDDEN} is new?"))
     assert not set(text) & set(HIDDEN) - set("[]80;mtitlescr")

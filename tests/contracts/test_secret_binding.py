@@ -16,10 +16,10 @@ from bot.domain.servers import (
     AuthenticationKind,
     HttpKind,
     HttpTransport,
-    Launch,
     ServerConfig,
     ServerRecord,
     StdioTransport,
+    TemplateLaunch,
     Transport,
 )
 from bot.errors import SecretUnavailable
@@ -43,7 +43,7 @@ ELSEWHERE: dict[str, Transport] = {
     "a host that begins alike": HttpTransport("https://jira.example.evil.example/mcp"),
     "a host behind a user name": HttpTransport("https://jira.example@evil.example/mcp"),
     "a program": StdioTransport("python", ("-m", "jira")),
-    "a launch template": StdioTransport("", launch=Launch("jira", {"team": "red"})),
+    "a launch template": StdioTransport("", launch=TemplateLaunch("jira", {"team": "red"})),
 }
 THE_SAME = {
     "another path": HttpTransport("https://jira.example/v2/mcp"),
@@ -80,13 +80,13 @@ async def test_a_stored_secret_is_deleted_when_its_server_moves(ledger: Ledger, 
     changed = await servers.change(moved(added, ELSEWHERE[where]), {}, ANA, changes={})
     assert changed.missing == {AUTH_SECRET}
     with pytest.raises(SecretUnavailable, match="it is not set"):
-        await servers.reveal(changed)
+        await servers.read_secrets(changed)
     back = await servers.change(moved(changed, THERE), {}, ANA, changes={})
     with pytest.raises(SecretUnavailable, match="it is not set"):
-        await servers.reveal(back)
+        await servers.read_secrets(back)
     again = await servers.change(back, {AUTH_SECRET: "typed again"}, ANA, changes={})
     assert again.missing == set()
-    assert await servers.reveal(again) == {AUTH_SECRET: "typed again"}
+    assert await servers.read_secrets(again) == {AUTH_SECRET: "typed again"}
 
 
 @pytest.mark.parametrize("where", THE_SAME)
@@ -94,7 +94,7 @@ async def test_a_stored_secret_stays_while_its_server_stays_at_its_origin(ledger
     servers = store(ledger)
     added = await servers.add(record(), {AUTH_SECRET: "typed"}, ANA)
     changed = await servers.change(moved(added, THE_SAME[where]), {}, ANA, changes={})
-    assert await servers.reveal(changed) == {AUTH_SECRET: "typed"}
+    assert await servers.read_secrets(changed) == {AUTH_SECRET: "typed"}
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ async def test_a_stored_secret_stays_while_its_server_stays_at_its_origin(ledger
         StdioTransport("python", ("-m", "jira", "--verbose")),
         StdioTransport("python3", ("-m", "jira")),
         StdioTransport("python", ("-m", "jira"), cwd="/tmp/elsewhere"),
-        StdioTransport("", launch=Launch("jira", {})),
+        StdioTransport("", launch=TemplateLaunch("jira", {})),
         THERE,
     ],
 )
@@ -127,7 +127,7 @@ async def test_the_secret_of_an_oauth_client_belongs_to_the_client_and_the_whole
         dataclasses.replace(added, authentication=Authentication(AuthenticationKind.HEADER)),
     ):
         with pytest.raises(SecretUnavailable, match="it was entered for"):
-            await servers.reveal(other)
+            await servers.read_secrets(other)
 
 
 async def test_a_row_whose_address_was_changed_by_hand_does_not_open(ledger: Ledger) -> None:
@@ -137,23 +137,23 @@ async def test_a_row_whose_address_was_changed_by_hand_does_not_open(ledger: Led
     (kept,) = await servers.records()
     assert kept.missing == {AUTH_SECRET}
     with pytest.raises(SecretUnavailable, match=r"entered for https://jira\.example:443"):
-        await servers.reveal(kept)
+        await servers.read_secrets(kept)
     await execute(ledger, "update mcp_secrets set bound_to = :place", place=binding_of(kept, AUTH_SECRET))
     with pytest.raises(SecretUnavailable, match="tampered"):
-        await servers.reveal(kept)
+        await servers.read_secrets(kept)
 
 
 async def test_a_reference_takes_a_grant_for_its_workspace_and_its_host(ledger: Ledger) -> None:
     bare, granted = store(ledger), store(ledger, GRANT)
     added = await bare.add(record(JIRA), {}, ANA)
     with pytest.raises(SecretUnavailable, match=r"not granted to servers of slack:T1 at jira\.example") as refused:
-        await bare.reveal(added)
+        await bare.read_secrets(added)
     assert 'secret = "env:MCP_SECRET_JIRA", workspaces = ["slack:T1"], hosts = ["jira.example"]' in refused.value.fix
-    assert await granted.reveal(added) == {AUTH_SECRET: "the-operators-key"}
+    assert await granted.read_secrets(added) == {AUTH_SECRET: "the-operators-key"}
     for other in (*ELSEWHERE.values(), HttpTransport("https://jira.example.:443/mcp")):
         if not isinstance(other, StdioTransport):
             with pytest.raises(SecretUnavailable, match="not granted"):
-                await granted.reveal(moved(added, other))
+                await granted.read_secrets(moved(added, other))
     for reference, workspace in (
         (JIRA, "slack:T2"),
         (JIRA, ""),
@@ -161,35 +161,35 @@ async def test_a_reference_takes_a_grant_for_its_workspace_and_its_host(ledger: 
         (SecretReference(SecretSource.FILE, "/run/secrets/MCP_SECRET_JIRA"), HOME),
     ):
         with pytest.raises(SecretUnavailable, match="not granted"):
-            await granted.reveal(record(reference, workspace=workspace))
+            await granted.read_secrets(record(reference, workspace=workspace))
 
 
 async def test_a_program_gets_a_reference_only_by_its_launch_template(ledger: Ledger) -> None:
     granted = store(ledger, GRANT)
-    launched = StdioTransport("", launch=Launch("jira", {"team": "red"}))
-    assert await granted.reveal(record(JIRA, launched)) == {"env:TOKEN": "the-operators-key"}
-    for other in (StdioTransport("", launch=Launch("git", {})), StdioTransport("jira")):
+    launched = StdioTransport("", launch=TemplateLaunch("jira", {"team": "red"}))
+    assert await granted.read_secrets(record(JIRA, launched)) == {"env:TOKEN": "the-operators-key"}
+    for other in (StdioTransport("", launch=TemplateLaunch("git", {})), StdioTransport("jira")):
         with pytest.raises(SecretUnavailable, match="not granted"):
-            await granted.reveal(record(JIRA, other))
+            await granted.read_secrets(record(JIRA, other))
 
 
 async def test_a_reference_that_the_operator_has_given_holds_for_the_place_it_was_given_for(ledger: Ledger) -> None:
     servers = store(ledger)
     added = await servers.add(record(VOUCHED), {}, ANA)
-    assert await servers.reveal(added) == {AUTH_SECRET: "the-operators-key"}
+    assert await servers.read_secrets(added) == {AUTH_SECRET: "the-operators-key"}
     await execute(ledger, "update mcp_servers set definition = replace(definition, 'jira.example', 'evil.example')")
     (kept,) = await servers.records()
     with pytest.raises(SecretUnavailable, match="not granted"):
-        await servers.reveal(kept)
+        await servers.read_secrets(kept)
 
 
 async def test_a_rotation_keeps_secrets_where_they_are_bound(ledger: Ledger) -> None:
     servers = store(ledger)
     added = await servers.add(record(), {AUTH_SECRET: "typed"}, ANA)
     assert (await servers.reseal(ANA)).count == 1
-    assert await servers.reveal(added) == {AUTH_SECRET: "typed"}
+    assert await servers.read_secrets(added) == {AUTH_SECRET: "typed"}
     with pytest.raises(SecretUnavailable):
-        await servers.reveal(moved(added, HttpTransport("https://evil.example/mcp")))
+        await servers.read_secrets(moved(added, HttpTransport("https://evil.example/mcp")))
 
 
 async def test_a_server_of_the_same_name_that_is_added_again_has_no_secret(ledger: Ledger) -> None:

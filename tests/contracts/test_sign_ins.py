@@ -1,4 +1,4 @@
-"""What sign-ins promise (`bot.stores.SignInStore`), over each database they are kept in."""
+"""What sign-ins promise (`bot.ports.SignInStore`), over each database they are kept in."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import pytest
 import sqlalchemy as sa
 
 from bot.domain.servers import HttpTransport, ServerConfig, ServerRecord
-from bot.domain.sign_ins import SIGN_IN_SECONDS, Registration, SignIn, SignInKey, SignInUnderWay
+from bot.domain.sign_ins import SIGN_IN_SECONDS, PendingSignIn, Registration, SignIn, SignInKey
 from bot.errors import SecretUnavailable
 from bot.storage import audit
-from bot.storage.revisions import read_revision
+from bot.storage.config_version import read_version
 from bot.storage.secret_box import SecretBox
 from bot.storage.server_store import SqlServerStore
 from bot.storage.sign_in_store import SqlSignInStore
@@ -38,7 +38,7 @@ TOKENS = SignIn(
     START + 3600,
     START + 3540,
 )
-UNDER_WAY = SignInUnderWay(JIRA, ANA, HALL, TOKENS, "verifier-1", "https://bot.example/back")
+UNDER_WAY = PendingSignIn(JIRA, ANA, HALL, TOKENS, "verifier-1", "https://bot.example/back")
 
 
 @pytest.fixture
@@ -58,58 +58,58 @@ async def rows(ledger: Ledger, table: sa.Table) -> list[Any]:
 
 
 async def test_what_is_kept_is_found_as_it_was_and_by_nobody_else(store: SqlSignInStore) -> None:
-    kept = await store.keep(JIRA, TOKENS)
+    kept = await store.save(JIRA, TOKENS)
     assert kept == replace(TOKENS, version=kept.version if kept else 0)
-    assert await store.found(JIRA) == kept
-    assert await store.found(WIKI) is None
-    assert await store.found(SignInKey(JIRA.server_id, "slack:T1:U1")) is None
+    assert await store.find(JIRA) == kept
+    assert await store.find(WIKI) is None
+    assert await store.find(SignInKey(JIRA.server_id, "slack:T1:U1")) is None
     assert await store.versions() == {JIRA: kept.version if kept else 0}
 
 
 async def test_of_two_who_renew_the_same_version_one_keeps_what_it_got(store: SqlSignInStore) -> None:
-    first = await store.keep(JIRA, TOKENS)
+    first = await store.save(JIRA, TOKENS)
     assert first is not None
-    tries = await asyncio.gather(*(store.keep(JIRA, replace(first, access_token=f"token-{n}")) for n in range(5)))
+    tries = await asyncio.gather(*(store.save(JIRA, replace(first, access_token=f"token-{n}")) for n in range(5)))
     [winner] = [each for each in tries if each is not None]
     assert winner.version > first.version
-    assert await store.found(JIRA) == winner
+    assert await store.find(JIRA) == winner
 
 
 async def test_what_was_renewed_before_somebody_signed_out_and_in_again_does_not_come_back(
     store: SqlSignInStore,
 ) -> None:
-    old = await store.keep(JIRA, TOKENS)
+    old = await store.save(JIRA, TOKENS)
     assert old is not None
     assert await store.forget(JIRA, ANA)
-    assert await store.keep(JIRA, old) is None
+    assert await store.save(JIRA, old) is None
     new = await store.signed_in(JIRA, replace(TOKENS, access_token="another"), BEN)
-    assert await store.keep(JIRA, old) is None
-    assert await store.found(JIRA) == new
+    assert await store.save(JIRA, old) is None
+    assert await store.find(JIRA) == new
 
 
 async def test_whoever_signs_in_replaces_what_is_there_whichever_version(store: SqlSignInStore) -> None:
-    await store.keep(JIRA, TOKENS)
+    await store.save(JIRA, TOKENS)
     kept = await store.signed_in(JIRA, replace(TOKENS, access_token="another", version=7), ANA)
-    found = await store.found(JIRA)
+    found = await store.find(JIRA)
     assert found == kept
     assert (kept.access_token, kept.signed_in_by, kept.signed_in_at) == ("another", ANA.principal, START)
 
 
 async def test_of_a_sign_in_that_has_ended_the_registration_is_left(store: SqlSignInStore) -> None:
     kept = await store.signed_in(JIRA, TOKENS, ANA)
-    ended = await store.ended(JIRA, kept)
+    ended = await store.mark_revoked(JIRA, kept)
     assert ended is not None
     assert (ended.access_token, ended.refresh_token, ended.expires_at) == ("", "", None)
     assert (ended.registration, ended.signed_in_by) == (REGISTRATION, ANA.principal)
-    assert await store.found(JIRA) == ended
-    assert await store.ended(JIRA, kept) is None
+    assert await store.find(JIRA) == ended
+    assert await store.mark_revoked(JIRA, kept) is None
 
 
 async def test_signing_in_and_out_is_audited_and_renewing_is_not(ledger: Ledger, store: SqlSignInStore) -> None:
     kept = await store.signed_in(JIRA, TOKENS, ANA)
-    renewed = await store.keep(JIRA, kept)
+    renewed = await store.save(JIRA, kept)
     assert renewed is not None
-    await store.ended(JIRA, renewed)
+    await store.mark_revoked(JIRA, renewed)
     assert await store.forget(JIRA, BEN)
     assert not await store.forget(JIRA, BEN)
     assert await audited(ledger) == [
@@ -120,13 +120,13 @@ async def test_signing_in_and_out_is_audited_and_renewing_is_not(ledger: Ledger,
 
 
 async def test_every_change_is_news(ledger: Ledger, store: SqlSignInStore) -> None:
-    numbers = [await ledger.database.run(read_revision)]
+    numbers = [await ledger.database.run(read_version)]
     kept = await store.signed_in(JIRA, TOKENS, ANA)
-    numbers.append(await ledger.database.run(read_revision))
-    await store.keep(JIRA, kept)
-    numbers.append(await ledger.database.run(read_revision))
+    numbers.append(await ledger.database.run(read_version))
+    await store.save(JIRA, kept)
+    numbers.append(await ledger.database.run(read_version))
     await store.forget(JIRA, ANA)
-    numbers.append(await ledger.database.run(read_revision))
+    numbers.append(await ledger.database.run(read_version))
     assert numbers == sorted(set(numbers))
 
 
@@ -143,21 +143,21 @@ async def test_nothing_secret_is_on_disk(ledger: Ledger, store: SqlSignInStore, 
 
 
 async def test_a_body_that_was_copied_to_another_server_does_not_open(ledger: Ledger, store: SqlSignInStore) -> None:
-    await store.keep(JIRA, TOKENS)
+    await store.save(JIRA, TOKENS)
     await ledger.database.run(lambda connection: connection.execute(sign_ins.update().values(server_id="id-of-wiki")))
     with pytest.raises(SecretUnavailable, match="another key"):
-        await store.found(WIKI)
+        await store.find(WIKI)
 
 
 async def test_a_body_of_a_later_release_counts_for_nothing(ledger: Ledger, store: SqlSignInStore) -> None:
-    await store.keep(JIRA, TOKENS)
+    await store.save(JIRA, TOKENS)
     [row] = await rows(ledger, sign_ins)
     box, place = SecretBox((KEY,)), '["sign-in", "id-of-jira", ""]'
     later = box.open(row.body, place).replace('"v": 1', '"v": 2')
     await ledger.database.run(
         lambda connection: connection.execute(sign_ins.update().values(body=box.seal(later, place)))
     )
-    assert await store.found(JIRA) is None
+    assert await store.find(JIRA) is None
 
 
 async def test_a_state_is_good_once_for_ten_minutes(ledger: Ledger, store: SqlSignInStore) -> None:
@@ -184,8 +184,8 @@ async def test_a_server_that_is_deleted_takes_its_sign_ins_along(ledger: Ledger,
     record = await servers.add(
         ServerRecord(ServerConfig("jira", HttpTransport("https://jira.example/mcp"), id=JIRA.server_id)), {}, ANA
     )
-    await store.keep(JIRA, TOKENS)
-    await store.keep(WIKI, TOKENS)
+    await store.save(JIRA, TOKENS)
+    await store.save(WIKI, TOKENS)
     state = await store.begin(UNDER_WAY)
     await servers.remove(record.id, record.version, ANA)
     assert set(await store.versions()) == {WIKI}
@@ -193,12 +193,12 @@ async def test_a_server_that_is_deleted_takes_its_sign_ins_along(ledger: Ledger,
 
 
 async def test_a_new_key_encrypts_sign_ins_anew_and_what_no_key_opens_is_named(ledger: Ledger) -> None:
-    await SqlSignInStore(ledger.database, SecretBox((OTHER_KEY,))).keep(WIKI, TOKENS)
-    await SqlSignInStore(ledger.database, SecretBox((KEY,))).keep(JIRA, TOKENS)
+    await SqlSignInStore(ledger.database, SecretBox((OTHER_KEY,))).save(WIKI, TOKENS)
+    await SqlSignInStore(ledger.database, SecretBox((KEY,))).save(JIRA, TOKENS)
     new = b"n" * 32
     resealed = await SqlServerStore(ledger.database, SecretBox((new, KEY)), {}).reseal(ANA)
     assert (resealed.count, resealed.unopened) == (1, ("id-of-wiki sign-in",))
-    found = await SqlSignInStore(ledger.database, SecretBox((new,))).found(JIRA)
+    found = await SqlSignInStore(ledger.database, SecretBox((new,))).find(JIRA)
     assert found is not None
     assert found.access_token == "access-token-1"
 
@@ -208,11 +208,11 @@ async def test_two_processes_see_each_others_sign_ins(ledger: Ledger, store: Sql
         pytest.skip("one process has a SQLite file")
     process = ledger.another_process()
     other = SqlSignInStore(process.database, SecretBox((KEY,)))
-    first = await store.keep(JIRA, TOKENS)
+    first = await store.save(JIRA, TOKENS)
     assert first is not None
-    assert await other.found(JIRA) == first
+    assert await other.find(JIRA) == first
     tries = await asyncio.gather(
-        *(each.keep(JIRA, replace(first, access_token=name)) for each, name in ((store, "a-token"), (other, "b-token")))
+        *(each.save(JIRA, replace(first, access_token=name)) for each, name in ((store, "a-token"), (other, "b-token")))
     )
     await process.close()
     assert len([each for each in tries if each is not None]) == 1

@@ -10,17 +10,18 @@ from dataclasses import replace
 import pytest
 import sqlalchemy as sa
 
+from bot.domain.approval_requirements import ApprovalRequirements, OnTimeout
 from bot.domain.approvals import (
-    AlreadySettled,
+    AlreadyDecided,
     Approval,
-    Counted,
+    ApproverEvidence,
+    Decided,
     Decision,
-    OutOfDate,
+    DecisionType,
+    MoreApprovalsNeeded,
     Portion,
     Revision,
-    Settled,
-    Signing,
-    Verdict,
+    StaleRevision,
     ViewRequired,
 )
 from bot.domain.argument_secrets import StoredSecret
@@ -28,14 +29,13 @@ from bot.domain.completions import StopReason
 from bot.domain.conversations import Author
 from bot.domain.messages import ToolCall, assistant
 from bot.domain.secrets import SecretSpan
-from bot.domain.terms import OnTimeout, Terms
 from bot.domain.turns import Claim, ModelStep, StepStatus, ToolRef, ToolStep
 from tests.audited import audit_findings
 from tests.fakes.parts import ANA, BEN, HALL, NEWEST
 from tests.ledgers import Ledger, PostgresLedger, running
 
 ZOE, KIM = Author("test", "zoe", "Zoe"), Author("test", "kim", "Kim")
-TERMS = Terms(
+TERMS = ApprovalRequirements(
     (frozenset({"test:ben", "test-group:ops"}), frozenset({"members"})),
     four_eyes=True,
     quorum=2,
@@ -47,7 +47,7 @@ TERMS = Terms(
 WANTS = ModelStep(1, assistant("", ToolCall("c2", "s__write", {})), StopReason.TOOLS)
 
 
-async def waiting(ledger: Ledger, terms: Terms = TERMS, **more: object) -> Claim:
+async def waiting(ledger: Ledger, terms: ApprovalRequirements = TERMS, **more: object) -> Claim:
     """A call that waits for a signature on these terms."""
     claim = await running(ledger)
     asked = Approval("card-1", 1, "print", ANA, 60.0, terms=terms, **more)  # type: ignore[arg-type]
@@ -57,12 +57,12 @@ async def waiting(ledger: Ledger, terms: Terms = TERMS, **more: object) -> Claim
     return claim
 
 
-def signed(by: Author, revision: int = 1, verdict: Verdict = Verdict.APPROVE) -> Decision:
+def signed(by: Author, revision: int = 1, verdict: DecisionType = DecisionType.APPROVE) -> Decision:
     return Decision("card-1", revision, verdict, by)
 
 
 async def call(ledger: Ledger) -> ToolStep:
-    found = await ledger.log.approval("card-1")
+    found = await ledger.log.get_approval("card-1")
     assert found is not None
     return found[1]
 
@@ -74,7 +74,7 @@ async def rows(ledger: Ledger, question: str) -> list[tuple[object, ...]]:
 async def test_the_terms_a_call_was_asked_on_are_kept_with_it(ledger: Ledger) -> None:
     await waiting(ledger, remind_in=30.0)
     log = await ledger.restart()
-    found = await log.approval("card-1")
+    found = await log.get_approval("card-1")
     assert found is not None
     approval = found[1].approval
     assert approval is not None
@@ -84,14 +84,14 @@ async def test_the_terms_a_call_was_asked_on_are_kept_with_it(ledger: Ledger) ->
 async def test_signatures_are_counted_until_there_are_enough_over_a_restart(ledger: Ledger) -> None:
     claim = await waiting(ledger, replace(TERMS, quorum=3))
     assert await ledger.log.park(claim) is None
-    assert await ledger.log.decide(signed(BEN), Signing("test:ben")) == Counted(2)
+    assert await ledger.log.decide(signed(BEN), ApproverEvidence("test:ben")) == MoreApprovalsNeeded(2)
     await ledger.restart()
-    assert await ledger.log.decide(signed(BEN), Signing("test:ben")) == AlreadySettled(
+    assert await ledger.log.decide(signed(BEN), ApproverEvidence("test:ben")) == AlreadyDecided(
         "You have signed it already. It needs 2 more signatures."
     )
-    assert await ledger.log.decide(signed(ZOE), Signing("test-group:ops")) == Counted(1)
+    assert await ledger.log.decide(signed(ZOE), ApproverEvidence("test-group:ops")) == MoreApprovalsNeeded(1)
     assert await ledger.log.claim(1) == [], "it goes on waiting"
-    assert await ledger.log.decide(signed(KIM), Signing("members")) == Settled(Verdict.APPROVE)
+    assert await ledger.log.decide(signed(KIM), ApproverEvidence("members")) == Decided(DecisionType.APPROVE)
     (claim,) = await ledger.log.claim(1)
     step = await call(ledger)
     assert step.approval is not None
@@ -108,30 +108,32 @@ async def test_signatures_are_counted_until_there_are_enough_over_a_restart(ledg
 
 
 async def test_what_the_engine_asks_for_now_counts_where_it_is_more(ledger: Ledger) -> None:
-    await waiting(ledger, Terms())
-    assert await ledger.log.decide(signed(BEN), Signing("test:ben", quorum=2)) == Counted(1)
-    assert await ledger.log.decide(signed(ZOE), Signing("test:zoe", quorum=2)) == Settled(Verdict.APPROVE)
+    await waiting(ledger, ApprovalRequirements())
+    assert await ledger.log.decide(signed(BEN), ApproverEvidence("test:ben", quorum=2)) == MoreApprovalsNeeded(1)
+    assert await ledger.log.decide(signed(ZOE), ApproverEvidence("test:zoe", quorum=2)) == Decided(DecisionType.APPROVE)
 
 
 async def test_what_the_engine_asks_for_now_changes_nothing_where_it_is_less(ledger: Ledger) -> None:
     await waiting(ledger)
-    assert await ledger.log.decide(signed(BEN), Signing("test:ben", quorum=1)) == Counted(1)
+    assert await ledger.log.decide(signed(BEN), ApproverEvidence("test:ben", quorum=1)) == MoreApprovalsNeeded(1)
 
 
 async def test_a_signature_that_counts_no_more_is_taken_out_and_may_be_given_anew(ledger: Ledger) -> None:
     """Rules have become stricter since: Ana may not sign at all, and Ben only as one of the group."""
-    await waiting(ledger, Terms(quorum=3))
-    assert await ledger.log.decide(signed(ANA), Signing("members")) == Counted(2)
-    assert await ledger.log.decide(signed(BEN), Signing("members")) == Counted(1)
+    await waiting(ledger, ApprovalRequirements(quorum=3))
+    assert await ledger.log.decide(signed(ANA), ApproverEvidence("members")) == MoreApprovalsNeeded(2)
+    assert await ledger.log.decide(signed(BEN), ApproverEvidence("members")) == MoreApprovalsNeeded(1)
     ops = frozenset({"test-group:ops"})
-    stricter = Signing("test-group:ops", approvers=(ops, frozenset({"members", *ops})), barred=frozenset({"test:ana"}))
-    assert await ledger.log.decide(signed(ZOE), stricter) == Counted(2), "of three, Zoe alone"
+    stricter = ApproverEvidence(
+        "test-group:ops", approvers=(ops, frozenset({"members", *ops})), barred=frozenset({"test:ana"})
+    )
+    assert await ledger.log.decide(signed(ZOE), stricter) == MoreApprovalsNeeded(2), "of three, Zoe alone"
     step = await call(ledger)
     assert step.approval is not None
     assert (step.status, step.approval.signers) == (StepStatus.AWAITING, ("Zoe",))
-    assert await ledger.log.decide(signed(BEN), stricter) == Counted(1)
-    assert isinstance(await ledger.log.decide(signed(BEN), stricter), AlreadySettled)
-    assert await ledger.log.decide(signed(KIM), stricter) == Settled(Verdict.APPROVE)
+    assert await ledger.log.decide(signed(BEN), stricter) == MoreApprovalsNeeded(1)
+    assert isinstance(await ledger.log.decide(signed(BEN), stricter), AlreadyDecided)
+    assert await ledger.log.decide(signed(KIM), stricter) == Decided(DecisionType.APPROVE)
     assert await rows(ledger, "select person from decisions order by person") == [
         ("test:ben",),
         ("test:kim",),
@@ -141,13 +143,13 @@ async def test_a_signature_that_counts_no_more_is_taken_out_and_may_be_given_ane
 
 
 async def test_whoever_presses_again_does_not_bring_back_what_counts_no_more(ledger: Ledger) -> None:
-    await waiting(ledger, Terms(quorum=2))
-    assert await ledger.log.decide(signed(ANA), Signing("members")) == Counted(1)
-    barring = Signing("members", barred=frozenset({"test:ana"}))
-    assert await ledger.log.decide(signed(BEN), barring) == Counted(1)
+    await waiting(ledger, ApprovalRequirements(quorum=2))
+    assert await ledger.log.decide(signed(ANA), ApproverEvidence("members")) == MoreApprovalsNeeded(1)
+    barring = ApproverEvidence("members", barred=frozenset({"test:ana"}))
+    assert await ledger.log.decide(signed(BEN), barring) == MoreApprovalsNeeded(1)
     for _ in range(3):
-        assert isinstance(await ledger.log.decide(signed(BEN), barring), AlreadySettled)
-    assert await ledger.log.decide(signed(ZOE), barring) == Settled(Verdict.APPROVE)
+        assert isinstance(await ledger.log.decide(signed(BEN), barring), AlreadyDecided)
+    assert await ledger.log.decide(signed(ZOE), barring) == Decided(DecisionType.APPROVE)
     step = await call(ledger)
     assert step.approval is not None
     assert step.approval.decided_by == "Ben and Zoe"
@@ -155,9 +157,9 @@ async def test_whoever_presses_again_does_not_bring_back_what_counts_no_more(led
 
 async def test_one_denial_settles_it_and_a_signature_can_be_taken_back_by_one(ledger: Ledger) -> None:
     await waiting(ledger, replace(TERMS, quorum=3))
-    assert await ledger.log.decide(signed(BEN)) == Counted(2)
-    assert await ledger.log.decide(signed(BEN, verdict=Verdict.DENY)) == Settled(Verdict.DENY)
-    assert isinstance(await ledger.log.decide(signed(ZOE)), AlreadySettled)
+    assert await ledger.log.decide(signed(BEN)) == MoreApprovalsNeeded(2)
+    assert await ledger.log.decide(signed(BEN, verdict=DecisionType.DENY)) == Decided(DecisionType.DENY)
+    assert isinstance(await ledger.log.decide(signed(ZOE)), AlreadyDecided)
     step = await call(ledger)
     assert step.approval is not None
     assert (step.status, step.approval.decided_by) == (StepStatus.DENIED, "Ben")
@@ -166,15 +168,15 @@ async def test_one_denial_settles_it_and_a_signature_can_be_taken_back_by_one(le
 
 async def test_a_signature_is_on_the_arguments_as_they_were(ledger: Ledger) -> None:
     await waiting(ledger)
-    assert await ledger.log.decide(signed(BEN)) == Counted(1)
+    assert await ledger.log.decide(signed(BEN)) == MoreApprovalsNeeded(1)
     assert await ledger.log.revise(Revision("card-1", 1, {"a": 2}, "other print", KIM))
     assert await ledger.log.revise(Revision("card-1", 2, {"a": 3}, "third print", ZOE))
     step = await call(ledger)
     assert step.approval is not None
     assert (step.approval.signers, step.approval.editors) == ((), frozenset({"test:kim", "test:zoe"}))
-    assert await ledger.log.decide(signed(ANA, 1)) == OutOfDate()
-    assert await ledger.log.decide(signed(BEN, 3)) == Counted(1)
-    assert await ledger.log.decide(signed(ANA, 3)) == Settled(Verdict.APPROVE)
+    assert await ledger.log.decide(signed(ANA, 1)) == StaleRevision()
+    assert await ledger.log.decide(signed(BEN, 3)) == MoreApprovalsNeeded(1)
+    assert await ledger.log.decide(signed(ANA, 3)) == Decided(DecisionType.APPROVE)
 
 
 async def test_a_signature_whose_commit_gave_no_answer_is_counted_once(ledger: Ledger) -> None:
@@ -186,7 +188,11 @@ async def test_a_signature_whose_commit_gave_no_answer_is_counted_once(ledger: L
         return await run_once(transaction)
 
     ledger.database.run_once = twice  # type: ignore[method-assign, assignment]
-    for by, comes in ((BEN, Counted(2)), (ZOE, Counted(1)), (KIM, Settled(Verdict.APPROVE))):
+    for by, comes in (
+        (BEN, MoreApprovalsNeeded(2)),
+        (ZOE, MoreApprovalsNeeded(1)),
+        (KIM, Decided(DecisionType.APPROVE)),
+    ):
         assert await ledger.log.decide(signed(by)) == comes
     assert len(await rows(ledger, "select 1 from audit where kind in ('signed', 'decided')")) == 3
 
@@ -199,8 +205,8 @@ async def test_of_many_clicks_at_once_as_many_people_decide_as_have_to(ledger: L
     clicks = [signed(by) for by in people] * 3
     random.Random(seed).shuffle(clicks)
     settled = await asyncio.gather(*(ledger.log.decide(click) for click in clicks))
-    assert [each for each in settled if isinstance(each, Settled)] == [Settled(Verdict.APPROVE)]
-    assert sorted(each.needed for each in settled if isinstance(each, Counted)) == list(range(1, quorum))
+    assert [each for each in settled if isinstance(each, Decided)] == [Decided(DecisionType.APPROVE)]
+    assert sorted(each.needed for each in settled if isinstance(each, MoreApprovalsNeeded)) == list(range(1, quorum))
     assert len(await rows(ledger, "select person from decisions where verdict = 'approve'")) == quorum
 
 
@@ -208,8 +214,8 @@ async def test_of_many_clicks_at_once_as_many_people_decide_as_have_to(ledger: L
 
 
 async def posted(ledger: Ledger, claim: Claim) -> None:
-    await ledger.log.take(claim.turn_id, NEWEST)
-    await ledger.log.drawn(claim.turn_id, NEWEST)
+    await ledger.log.acquire_delivery(claim.turn_id, NEWEST)
+    await ledger.log.mark_delivered(claim.turn_id, NEWEST)
 
 
 async def test_a_reminder_is_due_after_its_time_from_when_the_card_was_posted_and_handed_out_once(
@@ -223,21 +229,21 @@ async def test_a_reminder_is_due_after_its_time_from_when_the_card_was_posted_an
     assert await ledger.log.take_reminders([""], 8) == []
     ledger.time += 1
     assert await ledger.log.take_reminders(["test:elsewhere:"], 8) == []
-    ((turn, step),) = await ledger.log.take_reminders([f"{HALL.home}:"], 8)
+    ((turn, step),) = await ledger.log.take_reminders([f"{HALL.workspace_key}:"], 8)
     assert (turn.id, step.n) == (claim.turn_id, 2)
     assert await ledger.log.take_reminders([""], 8) == []
 
 
 async def test_nobody_is_reminded_of_what_wants_no_reminder_or_is_settled(ledger: Ledger) -> None:
-    claim = await waiting(ledger, Terms(), remind_in=30.0)
+    claim = await waiting(ledger, ApprovalRequirements(), remind_in=30.0)
     await posted(ledger, claim)
-    assert await ledger.log.decide(signed(BEN)) == Settled(Verdict.APPROVE)
+    assert await ledger.log.decide(signed(BEN)) == Decided(DecisionType.APPROVE)
     ledger.time += 31
     assert await ledger.log.take_reminders([""], 8) == []
 
 
 async def test_nobody_is_reminded_of_what_has_timed_out_while_nobody_looked(ledger: Ledger) -> None:
-    claim = await waiting(ledger, Terms(), remind_in=30.0)
+    claim = await waiting(ledger, ApprovalRequirements(), remind_in=30.0)
     await posted(ledger, claim)
     ledger.time += 60
     assert await ledger.log.take_reminders([""], 8) == []
@@ -255,8 +261,8 @@ async def test_of_many_processes_that_look_at_once_one_reminds(ledger: Ledger) -
 
 
 async def test_an_approval_that_takes_a_view_counts_for_whoever_has_opened_every_page(ledger: Ledger) -> None:
-    await waiting(ledger, Terms())
-    viewing = Signing("members", must_view=True)
+    await waiting(ledger, ApprovalRequirements())
+    viewing = ApproverEvidence("members", must_view=True)
     assert await ledger.log.decide(signed(BEN), viewing) == ViewRequired()
     assert await ledger.log.record_view("card-1", 1, Portion(1, 2), BEN)
     assert await ledger.log.record_view("card-1", 1, Portion(1, 2), ZOE)
@@ -265,27 +271,27 @@ async def test_an_approval_that_takes_a_view_counts_for_whoever_has_opened_every
     assert not await ledger.log.record_view("card-2", 1, Portion(), BEN)
     assert await ledger.log.decide(signed(BEN), viewing) == ViewRequired()
     log = await ledger.restart()
-    assert await log.decide(signed(ZOE), viewing) == Settled(Verdict.APPROVE)
+    assert await log.decide(signed(ZOE), viewing) == Decided(DecisionType.APPROVE)
     assert not await log.record_view("card-1", 1, Portion(2, 2), BEN)
     opened = await rows(ledger, "select actor from audit where kind = 'opened' order by seq")
     assert opened == [("test:ben",), ("test:zoe",)]
 
 
 async def test_a_form_is_on_record_and_takes_the_place_of_no_view(ledger: Ledger) -> None:
-    await waiting(ledger, Terms())
-    viewing = Signing("members", must_view=True)
+    await waiting(ledger, ApprovalRequirements())
+    viewing = ApproverEvidence("members", must_view=True)
     assert await ledger.log.record_view("card-1", 1, Portion(0), BEN)
     assert await ledger.log.decide(signed(BEN), viewing) == ViewRequired()
     for page in (1, 2):
         assert await ledger.log.record_view("card-1", 1, Portion(page, 2), BEN)
     assert await ledger.log.record_view("card-1", 1, Portion(0), BEN)
-    assert await ledger.log.decide(signed(BEN), viewing) == Settled(Verdict.APPROVE)
+    assert await ledger.log.decide(signed(BEN), viewing) == Decided(DecisionType.APPROVE)
 
 
 async def test_where_stored_secrets_are_is_kept_for_each_revision(ledger: Ledger) -> None:
     first = (StoredSecret((0, 1), SecretSpan(2, 9, "header X-Key"), in_key=True),)
     second = (StoredSecret((1,), SecretSpan(0, 3, "header X-Key")),)
-    await waiting(ledger, Terms(), secrets=first)
+    await waiting(ledger, ApprovalRequirements(), secrets=first)
     log = await ledger.restart()
     assert await log.revise(Revision("card-1", 1, {"a": 2}, "other", BEN, second))
     approval = (await call(ledger)).approval

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from bot.domain.approvals import Approval, Decision, Verdict
+from bot.domain.approvals import Approval, Decision, DecisionType
 from bot.domain.completions import StopReason
 from bot.domain.conversations import ConversationKey
 from bot.domain.messages import TextPart, ToolCall, ToolResult, assistant
 from bot.domain.turns import Claim, ModelStep, StepStatus, ToolRef, ToolStep, TurnLimits, TurnStatus
+from bot.ports import Activity, ApprovalActivity, Backlog, ServerActivity
 from bot.storage import activity
-from bot.storage.archive import SqlArchive
+from bot.storage.reporting import SqlReporting
 from bot.storage.tables import audit
-from bot.stores import Activity, ApprovalActivity, Backlog, ServerActivity
 from tests.fakes.parts import ANA, BEN, HALL, message
 from tests.ledgers import START, Ledger
 
@@ -49,13 +49,13 @@ async def asking_for(
 
 
 async def ran(ledger: Ledger, claim: Claim, n: int, status: StepStatus, seconds: float) -> None:
-    await ledger.log.end(claim, n, status, ToolResult(f"c{n}", (TextPart("it"),)), seconds)
+    await ledger.log.finish_call(claim, n, status, ToolResult(f"c{n}", (TextPart("it"),)), seconds)
 
 
 async def happened(
     ledger: Ledger, since: float = START, workspace: str = EVERYWHERE, server: str = EVERY_SERVER
 ) -> Activity:
-    return await SqlArchive(ledger.database).activity(since, workspace, server)
+    return await SqlReporting(ledger.database).activity(since, workspace, server)
 
 
 # ---------------------------------------------------------------------- unfinished
@@ -64,10 +64,10 @@ async def happened(
 async def test_where_nothing_is_to_be_done_the_backlog_is_empty(ledger: Ledger) -> None:
     claim = await driven(ledger)
     await ledger.log.finish(claim, TurnStatus.DONE, (), "")
-    await ledger.log.take(claim.turn_id, 99)
-    await ledger.log.drawn(claim.turn_id, 99)
+    await ledger.log.acquire_delivery(claim.turn_id, 99)
+    await ledger.log.mark_delivered(claim.turn_id, 99)
     empty = Backlog({"queued": 0, "running": 0, "waiting": 0}, 0.0, 0, 0)
-    assert await SqlArchive(ledger.database).backlog() == empty
+    assert await SqlReporting(ledger.database).backlog() == empty
 
 
 async def test_turns_are_counted_by_status_with_what_waits_for_people_and_for_drawing(ledger: Ledger) -> None:
@@ -78,7 +78,7 @@ async def test_turns_are_counted_by_status_with_what_waits_for_people_and_for_dr
     ended = await driven(ledger, place(2))
     await ledger.log.finish(ended, TurnStatus.DONE, (), "")
     await driven(ledger, place(3))
-    found = await SqlArchive(ledger.database).backlog()
+    found = await SqlReporting(ledger.database).backlog()
     assert found == Backlog({"queued": 0, "running": 1, "waiting": 1}, 0.0, 2, 2)
 
 
@@ -86,14 +86,14 @@ async def test_only_a_turn_that_could_begin_waits_for_a_worker(ledger: Ledger) -
     claim = await driven(ledger)
     await ledger.log.enqueue(message("second"))
     ledger.time += 30
-    assert (await SqlArchive(ledger.database).backlog()).oldest_ready == 0.0
+    assert (await SqlReporting(ledger.database).backlog()).oldest_ready == 0.0
     await ledger.log.finish(claim, TurnStatus.DONE, (), "")
-    found = await SqlArchive(ledger.database).backlog()
+    found = await SqlReporting(ledger.database).backlog()
     assert (found.oldest_ready, found.turns["queued"]) == (30.0, 1)
 
 
 async def test_a_turn_that_the_limit_of_its_person_holds_back_does_not_wait_for_a_worker(ledger: Ledger) -> None:
-    archive = SqlArchive(ledger.database, TurnLimits(running=1))
+    archive = SqlReporting(ledger.database, TurnLimits(running=1))
     claim = await driven(ledger, place(1))
     await ledger.log.enqueue(message("second", conversation=place(2)))
     ledger.time += 30
@@ -130,9 +130,9 @@ async def test_calls_are_counted_by_server_with_how_they_went_and_how_long_they_
 
 async def test_approvals_are_counted_with_what_became_of_them_and_how_fast_people_were(ledger: Ledger) -> None:
     claim = await asking_for(ledger, *(wanted(n, StepStatus.AWAITING, card=f"card-{n}") for n in range(2, 7)))
-    await ledger.log.take(claim.turn_id, 99)
-    await ledger.log.drawn(claim.turn_id, 99)
-    for n, verdict, later in ((2, Verdict.APPROVE, 2), (3, Verdict.DENY, 4), (4, Verdict.APPROVE, 10)):
+    await ledger.log.acquire_delivery(claim.turn_id, 99)
+    await ledger.log.mark_delivered(claim.turn_id, 99)
+    for n, verdict, later in ((2, DecisionType.APPROVE, 2), (3, DecisionType.DENY, 4), (4, DecisionType.APPROVE, 10)):
         ledger.time += later
         await ledger.log.decide(Decision(f"card-{n}", 1, verdict, BEN))
     assert (await happened(ledger)).approvals == ApprovalActivity(5, 2, 1, 0, 6.0)
@@ -150,7 +150,7 @@ async def test_only_what_happened_since_then_and_there_counts(ledger: Ledger) ->
     )
     await ran(ledger, early, 2, StepStatus.DONE, 1.0)
     ledger.time += 100
-    await ledger.log.decide(Decision("early", 1, Verdict.APPROVE, BEN))
+    await ledger.log.decide(Decision("early", 1, DecisionType.APPROVE, BEN))
     late = await asking_for(ledger, wanted(2, StepStatus.READY), where=ELSEWHERE, beside=early)
     await ran(ledger, late, 2, StepStatus.DONE, 2.0)
     await ledger.log.finish(late, TurnStatus.FAILED, (), "no")

@@ -1,4 +1,4 @@
-"""What every store promises (`bot.stores`), over each database it runs on."""
+"""What every store promises (`bot.ports`), over each database it runs on."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ from typing import Any, TypeVar
 import pytest
 import sqlalchemy as sa
 
-from bot.domain.approvals import Approval, ApprovalPolicy, Decision, Verdict
+from bot.domain.approval_requirements import ApprovalRequirements, OnTimeout
+from bot.domain.approvals import Approval, ApprovalPolicy, Decision, DecisionType
 from bot.domain.audit import AuditQuery
 from bot.domain.capabilities import Handshake, Prompt, PromptArgument, Resource, ResourceTemplate, ServerCapabilities
 from bot.domain.completions import StopReason
 from bot.domain.conversations import Author, ConversationKey
 from bot.domain.flows import Sends, ServerFlows, Words
 from bot.domain.messages import TextPart, ToolCall, ToolResult, assistant
-from bot.domain.policies import ANY, Rule, Ruling
+from bot.domain.policies import ANY, Rule, StoredPolicyResult
 from bot.domain.profiles import Binding, Profile
 from bot.domain.secret_grants import SecretGrants
 from bot.domain.secrets import SecretReference, SecretSource
@@ -29,40 +30,39 @@ from bot.domain.servers import (
     EVERYWHERE,
     Authentication,
     AuthenticationKind,
+    CachedCapabilities,
     HttpKind,
     HttpTransport,
     ServerConfig,
+    ServerEnablement,
     ServerRecord,
-    Standing,
     StdioTransport,
-    Synced,
     SyncStatus,
 )
-from bot.domain.terms import OnTimeout, Terms
 from bot.domain.tools import Annotations, Tool
 from bot.domain.turns import ModelStep, StepStatus, ToolRef, ToolStep, TurnStatus
 from bot.errors import Conflict, NotFound, SecretUnavailable
-from bot.storage.archive import SqlArchive
+from bot.ports import (
+    ActiveThreads,
+    Feedback,
+    FeedbackStore,
+    PendingApproval,
+    PendingApprovalPosition,
+    PolicyStore,
+    ProfileStore,
+    ReportingStore,
+    ServerStore,
+    UserActivity,
+)
+from bot.ports.pending_approvals import read_pending_approvals
 from bot.storage.database import Database
-from bot.storage.opinion_store import SqlOpinionStore
+from bot.storage.feedback_store import SqlFeedbackStore
 from bot.storage.policy_store import SqlPolicyStore
 from bot.storage.profile_store import SqlProfileStore
+from bot.storage.reporting import SqlReporting
 from bot.storage.secret_box import SecretBox, generate_key, make_box
 from bot.storage.server_store import Resealed, SqlServerStore
 from bot.storage.tables import metadata
-from bot.stores import (
-    Archive,
-    AwaitedCall,
-    AwaitedPosition,
-    Engagements,
-    Opinion,
-    OpinionStore,
-    Overview,
-    PolicyStore,
-    ProfileStore,
-    ServerStore,
-)
-from bot.stores.awaited import read_awaited
 from tests.audited import audit_findings
 from tests.fakes.parts import ANA, BEN, HALL, NEWEST, message
 from tests.ledgers import START, Ledger, SqliteLedger, running
@@ -98,10 +98,10 @@ def test_the_stores_are_what_the_other_parts_ask_for(ledger: Ledger) -> None:
     _servers: ServerStore = server_store(ledger)
     _policies: PolicyStore = SqlPolicyStore(ledger.database)
     _profiles: ProfileStore = SqlProfileStore(ledger.database)
-    _archive: Archive = SqlArchive(ledger.database)
-    _overview: Overview = SqlArchive(ledger.database)
-    _engagements: Engagements = SqlArchive(ledger.database)
-    _opinions: OpinionStore = SqlOpinionStore(ledger.database)
+    _archive: ReportingStore = SqlReporting(ledger.database)
+    _overview: UserActivity = SqlReporting(ledger.database)
+    _engagements: ActiveThreads = SqlReporting(ledger.database)
+    _opinions: FeedbackStore = SqlFeedbackStore(ledger.database)
 
 
 def record(slug: str = "weather", workspace: str = HOME, **fields: Any) -> ServerRecord:
@@ -127,7 +127,7 @@ def renamed(known: ServerRecord, title: str) -> ServerRecord:
 
 async def entries(ledger: Ledger, subject: str = "") -> Sequence[tuple[str, str]]:
     """What the audit says was done, and by whom, the latest first."""
-    page, _ = await SqlArchive(ledger.database).audit(AuditQuery(subject), 100, 0)
+    page, _ = await SqlReporting(ledger.database).audit(AuditQuery(subject), 100, 0)
     return [(entry.kind, entry.actor) for entry in page]
 
 
@@ -190,7 +190,7 @@ async def test_a_server_is_kept_with_every_field(ledger: Ledger, servers: SqlSer
         ),
         Authentication(AuthenticationKind.BASIC, "X-Auth", "client-7", "read write"),
         {"env:TOKEN": SecretReference(SecretSource.ENVIRONMENT, "TOKEN"), "auth": STORED},
-        Standing.DISCONNECTED,
+        ServerEnablement.DISCONNECTED,
     )
     for each in (everything.config, everything.authentication):
         plain = {name: field.default for name, field in type(each).__dataclass_fields__.items()}
@@ -258,12 +258,12 @@ class Forgetful:
 async def test_a_change_whose_commit_gave_no_answer_is_made_once_and_gives_the_answer(ledger: Ledger) -> None:
     forgetful: Any = Forgetful(ledger.database)
     servers = SqlServerStore(forgetful, make_box(KEY), {})
-    policies, profiles, archive = SqlPolicyStore(forgetful), SqlProfileStore(forgetful), SqlArchive(forgetful)
+    policies, profiles, archive = SqlPolicyStore(forgetful), SqlProfileStore(forgetful), SqlReporting(forgetful)
     added = await servers.add(with_token(), {"auth": "first"}, ANA)
     changed = await servers.change(renamed(added, "Rain"), {"auth": TOKEN}, ANA, changes={})
     assert (changed.config.title, changed.version) == ("Rain", 2)
-    assert await servers.reveal(changed) == {"auth": TOKEN}
-    off = await servers.stand(added.id, Standing.DISABLED, ANA)
+    assert await servers.read_secrets(changed) == {"auth": TOKEN}
+    off = await servers.set_enablement(added.id, ServerEnablement.DISABLED, ANA)
     assert off.version == 3
     rule = await policies.set_rule(plain(added.id, "run", ApprovalPolicy.ALWAYS_DENY), ANA)
     assert await policies.clear_rule(rule.id, ANA)
@@ -272,7 +272,7 @@ async def test_a_change_whose_commit_gave_no_answer_is_made_once_and_gives_the_a
     await profiles.bind(HOME, "p1", ANA)
     assert await profiles.unbind(HOME, ANA)
     assert await profiles.delete("p1", ANA)
-    await servers.synced(added.id, OFFER)
+    await servers.save_capabilities(added.id, OFFER)
     await servers.remove(added.id, 3, ANA)
     assert await servers.revision() == 12
     assert [kind for kind, _ in reversed(await entries(ledger))] == [
@@ -326,13 +326,13 @@ async def test_a_server_is_switched_whatever_its_version_and_a_change_of_it_leav
     ledger: Ledger, servers: SqlServerStore
 ) -> None:
     added = await servers.add(record(), {}, ANA)
-    off = await servers.stand(added.id, Standing.DISABLED, BEN)
-    assert (off.standing, off.version) == (Standing.DISABLED, 2)
-    assert await servers.stand(added.id, Standing.DISABLED, BEN) == off
-    stale = dataclasses.replace(renamed(off, "Rain"), standing=Standing.ON)
-    assert (await servers.change(stale, {}, BEN, changes={})).standing is Standing.DISABLED
-    await servers.stand(added.id, Standing.ON, ANA)
-    await servers.stand(added.id, Standing.DISCONNECTED, ANA)
+    off = await servers.set_enablement(added.id, ServerEnablement.DISABLED, BEN)
+    assert (off.standing, off.version) == (ServerEnablement.DISABLED, 2)
+    assert await servers.set_enablement(added.id, ServerEnablement.DISABLED, BEN) == off
+    stale = dataclasses.replace(renamed(off, "Rain"), standing=ServerEnablement.ON)
+    assert (await servers.change(stale, {}, BEN, changes={})).standing is ServerEnablement.DISABLED
+    await servers.set_enablement(added.id, ServerEnablement.ON, ANA)
+    await servers.set_enablement(added.id, ServerEnablement.DISCONNECTED, ANA)
     assert [kind for kind, _ in await entries(ledger, added.id)] == [
         "disconnected server",
         "switched server on",
@@ -349,12 +349,12 @@ async def test_a_removed_server_takes_its_secrets_policies_and_tools_along_and_n
     kept, gone = [await servers.add(with_token(slug), {"auth": TOKEN}, ANA) for slug in ("kept", "gone")]
     for each in (kept, gone):
         await policies.set_rule(plain(each.id, "run", ApprovalPolicy.ALWAYS_DENY), ANA)
-        await servers.synced(each.id, OFFER)
-    gone = await servers.stand(gone.id, Standing.DISABLED, ANA)
+        await servers.save_capabilities(each.id, OFFER)
+    gone = await servers.set_enablement(gone.id, ServerEnablement.DISABLED, ANA)
     await servers.remove(gone.id, gone.version, BEN)
     assert [each.id for each in await servers.records()] == [kept.id]
     assert [rule.server_id for rule in await policies.rules()] == [kept.id]
-    assert list(await servers.known()) == [kept.id]
+    assert list(await servers.cached_capabilities()) == [kept.id]
     assert [row[0] for row in await rows_of(ledger, "mcp_secrets")] == [kept.id]
     assert (await entries(ledger, gone.id))[0] == ("removed server", BEN.principal)
     assert await the_chain_is_whole(ledger)
@@ -368,13 +368,13 @@ async def test_what_is_done_to_a_server_that_is_gone_is_refused(ledger: Ledger, 
     with pytest.raises(NotFound):
         await servers.change(renamed(added, "Rain"), {}, ANA, changes={})
     with pytest.raises(NotFound):
-        await servers.stand(added.id, Standing.DISABLED, ANA)
+        await servers.set_enablement(added.id, ServerEnablement.DISABLED, ANA)
     with pytest.raises(NotFound):
         await SqlPolicyStore(ledger.database).set_rule(plain(added.id, "x", ApprovalPolicy.ASK_USER), ANA)
     # A sync that was under way when its server was removed.
-    await servers.synced(added.id, OFFER)
-    await servers.sync_failed(added.id, "gone")
-    assert await servers.known() == {}
+    await servers.save_capabilities(added.id, OFFER)
+    await servers.save_sync_failure(added.id, "gone")
+    assert await servers.cached_capabilities() == {}
 
 
 async def test_names_no_database_can_store_do_no_harm(ledger: Ledger, servers: SqlServerStore) -> None:
@@ -387,7 +387,7 @@ async def test_names_no_database_can_store_do_no_harm(ledger: Ledger, servers: S
     profile = await profiles.save(Profile("p1", WEIRD, HOME, persona=WEIRD), strange)
     await profiles.bind(f"test:w:{WEIRD}", profile.id, strange)
     await SqlPolicyStore(ledger.database).set_rule(plain(added.id, WEIRD, ApprovalPolicy.ASK_USER), strange)
-    await servers.sync_failed(added.id, WEIRD)
+    await servers.save_sync_failure(added.id, WEIRD)
     assert await servers.records() == [changed]
     assert profile.persona == WEIRD
     assert await the_chain_is_whole(ledger)
@@ -432,9 +432,9 @@ OFFER = ServerCapabilities(
 
 
 async def test_what_a_server_offers_comes_back_exactly(ledger: Ledger, servers: SqlServerStore) -> None:
-    await servers.synced("file:weather", OFFER)
-    known = await servers.known()
-    assert known == {"file:weather": Synced(SyncStatus.SYNCED, OFFER, START)}
+    await servers.save_capabilities("file:weather", OFFER)
+    known = await servers.cached_capabilities()
+    assert known == {"file:weather": CachedCapabilities(SyncStatus.SYNCED, OFFER, START)}
     read = known["file:weather"].capabilities
     assert [tool.definition for tool in read.tools] == [tool.definition for tool in OFFER.tools]
     assert list(read.tools[0].input_schema["properties"]) == ["b", "a"]
@@ -443,26 +443,34 @@ async def test_what_a_server_offers_comes_back_exactly(ledger: Ledger, servers: 
 async def test_a_failed_sync_keeps_what_is_known_and_a_good_one_clears_the_failure(
     ledger: Ledger, servers: SqlServerStore
 ) -> None:
-    await servers.sync_failed("file:weather", "It did not answer.")
-    assert await servers.known() == {"file:weather": Synced(SyncStatus.SYNC_FAILED, problem="It did not answer.")}
-    await servers.synced("file:weather", OFFER)
+    await servers.save_sync_failure("file:weather", "It did not answer.")
+    assert await servers.cached_capabilities() == {
+        "file:weather": CachedCapabilities(SyncStatus.SYNC_FAILED, problem="It did not answer.")
+    }
+    await servers.save_capabilities("file:weather", OFFER)
     ledger.time = START + 300
-    await servers.sync_failed("file:weather", "Gone.")
-    assert await servers.known() == {"file:weather": Synced(SyncStatus.SYNC_FAILED, OFFER, START, "Gone.")}
-    await servers.synced("file:weather", OFFER)
-    assert await servers.known() == {"file:weather": Synced(SyncStatus.SYNCED, OFFER, START + 300)}
+    await servers.save_sync_failure("file:weather", "Gone.")
+    assert await servers.cached_capabilities() == {
+        "file:weather": CachedCapabilities(SyncStatus.SYNC_FAILED, OFFER, START, "Gone.")
+    }
+    await servers.save_capabilities("file:weather", OFFER)
+    assert await servers.cached_capabilities() == {
+        "file:weather": CachedCapabilities(SyncStatus.SYNCED, OFFER, START + 300)
+    }
 
 
 async def test_a_sync_is_no_change_unless_something_else_is_offered(servers: SqlServerStore) -> None:
-    await servers.synced("file:weather", OFFER)
+    await servers.save_capabilities("file:weather", OFFER)
     before = await servers.revision()
     turned = dataclasses.replace(OFFER, tools=tuple(reversed(OFFER.tools)), server_version="1.3")
-    await servers.synced("file:weather", OFFER)
-    await servers.sync_failed("file:weather", "busy")
-    await servers.synced("file:weather", turned)
+    await servers.save_capabilities("file:weather", OFFER)
+    await servers.save_sync_failure("file:weather", "busy")
+    await servers.save_capabilities("file:weather", turned)
     assert await servers.revision() == before
     for kind in ("tools", "resources", "templates", "prompts"):
-        await servers.synced("file:weather", dataclasses.replace(OFFER, **{kind: getattr(OFFER, kind)[:1] * 3}))
+        await servers.save_capabilities(
+            "file:weather", dataclasses.replace(OFFER, **{kind: getattr(OFFER, kind)[:1] * 3})
+        )
         after = await servers.revision()
         assert after > before
         before = after
@@ -470,25 +478,25 @@ async def test_a_sync_is_no_change_unless_something_else_is_offered(servers: Sql
 
 async def test_the_first_sync_of_a_server_that_offers_nothing_is_no_change(servers: SqlServerStore) -> None:
     before = await servers.revision()
-    await servers.synced("file:weather", ServerCapabilities())
+    await servers.save_capabilities("file:weather", ServerCapabilities())
     assert await servers.revision() == before
-    assert (await servers.known())["file:weather"].status is SyncStatus.SYNCED
+    assert (await servers.cached_capabilities())["file:weather"].status is SyncStatus.SYNCED
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"tools": [1]}', "null", ""])
 async def test_what_is_known_and_cannot_be_read_is_left_out_said_once_and_put_right_by_the_next_sync(
     ledger: Ledger, servers: SqlServerStore, caplog: pytest.LogCaptureFixture, text: str
 ) -> None:
-    await servers.synced("file:weather", OFFER)
-    await servers.synced("file:news", OFFER)
+    await servers.save_capabilities("file:weather", OFFER)
+    await servers.save_capabilities("file:news", OFFER)
     await execute(ledger, "update mcp_capabilities set capabilities = :t where server_id = 'file:weather'", t=text)
     for _ in range(3):
-        assert list(await servers.known()) == ["file:news"]
+        assert list(await servers.cached_capabilities()) == ["file:news"]
     assert [each for each in caplog.messages if "file:weather" in each] == [
         "What is known of the server file:weather cannot be read and is left out"
     ]
-    await servers.synced("file:weather", OFFER)
-    assert (await servers.known())["file:weather"].capabilities == OFFER
+    await servers.save_capabilities("file:weather", OFFER)
+    assert (await servers.cached_capabilities())["file:weather"].capabilities == OFFER
 
 
 # ---------------------------------------------------------------------- the revision
@@ -503,7 +511,7 @@ async def test_the_revision_grows_with_every_change_of_servers_policies_and_prof
     rule = plain(added.id, "run", ApprovalPolicy.ALWAYS_DENY)
     before = await servers.revision()
     for change in (
-        lambda: servers.stand(added.id, Standing.DISABLED, ANA),
+        lambda: servers.set_enablement(added.id, ServerEnablement.DISABLED, ANA),
         lambda: servers.change(dataclasses.replace(renamed(added, "R"), version=2), {}, ANA, changes={}),
         lambda: policies.set_rule(rule, ANA),
         lambda: clear_all(policies),
@@ -511,7 +519,7 @@ async def test_the_revision_grows_with_every_change_of_servers_policies_and_prof
         lambda: profiles.bind(HOME, "p1", ANA),
         lambda: profiles.unbind(HOME, ANA),
         lambda: profiles.delete("p1", ANA),
-        lambda: servers.synced(added.id, OFFER),
+        lambda: servers.save_capabilities(added.id, OFFER),
         lambda: servers.remove(added.id, 3, ANA),
     ):
         await change()
@@ -530,7 +538,7 @@ async def test_what_changes_nothing_leaves_the_revision_and_the_audit_alone(
     await profiles.save(Profile("p1", "Clerk"), ANA)
     await profiles.bind(HOME, "p1", ANA)
     before = await servers.revision(), await entries(ledger)
-    await servers.stand(added.id, Standing.ON, BEN)
+    await servers.set_enablement(added.id, ServerEnablement.ON, BEN)
     await policies.set_rule(rule, BEN)
     await profiles.bind(HOME, "p1", BEN)
     assert not await policies.clear_rule("rule_unheard_of", BEN)
@@ -555,12 +563,12 @@ async def test_secrets_are_revealed_from_wherever_they_are_kept(ledger: Ledger, 
         }
     )
     added = await servers.add(kept, {"auth": TOKEN}, ANA)
-    assert await servers.reveal(added) == {
+    assert await servers.read_secrets(added) == {
         "auth": TOKEN,
         "env:A": "from the environment",
         "header:X-B": " from a file\r\n",
     }
-    assert await servers.reveal(record("bare")) == {}
+    assert await servers.read_secrets(record("bare")) == {}
 
 
 async def test_a_stored_secret_stays_until_it_is_set_anew_or_comes_from_elsewhere(
@@ -568,15 +576,15 @@ async def test_a_stored_secret_stays_until_it_is_set_anew_or_comes_from_elsewher
 ) -> None:
     added = await servers.add(with_token(), {"auth": "first"}, ANA)
     kept = await servers.change(renamed(added, "Rain"), {}, ANA, changes={})
-    assert await servers.reveal(kept) == {"auth": "first"}
+    assert await servers.read_secrets(kept) == {"auth": "first"}
     again = await servers.change(kept, {"auth": "second"}, ANA, changes={})
-    assert await servers.reveal(again) == {"auth": "second"}
+    assert await servers.read_secrets(again) == {"auth": "second"}
     elsewhere = {"auth": SecretReference(SecretSource.ENVIRONMENT, "NOWHERE")}
     moved = await servers.change(dataclasses.replace(again, secrets=elsewhere), {}, ANA, changes={})
     assert moved.secrets == elsewhere
     back = await servers.change(dataclasses.replace(moved, secrets={"auth": STORED}), {}, ANA, changes={})
     with pytest.raises(SecretUnavailable, match="The secret auth of weather is not available: it is not set"):
-        await servers.reveal(back)
+        await servers.read_secrets(back)
     await servers.change(dataclasses.replace(back, secrets={}), {}, ANA, changes={})
     assert await rows_of(ledger, "mcp_secrets") == []
 
@@ -607,17 +615,17 @@ async def test_secrets_that_cannot_be_read_say_where_why_and_what_to_do(ledger: 
     }
     for slot, (reference, reason) in found.items():
         with pytest.raises(SecretUnavailable, match=f"The secret {slot} of weather is not available: .*{reason}") as no:
-            await servers.reveal(record(secrets={slot: reference}))
+            await servers.read_secrets(record(secrets={slot: reference}))
         assert no.value.fix
     whole = record(secrets={"auth": SecretReference(SecretSource.FILE, str(tmp_path / "whole"))})
-    assert await servers.reveal(whole) == {"auth": "x" * 65_536}
+    assert await servers.read_secrets(whole) == {"auth": "x" * 65_536}
 
 
 async def test_with_the_wrong_key_one_server_says_why_and_everything_else_goes_on(ledger: Ledger) -> None:
     added = await server_store(ledger).add(with_token(), {"auth": TOKEN}, ANA)
     wrong = server_store(ledger, make_box(generate_key()))
     with pytest.raises(SecretUnavailable) as caught:
-        await wrong.reveal(added)
+        await wrong.read_secrets(added)
     assert caught.value.cause.startswith(
         "The secret auth of weather is not available: it was encrypted with another key"
     )
@@ -626,7 +634,7 @@ async def test_with_the_wrong_key_one_server_says_why_and_everything_else_goes_o
     assert await wrong.records() == [added]
     none = server_store(ledger, SecretBox())
     with pytest.raises(SecretUnavailable, match="which is not set"):
-        await none.reveal(added)
+        await none.read_secrets(added)
     with pytest.raises(SecretUnavailable, match="no key to encrypt secrets with"):
         await none.add(with_token("rain"), {"auth": TOKEN}, ANA)
     assert await none.records() == [added]
@@ -638,7 +646,7 @@ async def test_a_ciphertext_opens_only_where_it_was_put(ledger: Ledger, servers:
         (select ciphertext from mcp_secrets where server_id = :theirs) where server_id = :mine"""
     await execute(ledger, move, mine=mine.id, theirs=theirs.id)
     with pytest.raises(SecretUnavailable, match="tampered"):
-        await servers.reveal(mine)
+        await servers.read_secrets(mine)
 
 
 async def test_after_a_rotation_the_new_key_alone_opens_everything(ledger: Ledger) -> None:
@@ -649,11 +657,11 @@ async def test_after_a_rotation_the_new_key_alone_opens_everything(ledger: Ledge
     revision = await before.revision()
     assert await server_store(ledger, make_box(f"{new},{old}")).reseal(BEN) == Resealed(2, ("lost auth",))
     after = server_store(ledger, make_box(new))
-    assert [await after.reveal(each) for each in added] == [{"auth": "one"}, {"auth": "two"}]
-    assert await server_store(ledger).reveal(lost) == {"auth": "lost"}
+    assert [await after.read_secrets(each) for each in added] == [{"auth": "one"}, {"auth": "two"}]
+    assert await server_store(ledger).read_secrets(lost) == {"auth": "lost"}
     for each in added:
         with pytest.raises(SecretUnavailable):
-            await before.reveal(each)
+            await before.read_secrets(each)
     assert await after.revision() == revision
     assert await the_chain_is_whole(ledger)
 
@@ -661,9 +669,9 @@ async def test_after_a_rotation_the_new_key_alone_opens_everything(ledger: Ledge
 async def test_a_password_opens_what_it_sealed_after_a_key_has_taken_its_place(ledger: Ledger) -> None:
     added = await server_store(ledger, make_box("", "open sesame")).add(with_token(), {"auth": TOKEN}, ANA)
     both = server_store(ledger, make_box(KEY, "open sesame"))
-    assert await both.reveal(added) == {"auth": TOKEN}
+    assert await both.read_secrets(added) == {"auth": TOKEN}
     assert await both.reseal(ANA) == Resealed(1)
-    assert await server_store(ledger).reveal(added) == {"auth": TOKEN}
+    assert await server_store(ledger).read_secrets(added) == {"auth": TOKEN}
 
 
 async def test_nothing_of_a_secret_is_in_the_database(ledger: Ledger, servers: SqlServerStore, tmp_path: Path) -> None:
@@ -691,7 +699,7 @@ async def test_the_audit_says_what_has_changed_and_no_secret_or_address_that_may
     await servers.add(record("files", transport=command), {}, ANA)
     changes = {"title": "The weather → Rain"}
     await servers.change(renamed(added, "Rain"), {"auth": "hunter2"}, BEN, changes=changes)
-    page, count = await SqlArchive(ledger.database).audit(AuditQuery(), 10, 0)
+    page, count = await SqlReporting(ledger.database).audit(AuditQuery(), 10, 0)
     assert count == 3
     assert page[0].facts == {"server": "weather", "changes": changes, "secrets_set": ["auth"]}
     assert page[1].facts["command"] == "files"
@@ -735,7 +743,7 @@ async def test_rules_are_set_replaced_and_cleared(ledger: Ledger, servers: SqlSe
     assert await policies.clear_rule(news.id, BEN)
     assert not await policies.clear_rule(news.id, BEN)
     assert [rule.server_id for rule in await policies.rules()] == [added.id]
-    page, _ = await SqlArchive(ledger.database).audit(AuditQuery("file:news"), 10, 0)
+    page, _ = await SqlReporting(ledger.database).audit(AuditQuery("file:news"), 10, 0)
     who = {"rule": news.id, "workspace": EVERYWHERE, "server": "news", "tool": "read"}
     assert [(entry.kind, dict(entry.facts)) for entry in page] == [
         ("cleared policy", {**who, "changes": {"policy": "ASK_USER → none"}}),
@@ -762,7 +770,7 @@ async def test_rules_about_other_calls_or_of_other_workspaces_stand_side_by_side
             "send",
             ApprovalPolicy.ASK_USER,
             but=frozenset({"resend"}),
-            terms=Terms(
+            terms=ApprovalRequirements(
                 (frozenset({"members"}),),
                 four_eyes=True,
                 quorum=2,
@@ -805,7 +813,7 @@ async def test_a_rule_that_cannot_be_read_denies(ledger: Ledger, body: str, capl
 
 async def test_a_call_is_found_by_its_approval_or_its_number_with_what_was_ruled_of_it(ledger: Ledger) -> None:
     policies = SqlPolicyStore(ledger.database)
-    ruling = Ruling(ApprovalPolicy.ASK_USER, "policy.toml:3", "ASK_USER: mail.send", "It is the only rule.")
+    ruling = StoredPolicyResult(ApprovalPolicy.ASK_USER, "policy.toml:3", "ASK_USER: mail.send", "It is the only rule.")
     claim = await running(ledger)
     calls = [
         ToolStep(
@@ -819,7 +827,7 @@ async def test_a_call_is_found_by_its_approval_or_its_number_with_what_was_ruled
         for n in (1, 2)
     ]
     await ledger.log.append(claim, None, calls)
-    reach = f"{HALL.home}:"
+    reach = f"{HALL.workspace_key}:"
     for named, numbers in (
         ("approval-1-of-many", [1]),
         ("approval-", [1, 2]),
@@ -830,10 +838,10 @@ async def test_a_call_is_found_by_its_approval_or_its_number_with_what_was_ruled
         ("app", []),
         ("", []),
     ):
-        found = await policies.past(named, reach)
+        found = await policies.stored_results(named, reach)
         assert [(step.n, step.ruling) for _, step in found] == [(n, ruling) for n in numbers], named
         assert all(conversation == HALL for conversation, _ in found)
-    assert await policies.past(claim.turn_id, "test:elsewhere:") == []
+    assert await policies.stored_results(claim.turn_id, "test:elsewhere:") == []
 
 
 # ---------------------------------------------------------------------- profiles
@@ -852,7 +860,7 @@ CLERK = Profile(
             ApprovalPolicy.ASK_USER,
             server_id="id-2",
             arguments={"project": "OPS"},
-            terms=Terms((frozenset({"test:ben", "members"}),), four_eyes=True, quorum=2, expires=3600.0),
+            terms=ApprovalRequirements((frozenset({"test:ben", "members"}),), four_eyes=True, quorum=2, expires=3600.0),
             id="Clerk:2",
             by="test:ana",
             at=3.0,
@@ -876,7 +884,7 @@ async def test_a_profile_is_kept_with_every_field_and_replaced_by_version(ledger
         await profiles.save(dataclasses.replace(CLERK, persona="Be silent."), ANA)
     with pytest.raises(NotFound):
         await profiles.save(Profile("p2", "Ghost", version=1), ANA)
-    page, _ = await SqlArchive(ledger.database).audit(AuditQuery("p1"), 10, 0)
+    page, _ = await SqlReporting(ledger.database).audit(AuditQuery("p1"), 10, 0)
     assert [entry.kind for entry in page] == ["changed profile", "added profile"]
     assert page[0].facts["changes"] == {
         "persona": "Be brief. → Be long.",
@@ -944,7 +952,7 @@ async def asked(ledger: Ledger, conversation: ConversationKey, text: str, author
 
 
 async def test_conversations_are_listed_the_latest_first_by_reach_and_person(ledger: Ledger) -> None:
-    archive = SqlArchive(ledger.database)
+    archive = SqlReporting(ledger.database)
     await asked(ledger, at("hall"), "first question")
     await asked(ledger, at("hall", "2"), "second", BEN)
     await asked(ledger, at("hall_", "3"), "other channel")
@@ -970,7 +978,7 @@ async def test_conversations_are_listed_the_latest_first_by_reach_and_person(led
 
 
 async def test_an_empty_conversation_is_kept_once_and_takes_questions_like_any_other(ledger: Ledger) -> None:
-    archive = SqlArchive(ledger.database)
+    archive = SqlReporting(ledger.database)
     assert await archive.summary(HALL) is None
     assert await archive.create(HALL, " The  plans " + "x" * 300)
     assert not await archive.create(HALL, "Others")
@@ -989,19 +997,19 @@ async def test_an_empty_conversation_is_kept_once_and_takes_questions_like_any_o
 
 
 async def test_where_somebody_asked_lately_is_told_the_latest_first(ledger: Ledger) -> None:
-    archive = SqlArchive(ledger.database)
+    archive = SqlReporting(ledger.database)
     for key in (at("hall"), at("yard"), at("hall", "2"), at("hall", "1", "W"), at("yard")):
         await asked(ledger, key, f"question {ledger.time}")
-    assert await archive.engaged("test:w:", 60, 10) == [at("yard"), at("hall", "2"), at("hall")]
-    assert await archive.engaged("test:w:", 60, 1) == [at("yard")]
-    assert await archive.engaged("test:w:", 2.5, 10) == [at("yard"), at("hall", "2")]
+    assert await archive.active_conversations("test:w:", 60, 10) == [at("yard"), at("hall", "2"), at("hall")]
+    assert await archive.active_conversations("test:w:", 60, 1) == [at("yard")]
+    assert await archive.active_conversations("test:w:", 2.5, 10) == [at("yard"), at("hall", "2")]
     ledger.time += 3600
-    assert await archive.engaged("", 60, 10) == []
+    assert await archive.active_conversations("", 60, 10) == []
 
 
 async def test_a_conversations_state_is_one_of_the_words_people_know(ledger: Ledger) -> None:
     claim = await running(ledger)
-    archive = SqlArchive(ledger.database)
+    archive = SqlReporting(ledger.database)
     assert (await archive.conversations("", "", 1, 0))[0][0].state == "STREAMING"
     await ledger.log.finish(claim, TurnStatus.DONE, [], "")
     assert (await archive.conversations("", "", 1, 0))[0][0].state == "COMPLETED"
@@ -1009,7 +1017,7 @@ async def test_a_conversations_state_is_one_of_the_words_people_know(ledger: Led
 
 @pytest.mark.parametrize("strange", ["%", "_", "a:b", "ä", "\U0001f4a1", "\\", "'", '"'])
 async def test_a_reach_is_taken_letter_by_letter(ledger: Ledger, strange: str) -> None:
-    archive = SqlArchive(ledger.database)
+    archive = SqlReporting(ledger.database)
     for channel in ("plain", strange, f"{strange}x"):
         await asked(ledger, at(channel), "hi")
     beginning = str(at(strange)).rpartition(":")[0] + ":"
@@ -1018,16 +1026,16 @@ async def test_a_reach_is_taken_letter_by_letter(ledger: Ledger, strange: str) -
 
 
 async def test_who_has_asked_something_took_part_on_their_own_platform(ledger: Ledger) -> None:
-    archive = SqlArchive(ledger.database)
+    archive = SqlReporting(ledger.database)
     await asked(ledger, HALL, "hi", ANA)
-    assert await archive.took_part(HALL, ANA.principal)
-    assert not await archive.took_part(HALL, BEN.principal)
-    assert not await archive.took_part(HALL, "slack:ana")
-    assert not await archive.took_part(at("hall", "9"), ANA.principal)
+    assert await archive.has_participant(HALL, ANA.principal)
+    assert not await archive.has_participant(HALL, BEN.principal)
+    assert not await archive.has_participant(HALL, "slack:ana")
+    assert not await archive.has_participant(at("hall", "9"), ANA.principal)
 
 
 async def test_a_conversation_at_rest_is_deleted_and_one_that_goes_on_is_not(ledger: Ledger) -> None:
-    archive = SqlArchive(ledger.database)
+    archive = SqlReporting(ledger.database)
     claim = await running(ledger)
     assert not await archive.delete(HALL, BEN)
     await ledger.log.finish(claim, TurnStatus.DONE, [], "")
@@ -1045,26 +1053,26 @@ def wanted(n: int, server: str, status: StepStatus = StepStatus.READY, card: str
 async def test_calls_are_listed_with_who_asked_who_decided_how_they_ended_and_how_long_they_took(
     ledger: Ledger,
 ) -> None:
-    archive = SqlArchive(ledger.database)
+    archive = SqlReporting(ledger.database)
     claim = await running(ledger)
     reply = ModelStep(1, assistant("", wanted(2, "news").call), StopReason.TOOLS)
     awaiting = wanted(2, "news", StepStatus.AWAITING, "card-1")
     made_up = dataclasses.replace(wanted(4, "weather", StepStatus.FAILED), tool=None)
     await ledger.log.append(claim, reply, [awaiting, wanted(3, "weather"), made_up])
-    assert (await archive.running("news"), await archive.running("weather")) == (1, 0)
-    await ledger.log.decide(Decision("card-1", 1, Verdict.APPROVE, BEN))
+    assert (await archive.count_pending("news"), await archive.count_pending("weather")) == (1, 0)
+    await ledger.log.decide(Decision("card-1", 1, DecisionType.APPROVE, BEN))
     ledger.time += 5
     for n in (2, 3):
-        await ledger.log.begin(claim, n)
+        await ledger.log.start_call(claim, n)
     ledger.time += 1.5
-    await ledger.log.end(claim, 2, StepStatus.DONE, ToolResult("c2", (TextPart("ok"),)))
-    page, count = await archive.calls("news", HALL.home, 10, 0)
+    await ledger.log.finish_call(claim, 2, StepStatus.DONE, ToolResult("c2", (TextPart("ok"),)))
+    page, count = await archive.calls("news", HALL.workspace_key, 10, 0)
     (call,) = page
     assert (call.name, call.status, call.asked_by, call.decided_by, call.seconds, call.at, call.turn_id) == (
         "news.run", "done", "Ana", "Ben", 1.5, START, claim.turn_id,
     )  # fmt: skip
     assert count == 1
-    everything, number = await archive.calls("", HALL.home, 10, 0)
+    everything, number = await archive.calls("", HALL.workspace_key, 10, 0)
     assert [(each.name, each.status, each.seconds) for each in everything] == [
         ("weather__run", "failed", None),
         ("weather.run", "started", None),
@@ -1073,24 +1081,24 @@ async def test_calls_are_listed_with_who_asked_who_decided_how_they_ended_and_ho
     assert number == 3
     assert [each.status for each in (await archive.calls("", "", 1, 1))[0]] == ["started"]
     assert await archive.calls("news", "test:v", 10, 0) == ([], 0)
-    assert await archive.calls("nobody", HALL.home, 10, 0) == ([], 0)
-    assert await archive.running("news") == 0
+    assert await archive.calls("nobody", HALL.workspace_key, 10, 0) == ([], 0)
+    assert await archive.count_pending("news") == 0
 
 
 async def test_calls_of_a_server_are_found_by_its_id_and_only_in_its_workspace(
     ledger: Ledger, servers: SqlServerStore
 ) -> None:
-    archive = SqlArchive(ledger.database)
+    archive = SqlReporting(ledger.database)
     here = await servers.add(record("news"), {}, ANA)
     there = await servers.add(record("news", "test:v"), {}, ANA)
     claim = await running(ledger)
     await ledger.log.append(claim, None, [wanted(1, "news", StepStatus.AWAITING, "card-1")])
-    assert [await archive.running(each) for each in (here.id, there.id, "news", "file:news")] == [1, 0, 1, 1]
-    assert (await archive.calls(here.id, HALL.home, 10, 0))[1] == 1
+    assert [await archive.count_pending(each) for each in (here.id, there.id, "news", "file:news")] == [1, 0, 1, 1]
+    assert (await archive.calls(here.id, HALL.workspace_key, 10, 0))[1] == 1
 
 
 async def test_a_call_that_cannot_be_read_is_listed_without_its_name(ledger: Ledger) -> None:
-    archive = SqlArchive(ledger.database)
+    archive = SqlReporting(ledger.database)
     claim = await running(ledger)
     await ledger.log.append(claim, None, [wanted(1, "news"), wanted(2, "news")])
     await execute(ledger, "update steps set body = '{\"v\": 9}' where n = 1")
@@ -1102,9 +1110,9 @@ async def test_the_audit_is_read_page_by_page_the_latest_first(ledger: Ledger, s
     claim = await running(ledger)
     await ledger.log.append(claim, None, [wanted(1, "news", StepStatus.AWAITING, "card-1")])
     added = await servers.add(record(), {}, ANA)
-    await servers.stand(added.id, Standing.DISABLED, BEN)
+    await servers.set_enablement(added.id, ServerEnablement.DISABLED, BEN)
     other = await servers.add(record("other"), {}, ANA)
-    archive = SqlArchive(ledger.database)
+    archive = SqlReporting(ledger.database)
     page, count = await archive.audit(AuditQuery(), 2, 0)
     assert ([entry.kind for entry in page], count) == (["added server", "switched server off"], 4)
     assert [entry.kind for entry in (await archive.audit(AuditQuery(), 2, 2))[0]] == ["added server", "asked"]
@@ -1153,7 +1161,7 @@ async def test_a_new_server_is_never_there_without_the_policy_it_was_added_with(
         ApprovalPolicy.ALWAYS_DENY,
         ANA.principal,
     )
-    (entry,) = (await SqlArchive(ledger.database).audit(AuditQuery(added.id), 10, 0))[0]
+    (entry,) = (await SqlReporting(ledger.database).audit(AuditQuery(added.id), 10, 0))[0]
     assert entry.facts["policy"] == "ALWAYS_DENY"
 
 
@@ -1161,42 +1169,42 @@ async def test_a_new_server_is_never_there_without_the_policy_it_was_added_with(
 
 
 async def test_a_persons_last_word_on_an_answer_is_the_one_that_is_kept(ledger: Ledger) -> None:
-    opinions = SqlOpinionStore(ledger.database)
+    opinions = SqlFeedbackStore(ledger.database)
     claim = await running(ledger)
-    await opinions.keep(claim.turn_id, True, ANA)
+    await opinions.save(claim.turn_id, True, ANA)
     ledger.time += 1
-    await opinions.keep(claim.turn_id, True, BEN)
+    await opinions.save(claim.turn_id, True, BEN)
     ledger.time += 1
-    await opinions.keep(claim.turn_id, False, ANA)
-    await opinions.keep(claim.turn_id, False, ANA)
-    assert await opinions.of(claim.turn_id) == [
-        Opinion(claim.turn_id, True, BEN.principal, START + 1),
-        Opinion(claim.turn_id, False, ANA.principal, START + 2),
+    await opinions.save(claim.turn_id, False, ANA)
+    await opinions.save(claim.turn_id, False, ANA)
+    assert await opinions.for_turn(claim.turn_id) == [
+        Feedback(claim.turn_id, True, BEN.principal, START + 1),
+        Feedback(claim.turn_id, False, ANA.principal, START + 2),
     ]
-    assert await opinions.of("another") == []
+    assert await opinions.for_turn("another") == []
 
 
 async def test_opinions_go_with_their_turn_and_none_is_kept_of_one_that_is_gone(ledger: Ledger) -> None:
-    opinions = SqlOpinionStore(ledger.database)
+    opinions = SqlFeedbackStore(ledger.database)
     claim = await running(ledger)
-    await opinions.keep(claim.turn_id, True, ANA)
+    await opinions.save(claim.turn_id, True, ANA)
     await ledger.log.finish(claim, TurnStatus.DONE, [], "")
     before = len(await rows_of(ledger, "audit"))
-    assert await SqlArchive(ledger.database).delete(HALL, BEN)
-    assert await opinions.of(claim.turn_id) == []
+    assert await SqlReporting(ledger.database).delete(HALL, BEN)
+    assert await opinions.for_turn(claim.turn_id) == []
     with pytest.raises(NotFound, match="not kept any more"):
-        await opinions.keep(claim.turn_id, False, ANA)
-    assert await opinions.of(claim.turn_id) == []
+        await opinions.save(claim.turn_id, False, ANA)
+    assert await opinions.for_turn(claim.turn_id) == []
     assert len(await rows_of(ledger, "audit")) == before + 1, "the deletion alone"
 
 
 async def test_opinions_of_people_with_strange_names_are_theirs(ledger: Ledger) -> None:
-    opinions = SqlOpinionStore(ledger.database)
+    opinions = SqlFeedbackStore(ledger.database)
     claim = await running(ledger)
     strange = Author("test", WEIRD, WEIRD)
-    await opinions.keep(claim.turn_id, True, strange)
-    await opinions.keep(claim.turn_id, False, strange)
-    assert [opinion.good for opinion in await opinions.of(claim.turn_id)] == [False]
+    await opinions.save(claim.turn_id, True, strange)
+    await opinions.save(claim.turn_id, False, strange)
+    assert [opinion.good for opinion in await opinions.for_turn(claim.turn_id)] == [False]
 
 
 async def awaiting(ledger: Ledger, conversation: ConversationKey, *cards: str) -> str:
@@ -1210,36 +1218,36 @@ async def awaiting(ledger: Ledger, conversation: ConversationKey, *cards: str) -
 
 
 async def test_what_waits_for_a_signature_is_found_by_reach_the_latest_first(ledger: Ledger) -> None:
-    archive = SqlArchive(ledger.database)
+    archive = SqlReporting(ledger.database)
     await awaiting(ledger, at("hall"), "card-1", "card-2")
     await awaiting(ledger, at("hall", "2"), "card-3")
     await awaiting(ledger, at("hall", "1", "W"), "card-4")
-    found = (await archive.waiting(["test:w:"], 10)).calls
+    found = (await archive.pending_approvals(["test:w:"], 10)).calls
     assert [each.approval_id for each in found] == ["card-3", "card-1", "card-2"]
-    assert found[0] == AwaitedCall("card-3", at("hall", "2"), ANA, asked_at=ledger.time - 1)
-    assert [each.approval_id for each in (await archive.waiting(["test:w:"], 1)).calls] == ["card-3"]
-    assert len((await archive.waiting([""], 10)).calls) == 4
-    assert (await archive.waiting(["slack:"], 10)).calls == []
+    assert found[0] == PendingApproval("card-3", at("hall", "2"), ANA, asked_at=ledger.time - 1)
+    assert [each.approval_id for each in (await archive.pending_approvals(["test:w:"], 1)).calls] == ["card-3"]
+    assert len((await archive.pending_approvals([""], 10)).calls) == 4
+    assert (await archive.pending_approvals(["slack:"], 10)).calls == []
 
 
 async def test_what_waits_is_read_page_by_page_and_nothing_is_left_out_or_there_twice(ledger: Ledger) -> None:
-    archive = SqlArchive(ledger.database)
+    archive = SqlReporting(ledger.database)
     await awaiting(ledger, at("hall"), *(f"card-a{n}" for n in range(7)))
     await awaiting(ledger, at("hall", "1", "W"), "card-b")
     await awaiting(ledger, at("hall", "2"), *(f"card-c{n}" for n in range(4)))
     await awaiting(ledger, at("hall", "1", "other"), "card-d")
-    whole = await archive.waiting(["test:w:", "test:W:"], 20)
+    whole = await archive.pending_approvals(["test:w:", "test:W:"], 20)
     assert whole.behind is None
     for size in (1, 3, 5, 12):
-        found: list[AwaitedCall] = []
-        behind: AwaitedPosition | None = None
+        found: list[PendingApproval] = []
+        behind: PendingApprovalPosition | None = None
         for _ in range(20):
-            page = await archive.waiting(["test:w:", "test:W:"], size, behind)
+            page = await archive.pending_approvals(["test:w:", "test:W:"], size, behind)
             assert len(page.calls) <= size
             found += page.calls
             if page.behind is None:
                 break
-            behind = AwaitedPosition.parse(str(page.behind))
+            behind = PendingApprovalPosition.parse(str(page.behind))
         assert found == whole.calls
     assert [each.approval_id for each in whole.calls] == [
         *(f"card-c{n}" for n in range(4)), "card-b", *(f"card-a{n}" for n in range(7)),
@@ -1247,60 +1255,62 @@ async def test_what_waits_is_read_page_by_page_and_nothing_is_left_out_or_there_
 
 
 async def test_one_older_call_is_reached_past_a_hundred_and_ten_newer_ones(ledger: Ledger) -> None:
-    archive = SqlArchive(ledger.database)
+    archive = SqlReporting(ledger.database)
     await awaiting(ledger, at("mine"), "card-old")
     for place in range(2):
         await awaiting(ledger, at(f"theirs-{place}"), *(f"card-{place}-{n}" for n in range(55)))
 
-    def is_mine(call: AwaitedCall) -> bool:
+    def is_mine(call: PendingApproval) -> bool:
         return call.conversation == at("mine")
 
-    mine = await read_awaited(archive, ["test:w:"], is_mine, limit=50, most_read=5_000)
+    mine = await read_pending_approvals(archive, ["test:w:"], is_mine, limit=50, most_read=5_000)
     assert ([each.approval_id for each in mine.calls], mine.behind) == (["card-old"], None)
     sizes, behind = [], None
     for _ in range(3):
-        page = await read_awaited(archive, ["test:w:"], lambda _: True, limit=50, most_read=5_000, behind=behind)
+        page = await read_pending_approvals(
+            archive, ["test:w:"], lambda _: True, limit=50, most_read=5_000, behind=behind
+        )
         sizes.append(len(page.calls))
         behind = page.behind
     assert (sizes, page.calls[-1].approval_id, behind) == ([50, 50, 11], "card-old", None)
 
 
 async def test_what_is_decided_expired_or_stopped_waits_for_nobody(ledger: Ledger) -> None:
-    archive = SqlArchive(ledger.database)
+    archive = SqlReporting(ledger.database)
     decided = await awaiting(ledger, at("a"), "card-1")
     expiring = await awaiting(ledger, at("b"), "card-2")
     stopped = await awaiting(ledger, at("c"), "card-3")
-    await ledger.log.decide(Decision("card-1", 1, Verdict.APPROVE, BEN))
-    await ledger.log.take(expiring, NEWEST)
-    await ledger.log.drawn(expiring, NEWEST)
+    await ledger.log.decide(Decision("card-1", 1, DecisionType.APPROVE, BEN))
+    await ledger.log.acquire_delivery(expiring, NEWEST)
+    await ledger.log.mark_delivered(expiring, NEWEST)
     await ledger.log.stop(stopped, ANA)
     assert decided
-    assert [each.approval_id for each in (await archive.waiting([""], 10)).calls] == ["card-2"]
+    assert [each.approval_id for each in (await archive.pending_approvals([""], 10)).calls] == ["card-2"]
     ledger.time += 61
-    assert (await archive.waiting([""], 10)).calls == []
+    assert (await archive.pending_approvals([""], 10)).calls == []
 
 
 async def test_what_a_person_has_asked_is_found_the_latest_first_however_it_stands(ledger: Ledger) -> None:
-    archive = SqlArchive(ledger.database)
+    archive = SqlReporting(ledger.database)
     await asked(ledger, at("hall"), "first")
     await asked(ledger, at("hall"), "not hers", BEN)
     await asked(ledger, at("hall", "1", "W"), "elsewhere")
     (claim,) = await ledger.log.claim(1)
     await ledger.log.finish(claim, TurnStatus.DONE, [], "")
     await asked(ledger, at("hall", "2"), "second")
-    found = await archive.asked(ANA.principal, "test:w:", 10)
+    found = await archive.recent_turns(ANA.principal, "test:w:", 10)
     assert [(turn.question.text, turn.status) for turn in found] == [
         ("second", TurnStatus.QUEUED),
         ("first", TurnStatus.DONE),
     ]
     assert (found[1].id, found[1].conversation, found[1].author) == (claim.turn_id, at("hall"), ANA)
-    assert [turn.question.text for turn in await archive.asked(ANA.principal, "", 1)] == ["second"]
-    assert await archive.asked("slack:ana", "", 10) == []
+    assert [turn.question.text for turn in await archive.recent_turns(ANA.principal, "", 1)] == ["second"]
+    assert await archive.recent_turns("slack:ana", "", 10) == []
 
 
 async def test_a_turn_that_cannot_be_read_is_left_out_of_what_was_asked(ledger: Ledger) -> None:
     await asked(ledger, at("hall"), "first")
     await asked(ledger, at("hall", "2"), "second")
     await execute(ledger, "update turns set question = '{\"v\": 9}' where conversation = :c", c=str(at("hall")))
-    found = await SqlArchive(ledger.database).asked(ANA.principal, "", 10)
+    found = await SqlReporting(ledger.database).recent_turns(ANA.principal, "", 10)
     assert [turn.question.text for turn in found] == ["second"]

@@ -1,4 +1,4 @@
-"""What tokens promise (`bot.stores.TokenStore`), over each database they are kept in."""
+"""What tokens promise (`bot.ports.TokenStore`), over each database they are kept in."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from collections.abc import Callable
 import pytest
 import sqlalchemy as sa
 
+from bot.domain.api_clients import ApiRole, ApiToken
 from bot.domain.audit import AuditQuery
-from bot.domain.callers import ApiToken, Role
 from bot.errors import Conflict
-from bot.storage.archive import SqlArchive
+from bot.ports import TokenStore
+from bot.storage.reporting import SqlReporting
 from bot.storage.tables import metadata
 from bot.storage.token_store import SqlTokenStore
-from bot.stores import TokenStore
 from tests.fakes.parts import ANA, BEN
 from tests.ledgers import START, Ledger
 
@@ -28,51 +28,51 @@ def tokens(ledger: Ledger) -> TokenStore:
 
 
 async def test_a_token_is_found_by_itself_and_by_nothing_else(tokens: TokenStore) -> None:
-    made, token = await tokens.create("ci", Role.APPROVER, "slack:T1", A_DAY, ANA)
-    other, another = await tokens.create("night", Role.MEMBER, "", None, ANA)
+    made, token = await tokens.create("ci", ApiRole.APPROVER, "slack:T1", A_DAY, ANA)
+    other, another = await tokens.create("night", ApiRole.MEMBER, "", None, ANA)
     assert re.fullmatch(r"cs_[A-Za-z0-9_-]{43}", token)
-    assert made == ApiToken(made.id, "ci", Role.APPROVER, "slack:T1", "test:ana", START, START + A_DAY)
-    assert await tokens.found(token) == made
-    assert await tokens.found(another) == other
+    assert made == ApiToken(made.id, "ci", ApiRole.APPROVER, "slack:T1", "test:ana", START, START + A_DAY)
+    assert await tokens.find_by_secret(token) == made
+    assert await tokens.find_by_secret(another) == other
     for wrong in ("", "ci", token[:-1], token.upper(), f"{token} ", "cs_" + "a" * 43):
-        assert await tokens.found(wrong) is None
+        assert await tokens.find_by_secret(wrong) is None
 
 
 async def test_a_token_is_good_until_its_time_is_up_or_it_is_revoked(tokens: TokenStore, ledger: Ledger) -> None:
-    _, short = await tokens.create("short", Role.MEMBER, "", A_DAY, ANA)
-    _, long = await tokens.create("long", Role.MEMBER, "", None, ANA)
+    _, short = await tokens.create("short", ApiRole.MEMBER, "", A_DAY, ANA)
+    _, long = await tokens.create("long", ApiRole.MEMBER, "", None, ANA)
     ledger.time += A_DAY - 1
-    assert await tokens.found(short) is not None
+    assert await tokens.find_by_secret(short) is not None
     ledger.time += 1
-    assert await tokens.found(short) is None
-    assert await tokens.found(long) is not None
+    assert await tokens.find_by_secret(short) is None
+    assert await tokens.find_by_secret(long) is not None
     assert await tokens.revoke("long", BEN)
-    assert await tokens.found(long) is None
+    assert await tokens.find_by_secret(long) is None
     assert not await tokens.revoke("long", BEN)
     assert not await tokens.revoke("nobody", BEN)
     assert [(each.name, each.revoked_at) for each in await tokens.tokens()] == [("long", ledger.time), ("short", None)]
 
 
 async def test_a_name_is_free_again_once_its_token_is_good_for_nothing(tokens: TokenStore, ledger: Ledger) -> None:
-    _, first = await tokens.create("ci", Role.ADMIN, "", A_DAY, ANA)
+    _, first = await tokens.create("ci", ApiRole.ADMIN, "", A_DAY, ANA)
     with pytest.raises(Conflict, match="There is a token called ci already"):
-        await tokens.create("ci", Role.MEMBER, "", None, ANA)
-    assert await tokens.found(first) is not None
+        await tokens.create("ci", ApiRole.MEMBER, "", None, ANA)
+    assert await tokens.find_by_secret(first) is not None
     ledger.time += A_DAY
-    _, second = await tokens.create("ci", Role.MEMBER, "", None, ANA)
+    _, second = await tokens.create("ci", ApiRole.MEMBER, "", None, ANA)
     await tokens.revoke("ci", ANA)
-    third, token = await tokens.create("ci", Role.MEMBER, "", None, ANA)
-    assert [await tokens.found(each) for each in (first, second, token)] == [None, None, third]
+    third, token = await tokens.create("ci", ApiRole.MEMBER, "", None, ANA)
+    assert [await tokens.find_by_secret(each) for each in (first, second, token)] == [None, None, third]
     assert await tokens.tokens() == [third]
 
 
 async def test_of_several_who_take_a_name_at_once_one_has_it(tokens: TokenStore) -> None:
-    tries = (tokens.create("ci", Role.MEMBER, "", None, ANA) for _ in range(5))
+    tries = (tokens.create("ci", ApiRole.MEMBER, "", None, ANA) for _ in range(5))
     answers = await asyncio.gather(*tries, return_exceptions=True)
     made = [each for each in answers if not isinstance(each, BaseException)]
     assert len(made) == 1
     assert [each for each in answers if isinstance(each, BaseException) and not isinstance(each, Conflict)] == []
-    assert await tokens.found(made[0][1]) == made[0][0]
+    assert await tokens.find_by_secret(made[0][1]) == made[0][0]
 
 
 async def test_transactions_that_are_run_twice_make_and_revoke_once(tokens: TokenStore, ledger: Ledger) -> None:
@@ -84,17 +84,17 @@ async def test_transactions_that_are_run_twice_make_and_revoke_once(tokens: Toke
         return await run_once(transaction)
 
     ledger.database.run_once = twice  # type: ignore[method-assign, assignment]
-    made, token = await tokens.create("ci", Role.MEMBER, "", None, ANA)
-    assert await tokens.found(token) == made
+    made, token = await tokens.create("ci", ApiRole.MEMBER, "", None, ANA)
+    assert await tokens.find_by_secret(token) == made
     assert await tokens.revoke("ci", ANA)
-    entries, _ = await SqlArchive(ledger.database).audit(AuditQuery(), 10, 0)
+    entries, _ = await SqlReporting(ledger.database).audit(AuditQuery(), 10, 0)
     assert [each.kind for each in entries] == ["revoked token", "made token"]
 
 
 async def test_the_audit_says_who_made_and_revoked_which_and_holds_no_token(tokens: TokenStore, ledger: Ledger) -> None:
-    made, token = await tokens.create("ci", Role.ADMIN, "slack:T1", A_DAY, ANA)
+    made, token = await tokens.create("ci", ApiRole.ADMIN, "slack:T1", A_DAY, ANA)
     await tokens.revoke("ci", BEN)
-    entries, _ = await SqlArchive(ledger.database).audit(AuditQuery(), 10, 0)
+    entries, _ = await SqlReporting(ledger.database).audit(AuditQuery(), 10, 0)
     assert [(each.kind, each.actor, each.subject) for each in reversed(entries)] == [
         ("made token", "test:ana", made.id),
         ("revoked token", "test:ben", made.id),

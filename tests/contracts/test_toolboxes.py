@@ -19,14 +19,14 @@ import pytest
 
 from bot.domain.messages import TextPart, ToolCall
 from bot.domain.servers import HttpKind, HttpTransport, ServerConfig, StdioTransport
-from bot.domain.tools import OutcomeUnknown, Returned, Tool, ToolOutcome
+from bot.domain.tools import CallOutcomeUnknown, CallReturned, Tool, ToolOutcome
+from bot.mcp.toolbox import McpToolbox
 from bot.ports import CallContext, Toolbox
-from bot.tools.toolbox import McpToolbox
 from tests.fakes.mcp.endpoint import Answer, FakeEndpoint, Message, Reaction, Silence, error, result
 from tests.fakes.mcp.event_stream import FakeEventStream
 from tests.fakes.parts import FakeToolbox
 from tests.fakes.parts import tool as a_tool
-from tests.tools.boxes import (
+from tests.mcp.boxes import (
     ANA,
     FAST,
     alive,
@@ -268,7 +268,7 @@ async def test_a_lost_server_is_found_again(peers: Peers) -> None:
         assert text(await call(tool, box)) == "ok"
         await peer.lose()
         async with asyncio.timeout(15):
-            while not isinstance(outcome := await call(tool, box), Returned):
+            while not isinstance(outcome := await call(tool, box), CallReturned):
                 await asyncio.sleep(0.01)
         assert text(outcome) == "ok"
         assert [each.name for each in (await box.offer()).tools] == ["s__t"]
@@ -281,7 +281,7 @@ async def test_a_tool_returns_its_texts_and_its_structure(peers: Peers) -> None:
     peer = await peers.serve(t=said("one", "two", structuredContent={"n": [1, None]}), bare={"result": {"content": []}})
     async with connected(peer) as box:
         outcome = await call(named(box, "t"), box)
-        assert isinstance(outcome, Returned)
+        assert isinstance(outcome, CallReturned)
         assert outcome.result.call_id == "c1"
         assert outcome.result.parts == (TextPart("one"), TextPart("two"), TextPart('{"n": [1, null]}'))
         assert outcome.result.structured == {"n": [1, None]}
@@ -348,7 +348,7 @@ async def test_a_cancelled_call_leaves_its_siblings_and_the_connection_alone(pee
         assert text(await call(named(box, "t"), box)) == "ok"
         assert not calls[1].done()
         assert box.servers()[0].connected_at == since
-    assert isinstance(await calls[1], OutcomeUnknown)
+    assert isinstance(await calls[1], CallOutcomeUnknown)
 
 
 # the end
@@ -368,7 +368,7 @@ async def test_after_closing_nothing_is_left(peers: Peers) -> None:
     await box.close()
     assert not any(map(alive, peers.children))
     assert not [task for task in asyncio.all_tasks() if task.get_name().startswith("mcp:")]
-    assert isinstance(await waiting, OutcomeUnknown)
+    assert isinstance(await waiting, CallOutcomeUnknown)
     unsent(await call(tool, box))
     offer = await box.offer()
     assert offer.tools == ()

@@ -6,7 +6,16 @@ import pytest
 import sqlalchemy as sa
 
 from bot.domain.completions import StopReason
-from bot.domain.messages import FilePart, ImagePart, KeptFile, Readers, TextPart, ToolCall, ToolResult, assistant
+from bot.domain.messages import (
+    FilePart,
+    ImageAudience,
+    ImagePart,
+    StoredFile,
+    TextPart,
+    ToolCall,
+    ToolResult,
+    assistant,
+)
 from bot.domain.turns import Claim, ModelStep, StepStatus, ToolRef, ToolStep, TurnStatus
 from bot.errors import LostLease, NotFound
 from bot.storage.files import MOST_BYTES
@@ -32,30 +41,30 @@ def result(*parts: TextPart | ImagePart | FilePart) -> ToolResult:
     return ToolResult("c", parts)
 
 
-async def kept(ledger: Ledger, claim: Claim, n: int, *parts: ImagePart | FilePart) -> list[KeptFile]:
-    record = await ledger.log.end(claim, n, StepStatus.DONE, result(*parts))
+async def kept(ledger: Ledger, claim: Claim, n: int, *parts: ImagePart | FilePart) -> list[StoredFile]:
+    record = await ledger.log.finish_call(claim, n, StepStatus.DONE, result(*parts))
     found = record.calls[n - 2].result
     assert found is not None
-    return [part for part in found.parts if isinstance(part, KeptFile)]
+    return [part for part in found.parts if isinstance(part, StoredFile)]
 
 
 async def test_a_result_comes_back_with_its_bytes_put_away(ledger: Ledger) -> None:
     claim = await asked(ledger)
     returned = result(
-        TextPart("Here."), ImagePart(PNG, "image/png", "cat.png", Readers.MODEL), FilePart(b"\0", "a/b", "n")
+        TextPart("Here."), ImagePart(PNG, "image/png", "cat.png", ImageAudience.MODEL), FilePart(b"\0", "a/b", "n")
     )
-    record = await ledger.log.end(claim, 2, StepStatus.DONE, returned)
+    record = await ledger.log.finish_call(claim, 2, StepStatus.DONE, returned)
     found = record.calls[0].result
     assert found is not None
     text, image, file = found.parts
     assert text == TextPart("Here.")
-    assert isinstance(image, KeptFile)
-    assert isinstance(file, KeptFile)
-    assert image == KeptFile(image.id, "image/png", "cat.png", len(PNG), Readers.MODEL)
-    assert file == KeptFile(file.id, "a/b", "n", 1, Readers.PEOPLE)
-    assert (await ledger.log.view(claim.turn_id)).steps == record.steps
-    assert await ledger.log.file(claim.turn_id, image.id) == PNG
-    assert await ledger.log.file(claim.turn_id, file.id) == b"\0"
+    assert isinstance(image, StoredFile)
+    assert isinstance(file, StoredFile)
+    assert image == StoredFile(image.id, "image/png", "cat.png", len(PNG), ImageAudience.MODEL)
+    assert file == StoredFile(file.id, "a/b", "n", 1, ImageAudience.PEOPLE)
+    assert (await ledger.log.get_view(claim.turn_id)).steps == record.steps
+    assert await ledger.log.get_file(claim.turn_id, image.id) == PNG
+    assert await ledger.log.get_file(claim.turn_id, file.id) == b"\0"
     row = sa.select(sa.func.length(sa.cast(steps.c.result, sa.Text))).where(steps.c.n == 2)
     assert await ledger.database.run(lambda connection: connection.execute(row).scalar_one()) < 1000
 
@@ -64,9 +73,9 @@ async def test_a_file_is_its_own_turns_alone(ledger: Ledger) -> None:
     claim = await asked(ledger)
     (image,) = await kept(ledger, claim, 2, ImagePart(PNG, "image/png"))
     with pytest.raises(NotFound):
-        await ledger.log.file("another", image.id)
+        await ledger.log.get_file("another", image.id)
     with pytest.raises(NotFound):
-        await ledger.log.file(claim.turn_id, "another")
+        await ledger.log.get_file(claim.turn_id, "another")
 
 
 async def test_the_same_bytes_are_kept_once(ledger: Ledger) -> None:
@@ -91,23 +100,23 @@ async def test_files_go_with_their_turn(ledger: Ledger) -> None:
     claim = await asked(ledger)
     (image,) = await kept(ledger, claim, 2, ImagePart(PNG, "image/png"))
     await ledger.log.finish(claim, TurnStatus.DONE, [ModelStep(3, assistant("There."))], "")
-    await ledger.log.drawn(claim.turn_id, NEWEST)
-    assert await ledger.log.file(claim.turn_id, image.id) == PNG
+    await ledger.log.mark_delivered(claim.turn_id, NEWEST)
+    assert await ledger.log.get_file(claim.turn_id, image.id) == PNG
     assert await ledger.log.delete_conversation(HALL, ANA)
     with pytest.raises(NotFound):
-        await ledger.log.file(claim.turn_id, image.id)
+        await ledger.log.get_file(claim.turn_id, image.id)
 
 
 async def test_what_comes_after_the_lease_was_lost_is_told_without_its_bytes(ledger: Ledger) -> None:
     claim = await running(ledger)
     unsafe = ToolStep(2, ToolCall("c", "s__draw"), ToolRef("s", "draw"), StepStatus.READY)
     await ledger.log.append(claim, WANTS, [unsafe])
-    await ledger.log.begin(claim, 2)
+    await ledger.log.start_call(claim, 2)
     log = await ledger.restart()
     (again,) = await log.claim(1)
     await log.resume(again)
     with pytest.raises(LostLease):
-        await log.end(claim, 2, StepStatus.DONE, result(ImagePart(PNG, "image/png")))
+        await log.finish_call(claim, 2, StepStatus.DONE, result(ImagePart(PNG, "image/png")))
     row = sa.select(steps.c.late_result).where(steps.c.n == 2)
     told = await ledger.database.run(lambda connection: connection.execute(row).scalar_one())
     assert told["parts"] == [

@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, seed, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
-from bot.domain.approvals import Approval, Decision, Revision, Settled, Verdict
+from bot.domain.approvals import Approval, Decided, Decision, DecisionType, Revision
 from bot.domain.completions import StopReason
 from bot.domain.conversations import ConversationKey
 from bot.domain.messages import TextPart, ToolCall, ToolResult, assistant
@@ -54,7 +54,7 @@ class TurnLogMachine(RuleBasedStateMachine):
         self.messages = 0
         self.claims: list[Claim] = []
         """Everything ever claimed, the newest last: the old ones are what dead or frozen processes still hold."""
-        self.settled: dict[str, Verdict] = {}
+        self.settled: dict[str, DecisionType] = {}
         self.revisions: dict[str, int] = {}
         self.sent: dict[tuple[str, int], int] = {}
         self.ended_turns: dict[str, str] = {}
@@ -85,16 +85,20 @@ class TurnLogMachine(RuleBasedStateMachine):
             assert (again.turn_id, again.redelivery) == (first.turn_id, True)
 
     @precondition(lambda self: self.revisions)
-    @rule(which=WHICH, verdict=st.sampled_from([Verdict.APPROVE, Verdict.APPROVE, Verdict.DENY]), stale=st.booleans())
-    def somebody_clicks(self, which: int, verdict: Verdict, stale: bool) -> None:
+    @rule(
+        which=WHICH,
+        verdict=st.sampled_from([DecisionType.APPROVE, DecisionType.APPROVE, DecisionType.DENY]),
+        stale=st.booleans(),
+    )
+    def somebody_clicks(self, which: int, verdict: DecisionType, stale: bool) -> None:
         card = self.card(which)
         revision = self.revisions[card] - (1 if stale else 0)
-        found = self.wait(self.log.approval(card))
+        found = self.wait(self.log.get_approval(card))
         assert found is not None
         assert found[1].approval is not None
         due = found[1].approval.expires_at
         settlement = self.wait(self.log.decide(Decision(card, revision, verdict, ANA)))
-        if isinstance(settlement, Settled):
+        if isinstance(settlement, Decided):
             assert not stale
             assert due is None or self.ledger.time < due
             assert card not in self.settled
@@ -154,7 +158,7 @@ class TurnLogMachine(RuleBasedStateMachine):
     def the_model_asks_for_calls(self, which: int, calls: list[str]) -> None:
         claim = self.claim(which)
         record = self.attempt(self.log.resume(claim))
-        if record is None or record.ready or record.awaiting or self.in_flight(record):
+        if record is None or record.ready_calls or record.calls_awaiting_approval or self.in_flight(record):
             return
         n = len(record.steps) + 1
         asked: list[str] = []
@@ -177,20 +181,20 @@ class TurnLogMachine(RuleBasedStateMachine):
     def a_call_runs(self, which: int, dies: bool) -> None:
         claim = self.claim(which)
         record = self.attempt(self.log.resume(claim))
-        if record is None or not record.ready:
+        if record is None or not record.ready_calls:
             return
-        step = record.ready[0]
+        step = record.ready_calls[0]
         if not step.repeatable:
-            if self.attempt(self.log.begin(claim, step.n)) is None:
+            if self.attempt(self.log.start_call(claim, step.n)) is None:
                 return
             key = (claim.turn_id, step.n)
             self.sent[key] = self.sent.get(key, 0) + 1
         if step.approval is not None:
-            assert self.settled[step.approval.id] is Verdict.APPROVE
+            assert self.settled[step.approval.id] is DecisionType.APPROVE
             assert step.call.arguments == {"revision": step.approval.revision}
         if dies:
             self.wait(self.ledger.restart())
-        self.attempt(self.log.end(claim, step.n, StepStatus.DONE, RESULT))
+        self.attempt(self.log.finish_call(claim, step.n, StepStatus.DONE, RESULT))
 
     @precondition(lambda self: self.claims)
     @rule(which=WHICH)
@@ -203,7 +207,7 @@ class TurnLogMachine(RuleBasedStateMachine):
     def the_turn_ends(self, which: int, status: TurnStatus) -> None:
         claim = self.claim(which)
         record = self.attempt(self.log.resume(claim))
-        if record is not None and not record.awaiting:
+        if record is not None and not record.calls_awaiting_approval:
             n = len(record.steps) + 1
             self.attempt(self.log.finish(claim, status, [ModelStep(n, assistant("Done."))], ""))
 
@@ -215,11 +219,11 @@ class TurnLogMachine(RuleBasedStateMachine):
 
     @rule()
     def what_is_behind_is_drawn(self) -> None:
-        for turn_id in self.wait(self.log.undrawn("test:", 3)):
-            view = self.wait(self.log.view(turn_id))
-            self.attempt(self.log.take(turn_id, NEWEST))
-            self.attempt(self.log.drawn(turn_id, view.revision))
-            self.wait(self.log.put_down(turn_id))
+        for turn_id in self.wait(self.log.stale_views("test:", 3)):
+            view = self.wait(self.log.get_view(turn_id))
+            self.attempt(self.log.acquire_delivery(turn_id, NEWEST))
+            self.attempt(self.log.mark_delivered(turn_id, view.revision))
+            self.wait(self.log.release_delivery(turn_id))
 
     def claim(self, which: int) -> Claim:
         """One of the latest claims, mostly the very last."""
@@ -270,7 +274,7 @@ class TurnLogMachine(RuleBasedStateMachine):
                 assert StepStatus(row.status).ended
             card = f"{row.turn_id}-{row.n}"
             if card in self.revisions and row.status in ("ready", "started", "done", "unknown"):
-                assert self.settled[card] is Verdict.APPROVE
+                assert self.settled[card] is DecisionType.APPROVE
             if row.status in ("denied", "expired"):
                 assert row.started_at is None
 

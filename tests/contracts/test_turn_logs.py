@@ -11,20 +11,29 @@ import pytest
 import sqlalchemy as sa
 
 from bot.domain.approvals import (
-    AlreadySettled,
+    AlreadyDecided,
     Approval,
+    ApprovalNotFound,
+    Decided,
     Decision,
-    NoSuchApproval,
-    OutOfDate,
+    DecisionType,
     Revision,
-    Settled,
-    Verdict,
+    StaleRevision,
 )
 from bot.domain.completions import StopReason, Usage
 from bot.domain.conversations import Attachment, ConversationKey, InboundMessage
-from bot.domain.messages import KeptFile, Message, Readers, Role, TextPart, ToolCall, ToolResult, assistant
-from bot.domain.turns import Claim, ModelStep, Origin, Question, StepStatus, ToolRef, ToolStep, TurnStatus
-from bot.domain.views import Drawn
+from bot.domain.messages import (
+    ImageAudience,
+    Message,
+    MessageRole,
+    StoredFile,
+    TextPart,
+    ToolCall,
+    ToolResult,
+    assistant,
+)
+from bot.domain.turns import CallOrigin, Claim, ModelStep, StepStatus, ToolRef, ToolStep, TurnInput, TurnStatus
+from bot.domain.views import PostedMessage
 from bot.errors import DatabaseError, LostLease, NotFound, Stopped
 from bot.storage import audit
 from bot.storage.tables import metadata
@@ -75,7 +84,7 @@ async def test_turns_of_one_conversation_are_claimed_one_at_a_time_in_order(ledg
     other = await ledger.log.enqueue(message("three", conversation=OTHER))
     claims = await ledger.log.claim(8)
     assert {claim.turn_id for claim in claims} == {first.turn_id, other.turn_id}
-    assert second.ahead == 1
+    assert second.queue_position == 1
     await ledger.log.finish(next(c for c in claims if c.turn_id == first.turn_id), TurnStatus.DONE, [ANSWER], "")
     held = {claim.turn_id for claim in claims}
     assert [claim.turn_id for claim in await ledger.log.claim(8, held)] == [second.turn_id]
@@ -124,13 +133,13 @@ async def test_a_turn_handed_over_in_good_order_counts_as_no_recovery(ledger: Le
 async def test_an_owner_that_was_replaced_can_write_nothing(ledger: Ledger) -> None:
     old = await running(ledger)
     await ledger.log.append(old, WANTS, [write(2)])
-    await ledger.log.begin(old, 2)
+    await ledger.log.start_call(old, 2)
     await ledger.log.release([old])
     (new,) = await ledger.log.claim(8)
     for attempt in (
         ledger.log.append(old, ModelStep(3, assistant("x")), []),
-        ledger.log.begin(old, 2),
-        ledger.log.end(old, 2, StepStatus.DONE, result("late")),
+        ledger.log.start_call(old, 2),
+        ledger.log.finish_call(old, 2, StepStatus.DONE, result("late")),
         ledger.log.park(old),
         ledger.log.finish(old, TurnStatus.DONE, [], ""),
     ):
@@ -147,9 +156,9 @@ async def test_after_a_crash_finished_calls_stay_safe_ones_run_again_and_others_
     claim = await running(ledger)
     calls = [write(2), write(3), reading(4), write(5)]
     await ledger.log.append(claim, WANTS, calls)
-    await ledger.log.begin(claim, 2)
-    await ledger.log.end(claim, 2, StepStatus.DONE, result())
-    await ledger.log.begin(claim, 3)
+    await ledger.log.start_call(claim, 2)
+    await ledger.log.finish_call(claim, 2, StepStatus.DONE, result())
+    await ledger.log.start_call(claim, 3)
     log = await ledger.restart()
     (again,) = await log.claim(8)
     record = await log.resume(again)
@@ -165,7 +174,7 @@ async def test_an_intent_can_be_written_once_by_one_owner(ledger: Ledger) -> Non
     claim = await running(ledger)
     await ledger.log.append(claim, WANTS, [write(2, StepStatus.AWAITING, approval())])
     with pytest.raises(LostLease):
-        await ledger.log.begin(claim, 2)
+        await ledger.log.start_call(claim, 2)
 
 
 async def test_recording_a_reply_twice_changes_nothing(ledger: Ledger) -> None:
@@ -181,7 +190,7 @@ async def test_everything_a_step_holds_comes_back_as_it_was(ledger: Ledger) -> N
     reply = ModelStep(
         1,
         Message(
-            Role.ASSISTANT,
+            MessageRole.ASSISTANT,
             (TextPart("Ünï\ud800"), ToolCall("x", "s__write", {"n": [1, None, {"ä": True}]}, "{bad")),
             {"vendor": {"signature": "s"}},
         ),
@@ -189,11 +198,11 @@ async def test_everything_a_step_holds_comes_back_as_it_was(ledger: Ledger) -> N
         Usage(10, 5, 2),
         ("A note.",),
     )
-    parts = (TextPart("t"), KeptFile("f1", "image/png", "a.png", 2, Readers.ALL), KeptFile("", "a/b", "n", 1))
+    parts = (TextPart("t"), StoredFile("f1", "image/png", "a.png", 2, ImageAudience.ALL), StoredFile("", "a/b", "n", 1))
     outcome = ToolResult("x", parts, True, {"k": 1})
     written = ToolRef("s", "write", "Write", "d", True, False)
     step = ToolStep(2, reply.message.tool_calls[0], written, StepStatus.FAILED, result=outcome)
-    context = ToolStep(3, ToolCall("c", "n"), None, StepStatus.READY, True, Origin.CONTEXT)
+    context = ToolStep(3, ToolCall("c", "n"), None, StepStatus.READY, True, CallOrigin.CONTEXT)
     record = await ledger.log.append(claim, reply, [step, context])
     assert record.steps == (reply, step, context)
 
@@ -201,8 +210,8 @@ async def test_everything_a_step_holds_comes_back_as_it_was(ledger: Ledger) -> N
 async def test_a_question_comes_back_as_it_was_asked(ledger: Ledger) -> None:
     asked = InboundMessage(("k",), HALL, ANA, "look", (Attachment("f", "a.png", "image/png", 3),), ("Ben: hi",))
     receipt = await ledger.log.enqueue(asked)
-    turn = (await ledger.log.view(receipt.turn_id)).turn
-    assert turn.question == Question("look", asked.attachments, ("Ben: hi",))
+    turn = (await ledger.log.get_view(receipt.turn_id)).turn
+    assert turn.question == TurnInput("look", asked.attachments, ("Ben: hi",))
     assert turn.author == ANA
 
 
@@ -211,9 +220,9 @@ async def test_parked_turns_are_nobodys_until_somebody_decides(ledger: Ledger) -
     await ledger.log.append(claim, WANTS, [write(2, StepStatus.AWAITING, approval())])
     assert await ledger.log.park(claim) is None
     assert await ledger.log.claim(8) == []
-    assert await ledger.log.decide(Decision("card-1", 1, Verdict.APPROVE, BEN)) == Settled(Verdict.APPROVE)
+    assert await ledger.log.decide(Decision("card-1", 1, DecisionType.APPROVE, BEN)) == Decided(DecisionType.APPROVE)
     (again,) = await ledger.log.claim(8)
-    assert (await ledger.log.resume(again)).ready[0].approval.decided_by == "Ben"  # type: ignore[union-attr]
+    assert (await ledger.log.resume(again)).ready_calls[0].approval.decided_by == "Ben"  # type: ignore[union-attr]
 
 
 async def test_a_turn_with_work_left_is_not_parked(ledger: Ledger) -> None:
@@ -227,25 +236,25 @@ async def test_a_turn_with_work_left_is_not_parked(ledger: Ledger) -> None:
 async def test_a_decision_between_the_last_look_and_parking_is_not_lost(ledger: Ledger) -> None:
     claim = await running(ledger)
     await ledger.log.append(claim, WANTS, [write(2, StepStatus.AWAITING, approval())])
-    await ledger.log.decide(Decision("card-1", 1, Verdict.APPROVE, ANA))
+    await ledger.log.decide(Decision("card-1", 1, DecisionType.APPROVE, ANA))
     record = await ledger.log.park(claim)
     assert record is not None
-    assert [step.n for step in record.ready] == [2]
+    assert [step.n for step in record.ready_calls] == [2]
 
 
 async def test_exactly_one_decision_counts(ledger: Ledger) -> None:
     claim = await running(ledger)
     await ledger.log.append(claim, WANTS, [write(2, StepStatus.AWAITING, approval())])
-    assert await ledger.log.decide(Decision("card-1", 1, Verdict.DENY, ANA, "no")) == Settled(Verdict.DENY)
-    second = await ledger.log.decide(Decision("card-1", 1, Verdict.APPROVE, BEN))
-    assert second == AlreadySettled("Ana has turned it down already.")
-    assert await ledger.log.decide(Decision("nothing", 1, Verdict.APPROVE, BEN)) == NoSuchApproval()
+    assert await ledger.log.decide(Decision("card-1", 1, DecisionType.DENY, ANA, "no")) == Decided(DecisionType.DENY)
+    second = await ledger.log.decide(Decision("card-1", 1, DecisionType.APPROVE, BEN))
+    assert second == AlreadyDecided("Ana has turned it down already.")
+    assert await ledger.log.decide(Decision("nothing", 1, DecisionType.APPROVE, BEN)) == ApprovalNotFound()
 
 
 async def test_a_decision_on_another_revision_is_out_of_date(ledger: Ledger) -> None:
     claim = await running(ledger)
     await ledger.log.append(claim, WANTS, [write(2, StepStatus.AWAITING, approval())])
-    assert await ledger.log.decide(Decision("card-1", 2, Verdict.APPROVE, ANA)) == OutOfDate()
+    assert await ledger.log.decide(Decision("card-1", 2, DecisionType.APPROVE, ANA)) == StaleRevision()
 
 
 async def test_an_approvals_time_runs_from_the_moment_its_card_was_posted(ledger: Ledger) -> None:
@@ -254,25 +263,25 @@ async def test_an_approvals_time_runs_from_the_moment_its_card_was_posted(ledger
     await ledger.log.park(claim)
     ledger.time += 3600
     assert await ledger.log.claim(8) == []
-    await ledger.log.take(claim.turn_id, NEWEST)
-    await ledger.log.drawn(claim.turn_id, record.revision)
+    await ledger.log.acquire_delivery(claim.turn_id, NEWEST)
+    await ledger.log.mark_delivered(claim.turn_id, record.revision)
     ledger.time += 59
     assert await ledger.log.claim(8) == []
     ledger.time += 2
     (again,) = await ledger.log.claim(8)
     assert (await ledger.log.resume(again)).calls[0].status is StepStatus.EXPIRED
-    late = await ledger.log.decide(Decision("card-1", 1, Verdict.APPROVE, ANA))
-    assert late == AlreadySettled("It timed out before that. It was not run.")
+    late = await ledger.log.decide(Decision("card-1", 1, DecisionType.APPROVE, ANA))
+    assert late == AlreadyDecided("It timed out before that. It was not run.")
 
 
 async def test_a_click_after_the_time_is_up_settles_nothing_even_before_anyone_noticed(ledger: Ledger) -> None:
     claim = await running(ledger)
     record = await ledger.log.append(claim, WANTS, [write(2, StepStatus.AWAITING, approval(60))])
     await ledger.log.park(claim)
-    await ledger.log.take(claim.turn_id, NEWEST)
-    await ledger.log.drawn(claim.turn_id, record.revision)
+    await ledger.log.acquire_delivery(claim.turn_id, NEWEST)
+    await ledger.log.mark_delivered(claim.turn_id, record.revision)
     ledger.time += 61
-    assert isinstance(await ledger.log.decide(Decision("card-1", 1, Verdict.APPROVE, ANA)), AlreadySettled)
+    assert isinstance(await ledger.log.decide(Decision("card-1", 1, DecisionType.APPROVE, ANA)), AlreadyDecided)
 
 
 UNSHOWN = "The approval could not be shown here: The channel is gone. Not run."
@@ -283,7 +292,7 @@ async def unseen(ledger: Ledger, expires_in: float | None = 60.0) -> tuple[Claim
     claim = await running(ledger)
     record = await ledger.log.append(claim, WANTS, [write(2, StepStatus.AWAITING, approval(expires_in))])
     await ledger.log.park(claim)
-    await ledger.log.take(claim.turn_id, NEWEST)
+    await ledger.log.acquire_delivery(claim.turn_id, NEWEST)
     return claim, record.revision
 
 
@@ -292,7 +301,7 @@ async def test_a_call_whose_card_can_never_be_posted_is_turned_down_and_the_turn
     ledger: Ledger, expires_in: float | None
 ) -> None:
     claim, revision = await unseen(ledger, expires_in)
-    assert await ledger.log.abandon(claim.turn_id, revision, "The channel is gone.")
+    assert await ledger.log.give_up_delivery(claim.turn_id, revision, "The channel is gone.")
     log = await ledger.restart()
     (again,) = await log.claim(8)
     record = await log.resume(again)
@@ -301,14 +310,14 @@ async def test_a_call_whose_card_can_never_be_posted_is_turned_down_and_the_turn
     assert step.approval is not None
     assert (step.approval.decided_by, step.approval.reason) == ("", UNSHOWN)
     assert record.revision > revision
-    late = await log.decide(Decision("card-1", 1, Verdict.APPROVE, ANA))
-    assert late == AlreadySettled("It could not be shown before that. It was not run.")
+    late = await log.decide(Decision("card-1", 1, DecisionType.APPROVE, ANA))
+    assert late == AlreadyDecided("It could not be shown before that. It was not run.")
 
 
 async def test_a_call_that_was_turned_down_unseen_is_drawn_as_such_and_goes_on_record(ledger: Ledger) -> None:
     claim, revision = await unseen(ledger)
-    await ledger.log.abandon(claim.turn_id, revision, "The channel is gone.")
-    assert await ledger.log.undrawn("test:", 8) == [claim.turn_id]
+    await ledger.log.give_up_delivery(claim.turn_id, revision, "The channel is gone.")
+    assert await ledger.log.stale_views("test:", 8) == [claim.turn_id]
     kinds = await ledger.database.run(
         lambda connection: connection.execute(sa.text("select kind from audit order by seq")).scalars().all()
     )
@@ -317,81 +326,81 @@ async def test_a_call_that_was_turned_down_unseen_is_drawn_as_such_and_goes_on_r
 
 async def test_a_card_is_turned_down_once_however_often_its_drawing_is_given_up(ledger: Ledger) -> None:
     claim, revision = await unseen(ledger)
-    assert await ledger.log.abandon(claim.turn_id, revision, "The channel is gone.")
-    before = await ledger.log.view(claim.turn_id)
-    assert not await ledger.log.abandon(claim.turn_id, revision, "Something else.")
-    assert await ledger.log.view(claim.turn_id) == before
+    assert await ledger.log.give_up_delivery(claim.turn_id, revision, "The channel is gone.")
+    before = await ledger.log.get_view(claim.turn_id)
+    assert not await ledger.log.give_up_delivery(claim.turn_id, revision, "Something else.")
+    assert await ledger.log.get_view(claim.turn_id) == before
 
 
 async def test_a_drawing_that_nobody_has_given_up_is_given_up_after_the_next_start(ledger: Ledger) -> None:
     claim, revision = await unseen(ledger)
     log = await ledger.restart()
-    assert await log.undrawn("test:", 8) == [claim.turn_id]
-    await log.take(claim.turn_id, NEWEST)
-    assert await log.abandon(claim.turn_id, revision, "The channel is gone.")
-    assert (await log.view(claim.turn_id)).turn.status is TurnStatus.QUEUED
+    assert await log.stale_views("test:", 8) == [claim.turn_id]
+    await log.acquire_delivery(claim.turn_id, NEWEST)
+    assert await log.give_up_delivery(claim.turn_id, revision, "The channel is gone.")
+    assert (await log.get_view(claim.turn_id)).turn.status is TurnStatus.QUEUED
 
 
 async def test_a_card_that_was_out_once_still_waits_when_a_later_drawing_is_given_up(ledger: Ledger) -> None:
     claim, revision = await unseen(ledger)
-    await ledger.log.drawn(claim.turn_id, revision)
+    await ledger.log.mark_delivered(claim.turn_id, revision)
     assert await ledger.log.revise(Revision("card-1", 1, {"a": 2}, "other", BEN))
-    view = await ledger.log.view(claim.turn_id)
-    await ledger.log.take(claim.turn_id, NEWEST)
-    assert not await ledger.log.abandon(claim.turn_id, view.revision, "The channel is gone.")
-    assert await ledger.log.view(claim.turn_id) == view
+    view = await ledger.log.get_view(claim.turn_id)
+    await ledger.log.acquire_delivery(claim.turn_id, NEWEST)
+    assert not await ledger.log.give_up_delivery(claim.turn_id, view.revision, "The channel is gone.")
+    assert await ledger.log.get_view(claim.turn_id) == view
     assert view.turn.status is TurnStatus.WAITING
-    assert await ledger.log.decide(Decision("card-1", 2, Verdict.APPROVE, ANA)) == Settled(Verdict.APPROVE)
+    assert await ledger.log.decide(Decision("card-1", 2, DecisionType.APPROVE, ANA)) == Decided(DecisionType.APPROVE)
 
 
 async def test_of_several_cards_only_the_one_that_nobody_saw_is_turned_down(ledger: Ledger) -> None:
     claim, revision = await unseen(ledger)
-    await ledger.log.drawn(claim.turn_id, revision)
+    await ledger.log.mark_delivered(claim.turn_id, revision)
     ledger.log = await ledger.restart()
-    assert await ledger.log.decide(Decision("card-1", 1, Verdict.APPROVE, ANA)) == Settled(Verdict.APPROVE)
+    assert await ledger.log.decide(Decision("card-1", 1, DecisionType.APPROVE, ANA)) == Decided(DecisionType.APPROVE)
     (again,) = await ledger.log.claim(8)
     first = await ledger.log.resume(again)
     other = dataclasses.replace(approval(), id="card-2")
     reply = ModelStep(3, assistant("", ToolCall("c4", "s__write", {"a": 1})), StopReason.TOOLS)
     record = await ledger.log.append(again, reply, [write(4, StepStatus.AWAITING, other)])
-    await ledger.log.take(claim.turn_id, NEWEST)
-    assert not await ledger.log.abandon(claim.turn_id, first.revision, "The channel is gone.")
-    assert await ledger.log.abandon(claim.turn_id, record.revision, "The channel is gone.")
+    await ledger.log.acquire_delivery(claim.turn_id, NEWEST)
+    assert not await ledger.log.give_up_delivery(claim.turn_id, first.revision, "The channel is gone.")
+    assert await ledger.log.give_up_delivery(claim.turn_id, record.revision, "The channel is gone.")
     calls = (await ledger.log.resume(again)).calls
     assert [step.status for step in calls] == [StepStatus.READY, StepStatus.DENIED]
 
 
 async def test_a_call_that_somebody_has_decided_is_left_alone_when_its_drawing_is_given_up(ledger: Ledger) -> None:
     claim, revision = await unseen(ledger)
-    await ledger.log.decide(Decision("card-1", 1, Verdict.APPROVE, ANA))
-    assert not await ledger.log.abandon(claim.turn_id, revision, "The channel is gone.")
-    view = await ledger.log.view(claim.turn_id)
+    await ledger.log.decide(Decision("card-1", 1, DecisionType.APPROVE, ANA))
+    assert not await ledger.log.give_up_delivery(claim.turn_id, revision, "The channel is gone.")
+    view = await ledger.log.get_view(claim.turn_id)
     assert view.steps[1].status is StepStatus.READY  # type: ignore[union-attr]
 
 
 async def test_who_has_lost_a_drawing_turns_nothing_down(ledger: Ledger) -> None:
     claim, revision = await unseen(ledger)
-    before = await ledger.log.view(claim.turn_id)
+    before = await ledger.log.get_view(claim.turn_id)
     log = await ledger.restart()
     with pytest.raises(LostLease):
-        await log.abandon(claim.turn_id, revision, "The channel is gone.")
-    assert await log.view(claim.turn_id) == before
+        await log.give_up_delivery(claim.turn_id, revision, "The channel is gone.")
+    assert await log.get_view(claim.turn_id) == before
 
 
 async def test_those_behind_a_call_that_was_turned_down_unseen_are_drawn_anew(ledger: Ledger) -> None:
     claim, revision = await unseen(ledger)
     second = await ledger.log.enqueue(message("two"))
-    waiting = await ledger.log.view(second.turn_id)
-    await ledger.log.abandon(claim.turn_id, revision, "The channel is gone.")
-    assert (await ledger.log.view(second.turn_id)).revision > waiting.revision
+    waiting = await ledger.log.get_view(second.turn_id)
+    await ledger.log.give_up_delivery(claim.turn_id, revision, "The channel is gone.")
+    assert (await ledger.log.get_view(second.turn_id)).revision > waiting.revision
 
 
 async def test_an_approval_without_a_limit_waits_for_ever(ledger: Ledger) -> None:
     claim = await running(ledger)
     record = await ledger.log.append(claim, WANTS, [write(2, StepStatus.AWAITING, approval(None))])
     await ledger.log.park(claim)
-    await ledger.log.take(claim.turn_id, NEWEST)
-    await ledger.log.drawn(claim.turn_id, record.revision)
+    await ledger.log.acquire_delivery(claim.turn_id, NEWEST)
+    await ledger.log.mark_delivered(claim.turn_id, record.revision)
     ledger.time += 10_000_000
     assert await ledger.log.claim(8) == []
 
@@ -401,11 +410,11 @@ async def test_a_turn_that_nobody_drives_is_stopped_at_once(ledger: Ledger) -> N
     await ledger.log.append(claim, WANTS, [write(2, StepStatus.AWAITING, approval())])
     await ledger.log.park(claim)
     assert await ledger.log.stop(claim.turn_id, BEN)
-    view = await ledger.log.view(claim.turn_id)
+    view = await ledger.log.get_view(claim.turn_id)
     assert (view.turn.status, view.turn.failure) == (TurnStatus.CANCELLED, "Stopped by Ben.")
     assert view.steps[1].status is StepStatus.CANCELLED  # type: ignore[union-attr]
     assert not await ledger.log.stop(claim.turn_id, BEN)
-    assert await ledger.log.decide(Decision("card-1", 1, Verdict.APPROVE, ANA)) == AlreadySettled(
+    assert await ledger.log.decide(Decision("card-1", 1, DecisionType.APPROVE, ANA)) == AlreadyDecided(
         "It was cancelled before that. It was not run."
     )
 
@@ -413,10 +422,10 @@ async def test_a_turn_that_nobody_drives_is_stopped_at_once(ledger: Ledger) -> N
 async def test_a_turn_that_is_being_stopped_starts_nothing_and_ends_as_cancelled(ledger: Ledger) -> None:
     claim = await running(ledger)
     await ledger.log.append(claim, WANTS, [write(2), write(3)])
-    await ledger.log.begin(claim, 2)
+    await ledger.log.start_call(claim, 2)
     assert await ledger.log.stop(claim.turn_id, BEN)
     with pytest.raises(Stopped):
-        await ledger.log.begin(claim, 3)
+        await ledger.log.start_call(claim, 3)
     assert await ledger.log.renew([claim]) == frozenset()
     record = await ledger.log.finish(claim, TurnStatus.DONE, [], "")
     assert record.turn.status is TurnStatus.CANCELLED
@@ -425,43 +434,43 @@ async def test_a_turn_that_is_being_stopped_starts_nothing_and_ends_as_cancelled
 
 async def test_an_ended_turn_is_behind_until_it_has_been_drawn(ledger: Ledger) -> None:
     claim = await running(ledger)
-    assert await ledger.log.undrawn("test:", 8) == []
+    assert await ledger.log.stale_views("test:", 8) == []
     record = await ledger.log.finish(claim, TurnStatus.DONE, [ANSWER], "")
-    assert await ledger.log.undrawn("test:", 8) == [claim.turn_id]
+    assert await ledger.log.stale_views("test:", 8) == [claim.turn_id]
     log = await ledger.restart()
-    assert await log.undrawn("test:", 8) == [claim.turn_id]
-    assert await log.undrawn("test:w:other:", 8) == []
-    await log.take(claim.turn_id, NEWEST)
-    await log.drawn(claim.turn_id, record.revision)
-    assert await log.undrawn("test:", 8) == []
+    assert await log.stale_views("test:", 8) == [claim.turn_id]
+    assert await log.stale_views("test:w:other:", 8) == []
+    await log.acquire_delivery(claim.turn_id, NEWEST)
+    await log.mark_delivered(claim.turn_id, record.revision)
+    assert await log.stale_views("test:", 8) == []
 
 
 async def test_a_drawing_that_failed_comes_again_when_its_time_has_come(ledger: Ledger) -> None:
     claim = await running(ledger)
     record = await ledger.log.finish(claim, TurnStatus.DONE, [ANSWER], "")
-    await ledger.log.postpone(claim.turn_id, 30)
-    assert await ledger.log.undrawn("test:", 8) == []
+    await ledger.log.retry_delivery_at(claim.turn_id, 30)
+    assert await ledger.log.stale_views("test:", 8) == []
     ledger.time += 31
-    assert await ledger.log.undrawn("test:", 8) == [claim.turn_id]
-    await ledger.log.take(claim.turn_id, NEWEST)
-    assert not await ledger.log.abandon(claim.turn_id, record.revision, "the channel is gone")
-    assert await ledger.log.undrawn("test:", 8) == []
+    assert await ledger.log.stale_views("test:", 8) == [claim.turn_id]
+    await ledger.log.acquire_delivery(claim.turn_id, NEWEST)
+    assert not await ledger.log.give_up_delivery(claim.turn_id, record.revision, "the channel is gone")
+    assert await ledger.log.stale_views("test:", 8) == []
 
 
 async def test_a_message_that_waits_behind_another_is_to_be_drawn_as_waiting(ledger: Ledger) -> None:
     await running(ledger, "one")
     second = await ledger.log.enqueue(message("two"))
-    assert await ledger.log.undrawn("test:", 8) == [second.turn_id]
-    assert (await ledger.log.view(second.turn_id)).ahead == 1
+    assert await ledger.log.stale_views("test:", 8) == [second.turn_id]
+    assert (await ledger.log.get_view(second.turn_id)).ahead == 1
 
 
 async def test_references_are_kept_by_slot(ledger: Ledger) -> None:
     claim = await running(ledger)
-    assert await ledger.log.take(claim.turn_id, NEWEST) == {}
-    await ledger.log.keep(claim.turn_id, Drawn("reply", "m1"))
-    await ledger.log.keep(claim.turn_id, Drawn("card", "m2"))
-    await ledger.log.keep(claim.turn_id, Drawn("reply", "m3"))
-    assert await ledger.log.take(claim.turn_id, NEWEST) == {"reply": "m3", "card": "m2"}
+    assert await ledger.log.acquire_delivery(claim.turn_id, NEWEST) == {}
+    await ledger.log.save_message_ref(claim.turn_id, PostedMessage("reply", "m1"))
+    await ledger.log.save_message_ref(claim.turn_id, PostedMessage("card", "m2"))
+    await ledger.log.save_message_ref(claim.turn_id, PostedMessage("reply", "m3"))
+    assert await ledger.log.acquire_delivery(claim.turn_id, NEWEST) == {"reply": "m3", "card": "m2"}
 
 
 async def test_history_is_what_ended_before_oldest_first(ledger: Ledger) -> None:
@@ -470,18 +479,18 @@ async def test_history_is_what_ended_before_oldest_first(ledger: Ledger) -> None
     await running(ledger, "four")
     history = await ledger.log.history(HALL, 4, 2)
     assert [record.turn.question.text for record in history.turns] == ["two", "three"]
-    assert await ledger.log.latest("test:w:hall:") == HALL
-    assert await ledger.log.latest("test:w:else") is None
+    assert await ledger.log.latest_conversation("test:w:hall:") == HALL
+    assert await ledger.log.latest_conversation("test:w:else") is None
 
 
 async def test_percent_signs_in_a_reach_mean_themselves(ledger: Ledger) -> None:
     await running(ledger)
-    assert await ledger.log.latest("test:w:%") is None
+    assert await ledger.log.latest_conversation("test:w:%") is None
 
 
 async def test_a_turn_that_does_not_exist_is_not_found(ledger: Ledger) -> None:
     with pytest.raises(NotFound):
-        await ledger.log.view("nothing")
+        await ledger.log.get_view("nothing")
     assert not await ledger.log.stop("nothing", ANA)
 
 
@@ -489,76 +498,79 @@ async def test_only_one_process_draws_a_turn_at_a_time(ledger: Ledger) -> None:
     claim = await running(ledger)
     here, elsewhere = ledger.log, SqlTurnLog(ledger.database)
     record = await here.finish(claim, TurnStatus.DONE, [ANSWER], "")
-    await here.take(claim.turn_id, NEWEST)
-    assert await elsewhere.undrawn("test:", 8) == []
+    await here.acquire_delivery(claim.turn_id, NEWEST)
+    assert await elsewhere.stale_views("test:", 8) == []
     with pytest.raises(LostLease):
-        await elsewhere.take(claim.turn_id, NEWEST)
+        await elsewhere.acquire_delivery(claim.turn_id, NEWEST)
     ledger.time += 16
-    assert await elsewhere.undrawn("test:", 8) == [claim.turn_id]
-    await elsewhere.take(claim.turn_id, NEWEST)
-    for late in (here.keep(claim.turn_id, Drawn("reply", "m1")), here.drawn(claim.turn_id, record.revision)):
+    assert await elsewhere.stale_views("test:", 8) == [claim.turn_id]
+    await elsewhere.acquire_delivery(claim.turn_id, NEWEST)
+    for late in (
+        here.save_message_ref(claim.turn_id, PostedMessage("reply", "m1")),
+        here.mark_delivered(claim.turn_id, record.revision),
+    ):
         with pytest.raises(LostLease):
             await late
-    assert await here.hold([claim.turn_id]) == frozenset()
-    assert await elsewhere.hold([claim.turn_id]) == {claim.turn_id}
+    assert await here.renew_deliveries([claim.turn_id]) == frozenset()
+    assert await elsewhere.renew_deliveries([claim.turn_id]) == {claim.turn_id}
 
 
 async def test_a_turn_that_another_process_drives_is_not_drawn_here(ledger: Ledger) -> None:
     claim = await running(ledger)
     with pytest.raises(LostLease):
-        await SqlTurnLog(ledger.database).take(claim.turn_id, NEWEST)
-    assert await ledger.log.take(claim.turn_id, NEWEST) == {}
+        await SqlTurnLog(ledger.database).acquire_delivery(claim.turn_id, NEWEST)
+    assert await ledger.log.acquire_delivery(claim.turn_id, NEWEST) == {}
 
 
 async def test_who_goes_on_with_a_turn_draws_it_as_soon_as_the_dead_process_cannot_any_more(ledger: Ledger) -> None:
     claim = await running(ledger)
     await ledger.log.append(claim, WANTS, [write(2)])
-    await ledger.log.take(claim.turn_id, NEWEST)
-    await ledger.log.begin(claim, 2)
+    await ledger.log.acquire_delivery(claim.turn_id, NEWEST)
+    await ledger.log.start_call(claim, 2)
     log = await ledger.restart()
     (again,) = await log.claim(8)
     record = await log.resume(again)
     assert record.calls[0].status is StepStatus.UNKNOWN
-    assert await log.take(claim.turn_id, NEWEST) == {}
+    assert await log.acquire_delivery(claim.turn_id, NEWEST) == {}
 
 
 async def test_a_turn_that_ends_before_its_first_message_is_out_is_nobody_elses_to_draw(ledger: Ledger) -> None:
     claim = await running(ledger)
     record = await ledger.log.finish(claim, TurnStatus.DONE, [ANSWER], "")
     elsewhere = SqlTurnLog(ledger.database)
-    assert await elsewhere.undrawn("test:", 8) == []
+    assert await elsewhere.stale_views("test:", 8) == []
     with pytest.raises(LostLease):
-        await elsewhere.take(claim.turn_id, NEWEST)
-    await ledger.log.keep(claim.turn_id, Drawn("reply", "m1"))
-    await ledger.log.drawn(claim.turn_id, record.revision)
-    assert await elsewhere.take(claim.turn_id, NEWEST) == {"reply": "m1"}
+        await elsewhere.acquire_delivery(claim.turn_id, NEWEST)
+    await ledger.log.save_message_ref(claim.turn_id, PostedMessage("reply", "m1"))
+    await ledger.log.mark_delivered(claim.turn_id, record.revision)
+    assert await elsewhere.acquire_delivery(claim.turn_id, NEWEST) == {"reply": "m1"}
 
 
 async def test_a_drawing_put_down_is_anybodys_at_once(ledger: Ledger) -> None:
     claim = await running(ledger)
-    await ledger.log.take(claim.turn_id, NEWEST)
-    await ledger.log.keep(claim.turn_id, Drawn("reply", "m1"))
+    await ledger.log.acquire_delivery(claim.turn_id, NEWEST)
+    await ledger.log.save_message_ref(claim.turn_id, PostedMessage("reply", "m1"))
     await ledger.log.finish(claim, TurnStatus.DONE, [ANSWER], "")
-    await ledger.log.put_down(claim.turn_id)
-    assert await SqlTurnLog(ledger.database).take(claim.turn_id, NEWEST) == {"reply": "m1"}
+    await ledger.log.release_delivery(claim.turn_id)
+    assert await SqlTurnLog(ledger.database).acquire_delivery(claim.turn_id, NEWEST) == {"reply": "m1"}
 
 
 async def test_who_knows_less_of_a_turn_than_has_been_drawn_does_not_get_its_drawing(ledger: Ledger) -> None:
     claim = await running(ledger)
     record = await ledger.log.finish(claim, TurnStatus.DONE, [ANSWER], "")
-    await ledger.log.drawn(claim.turn_id, record.revision)
+    await ledger.log.mark_delivered(claim.turn_id, record.revision)
     with pytest.raises(LostLease):
-        await ledger.log.take(claim.turn_id, record.revision - 1)
-    assert await ledger.log.take(claim.turn_id, record.revision) == {}
+        await ledger.log.acquire_delivery(claim.turn_id, record.revision - 1)
+    assert await ledger.log.acquire_delivery(claim.turn_id, record.revision) == {}
 
 
 async def test_the_time_that_a_platform_asked_for_outlasts_a_change(ledger: Ledger) -> None:
     claim = await running(ledger)
-    await ledger.log.postpone(claim.turn_id, 30)
+    await ledger.log.retry_delivery_at(claim.turn_id, 30)
     await ledger.log.finish(claim, TurnStatus.DONE, [ANSWER], "")
-    assert await ledger.log.undrawn("test:", 8) == []
+    assert await ledger.log.stale_views("test:", 8) == []
     ledger.time += 31
-    assert await ledger.log.undrawn("test:", 8) == [claim.turn_id]
+    assert await ledger.log.stale_views("test:", 8) == [claim.turn_id]
 
 
 async def test_a_revised_call_is_signed_as_it_stands_and_old_cards_decide_nothing(ledger: Ledger) -> None:
@@ -566,8 +578,8 @@ async def test_a_revised_call_is_signed_as_it_stands_and_old_cards_decide_nothin
     await ledger.log.append(claim, WANTS, [write(2, StepStatus.AWAITING, approval())])
     assert await ledger.log.revise(Revision("card-1", 1, {"a": 2}, "other print", BEN))
     assert not await ledger.log.revise(Revision("card-1", 1, {"a": 3}, "third print", BEN))
-    assert await ledger.log.decide(Decision("card-1", 1, Verdict.APPROVE, ANA)) == OutOfDate()
-    assert await ledger.log.decide(Decision("card-1", 2, Verdict.APPROVE, ANA)) == Settled(Verdict.APPROVE)
+    assert await ledger.log.decide(Decision("card-1", 1, DecisionType.APPROVE, ANA)) == StaleRevision()
+    assert await ledger.log.decide(Decision("card-1", 2, DecisionType.APPROVE, ANA)) == Decided(DecisionType.APPROVE)
     step = (await ledger.log.resume(claim)).calls[0]
     assert step.call.arguments == {"a": 2}
     assert step.approval is not None
@@ -586,14 +598,14 @@ async def test_transactions_that_are_run_twice_do_what_they_do_once(ledger: Ledg
 
     ledger.database.run_once = twice  # type: ignore[method-assign, assignment]
     receipt = await ledger.log.enqueue(message("hi"))
-    assert (receipt.redelivery, receipt.ahead) == (False, 0)
+    assert (receipt.redelivery, receipt.queue_position) == (False, 0)
     (claim,) = await ledger.log.claim(8)
     await ledger.log.append(claim, WANTS, [write(2), write(3, StepStatus.AWAITING, approval())])
-    await ledger.log.begin(claim, 2)
-    record = await ledger.log.end(claim, 2, StepStatus.DONE, result())
+    await ledger.log.start_call(claim, 2)
+    record = await ledger.log.finish_call(claim, 2, StepStatus.DONE, result())
     assert [step.status for step in record.calls] == [StepStatus.DONE, StepStatus.AWAITING]
     assert await ledger.log.park(claim) is None
-    assert await ledger.log.decide(Decision("card-1", 1, Verdict.DENY, ANA, "no")) == Settled(Verdict.DENY)
+    assert await ledger.log.decide(Decision("card-1", 1, DecisionType.DENY, ANA, "no")) == Decided(DecisionType.DENY)
     (claim,) = await ledger.log.claim(8)
     record = await ledger.log.resume(claim)
     assert [step.status for step in record.calls] == [StepStatus.DONE, StepStatus.DENIED]
@@ -602,7 +614,7 @@ async def test_transactions_that_are_run_twice_do_what_they_do_once(ledger: Ledg
     assert len(record.steps) == 4
     second = await ledger.log.enqueue(message("again"))
     await ledger.log.stop(second.turn_id, BEN)
-    assert (await ledger.log.view(second.turn_id)).turn.status is TurnStatus.CANCELLED
+    assert (await ledger.log.get_view(second.turn_id)).turn.status is TurnStatus.CANCELLED
     assert await audit_findings(ledger.database) == []
 
 
@@ -636,21 +648,21 @@ async def test_a_claim_whose_answer_was_lost_is_made_again_at_once(ledger: Ledge
 
 async def test_a_job_is_done_once_in_its_time_by_whoever_comes_first(ledger: Ledger) -> None:
     elsewhere = SqlTurnLog(ledger.database)
-    took = await asyncio.gather(*(log.take_job("tidy", 60) for log in (ledger.log, elsewhere, ledger.log)))
+    took = await asyncio.gather(*(log.try_start_job("tidy", 60) for log in (ledger.log, elsewhere, ledger.log)))
     assert sorted(took) == [False, False, True]
     ledger.time += 59
-    assert not await elsewhere.take_job("tidy", 60)
+    assert not await elsewhere.try_start_job("tidy", 60)
     ledger.time += 2
-    assert await elsewhere.take_job("tidy", 60)
-    assert not await ledger.log.take_job("tidy", 60)
+    assert await elsewhere.try_start_job("tidy", 60)
+    assert not await ledger.log.try_start_job("tidy", 60)
 
 
 async def test_a_job_is_not_put_off_by_a_clock_that_was_wrong_for_a_while(ledger: Ledger) -> None:
     ledger.time += 10 * 365 * 86400
-    assert await ledger.log.take_job("tidy", 60)
+    assert await ledger.log.try_start_job("tidy", 60)
     ledger.time -= 10 * 365 * 86400
-    assert await ledger.log.take_job("tidy", 60)
-    assert not await ledger.log.take_job("tidy", 60)
+    assert await ledger.log.try_start_job("tidy", 60)
+    assert not await ledger.log.try_start_job("tidy", 60)
 
 
 async def test_old_turns_are_deleted_in_batches_once_their_end_has_been_seen(ledger: Ledger) -> None:
@@ -658,12 +670,12 @@ async def test_old_turns_are_deleted_in_batches_once_their_end_has_been_seen(led
         claim = await running(ledger, text)
         record = await ledger.log.finish(claim, TurnStatus.DONE, [ANSWER], "")
         if text != "three":
-            await ledger.log.take(claim.turn_id, NEWEST)
-            await ledger.log.drawn(claim.turn_id, record.revision)
+            await ledger.log.acquire_delivery(claim.turn_id, NEWEST)
+            await ledger.log.mark_delivered(claim.turn_id, record.revision)
     assert await ledger.log.delete_old(30 * 86400, 500) == 0
     ledger.time += 31 * 86400
     assert [await ledger.log.delete_old(30 * 86400, 1) for _ in range(3)] == [1, 1, 0]
-    assert [view.turn.question.text for view in await ledger.log.recent(HALL, 9)] == ["three"]
+    assert [view.turn.question.text for view in await ledger.log.recent_turns(HALL, 9)] == ["three"]
 
 
 async def test_a_deleted_conversation_takes_everything_along_but_the_audit_and_what_was_counted(ledger: Ledger) -> None:
@@ -695,9 +707,9 @@ def executed(statement: sa.TextClause, connection: sa.Connection) -> None:
 async def test_the_audit_tells_what_was_asked_decided_and_run_and_shows_any_change(ledger: Ledger) -> None:
     claim = await running(ledger)
     await ledger.log.append(claim, WANTS, [write(2, StepStatus.AWAITING, approval())])
-    await ledger.log.decide(Decision("card-1", 1, Verdict.APPROVE, ANA))
-    await ledger.log.begin(claim, 2)
-    await ledger.log.end(claim, 2, StepStatus.DONE, result("a secret answer"))
+    await ledger.log.decide(Decision("card-1", 1, DecisionType.APPROVE, ANA))
+    await ledger.log.start_call(claim, 2)
+    await ledger.log.finish_call(claim, 2, StepStatus.DONE, result("a secret answer"))
     rows = await ledger.database.run(lambda connection: list(audit.rows(connection)))
     assert [(row["kind"], row["actor"]) for row in rows] == [
         ("asked", "test:ana"),
@@ -760,8 +772,8 @@ async def test_conversations_messages_and_tool_calls_can_be_read_as_views(ledger
     assert conversations == [(str(HALL), "save it \ufffd", "STREAMING")]
     assert messages == [("user", 0), ("assistant", 1)]
     assert calls == [("c2", "mcp", "s__write", "ready")]
-    await ledger.log.begin(claim, 2)
-    await ledger.log.end(claim, 2, StepStatus.DONE, result())
+    await ledger.log.start_call(claim, 2)
+    await ledger.log.finish_call(claim, 2, StepStatus.DONE, result())
     await ledger.log.finish(claim, TurnStatus.DONE, [ModelStep(3, assistant("Done."))], "")
     conversations, messages, calls = await ledger.database.run(read)
     assert conversations == [(str(HALL), "save it \ufffd", "COMPLETED")]
@@ -781,6 +793,6 @@ async def test_one_message_handed_in_by_two_processes_is_one_turn(ledger: Ledger
 async def test_of_many_clicks_at_once_exactly_one_decides(ledger: Ledger) -> None:
     claim = await running(ledger)
     await ledger.log.append(claim, WANTS, [write(2, StepStatus.AWAITING, approval())])
-    clicks = [Decision("card-1", 1, verdict, by) for verdict in Verdict for by in (ANA, BEN)] * 3
+    clicks = [Decision("card-1", 1, verdict, by) for verdict in DecisionType for by in (ANA, BEN)] * 3
     settled = await asyncio.gather(*(ledger.log.decide(click) for click in clicks))
-    assert sum(isinstance(each, Settled) for each in settled) == 1
+    assert sum(isinstance(each, Decided) for each in settled) == 1

@@ -12,7 +12,7 @@ from bot.domain.completions import StopReason, Usage
 from bot.domain.conversations import ConversationKey
 from bot.domain.messages import ToolCall, assistant
 from bot.domain.turns import Claim, ModelStep, StepStatus, ToolRef, ToolStep, TurnStatus
-from bot.domain.usage import Price, PriceList, Spent, SpentBy, UsageKind, UsageQuery, Use
+from bot.domain.usage import Price, PriceList, UsageEntry, UsageGrouping, UsageKind, UsageQuery, UsageTotal
 from bot.errors import LostLease, Stopped
 from bot.storage.turn_log import SqlTurnLog
 from bot.storage.usage_store import SqlUsageStore
@@ -33,8 +33,8 @@ def answer(n: int = 1, model: str = "paid:best", usage: Usage = TAKEN) -> ModelS
     return ModelStep(n, assistant("Done."), StopReason.ANSWERED, usage, model=model)
 
 
-def counted_as(use_id: str) -> Use:
-    return Use(use_id, 1, UsageKind.REPLY, "paid:best", TAKEN)
+def counted_as(use_id: str) -> UsageEntry:
+    return UsageEntry(use_id, 1, UsageKind.REPLY, "paid:best", TAKEN)
 
 
 def priced(ledger: Ledger, prices: PriceList = EURO) -> SqlTurnLog:
@@ -55,13 +55,13 @@ async def answered(ledger: Ledger, step: ModelStep, where: ConversationKey = HAL
     return claim
 
 
-async def whole(ledger: Ledger, query: UsageQuery = EVER) -> Spent:
-    (found,) = await SqlUsageStore(ledger.database).sums([query])
+async def whole(ledger: Ledger, query: UsageQuery = EVER) -> UsageTotal:
+    (found,) = await SqlUsageStore(ledger.database).totals([query])
     return found
 
 
-async def named(ledger: Ledger, by: SpentBy, query: UsageQuery = EVER) -> dict[str, int]:
-    return {name: spent.tokens for name, spent in await SqlUsageStore(ledger.database).by(query, by)}
+async def named(ledger: Ledger, by: UsageGrouping, query: UsageQuery = EVER) -> dict[str, int]:
+    return {name: spent.tokens for name, spent in await SqlUsageStore(ledger.database).totals_by(query, by)}
 
 
 async def test_every_reply_is_counted_with_its_model_its_tokens_and_its_cost(ledger: Ledger) -> None:
@@ -73,33 +73,33 @@ async def test_every_reply_is_counted_with_its_model_its_tokens_and_its_cost(led
     )
     await log.finish(claim, TurnStatus.DONE, [answer(3)], "")
     found = await whole(ledger)
-    assert found == Spent(2, Usage(1010, 205, 400, 100, 50), {"EUR": COST}, unpriced=1)
-    assert await named(ledger, SpentBy.MODEL) == {"paid:best": 1200, "other:free": 15}
+    assert found == UsageTotal(2, Usage(1010, 205, 400, 100, 50), {"EUR": COST}, unpriced=1)
+    assert await named(ledger, UsageGrouping.MODEL) == {"paid:best": 1200, "other:free": 15}
 
 
 async def test_nothing_is_counted_where_no_model_was_asked(ledger: Ledger) -> None:
     claim = await begun(ledger)
     await ledger.log.finish(claim, TurnStatus.FAILED, (), "no")
-    assert await whole(ledger) == Spent()
-    assert await named(ledger, SpentBy.PERSON) == {}
+    assert await whole(ledger) == UsageTotal()
+    assert await named(ledger, UsageGrouping.PERSON) == {}
 
 
 async def test_sums_are_made_by_person_channel_workspace_and_kind(ledger: Ledger) -> None:
     await answered(ledger, answer(usage=Usage(1, 0)))
     await answered(ledger, answer(usage=Usage(10, 0)), ELSEWHERE, author=BEN)
     claim = await answered(ledger, answer(usage=Usage(100, 0)), BEYOND)
-    await ledger.log.charge([(claim, Use("u1", 0, UsageKind.SUMMARY, "paid:best", Usage(1000, 0)))])
-    assert await named(ledger, SpentBy.PERSON) == {ANA.principal: 1101, BEN.principal: 10}
-    assert await named(ledger, SpentBy.CHANNEL) == {"test:w:hall": 1, "test:w:den": 10, "test:v:hall": 1100}
-    assert await named(ledger, SpentBy.WORKSPACE) == {"test:w": 11, "test:v": 1100}
-    assert await named(ledger, SpentBy.KIND) == {"reply": 111, "summary": 1000}
+    await ledger.log.record_usage([(claim, UsageEntry("u1", 0, UsageKind.SUMMARY, "paid:best", Usage(1000, 0)))])
+    assert await named(ledger, UsageGrouping.PERSON) == {ANA.principal: 1101, BEN.principal: 10}
+    assert await named(ledger, UsageGrouping.CHANNEL) == {"test:w:hall": 1, "test:w:den": 10, "test:v:hall": 1100}
+    assert await named(ledger, UsageGrouping.WORKSPACE) == {"test:w": 11, "test:v": 1100}
+    assert await named(ledger, UsageGrouping.KIND) == {"reply": 111, "summary": 1000}
     assert (await whole(ledger, UsageQuery(0, person=ANA.principal, workspace="test:v"))).tokens == 1100
     assert (await whole(ledger, UsageQuery(0, channel="test:w:den"))).tokens == 10
 
 
 async def test_a_conversation_over_http_counts_for_the_workspace_it_is_held_in(ledger: Ledger) -> None:
     await answered(ledger, answer(usage=Usage(7, 0)), ConversationKey("api", "test:w", "ci", "order-17"))
-    assert await named(ledger, SpentBy.WORKSPACE) == {"test:w": 7}
+    assert await named(ledger, UsageGrouping.WORKSPACE) == {"test:w": 7}
 
 
 async def test_only_what_came_since_then_counts(ledger: Ledger) -> None:
@@ -107,7 +107,7 @@ async def test_only_what_came_since_then_counts(ledger: Ledger) -> None:
     ledger.time += DAY
     await answered(ledger, answer(usage=Usage(10, 0)))
     assert (await whole(ledger, UsageQuery(START + DAY))).tokens == 10
-    assert await named(ledger, SpentBy.PERSON, UsageQuery(START + DAY + 1)) == {}
+    assert await named(ledger, UsageGrouping.PERSON, UsageQuery(START + DAY + 1)) == {}
 
 
 async def test_the_price_of_the_day_stays_the_price_of_what_came_that_day(ledger: Ledger) -> None:
@@ -120,21 +120,21 @@ async def test_the_price_of_the_day_stays_the_price_of_what_came_that_day(ledger
 
 async def test_what_was_counted_stays_when_the_turns_are_deleted_and_goes_in_its_own_time(ledger: Ledger) -> None:
     claim = await answered(ledger, answer())
-    await ledger.log.take(claim.turn_id, 99)
-    await ledger.log.drawn(claim.turn_id, 99)
+    await ledger.log.acquire_delivery(claim.turn_id, 99)
+    await ledger.log.mark_delivered(claim.turn_id, 99)
     ledger.time += 2 * DAY
     await answered(ledger, answer(), ELSEWHERE)
     assert await ledger.log.delete_old(DAY, 100) == 1
     assert (await whole(ledger)).requests == 2
     assert await SqlUsageStore(ledger.database).delete_old(DAY, 100) == 1
     assert await SqlUsageStore(ledger.database).delete_old(DAY, 100) == 0
-    assert await named(ledger, SpentBy.CHANNEL) == {"test:w:den": 1200}
+    assert await named(ledger, UsageGrouping.CHANNEL) == {"test:w:den": 1200}
 
 
 async def test_it_stays_when_the_conversation_is_deleted_and_says_nothing_of_it(ledger: Ledger) -> None:
     await answered(ledger, answer())
     assert await ledger.log.delete_conversation(HALL, ANA)
-    assert await named(ledger, SpentBy.CHANNEL) == {"test:w:hall": 1200}
+    assert await named(ledger, UsageGrouping.CHANNEL) == {"test:w:hall": 1200}
 
 
 async def test_a_reply_of_a_turn_that_was_stopped_meanwhile_was_paid_for(ledger: Ledger) -> None:
@@ -185,24 +185,24 @@ async def test_a_reply_to_a_turn_that_others_have_ended_under_the_same_claim_was
 # Replies that are under way, or broke off
 
 
-def begun_reply(written: int, *, estimated: bool = True, model: str = "paid:best", use_id: str = "u1") -> Use:
-    return Use(use_id, 1, UsageKind.REPLY, model, Usage(1000, written), estimated)
+def begun_reply(written: int, *, estimated: bool = True, model: str = "paid:best", use_id: str = "u1") -> UsageEntry:
+    return UsageEntry(use_id, 1, UsageKind.REPLY, model, Usage(1000, written), estimated)
 
 
 async def test_what_is_estimated_grows_with_the_reply_and_is_one_request(ledger: Ledger) -> None:
     log = priced(ledger)
     claim = await begun(ledger)
     for written in (10, 40, 40):
-        await log.charge([(claim, begun_reply(written))])
+        await log.record_usage([(claim, begun_reply(written))])
         found = await whole(ledger)
-        assert found == Spent(1, Usage(1000, written), {"EUR": 3000 + written * 15}, estimated=1)
-    assert await named(ledger, SpentBy.PERSON) == {ANA.principal: 1040}
+        assert found == UsageTotal(1, Usage(1000, written), {"EUR": 3000 + written * 15}, estimated=1)
+    assert await named(ledger, UsageGrouping.PERSON) == {ANA.principal: 1040}
 
 
 async def test_an_estimate_that_comes_late_makes_nothing_less(ledger: Ledger) -> None:
     claim = await begun(ledger)
-    await ledger.log.charge([(claim, begun_reply(40))])
-    await ledger.log.charge([(claim, begun_reply(10))])
+    await ledger.log.record_usage([(claim, begun_reply(40))])
+    await ledger.log.record_usage([(claim, begun_reply(10))])
     assert (await whole(ledger)).usage == Usage(1000, 40)
 
 
@@ -210,16 +210,16 @@ async def test_an_estimate_that_comes_late_makes_nothing_less(ledger: Ledger) ->
 async def test_the_reply_takes_the_place_of_its_estimate_at_once_and_for_good(ledger: Ledger, ends: bool) -> None:
     log = priced(ledger)
     claim = await begun(ledger)
-    await log.charge([(claim, begun_reply(900, model="other:free"))])
+    await log.record_usage([(claim, begun_reply(900, model="other:free"))])
     reply = replace(answer(), use=counted_as("u1"))
     if ends:
         await log.finish(claim, TurnStatus.DONE, [reply], "")
     else:
         await log.append(claim, reply, [])
-    counted = Spent(1, TAKEN, {"EUR": COST})
+    counted = UsageTotal(1, TAKEN, {"EUR": COST})
     assert await whole(ledger) == counted
-    await log.charge([(claim, begun_reply(2000))])  # noted just before, written just after
-    await log.charge([(claim, begun_reply(0, estimated=False))])
+    await log.record_usage([(claim, begun_reply(2000))])  # noted just before, written just after
+    await log.record_usage([(claim, begun_reply(0, estimated=False))])
     assert await whole(ledger) == counted
 
 
@@ -228,24 +228,24 @@ async def test_a_reply_that_can_not_be_kept_is_paid_for_once_however_often_that_
     await ledger.log.stop(claim.turn_id, BEN)
     with pytest.raises(Stopped):
         await ledger.log.append(claim, replace(answer(), use=counted_as("u1")), [])
-    await ledger.log.charge([(claim, Use("u1", 1, UsageKind.REPLY, "paid:best", TAKEN))])
-    assert await whole(ledger) == Spent(1, TAKEN, unpriced=1)
+    await ledger.log.record_usage([(claim, UsageEntry("u1", 1, UsageKind.REPLY, "paid:best", TAKEN))])
+    assert await whole(ledger) == UsageTotal(1, TAKEN, unpriced=1)
 
 
 async def test_what_broke_off_is_counted_for_turns_that_have_ended_and_for_several_at_once(ledger: Ledger) -> None:
     one = await answered(ledger, answer(usage=Usage(1, 0)))
     two = await begun(ledger, ELSEWHERE, author=BEN)
-    await ledger.log.charge([(one, begun_reply(1)), (two, begun_reply(2, use_id="u2"))])
-    assert await named(ledger, SpentBy.PERSON) == {ANA.principal: 1002, BEN.principal: 1002}
+    await ledger.log.record_usage([(one, begun_reply(1)), (two, begun_reply(2, use_id="u2"))])
+    assert await named(ledger, UsageGrouping.PERSON) == {ANA.principal: 1002, BEN.principal: 1002}
     assert (await whole(ledger)).estimated == 2
     assert (await whole(ledger, UsageQuery(0, channel="test:w:den"))).estimated == 1
 
 
 async def test_what_was_estimated_before_the_process_died_stays(ledger: Ledger) -> None:
     claim = await begun(ledger)
-    await ledger.log.charge([(claim, begun_reply(40))])
+    await ledger.log.record_usage([(claim, begun_reply(40))])
     ledger.time += DAY
     log = await ledger.restart()
     (again,) = await log.claim(1)
     await log.finish(again, TurnStatus.DONE, [replace(answer(), use=counted_as("u2"))], "")
-    assert await whole(ledger) == Spent(2, Usage(2000, 240, 400, 100, 50), unpriced=2, estimated=1)
+    assert await whole(ledger) == UsageTotal(2, Usage(2000, 240, 400, 100, 50), unpriced=2, estimated=1)

@@ -12,7 +12,7 @@ from packaging.specifiers import SpecifierSet
 
 from bot.settings import Settings
 from bot.web.application import application
-from bot.web.server import served
+from bot.web.server import serve
 from tests.deploy.files import PROJECT, image_environment, is_a_command, procfile, stages
 
 PYPROJECT = tomllib.loads((PROJECT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -103,7 +103,7 @@ async def health(port: int) -> int:
 
 
 async def test_its_health_check_tells_a_bot_that_serves_from_one_that_does_not() -> None:
-    async with served(application(), "127.0.0.1", 0) as port:
+    async with serve(application(), "127.0.0.1", 0) as port:
         assert await health(port) == 0
     assert await health(port) != 0
 

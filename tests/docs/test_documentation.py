@@ -12,9 +12,9 @@ import pytest
 import typer
 
 from bot.cli import app
-from bot.domain.commands import Shape, Verb
+from bot.domain.commands import ParameterKind, Verb
+from bot.mcp.config_entry import KNOWN_KEYS
 from bot.settings import Settings
-from bot.tools.config_entry import KNOWN_KEYS
 from tests.commands.servers import office
 
 PROJECT = Path(__file__).parents[2]
@@ -107,7 +107,7 @@ def test_named_commands_of_the_chat_exist_with_their_options(document: Path) -> 
         words = said.split()
         verb = _verb(verbs["mcp" if in_shell else command], words)
         assert verb is not None, said
-        options = {f"--{each.name}" for each in verb.parameters if each.shape is not Shape.PLACE}
+        options = {f"--{each.name}" for each in verb.parameters if each.shape is not ParameterKind.PLACE}
         named = {re.sub(r"[^a-z-].*", "", word) for word in words if word.startswith("--")}
         assert named <= options | {"--page", "--json", "--debug"}, said
 

@@ -13,15 +13,15 @@ import pytest
 from bot.commands.secret_links import PATH as LINKS
 from bot.domain.sign_ins import PATH as SIGN_INS
 from bot.engine.attachments import FETCH_SECONDS, LARGEST, MOST, MOST_DOCUMENT_BYTES, MOST_IMAGE_BYTES
-from bot.engine.file_types import Kind
-from bot.platforms.discord.said import MOST_FILES as IN_DISCORD
+from bot.engine.file_types import FileKind
+from bot.platforms.discord.incoming import MOST_FILES as IN_DISCORD
+from bot.platforms.slack.events_endpoint import PATH as SLACK
 from bot.platforms.slack.files import MOST_FILES as IN_SLACK
-from bot.platforms.slack.web_hook import PATH as SLACK
 from bot.settings import Settings
+from bot.web.body_limits import LARGEST_BODY
 from bot.web.health import ALIVE, READY
-from bot.web.intake import LARGEST_BODY
-from bot.web.metrics import PATH as METRICS
-from bot.web.turns.questions import MOST_IMAGES
+from bot.web.prometheus import PATH as METRICS
+from bot.web.turns.request_input import MOST_IMAGES
 
 PROJECT = Path(__file__).parents[2]
 GUIDES = ("troubleshooting", "upgrading")
@@ -111,11 +111,11 @@ def test_the_limits_on_files_that_it_names_are_those_that_hold() -> None:
     found = {kind: (int(most), int(size) * bytes_of[unit]) for kind, most, size, unit, _ in rows}
     assert found == {
         name: (MOST[kind], LARGEST[kind])
-        for name, kind in (("images", Kind.IMAGE), ("text", Kind.TEXT), ("PDF", Kind.DOCUMENT))
+        for name, kind in (("images", FileKind.IMAGE), ("text", FileKind.TEXT), ("PDF", FileKind.DOCUMENT))
     }
     together = {kind: int(size) * 2**20 for kind, *_, size in rows if size}
     assert together == {"images": MOST_IMAGE_BYTES, "PDF": MOST_DOCUMENT_BYTES}
     assert f"within {FETCH_SECONDS:.0f} seconds" in text
     assert f"within {LARGEST_BODY // 2**20} MiB" in text
     assert {IN_SLACK, IN_DISCORD} == {10}
-    assert MOST[Kind.IMAGE] == MOST_IMAGES
+    assert MOST[FileKind.IMAGE] == MOST_IMAGES

@@ -13,7 +13,7 @@ import pytest
 import yaml  # type: ignore[import-untyped]
 from prometheus_client.parser import text_string_to_metric_families
 
-from bot.domain.measurements import (
+from bot.domain.metrics import (
     ApprovalAsked,
     ApprovalEnded,
     CacheEvent,
@@ -21,7 +21,7 @@ from bot.domain.measurements import (
     CallEnded,
     Delivered,
     LoopLagged,
-    Measurement,
+    MetricEvent,
     ModelAnswered,
     ModelOutcome,
     PlatformLimited,
@@ -29,9 +29,9 @@ from bot.domain.measurements import (
     SessionEvent,
     TurnEnded,
 )
-from bot.domain.servers import HttpTransport, ServerConfig, ServerState, ServerStatus
-from bot.stores import Backlog
-from bot.web.metrics import Metrics
+from bot.domain.servers import HttpTransport, ServerConfig, ServerSnapshot, ServerStatus
+from bot.ports import Backlog
+from bot.web.prometheus import Metrics
 
 ROOT = Path(__file__).parents[2]
 GUIDE = (ROOT / "docs/operations.md").read_text(encoding="utf-8")
@@ -41,7 +41,7 @@ SCRAPING = yaml.safe_load((ROOT / "deploy/prometheus/prometheus.yml").read_text(
 GIVEN_BY_PROMETHEUS = {"job", "instance", "le"}
 HISTOGRAM = ("_bucket", "_count", "_sum")
 
-EVERYTHING: tuple[Measurement, ...] = (
+EVERYTHING: tuple[MetricEvent, ...] = (
     *(TurnEnded("slack", status, 1.0) for status in ("done", "failed", "cancelled")),
     *(ModelAnswered("demo", outcome, 1.0, 0.5, 10, 5) for outcome in get_args(ModelOutcome)),
     *(CallEnded("s", "t", status, 0.1) for status in ("done", "failed", "unknown", "denied")),
@@ -62,7 +62,7 @@ async def _written() -> str:
         return Backlog({"queued": 1, "running": 1, "waiting": 1}, 1.0, 1, 1)
 
     states = [
-        ServerState(ServerConfig(f"s{status.name}", HttpTransport("https://x.example")), status)
+        ServerSnapshot(ServerConfig(f"s{status.name}", HttpTransport("https://x.example")), status)
         for status in ServerStatus
     ]
     metrics.look_at(backlog, lambda: states)

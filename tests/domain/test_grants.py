@@ -7,14 +7,14 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bot.domain.approval_requirements import ApprovalRequirements
 from bot.domain.conversations import ConversationKey
-from bot.domain.grants import Grant, Wanted, covers, terms_digest
-from bot.domain.terms import Terms
+from bot.domain.grants import CallToCover, Grant, covers, requirements_digest
 
 PEOPLE = ("slack:ana", "slack:ben")
 THREADS = tuple(ConversationKey("slack", w, "C1", t) for w in ("T1", "T2") for t in ("1", "2"))
 TERMS = st.builds(
-    Terms,
+    ApprovalRequirements,
     approvers=st.sampled_from(
         [(), (frozenset({"slack:ana"}),), (frozenset({"slack:ben"}), frozenset({"slack-group:S1"}))]
     ),
@@ -24,7 +24,7 @@ TERMS = st.builds(
 )
 words = st.sampled_from(["a", "b"])
 WANTED = st.builds(
-    Wanted,
+    CallToCover,
     server=words,
     tool=words,
     definition=words,
@@ -43,45 +43,46 @@ GRANTS = st.builds(
     server_name=st.just("s"),
     tool=words,
     definition=words,
-    place=st.sampled_from([*map(str, THREADS), *(each.home for each in THREADS)]),
+    place=st.sampled_from([*map(str, THREADS), *(each.workspace_key for each in THREADS)]),
     person=st.sampled_from(["", *PEOPLE]),
     granted_by=st.sampled_from(PEOPLE),
     granted_name=st.just(""),
     approval_id=st.just(""),
     rule=words,
-    terms=TERMS.map(terms_digest),
+    terms=TERMS.map(requirements_digest),
     fingerprint=st.sampled_from(["", "a", "b"]),
     destructive=st.booleans(),
 )
 
 
-def meant_for(wanted: Wanted, **more: object) -> Grant:
+def meant_for(wanted: CallToCover, **more: object) -> Grant:
     """The widest grant for such a call."""
     widest = Grant(
-        "g", "x", wanted.server, "s", wanted.tool, wanted.definition, wanted.conversation.home, "", "slack:cleo", "",
-        "", wanted.rule, terms_digest(wanted.terms), "", destructive=True,
+        "g", "x", wanted.server, "s", wanted.tool, wanted.definition, wanted.conversation.workspace_key, "",
+        "slack:cleo", "",
+        "", wanted.rule, requirements_digest(wanted.terms), "", destructive=True,
     )  # fmt: skip
     return replace(widest, **more)  # type: ignore[arg-type]
 
 
 @given(GRANTS, WANTED)
-def test_what_is_covered_is_covered_by_the_widest_grant_for_it(grant: Grant, wanted: Wanted) -> None:
+def test_what_is_covered_is_covered_by_the_widest_grant_for_it(grant: Grant, wanted: CallToCover) -> None:
     if covers(grant, wanted):
         assert covers(meant_for(wanted), wanted)
-        assert covers(replace(grant, place=wanted.conversation.home), wanted)
+        assert covers(replace(grant, place=wanted.conversation.workspace_key), wanted)
         assert covers(replace(grant, person=""), wanted)
         assert covers(replace(grant, fingerprint=""), wanted)
         assert covers(replace(grant, destructive=True), wanted)
 
 
 @given(WANTED)
-def test_the_widest_grant_covers_all_but_what_takes_more_than_one_signature(wanted: Wanted) -> None:
+def test_the_widest_grant_covers_all_but_what_takes_more_than_one_signature(wanted: CallToCover) -> None:
     assert covers(meant_for(wanted), wanted) == (wanted.terms.quorum == 1)
 
 
 @given(GRANTS, WANTED, WANTED)
 def test_a_call_is_covered_for_what_it_is_and_not_for_how_long_its_question_stands(
-    grant: Grant, wanted: Wanted, other: Wanted
+    grant: Grant, wanted: CallToCover, other: CallToCover
 ) -> None:
     timed = replace(wanted, terms=replace(wanted.terms, expires=30.0, remind=True))
     assert covers(grant, timed) == covers(grant, wanted)
@@ -92,20 +93,20 @@ def test_a_call_is_covered_for_what_it_is_and_not_for_how_long_its_question_stan
 
 
 @given(GRANTS, WANTED)
-def test_nothing_destructive_runs_on_a_grant_that_does_not_say_so(grant: Grant, wanted: Wanted) -> None:
+def test_nothing_destructive_runs_on_a_grant_that_does_not_say_so(grant: Grant, wanted: CallToCover) -> None:
     assert not covers(replace(grant, destructive=False), replace(wanted, destructive=True))
 
 
 @given(WANTED, st.sampled_from(PEOPLE))
-def test_nobody_grants_themselves_what_takes_four_eyes(wanted: Wanted, person: str) -> None:
-    four = replace(wanted, asker=person, terms=Terms(four_eyes=True))
+def test_nobody_grants_themselves_what_takes_four_eyes(wanted: CallToCover, person: str) -> None:
+    four = replace(wanted, asker=person, terms=ApprovalRequirements(four_eyes=True))
     assert not covers(meant_for(four, granted_by=person), four)
     assert covers(meant_for(four, granted_by="slack:cleo"), four)
 
 
 @given(WANTED)
-def test_a_grant_of_one_thread_holds_in_no_other(wanted: Wanted) -> None:
-    one = replace(wanted, terms=Terms())
+def test_a_grant_of_one_thread_holds_in_no_other(wanted: CallToCover) -> None:
+    one = replace(wanted, terms=ApprovalRequirements())
     grant = meant_for(one, place=str(one.conversation))
     assert [covers(grant, replace(one, conversation=each)) for each in THREADS] == [
         each == one.conversation for each in THREADS

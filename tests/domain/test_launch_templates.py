@@ -10,25 +10,25 @@ from bot.domain.launch_templates import (
     LONGEST_COMMAND,
     ChoiceRule,
     IntegerRule,
+    InvalidSlotValue,
     LaunchTemplate,
-    Misfilled,
     PathRule,
     SecretRule,
-    Slot,
     SlotRule,
+    TemplateSlot,
     TextRule,
-    completed,
+    expand_template,
 )
-from bot.domain.servers import Launch, ServerConfig, StdioTransport
+from bot.domain.servers import ServerConfig, StdioTransport, TemplateLaunch
 
 GIT = LaunchTemplate(
     "git",
     "uvx",
     ("mcp-server-git@1.2.3", "--repository={repo}", "--level", "{level}", "{{literally}}"),
     (
-        Slot("repo", PathRule("/srv/repos")),
-        Slot("level", IntegerRule(1, 9), default="3"),
-        Slot("token", SecretRule("GIT_TOKEN")),
+        TemplateSlot("repo", PathRule("/srv/repos")),
+        TemplateSlot("level", IntegerRule(1, 9), default="3"),
+        TemplateSlot("token", SecretRule("GIT_TOKEN")),
     ),
     env={"TZ": "UTC"},
     cwd="/srv",
@@ -36,13 +36,13 @@ GIT = LaunchTemplate(
 
 
 def wrong(rule: SlotRule, text: str, *, dashed: bool = False) -> str:
-    with pytest.raises(Misfilled) as caught:
-        LaunchTemplate("x", "run", ("{a}",), (Slot("a", rule, dashed=dashed),)).filled({"a": text})
+    with pytest.raises(InvalidSlotValue) as caught:
+        LaunchTemplate("x", "run", ("{a}",), (TemplateSlot("a", rule, dashed=dashed),)).filled({"a": text})
     return caught.value.errors["a"]
 
 
 def filled(rule: SlotRule, text: str, *, dashed: bool = False) -> str:
-    [word] = LaunchTemplate("x", "run", ("{a}",), (Slot("a", rule, dashed=dashed),)).filled({"a": text}).args
+    [word] = LaunchTemplate("x", "run", ("{a}",), (TemplateSlot("a", rule, dashed=dashed),)).filled({"a": text}).args
     return word
 
 
@@ -52,7 +52,7 @@ def test_a_template_gives_its_own_command_line_with_the_values_in_their_places()
         ("mcp-server-git@1.2.3", "--repository=/srv/repos/docs", "--level", "3", "{literally}"),
         {"TZ": "UTC"},
         "/srv",
-        Launch("git", {"repo": "docs"}),
+        TemplateLaunch("git", {"repo": "docs"}),
     )
 
 
@@ -106,25 +106,25 @@ def test_a_text_fits_its_expression_as_a_whole_and_a_choice_is_one_of_them() -> 
 
 
 def test_everything_that_is_wrong_is_said_at_once_by_slot() -> None:
-    with pytest.raises(Misfilled) as caught:
+    with pytest.raises(InvalidSlotValue) as caught:
         GIT.filled({"level": "12", "branch": "main", "token": "env:X"})
     assert set(caught.value.errors) == {"repo", "level", "branch", "token"}
     assert caught.value.errors["repo"] == "It is missing."
 
 
 def test_a_command_line_is_no_longer_than_everybody_sees() -> None:
-    slots = tuple(Slot(name, TextRule(re.compile(".*"))) for name in "abcd")
+    slots = tuple(TemplateSlot(name, TextRule(re.compile(".*"))) for name in "abcd")
     template = LaunchTemplate("x", "run", ("{a}", "{b}", "{c}", "{d}"), slots)
-    with pytest.raises(Misfilled) as caught:
+    with pytest.raises(InvalidSlotValue) as caught:
         template.filled(dict.fromkeys("abcd", "x" * 460))
     assert str(LONGEST_COMMAND) in caught.value.errors[""]
 
 
 def test_a_server_is_completed_with_what_its_template_starts_now() -> None:
-    config = ServerConfig("docs", StdioTransport("", launch=Launch("git", {"repo": "docs"})))
-    whole = completed(config, {"git": GIT}).transport
+    config = ServerConfig("docs", StdioTransport("", launch=TemplateLaunch("git", {"repo": "docs"})))
+    whole = expand_template(config, {"git": GIT}).transport
     assert isinstance(whole, StdioTransport)
     assert whole.args[1] == "--repository=/srv/repos/docs"
-    assert completed(config, {}) == config
-    misfit = ServerConfig("docs", StdioTransport("", launch=Launch("git", {"repo": "/etc"})))
-    assert completed(misfit, {"git": GIT}) == misfit
+    assert expand_template(config, {}) == config
+    misfit = ServerConfig("docs", StdioTransport("", launch=TemplateLaunch("git", {"repo": "/etc"})))
+    assert expand_template(misfit, {"git": GIT}) == misfit

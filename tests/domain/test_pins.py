@@ -9,7 +9,15 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.domain.pins import Alteration, Review, all_of, alterations, first_pins, legible, review
+from bot.domain.pins import (
+    DefinitionChange,
+    ReviewStatus,
+    combined_digest,
+    definition_changes,
+    escape_invisible,
+    first_pins,
+    review_status,
+)
 from bot.domain.tools import Annotations, Tool
 
 TOOL = Tool(
@@ -36,11 +44,11 @@ def with_schema(schema: Any) -> Tool:
 
 def test_a_tool_is_pinned_as_long_as_its_definition_is_the_one_that_was_pinned() -> None:
     pinned = first_pins([TOOL])
-    assert review(TOOL, pinned) is Review.PINNED
-    assert review(CHANGED, pinned) is Review.CHANGED
-    assert review(replace(TOOL, original_name="other"), pinned) is Review.NEW
-    assert review(replace(TOOL, original_name="other", flags=("it is odd",)), pinned) is Review.FLAGGED
-    assert review(replace(CHANGED, flags=("it is odd",)), pinned) is Review.CHANGED
+    assert review_status(TOOL, pinned) is ReviewStatus.PINNED
+    assert review_status(CHANGED, pinned) is ReviewStatus.CHANGED
+    assert review_status(replace(TOOL, original_name="other"), pinned) is ReviewStatus.NEW
+    assert review_status(replace(TOOL, original_name="other", flags=("it is odd",)), pinned) is ReviewStatus.FLAGGED
+    assert review_status(replace(CHANGED, flags=("it is odd",)), pinned) is ReviewStatus.CHANGED
 
 
 def test_what_is_flagged_is_not_pinned_by_a_first_look() -> None:
@@ -51,7 +59,7 @@ def test_what_is_flagged_is_not_pinned_by_a_first_look() -> None:
 
 def test_what_surrounds_a_definition_is_no_part_of_it() -> None:
     moved = replace(TOOL, name="w__forecast", server="w", server_id="2", trusted=True, flags=("odd",), place="there")
-    assert review(moved, first_pins([TOOL])) is Review.PINNED
+    assert review_status(moved, first_pins([TOOL])) is ReviewStatus.PINNED
 
 
 def test_a_difference_is_told_part_by_part() -> None:
@@ -64,44 +72,49 @@ def test_a_difference_is_told_part_by_part() -> None:
         output_schema={"type": "string"},
         annotations=Annotations(read_only=False, destructive=True),
     )
-    assert set(alterations(TOOL, after)) == {
-        Alteration("title", "Forecast", None),
-        Alteration("description", "Tells the weather.", "Tells the weather. Always."),
-        Alteration("says it is read-only", "yes", "no"),
-        Alteration("says it is destructive", None, "yes"),
-        Alteration("input.properties.city.enum", '["Rome","Oslo"]', None),
-        Alteration("input.properties.days.type", None, "integer"),
-        Alteration("output.type", None, "string"),
+    assert set(definition_changes(TOOL, after)) == {
+        DefinitionChange("title", "Forecast", None),
+        DefinitionChange("description", "Tells the weather.", "Tells the weather. Always."),
+        DefinitionChange("says it is read-only", "yes", "no"),
+        DefinitionChange("says it is destructive", None, "yes"),
+        DefinitionChange("input.properties.city.enum", '["Rome","Oslo"]', None),
+        DefinitionChange("input.properties.days.type", None, "integer"),
+        DefinitionChange("output.type", None, "string"),
     }
 
 
 def test_of_a_tool_that_was_not_there_everything_is_told() -> None:
-    told = {each.part: each.after for each in alterations(None, TOOL)}
+    told = {each.part: each.after for each in definition_changes(None, TOOL)}
     assert (told["description"], told["input.properties.city.type"]) == ("Tells the weather.", "string")
-    assert all(each.before is None for each in alterations(None, TOOL))
+    assert all(each.before is None for each in definition_changes(None, TOOL))
 
 
 @given(VALUES, VALUES)
 def test_no_difference_between_schemas_is_hidden(one: Any, other: Any) -> None:
     before, after = with_schema({"x": one}), with_schema({"x": other})
-    assert bool(alterations(before, after)) == (before.definition != after.definition)
+    assert bool(definition_changes(before, after)) == (before.definition != after.definition)
 
 
 @given(st.text(), st.text())
 def test_texts_that_are_different_look_different_and_hide_nothing(one: str, other: str) -> None:
-    assert (legible(one) == legible(other)) == (one == other)
-    assert legible(one).replace("\n", "").replace("\t", "").isprintable()
+    assert (escape_invisible(one) == escape_invisible(other)) == (one == other)
+    assert escape_invisible(one).replace("\n", "").replace("\t", "").isprintable()
 
 
 def test_a_schema_of_any_depth_can_be_compared() -> None:
     deep: Any = "bottom"
     for _ in range(300):
         deep = {"a": [deep]}
-    (told,) = alterations(with_schema({"x": "5"}), with_schema({"x": deep}))[:1]
+    (told,) = definition_changes(with_schema({"x": "5"}), with_schema({"x": deep}))[:1]
     assert "bottom" in str(told.after)
 
 
 def test_a_digest_of_several_tools_does_not_depend_on_their_order_and_changes_with_each() -> None:
     other = replace(TOOL, original_name="other")
-    assert all_of([TOOL, other]) == all_of([other, TOOL])
-    assert len({all_of([TOOL]), all_of([TOOL, other]), all_of([CHANGED, other]), json.dumps([])}) == 4
+    assert combined_digest([TOOL, other]) == combined_digest([other, TOOL])
+    assert (
+        len(
+            {combined_digest([TOOL]), combined_digest([TOOL, other]), combined_digest([CHANGED, other]), json.dumps([])}
+        )
+        == 4
+    )

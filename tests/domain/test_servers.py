@@ -18,6 +18,6 @@ def test_a_program_has_longer_to_start_than_an_address_to_answer_most_of_all_the
     transport: Transport, first: float, later: float
 ) -> None:
     config = ServerConfig("s", transport)
-    assert (config.time_to_connect(known=False), config.time_to_connect(known=True)) == (first, later)
+    assert (config.connect_seconds(known=False), config.connect_seconds(known=True)) == (first, later)
     explicit = ServerConfig("s", transport, connect_timeout=7.5)
-    assert {explicit.time_to_connect(known=known) for known in (True, False)} == {7.5}
+    assert {explicit.connect_seconds(known=known) for known in (True, False)} == {7.5}

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from bot.domain.messages import ImagePart, Message, Role, TextPart, ToolCall, ToolResult, assistant
-from bot.domain.turns import ModelStep, Question, Step, StepStatus, ToolStep, Turn, TurnRecord, TurnStatus
+from bot.domain.messages import ImagePart, Message, MessageRole, TextPart, ToolCall, ToolResult, assistant
+from bot.domain.turns import ModelStep, Step, StepStatus, ToolStep, Turn, TurnInput, TurnRecord, TurnStatus
 from tests.fakes.parts import ANA, HALL
 
 
 def record(*steps: Step) -> TurnRecord:
-    return TurnRecord(Turn("t1", HALL, 1, ANA, Question("?"), TurnStatus.RUNNING, 0.0), steps, 1)
+    return TurnRecord(Turn("t1", HALL, 1, ANA, TurnInput("?"), TurnStatus.RUNNING, 0.0), steps, 1)
 
 
 def call(n: int, status: StepStatus) -> ToolStep:
@@ -23,8 +23,8 @@ def test_steps_are_told_apart_by_what_they_are_and_where_they_stand() -> None:
     turn = record(reply, ready, awaiting, done)
     assert turn.replies == (reply,)
     assert turn.calls == (ready, awaiting, done)
-    assert turn.ready == (ready,)
-    assert turn.awaiting == (awaiting,)
+    assert turn.ready_calls == (ready,)
+    assert turn.calls_awaiting_approval == (awaiting,)
 
 
 def test_the_answer_is_a_last_reply_that_asks_for_nothing() -> None:
@@ -49,7 +49,7 @@ def test_a_step_is_open_until_it_has_been_decided_run_or_given_up(status: StepSt
 
 def test_a_messages_text_is_joined_as_it_stands_and_a_results_by_lines() -> None:
     parts = (TextPart("one"), ImagePart(b"", "image/png"), TextPart("two"))
-    assert Message(Role.USER, parts).text == "onetwo"
+    assert Message(MessageRole.USER, parts).text == "onetwo"
     assert ToolResult("c1", parts).text == "one\ntwo"
 
 

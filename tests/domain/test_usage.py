@@ -12,20 +12,20 @@ from hypothesis import strategies as st
 from bot.domain.completions import Usage
 from bot.domain.conversations import ConversationKey
 from bot.domain.usage import (
-    Balance,
-    Every,
-    Limit,
-    Per,
+    LimitPeriod,
+    LimitScope,
+    LimitStatus,
+    LimitUnit,
     Price,
     PriceList,
-    Spender,
-    Unit,
-    amount,
-    limits_on,
+    UsageLimit,
+    UsageOwner,
+    format_money,
+    limits_for,
 )
 from tests.fakes.parts import ANA
 
-SPENDER = Spender("slack:U1", "slack:T1:C5", "slack:T1")
+SPENDER = UsageOwner("slack:U1", "slack:T1:C5", "slack:T1")
 
 
 def price(model: str, rate: str = "1", output: str = "1") -> Price:
@@ -68,45 +68,47 @@ def test_in_a_pattern_only_a_star_stands_for_others() -> None:
 @pytest.mark.parametrize(
     ("every", "now", "begin", "end"),
     [
-        (Every.DAY, "2026-08-31T23:59:59", "2026-08-31", "2026-09-01"),
-        (Every.DAY, "2026-08-31", "2026-08-31", "2026-09-01"),
-        (Every.MONTH, "2026-12-31T12:00", "2026-12-01", "2027-01-01"),
-        (Every.MONTH, "2028-02-29T12:00", "2028-02-01", "2028-03-01"),
-        (Every.MONTH, "2026-01-01", "2026-01-01", "2026-02-01"),
+        (LimitPeriod.DAY, "2026-08-31T23:59:59", "2026-08-31", "2026-09-01"),
+        (LimitPeriod.DAY, "2026-08-31", "2026-08-31", "2026-09-01"),
+        (LimitPeriod.MONTH, "2026-12-31T12:00", "2026-12-01", "2027-01-01"),
+        (LimitPeriod.MONTH, "2028-02-29T12:00", "2028-02-01", "2028-03-01"),
+        (LimitPeriod.MONTH, "2026-01-01", "2026-01-01", "2026-02-01"),
     ],
 )
-def test_days_and_months_are_those_of_utc(every: Every, now: str, begin: str, end: str) -> None:
+def test_days_and_months_are_those_of_utc(every: LimitPeriod, now: str, begin: str, end: str) -> None:
     assert (every.begin(at(now)), every.end(at(now))) == (at(begin), at(end))
 
 
 def test_of_limits_of_one_kind_the_first_holds_whose_name_fits() -> None:
-    exception = Limit(Per.PERSON, Every.DAY, Unit.TOKENS, 900, "slack:U1")
-    usual = Limit(Per.PERSON, Every.DAY, Unit.TOKENS, 100)
+    exception = UsageLimit(LimitScope.PERSON, LimitPeriod.DAY, LimitUnit.TOKENS, 900, "slack:U1")
+    usual = UsageLimit(LimitScope.PERSON, LimitPeriod.DAY, LimitUnit.TOKENS, 100)
     others = [
-        Limit(Per.PERSON, Every.MONTH, Unit.TOKENS, 1000),
-        Limit(Per.CHANNEL, Every.DAY, Unit.TOKENS, 500, "slack:T1:C5"),
-        Limit(Per.WORKSPACE, Every.MONTH, Unit.MONEY, 5),
+        UsageLimit(LimitScope.PERSON, LimitPeriod.MONTH, LimitUnit.TOKENS, 1000),
+        UsageLimit(LimitScope.CHANNEL, LimitPeriod.DAY, LimitUnit.TOKENS, 500, "slack:T1:C5"),
+        UsageLimit(LimitScope.WORKSPACE, LimitPeriod.MONTH, LimitUnit.MONEY, 5),
     ]
-    stranger = Limit(Per.CHANNEL, Every.MONTH, Unit.TOKENS, 1, "slack:T1:C6")
-    assert limits_on([exception, usual, *others, stranger], SPENDER) == (exception, *others)
-    assert limits_on([exception, usual], Spender("slack:U2", "slack:T1:C5", "slack:T1")) == (usual,)
+    stranger = UsageLimit(LimitScope.CHANNEL, LimitPeriod.MONTH, LimitUnit.TOKENS, 1, "slack:T1:C6")
+    assert limits_for([exception, usual, *others, stranger], SPENDER) == (exception, *others)
+    assert limits_for([exception, usual], UsageOwner("slack:U2", "slack:T1:C5", "slack:T1")) == (usual,)
 
 
 def test_a_question_counts_for_who_asked_the_channel_and_the_workspace() -> None:
     where = ConversationKey("api", "slack:T1", "ci", "order-17")
-    assert Spender.of(ANA, where) == Spender("test:ana", "api:slack%3AT1:ci", "slack:T1")
+    assert UsageOwner.of(ANA, where) == UsageOwner("test:ana", "api:slack%3AT1:ci", "slack:T1")
 
 
 def test_money_and_tokens_are_said_as_people_write_them() -> None:
-    assert [amount(each) for each in (0, 4_200, 420_000, 1_234_567_890)] == ["0.00", "0.0042", "0.42", "1,234.56"]
-    tokens = Balance(Limit(Per.PERSON, Every.DAY, Unit.TOKENS, 2_000), 1_203, 0.0)
-    money = Balance(Limit(Per.PERSON, Every.DAY, Unit.MONEY, 5_000_000), 5_000_000, 0.0, "EUR")
+    assert [format_money(each) for each in (0, 4_200, 420_000, 1_234_567_890)] == ["0.00", "0.0042", "0.42", "1,234.56"]
+    tokens = LimitStatus(UsageLimit(LimitScope.PERSON, LimitPeriod.DAY, LimitUnit.TOKENS, 2_000), 1_203, 0.0)
+    money = LimitStatus(
+        UsageLimit(LimitScope.PERSON, LimitPeriod.DAY, LimitUnit.MONEY, 5_000_000), 5_000_000, 0.0, "EUR"
+    )
     assert (tokens.said, tokens.reached) == ("1,203 of 2,000 tokens", False)
     assert (money.said, money.reached) == ("5.00 of 5.00 EUR", True)
 
 
 def test_a_little_money_is_never_told_as_nothing_nor_as_more_than_it_is() -> None:
-    assert [amount(each) for each in (1, 40, 99, 100, 999_999, 1_999_999)] == [
+    assert [format_money(each) for each in (1, 40, 99, 100, 999_999, 1_999_999)] == [
         "<0.0001",
         "<0.0001",
         "<0.0001",
@@ -136,12 +138,12 @@ def reads_as_reached(said: str) -> bool:
     ],
 )
 def test_a_limit_on_money_reads_as_reached_when_it_is_and_never_before(used: int, most: int, said: str) -> None:
-    balance = Balance(Limit(Per.PERSON, Every.DAY, Unit.MONEY, most), used, 0.0, "EUR")
+    balance = LimitStatus(UsageLimit(LimitScope.PERSON, LimitPeriod.DAY, LimitUnit.MONEY, most), used, 0.0, "EUR")
     assert balance.said == said
     assert balance.reached == reads_as_reached(said)
 
 
 @given(st.integers(0, 10**13), st.integers(1, 10**13))
 def test_every_limit_on_money_reads_as_reached_when_it_is_and_only_then(used: int, most: int) -> None:
-    balance = Balance(Limit(Per.PERSON, Every.DAY, Unit.MONEY, most), used, 0.0, "EUR")
+    balance = LimitStatus(UsageLimit(LimitScope.PERSON, LimitPeriod.DAY, LimitUnit.MONEY, most), used, 0.0, "EUR")
     assert balance.reached == reads_as_reached(balance.said)

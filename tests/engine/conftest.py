@@ -11,9 +11,9 @@ from bot.domain.approvals import ApprovalPolicy
 from bot.domain.conversations import InboundMessage
 from bot.domain.turns import Claim, Receipt
 from bot.engine.engine import Engine
-from bot.engine.instructions import Instructions
-from bot.engine.policy import Policies, ServerPolicy, Signatories
+from bot.engine.policy import Approvers, Policies, ServerPolicy
 from bot.engine.rules import RuleBook
+from bot.engine.system_prompt import SystemPrompt
 from bot.storage.database import Database
 from bot.storage.sqlite import open_sqlite
 from bot.storage.turn_log import SqlTurnLog
@@ -50,9 +50,9 @@ class House:
             await asyncio.sleep(min(seconds, 0.01))
 
         settings: dict[str, object] = {
-            "rules": self.rules or RuleBook(policies, Signatories(admins=frozenset({"test:ana"}))),
+            "rules": self.rules or RuleBook(policies, Approvers(admins=frozenset({"test:ana"}))),
             "approval_seconds": self.approval_seconds,
-            "instructions": Instructions("Be useful."),
+            "instructions": SystemPrompt("Be useful."),
             "pause": pause,
             **changes,
         }
@@ -61,7 +61,7 @@ class House:
     def hold_up_taking_in(self) -> tuple[asyncio.Event, asyncio.Event]:
         """What is taken in is on disk when the first event is set, and whoever asked hears of it after the second."""
         on_disk, go_on = asyncio.Event(), asyncio.Event()
-        take_in = self.log.take_in
+        take_in = self.log.enqueue_and_claim
 
         async def slow(received: InboundMessage) -> tuple[Receipt, Claim | None]:
             found = await take_in(received)
@@ -69,7 +69,7 @@ class House:
             await go_on.wait()
             return found
 
-        self.log.take_in = slow  # type: ignore[method-assign, assignment]
+        self.log.enqueue_and_claim = slow  # type: ignore[method-assign, assignment]
         return on_disk, go_on
 
     def allow(self, *names: str) -> None:

@@ -7,39 +7,39 @@ from dataclasses import replace
 
 import pytest
 
-from bot.domain.answering import Answered, Inquiry, UnfitAnswer
-from bot.domain.approvals import AlreadySettled, NoSuchApproval, NotAllowed
+from bot.domain.approvals import AlreadyDecided, ApprovalNotFound, NotAllowed
+from bot.domain.elicitation_answers import ElicitationAnswered, InvalidAnswer, OpenElicitation
 from bot.domain.elicitations import (
     CANCELLED,
     DECLINED,
     MOST_ROUNDS,
-    Action,
     Elicitation,
-    Elicited,
-    FormAsk,
-    LinkAsk,
-    ServerQuestion,
+    ElicitationAction,
+    ElicitationRequest,
+    ElicitationResult,
+    FormMode,
+    UrlMode,
 )
 from bot.domain.messages import ToolCall
-from bot.domain.tools import AsksBack, ToolOutcome
+from bot.domain.tools import CallNeedsInput, ToolOutcome
 from bot.domain.turns import StepStatus, TurnStatus
 from bot.domain.views import TurnView
-from bot.engine.questions import TOO_MANY
+from bot.engine.elicitation import TOO_MANY
 from bot.ports import CallContext
 from tests.engine.conftest import House
 from tests.engine.test_turns import calls_of
 from tests.fakes.parts import ANA, BEN, ask_for, call, member, message, returned, running, say, tool, words
 
 SCHEMA = {"type": "object", "properties": {"seats": {"type": "integer"}}, "required": ["seats"]}
-SEATS = ServerQuestion("seats", "How many seats?", FormAsk(SCHEMA))
-PAGE = ServerQuestion("page", "Pay here.", LinkAsk("https://pay.example.com/1"))
-THREE = Elicited(Action.ACCEPT, {"seats": 3})
+SEATS = ElicitationRequest("seats", "How many seats?", FormMode(SCHEMA))
+PAGE = ElicitationRequest("page", "Pay here.", UrlMode("https://pay.example.com/1"))
+THREE = ElicitationResult(ElicitationAction.ACCEPT, {"seats": 3})
 
 
 class Booking:
     """A server's tool that asks back until it knows enough, as servers since 2026 do."""
 
-    def __init__(self, *questions: ServerQuestion, state: str | None = "where I was") -> None:
+    def __init__(self, *questions: ElicitationRequest, state: str | None = "where I was") -> None:
         self.questions = questions
         self.state = state
         self.seen: list[CallContext] = []
@@ -47,16 +47,16 @@ class Booking:
     async def book(self, asked: ToolCall, context: CallContext) -> ToolOutcome:
         self.seen.append(context)
         if context.replies is None:
-            return AsksBack(self.questions, self.state)
+            return CallNeedsInput(self.questions, self.state)
         return returned(asked, str({key: reply.action.value for key, reply in context.replies.by_key.items()}))
 
 
 class Meanwhile:
     """The same of a server before 2026, which asks while the call is under way."""
 
-    def __init__(self, question: ServerQuestion = SEATS) -> None:
+    def __init__(self, question: ElicitationRequest = SEATS) -> None:
         self.question = question
-        self.heard: list[Elicited] = []
+        self.heard: list[ElicitationResult] = []
 
     async def book(self, asked: ToolCall, context: CallContext) -> ToolOutcome:
         self.heard.append(await context.elicit(self.question))
@@ -70,7 +70,7 @@ def with_tool(house: House, behaviour: Booking | Meanwhile, **hints: bool) -> No
 
 
 def questions(view: TurnView) -> list[Elicitation]:
-    return [each for step in calls_of(view) for each in step.asks]
+    return [each for step in calls_of(view) for each in step.pending_elicitations]
 
 
 async def asked(house: House, turn_id: str) -> Elicitation:
@@ -83,7 +83,7 @@ async def posted_until(house: House, elicitation_id: str) -> float:
     """When the question goes away, once it is out and its time runs."""
     async with asyncio.timeout(10):
         while True:
-            found = await house.log.inquiry(elicitation_id)
+            found = await house.log.get_elicitation(elicitation_id)
             assert found is not None
             if found.elicitation.expires_at is not None:
                 return found.elicitation.expires_at
@@ -93,7 +93,7 @@ async def posted_until(house: House, elicitation_id: str) -> float:
 async def parked(house: House, turn_id: str) -> None:
     """Wait until nobody drives the turn."""
     async with asyncio.timeout(10):
-        while (await house.log.view(turn_id)).turn.status is not TurnStatus.WAITING:
+        while (await house.log.get_view(turn_id)).turn.status is not TurnStatus.WAITING:
             await asyncio.sleep(0.01)
 
 
@@ -105,7 +105,9 @@ async def test_a_server_that_asks_back_gets_the_answer_with_the_same_call(house:
         receipt = await engine.receive(message("book"))
         question = await asked(house, receipt.turn_id)
         assert question.question == SEATS
-        assert await engine.answer(question.id, THREE, member(ANA)) == Answered(Action.ACCEPT)
+        assert await engine.answer_elicitation(question.id, THREE, member(ANA)) == ElicitationAnswered(
+            ElicitationAction.ACCEPT
+        )
         view = await house.surface.ended(receipt.turn_id)
     first, second = booking.seen
     assert first.key == second.key
@@ -127,7 +129,7 @@ async def test_nothing_is_under_way_while_a_person_thinks_and_a_restart_changes_
         await parked(house, receipt.turn_id)
     again = house.engine()
     async with running(again):
-        await again.answer(question.id, THREE, member(ANA))
+        await again.answer_elicitation(question.id, THREE, member(ANA))
         view = await house.surface.ended(receipt.turn_id)
     assert len(booking.seen) == 2
     assert [step.status for step in calls_of(view)] == [StepStatus.DONE]
@@ -139,11 +141,11 @@ async def test_only_the_one_in_whose_name_the_call_runs_may_answer(house: House)
     async with running(engine):
         receipt = await engine.receive(message("book"))
         question = await asked(house, receipt.turn_id)
-        refused = await engine.answer(question.id, THREE, member(BEN))
+        refused = await engine.answer_elicitation(question.id, THREE, member(BEN))
         assert isinstance(refused, NotAllowed)
         assert "Ana" in refused.reason
-        assert isinstance(await engine.inquiry(question.id, member(BEN)), NotAllowed)
-        assert isinstance(await engine.inquiry(question.id, member(ANA)), Inquiry)
+        assert isinstance(await engine.get_elicitation(question.id, member(BEN)), NotAllowed)
+        assert isinstance(await engine.get_elicitation(question.id, member(ANA)), OpenElicitation)
         assert questions(await engine.view(receipt.turn_id))
 
 
@@ -154,8 +156,10 @@ async def test_what_does_not_fit_the_form_is_not_sent(house: House) -> None:
     async with running(engine):
         receipt = await engine.receive(message("book"))
         question = await asked(house, receipt.turn_id)
-        wrong = await engine.answer(question.id, Elicited(Action.ACCEPT, {"seats": "many"}), member(ANA))
-        assert isinstance(wrong, UnfitAnswer)
+        wrong = await engine.answer_elicitation(
+            question.id, ElicitationResult(ElicitationAction.ACCEPT, {"seats": "many"}), member(ANA)
+        )
+        assert isinstance(wrong, InvalidAnswer)
         assert [each.argument for each in wrong.problems] == ["seats"]
         assert questions(await engine.view(receipt.turn_id))
     assert len(booking.seen) == 1
@@ -168,7 +172,7 @@ async def test_a_question_that_is_declined_is_told_to_the_server(house: House) -
     async with running(engine):
         receipt = await engine.receive(message("book"))
         question = await asked(house, receipt.turn_id)
-        await engine.answer(question.id, DECLINED, member(ANA))
+        await engine.answer_elicitation(question.id, DECLINED, member(ANA))
         await house.surface.ended(receipt.turn_id)
     assert booking.seen[-1].replies is not None
     assert booking.seen[-1].replies.by_key == {"seats": DECLINED}
@@ -180,11 +184,11 @@ async def test_the_first_answer_counts_and_the_second_hears_so(house: House) -> 
     async with running(engine):
         receipt = await engine.receive(message("book"))
         question = await asked(house, receipt.turn_id)
-        await engine.answer(question.id, THREE, member(ANA))
-        late = await engine.answer(question.id, DECLINED, member(ANA))
-        assert late == AlreadySettled("Ana has answered it already.")
-    assert await house.log.answer(question.id, THREE, ANA) == Answered(Action.ACCEPT)
-    assert await house.log.answer("no-such-question", THREE, ANA) == NoSuchApproval()
+        await engine.answer_elicitation(question.id, THREE, member(ANA))
+        late = await engine.answer_elicitation(question.id, DECLINED, member(ANA))
+        assert late == AlreadyDecided("Ana has answered it already.")
+    assert await house.log.answer_elicitation(question.id, THREE, ANA) == ElicitationAnswered(ElicitationAction.ACCEPT)
+    assert await house.log.answer_elicitation("no-such-question", THREE, ANA) == ApprovalNotFound()
 
 
 async def test_a_call_goes_on_when_all_that_it_has_asked_is_answered(house: House) -> None:
@@ -195,29 +199,35 @@ async def test_a_call_goes_on_when_all_that_it_has_asked_is_answered(house: Hous
         receipt = await engine.receive(message("book"))
         await asked(house, receipt.turn_id)
         first, second = questions(await engine.view(receipt.turn_id))
-        await engine.answer(first.id, THREE if first.question == SEATS else Elicited(Action.ACCEPT), member(ANA))
+        await engine.answer_elicitation(
+            first.id, THREE if first.question == SEATS else ElicitationResult(ElicitationAction.ACCEPT), member(ANA)
+        )
         assert questions(await engine.view(receipt.turn_id)) == [second]
-        await engine.answer(second.id, Elicited(Action.ACCEPT) if first.question == SEATS else THREE, member(ANA))
+        await engine.answer_elicitation(
+            second.id, ElicitationResult(ElicitationAction.ACCEPT) if first.question == SEATS else THREE, member(ANA)
+        )
         await house.surface.ended(receipt.turn_id)
     assert booking.seen[-1].replies is not None
-    assert booking.seen[-1].replies.by_key == {"seats": THREE, "page": Elicited(Action.ACCEPT)}
+    assert booking.seen[-1].replies.by_key == {"seats": THREE, "page": ElicitationResult(ElicitationAction.ACCEPT)}
 
 
 @pytest.mark.parametrize(
     "question",
     [
-        ServerQuestion("q", "Sign in", FormAsk({"type": "object", "properties": {"password": {"type": "string"}}})),
-        ServerQuestion("q", "Sign in", FormAsk({"type": "object", "properties": {"x": {"title": "API key"}}})),
-        ServerQuestion("q", "Go", LinkAsk("http://pay.example.com/1")),
-        ServerQuestion("q", "Go", LinkAsk("javascript:alert(1)")),
-        ServerQuestion("q", "Go", LinkAsk("https://user@pay.example.com/")),
-        ServerQuestion("q", "Go", LinkAsk("https://evil.example\\.pay.example.com/")),
-        ServerQuestion("q", "Go", LinkAsk("https://%65vil.example/")),
-        ServerQuestion("q", "Go", LinkAsk("http://127.0.0.1.evil.example/")),
+        ElicitationRequest(
+            "q", "Sign in", FormMode({"type": "object", "properties": {"password": {"type": "string"}}})
+        ),
+        ElicitationRequest("q", "Sign in", FormMode({"type": "object", "properties": {"x": {"title": "API key"}}})),
+        ElicitationRequest("q", "Go", UrlMode("http://pay.example.com/1")),
+        ElicitationRequest("q", "Go", UrlMode("javascript:alert(1)")),
+        ElicitationRequest("q", "Go", UrlMode("https://user@pay.example.com/")),
+        ElicitationRequest("q", "Go", UrlMode("https://evil.example\\.pay.example.com/")),
+        ElicitationRequest("q", "Go", UrlMode("https://%65vil.example/")),
+        ElicitationRequest("q", "Go", UrlMode("http://127.0.0.1.evil.example/")),
     ],
 )
 async def test_what_a_server_must_not_ask_for_is_declined_and_nobody_is_asked(
-    house: House, question: ServerQuestion
+    house: House, question: ElicitationRequest
 ) -> None:
     booking = Booking(question)
     with_tool(house, booking)
@@ -261,7 +271,9 @@ async def test_an_answer_goes_to_the_server_that_has_asked_and_to_no_other(
         receipt = await engine.receive(message("book"))
         question = await asked(house, receipt.turn_id)
         house.toolbox.add(replace(before, server_id=server_id, place=place), other.book)
-        assert await engine.answer(question.id, THREE, member(ANA)) == Answered(Action.ACCEPT)
+        assert await engine.answer_elicitation(question.id, THREE, member(ANA)) == ElicitationAnswered(
+            ElicitationAction.ACCEPT
+        )
         view = await house.surface.ended(receipt.turn_id)
     assert (len(booking.seen), other.seen) == (1, [])
     (step,) = calls_of(view)
@@ -275,7 +287,7 @@ async def test_a_server_that_never_has_enough_is_given_up(house: House) -> None:
 
     async def insatiable(_call: ToolCall, context: CallContext) -> ToolOutcome:
         seen.append(context)
-        return AsksBack((ServerQuestion("q", "Go", LinkAsk("ftp://example.com")),), "more")
+        return CallNeedsInput((ElicitationRequest("q", "Go", UrlMode("ftp://example.com")),), "more")
 
     house.toolbox.add(tool("s__book"), insatiable)
     house.allow("s__book")
@@ -298,7 +310,7 @@ async def test_a_server_that_asks_for_what_nobody_may_be_asked_is_given_up_soone
     async def insatiable(_call: ToolCall, _context: CallContext) -> ToolOutcome:
         nonlocal rounds
         rounds += 1
-        return AsksBack(tuple(ServerQuestion(f"q{n}", "Go", LinkAsk("ftp://example.com")) for n in range(10)))
+        return CallNeedsInput(tuple(ElicitationRequest(f"q{n}", "Go", UrlMode("ftp://example.com")) for n in range(10)))
 
     house.toolbox.add(tool("s__book"), insatiable)
     house.allow("s__book")
@@ -320,7 +332,7 @@ async def test_a_call_that_is_under_way_waits_for_the_answer(house: House) -> No
         receipt = await engine.receive(message("book"))
         question = await asked(house, receipt.turn_id)
         assert (await engine.view(receipt.turn_id)).turn.status is TurnStatus.RUNNING
-        await engine.answer(question.id, THREE, member(ANA))
+        await engine.answer_elicitation(question.id, THREE, member(ANA))
         view = await house.surface.ended(receipt.turn_id)
     assert booking.heard == [THREE]
     (step,) = calls_of(view)
@@ -353,9 +365,9 @@ async def test_what_was_asked_under_way_ends_with_its_process(
     async with running(again):
         if read_only:
             view = await house.surface.wait_for(lambda view: any(each.id != question.id for each in questions(view)))
-            await again.answer(questions(view)[0].id, THREE, member(ANA))
+            await again.answer_elicitation(questions(view)[0].id, THREE, member(ANA))
         view = await house.surface.ended(receipt.turn_id)
-    assert isinstance(await again.answer(question.id, THREE, member(ANA)), AlreadySettled)
+    assert isinstance(await again.answer_elicitation(question.id, THREE, member(ANA)), AlreadyDecided)
     assert [step.status for step in calls_of(view)] == [becomes]
 
 
@@ -370,7 +382,7 @@ async def test_a_turn_that_is_stopped_asks_no_more(house: House, behaviour: Book
         view = await house.surface.ended(receipt.turn_id)
         assert view.turn.status is TurnStatus.CANCELLED
         assert not questions(view)
-        assert isinstance(await engine.answer(question.id, THREE, member(ANA)), AlreadySettled)
+        assert isinstance(await engine.answer_elicitation(question.id, THREE, member(ANA)), AlreadyDecided)
 
 
 async def test_the_time_of_a_question_runs_from_its_posting_though_its_call_is_under_way(house: House) -> None:
@@ -380,5 +392,5 @@ async def test_the_time_of_a_question_runs_from_its_posting_though_its_call_is_u
         receipt = await engine.receive(message("book"))
         question = await asked(house, receipt.turn_id)
         assert await posted_until(house, question.id) > house.clock[0]
-        await engine.answer(question.id, DECLINED, member(ANA))
+        await engine.answer_elicitation(question.id, DECLINED, member(ANA))
         await house.surface.ended(receipt.turn_id)

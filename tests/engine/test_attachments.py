@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import pytest
 
-from bot.domain.approvals import Decision, Verdict
+from bot.domain.approvals import Decision, DecisionType
 from bot.domain.completions import Capabilities, ModelRequest
 from bot.domain.conversations import Attachment, ConversationKey
-from bot.domain.envelopes import enclosed
-from bot.domain.messages import FilePart, ImagePart, Role, TextPart
+from bot.domain.envelopes import enclose
+from bot.domain.messages import FilePart, ImagePart, MessageRole, TextPart
 from bot.domain.turns import ModelStep, TurnStatus
 from bot.domain.views import TurnView
 from bot.engine import attachments
@@ -75,9 +75,9 @@ async def test_the_model_gets_images_as_they_are_and_text_files_as_the_persons_d
     (request,) = house.model.requests
     assert images(request) == [ImagePart(PNG, "image/png", "cat.png")]
     cat, prices, question = request.messages[-3:]
-    assert {each.role for each in (cat, prices, question)} == {Role.USER}
+    assert {each.role for each in (cat, prices, question)} == {MessageRole.USER}
     assert "cat.png" in cat.text
-    assert prices.text == "Attached file prices.csv:\n" + enclosed("prices.csv", "tea,3\nham")
+    assert prices.text == "Attached file prices.csv:\n" + enclose("prices.csv", "tea,3\nham")
     assert question.text == "What is tea?"
     assert (view.turn.status, notes(view)) == (TurnStatus.DONE, [])
 
@@ -94,7 +94,7 @@ async def test_files_are_fetched_once_for_all_rounds_of_a_turn_and_never_kept_on
         await house.surface.ended(receipt.turn_id)
     assert sorted(house.surface.fetched) == ["F1", "F2"]
     assert [len(images(request)) for request in house.model.requests] == [1, 1]
-    assert "tea,3" not in str(await house.log.view(receipt.turn_id))
+    assert "tea,3" not in str(await house.log.get_view(receipt.turn_id))
 
 
 async def test_whoever_goes_on_with_a_turn_after_a_signature_fetches_its_files_anew(house: House) -> None:
@@ -109,9 +109,9 @@ async def test_whoever_goes_on_with_a_turn_after_a_signature_fetches_its_files_a
     house.surface.files = {"F2": NotFound("The file 'prices.csv' is gone.")}
     again = house.engine()
     async with running(again):
-        (step,) = (await house.log.view(receipt.turn_id)).awaiting
+        (step,) = (await house.log.get_view(receipt.turn_id)).awaiting
         assert step.approval is not None
-        await again.decide(Decision(step.approval.id, 1, Verdict.APPROVE, ANA), member(ANA))
+        await again.decide(Decision(step.approval.id, 1, DecisionType.APPROVE, ANA), member(ANA))
         view = await house.surface.ended(receipt.turn_id)
     gone = "prices.csv: it could not be read. The file 'prices.csv' is gone."
     assert house.surface.fetched == ["F2", "F2"]

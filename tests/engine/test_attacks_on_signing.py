@@ -9,33 +9,33 @@ from pathlib import Path
 
 import pytest
 
+from bot.domain.approval_requirements import ApprovalRequirements, OnTimeout
 from bot.domain.approvals import (
-    AlreadySettled,
+    AlreadyDecided,
     Approval,
     ApprovalPolicy,
-    Counted,
+    Decided,
     Decision,
+    DecisionResult,
+    DecisionType,
+    MoreApprovalsNeeded,
     NotAllowed,
-    OutOfDate,
     Revision,
-    Settled,
-    Settlement,
-    Verdict,
+    StaleRevision,
 )
 from bot.domain.approvals import fingerprint as fingerprint_of
 from bot.domain.audit import AuditEntry, AuditQuery
 from bot.domain.conversations import Author, Member
-from bot.domain.grants import ForHours, Permission, ThisThread
+from bot.domain.grants import GrantRequest, HoursScope, ThreadScope
 from bot.domain.policies import Rule
 from bot.domain.servers import EVERYWHERE
-from bot.domain.terms import OnTimeout, Terms
 from bot.domain.tools import Tool, ToolSet
 from bot.domain.turns import StepStatus, ToolStep
 from bot.domain.views import TurnView
 from bot.engine.engine import Engine
-from bot.engine.policy import Policies, Signatories
+from bot.engine.policy import Approvers, Policies
 from bot.engine.rules import RuleBook
-from bot.storage.archive import SqlArchive
+from bot.storage.reporting import SqlReporting
 from tests.engine.conftest import House
 from tests.fakes.parts import ANA, BEN, FakeToolbox, ask_for, call, message, running, say, tool, until
 from tests.ledgers import Ledger, PostgresLedger, sqlite_ledger
@@ -51,8 +51,8 @@ ALLOW, ASK, DENY, AUTO = (
 ZOE, KIM = Author("test", "zoe", "Zoe"), Author("test", "kim", "Kim")
 FINANCE = "test-group:finance"
 SEND = tool("bank__send", server_id="b1", destructive=False)
-SIGNATORIES = Signatories(admins=frozenset({"test:kim"}), approvers=frozenset({"test:ben", "test:zoe"}))
-APPROVE = Verdict.APPROVE
+SIGNATORIES = Approvers(admins=frozenset({"test:kim"}), approvers=frozenset({"test:ben", "test:zoe"}))
+APPROVE = DecisionType.APPROVE
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -71,7 +71,7 @@ async def house(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
 def rule(policy: ApprovalPolicy = ASK, *approvers: str, name: str = "policy.toml:1", **more: object) -> Rule:
     """What the operator's file says of the bank; what is no condition is a term."""
     conditions = {key: more.pop(key) for key in ("tool", "arguments", "annotations") if key in more}
-    terms = Terms((frozenset(approvers),) if approvers else (), **more)  # type: ignore[arg-type]
+    terms = ApprovalRequirements((frozenset(approvers),) if approvers else (), **more)  # type: ignore[arg-type]
     return Rule(policy, server="bank", terms=terms, id=name, of_file=True, **conditions)  # type: ignore[arg-type]
 
 
@@ -94,7 +94,7 @@ def signed_by(approval: Approval, by: Author, revision: int = 0) -> Decision:
     return Decision(approval.id, revision or approval.revision, APPROVE, by)
 
 
-async def signs(engine: Engine, approval: Approval, by: Author, *groups: str, revision: int = 0) -> Settlement:
+async def signs(engine: Engine, approval: Approval, by: Author, *groups: str, revision: int = 0) -> DecisionResult:
     return await engine.decide(signed_by(approval, by, revision), Member(by, frozenset(groups)))
 
 
@@ -103,7 +103,7 @@ def calls_of(view: TurnView) -> list[ToolStep]:
 
 
 async def audited(house: House, *kinds: str) -> list[AuditEntry]:
-    entries, _ = await SqlArchive(house.database).audit(AuditQuery(kinds=kinds), 500, 0)
+    entries, _ = await SqlReporting(house.database).audit(AuditQuery(kinds=kinds), 500, 0)
     return list(reversed(entries))
 
 
@@ -132,7 +132,7 @@ async def test_an_editor_does_not_sign_under_four_eyes_by_naming_the_revision_th
         other = {"to": "mallory"}
         mine = Revision(approval.id, 1, other, fingerprint_of(SEND, other), BEN)
         box.meanwhile.append(lambda: house.log.revise(mine))
-        assert await signs(engine, approval, BEN, revision=2) == OutOfDate()
+        assert await signs(engine, approval, BEN, revision=2) == StaleRevision()
         assert isinstance(await signs(engine, approval, BEN, revision=2), NotAllowed)
     assert house.toolbox.calls == []
 
@@ -160,7 +160,7 @@ async def test_no_edit_takes_a_signature_over_to_a_tool_that_changes_meanwhile(h
         box.at = box.looks + look
         assert isinstance(await engine.revise(approval.id, 1, {"to": "kim"}, Member(BEN)), NotAllowed)
         assert box.looks == box.at, "it changed at a look that matters"
-        found = await house.log.approval(approval.id)
+        found = await house.log.get_approval(approval.id)
         assert found is not None
         stands = found[1].approval
         assert stands is not None
@@ -172,7 +172,7 @@ async def test_a_revision_that_nobody_was_shown_is_not_signed(house: House) -> N
     async with running(engine):
         _, (approval,) = await asked(house, engine)
         for revision in (-1, 2, 3, 10**9):
-            assert await signs(engine, approval, BEN, revision=revision) == OutOfDate()
+            assert await signs(engine, approval, BEN, revision=revision) == StaleRevision()
     assert house.toolbox.calls == []
 
 
@@ -182,18 +182,18 @@ async def test_an_edit_after_the_first_of_two_signatures_takes_both_anew_and_cou
     engine = prepared(house, rule(ASK, "members", quorum=2, four_eyes=True))
     async with running(engine):
         turn, (approval,) = await asked(house, engine)
-        assert await signs(engine, approval, BEN) == Counted(1)
+        assert await signs(engine, approval, BEN) == MoreApprovalsNeeded(1)
         other = {"to": "kim"}
         assert await house.log.revise(Revision(approval.id, 1, other, fingerprint_of(SEND, other), ZOE))
-        assert await signs(engine, approval, KIM) == OutOfDate()
+        assert await signs(engine, approval, KIM) == StaleRevision()
         assert isinstance(await signs(engine, approval, ZOE, revision=2), NotAllowed)
         assert isinstance(await signs(engine, approval, ANA, revision=2), NotAllowed)
-        assert await signs(engine, approval, BEN, revision=2) == Counted(1)
-        assert await signs(engine, approval, BEN, revision=2) == AlreadySettled(
+        assert await signs(engine, approval, BEN, revision=2) == MoreApprovalsNeeded(1)
+        assert await signs(engine, approval, BEN, revision=2) == AlreadyDecided(
             "You have signed it already. It needs 1 more signature."
         )
         assert house.toolbox.calls == []
-        assert await signs(engine, approval, KIM, revision=2) == Settled(APPROVE)
+        assert await signs(engine, approval, KIM, revision=2) == Decided(APPROVE)
         await house.surface.ended(turn)
     assert [arguments for _, arguments, _ in house.toolbox.calls] == [other]
 
@@ -220,12 +220,12 @@ async def test_of_two_signatures_the_askers_does_not_count_any_more_where_four_e
     engine = prepared(house, rule(ASK, "members", quorum=2))
     async with running(engine):
         turn, (approval,) = await asked(house, engine)
-        assert await signs(engine, approval, ANA) == Counted(1)
+        assert await signs(engine, approval, ANA) == MoreApprovalsNeeded(1)
         assert house.rules is not None
-        house.rules.amend([plain("b1", "send", ASK, terms=Terms(four_eyes=True))], [], [])
-        assert await signs(engine, approval, BEN) == Counted(1)
+        house.rules.amend([plain("b1", "send", ASK, terms=ApprovalRequirements(four_eyes=True))], [], [])
+        assert await signs(engine, approval, BEN) == MoreApprovalsNeeded(1)
         assert house.toolbox.calls == []
-        assert await signs(engine, approval, ZOE) == Settled(APPROVE)
+        assert await signs(engine, approval, ZOE) == Decided(APPROVE)
         (step,) = calls_of(await house.surface.ended(turn))
     assert step.approval is not None
     assert step.approval.decided_by == "Ben and Zoe"
@@ -237,12 +237,12 @@ async def test_whoever_signed_before_a_rule_named_others_signs_anew_if_it_is_for
     engine = prepared(house, rule(ASK, "members", quorum=2))
     async with running(engine):
         turn, (approval,) = await asked(house, engine)
-        assert await signs(engine, approval, BEN, FINANCE) == Counted(1)
+        assert await signs(engine, approval, BEN, FINANCE) == MoreApprovalsNeeded(1)
         assert house.rules is not None
-        house.rules.amend([plain("b1", "send", ASK, terms=Terms((frozenset({FINANCE}),)))], [], [])
+        house.rules.amend([plain("b1", "send", ASK, terms=ApprovalRequirements((frozenset({FINANCE}),)))], [], [])
         assert isinstance(await signs(engine, approval, KIM), NotAllowed)
-        assert await signs(engine, approval, ZOE, FINANCE) == Counted(1), "Ben had signed as any member"
-        assert await signs(engine, approval, BEN, FINANCE) == Settled(APPROVE)
+        assert await signs(engine, approval, ZOE, FINANCE) == MoreApprovalsNeeded(1), "Ben had signed as any member"
+        assert await signs(engine, approval, BEN, FINANCE) == Decided(APPROVE)
         await house.surface.ended(turn)
     assert len(house.toolbox.calls) == 1
 
@@ -251,11 +251,11 @@ async def test_an_approver_who_lost_the_role_between_two_signatures_gives_no_sec
     engine = prepared(house, rule(ASK, FINANCE, quorum=2))
     async with running(engine):
         turn, (approval,) = await asked(house, engine)
-        assert await signs(engine, approval, BEN, FINANCE) == Counted(1)
+        assert await signs(engine, approval, BEN, FINANCE) == MoreApprovalsNeeded(1)
         assert isinstance(await signs(engine, approval, BEN), NotAllowed)
         assert isinstance(await signs(engine, approval, ZOE), NotAllowed)
         assert house.toolbox.calls == []
-        assert await signs(engine, approval, ZOE, FINANCE) == Settled(APPROVE)
+        assert await signs(engine, approval, ZOE, FINANCE) == Decided(APPROVE)
         await house.surface.ended(turn)
     assert len(house.toolbox.calls) == 1
 
@@ -264,11 +264,11 @@ async def test_a_denial_between_two_of_three_signatures_ends_it(house: House) ->
     engine = prepared(house, rule(ASK, FINANCE, quorum=2))
     async with running(engine):
         turn, (approval,) = await asked(house, engine)
-        assert await signs(engine, approval, BEN, FINANCE) == Counted(1)
-        denial = replace(signed_by(approval, ZOE), verdict=Verdict.DENY)
+        assert await signs(engine, approval, BEN, FINANCE) == MoreApprovalsNeeded(1)
+        denial = replace(signed_by(approval, ZOE), verdict=DecisionType.DENY)
         assert isinstance(await engine.decide(denial, Member(ZOE)), NotAllowed), "no denial without the role either"
-        assert await engine.decide(denial, Member(ZOE, frozenset({FINANCE}))) == Settled(Verdict.DENY)
-        assert isinstance(await signs(engine, approval, KIM, FINANCE), AlreadySettled)
+        assert await engine.decide(denial, Member(ZOE, frozenset({FINANCE}))) == Decided(DecisionType.DENY)
+        assert isinstance(await signs(engine, approval, KIM, FINANCE), AlreadyDecided)
         await house.surface.ended(turn)
     assert house.toolbox.calls == []
 
@@ -285,7 +285,7 @@ async def test_auto_that_asks_keeps_its_terms_whoever_asks_beside_it(house: Hous
         _, (approval,) = await asked(house, engine)
         assert isinstance(await signs(engine, approval, BEN), NotAllowed)
         assert isinstance(await signs(engine, approval, ANA, FINANCE), NotAllowed)
-        assert await signs(engine, approval, ZOE, FINANCE) == Settled(APPROVE)
+        assert await signs(engine, approval, ZOE, FINANCE) == Decided(APPROVE)
 
 
 async def test_auto_that_asks_counts_where_it_is_not_known_whether_it_fits(house: House) -> None:
@@ -302,9 +302,12 @@ async def test_auto_that_asks_counts_where_it_is_not_known_whether_it_fits(house
 
 
 def test_a_time_that_one_rule_sets_is_not_lifted_by_another_that_waits_on() -> None:
-    strict, patient = Terms(expires=3600.0), Terms(on_timeout=OnTimeout.KEEP, expires=60.0)
+    strict, patient = (
+        ApprovalRequirements(expires=3600.0),
+        ApprovalRequirements(on_timeout=OnTimeout.KEEP, expires=60.0),
+    )
     assert strict.joined(patient).on_timeout is patient.joined(strict).on_timeout is OnTimeout.DENY
-    assert Terms().joined(patient) == patient
+    assert ApprovalRequirements().joined(patient) == patient
 
 
 # ------------------------------------------------------------------ grants
@@ -315,15 +318,17 @@ async def test_no_duplicate_is_signed_with_a_grant_that_whoever_grants_may_not_s
     async with running(engine):
         _, (approval, *_) = await asked(house, engine)
         assert house.rules is not None
-        strict = Terms((frozenset({FINANCE}),))
+        strict = ApprovalRequirements((frozenset({FINANCE}),))
         house.rules.amend([plain("b1", "send", ASK, terms=strict, arguments={"to": "mallory"})], [], [])
-        assert await engine.grant(signed_by(approval, BEN), Permission(ThisThread()), Member(BEN)) == Settled(APPROVE)
+        assert await engine.grant(signed_by(approval, BEN), GrantRequest(ThreadScope()), Member(BEN)) == Decided(
+            APPROVE
+        )
         await until(lambda: len(house.toolbox.calls) == 2)
         view = await house.surface.wait_for(lambda view: len(view.awaiting) == 1 and len(house.toolbox.calls) == 2)
         (waiting,) = view.awaiting
         assert waiting.call.arguments == {"to": "mallory"}
         assert waiting.approval is not None
-        assert await signs(engine, waiting.approval, ZOE, FINANCE) == Settled(APPROVE)
+        assert await signs(engine, waiting.approval, ZOE, FINANCE) == Decided(APPROVE)
     assert [entry.actor for entry in await audited(house, "decided")] == ["test:ben", "test:ben", "test:zoe"]
 
 
@@ -331,8 +336,8 @@ async def test_another_rule_that_has_come_to_stand_in_the_same_line_asks_whateve
     engine = prepared(house, rule())
     async with running(engine):
         turn, (approval,) = await asked(house, engine)
-        day = Permission(ForHours(24))
-        assert await engine.grant(signed_by(approval, BEN), day, Member(BEN)) == Settled(APPROVE)
+        day = GrantRequest(HoursScope(24))
+        assert await engine.grant(signed_by(approval, BEN), day, Member(BEN)) == Decided(APPROVE)
         await house.surface.ended(turn)
         house.model.script = [ask_for(call("bank__send", to="sam")), say("Done.")]
         same = await engine.receive(message("once more"))
@@ -369,7 +374,7 @@ async def test_what_is_not_the_tool_any_more_that_was_signed_is_not_called(
         house.toolbox.tools.clear()
         if now is not None:
             house.toolbox.add(now)
-        assert await signs(engine, approval, BEN) == Settled(APPROVE)
+        assert await signs(engine, approval, BEN) == Decided(APPROVE)
         (step,) = calls_of(await house.surface.ended(turn))
     assert step.status is StepStatus.FAILED
     assert step.result is not None
@@ -382,9 +387,9 @@ async def test_a_signature_given_to_one_process_is_good_in_another_and_no_second
     async with running(engine):
         turn, (approval,) = await asked(house, engine)
     second, third = house.engine(), house.engine()
-    assert await signs(second, approval, BEN) == Settled(APPROVE)
-    assert isinstance(await signs(third, approval, ZOE), AlreadySettled)
+    assert await signs(second, approval, BEN) == Decided(APPROVE)
+    assert isinstance(await signs(third, approval, ZOE), AlreadyDecided)
     async with running(third):
         await house.surface.ended(turn)
-        assert isinstance(await signs(engine, approval, BEN), AlreadySettled)
+        assert isinstance(await signs(engine, approval, BEN), AlreadyDecided)
     assert len(house.toolbox.calls) == 1

@@ -11,27 +11,27 @@ from typing import Any, cast
 
 import pytest
 
-from bot.domain.approvals import ApprovalPolicy, Settled
+from bot.domain.approvals import ApprovalPolicy, Decided
 from bot.domain.audit import AuditQuery
 from bot.domain.conversations import ConversationKey
-from bot.domain.grants import Permission, ThisThread
+from bot.domain.grants import GrantRequest, ThreadScope
+from bot.domain.history import ToolReplay
 from bot.domain.messages import ToolCall
-from bot.domain.past import Replay
 from bot.domain.policies import Rule
 from bot.domain.tools import Tool, ToolSet
 from bot.domain.turns import Claim, ModelStep, StepStatus, ToolStep
-from bot.engine.memory import Memory
-from bot.engine.policy import Policies, Signatories
+from bot.engine.builtin_tools.search_steps import recorded, search
+from bot.engine.builtin_tools.search_tools import CALL_TOOL
+from bot.engine.history import HistoryBudget
+from bot.engine.policy import Approvers, Policies
 from bot.engine.rules import RuleBook
-from bot.engine.tool_search import CALL_TOOL
-from bot.engine.tool_search_index import ToolIndex, ToolIndexes
-from bot.engine.tool_search_steps import recorded, search
+from bot.engine.tool_index import ToolIndex, ToolIndexes
 from bot.errors import ModelRejected
 from bot.ports import TurnLog
-from bot.storage.archive import SqlArchive
+from bot.storage.reporting import SqlReporting
 from tests.engine.conftest import House
 from tests.engine.test_remembering import LONG, is_summary
-from tests.engine.test_tool_search import SEND, TO_SAM, answered, fill, found, results, searching
+from tests.engine.test_search_tools import SEND, TO_SAM, answered, fill, found, results, searching
 from tests.engine.test_turns import awaiting, calls_of, decision
 from tests.fakes.parts import ANA, ask_for, call, member, message, running, say, tool
 
@@ -43,7 +43,7 @@ def house(house: House) -> House:
     """Forty tools and one that sends; everything may run."""
     fill(house)
     house.toolbox.add(SEND)
-    house.rules = RuleBook(Policies(ApprovalPolicy.ALWAYS_ALLOW), Signatories())
+    house.rules = RuleBook(Policies(ApprovalPolicy.ALWAYS_ALLOW), Approvers())
     return house
 
 
@@ -100,7 +100,7 @@ async def test_no_description_begins_another_line_of_what_is_found(house: House,
 
 async def test_a_search_stands_in_the_audit_as_a_call_that_ran(house: House) -> None:
     await answered(house, ask_for(searching("send a letter")), say("Found."))
-    entries, _ = await SqlArchive(house.database).audit(AuditQuery(), 100, 0)
+    entries, _ = await SqlReporting(house.database).audit(AuditQuery(), 100, 0)
     assert [(entry.kind, entry.facts["tool"], entry.facts["status"]) for entry in entries if "tool" in entry.facts] == [
         ("ran", "search_tools", "done")
     ]
@@ -113,7 +113,7 @@ class SlowIndex(ToolIndex):
         super().__init__((), {})
         self._let = let
 
-    def best(self, query: str, most: int = 5) -> tuple[Tool, ...]:
+    def search(self, query: str, most: int = 5) -> tuple[Tool, ...]:
         assert self._let.wait(PATIENCE)
         return ()
 
@@ -133,7 +133,7 @@ class Ended:
     def __init__(self) -> None:
         self.how: StepStatus | None = None
 
-    async def end(self, _claim: Claim, _n: int, status: StepStatus, *_more: object) -> None:
+    async def finish_call(self, _claim: Claim, _n: int, status: StepStatus, *_more: object) -> None:
         self.how = status
 
 
@@ -153,14 +153,14 @@ def no_tool(call: ToolCall) -> ToolStep:
 
 
 async def test_a_grant_for_a_tool_holds_however_the_tool_is_called(house: House) -> None:
-    house.rules = RuleBook(Policies(), Signatories(admins=frozenset({"test:ana"})))
+    house.rules = RuleBook(Policies(), Approvers(admins=frozenset({"test:ana"})))
     one, other = found("mail__send", "c1", **TO_SAM), call("mail__send", "c2", **TO_SAM)
     house.model.script = [ask_for(one), ask_for(other), ask_for(found("mail__send", "c3", **TO_SAM)), say("Sent.")]
     engine = house.engine()
     async with running(engine):
         receipt = await engine.receive(message("write"))
         (step,) = awaiting(await house.surface.wait_for(lambda view: bool(awaiting(view))))
-        assert isinstance(await engine.grant(decision(step), Permission(ThisThread()), member(ANA)), Settled)
+        assert isinstance(await engine.grant(decision(step), GrantRequest(ThreadScope()), member(ANA)), Decided)
         view = await house.surface.ended(receipt.turn_id)
     first, *others = calls_of(view)
     assert first.approval is not None
@@ -170,7 +170,7 @@ async def test_a_grant_for_a_tool_holds_however_the_tool_is_called(house: House)
 
 
 async def test_one_reply_may_search_call_what_was_found_and_call_by_name(house: House) -> None:
-    house.rules = RuleBook(Policies(), Signatories(admins=frozenset({"test:ana"})))
+    house.rules = RuleBook(Policies(), Approvers(admins=frozenset({"test:ana"})))
     house.rules.amend([Rule(ApprovalPolicy.ALWAYS_ALLOW, server_id="id-lab")], [], [])
     wanted = ask_for(
         searching("send a letter", "a"),
@@ -187,7 +187,7 @@ async def test_one_reply_may_search_call_what_was_found_and_call_by_name(house: 
         view = await house.surface.wait_for(lambda view: sum(each.status.ended for each in calls_of(view)) == 5)
     again = house.engine()
     async with running(again):
-        assert isinstance(await again.decide(decision(awaiting(view)[0]), member(ANA)), Settled)
+        assert isinstance(await again.decide(decision(awaiting(view)[0]), member(ANA)), Decided)
         await house.surface.ended(receipt.turn_id)
     assert [each.call_id for each in results(house.model.requests[-1])] == list("abcdef")
     assert [each.is_error for each in results(house.model.requests[-1])] == [False, False, False, False, True, True]
@@ -195,7 +195,7 @@ async def test_one_reply_may_search_call_what_was_found_and_call_by_name(house: 
 
 
 async def test_a_tool_that_goes_or_changes_after_it_was_found_is_not_called(house: House) -> None:
-    house.rules = RuleBook(Policies(), Signatories(admins=frozenset({"test:ana"})))
+    house.rules = RuleBook(Policies(), Approvers(admins=frozenset({"test:ana"})))
     house.model.script = [ask_for(found("mail__send", "c1", **TO_SAM)), ask_for(found("mail__send", "c2")), say("No.")]
     engine = house.engine()
     async with running(engine):
@@ -216,7 +216,7 @@ async def test_a_tool_that_goes_or_changes_after_it_was_found_is_not_called(hous
 async def test_what_is_summed_up_names_the_tools_that_were_called(house: House) -> None:
     written = [ask_for(found("mail__send", **TO_SAM)), say(f"Sent. {LONG * 3}")]
     house.model.script = [*written * 3, say("They wrote."), *written]
-    engine = house.engine(memory=Memory(tokens=3_000, replay=Replay.FULL))
+    engine = house.engine(memory=HistoryBudget(tokens=3_000, replay=ToolReplay.FULL))
     async with running(engine):
         for n in range(4):
             await house.surface.ended((await engine.receive(message(f"write {n}"))).turn_id)

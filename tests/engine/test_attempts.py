@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.domain.completions import Counted, ModelEvent, TextDelta, Usage
+from bot.domain.completions import ModelEvent, TextDelta, Usage, UsageReported
 from bot.domain.conversations import ConversationKey
 from bot.domain.turns import Claim
 from bot.domain.usage import UsageKind
-from bot.engine.estimates import Estimates, of_text
-from bot.engine.metering import Asked, Attempt
+from bot.engine.token_estimates import Estimates, estimate_text
+from bot.engine.usage_metering import RequestAttempt, RequestInfo
 
 CLAIM = Claim("t1", ConversationKey("test", "w", "hall", "1"), 1, 0)
 WORDS = "Words that nobody has counted yet. "
@@ -20,7 +20,7 @@ ASKED = 100
 
 
 def taken(*events: ModelEvent) -> Usage:
-    attempt = Attempt(CLAIM, Asked(1, UsageKind.REPLY, "m", ASKED), Estimates())
+    attempt = RequestAttempt(CLAIM, RequestInfo(1, UsageKind.REPLY, "m", ASKED), Estimates())
     for event in events:
         attempt.take(event)
     assert attempt.use is not None
@@ -29,27 +29,27 @@ def taken(*events: ModelEvent) -> Usage:
 
 
 def test_a_service_that_counts_nothing_until_the_end_takes_back_no_word() -> None:
-    nothing_yet = Counted(Usage())
+    nothing_yet = UsageReported(Usage())
     assert taken(nothing_yet, TextDelta(WORDS), nothing_yet, TextDelta(WORDS), nothing_yet) == Usage(
-        ASKED, round(of_text(WORDS * 2))
+        ASKED, round(estimate_text(WORDS * 2))
     )
 
 
 def test_a_service_that_repeats_what_it_has_read_has_not_counted_what_was_written_since() -> None:
-    read = Counted(Usage(5_000, 1, 4_000))
-    assert taken(read, TextDelta(WORDS), read) == Usage(5_000, 1 + round(of_text(WORDS)), 4_000)
+    read = UsageReported(Usage(5_000, 1, 4_000))
+    assert taken(read, TextDelta(WORDS), read) == Usage(5_000, 1 + round(estimate_text(WORDS)), 4_000)
 
 
 def test_what_was_counted_once_stays_counted() -> None:
-    assert taken(Counted(Usage(5_000, 30, 4_000, 500, 20)), Counted(), Counted(Usage(0, 40, 0, 0, 25))) == Usage(
-        5_000, 40, 4_000, 500, 25
-    )
+    assert taken(
+        UsageReported(Usage(5_000, 30, 4_000, 500, 20)), UsageReported(), UsageReported(Usage(0, 40, 0, 0, 25))
+    ) == Usage(5_000, 40, 4_000, 500, 25)
 
 
 EVENTS = st.lists(
     st.one_of(
         st.builds(TextDelta, st.text("ab ", min_size=1, max_size=80)),
-        st.builds(Counted, st.builds(Usage, st.integers(0, 9_000), st.integers(0, 900))),
+        st.builds(UsageReported, st.builds(Usage, st.integers(0, 9_000), st.integers(0, 900))),
     ),
     min_size=1,
 )
@@ -60,9 +60,9 @@ def test_it_is_never_less_than_the_service_has_said_nor_nothing_where_something_
     events: Sequence[ModelEvent],
 ) -> None:
     found = taken(*events)
-    said = [event.usage for event in events if isinstance(event, Counted)]
+    said = [event.usage for event in events if isinstance(event, UsageReported)]
     written = "".join(event.text for event in events if isinstance(event, TextDelta))
     assert found.input_tokens >= max((each.input_tokens for each in said), default=ASKED)
     most = max((each.output_tokens for each in said), default=0)
-    assert most <= found.output_tokens <= most + round(of_text(written))
-    assert found.output_tokens or round(of_text(written)) == 0
+    assert most <= found.output_tokens <= most + round(estimate_text(written))
+    assert found.output_tokens or round(estimate_text(written)) == 0

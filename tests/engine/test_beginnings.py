@@ -9,11 +9,11 @@ import pytest
 
 from bot.domain.completions import Capabilities, Completion, ModelRequest
 from bot.domain.conversations import Attachment, InboundMessage
+from bot.domain.history import ToolReplay
 from bot.domain.messages import TextPart, ToolCall, ToolResult
-from bot.domain.past import Replay
-from bot.domain.tools import Returned, ServerGuidance, ToolOutcome
-from bot.engine.instructions import Instructions, Place
-from bot.engine.memory import Memory
+from bot.domain.tools import CallReturned, ServerGuidance, ToolOutcome
+from bot.engine.history import HistoryBudget
+from bot.engine.system_prompt import PlatformHint, SystemPrompt
 from bot.errors import ModelRejected
 from tests.engine.conftest import House
 from tests.engine.test_remembering import LONG, SHORT, is_summary, numbered, talk
@@ -25,13 +25,13 @@ def steady(request: ModelRequest) -> object:
 
 
 async def found(wanted: ToolCall, _: object) -> ToolOutcome:
-    return Returned(ToolResult(wanted.id, (TextPart("found " * 1_000),)))
+    return CallReturned(ToolResult(wanted.id, (TextPart("found " * 1_000),)))
 
 
-@pytest.mark.parametrize("replay", list(Replay))
+@pytest.mark.parametrize("replay", list(ToolReplay))
 @pytest.mark.parametrize("shared", [True, False])
 async def test_whatever_happens_in_a_conversation_the_next_request_goes_on_from_the_one_before(
-    house: House, replay: Replay, shared: bool
+    house: House, replay: ToolReplay, shared: bool
 ) -> None:
     house.toolbox.add(tool("s__read", read_only=True), found)
     house.toolbox.add(tool("s__find", read_only=True), found)
@@ -55,8 +55,10 @@ async def test_whatever_happens_in_a_conversation_the_next_request_goes_on_from_
         say("Five."),
     ]
     engine = house.engine(
-        memory=Memory(replay=replay),
-        instructions=Instructions("P", lambda _: Place("Draws.", shared=shared), today=lambda: date(2026, 11, 22)),
+        memory=HistoryBudget(replay=replay),
+        instructions=SystemPrompt(
+            "P", lambda _: PlatformHint("Draws.", shared=shared), today=lambda: date(2026, 11, 22)
+        ),
     )
     by_hand = InboundMessage(("by hand",), HALL, ANA, "Run it", call=ToolCall("c1", "s__read"))
     async with running(engine):

@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from bot.domain.approvals import Decision, Verdict
-from bot.domain.envelopes import enclosed
+from bot.domain.approvals import Decision, DecisionType
+from bot.domain.envelopes import enclose
 from bot.domain.messages import ToolCall
-from bot.domain.tools import OutcomeUnknown, ToolOutcome
+from bot.domain.tools import CallOutcomeUnknown, ToolOutcome
 from bot.domain.turns import StepStatus, ToolStep, TurnStatus
 from bot.domain.views import TurnView
 from bot.errors import NotFound
@@ -15,7 +15,7 @@ from tests.fakes.parts import ANA, answers_ok, ask_for, call, member, message, r
 
 
 async def lost(_call: ToolCall, _context: CallContext) -> ToolOutcome:
-    return OutcomeUnknown("No answer within 30 s.")
+    return CallOutcomeUnknown("No answer within 30 s.")
 
 
 def asked(view: TurnView) -> ToolStep | None:
@@ -32,14 +32,14 @@ async def test_a_call_of_unknown_outcome_is_run_again_only_with_a_fresh_signatur
         first = await engine.receive(message("save it"))
         await house.surface.ended(first.turn_id)
         house.toolbox.add(tool("notes__add"), answers_ok)
-        again = await engine.again(first.turn_id, 2, ANA)
-        assert (await engine.again(first.turn_id, 2, ANA)).turn_id == again.turn_id
+        again = await engine.run_again(first.turn_id, 2, ANA)
+        assert (await engine.run_again(first.turn_id, 2, ANA)).turn_id == again.turn_id
         view = await house.surface.wait_for(lambda view: view.turn.id == again.turn_id and asked(view) is not None)
         step = asked(view)
         assert step is not None
         assert step.approval is not None
         assert len(house.toolbox.calls) == 1
-        await engine.decide(Decision(step.approval.id, 1, Verdict.APPROVE, ANA), member(ANA))
+        await engine.decide(Decision(step.approval.id, 1, DecisionType.APPROVE, ANA), member(ANA))
         view = await house.surface.ended(again.turn_id)
     assert view.turn.status is TurnStatus.DONE
     assert view.turn.question.text == "Run add again"
@@ -56,15 +56,15 @@ async def test_the_next_question_knows_what_was_run_by_hand(house: House) -> Non
         first = await engine.receive(message("read"))
         await house.surface.ended(first.turn_id)
         house.toolbox.add(tool("notes__read", read_only=True), answers_ok)
-        again = await engine.again(first.turn_id, 2, ANA)
+        again = await engine.run_again(first.turn_id, 2, ANA)
         view = await house.surface.wait_for(lambda view: view.turn.id == again.turn_id and asked(view) is not None)
         step = asked(view)
         assert step is not None
         assert step.approval is not None
-        await engine.decide(Decision(step.approval.id, 1, Verdict.APPROVE, ANA), member(ANA))
+        await engine.decide(Decision(step.approval.id, 1, DecisionType.APPROVE, ANA), member(ANA))
         await house.surface.ended(again.turn_id)
         await house.surface.ended((await engine.receive(message("and?"))).turn_id)
-    assert "(A person ran this by hand.\n" + enclosed("notes__read", "ok") + ")" in words(house.model.requests[2])
+    assert "(A person ran this by hand.\n" + enclose("notes__read", "ok") + ")" in words(house.model.requests[2])
 
 
 async def test_checking_asks_the_model_to_look_and_not_to_repeat(house: House) -> None:
@@ -75,7 +75,7 @@ async def test_checking_asks_the_model_to_look_and_not_to_repeat(house: House) -
     async with running(engine):
         first = await engine.receive(message("save it"))
         await house.surface.ended(first.turn_id)
-        view = await house.surface.ended((await engine.check(first.turn_id, 2, ANA)).turn_id)
+        view = await house.surface.ended((await engine.check_outcome(first.turn_id, 2, ANA)).turn_id)
     assert 'notes__add with {"text": "milk"} was sent' in view.turn.question.text
     assert "Do not repeat the call." in words(house.model.requests[2])[-1]
 
@@ -93,9 +93,9 @@ async def test_the_question_of_a_check_hides_what_a_card_hides(house: House) -> 
         assert step is not None
         assert step.approval is not None
         await engine.open_call(step.approval.id, 1, member(ANA))
-        await engine.decide(Decision(step.approval.id, 1, Verdict.APPROVE, ANA), member(ANA))
+        await engine.decide(Decision(step.approval.id, 1, DecisionType.APPROVE, ANA), member(ANA))
         await house.surface.ended(first.turn_id)
-        checked = await house.surface.ended((await engine.check(first.turn_id, 2, ANA)).turn_id)
+        checked = await house.surface.ended((await engine.check_outcome(first.turn_id, 2, ANA)).turn_id)
     text = checked.turn.question.text
     assert "[stored secret: header X-Key]" in text
     assert "then milk" in text
@@ -112,7 +112,7 @@ async def test_what_succeeded_or_was_never_there_is_not_run_again(house: House) 
         await house.surface.ended(first.turn_id)
         for n in (1, 2, 7):
             with pytest.raises(NotFound):
-                await engine.again(first.turn_id, n, ANA)
+                await engine.run_again(first.turn_id, n, ANA)
 
 
 async def test_a_second_try_that_was_turned_down_can_be_asked_for_again_and_is_nothing_to_check(house: House) -> None:
@@ -121,8 +121,8 @@ async def test_a_second_try_that_was_turned_down_can_be_asked_for_again_and_is_n
     house.model.script = [ask_for(call("notes__add", text="milk")), say("I do not know.")]
     engine = house.engine()
 
-    async def tried(turn_id: str, n: int, verdict: Verdict) -> TurnView:
-        again = await engine.again(turn_id, n, ANA)
+    async def tried(turn_id: str, n: int, verdict: DecisionType) -> TurnView:
+        again = await engine.run_again(turn_id, n, ANA)
         view = await house.surface.wait_for(lambda view: view.turn.id == again.turn_id and asked(view) is not None)
         step = asked(view)
         assert step is not None
@@ -134,11 +134,11 @@ async def test_a_second_try_that_was_turned_down_can_be_asked_for_again_and_is_n
         first = await engine.receive(message("save it"))
         await house.surface.ended(first.turn_id)
         house.toolbox.add(tool("notes__add"), answers_ok)
-        denied = await tried(first.turn_id, 2, Verdict.DENY)
+        denied = await tried(first.turn_id, 2, DecisionType.DENY)
         with pytest.raises(NotFound):
-            await engine.check(denied.turn.id, 1, ANA)
-        done = await tried(denied.turn.id, 1, Verdict.APPROVE)
-        recent = await engine.recent(done.turn.conversation, 2)
+            await engine.check_outcome(denied.turn.id, 1, ANA)
+        done = await tried(denied.turn.id, 1, DecisionType.APPROVE)
+        recent = await engine.recent_turns(done.turn.conversation, 2)
         assert [view.turn.id for view in recent] == [denied.turn.id, done.turn.id]
         assert (await engine.view(done.turn.id)).steps == done.steps
     assert house.toolbox.names == ["notes__add", "notes__add"]

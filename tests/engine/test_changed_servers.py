@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from bot.domain.approvals import ApprovalPolicy, Decision, NotAllowed, Settled, Verdict
+from bot.domain.approvals import ApprovalPolicy, Decided, Decision, DecisionType, NotAllowed
 from bot.domain.servers import EVERYWHERE
 from bot.domain.tools import ToolSet
 from bot.domain.turns import StepStatus, ToolStep
 from bot.domain.views import TurnView
-from bot.engine.editing import TOOL_CHANGED
-from bot.engine.policy import Policies, Signatories
+from bot.engine.argument_editing import TOOL_CHANGED
+from bot.engine.policy import Approvers, Policies
 from bot.engine.rules import RuleBook
 from tests.engine.conftest import House
 from tests.fakes.parts import (
@@ -46,8 +46,8 @@ async def test_a_call_signed_for_one_server_is_not_sent_to_another_that_has_take
         approval = waiting.awaiting[0].approval
         assert approval is not None
         house.toolbox.add(tool("pay__send", server_id="added-since"), answers_ok)
-        decision = Decision(approval.id, 1, Verdict.APPROVE, ANA)
-        assert await engine.decide(decision, member(ANA)) == Settled(Verdict.APPROVE)
+        decision = Decision(approval.id, 1, DecisionType.APPROVE, ANA)
+        assert await engine.decide(decision, member(ANA)) == Decided(DecisionType.APPROVE)
         step = only_call(await house.surface.ended(receipt.turn_id))
     assert step.status is StepStatus.FAILED
     assert step.result is not None
@@ -70,7 +70,7 @@ class ReplacedMeanwhile(FakeToolbox):
 async def test_what_was_allowed_of_one_server_is_not_run_on_another_where_it_would_ask(house: House) -> None:
     house.toolbox = ReplacedMeanwhile(model=house.model)
     house.toolbox.add(tool("pay__send", server_id="removed-since"), answers_ok)
-    house.rules = RuleBook(Policies(ASK), Signatories(admins=frozenset({ANA.principal})))
+    house.rules = RuleBook(Policies(ASK), Approvers(admins=frozenset({ANA.principal})))
     house.rules.amend([plain("removed-since", "send", ALLOW)], [], [])
     house.model.script = [ask_for(call("pay__send", to="ben")), say("It asks now.")]
     engine = house.engine()
@@ -93,9 +93,9 @@ async def test_a_call_signed_for_a_server_at_one_place_is_not_sent_to_where_an_a
         approval = waiting.awaiting[0].approval
         assert approval is not None
         house.toolbox.add(tool("pay__send", place="there"), answers_ok)
-        assert await engine.draft(approval.id, 1, member(ANA)) == NotAllowed(TOOL_CHANGED)
-        decision = Decision(approval.id, 1, Verdict.APPROVE, ANA)
-        assert await engine.decide(decision, member(ANA)) == Settled(Verdict.APPROVE)
+        assert await engine.get_editable_call(approval.id, 1, member(ANA)) == NotAllowed(TOOL_CHANGED)
+        decision = Decision(approval.id, 1, DecisionType.APPROVE, ANA)
+        assert await engine.decide(decision, member(ANA)) == Decided(DecisionType.APPROVE)
         step = only_call(await house.surface.ended(receipt.turn_id))
     assert step.status is StepStatus.FAILED
     assert step.result is not None
@@ -128,8 +128,8 @@ async def test_a_call_that_was_signed_before_its_tool_changed_is_not_run_and_say
         approval = waiting.awaiting[0].approval
         assert approval is not None
         toolbox.withheld.add("pay__send")
-        decision = Decision(approval.id, 1, Verdict.APPROVE, ANA)
-        assert await engine.decide(decision, member(ANA)) == Settled(Verdict.APPROVE)
+        decision = Decision(approval.id, 1, DecisionType.APPROVE, ANA)
+        assert await engine.decide(decision, member(ANA)) == Decided(DecisionType.APPROVE)
         step = only_call(await house.surface.ended(receipt.turn_id))
     assert step.status is StepStatus.FAILED
     assert step.result is not None

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from bot.domain.approvals import ApprovalPolicy
-from bot.domain.rule_language import RuleError, read_rule, rule_table, words
+from bot.domain.policy_syntax import RuleError, describe_rule, parse_rule, rule_to_table
 from bot.domain.tools import Tool
 from bot.engine.policy import Policies
 from bot.engine.rules import Rules
-from bot.tools.hosts import read_hosts
+from bot.mcp.hosts import read_hosts
 
 ALLOW, ASK, DENY = ApprovalPolicy.ALWAYS_ALLOW, ApprovalPolicy.ASK_USER, ApprovalPolicy.ALWAYS_DENY
 
@@ -20,7 +20,7 @@ def ruled(
     arguments: dict[str, Any], path: str, pattern: str, *, policy: ApprovalPolicy = DENY, schema: Any = None
 ) -> ApprovalPolicy:
     """What one rule comes to for a call, beside a default that allows if the rule forbids and asks if it allows."""
-    rule = read_rule({"policy": policy.value, "arguments": {path: pattern}})
+    rule = parse_rule({"policy": policy.value, "arguments": {path: pattern}})
     file = Policies(default=ASK if policy is ALLOW else ALLOW, rules=(rule,))
     tool = Tool("web__get", "web", "get", input_schema=schema or {"type": "object"})
     return Rules(file, read_hosts=read_hosts).judge(tool, arguments).ruling.policy
@@ -138,9 +138,9 @@ def test_letters_are_compared_without_capitals_and_looks_where_a_rule_says_so() 
 
 
 def test_a_comparison_is_said_as_it_is_written() -> None:
-    rule = read_rule({"policy": "ALWAYS_DENY", "arguments": {"host(url)": ".evil.com"}})
-    assert read_rule(rule_table(rule)) == rule
-    assert "where host(url) is .evil.com" in words(rule)
+    rule = parse_rule({"policy": "ALWAYS_DENY", "arguments": {"host(url)": ".evil.com"}})
+    assert parse_rule(rule_to_table(rule)) == rule
+    assert "where host(url) is .evil.com" in describe_rule(rule)
 
 
 @pytest.mark.parametrize(
@@ -154,10 +154,10 @@ def test_a_comparison_is_said_as_it_is_written() -> None:
 )  # fmt: skip
 def test_a_comparison_that_could_not_fit_is_refused(path: str, pattern: str) -> None:
     with pytest.raises(RuleError):
-        read_rule({"policy": "ALWAYS_DENY", "arguments": {path: pattern}})
+        parse_rule({"policy": "ALWAYS_DENY", "arguments": {path: pattern}})
 
 
 def test_without_a_reader_of_addresses_a_rule_on_a_host_holds_for_every_call() -> None:
-    rule = read_rule({"policy": "ALWAYS_DENY", "arguments": {"host(url)": "evil.com"}})
+    rule = parse_rule({"policy": "ALWAYS_DENY", "arguments": {"host(url)": "evil.com"}})
     tool = Tool("web__get", "web", "get")
     assert Rules(Policies(default=ALLOW, rules=(rule,))).judge(tool, {"url": "x"}).ruling.policy is DENY

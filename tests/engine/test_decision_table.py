@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bot.domain.approval_requirements import ApprovalRequirements
 from bot.domain.approvals import ApprovalPolicy
 from bot.domain.conversations import Author, ConversationKey, Member
 from bot.domain.policies import Rule
+from bot.domain.policy_syntax import parse_rule, rule_to_table
 from bot.domain.profiles import Profile
-from bot.domain.rule_language import read_rule, rule_table
-from bot.domain.terms import Terms
 from bot.domain.tools import Annotations, Tool
-from bot.engine.judging import STRICTEST_FIRST, judge
-from bot.engine.matching import Case, beats, narrowness
+from bot.engine.policy_evaluation import STRICTEST_FIRST, evaluate
+from bot.engine.rule_matching import PolicyRequest, narrowness, outranks
 
 ALLOW, DENY, ASK, AUTO = (
     ApprovalPolicy.ALWAYS_ALLOW,
@@ -32,7 +32,7 @@ ANA = Author("slack", "U1", "Ana")
 OPS = ConversationKey("slack", "T1", "C-ops", "1.0")
 SEND = Tool("jira__create_issue", "jira", "create_issue", server_id="id-1")
 READ = Tool("jira__get_issue", "jira", "get_issue", annotations=Annotations(read_only=True), server_id="id-1")
-CALL = Case(SEND, OPS, {"project": "OPS", "title": "Rain"}, ANA, Member(ANA, frozenset({"slack-group:S1"})))
+CALL = PolicyRequest(SEND, OPS, {"project": "OPS", "title": "Rain"}, ANA, Member(ANA, frozenset({"slack-group:S1"})))
 READING = replace(CALL, tool=READ)
 TRUSTED_READING = replace(CALL, tool=replace(READ, trusted=True))
 
@@ -54,7 +54,7 @@ def _rule(line: str, name: str) -> Rule:
             table.setdefault(group, {})[inner] = value == "yes" if group == "annotations" else value
         else:
             table[key] = value.split(",") if "," in value else value
-    return replace(read_rule(table), id=name)
+    return replace(parse_rule(table), id=name)
 
 
 @pytest.mark.parametrize(
@@ -143,10 +143,10 @@ def _rule(line: str, name: str) -> Rule:
         (READING, ["allow jira.get_issue", "ask * annotations.destructive=yes"], ASKS, "#2"),
     ],
 )
-def test_the_decision_table(case: Case, written: list[str], comes: ApprovalPolicy, by: str) -> None:
-    found = judge(rules(*written), case, ASK)
+def test_the_decision_table(case: PolicyRequest, written: list[str], comes: ApprovalPolicy, by: str) -> None:
+    found = evaluate(rules(*written), case, ASK)
     assert (found.ruling.policy, found.ruling.rule) == (comes, by)
-    assert judge(rules(*written)[::-1], case, ASK).ruling.policy is comes, "the order of rules means nothing"
+    assert evaluate(rules(*written)[::-1], case, ASK).ruling.policy is comes, "the order of rules means nothing"
     assert found.ruling.why
     assert found.ruling.words
 
@@ -166,16 +166,16 @@ def test_the_decision_table(case: Case, written: list[str], comes: ApprovalPolic
     ],
 )
 def test_auto_runs_what_reads_on_the_word_of_a_trusted_server_whose_definition_is_pinned(
-    case: Case, pinned: bool, comes: ApprovalPolicy, because: str
+    case: PolicyRequest, pinned: bool, comes: ApprovalPolicy, because: str
 ) -> None:
     for default, written in ((AUTO, []), (ASK, ["auto jira"])):
-        found = judge(rules(*written), case, default, lambda _tool: pinned).ruling
+        found = evaluate(rules(*written), case, default, lambda _tool: pinned).ruling
         assert found.policy is comes
         assert found.why.endswith(because)
 
 
 def test_auto_asks_where_nobody_can_look_at_definitions() -> None:
-    assert judge([], TRUSTED_READING, AUTO).ruling.policy is ASKS
+    assert evaluate([], TRUSTED_READING, AUTO).ruling.policy is ASKS
 
 
 @pytest.mark.parametrize(
@@ -210,17 +210,17 @@ def test_a_rule_that_denies_takes_one_value_that_fits_and_a_rule_that_allows_tak
     path, _, text = pattern.partition("=")
     for policy, fits, comes in ((DENY, denied, NEVER), (ALLOW, allowed, RUNS)):
         rule = Rule(policy, server="jira", arguments={path: text.replace("[", "[[]")})
-        assert judge([rule], case, ASK).ruling.policy is (comes if fits else ASKS)
+        assert evaluate([rule], case, ASK).ruling.policy is (comes if fits else ASKS)
 
 
 def test_a_default_of_denying_gives_way_to_a_rule_that_fits_and_not_to_one_that_may_fit() -> None:
-    assert judge(rules("allow jira"), CALL, DENY).ruling.policy is RUNS
-    assert judge(rules("ask jira asker=slack-group:S1"), CALL, DENY).ruling.policy is ASKS
-    assert judge(rules("ask jira asker=slack-group:S1"), replace(CALL, member=None), DENY).ruling.policy is NEVER
+    assert evaluate(rules("allow jira"), CALL, DENY).ruling.policy is RUNS
+    assert evaluate(rules("ask jira asker=slack-group:S1"), CALL, DENY).ruling.policy is ASKS
+    assert evaluate(rules("ask jira asker=slack-group:S1"), replace(CALL, member=None), DENY).ruling.policy is NEVER
 
 
 def test_what_was_decided_says_why_and_what_the_others_said() -> None:
-    found = judge(rules("allow jira", "ask *", "allow jira.create_issue", "ask jira"), CALL, ASK)
+    found = evaluate(rules("allow jira", "ask *", "allow jira.create_issue", "ask jira"), CALL, ASK)
     assert found.ruling.rule == "#3"
     assert found.ruling.words == "ALWAYS_ALLOW: jira.create_issue"
     assert found.ruling.why == "It says everything that the other rules about this call say, and more or more exactly."
@@ -233,26 +233,30 @@ def test_what_was_decided_says_why_and_what_the_others_said() -> None:
 
 def test_of_several_rules_that_ask_alike_the_terms_of_all_count() -> None:
     asked = [
-        Rule(ASK, server="jira", terms=Terms((frozenset({"slack:U2"}),), quorum=2, expires=600.0)),
-        Rule(ASK, tool="create_issue", terms=Terms((frozenset({"members"}),), four_eyes=True, expires=300.0)),
-        Rule(ASK, terms=Terms((frozenset({"slack:U9"}),), quorum=9)),
+        Rule(ASK, server="jira", terms=ApprovalRequirements((frozenset({"slack:U2"}),), quorum=2, expires=600.0)),
+        Rule(
+            ASK,
+            tool="create_issue",
+            terms=ApprovalRequirements((frozenset({"members"}),), four_eyes=True, expires=300.0),
+        ),
+        Rule(ASK, terms=ApprovalRequirements((frozenset({"slack:U9"}),), quorum=9)),
     ]
-    assert judge(asked, CALL, ASK).terms == Terms(
+    assert evaluate(asked, CALL, ASK).terms == ApprovalRequirements(
         (frozenset({"slack:U2"}), frozenset({"members"})), four_eyes=True, quorum=2, expires=300.0
     )
 
 
 def test_where_the_operators_file_says_who_signs_nothing_from_elsewhere_beats_it() -> None:
     (asks, allows, loosens) = rules("ask jira", "allow jira.create_issue in=slack:T1:C-ops", "ask jira.create_issue")
-    two = replace(asks, terms=Terms(quorum=2), of_file=True)
-    found = judge([two, allows], CALL, ASK)
+    two = replace(asks, terms=ApprovalRequirements(quorum=2), of_file=True)
+    found = evaluate([two, allows], CALL, ASK)
     assert (found.ruling.policy, found.ruling.rule, found.terms.quorum) == (ASKS, "#1", 2)
     assert [each.why for each in found.passed] == ["#1 is stricter"]
-    mine = replace(loosens, terms=Terms((frozenset({"asker"}),)))
-    assert judge([two, mine], CALL, ASK).terms == Terms((frozenset({"asker"}),), quorum=2)
-    assert judge([two, replace(allows, of_file=True)], CALL, ASK).ruling.policy is RUNS
-    assert judge([replace(two, of_file=False), allows], CALL, ASK).ruling.policy is RUNS
-    assert judge([replace(two, terms=Terms(expires=60.0)), allows], CALL, ASK).ruling.policy is RUNS
+    mine = replace(loosens, terms=ApprovalRequirements((frozenset({"asker"}),)))
+    assert evaluate([two, mine], CALL, ASK).terms == ApprovalRequirements((frozenset({"asker"}),), quorum=2)
+    assert evaluate([two, replace(allows, of_file=True)], CALL, ASK).ruling.policy is RUNS
+    assert evaluate([replace(two, of_file=False), allows], CALL, ASK).ruling.policy is RUNS
+    assert evaluate([replace(two, terms=ApprovalRequirements(expires=60.0)), allows], CALL, ASK).ruling.policy is RUNS
 
 
 # ------------------------------------------------------------------ whatever the rules are
@@ -280,11 +284,11 @@ def any_rule(draw: st.DrawFn) -> Rule:
 
 
 @st.composite
-def any_case(draw: st.DrawFn) -> Case:
+def any_case(draw: st.DrawFn) -> PolicyRequest:
     server, tool = draw(st.sampled_from(SERVERS)), draw(st.sampled_from(TOOLS))
     hints = st.sampled_from([None, True, False])
     sent: list[dict[str, Any]] = [{}, {"a": "x"}, {"a": ["x", "y"]}, {"a": {"b": "x"}}, {"a": [{"b": "x"}, {}]}]
-    return Case(
+    return PolicyRequest(
         Tool(
             f"{server}__{tool}",
             server,
@@ -300,56 +304,56 @@ def any_case(draw: st.DrawFn) -> Case:
     )
 
 
-def covers(rule: Rule, case: Case) -> bool:
+def covers(rule: Rule, case: PolicyRequest) -> bool:
     """Said once more, and simply: whether a rule without anything uncertain is about the call."""
-    alone = judge([replace(rule, policy=ALLOW)], case, DENY)
+    alone = evaluate([replace(rule, policy=ALLOW)], case, DENY)
     return alone.ruling.policy is ALLOW
 
 
 @given(st.lists(any_rule(), max_size=6), any_case(), POLICIES, st.booleans())
 def test_no_set_of_rules_runs_what_a_denial_covers(
-    written: list[Rule], case: Case, default: ApprovalPolicy, pinned: bool
+    written: list[Rule], case: PolicyRequest, default: ApprovalPolicy, pinned: bool
 ) -> None:
-    found = judge(written, case, default, lambda _tool: pinned).ruling.policy
+    found = evaluate(written, case, default, lambda _tool: pinned).ruling.policy
     if any(rule.policy is DENY and covers(rule, case) for rule in written):
         assert found is DENY
 
 
 @given(st.lists(any_rule(), max_size=6), any_rule(), any_case(), POLICIES)
 def test_one_more_denial_never_loosens_anything(
-    written: list[Rule], more: Rule, case: Case, default: ApprovalPolicy
+    written: list[Rule], more: Rule, case: PolicyRequest, default: ApprovalPolicy
 ) -> None:
-    before = judge(written, case, default).ruling.policy
-    after = judge([*written, replace(more, policy=DENY)], case, default).ruling.policy
+    before = evaluate(written, case, default).ruling.policy
+    after = evaluate([*written, replace(more, policy=DENY)], case, default).ruling.policy
     assert STRICTEST_FIRST.index(after) <= STRICTEST_FIRST.index(before)
 
 
 @given(st.lists(any_rule(), max_size=6), any_case(), POLICIES)
-def test_knowing_less_never_lets_more_run(written: list[Rule], case: Case, default: ApprovalPolicy) -> None:
-    if judge(written, case, default).ruling.policy is ALLOW:
+def test_knowing_less_never_lets_more_run(written: list[Rule], case: PolicyRequest, default: ApprovalPolicy) -> None:
+    if evaluate(written, case, default).ruling.policy is ALLOW:
         return
     stranger = replace(case, tool=replace(case.tool, trusted=False))
-    assert judge(written, stranger, default).ruling.policy is not ALLOW
+    assert evaluate(written, stranger, default).ruling.policy is not ALLOW
 
 
 @given(st.lists(any_rule(), max_size=6), any_case(), POLICIES, st.randoms())
 def test_the_order_of_rules_means_nothing(
-    written: list[Rule], case: Case, default: ApprovalPolicy, shuffled: Any
+    written: list[Rule], case: PolicyRequest, default: ApprovalPolicy, shuffled: Any
 ) -> None:
     other = list(written)
     shuffled.shuffle(other)
-    assert judge(other, case, default).ruling.policy is judge(written, case, default).ruling.policy
+    assert evaluate(other, case, default).ruling.policy is evaluate(written, case, default).ruling.policy
 
 
 @given(any_rule(), any_rule())
 def test_of_two_rules_at_most_one_beats_the_other(one: Rule, other: Rule) -> None:
-    assert not (beats(one, other) and beats(other, one))
-    assert not beats(one, one)
-    if beats(one, other):
+    assert not (outranks(one, other) and outranks(other, one))
+    assert not outranks(one, one)
+    if outranks(one, other):
         assert len(narrowness(one)) >= len(narrowness(other))
 
 
 @given(any_rule())
 def test_a_rule_that_is_written_down_is_read_as_it_was(rule: Rule) -> None:
     rule = replace(rule, server="*") if rule.server_id else rule
-    assert read_rule(rule_table(rule)) == rule
+    assert parse_rule(rule_to_table(rule)) == rule

@@ -10,8 +10,8 @@ from bot.domain.completions import Completion, ModelRequest
 from bot.domain.messages import ToolCall, assistant
 from bot.domain.tools import ToolOutcome
 from bot.domain.turns import ModelStep, StepStatus, ToolStep, TurnStatus
-from bot.domain.views import Drawn, Refs, TurnView
-from bot.engine.drawing import Drawings
+from bot.domain.views import MessageRefs, PostedMessage, TurnView
+from bot.engine.view_delivery import ViewDelivery
 from bot.errors import DatabaseUnavailable, DeliveryFailed, LostLease
 from bot.ports import CallContext
 from bot.storage.turn_log import SqlTurnLog
@@ -41,14 +41,14 @@ async def test_a_drawing_is_made_again_after_the_time_the_platform_named(house: 
         receipt = await engine.receive(message("hi"))
         await until(lambda: len(house.surface.trouble) < 2)
         await until(lambda: not engine._worker._held and not engine._drawings._tasks)
-        assert await house.log.undrawn("test:", 1) == [] or not house.surface.trouble
+        assert await house.log.stale_views("test:", 1) == [] or not house.surface.trouble
         house.clock[0] += 8
         await until(lambda: not house.surface.trouble and not engine._drawings._tasks)
         house.clock[0] += 8
         view = await house.surface.ended(receipt.turn_id)
         await until(lambda: not engine._drawings._tasks)
     assert view.turn.status is TurnStatus.DONE
-    assert await house.log.undrawn("test:", 1) == []
+    assert await house.log.stale_views("test:", 1) == []
 
 
 async def test_an_answer_whose_channel_is_gone_is_given_up(house: House) -> None:
@@ -59,17 +59,17 @@ async def test_an_answer_whose_channel_is_gone_is_given_up(house: House) -> None
         receipt = await engine.receive(message("hi"))
         await until(lambda: bool(house.model.requests))
         await until(lambda: not engine._worker._held and not engine._drawings._tasks)
-    assert (await house.log.view(receipt.turn_id)).turn.status is TurnStatus.DONE
-    assert await house.log.undrawn("test:", 1) == []
+    assert (await house.log.get_view(receipt.turn_id)).turn.status is TurnStatus.DONE
+    assert await house.log.stale_views("test:", 1) == []
 
 
 class NoCards(RecordingSurface):
     """A place where everything can be said, but no card posted."""
 
-    async def show(self, view: TurnView, refs: Refs) -> AsyncGenerator[Drawn, None]:
+    async def deliver(self, view: TurnView, refs: MessageRefs) -> AsyncGenerator[PostedMessage, None]:
         if view.awaiting:
             raise DeliveryFailed("Cards are not allowed here.", "ask an administrator", permanent=True)
-        async for drawn in super().show(view, refs):
+        async for drawn in super().deliver(view, refs):
             yield drawn
 
 
@@ -125,7 +125,7 @@ async def test_a_card_that_was_posted_still_waits_when_it_cannot_be_drawn_again(
         receipt = await engine.receive(message("save it"))
         await house.surface.wait_for(lambda view: bool(view.awaiting))
         await until(lambda: not engine._worker._held and not engine._drawings._tasks)
-    (step,) = (await house.log.view(receipt.turn_id)).awaiting
+    (step,) = (await house.log.get_view(receipt.turn_id)).awaiting
     assert step.approval is not None
     revised = Revision(step.approval.id, 1, {"text": "b"}, "other", ANA)
     assert await house.log.revise(revised)
@@ -133,7 +133,7 @@ async def test_a_card_that_was_posted_still_waits_when_it_cannot_be_drawn_again(
     again = house.engine()
     async with running(again):
         await until(lambda: not house.surface.trouble and not again._drawings._tasks)
-    assert [step.status for step in (await house.log.view(receipt.turn_id)).awaiting] == [StepStatus.AWAITING]
+    assert [step.status for step in (await house.log.get_view(receipt.turn_id)).awaiting] == [StepStatus.AWAITING]
 
 
 async def test_a_surface_with_a_bug_stops_neither_its_turn_nor_other_drawings(house: House) -> None:
@@ -161,11 +161,11 @@ class Unhurried(RecordingSurface):
     """Its drawings take until the model has been asked."""
 
     def __init__(self, model: ScriptedModel) -> None:
-        super().__init__(pace=60.0)
+        super().__init__(min_interval=60.0)
         self._model = model
 
-    async def show(self, view: TurnView, refs: Refs) -> AsyncGenerator[Drawn, None]:
-        async for each in super().show(view, refs):
+    async def deliver(self, view: TurnView, refs: MessageRefs) -> AsyncGenerator[PostedMessage, None]:
+        async for each in super().deliver(view, refs):
             await until(lambda: bool(self._model.requests))
             yield each
 
@@ -177,8 +177,8 @@ async def asked_before(house: House) -> None:
     receipt = await house.log.enqueue(message("before"))
     (claim,) = await house.log.claim(1)
     record = await house.log.finish(claim, TurnStatus.DONE, [ModelStep(1, assistant("Yes."))], "")
-    await house.log.take(receipt.turn_id, NEWEST)
-    await house.log.drawn(receipt.turn_id, record.revision)
+    await house.log.acquire_delivery(receipt.turn_id, NEWEST)
+    await house.log.mark_delivered(receipt.turn_id, record.revision)
 
 
 async def test_only_the_newest_of_many_views_is_drawn_at_the_pace_of_the_platform(house: House) -> None:
@@ -225,7 +225,7 @@ async def test_a_reference_is_kept_as_soon_as_its_slot_is_out(house: House) -> N
     async with running(engine):
         receipt = await engine.receive(message("save it"))
         await until(lambda: bool(house.surface.views) and not engine._worker._held and not engine._drawings._tasks)
-    assert await house.log.take(receipt.turn_id, NEWEST) == {"reply": f"ref-{receipt.turn_id}"}
+    assert await house.log.acquire_delivery(receipt.turn_id, NEWEST) == {"reply": f"ref-{receipt.turn_id}"}
 
 
 async def test_turns_wait_while_the_database_is_away_and_go_on_when_it_is_back(house: House) -> None:
@@ -256,9 +256,9 @@ async def test_an_answer_that_is_slow_to_draw_is_out_after_leaving_and_coming_ba
     surface = house.surface
 
     class Slow(RecordingSurface):
-        async def show(self, view: TurnView, refs: Refs) -> AsyncGenerator[Drawn, None]:
+        async def deliver(self, view: TurnView, refs: MessageRefs) -> AsyncGenerator[PostedMessage, None]:
             await asyncio.sleep(0)
-            async for drawn in surface.show(view, refs):
+            async for drawn in surface.deliver(view, refs):
                 yield drawn
             if view.turn.status.ended:
                 out.set()
@@ -273,19 +273,19 @@ async def test_an_answer_that_is_slow_to_draw_is_out_after_leaving_and_coming_ba
     async with running(again):
         await asyncio.wait_for(out.wait(), 10)
         await until(lambda: not again._drawings._tasks)
-    assert await house.log.undrawn("test:", 1) == []
-    assert (await house.log.view(receipt.turn_id)).turn.status is TurnStatus.DONE
+    assert await house.log.stale_views("test:", 1) == []
+    assert (await house.log.get_view(receipt.turn_id)).turn.status is TurnStatus.DONE
 
 
 async def test_who_takes_a_drawing_shows_the_turn_as_it_is_by_then_and_not_as_it_was(house: House) -> None:
     """A process that slept past its lease would draw what it knew over what another has finished."""
     receipt = await house.log.enqueue(message("hi"))
     (claim,) = await house.log.claim(1)
-    known = await house.log.view(receipt.turn_id)
+    known = await house.log.get_view(receipt.turn_id)
     await house.log.finish(claim, TurnStatus.FAILED, (), "It did not work.")
-    await house.log.put_down(receipt.turn_id)
-    drawings = Drawings(house.log, [house.surface])
-    drawings.show(known)
+    await house.log.release_delivery(receipt.turn_id)
+    drawings = ViewDelivery(house.log, [house.surface])
+    drawings.deliver(known)
     await until(lambda: bool(house.surface.views))
     drawings.settle(receipt.turn_id)
     await until(lambda: not drawings._tasks)
@@ -297,28 +297,28 @@ async def test_a_drawing_of_several_messages_stays_in_hand_through_an_outage_bet
     receipt = await house.log.enqueue(message("hi"))
     (claim,) = await house.log.claim(1)
     await house.log.finish(claim, TurnStatus.DONE, (), "")
-    await house.log.put_down(receipt.turn_id)
+    await house.log.release_delivery(receipt.turn_id)
     elsewhere = SqlTurnLog(house.database)
-    keep = house.log.keep
+    keep = house.log.save_message_ref
     refused: list[LostLease] = []
 
-    async def after_an_outage(turn_id: str, drawn: Drawn) -> None:
+    async def after_an_outage(turn_id: str, drawn: PostedMessage) -> None:
         if drawn.slot == "one":
             house.clock[0] += 20
         await keep(turn_id, drawn)
 
-    async def show(view: TurnView, refs: Refs) -> AsyncGenerator[Drawn, None]:
-        yield Drawn("one", "1")
+    async def show(view: TurnView, refs: MessageRefs) -> AsyncGenerator[PostedMessage, None]:
+        yield PostedMessage("one", "1")
         try:
-            await elsewhere.take(receipt.turn_id, NEWEST)
+            await elsewhere.acquire_delivery(receipt.turn_id, NEWEST)
         except LostLease as lost:
             refused.append(lost)
-        yield Drawn("two", "2")
+        yield PostedMessage("two", "2")
 
-    house.log.keep = after_an_outage  # type: ignore[method-assign]
-    house.surface.show = show  # type: ignore[method-assign]
-    drawings = Drawings(house.log, [house.surface], clock=lambda: house.clock[0])
-    drawings.show(await house.log.view(receipt.turn_id))
+    house.log.save_message_ref = after_an_outage  # type: ignore[method-assign]
+    house.surface.deliver = show  # type: ignore[method-assign]
+    drawings = ViewDelivery(house.log, [house.surface], clock=lambda: house.clock[0])
+    drawings.deliver(await house.log.get_view(receipt.turn_id))
     drawings.settle(receipt.turn_id)
     await until(lambda: not drawings._tasks)
     assert len(refused) == 1
@@ -345,15 +345,15 @@ async def test_a_process_that_slept_past_its_lease_draws_nothing_over_what_the_n
     engine._drawings._held_at = 0.0
     elsewhere = SqlTurnLog(house.database)
     taking: list[str] = []
-    take = house.log.take
+    take = house.log.acquire_delivery
 
-    async def note(turn_id: str, revision: int) -> Refs:
+    async def note(turn_id: str, revision: int) -> MessageRefs:
         taking.append(turn_id)
         return await take(turn_id, revision)
 
-    house.log.take = note  # type: ignore[method-assign]
+    house.log.acquire_delivery = note  # type: ignore[method-assign]
     # No heartbeat comes before the first drawing after waking up.
-    house.log.renew = house.log.hold = gone  # type: ignore[method-assign, assignment]
+    house.log.renew = house.log.renew_deliveries = gone  # type: ignore[method-assign, assignment]
     async with running(engine):
         receipt = await engine.receive(message("go"))
         await asyncio.wait_for(asleep.wait(), 10)
@@ -362,11 +362,11 @@ async def test_a_process_that_slept_past_its_lease_draws_nothing_over_what_the_n
         house.clock[0] += 20
         await house.log.adopt_orphans()
         (claim,) = await elsewhere.claim(1)
-        await elsewhere.take(receipt.turn_id, NEWEST)
+        await elsewhere.acquire_delivery(receipt.turn_id, NEWEST)
         record = await elsewhere.finish(claim, TurnStatus.DONE, (), "")
-        await elsewhere.drawn(receipt.turn_id, record.revision)
+        await elsewhere.mark_delivered(receipt.turn_id, record.revision)
         seen = len(house.surface.views)
-        del house.log.hold
+        del house.log.renew_deliveries
         awake.set()
         await until(lambda: not engine._worker._held)
         await until(lambda: not engine._drawings._tasks)
@@ -385,7 +385,7 @@ async def test_what_this_process_can_no_longer_be_sure_of_is_drawn_when_the_data
     now = [0.0]
     engine._drawings._clock = lambda: now[0]
     engine._drawings._held_at = 0.0
-    hold = house.log.hold
+    hold = house.log.renew_deliveries
 
     async def away(turn_ids: Collection[str]) -> frozenset[str]:
         if not back.is_set():
@@ -395,7 +395,7 @@ async def test_what_this_process_can_no_longer_be_sure_of_is_drawn_when_the_data
 
     async def answer(_request: ModelRequest) -> Completion:
         await until(lambda: bool(house.surface.views) and not engine._drawings._tasks)
-        house.log.hold = away  # type: ignore[method-assign]
+        house.log.renew_deliveries = away  # type: ignore[method-assign]
         now[0] += 20
         return say("Here.")
 
@@ -415,11 +415,11 @@ async def test_a_message_posted_by_a_process_that_slept_does_not_become_the_one_
     surface = house.surface
 
     class Sleepy(RecordingSurface):
-        async def show(self, view: TurnView, refs: Refs) -> AsyncGenerator[Drawn, None]:
+        async def deliver(self, view: TurnView, refs: MessageRefs) -> AsyncGenerator[PostedMessage, None]:
             posted.set()
             await awake.wait()
-            async for _ in surface.show(view, refs):
-                yield Drawn("reply", refs.get("reply", "the sleeper's"))
+            async for _ in surface.deliver(view, refs):
+                yield PostedMessage("reply", refs.get("reply", "the sleeper's"))
 
     house.surface = Sleepy()
     house.model.script = [say("Hello.")]
@@ -429,28 +429,28 @@ async def test_a_message_posted_by_a_process_that_slept_does_not_become_the_one_
         receipt = await engine.receive(message("hi"))
         await asyncio.wait_for(posted.wait(), 10)
         await until(lambda: not engine._worker._held)
-        house.log.hold = gone  # type: ignore[method-assign, assignment]
+        house.log.renew_deliveries = gone  # type: ignore[method-assign, assignment]
         async with engine._drawings._holding:  # the last heartbeat before the sleep is over
             house.clock[0] += 20
-        await elsewhere.take(receipt.turn_id, NEWEST)
-        await elsewhere.keep(receipt.turn_id, Drawn("reply", "the next one's"))
-        await elsewhere.drawn(receipt.turn_id, (await elsewhere.view(receipt.turn_id)).revision)
+        await elsewhere.acquire_delivery(receipt.turn_id, NEWEST)
+        await elsewhere.save_message_ref(receipt.turn_id, PostedMessage("reply", "the next one's"))
+        await elsewhere.mark_delivered(receipt.turn_id, (await elsewhere.get_view(receipt.turn_id)).revision)
         awake.set()
         await until(lambda: not engine._drawings._tasks)
-    assert await elsewhere.take(receipt.turn_id, NEWEST) == {"reply": "the next one's"}
+    assert await elsewhere.acquire_delivery(receipt.turn_id, NEWEST) == {"reply": "the next one's"}
 
 
 async def test_a_platform_that_says_nothing_is_asked_again_and_holds_up_nobody(
     house: House, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("bot.engine.drawing.SHOW_SECONDS", 0.05, raising=False)
+    monkeypatch.setattr("bot.engine.view_delivery.SHOW_SECONDS", 0.05, raising=False)
     surface = house.surface
 
     class Silent(RecordingSurface):
-        async def show(self, view: TurnView, refs: Refs) -> AsyncGenerator[Drawn, None]:
+        async def deliver(self, view: TurnView, refs: MessageRefs) -> AsyncGenerator[PostedMessage, None]:
             if "gave no answer" not in caplog.text:
                 await asyncio.Event().wait()
-            async for drawn in surface.show(view, refs):
+            async for drawn in surface.deliver(view, refs):
                 yield drawn
 
     house.surface = Silent()
@@ -468,39 +468,39 @@ async def test_what_is_out_is_remembered_however_long_the_database_takes(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Given up for taking too long, the message would be posted a second time."""
-    monkeypatch.setattr("bot.engine.drawing.SHOW_SECONDS", 0.05, raising=False)
-    keep = house.log.keep
+    monkeypatch.setattr("bot.engine.view_delivery.SHOW_SECONDS", 0.05, raising=False)
+    keep = house.log.save_message_ref
 
-    async def slow(turn_id: str, drawn: Drawn) -> None:
+    async def slow(turn_id: str, drawn: PostedMessage) -> None:
         await asyncio.sleep(0.2)
         await keep(turn_id, drawn)
 
-    house.log.keep = slow  # type: ignore[method-assign]
+    house.log.save_message_ref = slow  # type: ignore[method-assign]
     house.model.script = [say("Hello.")]
     engine = house.engine()
     async with running(engine):
         receipt = await engine.receive(message("hi"))
         await house.surface.ended(receipt.turn_id)
         await until(lambda: not engine._drawings._tasks)
-    assert await house.log.undrawn("test:", 1) == []
-    assert await house.log.take(receipt.turn_id, NEWEST) == {"reply": f"ref-{receipt.turn_id}"}
+    assert await house.log.stale_views("test:", 1) == []
+    assert await house.log.acquire_delivery(receipt.turn_id, NEWEST) == {"reply": f"ref-{receipt.turn_id}"}
 
 
 async def test_a_drawing_that_always_fails_is_tried_ever_more_rarely(house: House) -> None:
     house.surface.trouble = [RuntimeError("bug"), DeliveryFailed("no reason"), RuntimeError("bug")]
     postponed: list[float] = []
-    postpone = house.log.postpone
+    postpone = house.log.retry_delivery_at
 
     async def note(turn_id: str, seconds: float) -> None:
         postponed.append(seconds)
         await postpone(turn_id, seconds)
         house.clock[0] += seconds
 
-    house.log.postpone = note  # type: ignore[method-assign]
+    house.log.retry_delivery_at = note  # type: ignore[method-assign]
     receipt = await house.log.enqueue(message("hi"))
     (claim,) = await house.log.claim(1)
     await house.log.finish(claim, TurnStatus.FAILED, (), "No.")
-    await house.log.put_down(receipt.turn_id)
+    await house.log.release_delivery(receipt.turn_id)
     engine = house.engine()
     async with running(engine):
         await house.surface.ended(receipt.turn_id)
@@ -512,23 +512,23 @@ async def test_a_drawing_that_always_fails_is_tried_ever_more_rarely(house: Hous
 async def test_a_surface_that_moves_on_before_its_turn_is_drawn_breaks_nothing(
     house: House, caplog: pytest.LogCaptureFixture
 ) -> None:
-    house.surface.pace = 0.01
+    house.surface.min_interval = 0.01
     engine = house.engine()
     receipt = await house.log.enqueue(message("hi"))
     (claim,) = await house.log.claim(1)
     await house.log.finish(claim, TurnStatus.DONE, (), "")
-    await house.log.put_down(receipt.turn_id)
-    view = await house.log.view(receipt.turn_id)
+    await house.log.release_delivery(receipt.turn_id)
+    view = await house.log.get_view(receipt.turn_id)
     engine._drawings._put_up(view)
     (drawing,) = engine._drawings._tasks.values()
-    house.surface.reach = "elsewhere:"
+    house.surface.key_prefix = "elsewhere:"
     await asyncio.wait({drawing}, timeout=10)
     assert drawing.exception() is None
     assert house.surface.views == []
 
 
 async def test_a_message_that_waits_is_drawn_once_and_not_at_every_poll(house: House) -> None:
-    polls, undrawn = 0, house.log.undrawn
+    polls, undrawn = 0, house.log.stale_views
 
     async def counted(prefix: str, limit: int) -> Sequence[str]:
         nonlocal polls
@@ -536,17 +536,17 @@ async def test_a_message_that_waits_is_drawn_once_and_not_at_every_poll(house: H
         polls += 1
         return found
 
-    house.log.undrawn = counted  # type: ignore[method-assign, assignment]
+    house.log.stale_views = counted  # type: ignore[method-assign, assignment]
     first = await house.log.enqueue(message("first"))
     assert await house.log.claim(1)
     waiting = await house.log.enqueue(message("second"))
-    drawings = Drawings(house.log, [house.surface])
+    drawings = ViewDelivery(house.log, [house.surface])
     task = asyncio.create_task(drawings.run())
     await house.surface.wait_for(lambda view: view.turn.id == waiting.turn_id)
     for _ in range(3):
         await until(lambda: not drawings._tasks)
         before = polls
-        drawings.kick()
+        drawings.wake()
         await until(lambda before=before: polls > before)  # type: ignore[misc]
     await until(lambda: not drawings._tasks)
     task.cancel()

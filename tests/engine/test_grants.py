@@ -6,38 +6,38 @@ import dataclasses
 
 import pytest
 
+from bot.domain.approval_requirements import ApprovalRequirements
 from bot.domain.approvals import (
+    ApprovalNotFound,
     ApprovalPolicy,
+    Decided,
     Decision,
-    NoSuchApproval,
+    DecisionResult,
+    DecisionType,
     NotAllowed,
-    OutOfDate,
-    Settled,
-    Settlement,
-    Verdict,
+    StaleRevision,
 )
 from bot.domain.audit import AuditQuery
 from bot.domain.conversations import Member
-from bot.domain.grants import Always, ForHours, Permission, TheseArguments, ThisThread
+from bot.domain.grants import ArgumentsScope, GrantRequest, HoursScope, PermanentScope, ThreadScope
 from bot.domain.messages import ToolCall
 from bot.domain.policies import Rule
-from bot.domain.terms import Terms
 from bot.domain.tools import Tool
 from bot.domain.turns import StepStatus, ToolStep, TurnStatus
 from bot.domain.views import TurnView
 from bot.engine.engine import Engine
-from bot.engine.policy import Policies, Signatories
+from bot.engine.policy import Approvers, Policies
 from bot.engine.rules import RuleBook
-from bot.storage.archive import SqlArchive
 from bot.storage.grant_store import SqlGrantStore
+from bot.storage.reporting import SqlReporting
 from tests.engine.conftest import House
 from tests.fakes.parts import ANA, BEN, HALL, ask_for, call, member, message, running, say, tool
 
 ADD = tool("notes__add", server_id="n1", destructive=False)
 WIPE = tool("notes__wipe", server_id="n1", destructive=True)
 ADMIN, APPROVER = member(ANA), member(BEN)
-SIGNATORIES = Signatories(admins=frozenset({"test:ana"}), approvers=frozenset({"test:ben"}))
-THREAD = Permission(ThisThread())
+SIGNATORIES = Approvers(admins=frozenset({"test:ana"}), approvers=frozenset({"test:ben"}))
+THREAD = GrantRequest(ThreadScope())
 
 
 @pytest.fixture
@@ -64,10 +64,10 @@ async def asked(house: House, engine: Engine, *calls: ToolCall) -> tuple[str, To
 
 
 async def signed(
-    engine: Engine, step: ToolStep, permission: Permission = THREAD, by: Member = APPROVER, revision: int = 0
-) -> Settlement:
+    engine: Engine, step: ToolStep, permission: GrantRequest = THREAD, by: Member = APPROVER, revision: int = 0
+) -> DecisionResult:
     assert step.approval is not None
-    decision = Decision(step.approval.id, revision or step.approval.revision, Verdict.APPROVE, by.author)
+    decision = Decision(step.approval.id, revision or step.approval.revision, DecisionType.APPROVE, by.author)
     return await engine.grant(decision, permission, by)
 
 
@@ -78,21 +78,21 @@ async def answered(house: House, engine: Engine, *calls: ToolCall) -> TurnView:
     return await house.surface.ended(receipt.turn_id)
 
 
-async def granted(house: House, engine: Engine, permission: Permission = THREAD, by: Member = APPROVER) -> None:
+async def granted(house: House, engine: Engine, permission: GrantRequest = THREAD, by: Member = APPROVER) -> None:
     """A call of `notes__add` was signed with this permission, and has run."""
     turn_id, step = await asked(house, engine, add("milk"))
-    assert await signed(engine, step, permission, by) == Settled(Verdict.APPROVE)
+    assert await signed(engine, step, permission, by) == Decided(DecisionType.APPROVE)
     await house.surface.ended(turn_id)
 
 
 async def audited(house: House, *kinds: str) -> list[tuple[str, str]]:
-    entries, _ = await SqlArchive(house.database).audit(AuditQuery(kinds=kinds), 100, 0)
+    entries, _ = await SqlReporting(house.database).audit(AuditQuery(kinds=kinds), 100, 0)
     return [(entry.kind, entry.actor) for entry in reversed(entries)]
 
 
-@pytest.mark.parametrize("permission", [THREAD, Permission(ForHours(1)), Permission(TheseArguments())])
+@pytest.mark.parametrize("permission", [THREAD, GrantRequest(HoursScope(1)), GrantRequest(ArgumentsScope())])
 async def test_the_next_call_of_the_kind_runs_without_a_card(
-    house: House, rules: RuleBook, permission: Permission
+    house: House, rules: RuleBook, permission: GrantRequest
 ) -> None:
     house.toolbox.add(ADD)
     engine = house.engine()
@@ -120,19 +120,19 @@ async def test_calls_that_wait_in_the_same_turn_follow_at_once(house: House, rul
 @pytest.mark.parametrize(
     ("tool_wanted", "permission", "by", "said"),
     [
-        (ADD, Permission(Always()), APPROVER, "Only an admin can allow that."),
-        (ADD, Permission(ThisThread(), everyone=True), APPROVER, "Only an admin can allow that."),
-        (WIPE, Permission(ThisThread(), destructive=True), APPROVER, "Only an admin can allow that."),
+        (ADD, GrantRequest(PermanentScope()), APPROVER, "Only an admin can allow that."),
+        (ADD, GrantRequest(ThreadScope(), everyone=True), APPROVER, "Only an admin can allow that."),
+        (WIPE, GrantRequest(ThreadScope(), destructive=True), APPROVER, "Only an admin can allow that."),
         (WIPE, THREAD, ADMIN, "It may destroy something, so each call is signed for itself"),
-        (WIPE, Permission(Always()), ADMIN, "It may destroy something, so each call is signed for itself"),
-        (ADD, Permission(ForHours(0)), ADMIN, "That takes between one minute and 168 hours."),
-        (ADD, Permission(ForHours(float("nan"))), ADMIN, "That takes between one minute and 168 hours."),
-        (ADD, Permission(ForHours(169)), ADMIN, "That takes between one minute and 168 hours."),
+        (WIPE, GrantRequest(PermanentScope()), ADMIN, "It may destroy something, so each call is signed for itself"),
+        (ADD, GrantRequest(HoursScope(0)), ADMIN, "That takes between one minute and 168 hours."),
+        (ADD, GrantRequest(HoursScope(float("nan"))), ADMIN, "That takes between one minute and 168 hours."),
+        (ADD, GrantRequest(HoursScope(169)), ADMIN, "That takes between one minute and 168 hours."),
         (dataclasses.replace(ADD, server_id=""), THREAD, ADMIN, "nothing can be granted with it"),
     ],
 )
 async def test_whoever_may_sign_but_not_grant_that_is_told_and_nothing_is_signed(
-    house: House, rules: RuleBook, *, tool_wanted: Tool, permission: Permission, by: Member, said: str
+    house: House, rules: RuleBook, *, tool_wanted: Tool, permission: GrantRequest, by: Member, said: str
 ) -> None:
     house.toolbox.add(tool_wanted)
     engine = house.engine()
@@ -141,7 +141,7 @@ async def test_whoever_may_sign_but_not_grant_that_is_told_and_nothing_is_signed
         refused = await signed(engine, step, permission, by)
         assert isinstance(refused, NotAllowed)
         assert said in refused.reason
-    assert await SqlGrantStore(house.database).in_force(HALL.home) == []
+    assert await SqlGrantStore(house.database).active_grants(HALL.workspace_key) == []
     assert await audited(house, "decided", "granted", "refused") == [("refused", by.author.principal)]
     assert house.toolbox.calls == []
 
@@ -151,7 +151,9 @@ async def test_an_admin_may_say_so_for_a_destructive_tool_and_for_always(house: 
     engine = house.engine()
     async with running(engine):
         turn_id, step = await asked(house, engine, call("notes__wipe"))
-        assert await signed(engine, step, Permission(Always(), destructive=True), ADMIN) == Settled(Verdict.APPROVE)
+        assert await signed(engine, step, GrantRequest(PermanentScope(), destructive=True), ADMIN) == Decided(
+            DecisionType.APPROVE
+        )
         await house.surface.ended(turn_id)
         view = await answered(house, engine, call("notes__wipe"))
     assert [each.status for each in calls_of(view)] == [StepStatus.DONE]
@@ -166,7 +168,7 @@ async def test_whoever_may_not_sign_may_not_grant_and_is_on_record_once(house: H
         for _ in range(50):
             assert isinstance(await signed(engine, step, by=outsider), NotAllowed)
             assert step.approval is not None
-            decision = Decision(step.approval.id, 1, Verdict.APPROVE, BEN)
+            decision = Decision(step.approval.id, 1, DecisionType.APPROVE, BEN)
             assert isinstance(await engine.decide(decision, outsider), NotAllowed)
     assert await audited(house, "decided", "granted", "refused") == [("refused", "test:ben")]
 
@@ -176,9 +178,9 @@ async def test_what_has_changed_or_is_not_there_is_not_granted(house: House, rul
     engine = house.engine()
     async with running(engine):
         _, step = await asked(house, engine, add("milk"))
-        assert await signed(engine, step, revision=9) == OutOfDate()
-        made_up = Decision("made-up", 1, Verdict.APPROVE, BEN)
-        assert await engine.grant(made_up, THREAD, APPROVER) == NoSuchApproval()
+        assert await signed(engine, step, revision=9) == StaleRevision()
+        made_up = Decision("made-up", 1, DecisionType.APPROVE, BEN)
+        assert await engine.grant(made_up, THREAD, APPROVER) == ApprovalNotFound()
     assert await audited(house, "decided", "granted", "refused") == []
 
 
@@ -188,8 +190,8 @@ async def test_a_denial_grants_nothing(house: House, rules: RuleBook) -> None:
     async with running(engine):
         turn_id, step = await asked(house, engine, add("milk"))
         assert step.approval is not None
-        denial = Decision(step.approval.id, 1, Verdict.DENY, BEN)
-        assert await engine.grant(denial, THREAD, APPROVER) == Settled(Verdict.DENY)
+        denial = Decision(step.approval.id, 1, DecisionType.DENY, BEN)
+        assert await engine.grant(denial, THREAD, APPROVER) == Decided(DecisionType.DENY)
         await house.surface.ended(turn_id)
     assert await audited(house, "granted") == []
 
@@ -198,7 +200,7 @@ async def test_a_policy_that_denies_denies_whatever_was_granted(house: House, ru
     house.toolbox.add(ADD)
     engine = house.engine()
     async with running(engine):
-        await granted(house, engine, Permission(Always(), everyone=True, destructive=True), ADMIN)
+        await granted(house, engine, GrantRequest(PermanentScope(), everyone=True, destructive=True), ADMIN)
         rules.amend([Rule(ApprovalPolicy.ALWAYS_DENY, server_id="n1", tool="add")], [], [])
         view = await answered(house, engine, add("milk"))
     assert [each.status for each in calls_of(view)] == [StepStatus.DENIED]
@@ -210,7 +212,10 @@ async def test_a_policy_that_denies_denies_whatever_was_granted(house: House, ru
     [
         (Rule(ApprovalPolicy.ALWAYS_DENY, server_id="n1", tool="add"), "a policy forbids"),
         (Rule(ApprovalPolicy.ASK_USER, server_id="n1", tool="add", id="new"), "signature now"),
-        (Rule(ApprovalPolicy.ASK_USER, server_id="n1", tool="add", terms=Terms(quorum=2)), "signature now"),
+        (
+            Rule(ApprovalPolicy.ASK_USER, server_id="n1", tool="add", terms=ApprovalRequirements(quorum=2)),
+            "signature now",
+        ),
     ],
 )
 async def test_a_rule_that_comes_between_the_grant_and_the_sending_still_counts(
@@ -256,19 +261,19 @@ async def test_what_was_revoked_asks_again(house: House, rules: RuleBook) -> Non
     store = SqlGrantStore(house.database)
     async with running(engine):
         await granted(house, engine)
-        (grant,) = await store.in_force(HALL.home)
+        (grant,) = await store.active_grants(HALL.workspace_key)
         assert await store.revoke(grant.id, ANA)
         _, step = await asked(house, engine, add("milk"))
     assert step.status is StepStatus.AWAITING
 
 
 async def test_a_call_that_takes_two_signatures_is_not_granted(house: House, rules: RuleBook) -> None:
-    rules.amend([Rule(ApprovalPolicy.ASK_USER, server_id="n1", terms=Terms(quorum=2))], [], [])
+    rules.amend([Rule(ApprovalPolicy.ASK_USER, server_id="n1", terms=ApprovalRequirements(quorum=2))], [], [])
     house.toolbox.add(ADD)
     engine = house.engine()
     async with running(engine):
         _, step = await asked(house, engine, add("milk"))
-        refused = await signed(engine, step, Permission(Always()), ADMIN)
+        refused = await signed(engine, step, GrantRequest(PermanentScope()), ADMIN)
     assert isinstance(refused, NotAllowed)
     assert "2 signatures each time" in refused.reason
 
@@ -280,7 +285,7 @@ async def test_a_rule_that_takes_two_signatures_by_now_keeps_a_grant_from_being_
     engine = house.engine()
     async with running(engine):
         _, step = await asked(house, engine, add("milk"))
-        rules.amend([Rule(ApprovalPolicy.ASK_USER, server_id="n1", terms=Terms(quorum=2))], [], [])
+        rules.amend([Rule(ApprovalPolicy.ASK_USER, server_id="n1", terms=ApprovalRequirements(quorum=2))], [], [])
         assert isinstance(await signed(engine, step), NotAllowed)
     assert await audited(house, "decided", "signed", "granted") == []
 

@@ -49,7 +49,7 @@ async def test_a_claim_that_was_under_way_when_the_process_left_is_given_back(ho
     await asyncio.wait({task}, timeout=10)
     house.log.claim = claim  # type: ignore[method-assign]
     another = SqlTurnLog(house.database)
-    assert await another.take(receipt.turn_id, NEWEST) == {}
+    assert await another.acquire_delivery(receipt.turn_id, NEWEST) == {}
     (again,) = await another.claim(1)
     assert (again.turn_id, again.recoveries) == (receipt.turn_id, 0)
 
@@ -69,7 +69,7 @@ async def test_a_turn_taken_over_while_its_process_slept_is_let_go_without_touch
             view = await house.surface.ended(receipt.turn_id)
             await until(lambda: not sleepy._worker._held)
     assert view.turn.status is TurnStatus.DONE
-    assert (await house.log.view(receipt.turn_id)).turn.status is TurnStatus.DONE
+    assert (await house.log.get_view(receipt.turn_id)).turn.status is TurnStatus.DONE
 
 
 async def test_what_a_tool_returned_is_written_down_when_the_database_is_back(house: House) -> None:
@@ -131,7 +131,7 @@ async def test_an_engine_whose_drawing_breaks_down_ends_instead_of_looking_alive
     async def broken(*_: object) -> Sequence[str]:
         raise RuntimeError("bug")
 
-    house.log.undrawn = broken  # type: ignore[method-assign, assignment]
+    house.log.stale_views = broken  # type: ignore[method-assign, assignment]
     with pytest.raises(ExceptionGroup):
         async with asyncio.timeout(10):
             await house.engine().run()
@@ -196,12 +196,12 @@ async def test_nothing_is_sent_that_others_have_called_unknown_while_this_proces
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = [0.0]
-    monkeypatch.setattr("bot.engine.calling.elapsed", lambda: now[0], raising=False)
+    monkeypatch.setattr("bot.engine.tool_execution.monotonic", lambda: now[0], raising=False)
     house.toolbox.add(tool("s__write"))
     house.allow("s__write")
     house.model.script = [ask_for(call("s__write"))]
     house.log.lease_seconds = 15.0
-    begin = house.log.begin
+    begin = house.log.start_call
     elsewhere = SqlTurnLog(house.database)
 
     async def sleeps(claim: Claim, n: int) -> Any:
@@ -214,7 +214,7 @@ async def test_nothing_is_sent_that_others_have_called_unknown_while_this_proces
             assert settled.calls[0].status is StepStatus.UNKNOWN
         return record
 
-    house.log.begin = sleeps  # type: ignore[method-assign, assignment]
+    house.log.start_call = sleeps  # type: ignore[method-assign, assignment]
     engine = house.engine()
     async with running(engine):
         await engine.receive(message("go"))
@@ -225,9 +225,9 @@ async def test_nothing_is_sent_that_others_have_called_unknown_while_this_proces
 async def test_leaving_takes_seconds_though_the_database_is_gone(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in (
         "worker.HAND_OVER_SECONDS",
-        "metering.SETTLE_SECONDS",
-        "drawing.GOODBYE_SECONDS",
-        "drawing.PUT_DOWN_SECONDS",
+        "usage_metering.SETTLE_SECONDS",
+        "view_delivery.GOODBYE_SECONDS",
+        "view_delivery.PUT_DOWN_SECONDS",
     ):
         monkeypatch.setattr(f"bot.engine.{name}", 0.1, raising=False)
     gone = [False]

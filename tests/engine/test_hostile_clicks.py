@@ -6,19 +6,27 @@ import asyncio
 import random
 from collections.abc import Awaitable
 
-from bot.domain.approvals import Approval, ApprovalPolicy, Decision, NoSuchApproval, NotAllowed, OutOfDate, Verdict
+from bot.domain.approval_requirements import ApprovalRequirements
+from bot.domain.approvals import (
+    Approval,
+    ApprovalNotFound,
+    ApprovalPolicy,
+    Decision,
+    DecisionType,
+    NotAllowed,
+    StaleRevision,
+)
 from bot.domain.approvals import fingerprint as fingerprint_of
 from bot.domain.audit import AuditQuery
 from bot.domain.completions import StopReason
 from bot.domain.conversations import Author, Member
-from bot.domain.grants import ForHours, Permission
+from bot.domain.grants import GrantRequest, HoursScope
 from bot.domain.messages import ToolCall, assistant
 from bot.domain.policies import Rule
-from bot.domain.terms import Terms
 from bot.domain.turns import ModelStep, StepStatus, ToolRef, ToolStep
-from bot.engine.policy import Policies, Signatories
+from bot.engine.policy import Approvers, Policies
 from bot.engine.rules import RuleBook
-from bot.storage.archive import SqlArchive
+from bot.storage.reporting import SqlReporting
 from tests.audited import audit_findings
 from tests.engine.conftest import House
 from tests.fakes.parts import ANA, BEN, message, tool
@@ -26,7 +34,7 @@ from tests.fakes.parts import ANA, BEN, message, tool
 ZOE = Author("test", "zoe", "Zoe")
 FINANCE = "test-group:finance"
 SEND = tool("bank__send", server_id="b1", destructive=False)
-TERMS = Terms((frozenset({FINANCE, "test:ana"}),), four_eyes=True)
+TERMS = ApprovalRequirements((frozenset({FINANCE, "test:ana"}),), four_eyes=True)
 CARDS, CLICKS = 3, 10_000
 AT_ONCE = 50
 
@@ -35,7 +43,7 @@ async def test_ten_thousand_hostile_clicks_sign_nothing_and_leave_a_bounded_audi
     """People who may not, at everything; people who may, at what is made up or out of date; fifty at once."""
     house.toolbox.add(SEND)
     asking = Rule(ApprovalPolicy.ASK_USER, server="bank", terms=TERMS, id="policy.toml:1", of_file=True)
-    house.rules = RuleBook(Policies(rules=(asking,)), Signatories(admins=frozenset({"test:kim"})))
+    house.rules = RuleBook(Policies(rules=(asking,)), Approvers(admins=frozenset({"test:kim"})))
     engine = house.engine()
     cards = await cards_that_wait(house)
     chance = random.Random(7)
@@ -55,16 +63,16 @@ async def test_ten_thousand_hostile_clicks_sign_nothing_and_leave_a_bounded_audi
         card, revision = chance.choice(cards), chance.choice([-1, 0, 1, 2, 3, 2**31])
         if chance.random() < 0.7:  # made up, or cut, or put together
             card = chance.choice(["", "*", "%", card[:-1], card + " ", card.upper() + "x", chance.randbytes(8).hex()])
-            expected: tuple[type, ...] = (NoSuchApproval,)
+            expected: tuple[type, ...] = (ApprovalNotFound,)
         elif by == ANA or chance.random() < 0.9:
             expected = (NotAllowed,)
         else:  # one who may, but not this
             by, member = ZOE, Member(ZOE, frozenset({FINANCE}))
             revision = chance.choice([-1, 0, 2, 3, 2**31])
-            expected = (OutOfDate, NotAllowed)
-        verdict = Verdict.APPROVE if by == ANA else chance.choice(list(Verdict))
+            expected = (StaleRevision, NotAllowed)
+        verdict = DecisionType.APPROVE if by == ANA else chance.choice(list(DecisionType))
         decision = Decision(card, revision, verdict, by, "mine" * chance.randint(0, 3))
-        permission = Permission(ForHours(chance.choice([1, -1, 1e9])), everyone=chance.random() < 0.5)
+        permission = GrantRequest(HoursScope(chance.choice([1, -1, 1e9])), everyone=chance.random() < 0.5)
         granting = chance.random() < 0.2
         answers.append(engine.grant(decision, permission, member) if granting else engine.decide(decision, member))
         clicks.append((expected, decision, member))
@@ -74,10 +82,10 @@ async def test_ten_thousand_hostile_clicks_sign_nothing_and_leave_a_bounded_audi
                 assert isinstance(found, click[0]), (click, found)
             answers, clicks = [], []
     for card in cards:
-        kept = await house.log.approval(card)
+        kept = await house.log.get_approval(card)
         assert kept is not None
         assert (kept[1].status, kept[1].approval and kept[1].approval.signers) == (StepStatus.AWAITING, ())
-    archive = SqlArchive(house.database)
+    archive = SqlReporting(house.database)
     assert await archive.audit(AuditQuery(kinds=("decided", "signed", "granted", "revised")), 1, 0) == ([], 0)
     rows, count = await archive.audit(AuditQuery(kinds=("refused",)), 1, 0)
     assert rows

@@ -59,7 +59,7 @@ async def test_a_sender_does_not_wait_for_a_turn_to_be_given_back_by_a_database_
     go_on.set()
     async with asyncio.timeout(10):
         receipt = await receiving
-    assert (await house.log.view(receipt.turn_id)).turn.question.text == "hi"
+    assert (await house.log.get_view(receipt.turn_id)).turn.question.text == "hi"
 
 
 async def test_a_cancelled_message_is_one_turn_however_often_it_comes_again(house: House) -> None:
@@ -76,6 +76,6 @@ async def test_a_cancelled_message_is_one_turn_however_often_it_comes_again(hous
             house.model.script.append(RuntimeError("stop here"))
             receipt = await engine.receive(message("hi", f"key-{steps}"))
             await house.surface.ended(receipt.turn_id)
-        turns = await house.log.recent(message("").conversation, 100)
+        turns = await house.log.recent_turns(message("").conversation, 100)
     assert len(turns) == 12
     assert len(house.model.requests) == 12

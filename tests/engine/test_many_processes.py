@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from bot.domain.approvals import Decision, Settled, Verdict
+from bot.domain.approvals import Decided, Decision, DecisionType
 from bot.domain.completions import Completion
 from bot.domain.conversations import ConversationKey
 from bot.domain.messages import ToolCall
@@ -18,11 +18,11 @@ from bot.domain.tools import ToolOutcome
 from bot.domain.turns import StepStatus, ToolStep, TurnStatus
 from bot.domain.views import TurnView
 from bot.engine.engine import Engine
-from bot.engine.policy import Signatories
+from bot.engine.policy import Approvers
 from bot.engine.rules import RuleBook
 from bot.ports import CallContext
 from bot.storage.address import PostgresServer
-from bot.storage.doorbell import listen
+from bot.storage.pg_listen import listen
 from bot.storage.postgresql import PostgresDatabase
 from bot.storage.turn_log import SqlTurnLog
 from tests.fakes.parts import (
@@ -73,7 +73,7 @@ class World:
             self.model,
             self.toolbox,
             [surface],
-            rules=RuleBook(signatories=Signatories(admins=frozenset({"test:ana"}))),
+            rules=RuleBook(signatories=Approvers(admins=frozenset({"test:ana"}))),
         )
         yield Process(log, engine, surface)
         await database.close()
@@ -119,8 +119,8 @@ async def test_a_click_in_one_process_starts_the_call_in_another_while_its_sibli
         view = await worker.surface.wait_for(lambda view: asked(view) is not None)
         for step in view.steps:
             if isinstance(step, ToolStep) and step.approval is not None:
-                click = Decision(step.approval.id, 1, Verdict.APPROVE, ANA)
-                assert await elsewhere.engine.decide(click, member(ANA)) == Settled(Verdict.APPROVE)
+                click = Decision(step.approval.id, 1, DecisionType.APPROVE, ANA)
+                assert await elsewhere.engine.decide(click, member(ANA)) == Decided(DecisionType.APPROVE)
                 name = step.call.name
                 await until(lambda name=name: name in world.toolbox.names)  # type: ignore[misc]
         release.set()
@@ -159,13 +159,13 @@ async def test_a_process_that_leaves_hands_its_turns_over_at_once(world: World) 
             step = asked(view)
             assert step is not None
             assert step.approval is not None
-            await second.engine.decide(Decision(step.approval.id, 1, Verdict.APPROVE, ANA), member(ANA))
+            await second.engine.decide(Decision(step.approval.id, 1, DecisionType.APPROVE, ANA), member(ANA))
             await asyncio.wait_for(started.wait(), 10)
         world.toolbox.add(tool("s__read", read_only=True))
         async with running(second.engine):
             view = await second.surface.ended(receipt.turn_id)
         # It went on in the first process's message.
-        assert await second.log.take(receipt.turn_id, NEWEST) == {"reply": f"ref-{receipt.turn_id}"}
+        assert await second.log.acquire_delivery(receipt.turn_id, NEWEST) == {"reply": f"ref-{receipt.turn_id}"}
     assert view.turn.status is TurnStatus.DONE
     assert world.toolbox.names == ["s__read", "s__read"]
 

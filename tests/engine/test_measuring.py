@@ -7,8 +7,8 @@ import logging
 
 import pytest
 
-from bot.domain.measurements import Delivered, Measurement
 from bot.domain.messages import ToolCall
+from bot.domain.metrics import Delivered, MetricEvent
 from bot.domain.tools import ToolOutcome
 from bot.errors import DeliveryFailed
 from bot.logs import log_to_stderr
@@ -17,12 +17,12 @@ from tests.engine.conftest import House
 from tests.fakes.parts import HALL, ask_for, call, message, returned, running, say, tool, until
 
 
-def outcomes(found: list[Measurement]) -> list[str]:
+def outcomes(found: list[MetricEvent]) -> list[str]:
     return [each.outcome for each in found if isinstance(each, Delivered) and each.platform == "test"]
 
 
 async def test_a_drawing_that_is_out_is_measured(house: House) -> None:
-    found: list[Measurement] = []
+    found: list[MetricEvent] = []
     house.model.script = [say("Hello.")]
     engine = house.engine(observe=found.append)
     async with running(engine):
@@ -33,7 +33,7 @@ async def test_a_drawing_that_is_out_is_measured(house: House) -> None:
 
 
 async def test_a_drawing_that_has_to_wait_is_delayed_and_then_drawn(house: House) -> None:
-    found: list[Measurement] = []
+    found: list[MetricEvent] = []
     house.model.script = [say("Hello.")]
     house.surface.trouble = [DeliveryFailed("Slow down.", retry_after=0.0)] * 2
     engine = house.engine(observe=found.append)
@@ -45,7 +45,7 @@ async def test_a_drawing_that_has_to_wait_is_delayed_and_then_drawn(house: House
 
 
 async def test_a_drawing_that_nobody_can_ever_see_is_given_up(house: House) -> None:
-    found: list[Measurement] = []
+    found: list[MetricEvent] = []
     house.model.script = [say("Hello.")]
     house.surface.trouble = [DeliveryFailed("channel_not_found", permanent=True)] * 20
     engine = house.engine(observe=found.append)
@@ -57,7 +57,7 @@ async def test_a_drawing_that_nobody_can_ever_see_is_given_up(house: House) -> N
 
 
 async def test_a_bug_in_a_surface_delays_what_it_was_to_draw(house: House) -> None:
-    found: list[Measurement] = []
+    found: list[MetricEvent] = []
     house.model.script = [say("Hello.")]
     house.surface.trouble = [RuntimeError("a bug")]
     engine = house.engine(observe=found.append)
@@ -73,7 +73,7 @@ async def test_every_line_of_a_turn_names_it_and_its_conversation(
     log_to_stderr("info", "json")
 
     async def speak(asked: ToolCall, _context: CallContext) -> ToolOutcome:
-        logging.getLogger("bot.tools").warning("spoken")
+        logging.getLogger("bot.mcp").warning("spoken")
         return returned(asked, "ok")
 
     house.toolbox.add(tool("s__speak"), speak)

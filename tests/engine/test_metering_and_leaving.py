@@ -9,12 +9,12 @@ import pytest
 
 from bot.domain.completions import TextDelta
 from bot.domain.turns import Claim
-from bot.domain.usage import Spent, Use
-from bot.engine import metering
-from bot.engine.estimates import of_text
+from bot.domain.usage import UsageEntry, UsageTotal
+from bot.engine import usage_metering
+from bot.engine.token_estimates import estimate_text
 from bot.errors import DatabaseUnavailable
 from tests.engine.conftest import House
-from tests.engine.test_metering import CUT, HALF, Counting, Waits, asked, spent
+from tests.engine.test_usage_metering import CUT, HALF, Counting, Waits, asked, spent
 
 
 async def test_what_could_not_be_written_is_written_when_the_process_leaves(house: House) -> None:
@@ -22,16 +22,16 @@ async def test_what_could_not_be_written_is_written_when_the_process_leaves(hous
     gate = Waits()
     async with asked(house, [TextDelta(HALF), CUT], [gate]):
         await gate.reached.wait()
-        assert await spent(house) == Spent()
+        assert await spent(house) == UsageTotal()
     found = await spent(house)
-    assert (found.requests, found.usage.output_tokens) == (1, round(of_text(HALF)))
+    assert (found.requests, found.usage.output_tokens) == (1, round(estimate_text(HALF)))
 
 
 async def test_a_process_that_leaves_waits_for_no_database(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(metering, "SETTLE_SECONDS", 0.05)
+    monkeypatch.setattr(usage_metering, "SETTLE_SECONDS", 0.05)
 
     class Away(Counting):
-        async def charge(self, _uses: Sequence[tuple[Claim, Use]]) -> None:
+        async def record_usage(self, _uses: Sequence[tuple[Claim, UsageEntry]]) -> None:
             await asyncio.Event().wait()
 
     house.log = Away(house)
@@ -39,4 +39,4 @@ async def test_a_process_that_leaves_waits_for_no_database(house: House, monkeyp
     async with asyncio.timeout(30):
         async with asked(house, [TextDelta(HALF), CUT], [gate]):
             await gate.reached.wait()
-    assert await spent(house) == Spent()
+    assert await spent(house) == UsageTotal()

@@ -6,12 +6,12 @@ import json
 from contextlib import ExitStack
 from typing import cast
 
-from bot.domain.measurements import unobserved
-from bot.domain.past import Replay
+from bot.domain.history import ToolReplay
+from bot.domain.metrics import null_sink
 from bot.domain.turns import ModelStep
-from bot.engine.memory import Memory
-from bot.llm.chain import REST_SECONDS, ModelChain
-from bot.llm.measured import MeasuredModel
+from bot.engine.history import HistoryBudget
+from bot.llm.fallback import REST_SECONDS, FallbackModel
+from bot.llm.instrumented import InstrumentedModel
 from bot.ports import LanguageModel
 from tests.engine.conftest import House
 from tests.fakes.llm import Call, FakeLanguageModel, Reply, Say, Status
@@ -29,13 +29,13 @@ class Vendors:
     def __init__(self, house: House, services: list[FakeLanguageModel]) -> None:
         self.now = 1_000.0
         models: dict[str, LanguageModel] = {
-            each.api: MeasuredModel(each.create(service.base_url), each.api, unobserved)
+            each.api: InstrumentedModel(each.create(service.base_url), each.api, null_sink)
             for each, service in zip(PROVIDERS, services, strict=True)
         }
-        self.chain = ModelChain(models, clock=lambda: self.now)
+        self.chain = FallbackModel(models, clock=lambda: self.now)
         house.model = cast("ScriptedModel", self)
 
-    async def named(self, _name: str) -> ModelChain:
+    async def get(self, _name: str) -> FallbackModel:
         return self.chain
 
 
@@ -58,7 +58,7 @@ async def test_each_vendor_takes_what_the_others_have_said_and_is_shown_none_of_
             for each, said in zip(PROVIDERS, replies, strict=True)
         ]
         vendors = Vendors(house, services)
-        engine = house.engine(memory=Memory(replay=Replay.FULL))
+        engine = house.engine(memory=HistoryBudget(replay=ToolReplay.FULL))
         async with running(engine):
             first = await house.surface.ended((await engine.receive(message("add two"))).turn_id)
             vendors.now += 2 * REST_SECONDS

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from bot.domain.approvals import ApprovalPolicy, NotAllowed, Verdict
+from bot.domain.approval_requirements import NO_TERMS, ApprovalRequirements, OnTimeout
+from bot.domain.approvals import ApprovalPolicy, DecisionType, NotAllowed
 from bot.domain.conversations import Author, Member
 from bot.domain.policies import Rule
-from bot.domain.terms import NO_TERMS, OnTimeout, Terms
-from bot.engine.policy import Policies, Signatories
+from bot.engine.approver_check import check_approver
+from bot.engine.policy import Approvers, Policies
 from bot.engine.policy_file import read_policies
-from bot.engine.signing import signing
 from bot.errors import SettingsError
 from tests.rules import policy_of
 
@@ -42,9 +42,9 @@ def refused(text: str, default: ApprovalPolicy | None = None) -> SettingsError:
     return caught.value
 
 
-def objection(signatories: Signatories, who: Member, asker: Author, verdict: Verdict) -> str:
+def objection(signatories: Approvers, who: Member, asker: Author, verdict: DecisionType) -> str:
     """Why somebody's verdict does not count where no rule says whose does, nothing if it does."""
-    found = signing(signatories, NO_TERMS, who, verdict, asker=asker)
+    found = check_approver(signatories, NO_TERMS, who, verdict, asker=asker)
     return found.reason if isinstance(found, NotAllowed) else ""
 
 
@@ -116,7 +116,7 @@ def test_a_rule_says_everything_that_a_rule_can_say() -> None:
             places=frozenset({"slack:T1:C9", "discord"}),
             profile="Release",
             askers=frozenset({"guests"}),
-            terms=Terms(
+            terms=ApprovalRequirements(
                 (frozenset({"slack-group:S1", "slack:U2"}),),
                 four_eyes=True,
                 quorum=2,
@@ -273,7 +273,7 @@ def test_a_long_value_does_not_fill_the_screen() -> None:
 
 
 def test_the_operator_administers_and_signs_whoever_else_is_named() -> None:
-    signatories = Signatories(frozenset({"slack:U9"}), frozenset({"slack:U8"}), "console:root")
+    signatories = Approvers(frozenset({"slack:U9"}), frozenset({"slack:U8"}), "console:root")
     operator = Member(OPERATOR)
     assert signatories.administers(operator)
     assert signatories.signs(operator)
@@ -281,13 +281,13 @@ def test_the_operator_administers_and_signs_whoever_else_is_named() -> None:
 
 def test_nobody_is_the_operator_where_there_is_none() -> None:
     stranger = Member(Author("", "", ""))
-    signatories = Signatories()
+    signatories = Approvers()
     assert not signatories.administers(stranger)
     assert not signatories.signs(stranger)
 
 
 def test_where_nobody_is_named_the_platforms_admins_administer_and_only_they_sign() -> None:
-    signatories = Signatories()
+    signatories = Approvers()
     assert signatories.administers(Member(ANA, platform_admin=True))
     assert signatories.signs(Member(ANA, platform_admin=True))
     assert not signatories.administers(Member(BEN))
@@ -295,7 +295,7 @@ def test_where_nobody_is_named_the_platforms_admins_administer_and_only_they_sig
 
 
 def test_named_admins_take_the_place_of_the_platforms_own() -> None:
-    signatories = Signatories(admins=frozenset({"slack:U1"}))
+    signatories = Approvers(admins=frozenset({"slack:U1"}))
     assert signatories.administers(Member(ANA))
     assert signatories.signs(Member(ANA))
     assert not signatories.administers(Member(BEN, platform_admin=True))
@@ -303,32 +303,32 @@ def test_named_admins_take_the_place_of_the_platforms_own() -> None:
 
 
 def test_approvers_sign_beside_the_admins_but_do_not_administer() -> None:
-    signatories = Signatories(frozenset({"slack:U1"}), frozenset({"slack:U2"}))
+    signatories = Approvers(frozenset({"slack:U1"}), frozenset({"slack:U2"}))
     assert signatories.signs(Member(BEN))
     assert not signatories.administers(Member(BEN))
     assert signatories.signs(Member(ANA))
 
 
 def test_naming_approvers_leaves_the_platforms_admins_their_rights() -> None:
-    signatories = Signatories(approvers=frozenset({"slack:U2"}))
+    signatories = Approvers(approvers=frozenset({"slack:U2"}))
     assert signatories.administers(Member(ANA, platform_admin=True))
     assert signatories.signs(Member(ANA, platform_admin=True))
 
 
 def test_a_group_or_role_stands_for_its_members() -> None:
-    signatories = Signatories(frozenset({"discord-role:7"}), frozenset({"slack-group:S1"}))
+    signatories = Approvers(frozenset({"discord-role:7"}), frozenset({"slack-group:S1"}))
     assert signatories.signs(Member(BEN, roles=frozenset({"slack-group:S0", "slack-group:S1"})))
     assert signatories.administers(Member(BEN, roles=frozenset({"discord-role:7"})))
     assert not signatories.signs(Member(BEN, roles=frozenset({"slack-group:S2"})))
 
 
 def test_an_id_on_another_platform_is_somebody_else() -> None:
-    signatories = Signatories(admins=frozenset({"slack:U1"}))
+    signatories = Approvers(admins=frozenset({"slack:U1"}))
     assert not signatories.signs(Member(Author("discord", "U1", "Ana")))
 
 
 def test_a_name_gives_no_rights() -> None:
-    signatories = Signatories(admins=frozenset({"slack:U1"}), operator="console:root")
+    signatories = Approvers(admins=frozenset({"slack:U1"}), operator="console:root")
     assert not signatories.signs(Member(Author("slack", "U7", "slack:U1")))
     assert not signatories.signs(Member(Author("slack", "U7", "console:root")))
 
@@ -337,36 +337,36 @@ def test_a_name_gives_no_rights() -> None:
 def test_guests_and_people_from_outside_never_sign_not_even_by_name_or_as_admins(outsider: dict[str, bool]) -> None:
     member = Member(ANA, frozenset({"slack-group:S1"}), platform_admin=True, **outsider)
     for named in ("slack:U1", "slack-group:S1"):
-        signatories = Signatories(frozenset({named}), frozenset({named}))
+        signatories = Approvers(frozenset({named}), frozenset({named}))
         assert not signatories.administers(member)
         assert not signatories.signs(member)
-    assert not Signatories().administers(member)
+    assert not Approvers().administers(member)
 
 
 def test_whoever_asked_may_deny_but_not_sign() -> None:
-    signatories = Signatories(admins=frozenset({"slack:U1"}))
-    assert objection(signatories, Member(BEN), BEN, Verdict.DENY) == ""
-    assert objection(signatories, Member(BEN), BEN, Verdict.APPROVE) == "You may not sign this. It needs slack:U1."
+    signatories = Approvers(admins=frozenset({"slack:U1"}))
+    assert objection(signatories, Member(BEN), BEN, DecisionType.DENY) == ""
+    assert objection(signatories, Member(BEN), BEN, DecisionType.APPROVE) == "You may not sign this. It needs slack:U1."
 
 
 def test_whoever_asked_is_known_by_id_under_a_new_name_too() -> None:
     renamed = Author(BEN.platform, BEN.id, "Benjamin")
-    assert objection(Signatories(), Member(renamed), BEN, Verdict.DENY) == ""
+    assert objection(Approvers(), Member(renamed), BEN, DecisionType.DENY) == ""
     namesake = Author(BEN.platform, "U3", BEN.name)
-    assert objection(Signatories(), Member(namesake), BEN, Verdict.DENY) != ""
+    assert objection(Approvers(), Member(namesake), BEN, DecisionType.DENY) != ""
 
 
-@pytest.mark.parametrize("verdict", list(Verdict))
-def test_others_can_neither_sign_nor_deny_and_are_told_who_can(verdict: Verdict) -> None:
-    signatories = Signatories(approvers=frozenset({"slack:U5", "slack-group:S1"}))
+@pytest.mark.parametrize("verdict", list(DecisionType))
+def test_others_can_neither_sign_nor_deny_and_are_told_who_can(verdict: DecisionType) -> None:
+    signatories = Approvers(approvers=frozenset({"slack:U5", "slack-group:S1"}))
     assert objection(signatories, Member(BEN), ANA, verdict) == (
         "You may not sign this. It needs slack-group:S1, slack:U5."
     )
-    assert "It needs an administrator." in objection(Signatories(), Member(BEN), ANA, verdict)
+    assert "It needs an administrator." in objection(Approvers(), Member(BEN), ANA, verdict)
 
 
-@pytest.mark.parametrize("verdict", list(Verdict))
-def test_a_signatory_may_say_both_of_anybodys_call(verdict: Verdict) -> None:
-    signatories = Signatories(approvers=frozenset({"slack:U1"}))
+@pytest.mark.parametrize("verdict", list(DecisionType))
+def test_a_signatory_may_say_both_of_anybodys_call(verdict: DecisionType) -> None:
+    signatories = Approvers(approvers=frozenset({"slack:U1"}))
     assert objection(signatories, Member(ANA), BEN, verdict) == ""
     assert objection(signatories, Member(ANA), ANA, verdict) == ""

@@ -6,7 +6,7 @@ from decimal import Decimal
 
 import pytest
 
-from bot.domain.usage import NO_PRICES, Every, Limit, Per, Price, PriceList, Unit
+from bot.domain.usage import NO_PRICES, LimitPeriod, LimitScope, LimitUnit, Price, PriceList, UsageLimit
 from bot.engine.limit_file import read_limits
 from bot.engine.price_file import read_prices
 from bot.errors import SettingsError
@@ -76,9 +76,9 @@ def test_a_price_that_cannot_be_used_is_refused_with_its_line_and_what_to_write(
 def test_limits_are_read_in_their_order_and_one_entry_may_limit_both() -> None:
     text = f'{LIMIT}only = "slack:U1"\ntokens = 5_000\nmoney = 2.50\n{LIMIT}tokens = 100\n'
     assert read_limits(text, "l", "EUR") == (
-        Limit(Per.PERSON, Every.DAY, Unit.TOKENS, 5_000, "slack:U1"),
-        Limit(Per.PERSON, Every.DAY, Unit.MONEY, 2_500_000, "slack:U1"),
-        Limit(Per.PERSON, Every.DAY, Unit.TOKENS, 100),
+        UsageLimit(LimitScope.PERSON, LimitPeriod.DAY, LimitUnit.TOKENS, 5_000, "slack:U1"),
+        UsageLimit(LimitScope.PERSON, LimitPeriod.DAY, LimitUnit.MONEY, 2_500_000, "slack:U1"),
+        UsageLimit(LimitScope.PERSON, LimitPeriod.DAY, LimitUnit.TOKENS, 100),
     )
 
 

@@ -4,30 +4,34 @@ from __future__ import annotations
 
 import pytest
 
-from bot.domain.approvals import NotAllowed, Signing, Verdict
-from bot.domain.callers import Caller, Role
+from bot.domain.api_clients import ApiClient, ApiRole
+from bot.domain.approval_requirements import ApprovalRequirements
+from bot.domain.approvals import ApproverEvidence, DecisionType, NotAllowed
 from bot.domain.conversations import Author, ConversationKey, Member
 from bot.domain.profiles import Binding, Profile
-from bot.domain.terms import Terms
-from bot.engine.policy import Signatories
+from bot.engine.approver_check import check_approver
+from bot.engine.policy import Approvers
 from bot.engine.rules import RuleBook
-from bot.engine.signing import signing
 
 ANA = Author("slack", "U1", "Ana")
-NAMED = Signatories(frozenset({"slack:UADMIN"}), frozenset({"slack:UBEN"}))
-CI, NIGHT, ROOT = Caller("ci", Role.MEMBER), Caller("night", Role.APPROVER), Caller("root", Role.ADMIN)
+NAMED = Approvers(frozenset({"slack:UADMIN"}), frozenset({"slack:UBEN"}))
+CI, NIGHT, ROOT = (
+    ApiClient("ci", ApiRole.MEMBER),
+    ApiClient("night", ApiRole.APPROVER),
+    ApiClient("root", ApiRole.ADMIN),
+)
 
 
-def judged(caller: Caller, *approvers: str, asker: Author = ANA, **more: object) -> str:
+def judged(caller: ApiClient, *approvers: str, asker: Author = ANA, **more: object) -> str:
     """On which grounds a program signs what somebody has asked; empty if it may not."""
-    terms = Terms((frozenset(approvers),) if approvers else (), **more)  # type: ignore[arg-type]
-    found = signing(NAMED, terms, caller.member, Verdict.APPROVE, asker=asker)
-    return found.evidence if isinstance(found, Signing) else ""
+    terms = ApprovalRequirements((frozenset(approvers),) if approvers else (), **more)  # type: ignore[arg-type]
+    found = check_approver(NAMED, terms, caller.member, DecisionType.APPROVE, asker=asker)
+    return found.evidence if isinstance(found, ApproverEvidence) else ""
 
 
 @pytest.mark.parametrize("admins", [frozenset(), frozenset({"slack:UADMIN"})])
 def test_a_program_administers_by_its_token_whoever_else_is_named(admins: frozenset[str]) -> None:
-    signatories = Signatories(admins)
+    signatories = Approvers(admins)
     assert [signatories.administers(each.member) for each in (CI, NIGHT, ROOT)] == [False, False, True]
 
 
@@ -36,7 +40,9 @@ def test_a_role_of_programs_counts_for_nobody_who_comes_from_a_chat() -> None:
         member = Member(Author(platform, "U9", "x"), ROOT.member.roles)
         assert not NAMED.administers(member)
         assert not NAMED.signs(member)
-        assert isinstance(signing(NAMED, Terms(), member, Verdict.APPROVE, asker=ANA), NotAllowed)
+        assert isinstance(
+            check_approver(NAMED, ApprovalRequirements(), member, DecisionType.APPROVE, asker=ANA), NotAllowed
+        )
 
 
 def test_a_program_signs_by_its_token_where_no_rule_says_who_does() -> None:
@@ -59,7 +65,7 @@ def test_a_rule_may_name_a_program_or_all_that_sign() -> None:
 
 
 def test_settings_may_name_a_program_that_has_no_such_role() -> None:
-    named = Signatories(approvers=frozenset({"api:ci"}))
+    named = Approvers(approvers=frozenset({"api:ci"}))
     assert named.evidence(CI.member) == "api:ci"
     assert not named.administers(CI.member)
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from bot.domain.approvals import Decision, Verdict
-from bot.domain.elicitations import FormAsk, ServerQuestion
+from bot.domain.approvals import Decision, DecisionType
+from bot.domain.elicitations import ElicitationRequest, FormMode
 from bot.domain.messages import ToolCall
-from bot.domain.tools import AsksBack, ToolOutcome
+from bot.domain.tools import CallNeedsInput, ToolOutcome
 from bot.domain.turns import StepStatus, ToolStep, TurnStatus
-from bot.domain.views import Blocker, TurnView
+from bot.domain.views import BlockingTurn, TurnView
 from bot.ports import CallContext
-from bot.rendering.offers import Stop, offers, waiting
+from bot.rendering.available_actions import StopTurnAction, available_actions, waiting_text
 from tests.engine.conftest import House
 from tests.fakes.parts import ANA, BEN, ask_for, call, member, message, running, say, tool
 
@@ -27,10 +27,12 @@ async def test_it_says_so_although_it_came_first_and_stopping_that_turn_lets_it_
     second = await house.log.enqueue(message("hello", author=BEN))
     engine = house.engine()
     async with running(engine):
-        view = await house.surface.wait_for(lambda view: view.turn.id == second.turn_id and bool(offers(view)))
-        assert waiting(view) == "Waiting behind an approval"
-        (offer,) = offers(view)
-        assert offer == Stop(first.turn_id)
+        view = await house.surface.wait_for(
+            lambda view: view.turn.id == second.turn_id and bool(available_actions(view))
+        )
+        assert waiting_text(view) == "Waiting behind an approval"
+        (offer,) = available_actions(view)
+        assert offer == StopTurnAction(first.turn_id)
         assert await engine.stop(offer.turn_id, BEN)
         stopped = await house.surface.ended(first.turn_id)
         answered = await house.surface.ended(second.turn_id)
@@ -51,17 +53,17 @@ async def test_when_the_call_is_signed_nothing_is_in_its_way_any_more(house: Hou
         step = asked(card)
         assert step is not None
         assert step.approval is not None
-        await engine.decide(Decision(step.approval.id, 1, Verdict.APPROVE, ANA), member(ANA))
+        await engine.decide(Decision(step.approval.id, 1, DecisionType.APPROVE, ANA), member(ANA))
         await house.surface.ended(second.turn_id)
-    assert behind.blocker == Blocker(first.turn_id, awaits_signature=True)
-    places = [waiting(view) for view in house.surface.views if view.turn.id == second.turn_id]
+    assert behind.blocker == BlockingTurn(first.turn_id, awaits_signature=True)
+    places = [waiting_text(view) for view in house.surface.views if view.turn.id == second.turn_id]
     assert places[0] == "Waiting behind an approval"
     assert places[-1] == ""
 
 
 async def test_behind_what_a_server_wants_to_hear_the_way_out_is_the_same(house: House) -> None:
     async def asks(_call: ToolCall, _context: CallContext) -> ToolOutcome:
-        return AsksBack((ServerQuestion("seats", "How many?", FormAsk({})),), None)
+        return CallNeedsInput((ElicitationRequest("seats", "How many?", FormMode({})),), None)
 
     house.toolbox.add(tool("travel__book"), asks)
     house.allow("travel__book")
@@ -72,8 +74,8 @@ async def test_behind_what_a_server_wants_to_hear_the_way_out_is_the_same(house:
         await house.surface.wait_for(lambda view: view.asks)
         second = await engine.receive(message("hello"))
         behind = await house.surface.wait_for(lambda view: view.turn.id == second.turn_id)
-        assert behind.blocker == Blocker(first.turn_id, awaits_answer=True)
-        assert waiting(behind) == "Waiting behind a question of a server"
-        assert offers(behind) == (Stop(first.turn_id),)
+        assert behind.blocker == BlockingTurn(first.turn_id, awaits_answer=True)
+        assert waiting_text(behind) == "Waiting behind a question of a server"
+        assert available_actions(behind) == (StopTurnAction(first.turn_id),)
         await engine.stop(first.turn_id, BEN)
         await house.surface.ended(second.turn_id)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from bot.domain.approvals import ApprovalPolicy, Decision, NotAllowed, Settled, Verdict
+from bot.domain.approvals import ApprovalPolicy, Decided, Decision, DecisionType, NotAllowed
 from bot.domain.conversations import ConversationKey
 from bot.domain.policies import Rule
 from bot.domain.profiles import Binding, Profile
 from bot.domain.tools import ServerGuidance, Tool, ToolSet
 from bot.domain.turns import StepStatus, ToolStep, TurnStatus
 from bot.domain.views import TurnView
-from bot.engine.policy import Policies, ServerPolicy, Signatories
+from bot.engine.policy import Approvers, Policies, ServerPolicy
 from bot.engine.rules import RuleBook
 from tests.engine.conftest import House
 from tests.fakes.parts import (
@@ -150,7 +150,7 @@ async def test_a_call_that_the_profile_does_not_enable_is_refused_though_the_mod
 
 async def test_a_call_signed_before_the_profile_lost_its_server_is_not_sent(house: House) -> None:
     house.toolbox.add(tool("mail__send", server_id="m1"), answers_ok)
-    house.rules = RuleBook(signatories=Signatories(admins=frozenset({ANA.principal})))
+    house.rules = RuleBook(signatories=Approvers(admins=frozenset({ANA.principal})))
     house.model.script = [ask_for(call("mail__send")), say("I may not.")]
     engine = house.engine()
     async with running(engine):
@@ -159,8 +159,8 @@ async def test_a_call_signed_before_the_profile_lost_its_server_is_not_sent(hous
         approval = waiting.awaiting[0].approval
         assert approval is not None
         house.rules.amend([], [Profile("p", "p", servers=frozenset())], [Binding("", "p")])
-        assert await engine.decide(Decision(approval.id, 1, Verdict.APPROVE, ANA), member(ANA)) == Settled(
-            Verdict.APPROVE
+        assert await engine.decide(Decision(approval.id, 1, DecisionType.APPROVE, ANA), member(ANA)) == Decided(
+            DecisionType.APPROVE
         )
         view = await house.surface.ended(receipt.turn_id)
     assert ended(view)[0].status is StepStatus.FAILED
@@ -181,7 +181,7 @@ async def test_persona_and_model_are_the_profiles(house: House) -> None:
 async def test_a_profiles_approvers_sign_instead_of_the_others(house: House) -> None:
     house.toolbox.add(tool("mail__send", server_id="m1"), answers_ok)
     profile = Profile("p", "p", approvers=frozenset({BEN.principal}))
-    house.rules = RuleBook(signatories=Signatories(approvers=frozenset({ANA.principal})))
+    house.rules = RuleBook(signatories=Approvers(approvers=frozenset({ANA.principal})))
     house.rules.amend([], [profile], [Binding("test:w", "p")])
     house.model.script = [ask_for(call("mail__send")), say("Sent.")]
     engine = house.engine()
@@ -190,8 +190,8 @@ async def test_a_profiles_approvers_sign_instead_of_the_others(house: House) -> 
         waiting = await house.surface.wait_for(lambda view: bool(view.awaiting))
         approval = waiting.awaiting[0].approval
         assert approval is not None
-        refused = await engine.decide(Decision(approval.id, 1, Verdict.APPROVE, ANA), member(ANA))
+        refused = await engine.decide(Decision(approval.id, 1, DecisionType.APPROVE, ANA), member(ANA))
         assert refused == NotAllowed("You may not sign this. It needs test:ben.")
-        await engine.decide(Decision(approval.id, 1, Verdict.APPROVE, BEN), member(BEN))
+        await engine.decide(Decision(approval.id, 1, DecisionType.APPROVE, BEN), member(BEN))
         view = await house.surface.ended(receipt.turn_id)
     assert ended(view)[0].status is StepStatus.DONE

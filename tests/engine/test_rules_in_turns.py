@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from bot.domain.approvals import ApprovalPolicy, Decision, Settled, Verdict
+from bot.domain.approvals import ApprovalPolicy, Decided, Decision, DecisionType
 from bot.domain.conversations import Author, ConversationKey, Member
-from bot.domain.policies import Rule, Ruling
+from bot.domain.policies import Rule, StoredPolicyResult
 from bot.domain.turns import StepStatus, ToolStep
 from bot.domain.views import TurnView
-from bot.engine.policy import Policies, Signatories
+from bot.engine.policy import Approvers, Policies
 from bot.engine.rules import RuleBook
 from bot.errors import DeliveryFailed
 from tests.engine.conftest import House
@@ -34,7 +34,7 @@ ALLOW, DENY, ASK = ApprovalPolicy.ALWAYS_ALLOW, ApprovalPolicy.ALWAYS_DENY, Appr
 
 
 def book(*rules: Rule, default: ApprovalPolicy = ASK) -> RuleBook:
-    return RuleBook(Policies(default, rules=rules), Signatories(admins=frozenset({ANA.principal})))
+    return RuleBook(Policies(default, rules=rules), Approvers(admins=frozenset({ANA.principal})))
 
 
 def steps(view: TurnView) -> list[ToolStep]:
@@ -56,10 +56,10 @@ async def test_arguments_decide_and_what_decided_is_kept_with_the_call(house: Ho
         view = await house.surface.ended((await engine.receive(message("send both"))).turn_id)
     assert [step.status for step in steps(view)] == [StepStatus.DONE, StepStatus.DENIED]
     assert [arguments for _, arguments, _ in house.toolbox.calls] == [{"to": "ben@home.example"}]
-    stored = await house.log.view(view.turn.id)
+    stored = await house.log.get_view(view.turn.id)
     assert [step.ruling for step in steps(stored)] == [
-        Ruling(ALLOW, "policy.toml:1", "ALWAYS_ALLOW: mail.*", "It is the only rule about this call."),
-        Ruling(
+        StoredPolicyResult(ALLOW, "policy.toml:1", "ALWAYS_ALLOW: mail.*", "It is the only rule about this call."),
+        StoredPolicyResult(
             DENY,
             "policy.toml:5",
             "ALWAYS_DENY: mail.* where to is *@evil.example",
@@ -79,8 +79,8 @@ async def test_a_denial_that_came_after_the_signature_wins(house: House) -> None
         approval = waiting.awaiting[0].approval
         assert approval is not None
         house.rules.amend([plain("m1", "", DENY, arguments={"to": "b*"})], [], [])
-        signed = await engine.decide(Decision(approval.id, 1, Verdict.APPROVE, ANA), member(ANA))
-        assert signed == Settled(Verdict.APPROVE)
+        signed = await engine.decide(Decision(approval.id, 1, DecisionType.APPROVE, ANA), member(ANA))
+        assert signed == Decided(DecisionType.APPROVE)
         (step,) = steps(await house.surface.ended(receipt.turn_id))
     assert step.status is StepStatus.FAILED
     assert step.result is not None

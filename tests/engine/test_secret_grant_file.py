@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from bot.domain.secrets import SecretReference
-from bot.domain.servers import HttpTransport, Launch, ServerConfig, StdioTransport, Transport
-from bot.engine.secret_grant_file import in_words, read_secret_grants
+from bot.domain.servers import HttpTransport, ServerConfig, StdioTransport, TemplateLaunch, Transport
+from bot.engine.secret_grant_file import describe_grant, read_secret_grants
 
 FILE = """
 [[grant]]
@@ -41,13 +41,13 @@ def server(transport: Transport | str, workspace: str = "slack:T1") -> ServerCon
         (JIRA, server("https://jira.example@evil.example/mcp"), False),
         (JIRA, server("https://jira.example/mcp", "slack:T2"), False),
         (JIRA, server("https://jira.example/mcp", ""), False),
-        (JIRA, server(StdioTransport("", launch=Launch("git", {}))), False),
-        (GIT, server(StdioTransport("", launch=Launch("git", {}))), True),
+        (JIRA, server(StdioTransport("", launch=TemplateLaunch("git", {}))), False),
+        (GIT, server(StdioTransport("", launch=TemplateLaunch("git", {}))), True),
         (GIT, server(StdioTransport("git")), False),
         (GIT, server("https://jira.example/mcp"), False),
         (
             SecretReference.parse("file:/run/secrets/../secrets/git"),
-            server(StdioTransport("", launch=Launch("git"))),
+            server(StdioTransport("", launch=TemplateLaunch("git"))),
             False,
         ),
     ],
@@ -63,7 +63,7 @@ def test_a_grant_is_for_exactly_one_secret_and_the_places_it_names(
 def test_a_grant_is_explained_with_its_line() -> None:
     grants = read_secret_grants(FILE, "grants.toml")
     assert [grant.line for grant in grants.grants] == [2, 7]
-    assert in_words(grants.grants[1]) == (
+    assert describe_grant(grants.grants[1]) == (
         "file:/run/secrets/git is granted to servers of slack:T1 at launch template git."
     )
 

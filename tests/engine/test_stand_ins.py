@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import Any, cast
 
 from bot.domain.completions import Capabilities
-from bot.domain.measurements import unobserved
+from bot.domain.metrics import null_sink
 from bot.domain.turns import ModelStep, TurnStatus
 from bot.domain.views import TurnView
 from bot.engine.engine import Engine
-from bot.engine.estimates import of_messages
-from bot.engine.memory import Memory
+from bot.engine.history import HistoryBudget
+from bot.engine.token_estimates import estimate_messages
 from bot.errors import ContextTooLong, ModelRejected, ModelUnavailable
-from bot.llm.chain import REST_SECONDS, ModelChain
-from bot.llm.measured import MeasuredModel
+from bot.llm.fallback import REST_SECONDS, FallbackModel
+from bot.llm.instrumented import InstrumentedModel
 from bot.ports import LanguageModel
 from tests.engine.conftest import House
 from tests.fakes.parts import ScriptedModel, ask_for, call, message, running, say, tool
@@ -30,11 +30,11 @@ class Pair:
         self.first, self.second = ScriptedModel(first), ScriptedModel(second, capabilities=Capabilities(**able))
         self.now = 1_000.0
         models: dict[str, LanguageModel] = {"first": self.first, "second": self.second}
-        measured = {name: MeasuredModel(model, name, unobserved) for name, model in models.items()}
-        self._chain = ModelChain(measured, clock=lambda: self.now)
+        measured = {name: InstrumentedModel(model, name, null_sink) for name, model in models.items()}
+        self._chain = FallbackModel(measured, clock=lambda: self.now)
         house.model = cast("ScriptedModel", self)
 
-    async def named(self, _name: str) -> LanguageModel:
+    async def get(self, _name: str) -> LanguageModel:
         return self._chain
 
 
@@ -81,7 +81,7 @@ async def test_a_stand_in_without_tools_says_so_once(house: House) -> None:
 async def test_a_request_that_is_too_long_for_the_stand_in_is_not_for_the_preferred_model(house: House) -> None:
     long = [say(f"a{n} {LONG}") for n in range(5)]
     pair = Pair(house, [BUSY, *long], [ContextTooLong("The second cannot read that much."), say("Short.")])
-    engine = house.engine(memory=Memory(tokens=8_000))
+    engine = house.engine(memory=HistoryBudget(tokens=8_000))
     async with running(engine):
         views = [await ask(house, engine, "q0")]
         pair.now += REST_SECONDS
@@ -95,7 +95,7 @@ async def test_a_stand_in_that_takes_less_is_asked_for_what_it_takes(house: Hous
     long = [say(f"a{n} {LONG}") for n in range(6)]
     second = [say("They spoke."), say("b6"), say("b7")]
     pair = Pair(house, [*long, BUSY], second, context_tokens=9_000)
-    engine = house.engine(memory=Memory(tokens=100_000))
+    engine = house.engine(memory=HistoryBudget(tokens=100_000))
     async with running(engine):
         views = [await ask(house, engine, f"q{n}") for n in range(8)]
     assert [told(view) for view in views[6:]] == [[("second", (INSTEAD,))]] * 2
@@ -164,10 +164,10 @@ async def test_a_request_is_made_anew_where_the_preferred_model_goes_away_while_
     long = [say(f"a{n} {LONG * 4}") for n in range(8)]
     pair = Pair(house, [*long, BUSY], [say("They spoke."), say("And more."), say("b8")], context_tokens=9_000)
     pair.first.capabilities = Capabilities(context_tokens=35_000)
-    engine = house.engine(memory=Memory(tokens=100_000))
+    engine = house.engine(memory=HistoryBudget(tokens=100_000))
     async with running(engine):
         *_, view = [await ask(house, engine, f"q{n}") for n in range(9)]
     assert (view.turn.status, told(view)[0][0]) == (TurnStatus.DONE, "second")
     assert "Sum up" in pair.first.requests[-1].messages[0].text, "it went away when it was to sum up"
-    sizes = [of_messages(request.messages) for request in pair.second.requests]
+    sizes = [estimate_messages(request.messages) for request in pair.second.requests]
     assert max(sizes) < 9_000 / 2, sizes

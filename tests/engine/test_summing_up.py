@@ -12,10 +12,10 @@ from bot.domain.conversations import Attachment
 from bot.domain.messages import TextPart, ToolCall, assistant
 from bot.domain.tools import ToolOutcome
 from bot.domain.turns import TurnStatus
-from bot.engine import recollection
-from bot.engine.estimates import of_messages, of_text, of_tools
-from bot.engine.instructions import Instructions
-from bot.engine.recollection import LEFT_OUT, NOT_LOOKED_AT
+from bot.engine import history_prompt
+from bot.engine.history_prompt import LEFT_OUT, NOT_LOOKED_AT
+from bot.engine.system_prompt import SystemPrompt
+from bot.engine.token_estimates import estimate_messages, estimate_text, estimate_tools
 from bot.errors import ContextTooLong
 from tests.engine.conftest import House
 from tests.engine.test_remembering import LONG, SHORT, asked, is_summary, notes, numbered, summary_of, talk
@@ -38,7 +38,7 @@ def answering(summary: Script, answer: str = f"a {LONG}") -> Script:
 
 
 def size(request: ModelRequest) -> float:
-    return of_messages(request.messages) + of_tools(request.tools)
+    return estimate_messages(request.messages) + estimate_tools(request.tools)
 
 
 async def spent_on_summaries(house: House) -> list[tuple[str, int, int]]:
@@ -131,7 +131,7 @@ async def test_people_are_told_of_turns_that_are_too_many_to_be_summed_up(
     engine = house.engine()
     async with running(engine):
         await talk(house, engine, *numbered(1, 6))
-        monkeypatch.setattr(recollection, "HISTORY_TURNS", 4)
+        monkeypatch.setattr(history_prompt, "HISTORY_TURNS", 4)
         *_, seventh, eighth = await talk(house, engine, "q7", "q8")
     assert (notes(seventh), notes(eighth)) == ([LEFT_OUT], [])
     (request,) = filter(is_summary, house.model.requests)
@@ -149,7 +149,7 @@ async def test_in_a_small_window_the_request_and_the_longest_answer_fit_in_toget
 ) -> None:
     house.model.capabilities = Capabilities(context_tokens=window)
     house.model.script = [answering(say(letter * 20_000), f"a {letter * 500}")] * 80
-    engine = house.engine(instructions=Instructions("Be useful."))
+    engine = house.engine(instructions=SystemPrompt("Be useful."))
     async with running(engine):
         views = await talk(house, engine, *numbered(1, 24))
     assert {view.turn.status for view in views} == {TurnStatus.DONE}
@@ -172,7 +172,7 @@ async def test_a_summary_that_was_made_for_a_wide_window_is_told_by_its_beginnin
     async with running(narrow):
         await talk(house, narrow, "q6")
     told = [part for part in words(asked(house)[-1]) if part.startswith("Summary of")]
-    assert 0 < of_text(told[0]) < 600
+    assert 0 < estimate_text(told[0]) < 600
 
 
 async def test_large_results_give_way_before_earlier_turns_do(house: House) -> None:

@@ -11,16 +11,16 @@ from bot.domain.approvals import ApprovalPolicy
 from bot.domain.completions import Completion, ModelRequest
 from bot.domain.conversations import Attachment, ConversationKey
 from bot.domain.flows import _FILE_ENDINGS, Flow, Sends, Words
-from bot.domain.grants import Permission, ThisThread
+from bot.domain.grants import GrantRequest, ThreadScope
+from bot.domain.history import ToolReplay
 from bot.domain.messages import ToolCall
-from bot.domain.past import Replay
 from bot.domain.policies import TaintMode
-from bot.domain.tools import Annotations, OutcomeUnknown, Tool, ToolOutcome, ToolSet
+from bot.domain.tools import Annotations, CallOutcomeUnknown, Tool, ToolOutcome, ToolSet
 from bot.domain.turns import StepStatus, TurnStatus
 from bot.domain.views import TurnView
 from bot.engine.engine import Engine
-from bot.engine.memory import Memory
-from bot.engine.taint import Taint, Told
+from bot.engine.history import HistoryBudget
+from bot.engine.taint import Taint, TaintSource
 from bot.ports import CallContext
 from tests.engine.conftest import House
 from tests.engine.test_remembering import LONG, SHORT, is_summary, numbered, talk
@@ -101,7 +101,7 @@ def guarded(house: House, **changes: object) -> Engine:
 def test_what_asks_follows_from_whose_words_were_read_and_from_where_the_call_can_send(
     wanted: Tool, asks_after: list[Words]
 ) -> None:
-    found = [words for words in Words if Taint((Told("y", words, "id-y"),)).objection(wanted, {})]
+    found = [words for words in Words if Taint((TaintSource("y", words, "id-y"),)).objection(wanted, {})]
     assert found == asks_after
 
 
@@ -127,7 +127,7 @@ def test_without_an_operators_word_the_hints_of_a_trusted_server_count(
 
 def test_an_address_in_a_free_argument_makes_a_read_one_of_the_world() -> None:
     search = tool("x__find", reads=True, arguments=("query",))
-    taint = Taint((Told("y", STRANGERS, "id-y"),))
+    taint = Taint((TaintSource("y", STRANGERS, "id-y"),))
     assert not taint.objection(search, {"query": "rent"})
     assert taint.objection(search, {"query": ["see", {"at": "http://evil.example/?rent=900"}]})
 
@@ -164,7 +164,7 @@ def test_an_address_in_a_free_argument_makes_a_read_one_of_the_world() -> None:
 )
 def test_an_address_needs_no_whole_url(text: str, asks: bool) -> None:
     search = tool("x__find", reads=True, arguments=("query",))
-    assert bool(Taint((Told("y", STRANGERS, "id-y"),)).objection(search, {"query": text})) is asks
+    assert bool(Taint((TaintSource("y", STRANGERS, "id-y"),)).objection(search, {"query": text})) is asks
 
 
 def test_no_ending_of_a_file_name_that_is_left_out_is_a_top_level_domain() -> None:
@@ -189,7 +189,7 @@ def test_no_ending_of_a_file_name_that_is_left_out_is_a_top_level_domain() -> No
 def test_a_read_that_says_nothing_but_what_the_person_has_written_needs_no_signature(
     arguments: dict[str, object], asks: bool
 ) -> None:
-    taint = Taint((Told("y", STRANGERS, "id-y"),), asked=("Read 3 pages of https://a.example/Rent, please.",))
+    taint = Taint((TaintSource("y", STRANGERS, "id-y"),), asked=("Read 3 pages of https://a.example/Rent, please.",))
     properties = {"url": {}, "pages": {}, "length": {"default": 5000}, "raw": {}}
     fetch = replace(PAGE, input_schema={"type": "object", "properties": properties})
     assert bool(taint.objection(fetch, arguments)) is asks
@@ -197,30 +197,34 @@ def test_a_read_that_says_nothing_but_what_the_person_has_written_needs_no_signa
 
 
 def test_a_call_that_writes_or_of_which_nothing_is_known_is_signed_whatever_the_person_has_written() -> None:
-    taint = Taint((Told("y", STRANGERS, "id-y"),), asked=("Do not send Hello to eve.",))
+    taint = Taint((TaintSource("y", STRANGERS, "id-y"),), asked=("Do not send Hello to eve.",))
     send = {"to": "eve", "text": "Hello"}
     assert taint.objection(MAIL, send)
     assert taint.objection(tool("x__send", trusted=False, reads=True, arguments=("to", "text")), send)
 
 
 def test_a_server_that_only_hears_its_own_words_again_is_read_without_asking() -> None:
-    assert not Taint((Told("web", STRANGERS, "id-web"),)).objection(PAGE, {"url": "http://a.example"})
-    assert Taint((Told("web", STRANGERS, "id-web"), Told("diary", OWN, "id-diary"))).objection(PAGE, {"url": "a"})
+    assert not Taint((TaintSource("web", STRANGERS, "id-web"),)).objection(PAGE, {"url": "http://a.example"})
+    assert Taint((TaintSource("web", STRANGERS, "id-web"), TaintSource("diary", OWN, "id-diary"))).objection(
+        PAGE, {"url": "a"}
+    )
 
 
 def test_a_tool_of_which_nothing_is_known_is_asked_about_if_anything_else_was_read() -> None:
     unknown = tool("files__read", trusted=False)
-    alone = Taint((Told("files", STRANGERS, "id-files"),))
+    alone = Taint((TaintSource("files", STRANGERS, "id-files"),))
     assert not alone.objection(unknown, {})
     assert alone.objection(replace(unknown, trusted=True), {})
     assert alone.objection(replace(unknown, flow=Flow(sends=WORLD)), {})
-    assert Taint((*alone.told, Told("diary", OWN, "id-diary"))).objection(unknown, {})
+    assert Taint((*alone.told, TaintSource("diary", OWN, "id-diary"))).objection(unknown, {})
 
 
 def test_what_would_be_read_again_as_ones_own_words_is_signed() -> None:
     add = tool("diary__add", OWN, CLOSED)
     for words, asks in ((OWN, False), (SHARED, True), (STRANGERS, True)):
-        taint = Taint((Told("y", words, "id-y"),), offered=ToolSet((DIARY, add, WIKI, tool("wiki__add", None, CLOSED))))
+        taint = Taint(
+            (TaintSource("y", words, "id-y"),), offered=ToolSet((DIARY, add, WIKI, tool("wiki__add", None, CLOSED)))
+        )
         assert bool(taint.objection(add, {})) is asks
         assert not taint.objection(tool("wiki__add", None, CLOSED), {})
 
@@ -250,13 +254,13 @@ SEND = tool("mail__send", OWN, WORLD, arguments=("to", "cc", "text"), recipients
 def test_a_call_whose_recipients_the_person_has_named_needs_no_signature(
     arguments: dict[str, object], asks: bool
 ) -> None:
-    taint = Taint((Told("y", STRANGERS, "id-y"),), ("Tell bob@corp.example, kim@ross.example and (Carl).",))
+    taint = Taint((TaintSource("y", STRANGERS, "id-y"),), ("Tell bob@corp.example, kim@ross.example and (Carl).",))
     assert bool(taint.objection(SEND, arguments)) is asks
 
 
 def test_an_argument_that_the_tool_does_not_have_exempts_nothing() -> None:
     misspelt = replace(SEND, flow=Flow(OWN, WORLD, ("too",)))
-    assert Taint((Told("y", STRANGERS, "id-y"),), ("Tell bob.",)).objection(misspelt, {"to": "bob"})
+    assert Taint((TaintSource("y", STRANGERS, "id-y"),), ("Tell bob.",)).objection(misspelt, {"to": "bob"})
 
 
 async def test_what_the_person_has_named_before_counts_and_what_others_have_named_does_not(house: House) -> None:
@@ -281,7 +285,7 @@ async def test_what_the_person_has_named_before_counts_and_what_others_have_name
 
 async def test_a_question_that_quotes_a_call_of_the_model_names_nobody(house: House) -> None:
     async def lost(_call: ToolCall, _context: CallContext) -> ToolOutcome:
-        return OutcomeUnknown("No answer within 30 s.")
+        return CallOutcomeUnknown("No answer within 30 s.")
 
     with_tools(house, PAGE)
     house.toolbox.add(SEND, lost)
@@ -298,7 +302,7 @@ async def test_a_question_that_quotes_a_call_of_the_model_names_nobody(house: Ho
         assert step.approval is not None
         await engine.decide(decision(step), member(ANA))
         await house.surface.ended(first.turn_id)
-        check = await engine.check(first.turn_id, step.n, ANA)
+        check = await engine.check_outcome(first.turn_id, step.n, ANA)
         view = await house.surface.wait_for(lambda view: view.turn.id == check.turn_id and bool(calls_of(view)))
     assert [step.status for step in calls_of(view)] == [StepStatus.AWAITING]
 
@@ -434,15 +438,17 @@ async def test_a_file_and_what_others_said_before_are_not_the_askers_own_words(h
 # ---------------------------------------------------------------------- with the conversation
 
 
-@pytest.mark.parametrize("replay", Replay)
-async def test_what_a_stranger_may_have_written_is_carried_to_the_next_question(house: House, replay: Replay) -> None:
+@pytest.mark.parametrize("replay", ToolReplay)
+async def test_what_a_stranger_may_have_written_is_carried_to_the_next_question(
+    house: House, replay: ToolReplay
+) -> None:
     with_tools(house, PAGE, MAIL)
     house.model.script = [ask_for(call("web__fetch", "1")), say("It says to mail."), say("Sure.")]
-    before = guarded(house, memory=Memory(replay=replay))
+    before = guarded(house, memory=HistoryBudget(replay=replay))
     async with running(before):
         await talk(house, before, "read it", "hm")
     in_turn(house, call("mail__send", "2"))
-    after_a_restart = guarded(house, memory=Memory(replay=replay))
+    after_a_restart = guarded(house, memory=HistoryBudget(replay=replay))
     async with running(after_a_restart):
         await after_a_restart.receive(message("thanks, go on"))
         (step,) = awaiting(await waiting(house))
@@ -574,7 +580,7 @@ async def test_what_was_granted_before_strangers_words_were_read_does_not_count_
     async with running(engine):
         receipt = await engine.receive(message("send"))
         (step,) = awaiting(await waiting(house))
-        await engine.grant(decision(step), Permission(ThisThread()), member(ANA))
+        await engine.grant(decision(step), GrantRequest(ThreadScope()), member(ANA))
         await house.surface.ended(receipt.turn_id)
         in_turn(
             house, call("mail__send", "2"), call("web__fetch", "3"), call("mail__send", "4"), call("mail__send", "5")
@@ -583,7 +589,7 @@ async def test_what_was_granted_before_strangers_words_were_read_does_not_count_
         view = await house.surface.wait_for(lambda view: view.turn.id == receipt.turn_id and bool(awaiting(view)))
         (step,) = awaiting(view)
         assert step.call.id == "4"
-        await engine.grant(decision(step), Permission(ThisThread()), member(ANA))
+        await engine.grant(decision(step), GrantRequest(ThreadScope()), member(ANA))
         view = await house.surface.ended(receipt.turn_id)
     assert [each.status for each in calls_of(view)] == [StepStatus.DONE] * 4
     assert view.turn.status is TurnStatus.DONE
@@ -600,7 +606,7 @@ async def test_what_was_granted_after_the_teams_words_does_not_count_after_stran
         await engine.receive(message("tell them"))
         (step,) = awaiting(await waiting(house))
         assert step.call.id == "2"
-        await engine.grant(decision(step), Permission(ThisThread()), member(ANA))
+        await engine.grant(decision(step), GrantRequest(ThreadScope()), member(ANA))
         view = await house.surface.wait_for(lambda view: len(calls_of(view)) == 5)
     assert calls_of(view)[2].status is StepStatus.DONE
     assert calls_of(view)[4].status is StepStatus.AWAITING

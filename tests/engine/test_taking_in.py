@@ -93,7 +93,7 @@ async def test_what_is_being_claimed_takes_room_too(house: House) -> None:
         go_on.set()
         await until(lambda: first.turn_id in engine._worker._held)
         assert list(engine._worker._held) == [first.turn_id]
-        assert (await house.log.view(second.turn_id)).turn.status is TurnStatus.QUEUED
+        assert (await house.log.get_view(second.turn_id)).turn.status is TurnStatus.QUEUED
 
 
 async def test_no_message_overtakes_those_that_wait_for_room(house: House) -> None:
@@ -131,7 +131,7 @@ async def test_what_could_not_be_drawn_here_is_not_begun_here(house: House) -> N
         await looked_round(engine)
         receipt = await engine.receive(message("hi", conversation=OUT_OF_REACH))
         assert engine._worker._held == {}
-        assert (await house.log.view(receipt.turn_id)).turn.status is TurnStatus.QUEUED
+        assert (await house.log.get_view(receipt.turn_id)).turn.status is TurnStatus.QUEUED
 
 
 async def test_where_other_processes_could_drive_it_whoever_looks_round_first_does(house: House) -> None:
@@ -139,7 +139,7 @@ async def test_where_other_processes_could_drive_it_whoever_looks_round_first_do
         raise AssertionError
 
     house.model.script = [say("Hello.")]
-    house.log.take_in = never  # type: ignore[method-assign, assignment]
+    house.log.enqueue_and_claim = never  # type: ignore[method-assign, assignment]
     house.log.lease_seconds = 15.0
     engine = house.engine()
     async with running(engine):
@@ -160,14 +160,14 @@ async def test_what_was_being_taken_in_when_the_process_left_is_given_back(house
     async with asyncio.timeout(10):
         receipt = await receiving
     another = SqlTurnLog(house.database)
-    assert await another.take(receipt.turn_id, NEWEST) == {}
+    assert await another.acquire_delivery(receipt.turn_id, NEWEST) == {}
     (again,) = await another.claim(1)
     assert (again.turn_id, again.recoveries) == (receipt.turn_id, 0)
 
 
 async def test_what_nobody_waits_for_any_more_while_it_is_taken_in_is_answered_all_the_same(house: House) -> None:
     taken = asyncio.Event()
-    take_in = house.log.take_in
+    take_in = house.log.enqueue_and_claim
 
     async def slow(received: InboundMessage) -> tuple[Receipt, Claim | None]:
         await take_in(received)
@@ -175,7 +175,7 @@ async def test_what_nobody_waits_for_any_more_while_it_is_taken_in_is_answered_a
         await asyncio.Event().wait()
         raise AssertionError
 
-    house.log.take_in = slow  # type: ignore[method-assign, assignment]
+    house.log.enqueue_and_claim = slow  # type: ignore[method-assign, assignment]
     house.model.script = [say("Hello.")]
     engine = house.engine()
     async with running(engine):

@@ -35,7 +35,7 @@ class Answering:
     twice: set[str] = field(default_factory=set)
     capabilities: Capabilities = field(default_factory=Capabilities)
 
-    async def named(self, _name: str) -> Answering:
+    async def get(self, _name: str) -> Answering:
         return self
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
@@ -83,7 +83,7 @@ async def test_each_message_is_one_turn_that_is_driven_once_at_a_time_and_ends(h
     everything = [
         view.turn.id
         for n in range(CONVERSATIONS)
-        for view in await house.log.recent(ConversationKey("test", "w", "many", str(n)), 100)
+        for view in await house.log.recent_turns(ConversationKey("test", "w", "many", str(n)), 100)
     ]
     assert len(everything) == MESSAGES
     assert model.twice == set()
@@ -93,5 +93,5 @@ async def test_each_message_is_one_turn_that_is_driven_once_at_a_time_and_ends(h
     await asyncio.wait(tasks, timeout=10)
     assert all(task.cancelled() or task.exception() is None for task in tasks)
     assert engine._worker._held == {}
-    assert engine._worker.room.left(held=0) == engine._worker.room.limit
+    assert engine._worker.room.available(held=0) == engine._worker.room.limit
     assert house.log._arriving == set()

@@ -2,15 +2,15 @@ from __future__ import annotations
 
 import asyncio
 
-from bot.domain.approvals import ApprovalPolicy, Decision, Settled, Verdict
+from bot.domain.approvals import ApprovalPolicy, Decided, Decision, DecisionType
 from bot.domain.completions import Completion, StopReason, ToolChoice
 from bot.domain.conversations import ConversationKey
-from bot.domain.envelopes import enclosed
+from bot.domain.envelopes import enclose
 from bot.domain.messages import ToolCall, assistant
-from bot.domain.tools import NotSent, OutcomeUnknown, ServerGuidance, ToolOutcome
+from bot.domain.tools import CallNotSent, CallOutcomeUnknown, ServerGuidance, ToolOutcome
 from bot.domain.turns import StepStatus, ToolStep, TurnStatus
-from bot.domain.views import Pause, TurnView
-from bot.engine.offering import SOMETHING_MISSING
+from bot.domain.views import ModelRetry, TurnView
+from bot.engine.tool_selection import SOMETHING_MISSING
 from bot.errors import ModelRejected, ModelUnavailable
 from bot.ports import CallContext
 from tests.engine.conftest import House
@@ -39,7 +39,9 @@ def awaiting(view: TurnView) -> list[ToolStep]:
     return [step for step in calls_of(view) if step.status is StepStatus.AWAITING]
 
 
-def decision(step: ToolStep, verdict: Verdict = Verdict.APPROVE, reason: str = "", revision: int = 0) -> Decision:
+def decision(
+    step: ToolStep, verdict: DecisionType = DecisionType.APPROVE, reason: str = "", revision: int = 0
+) -> Decision:
     assert step.approval is not None
     return Decision(step.approval.id, revision or step.approval.revision, verdict, ANA, reason)
 
@@ -52,7 +54,7 @@ async def test_a_message_is_answered_and_the_answer_is_drawn(house: House) -> No
         view = await house.surface.ended(receipt.turn_id)
     assert view.turn.status is TurnStatus.DONE
     assert words(house.model.requests[0]) == ["Be useful.", "hi"]
-    assert not await house.log.undrawn("test:", 10)
+    assert not await house.log.stale_views("test:", 10)
 
 
 async def test_a_redelivered_message_is_the_same_turn(house: House) -> None:
@@ -95,7 +97,7 @@ async def test_a_call_that_needs_approval_waits_without_holding_anything(house: 
         await until(lambda: not engine._worker._held)
         assert house.toolbox.calls == []
         settled = await engine.decide(decision(awaiting(view)[0]), member(ANA))
-        assert settled == Settled(Verdict.APPROVE)
+        assert settled == Decided(DecisionType.APPROVE)
         view = await house.surface.ended(receipt.turn_id)
     assert house.toolbox.names == ["notes__add"]
     assert calls_of(view)[0].approval.decided_by == "Ana"  # type: ignore[union-attr]
@@ -108,7 +110,7 @@ async def test_a_denial_reaches_the_model_with_its_reason(house: House) -> None:
     async with running(engine):
         receipt = await engine.receive(message("save it"))
         view = await house.surface.wait_for(lambda view: bool(awaiting(view)))
-        await engine.decide(decision(awaiting(view)[0], Verdict.DENY, "use INC"), member(ANA))
+        await engine.decide(decision(awaiting(view)[0], DecisionType.DENY, "use INC"), member(ANA))
         view = await house.surface.ended(receipt.turn_id)
     assert house.toolbox.calls == []
     assert calls_of(view)[0].status is StepStatus.DENIED
@@ -125,7 +127,7 @@ async def test_only_a_signatory_may_approve_but_whoever_asked_may_decline(house:
         step = awaiting(view)[0]
         refused = await engine.decide(decision(step), member(BEN))
         assert refused.reason == "You may not sign this. It needs test:ana."  # type: ignore[union-attr]
-        assert await engine.decide(decision(step, Verdict.DENY), member(BEN)) == Settled(Verdict.DENY)
+        assert await engine.decide(decision(step, DecisionType.DENY), member(BEN)) == Decided(DecisionType.DENY)
         await house.surface.ended(receipt.turn_id)
     assert house.toolbox.calls == []
 
@@ -161,7 +163,7 @@ async def test_a_call_that_nobody_signs_expires_after_the_card_was_posted(house:
         view = await house.surface.wait_for(lambda view: bool(awaiting(view)))
         step = awaiting(view)[0]
         await until(lambda: not engine._worker._held)
-        found = await house.log.approval(step.approval.id)  # type: ignore[union-attr]
+        found = await house.log.get_approval(step.approval.id)  # type: ignore[union-attr]
         assert found is not None
         assert found[1].approval is not None
         assert found[1].approval.expires_at == house.clock[0] + 60
@@ -181,7 +183,7 @@ async def test_a_decision_on_an_old_revision_settles_nothing(house: House) -> No
         await engine.receive(message("save it"))
         view = await house.surface.wait_for(lambda view: bool(awaiting(view)))
         settlement = await engine.decide(decision(awaiting(view)[0], revision=7), member(ANA))
-        assert type(settlement).__name__ == "OutOfDate"
+        assert type(settlement).__name__ == "StaleRevision"
     assert house.toolbox.calls == []
 
 
@@ -227,10 +229,10 @@ async def test_made_up_tools_and_broken_arguments_are_told_to_the_model(house: H
 
 async def test_an_unsafe_call_without_an_answer_is_unknown_and_a_safe_one_failed(house: House) -> None:
     async def lost(call: ToolCall, _context: CallContext) -> ToolOutcome:
-        return OutcomeUnknown("No answer within 30 s.")
+        return CallOutcomeUnknown("No answer within 30 s.")
 
     async def unsent(call: ToolCall, _context: CallContext) -> ToolOutcome:
-        return NotSent("notes is not connected.")
+        return CallNotSent("notes is not connected.")
 
     house.toolbox.add(tool("s__write"), lost)
     house.toolbox.add(tool("s__read", read_only=True), lost)
@@ -277,7 +279,7 @@ async def test_a_busy_model_is_asked_again_after_the_pause_it_named(house: House
     async def pause(seconds: float) -> None:
         pauses.append(seconds)
         if seconds == 7.0:
-            await house.surface.wait_for(lambda view: view.activity == Pause(7, "The model is rate-limited."))
+            await house.surface.wait_for(lambda view: view.activity == ModelRetry(7, "The model is rate-limited."))
         await asyncio.sleep(0)
 
     engine = house.engine(pause=pause)
@@ -331,7 +333,7 @@ async def test_turns_of_one_conversation_run_in_order_and_others_side_by_side(ho
         await engine.receive(message("one"))
         await until(lambda: len(house.model.requests) == 1)
         receipt = await engine.receive(message("two"))
-        assert receipt.ahead == 1
+        assert receipt.queue_position == 1
         await engine.receive(message("three", conversation=ConversationKey("test", "w", "hall", "2")))
         await house.surface.ended(receipt.turn_id)
     assert order == ["other", "first", "second"]
@@ -366,7 +368,7 @@ async def test_instructions_come_in_the_operators_order_and_once(house: House) -
     assert house.toolbox.calls[0][:2] == ("kb__search", {"query": "rain?"})
     assert words(house.model.requests[2]) == [
         "Be useful.\n\n[kb] Mind the handbook.\n\n[w] Weather is here.",
-        "Found by kb__search for this question:\n" + enclosed("kb__search", "ok"),
+        "Found by kb__search for this question:\n" + enclose("kb__search", "ok"),
         "[kb] Name the page.",
         "rain?",
         "ok",
@@ -384,7 +386,7 @@ async def test_missing_servers_are_named_to_the_model_and_to_the_person(house: H
         view = await house.surface.ended((await engine.receive(message("hi"))).turn_id)
     assert words(house.model.requests[0]) == [
         "Be useful.",
-        "Tools that are not available now:\n" + enclosed("servers", "weather is not connected: no such command."),
+        "Tools that are not available now:\n" + enclose("servers", "weather is not connected: no such command."),
         "hi",
     ]
     assert view.steps[-1].notes == ("weather is not connected: no such command.",)  # type: ignore[union-attr]
@@ -441,4 +443,4 @@ async def test_the_conversation_is_the_same_after_a_restart(house: House) -> Non
     async with running(again):
         await house.surface.ended((await again.receive(message("sure?"))).turn_id)
     assert "Blue." in words(house.model.requests[1])
-    assert await house.log.latest("test:w:") == HALL
+    assert await house.log.latest_conversation("test:w:") == HALL

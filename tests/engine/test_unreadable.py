@@ -80,25 +80,25 @@ async def test_an_end_that_cannot_be_read_keeps_no_other_end_undrawn_and_is_trie
     await change(house, "update steps set body = '{\"v\": 9}'")
     house.model.script = [say("Fine.")]
     engine = house.engine()
-    postpone = house.log.postpone
+    postpone = house.log.retry_delivery_at
     postponed: list[float] = []
 
     async def noted(turn_id: str, seconds: float) -> None:
         await postpone(turn_id, seconds)
         postponed.append(seconds)
 
-    house.log.postpone = noted  # type: ignore[method-assign]
+    house.log.retry_delivery_at = noted  # type: ignore[method-assign]
     async with running(engine):
         for tries in range(1, 4):
             await until(lambda tries=tries: len(postponed) == tries)  # type: ignore[misc]
             assert caplog.text.count("cannot be read") == tries
             # Due again after 5, 10 and 20 seconds, and not a second sooner.
             house.clock[0] += 5 * 2 ** (tries - 1) - 1
-            engine._drawings.kick()
+            engine._drawings.wake()
             await until(lambda: not engine._drawings._kicked.is_set())
-            assert await house.log.undrawn("test:", 1) == []
+            assert await house.log.stale_views("test:", 1) == []
             house.clock[0] += 1
-            engine._drawings.kick()
+            engine._drawings.wake()
         other = await engine.receive(message("hi", conversation=ELSEWHERE))
         view = await house.surface.ended(other.turn_id)
     assert view.turn.status is TurnStatus.DONE
@@ -143,4 +143,4 @@ async def test_a_turn_that_cannot_be_ended_is_kept_in_hand_and_not_claimed_over_
         broken[0] = False
         assert (await ended(house, receipt.turn_id))[0] == "failed"
     assert len(house.model.requests) == 2
-    assert [view.turn.question.text for view in await house.log.recent(HALL, 9)] == ["hi"]
+    assert [view.turn.question.text for view in await house.log.recent_turns(HALL, 9)] == ["hi"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from bot.domain.messages import FilePart, ImagePart, KeptFile, Readers, ResultPart
+from bot.domain.messages import FilePart, ImageAudience, ImagePart, ResultPart, StoredFile
 from bot.domain.turns import Step, ToolStep
 from bot.domain.views import TurnView
 from bot.errors import NotFound
@@ -19,8 +19,8 @@ def with_kept_files(view: TurnView) -> TurnView:
             return part
         file_id = f"f{len(kept)}"
         kept[file_id] = part.data
-        readers = part.readers if isinstance(part, ImagePart) else Readers.PEOPLE
-        return KeptFile(file_id, part.mime_type, part.name, len(part.data), readers)
+        readers = part.readers if isinstance(part, ImagePart) else ImageAudience.PEOPLE
+        return StoredFile(file_id, part.mime_type, part.name, len(part.data), readers)
 
     def changed(step: Step) -> Step:
         if not isinstance(step, ToolStep) or step.result is None:

@@ -14,10 +14,10 @@ from bot.domain.conversations import Attachment, Author, ConversationKey, Inboun
 from bot.domain.messages import TextPart, ToolCall, ToolResult, assistant
 from bot.domain.secrets import SecretSpan
 from bot.domain.servers import EVERYWHERE
-from bot.domain.tools import MISFIT, Annotations, Misfit, NotSent, Returned, Tool, ToolOutcome, ToolSet
-from bot.domain.views import Audience, Drawn, Notice, Refs, TurnView
+from bot.domain.tools import MISFIT, Annotations, ArgumentError, CallNotSent, CallReturned, Tool, ToolOutcome, ToolSet
+from bot.domain.views import MessageRefs, Notice, NoticeTarget, PostedMessage, TurnView
+from bot.mcp.argument_validation import group_by_argument, validate
 from bot.ports import CallContext
-from bot.tools.arguments import by_argument, misfits
 
 ANA = Author("test", "ana", "Ana")
 BEN = Author("test", "ben", "Ben")
@@ -65,7 +65,7 @@ class ScriptedModel:
     others: dict[str, ScriptedModel] = field(default_factory=dict)
     """Models with a name of their own, which profiles may want."""
 
-    async def named(self, name: str) -> ScriptedModel:
+    async def get(self, name: str) -> ScriptedModel:
         return self.others[name] if name else self
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
@@ -96,8 +96,8 @@ async def answers_ok(call: ToolCall, _context: CallContext) -> ToolOutcome:
     return returned(call, "ok")
 
 
-def returned(call: ToolCall, text: str, *, is_error: bool = False) -> Returned:
-    return Returned(ToolResult(call.id, (TextPart(text),), is_error))
+def returned(call: ToolCall, text: str, *, is_error: bool = False) -> CallReturned:
+    return CallReturned(ToolResult(call.id, (TextPart(text),), is_error))
 
 
 @dataclass
@@ -129,15 +129,15 @@ class FakeToolbox:
 
     async def call(self, tool: Tool, call: ToolCall, context: CallContext) -> ToolOutcome:
         if tool.name not in self.tools:
-            return NotSent("gone")
+            return CallNotSent("gone")
         self.calls.append((tool.name, dict(call.arguments), context))
         return await self.tools[tool.name][1](call, context)
 
-    def objection(self, tool: Tool, call: ToolCall) -> str:
-        return "\n".join((MISFIT, *wrong)) if (wrong := misfits(tool.input_schema, call.arguments)) else ""
+    def argument_error(self, tool: Tool, call: ToolCall) -> str:
+        return "\n".join((MISFIT, *wrong)) if (wrong := validate(tool.input_schema, call.arguments)) else ""
 
-    def misfits(self, schema: Mapping[str, Any], values: Mapping[str, Any]) -> Sequence[Misfit]:
-        return by_argument(schema, values)
+    def validate(self, schema: Mapping[str, Any], values: Mapping[str, Any]) -> Sequence[ArgumentError]:
+        return group_by_argument(schema, values)
 
     def secret_spans(self, server_id: str, text: str) -> Sequence[SecretSpan]:
         """`secrets` are those of every server, by their labels."""
@@ -158,23 +158,23 @@ class RecordingSurface:
     wrong with them; those that were asked for are in `fetched`.
     """
 
-    reach: str = "test:"
-    pace: float = 0.0
+    key_prefix: str = "test:"
+    min_interval: float = 0.0
     views: list[TurnView] = field(default_factory=list)
     trouble: list[Exception] = field(default_factory=list)
     seen: asyncio.Condition = field(default_factory=asyncio.Condition)
     files: dict[str, bytes | Exception] = field(default_factory=dict)
     fetched: list[str] = field(default_factory=list)
 
-    async def show(self, view: TurnView, refs: Refs) -> AsyncGenerator[Drawn, None]:
+    async def deliver(self, view: TurnView, refs: MessageRefs) -> AsyncGenerator[PostedMessage, None]:
         if self.trouble:
             raise self.trouble.pop(0)
         async with self.seen:
             self.views.append(view)
             self.seen.notify_all()
-        yield Drawn("reply", refs.get("reply", f"ref-{view.turn.id}"))
+        yield PostedMessage("reply", refs.get("reply", f"ref-{view.turn.id}"))
 
-    async def tell(self, audience: Audience, notice: Notice) -> None:
+    async def post_notice(self, audience: NoticeTarget, notice: Notice) -> None:
         pass
 
     async def member(self, author: Author, where: ConversationKey) -> Member:

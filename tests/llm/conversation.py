@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from bot.domain.completions import CallDelta, Completion, Counted, ModelEvent, ModelRequest
+from bot.domain.completions import Completion, ModelEvent, ModelRequest, ToolCallDelta, UsageReported
 from bot.domain.messages import Message, user
 from bot.domain.tools import Tool
 from bot.llm import anthropic, openai_chat, openai_responses
@@ -71,14 +71,14 @@ async def everything(model: LanguageModel, request: ModelRequest | None = None) 
 
 async def events(model: LanguageModel, request: ModelRequest | None = None) -> list[ModelEvent]:
     """What people can see of it, and the completion."""
-    return [event for event in await everything(model, request) if not isinstance(event, Counted | CallDelta)]
+    return [event for event in await everything(model, request) if not isinstance(event, UsageReported | ToolCallDelta)]
 
 
 async def next_seen(stream: AsyncGenerator[ModelEvent, None]) -> ModelEvent:
     """The next event that people can see, or the completion."""
     while True:
         event = await anext(stream)
-        if not isinstance(event, Counted | CallDelta):
+        if not isinstance(event, UsageReported | ToolCallDelta):
             return event
 
 

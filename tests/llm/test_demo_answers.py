@@ -13,7 +13,7 @@ from bot.domain.completions import ModelRequest, ToolChoice
 from bot.domain.messages import (
     ImagePart,
     Message,
-    Role,
+    MessageRole,
     TextPart,
     ToolCall,
     ToolResult,
@@ -230,7 +230,7 @@ def test_importing_it_loads_nothing_but_the_standard_library() -> None:
 
 
 async def test_images_from_the_person_are_no_obstacle() -> None:
-    question = Message(Role.USER, (ImagePart(b"x", "image/png"), TextPart("list my notes")))
+    question = Message(MessageRole.USER, (ImagePart(b"x", "image/png"), TextPart("list my notes")))
     assert [call.name for call in (await reply([question], NOTES)).tool_calls] == ["notes__list_notes"]
 
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from bot.domain.completions import Completion, Limits, ModelRequest, ReasoningDelta, StopReason, TextDelta, Usage
+from bot.domain.completions import Completion, ModelLimits, ModelRequest, ReasoningDelta, StopReason, TextDelta, Usage
 from bot.domain.messages import (
     FilePart,
     ImagePart,
     Message,
-    Role,
+    MessageRole,
     TextPart,
     ToolCall,
     ToolResult,
@@ -269,7 +269,7 @@ async def test_a_stream_without_done_is_complete_once_it_gave_a_finish_reason() 
 async def test_images_are_sent_as_data_and_those_of_tools_behind_their_results() -> None:
     image = ImagePart(PNG, "image/png")
     transcript = (
-        Message(Role.USER, (TextPart("This?"), image)),
+        Message(MessageRole.USER, (TextPart("This?"), image)),
         assistant("", ToolCall("c", "look")),
         tool_results(ToolResult("c", (TextPart("Seen:"), image), is_error=True)),
     )
@@ -292,7 +292,7 @@ async def test_images_are_sent_as_data_and_those_of_tools_behind_their_results()
 async def test_a_compatible_server_gets_the_names_of_images_unless_it_is_said_to_see_them() -> None:
     image = ImagePart(PNG, "image/png", "cat.png")
     transcript = (
-        Message(Role.USER, (TextPart("This?"), image)),
+        Message(MessageRole.USER, (TextPart("This?"), image)),
         assistant("", ToolCall("c", "look")),
         tool_results(ToolResult("c", (image,))),
     )
@@ -307,7 +307,7 @@ async def test_a_compatible_server_gets_the_names_of_images_unless_it_is_said_to
 def test_the_vendor_takes_documents_from_people_and_their_names_from_tools() -> None:
     document = FilePart(b"%PDF", "application/pdf", "plan.pdf")
     transcript = (
-        Message(Role.USER, (TextPart("This?"), document)),
+        Message(MessageRole.USER, (TextPart("This?"), document)),
         assistant("", ToolCall("c", "look")),
         tool_results(ToolResult("c", (document,))),
     )
@@ -321,7 +321,7 @@ async def test_a_compatible_server_gets_the_names_of_documents() -> None:
     document = FilePart(b"%PDF", "application/pdf", "plan.pdf")
     async with talking(OPENAI_CHAT, Say("A plan?")) as (model, service):
         assert not model.capabilities.documents
-        await complete(model, asking(Message(Role.USER, (TextPart("This?"), document))))
+        await complete(model, asking(Message(MessageRole.USER, (TextPart("This?"), document))))
     assert service.requests[0].question == "This?\n[File: plan.pdf (application/pdf)]"
 
 
@@ -340,7 +340,11 @@ def test_the_vendors_own_models_see_images_unless_it_is_said_that_they_do_not() 
 
 
 async def test_system_messages_stay_where_they_are() -> None:
-    transcript = (Message(Role.SYSTEM, (TextPart("A"),)), user("B"), Message(Role.SYSTEM, (TextPart("C"),)))
+    transcript = (
+        Message(MessageRole.SYSTEM, (TextPart("A"),)),
+        user("B"),
+        Message(MessageRole.SYSTEM, (TextPart("C"),)),
+    )
     async with talking(OPENAI_CHAT, Say("D")) as (model, service):
         await complete(model, asking(*transcript))
     assert [(m["role"], m["content"]) for m in service.requests[0].messages] == [
@@ -357,7 +361,7 @@ async def test_a_template_that_wants_strict_turns_gets_them_from_then_on() -> No
         system("You help."),
         assistant("Before."),
         user("One"),
-        Message(Role.USER, (TextPart("Two"), image)),
+        Message(MessageRole.USER, (TextPart("Two"), image)),
         assistant("", ToolCall("a", "look")),
         tool_results(ToolResult("a", (TextPart("seen"),))),
         system("Be brief."),
@@ -379,7 +383,7 @@ async def test_a_template_that_wants_strict_turns_gets_them_from_then_on() -> No
 
 
 def test_the_vendor_knows_the_token_limit_by_another_name() -> None:
-    request = ModelRequest((user("Hi"),), limits=Limits(max_tokens=9))
+    request = ModelRequest((user("Hi"),), limits=ModelLimits(max_tokens=9))
     body = request_body(MODEL, request, own_address=True)
     assert body["max_completion_tokens"] == 9
     assert "max_tokens" not in body

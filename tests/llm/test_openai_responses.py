@@ -14,7 +14,7 @@ from bot.domain.messages import (
     FilePart,
     ImagePart,
     Message,
-    Role,
+    MessageRole,
     TextPart,
     ToolCall,
     ToolResult,
@@ -359,7 +359,7 @@ def test_images_and_documents_go_as_they_are_also_those_of_tools() -> None:
     image, document = ImagePart(PNG, "image/png"), FilePart(b"%PDF", "application/pdf", "plan.pdf")
     table = FilePart(b"a", "text/csv", "a.csv")
     body = sent(
-        Message(Role.USER, (TextPart("These?"), image, document, table)),
+        Message(MessageRole.USER, (TextPart("These?"), image, document, table)),
         assistant("", ToolCall("c", "look"), ToolCall("d", "look")),
         tool_results(ToolResult("c", (TextPart("Seen:"), image), is_error=True), ToolResult("d", (), is_error=True)),
     )

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bot.domain.completions import Counted
+from bot.domain.completions import UsageReported
 from bot.llm import anthropic_reply, openai_chat_reply, openai_responses_reply
-from bot.llm.complaints import ServiceComplained, problem_of
-from bot.llm.streaming import Delta, Draft
+from bot.llm.error_classification import ProviderRejected, classify
+from bot.llm.streaming import Delta, ReplyAccumulator
 
 DRAFTS = [anthropic_reply.ReplyDraft, openai_chat_reply.ReplyDraft, openai_responses_reply.ReplyDraft]
 
@@ -54,14 +54,14 @@ EVENTS = st.lists(
 @settings(max_examples=80, deadline=None)
 @given(EVENTS)
 def test_a_reply_of_anything_can_be_kept_or_is_an_error(draft_of: Any, events: list[dict[str, Any]]) -> None:
-    draft: Draft = draft_of()
+    draft: ReplyAccumulator = draft_of()
     shown: list[Delta] = []
-    with suppress(ServiceComplained):
+    with suppress(ProviderRejected):
         try:
             for event in events:
                 shown += draft.take(event)
-        except ServiceComplained as error:
-            problem_of(error.complaint)
+        except ProviderRejected as error:
+            classify(error.complaint)
             raise
     completion = draft.completion()
     assert draft.finished is (completion is not None)
@@ -72,6 +72,6 @@ def test_a_reply_of_anything_can_be_kept_or_is_an_error(draft_of: Any, events: l
         assert len({call.id for call in completion.message.tool_calls}) == len(completion.message.tool_calls)
         kept = [dict(completion.message.provider_metadata), *(dict(c.arguments) for c in completion.message.tool_calls)]
         json.dumps(kept, ensure_ascii=False, allow_nan=False).encode()
-        for text in (completion.message.text, *(delta.text for delta in shown if not isinstance(delta, Counted))):
+        for text in (completion.message.text, *(delta.text for delta in shown if not isinstance(delta, UsageReported))):
             text.encode()
     draft.resume()

@@ -15,7 +15,7 @@ from bot.domain.messages import user
 from bot.domain.tools import Tool
 from bot.llm import anthropic_request, openai_chat_request
 from bot.llm.tool_schemas import LARGEST_SCHEMA, LONGEST_DESCRIPTION
-from bot.tools.arguments import misfits
+from bot.mcp.argument_validation import validate
 from tests.fakes.llm_schemas import anthropic_complaint, openai_complaint
 from tests.llm.schemas import LISTED, proper_and_calls
 
@@ -77,9 +77,9 @@ def test_arguments_that_a_server_takes_are_never_ruled_out(made: tuple[Json, lis
 def test_arguments_are_judged_by_the_server_s_own_schema(made: tuple[Json, list[Json]]) -> None:
     listed, calls = made
     offered = tool(listed)
-    before = [misfits(listed, arguments) for arguments in calls]
+    before = [validate(listed, arguments) for arguments in calls]
     for_openai(listed)
-    assert [misfits(offered.input_schema, arguments) for arguments in calls] == before
+    assert [validate(offered.input_schema, arguments) for arguments in calls] == before
 
 
 def only(schema: Json) -> Json:

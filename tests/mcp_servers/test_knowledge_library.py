@@ -13,7 +13,7 @@ import pytest
 from mcp_servers.knowledge import folder, index
 from mcp_servers.knowledge.folder import LARGEST_FILE, File, Folder, Refused
 from mcp_servers.knowledge.library import LONGEST_PAGE, Library
-from mcp_servers.knowledge.words import question
+from mcp_servers.knowledge.tokenizer import question
 
 
 @contextlib.contextmanager

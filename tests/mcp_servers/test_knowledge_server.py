@@ -14,20 +14,20 @@ from mcp import Client
 
 from bot.domain.approvals import ApprovalPolicy
 from bot.domain.servers import ServerConfig, StdioTransport
-from bot.domain.turns import Origin
-from bot.engine.admission import Admission
+from bot.domain.turns import CallOrigin
+from bot.engine.call_authorization import CallAuthorizer
 from bot.engine.policy import Policies
 from bot.engine.rules import Rules
-from mcp_servers.knowledge import keeper
+from mcp_servers.knowledge import indexer
 from mcp_servers.knowledge.folder import Refused
 from mcp_servers.knowledge.library import Library
+from mcp_servers.knowledge.messages import STILL_READING
 from mcp_servers.knowledge.server import create_server
 from mcp_servers.knowledge.settings import SAMPLE, InvalidSetting, Settings, read_settings
-from mcp_servers.knowledge.wording import STILL_READING
+from tests.mcp.boxes import call as called
+from tests.mcp.boxes import named, text
+from tests.mcp.boxes import started as toolbox
 from tests.mcp_servers.processes import HELLO, PATIENCE, begun, process, shake_hands, started, structured, text_of
-from tests.tools.boxes import call as called
-from tests.tools.boxes import named, text
-from tests.tools.boxes import started as toolbox
 
 
 def here(folder: Path, **options: Any) -> Client:
@@ -109,12 +109,12 @@ async def test_search_is_what_a_host_may_ask_with_every_question() -> None:
     transport = StdioTransport("python", ("-m", "mcp_servers.knowledge"))
     config = ServerConfig("knowledge", transport, trusted=True, auto_context_tool="search")
     async with toolbox(config) as box:
-        await box.settled()
+        await box.wait_ready()
         offered = await box.offer()
-        (step,) = Admission(Rules(Policies(ApprovalPolicy.ALWAYS_ALLOW))).context_calls(
+        (step,) = CallAuthorizer(Rules(Policies(ApprovalPolicy.ALWAYS_ALLOW))).context_calls(
             "how do approvals work?", offered
         )
-        assert (step.call.name, step.origin) == ("knowledge__search", Origin.CONTEXT)
+        assert (step.call.name, step.origin) == ("knowledge__search", CallOrigin.CONTEXT)
         answer = text(await called(named(box, "search", "knowledge"), box, **step.call.arguments))
     assert answer.startswith("1. Approvals > How approvals work [approvals.md#how-approvals-work]")
 
@@ -244,7 +244,7 @@ async def test_while_a_big_folder_is_being_read_questions_are_answered_from_what
 
 async def test_nobody_else_waits_while_the_disk_is_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "gate")
-    one = keeper.Keeper(Library(handbook(tmp_path), None))
+    one = indexer.BackgroundIndexer(Library(handbook(tmp_path), None))
     async with one.running():
         # The one thread is stuck in opening a pipe until somebody writes to it: only this loop can do that.
         waiting = asyncio.create_task(one.answer(lambda _: (tmp_path / "gate").read_text()))
@@ -256,16 +256,16 @@ async def test_nobody_else_waits_while_the_disk_is_waited_for(tmp_path: Path) ->
 
 
 async def test_an_answer_that_does_not_come_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(keeper, "ANSWER_PATIENCE", 0.05)
+    monkeypatch.setattr(indexer, "ANSWER_PATIENCE", 0.05)
     os.mkfifo(tmp_path / "gate")
-    one = keeper.Keeper(Library(handbook(tmp_path), None))
+    one = indexer.BackgroundIndexer(Library(handbook(tmp_path), None))
     async with one.running():
         with pytest.raises(
             Refused, match=r"has not answered for 0 seconds\. Ask again with fewer words; .+ check the disk"
         ):
             await one.answer(lambda _: (tmp_path / "gate").read_text())
         await asyncio.to_thread(lambda: (tmp_path / "gate").write_text("opened"))
-        monkeypatch.setattr(keeper, "ANSWER_PATIENCE", PATIENCE)
+        monkeypatch.setattr(indexer, "ANSWER_PATIENCE", PATIENCE)
         assert await one.answer(lambda library: library.listing("", 1).total) == (2, True)
 
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mcp_servers.knowledge.words import LONGEST_QUESTION, MOST_TERMS, indexed, question
+from mcp_servers.knowledge.tokenizer import LONGEST_QUESTION, MOST_TERMS, indexed, question
 
 ANYTHING = st.text() | st.text(alphabet='"*^+-:(){}ANDORNET \x00\ud800茶を承認')
 OPERATORS = [

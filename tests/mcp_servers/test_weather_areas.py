@@ -6,7 +6,7 @@ import pytest
 
 from mcp_servers.weather.areas import AmbiguousArea, AreaTable, UnknownArea, spelling
 from mcp_servers.weather.jma_json import Unreadable
-from mcp_servers.weather.sample import bundled_areas
+from mcp_servers.weather.sample_data import bundled_areas
 from tests.fakes.jma import area_file
 
 PREFECTURES = """

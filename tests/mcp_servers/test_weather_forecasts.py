@@ -10,7 +10,7 @@ from mcp_servers.weather.conditions import in_english
 from mcp_servers.weather.forecasts import DayForecast, read_forecast
 from mcp_servers.weather.jma_json import JST, Unreadable, line, paragraphs
 from mcp_servers.weather.overviews import read_overview
-from mcp_servers.weather.sample import FORECAST_PATH, OVERVIEW_PATH, Sample, bundled_areas
+from mcp_servers.weather.sample_data import FORECAST_PATH, OVERVIEW_PATH, Sample, bundled_areas
 from tests.fakes.jma import forecast_file
 
 ISSUED = datetime(2026, 4, 1, 11, tzinfo=JST)

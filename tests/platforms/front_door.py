@@ -7,14 +7,14 @@ import dataclasses
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any
 
-from bot.domain.answering import Answered, Answering, Inquiry, NotAnswerable
-from bot.domain.approvals import WHOLE, Decision, NoSuchApproval, OutOfDate, Portion, Settled, Settlement
-from bot.domain.commands import Form, Invocation, Reply, Submission, Verb
+from bot.domain.approvals import WHOLE, ApprovalNotFound, Decided, Decision, DecisionResult, Portion, StaleRevision
+from bot.domain.argument_edits import EditableCall, EditResult, NotEditable, RevisionAccepted
+from bot.domain.commands import Form, FormSubmission, Invocation, Reply, Verb
 from bot.domain.conversations import Author, ConversationKey, InboundMessage, Member
-from bot.domain.edits import Draft, Editing, NotNow, Revised
-from bot.domain.elicitations import Elicited
-from bot.domain.grants import Permission
-from bot.domain.turns import Question, Receipt, ToolStep, Turn, TurnStatus
+from bot.domain.elicitation_answers import AnswerRejected, AnswerResult, ElicitationAnswered, OpenElicitation
+from bot.domain.elicitations import ElicitationResult
+from bot.domain.grants import GrantRequest
+from bot.domain.turns import Receipt, ToolStep, Turn, TurnInput, TurnStatus
 from bot.domain.views import TurnView
 from bot.errors import CountersignError, NotFound
 
@@ -25,24 +25,24 @@ class ScriptedDoor:
     def __init__(self) -> None:
         self.received: list[InboundMessage] = []
         self.decisions: list[tuple[Decision, Member]] = []
-        self.granted: list[Permission] = []
+        self.granted: list[GrantRequest] = []
         self.schema: Mapping[str, Any] = {}
         """What the arguments of every call have to fit."""
-        self.not_now: NotNow | None = None
-        """Why nothing can be changed, as `draft` says it."""
-        self.editings: list[Editing] = []
+        self.not_now: NotEditable | None = None
+        """Why nothing can be changed, as `get_editable_call` says it."""
+        self.editings: list[EditResult] = []
         """What `revise` says, in order; then it takes everything."""
         self.revisions: list[tuple[str, int, dict[str, Any], Member]] = []
         self.views_opened: list[tuple[str, int, Portion]] = []
-        self.inquiries: dict[str, Inquiry | NotAnswerable] = {}
+        self.inquiries: dict[str, OpenElicitation | AnswerRejected] = {}
         """What servers have asked back, by the questions' ids."""
-        self.answerings: list[Answering] = []
-        """What `answer` says, in order; then it takes everything."""
-        self.replied: list[tuple[str, Elicited, Member]] = []
+        self.answerings: list[AnswerResult] = []
+        """What `answer_elicitation` says, in order; then it takes everything."""
+        self.replied: list[tuple[str, ElicitationResult, Member]] = []
         self.stopped: list[tuple[str, Author]] = []
         self.repeated: list[tuple[str, str, int, Author]] = []
         self.troubles: list[CountersignError] = []
-        self.settlements: list[Settlement] = []
+        self.settlements: list[DecisionResult] = []
         self.stops = True
         self.views: list[TurnView] = []
         self.opened = asyncio.Event()
@@ -68,59 +68,63 @@ class ScriptedDoor:
             message.conversation,
             len(self.received),
             message.author,
-            Question(message.text),
+            TurnInput(message.text),
             TurnStatus.DONE,
             self.clock(),
         )
         self.views.append(TurnView(turn, (), 1))
         return Receipt(turn_id)
 
-    async def decide(self, decision: Decision, member: Member) -> Settlement:
+    async def decide(self, decision: Decision, member: Member) -> DecisionResult:
         self.decisions.append((decision, member))
-        return self.settlements.pop(0) if self.settlements else Settled(decision.verdict)
+        return self.settlements.pop(0) if self.settlements else Decided(decision.verdict)
 
-    async def grant(self, decision: Decision, permission: Permission, member: Member) -> Settlement:
+    async def grant(self, decision: Decision, permission: GrantRequest, member: Member) -> DecisionResult:
         self.granted.append(permission)
         return await self.decide(decision, member)
 
     async def open_call(
         self, approval_id: str, revision: int, member: Member, portion: Portion = WHOLE
-    ) -> ToolStep | NotNow:
+    ) -> ToolStep | NotEditable:
         """Anybody may open anything; `views_opened` are the pages."""
-        found = await self.draft(approval_id, revision, member)
-        if not isinstance(found, Draft):
+        found = await self.get_editable_call(approval_id, revision, member)
+        if not isinstance(found, EditableCall):
             return found
         self.views_opened.append((approval_id, revision, portion))
         return found.step
 
-    async def draft(self, approval_id: str, revision: int, member: Member) -> Draft | NotNow:
+    async def get_editable_call(self, approval_id: str, revision: int, member: Member) -> EditableCall | NotEditable:
         if self.not_now is not None:
             return self.not_now
         for view in self.views:
             for step in view.steps:
                 if isinstance(step, ToolStep) and step.approval is not None and step.approval.id == approval_id:
-                    return Draft(view.turn, step, self.schema) if step.approval.revision == revision else OutOfDate()
-        return NoSuchApproval()
+                    return (
+                        EditableCall(view.turn, step, self.schema)
+                        if step.approval.revision == revision
+                        else StaleRevision()
+                    )
+        return ApprovalNotFound()
 
-    async def revise(self, approval_id: str, revision: int, arguments: Mapping[str, Any], member: Member) -> Editing:
+    async def revise(self, approval_id: str, revision: int, arguments: Mapping[str, Any], member: Member) -> EditResult:
         self.revisions.append((approval_id, revision, dict(arguments), member))
-        return self.editings.pop(0) if self.editings else Revised(revision + 1)
+        return self.editings.pop(0) if self.editings else RevisionAccepted(revision + 1)
 
-    async def inquiry(self, elicitation_id: str, member: Member) -> Inquiry | NotAnswerable:
-        return self.inquiries.get(elicitation_id, NoSuchApproval())
+    async def get_elicitation(self, elicitation_id: str, member: Member) -> OpenElicitation | AnswerRejected:
+        return self.inquiries.get(elicitation_id, ApprovalNotFound())
 
-    async def answer(self, elicitation_id: str, reply: Elicited, member: Member) -> Answering:
+    async def answer_elicitation(self, elicitation_id: str, reply: ElicitationResult, member: Member) -> AnswerResult:
         self.replied.append((elicitation_id, reply, member))
-        return self.answerings.pop(0) if self.answerings else Answered(reply.action)
+        return self.answerings.pop(0) if self.answerings else ElicitationAnswered(reply.action)
 
     async def stop(self, turn_id: str, by: Author) -> bool:
         self.stopped.append((turn_id, by))
         return self.stops
 
-    async def again(self, turn_id: str, n: int, by: Author) -> Receipt:
+    async def run_again(self, turn_id: str, n: int, by: Author) -> Receipt:
         return self._repeat("again", turn_id, n, by)
 
-    async def check(self, turn_id: str, n: int, by: Author) -> Receipt:
+    async def check_outcome(self, turn_id: str, n: int, by: Author) -> Receipt:
         return self._repeat("check", turn_id, n, by)
 
     async def view(self, turn_id: str) -> TurnView:
@@ -129,7 +133,7 @@ class ScriptedDoor:
                 return view
         raise NotFound("There is no such turn.")
 
-    async def recent(self, conversation: ConversationKey, limit: int) -> Sequence[TurnView]:
+    async def recent_turns(self, conversation: ConversationKey, limit: int) -> Sequence[TurnView]:
         return [view for view in self.views if view.turn.conversation == conversation][-limit:]
 
     def forget(self) -> None:
@@ -154,14 +158,14 @@ class ScriptedCommands:
 
     def __init__(self, *answers: Sequence[Reply | Form]) -> None:
         self.answers = list(answers)
-        self.requests: list[Invocation | Submission] = []
+        self.requests: list[Invocation | FormSubmission] = []
         self.going_on = asyncio.Event()
         self.going_on.set()
         """What comes after the first answer waits for this."""
         self.begun = asyncio.Event()
         self.begun.set()
 
-    async def handle(self, request: Invocation | Submission) -> AsyncIterator[Reply | Form]:
+    async def handle(self, request: Invocation | FormSubmission) -> AsyncIterator[Reply | Form]:
         self.requests.append(request)
         await self.begun.wait()
         for number, answer in enumerate(self.answers.pop(0) if self.answers else []):

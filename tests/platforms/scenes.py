@@ -9,14 +9,14 @@ from dataclasses import replace
 from typing import Any
 
 from bot.domain.approvals import Approval
-from bot.domain.commands import Action, Field, FieldKind, Form, Page, Reply, Table, Tone
+from bot.domain.commands import ActionStyle, Field, FieldKind, Form, PageInfo, Reply, ReplyAction, Table
 from bot.domain.conversations import Author, ConversationKey
-from bot.domain.elicitations import DECLINED, Elicitation, Elicited, FormAsk, LinkAsk, ServerQuestion
-from bot.domain.elicitations import Action as Answer
+from bot.domain.elicitations import DECLINED, Elicitation, ElicitationRequest, ElicitationResult, FormMode, UrlMode
+from bot.domain.elicitations import ElicitationAction as Answer
 from bot.domain.messages import TextPart, ToolCall, ToolResult, assistant
-from bot.domain.servers import HttpTransport, ServerConfig, ServerState, ServerStatus
-from bot.domain.turns import ModelStep, Question, Step, StepStatus, ToolRef, ToolStep, Turn, TurnStatus
-from bot.domain.views import Blocker, TurnView
+from bot.domain.servers import HttpTransport, ServerConfig, ServerSnapshot, ServerStatus
+from bot.domain.turns import ModelStep, Step, StepStatus, ToolRef, ToolStep, Turn, TurnInput, TurnStatus
+from bot.domain.views import BlockingTurn, TurnView
 
 NOW = 1_800_000_000.0
 PRIYA = Author("slack", "U0PRIYA", "Priya")
@@ -89,7 +89,7 @@ def a_filing(status: StepStatus, result: str = "", n: int = 3, **changes: Any) -
 
 
 def a_view(*steps: Step, status: TurnStatus = TurnStatus.RUNNING, failure: str = "", **changes: Any) -> TurnView:
-    question = changes.pop("question", Question("why did checkout 502 after the deploy?"))
+    question = changes.pop("question", TurnInput("why did checkout 502 after the deploy?"))
     turn = Turn("7f3a99c0d1", THREAD, 1, PRIYA, question, status, NOW - 60, failure)
     return replace(TurnView(turn, steps, 1), **changes)
 
@@ -156,8 +156,10 @@ TRIP: Mapping[str, Any] = {
     },
     "required": ["seats", "class"],
 }
-WHICH = ServerQuestion("trip", "The 14:05 to Leeds has seats left.\nHow many, and in which class?", FormAsk(TRIP))
-PAY = ServerQuestion("pay", "Confirm the payment of £84.00 with your bank.", LinkAsk("https://pay.example.com/c/7f3a"))
+WHICH = ElicitationRequest("trip", "The 14:05 to Leeds has seats left.\nHow many, and in which class?", FormMode(TRIP))
+PAY = ElicitationRequest(
+    "pay", "Confirm the payment of £84.00 with your bank.", UrlMode("https://pay.example.com/c/7f3a")
+)
 
 
 def a_booking(status: StepStatus, *asked: Elicitation, n: int = 3, result: str = "") -> ToolStep:
@@ -165,7 +167,7 @@ def a_booking(status: StepStatus, *asked: Elicitation, n: int = 3, result: str =
     return a_call(n, BOOK, status, result, elicitations=asked)
 
 
-def asked_back(question: ServerQuestion = WHICH, **changes: Any) -> Elicitation:
+def asked_back(question: ElicitationRequest = WHICH, **changes: Any) -> Elicitation:
     """Something that a server has asked; it is out, and waits unless `changes` say how it ended."""
     made = Elicitation("e7f3c2e9b0d14a", question, round=1, expires_in=1800.0, expires_at=NOW + 1800)
     return replace(made, **changes)
@@ -177,20 +179,24 @@ INQUIRED = a_view(
 SENT_AWAY = a_view(
     a_reply(0, "I book the train."), a_booking(StepStatus.ASKING, asked_back(PAY)), status=TurnStatus.WAITING
 )
-YES = Elicited(Answer.ACCEPT, {"seats": 2, "class": "second"})
+YES = ElicitationResult(Answer.ACCEPT, {"seats": 2, "class": "second"})
 HEARD: Mapping[str, TurnView] = {
     "answered": a_view(
         a_booking(StepStatus.STARTED, asked_back(reply=YES, answered_by="Priya")), running=frozenset({3})
     ),
     "visited": a_view(
         a_booking(
-            StepStatus.DONE, asked_back(PAY, reply=Elicited(Answer.ACCEPT), answered_by="Priya"), result="Booked: K7P2"
+            StepStatus.DONE,
+            asked_back(PAY, reply=ElicitationResult(Answer.ACCEPT), answered_by="Priya"),
+            result="Booked: K7P2",
         ),
         status=TurnStatus.DONE,
     ),
     "declined": a_view(a_booking(StepStatus.STARTED, asked_back(reply=DECLINED, answered_by="Priya"))),
     "late": a_view(
-        a_booking(StepStatus.STARTED, asked_back(reply=Elicited(Answer.CANCEL), reason="Nobody answered in time."))
+        a_booking(
+            StepStatus.STARTED, asked_back(reply=ElicitationResult(Answer.CANCEL), reason="Nobody answered in time.")
+        )
     ),
     "secret": a_view(
         a_booking(
@@ -199,13 +205,13 @@ HEARD: Mapping[str, TurnView] = {
         )
     ),
     "stopped": a_view(
-        a_booking(StepStatus.CANCELLED, asked_back(reply=Elicited(Answer.CANCEL))),
+        a_booking(StepStatus.CANCELLED, asked_back(reply=ElicitationResult(Answer.CANCEL))),
         status=TurnStatus.CANCELLED,
         failure="Priya",
     ),
 }
 """What servers have asked, by how it ended."""
-QUEUED = a_view(status=TurnStatus.QUEUED, ahead=2, blocker=Blocker("earlier", awaits_signature=True))
+QUEUED = a_view(status=TurnStatus.QUEUED, ahead=2, blocker=BlockingTurn("earlier", awaits_signature=True))
 FAILED = a_view(a_reply(0, "I look."), status=TurnStatus.FAILED, failure="The model provider is down. Nothing was run.")
 
 LISTING = Reply(
@@ -219,13 +225,16 @@ LISTING = Reply(
             ("⚪", "files", "stdio", "8", "off"),
         ),
     ),
-    actions=(Action("Add server", ("mcp", "add"), Tone.PRIMARY), Action("Review jira", ("mcp", "review", "jira"))),
-    page=Page(1, 3, ("mcp", "list")),
+    actions=(
+        ReplyAction("Add server", ("mcp", "add"), ActionStyle.PRIMARY),
+        ReplyAction("Review jira", ("mcp", "review", "jira")),
+    ),
+    page=PageInfo(1, 3, ("mcp", "list")),
 )
 SHOWN = Reply(
     "**jira** is connected.",
     details=(("address", "https://mcp.jira.example/"), ("tools", "8 (3 write)"), ("policy", "ask")),
-    actions=(Action("Remove jira", ("mcp", "remove", "jira"), Tone.DANGER, confirm="jira"),),
+    actions=(ReplyAction("Remove jira", ("mcp", "remove", "jira"), ActionStyle.DANGER, confirm="jira"),),
 )
 ADDING = Form(
     "mcp add:1",
@@ -243,8 +252,8 @@ ADDING = Form(
 )
 
 
-def a_server(name: str, status: ServerStatus, tools: int) -> ServerState:
-    return ServerState(ServerConfig(name, HttpTransport(f"https://{name}.example/mcp")), status, tool_count=tools)
+def a_server(name: str, status: ServerStatus, tools: int) -> ServerSnapshot:
+    return ServerSnapshot(ServerConfig(name, HttpTransport(f"https://{name}.example/mcp")), status, tool_count=tools)
 
 
 SERVERS = (

@@ -7,20 +7,20 @@ from typing import Any
 
 import pytest
 
-from bot.commands.definitions import command_line
-from bot.commands.server_drafting import starts
+from bot.commands.server_definition import command_line
 from bot.commands.server_forms import confirmation, form
+from bot.commands.server_validation import starts
 from bot.domain.commands import Form
-from bot.domain.launch_templates import LONGEST_COMMAND, LONGEST_VALUE, LaunchTemplate, Slot, TextRule
+from bot.domain.launch_templates import LONGEST_COMMAND, LONGEST_VALUE, LaunchTemplate, TemplateSlot, TextRule
 from bot.domain.servers import ServerConfig
-from bot.platforms.discord.forms import form_modal, has_room
-from bot.platforms.slack.forms import form_window
+from bot.platforms.discord.forms import fits_in_modal, form_modal
+from bot.platforms.slack.forms import form_to_modal
 
 
 def longest(letter: str) -> ServerConfig:
     """As long as a command line can be."""
     names = "abcdefgh"
-    slots = tuple(Slot(name, TextRule(re.compile("(?s).*")), dashed=True) for name in names)
+    slots = tuple(TemplateSlot(name, TextRule(re.compile("(?s).*")), dashed=True) for name in names)
     template = LaunchTemplate("x", "run", tuple(f"{{{name}}}" for name in names), slots)
     room = (LONGEST_COMMAND - 30) // 5 if letter == "'" else LONGEST_COMMAND - 60
     values = {name: letter * min(LONGEST_VALUE, room // 3) for name in names[:3]} | dict.fromkeys(names[3:], "x")
@@ -35,9 +35,9 @@ def consent(config: ServerConfig) -> Form:
 async def test_the_longest_command_line_is_shown_whole(letter: str) -> None:
     config = longest(letter)
     asked = consent(config)
-    window: dict[str, Any] = form_window(asked, "")
+    window: dict[str, Any] = form_to_modal(asked, "")
     assert command_line(config) in window["blocks"][0]["text"]["text"]
-    assert has_room(asked)
+    assert fits_in_modal(asked)
     shown = form_modal(asked, "id").to_dict()["components"][0]["content"]
     assert len(shown) <= 4000
     assert shown.endswith("x x x x x")

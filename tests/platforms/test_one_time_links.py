@@ -9,11 +9,11 @@ from urllib.parse import quote
 import pytest
 
 from bot.domain.commands import Reply
-from bot.domain.servers import ServerState, ServerStatus
+from bot.domain.servers import ServerSnapshot, ServerStatus
 from bot.platforms.console.plain_replies import reply_text
+from bot.platforms.discord.command_messages import command_reply as discord_sheet
 from bot.platforms.discord.markdown import dialect
-from bot.platforms.discord.replies import reply_sheet as discord_sheet
-from bot.platforms.slack.replies import reply_sheet
+from bot.platforms.slack.command_messages import command_reply
 from tests.commands.servers import OPERATOR, WEB, two_servers
 from tests.commands.sign_ins import LOGIN, SigningOffice
 
@@ -26,7 +26,7 @@ TOKEN = "-_Ab" * 10 + "x-_"
 def test_the_link_of_a_reply_leads_where_it_should(address: str) -> None:
     url = f"{address}/secret/{TOKEN}"
     reply = Reply(f"`jira` waits for its secret. [Enter the secret]({url}). The link works once.")
-    blocks = reply_sheet(reply).blocks
+    blocks = command_reply(reply).blocks
     assert {"type": "link", "url": url, "text": "Enter the secret"} in blocks[0]["elements"][0]["elements"]
     # What stands in angle brackets is not unfurled by Discord.
     assert f"[Enter the secret](<{url}>)" in dialect(reply.text)
@@ -35,7 +35,7 @@ def test_the_link_of_a_reply_leads_where_it_should(address: str) -> None:
 async def test_the_link_to_a_sign_in_leads_where_it_should_and_its_address_stands_beside_it() -> None:
     held = SigningOffice(two_servers())
     held.sign_ins.takes.add(WEB.id)
-    held.servers.states = [ServerState(WEB, ServerStatus.AUTH_REQUIRED)]
+    held.servers.states = [ServerSnapshot(WEB, ServerStatus.AUTH_REQUIRED)]
     resource, callback = quote("https://search.example/mcp", safe=""), quote("https://bot.example.com/oauth", safe="")
     held.sign_ins.address = (
         f"{LOGIN}/oauth2/v2.0/authorize?response_type=code&client_id={'0oa8' * 10}&redirect_uri={callback}"
@@ -43,7 +43,7 @@ async def test_the_link_to_a_sign_in_leads_where_it_should_and_its_address_stand
     )
     reply = await held.ask("mcp connect web-search", OPERATOR)
     url = f"{held.sign_ins.address}&state={1:043d}"
-    blocks = reply_sheet(reply).blocks
+    blocks = command_reply(reply).blocks
     assert {"type": "link", "url": url, "text": "Sign in to web-search"} in blocks[0]["elements"][0]["elements"]
     assert url in "".join(each["text"] for each in blocks[-2]["elements"][0]["elements"])
     sheet = discord_sheet(reply)

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from bot.domain.capabilities import Text
+from bot.domain.capabilities import TextContents
 from bot.domain.messages import ImagePart
 from bot.domain.servers import HttpKind, ServerConfig, ServerStatus
-from bot.domain.tools import Returned
+from bot.domain.tools import CallReturned
 from bot.ports import CallContext
+from tests.mcp.boxes import ANA, call, call_with, error_text, named, started, text
 from tests.real_servers.servers import everything_at, from_npm
-from tests.tools.boxes import ANA, call, call_with, error_text, named, started, text
 
 pytestmark = pytest.mark.real_servers
 
@@ -43,10 +43,10 @@ async def test_it_connects_and_shows_its_tools_its_resources_and_its_prompts(eve
         assert [tool.flags for tool in offered.tools if tool.flags] == []
         assert "simple-prompt" in [prompt.name for prompt in offered.prompts]
         assert len(offered.templates) == 2
-        (read,) = await box.read(everything.id, offered.resources[0].uri)
-        assert isinstance(read, Text)
+        (read,) = await box.read_resource(everything.id, offered.resources[0].uri)
+        assert isinstance(read, TextContents)
         assert read.text.startswith("# ")
-        assert await box.prompt(everything.id, "args-prompt", {"city": "Lisbon"})
+        assert await box.get_prompt(everything.id, "args-prompt", {"city": "Lisbon"})
 
 
 async def test_its_tools_give_texts_structured_content_and_pictures(everything: ServerConfig) -> None:
@@ -54,10 +54,10 @@ async def test_its_tools_give_texts_structured_content_and_pictures(everything: 
         await box.connect(everything.id)
         assert text(await call(named(box, "get-sum"), box, a=2, b=3)) == "The sum of 2 and 3 is 5."
         weather = await call(named(box, "get-structured-content"), box, location="Chicago")
-        assert isinstance(weather, Returned)
+        assert isinstance(weather, CallReturned)
         assert weather.result.structured["conditions"] == "Light rain / drizzle"
         picture = await call(named(box, "get-tiny-image"), box)
-        assert isinstance(picture, Returned)
+        assert isinstance(picture, CallReturned)
         assert [part.mime_type for part in picture.result.parts if isinstance(part, ImagePart)] == ["image/png"]
 
 

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from bot.domain.servers import HttpKind, ServerConfig, ServerStatus
-from bot.domain.tools import Returned
+from bot.domain.tools import CallReturned
 from bot.ports import CallContext
+from tests.mcp.boxes import ANA, call, call_with, error_text, named, started, text
 from tests.real_servers.servers import OLDER_PYTHON, from_npm, from_pypi, older_at
-from tests.tools.boxes import ANA, call, call_with, error_text, named, started, text
 
 pytestmark = pytest.mark.real_servers
 
@@ -95,7 +95,7 @@ async def test_a_server_on_the_older_library_answers_over_http(older: ServerConf
         told: list[str] = []
         context = CallContext(ANA, "turn:1", on_progress=told.append)
         counted = await call_with(named(box, "count"), box, context, to=3)
-        assert isinstance(counted, Returned)
+        assert isinstance(counted, CallReturned)
         assert counted.result.structured == {"result": 3}
         assert told == ["1/3", "2/3", "3/3"]
 

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from bot.domain.argument_secrets import StoredSecret, lookalikes, stored_secrets, with_masks
 from bot.domain.secrets import SecretSpan
 from bot.domain.turns import StepStatus, ToolStep
+from bot.rendering.approval_card import approval_card, whole_card
+from bot.rendering.approval_text import argument_lines
 from bot.rendering.call_arguments import NAME_LIMIT, CardArgument, shared_json, whole_json
-from bot.rendering.card_words import argument_lines
-from bot.rendering.cards import card, whole_card
 from bot.rendering.deceptive_text import IMITATION
 from tests.rendering.turns import a_step, an_approval
 
@@ -28,7 +28,7 @@ def step(secrets: tuple[StoredSecret, ...] = (), /, **arguments: Any) -> ToolSte
 
 
 def shared(call: ToolStep) -> tuple[CardArgument, ...]:
-    made = card(call)
+    made = approval_card(call)
     assert made is not None
     return made.arguments
 
@@ -41,7 +41,7 @@ def whole(call: ToolStep) -> tuple[CardArgument, ...]:
 
 
 def withheld(call: ToolStep) -> int:
-    made = card(call)
+    made = approval_card(call)
     assert made is not None
     return made.withheld
 

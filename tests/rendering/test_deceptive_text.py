@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bot.rendering.deceptive_text import name_warnings, spelled_out, text_warnings, twins_of, value_warnings
+from bot.rendering.deceptive_text import lookalikes_of, name_warnings, spelled_out, text_warnings, value_warnings
 
 TAGGED = "".join(chr(0xE0000 + ord(each)) for each in "send it")
 
@@ -90,12 +90,12 @@ def test_odd_blanks_are_spelled_out_and_ordinary_ones_stay() -> None:
 def test_names_that_can_be_taken_for_one_another_are_twins(twin: str) -> None:
     assert any(
         "can be taken for that of another argument" in each
-        for each in name_warnings("path", twins_of(["path", twin])["path"])
+        for each in name_warnings("path", lookalikes_of(["path", twin])["path"])
     )
 
 
 def test_different_names_are_no_twins() -> None:
-    assert twins_of(["path", "paths", "file"]) == {"path": (), "paths": (), "file": ()}
+    assert lookalikes_of(["path", "paths", "file"]) == {"path": (), "paths": (), "file": ()}
 
 
 def test_names_and_texts_inside_a_value_are_looked_at() -> None:

@@ -25,7 +25,7 @@ from bot.domain.events import (
 )
 from bot.domain.messages import ToolCall
 from bot.domain.turns import StepStatus
-from bot.domain.views import Blocker, Pause
+from bot.domain.views import BlockingTurn, ModelRetry
 from bot.rendering.event_json import event_json
 from tests.rendering.turns import a_form, a_link, a_step, an_approval
 
@@ -46,7 +46,7 @@ ASKED = {"approval": "apr-12345678", "revision": 1, "fingerprint": "f1", "expire
     ("event", "fields"),
     [
         (
-            TurnQueued("t1", 2, Blocker("t0")),
+            TurnQueued("t1", 2, BlockingTurn("t0")),
             {
                 "event": "turn_queued",
                 "ahead": 2,
@@ -57,7 +57,7 @@ ASKED = {"approval": "apr-12345678", "revision": 1, "fingerprint": "f1", "expire
             },
         ),
         (
-            TurnQueued("t1", 1, Blocker("t0", awaits_signature=True)),
+            TurnQueued("t1", 1, BlockingTurn("t0", awaits_signature=True)),
             {
                 "event": "turn_queued",
                 "ahead": 1,
@@ -69,7 +69,7 @@ ASKED = {"approval": "apr-12345678", "revision": 1, "fingerprint": "f1", "expire
         ),
         (ReplyUpdated("t1", "Hel"), {"event": "reply_updated", "text": "Hel"}),
         (
-            ModelPaused("t1", Pause(20, "Anthropic is overloaded (529).")),
+            ModelPaused("t1", ModelRetry(20, "Anthropic is overloaded (529).")),
             {"event": "model_paused", "seconds": 20, "reason": "Anthropic is overloaded (529)."},
         ),
         (ToolStarted("t1", a_step(StepStatus.STARTED, n=4)), {"event": "tool_started", **CALL, "status": "started"}),

@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.rendering.links import addresses, misleads, open_label, safe_target
+from bot.rendering.links import find_urls, is_deceptive, open_label, safe_url
 
 
 @pytest.mark.parametrize(
     "url", ["https://example.com", "http://example.com/a?b=c#d", "HTTPS://EXAMPLE.COM", "mailto:ana@example.com"]
 )
 def test_the_web_and_mailboxes_are_safe(url: str) -> None:
-    assert safe_target(url) == url
+    assert safe_url(url) == url
 
 
 @pytest.mark.parametrize(
@@ -23,7 +23,7 @@ def test_the_web_and_mailboxes_are_safe(url: str) -> None:
      "https://example.com/" + "x" * 3_000],
 )  # fmt: skip
 def test_everything_else_is_not(url: str) -> None:
-    assert safe_target(url) == ""
+    assert safe_url(url) == ""
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ def test_everything_else_is_not(url: str) -> None:
     ],
 )
 def test_a_label_that_names_another_place_misleads(label: str, url: str) -> None:
-    assert misleads(label, url)
+    assert is_deceptive(label, url)
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_a_label_that_names_another_place_misleads(label: str, url: str) -> None
     ],
 )
 def test_a_label_that_names_no_other_place_does_not(label: str, url: str) -> None:
-    assert not misleads(label, url)
+    assert not is_deceptive(label, url)
 
 
 @pytest.mark.parametrize(
@@ -70,12 +70,12 @@ def test_a_label_that_names_no_other_place_does_not(label: str, url: str) -> Non
     ],
 )
 def test_addresses_end_before_the_punctuation_behind_them(text: str, found: list[str]) -> None:
-    assert [text[start:end] for start, end in addresses(text)] == found
+    assert [text[start:end] for start, end in find_urls(text)] == found
 
 
 @given(st.text(max_size=200))
 def test_what_is_found_is_safe(text: str) -> None:
-    assert all(safe_target(text[start:end]) for start, end in addresses(text))
+    assert all(safe_url(text[start:end]) for start, end in find_urls(text))
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from bot.domain.commands import Action, Field, Form, Page, Reply, Table
+from bot.domain.commands import Field, Form, PageInfo, Reply, ReplyAction, Table
 from bot.rendering.reply_json import reply_json
 
 
@@ -18,7 +18,9 @@ def test_rows_are_objects_by_their_headings_and_a_nameless_column_has_its_number
 
 
 def test_actions_are_command_lines_and_pages_are_counted() -> None:
-    reply = Reply("Off.", actions=(Action("Undo", ("mcp", "enable", "jira")),), page=Page(2, 3, ("mcp", "list")))
+    reply = Reply(
+        "Off.", actions=(ReplyAction("Undo", ("mcp", "enable", "jira")),), page=PageInfo(2, 3, ("mcp", "list"))
+    )
     made = reply_json(reply)
     assert made["actions"] == [{"label": "Undo", "command": "mcp enable jira"}]
     assert made["page"] == {"number": 2, "of": 3}

@@ -8,9 +8,9 @@ from typing import Any
 
 from bot.domain.approvals import Approval
 from bot.domain.conversations import Author, ConversationKey
-from bot.domain.elicitations import Elicitation, FormAsk, LinkAsk, ServerQuestion
+from bot.domain.elicitations import Elicitation, ElicitationRequest, FormMode, UrlMode
 from bot.domain.messages import TextPart, ToolCall, ToolResult, assistant
-from bot.domain.turns import ModelStep, Question, Step, StepStatus, ToolRef, ToolStep, Turn, TurnStatus
+from bot.domain.turns import ModelStep, Step, StepStatus, ToolRef, ToolStep, Turn, TurnInput, TurnStatus
 from bot.domain.views import TurnView
 
 ANA = Author("slack", "U1", "Ana")
@@ -33,14 +33,14 @@ def a_form(elicitation_id: str = "eli-12345678", **changes: Any) -> Elicitation:
     """A server asks for a form; `properties` may be given plainly."""
     properties = changes.pop("properties", {"title": {"type": "string", "title": "Title"}})
     schema = {"type": "object", "properties": properties, "required": list(properties)}
-    question = ServerQuestion("k", changes.pop("message", "What is it called?"), FormAsk(schema))
+    question = ElicitationRequest("k", changes.pop("message", "What is it called?"), FormMode(schema))
     return replace(Elicitation(elicitation_id, question, round=1, expires_in=1800.0), **changes)
 
 
 def a_link(elicitation_id: str = "eli-12345678", **changes: Any) -> Elicitation:
     """A server wants a page visited; `url` may be given plainly."""
     url = changes.pop("url", "https://jira.example.com/consent?id=7")
-    question = ServerQuestion("k", changes.pop("message", "Please say that we may."), LinkAsk(url))
+    question = ElicitationRequest("k", changes.pop("message", "Please say that we may."), UrlMode(url))
     return replace(Elicitation(elicitation_id, question, round=1, expires_in=1800.0), **changes)
 
 
@@ -57,5 +57,5 @@ def a_view(
     progress: Mapping[int, str] | None = None,
 ) -> TurnView:
     key = ConversationKey("slack", "T1", "C1", "1")
-    turn = Turn("t1", key, 1, ANA, Question("hello"), status, 0.0, failure)
+    turn = Turn("t1", key, 1, ANA, TurnInput("hello"), status, 0.0, failure)
     return TurnView(turn, steps, 1, streaming=streaming, running=running, progress=progress or {})

@@ -9,29 +9,29 @@ import pytest
 
 from bot.errors import SettingsError
 from bot.storage import key_file
-from bot.storage.key_file import key_beside
+from bot.storage.key_file import load_or_create_key
 from bot.storage.secret_box import generate_key, make_box
 
 
 def test_the_first_look_makes_a_key_for_its_owner_alone_and_the_next_finds_it(tmp_path: Path) -> None:
-    first = key_beside(tmp_path / "data" / "countersign.db")
+    first = load_or_create_key(tmp_path / "data" / "countersign.db")
     assert first.new
     assert first.path == tmp_path / "data" / "countersign.db.key"
     assert first.path.stat().st_mode & 0o777 == 0o600
-    again = key_beside(tmp_path / "data" / "countersign.db")
+    again = load_or_create_key(tmp_path / "data" / "countersign.db")
     assert (again.text, again.new) == (first.text, False)
     assert make_box(again.text).open(make_box(first.text).seal("secret", "s"), "s") == "secret"
     assert [each.name for each in first.path.parent.iterdir()] == ["countersign.db.key"]
 
 
 def test_the_key_is_no_part_of_what_is_printed(tmp_path: Path) -> None:
-    kept = key_beside(tmp_path / "a.db")
+    kept = load_or_create_key(tmp_path / "a.db")
     assert kept.text not in f"{kept} {kept!r}"
 
 
 def test_whoever_makes_it_at_once_ends_with_the_same_key(tmp_path: Path) -> None:
     with ThreadPoolExecutor(8) as pool:
-        kept = list(pool.map(key_beside, [tmp_path / "a.db"] * 32))
+        kept = list(pool.map(load_or_create_key, [tmp_path / "a.db"] * 32))
     assert len({each.text for each in kept}) == 1
     assert sum(each.new for each in kept) == 1
 
@@ -42,14 +42,14 @@ def test_a_process_that_comes_second_takes_the_key_of_the_first(
     theirs: list[str] = []
 
     def overtaken() -> str:
-        look = f"from pathlib import Path; from bot.storage.key_file import key_beside; \
-print(key_beside(Path({str(tmp_path / 'a.db')!r})).text)"
+        look = f"from pathlib import Path; from bot.storage.key_file import load_or_create_key; \
+print(load_or_create_key(Path({str(tmp_path / 'a.db')!r})).text)"
         done = subprocess.run([sys.executable, "-c", look], check=True, capture_output=True, text=True, timeout=60)
         theirs.append(done.stdout.strip())
         return generate_key()
 
     monkeypatch.setattr(key_file, "generate_key", overtaken)
-    ours = key_beside(tmp_path / "a.db")
+    ours = load_or_create_key(tmp_path / "a.db")
     assert (theirs, ours.new) == ([ours.text], False)
 
 
@@ -60,7 +60,7 @@ def test_a_file_that_holds_no_key_is_refused_and_kept(tmp_path: Path, holds: byt
     file = tmp_path / "a.db.key"
     file.write_bytes(holds)
     with pytest.raises(SettingsError, match=said) as caught:
-        key_beside(tmp_path / "a.db")
+        load_or_create_key(tmp_path / "a.db")
     assert str(file) in str(caught.value)
     assert "hunter2" not in str(caught.value)
     assert file.read_bytes() == holds
@@ -69,5 +69,5 @@ def test_a_file_that_holds_no_key_is_refused_and_kept(tmp_path: Path, holds: byt
 def test_a_folder_that_cannot_be_used_is_named_with_the_way_out(tmp_path: Path) -> None:
     (tmp_path / "data").write_text("no folder")
     with pytest.raises(SettingsError, match="cannot be kept") as caught:
-        key_beside(tmp_path / "data" / "a.db")
+        load_or_create_key(tmp_path / "data" / "a.db")
     assert "MCP_ENCRYPTION_KEY" in caught.value.fix

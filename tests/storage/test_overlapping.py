@@ -13,12 +13,12 @@ from typing import Any, TypeVar
 import pytest
 import sqlalchemy as sa
 
-from bot.domain.approvals import Approval, Decision, NoSuchApproval, Settled, Verdict
+from bot.domain.approvals import Approval, ApprovalNotFound, Decided, Decision, DecisionType
 from bot.domain.completions import StopReason
 from bot.domain.conversations import ConversationKey
 from bot.domain.messages import ToolCall, assistant
 from bot.domain.turns import Claim, ModelStep, StepStatus, ToolRef, ToolStep, TurnStatus
-from bot.domain.views import Drawn
+from bot.domain.views import PostedMessage
 from bot.storage import audit
 from bot.storage.turn_log import SqlTurnLog
 from tests.audited import audit_findings
@@ -102,7 +102,7 @@ async def asking(ledger: PostgresLedger) -> tuple[Claim, int]:
     """A turn whose one call awaits a signature, its drawing in hand, and the revision that shows the card."""
     claim = await running(ledger)
     record = await ledger.log.append(claim, WANTS, [write(2, StepStatus.AWAITING, approval())])
-    await ledger.log.take(claim.turn_id, NEWEST)
+    await ledger.log.acquire_delivery(claim.turn_id, NEWEST)
     return claim, record.revision
 
 
@@ -112,7 +112,7 @@ def nothing_deadlocked(caplog: pytest.LogCaptureFixture) -> None:
 
 async def test_a_turn_parked_while_its_card_is_being_posted_still_expires(ledger: PostgresLedger) -> None:
     claim, revision = await asking(ledger)
-    posting = ledger.log.drawn(claim.turn_id, revision)
+    posting = ledger.log.mark_delivered(claim.turn_id, revision)
     _, parked = await overlapping(ledger, posting, "commit", ledger.log.park(claim))
     assert parked is None
     ledger.time += 61
@@ -126,7 +126,7 @@ async def test_a_message_that_comes_while_its_conversation_is_deleted_is_not_del
     await ledger.log.finish(await running(ledger), TurnStatus.DONE, [], "")
     coming = ledger.log.enqueue(message("new"))
     receipt, _ = await overlapping(ledger, coming, "insert into deliveries", ledger.log.delete_conversation(HALL, BEN))
-    assert [view.turn.id for view in await ledger.log.recent(HALL, 9)][-1:] == [receipt.turn_id]
+    assert [view.turn.id for view in await ledger.log.recent_turns(HALL, 9)][-1:] == [receipt.turn_id]
 
 
 async def test_a_message_that_comes_while_old_turns_are_deleted_is_not_deleted_with_them(
@@ -134,23 +134,23 @@ async def test_a_message_that_comes_while_old_turns_are_deleted_is_not_deleted_w
 ) -> None:
     claim = await running(ledger)
     record = await ledger.log.finish(claim, TurnStatus.DONE, [], "")
-    await ledger.log.take(claim.turn_id, NEWEST)
-    await ledger.log.drawn(claim.turn_id, record.revision)
+    await ledger.log.acquire_delivery(claim.turn_id, NEWEST)
+    await ledger.log.mark_delivered(claim.turn_id, record.revision)
     ledger.time += 31 * 86400
     coming = ledger.log.enqueue(message("new"))
     receipt, deleted = await overlapping(ledger, coming, "insert into deliveries", ledger.log.delete_old(30 * 86400, 9))
     assert deleted == 1
-    assert [view.turn.id for view in await ledger.log.recent(HALL, 9)] == [receipt.turn_id]
+    assert [view.turn.id for view in await ledger.log.recent_turns(HALL, 9)] == [receipt.turn_id]
 
 
 async def test_keeping_a_reference_and_deciding_do_not_block_each_other_for_good(
     ledger: PostgresLedger, caplog: pytest.LogCaptureFixture
 ) -> None:
     claim, _ = await asking(ledger)
-    click = ledger.log.decide(Decision("card-1", 1, Verdict.APPROVE, ANA))
-    keeping = ledger.log.keep(claim.turn_id, Drawn("card", "m1"))
+    click = ledger.log.decide(Decision("card-1", 1, DecisionType.APPROVE, ANA))
+    keeping = ledger.log.save_message_ref(claim.turn_id, PostedMessage("card", "m1"))
     settled, _ = await overlapping(ledger, click, "update deliveries", keeping)
-    assert settled == Settled(Verdict.APPROVE)
+    assert settled == Decided(DecisionType.APPROVE)
     nothing_deadlocked(caplog)
 
 
@@ -159,10 +159,10 @@ async def test_posting_a_card_and_deciding_do_not_block_each_other_for_good(
 ) -> None:
     claim, revision = await asking(ledger)
     await ledger.log.park(claim)
-    posting = ledger.log.drawn(claim.turn_id, revision)
-    click = ledger.log.decide(Decision("card-1", 1, Verdict.APPROVE, ANA))
+    posting = ledger.log.mark_delivered(claim.turn_id, revision)
+    click = ledger.log.decide(Decision("card-1", 1, DecisionType.APPROVE, ANA))
     _, settled = await overlapping(ledger, posting, "update approvals", click)
-    assert settled == Settled(Verdict.APPROVE)
+    assert settled == Decided(DecisionType.APPROVE)
     nothing_deadlocked(caplog)
 
 
@@ -172,9 +172,9 @@ async def test_deciding_and_stopping_the_turn_behind_do_not_block_each_other_for
     claim, _ = await asking(ledger)
     await ledger.log.park(claim)
     behind = await ledger.log.enqueue(message("next"))
-    click = ledger.log.decide(Decision("card-1", 1, Verdict.APPROVE, ANA))
+    click = ledger.log.decide(Decision("card-1", 1, DecisionType.APPROVE, ANA))
     settled, stopped = await overlapping(ledger, click, "pg_advisory_xact_lock", ledger.log.stop(behind.turn_id, BEN))
-    assert (settled, stopped) == (Settled(Verdict.APPROVE), True)
+    assert (settled, stopped) == (Decided(DecisionType.APPROVE), True)
     nothing_deadlocked(caplog)
 
 
@@ -182,7 +182,7 @@ async def test_leases_are_renewed_though_a_transaction_on_one_of_the_turns_waits
     first, other = await driving(ledger, 2)
     await ledger.log.append(first, WANTS, [write(2)])
     gate = Gate(ledger, "update steps")
-    beginning = asyncio.create_task(ledger.log.begin(first, 2))
+    beginning = asyncio.create_task(ledger.log.start_call(first, 2))
     await until(gate.reached.is_set)
     kept = await without_waiting(ledger.log.renew([first, other]), gate)
     assert kept == {first.turn_id, other.turn_id}
@@ -192,9 +192,9 @@ async def test_leases_are_renewed_though_a_transaction_on_one_of_the_turns_waits
 async def test_drawings_are_held_though_a_transaction_on_one_of_them_waits(ledger: PostgresLedger) -> None:
     claim, revision = await asking(ledger)
     gate = Gate(ledger, "update approvals")
-    drawing = asyncio.create_task(ledger.log.drawn(claim.turn_id, revision))
+    drawing = asyncio.create_task(ledger.log.mark_delivered(claim.turn_id, revision))
     await until(gate.reached.is_set)
-    assert await without_waiting(ledger.log.hold([claim.turn_id]), gate) == {claim.turn_id}
+    assert await without_waiting(ledger.log.renew_deliveries([claim.turn_id]), gate) == {claim.turn_id}
     await drawing
 
 
@@ -214,17 +214,17 @@ async def test_a_click_on_a_card_whose_conversation_is_deleted_meanwhile_settles
     await ledger.log.stop(claim.turn_id, BEN)
     await ledger.log.finish(claim, TurnStatus.CANCELLED, [], "")
     deleting = ledger.log.delete_conversation(HALL, BEN)
-    click = ledger.log.decide(Decision("card-1", 1, Verdict.APPROVE, ANA))
+    click = ledger.log.decide(Decision("card-1", 1, DecisionType.APPROVE, ANA))
     deleted, settled = await overlapping(ledger, deleting, "insert into audit", click)
-    assert (deleted, settled) == (True, NoSuchApproval())
+    assert (deleted, settled) == (True, ApprovalNotFound())
 
 
 async def test_two_messages_at_once_know_which_of_them_waits(ledger: PostgresLedger) -> None:
     receipts = await overlapping(
         ledger, ledger.log.enqueue(message("one")), "insert into deliveries", ledger.log.enqueue(message("two"))
     )
-    assert sorted(receipt.ahead for receipt in receipts) == [0, 1]
-    assert await ledger.log.undrawn("test:", 8) == [receipts[1].turn_id]
+    assert sorted(receipt.queue_position for receipt in receipts) == [0, 1]
+    assert await ledger.log.stale_views("test:", 8) == [receipts[1].turn_id]
 
 
 async def test_one_message_under_several_names_in_two_conversations_is_one_turn_without_a_deadlock(
@@ -276,9 +276,9 @@ async def test_what_a_tool_returned_is_kept_though_its_turn_is_given_back_at_tha
 
     claim = await running(ledger)
     await ledger.log.append(claim, WANTS, [write(2)])
-    await ledger.log.begin(claim, 2)
+    await ledger.log.start_call(claim, 2)
     gate = Gate(ledger, "update turns")
-    ending = asyncio.create_task(ledger.log.end(claim, 2, StepStatus.DONE, result()))
+    ending = asyncio.create_task(ledger.log.finish_call(claim, 2, StepStatus.DONE, result()))
     await until(gate.reached.is_set)
     ending.cancel()
     leaving = asyncio.create_task(_after(ending, ledger.log.release([claim])))

@@ -12,16 +12,16 @@ import sqlalchemy as sa
 
 from bot.domain.approvals import ApprovalPolicy
 from bot.domain.capabilities import ServerCapabilities
-from bot.domain.rings import Changed, Ring
 from bot.domain.secrets import SecretReference, SecretSource
 from bot.domain.servers import EVERYWHERE, HttpTransport, ServerConfig, ServerRecord
 from bot.domain.tools import Tool
+from bot.domain.wakeups import ConfigChanged, Wakeup
 from bot.errors import Conflict, CountersignError, NotFound
-from bot.storage import past_conversations
-from bot.storage.doorbell import listen, read_ring
+from bot.storage import conversation_reports
+from bot.storage.key_prefix import prefix_bounds
+from bot.storage.pg_listen import listen, parse_wakeup
 from bot.storage.policy_store import SqlPolicyStore
 from bot.storage.postgresql import PostgresDatabase
-from bot.storage.reaching import reach
 from bot.storage.secret_box import generate_key, make_box
 from bot.storage.server_store import SqlServerStore
 from tests.audited import audit_findings
@@ -80,7 +80,7 @@ async def test_of_two_changes_at_once_one_holds_and_the_other_hears_of_it(
     assert isinstance(results[1], Conflict)
     assert "changed meanwhile by test:ana" in str(results[1])
     assert await servers.records() == [results[0]]
-    assert await servers.reveal(results[0]) == {"auth": "one"}
+    assert await servers.read_secrets(results[0]) == {"auth": "one"}
     assert await audit_findings(ledger.database) == []
     nothing_deadlocked(caplog)
 
@@ -116,14 +116,14 @@ async def test_a_sync_that_ends_while_its_server_is_removed_leaves_nothing_behin
 ) -> None:
     added = await servers.add(record(), {"auth": "x"}, ANA)
     if known:
-        await servers.synced(added.id, OFFER)
+        await servers.save_capabilities(added.id, OFFER)
     removing = servers.remove(added.id, added.version, ANA)
-    await overlapping(ledger, removing, "commit", servers.synced(added.id, OFFER))
-    assert await servers.known() == {}
+    await overlapping(ledger, removing, "commit", servers.save_capabilities(added.id, OFFER))
+    assert await servers.cached_capabilities() == {}
     again = await servers.add(record(), {"auth": "x"}, ANA)
     removing = servers.remove(again.id, again.version, ANA)
-    await overlapping(ledger, servers.synced(again.id, OFFER), "commit", removing)
-    assert await servers.known() == {}
+    await overlapping(ledger, servers.save_capabilities(again.id, OFFER), "commit", removing)
+    assert await servers.cached_capabilities() == {}
     nothing_deadlocked(caplog)
 
 
@@ -161,21 +161,21 @@ async def test_a_change_that_is_taken_back_is_tried_again_and_done_once(
 
 async def test_every_change_is_heard_in_other_processes(ledger: PostgresLedger, servers: SqlServerStore) -> None:
     assert isinstance(ledger.database, PostgresDatabase)
-    heard: list[Ring] = []
+    heard: list[Wakeup] = []
     listening = asyncio.create_task(listen(ledger.database.address, heard.append))
     await until(lambda: len(heard) == 1)
     added = await servers.add(record(), {"auth": "x"}, ANA)
-    await servers.synced(added.id, OFFER)
-    await servers.synced(added.id, OFFER)
+    await servers.save_capabilities(added.id, OFFER)
+    await servers.save_capabilities(added.id, OFFER)
     await servers.remove(added.id, added.version, ANA)
     await until(lambda: len(heard) == 4)
-    assert heard[1:] == [Changed()] * 3
+    assert heard[1:] == [ConfigChanged()] * 3
     listening.cancel()
     await asyncio.wait({listening})
 
 
 def test_a_change_has_a_word_of_its_own() -> None:
-    assert read_ring("changed") == Changed()
+    assert parse_wakeup("changed") == ConfigChanged()
 
 
 async def test_conversations_are_looked_for_with_an_index(ledger: PostgresLedger) -> None:
@@ -183,7 +183,7 @@ async def test_conversations_are_looked_for_with_an_index(ledger: PostgresLedger
         "insert into conversations (key, last_seq, created_at, updated_at)"
         " select 'test:w' || n || ':hall:1', 1, 0, 0 from generate_series(1, 5000) n"
     )
-    look = past_conversations._count_everybodys.params(reach("reach", "test:w77:"))
+    look = conversation_reports._count_everybodys.params(prefix_bounds("reach", "test:w77:"))
 
     def plan(connection: sa.Connection) -> str:
         connection.execute(fill)

@@ -7,12 +7,12 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from bot.domain.approvals import ALONE, AlreadySettled, Approval, Decision, Settled, Verdict
+from bot.domain.approvals import NO_EVIDENCE, AlreadyDecided, Approval, Decided, Decision, DecisionType
 from bot.domain.completions import StopReason
-from bot.domain.grants import Always, Grant, Permission, ThisThread
+from bot.domain.grants import Grant, GrantRequest, PermanentScope, ThreadScope
 from bot.domain.messages import ToolCall, assistant
 from bot.domain.turns import ModelStep, StepStatus, ToolRef, ToolStep, TurnStatus
-from bot.engine.grants import grant_of
+from bot.engine.grants import build_grant
 from bot.storage.grant_store import SqlGrantStore
 from tests.audited import audit_findings
 from tests.fakes.parts import ANA, BEN, HALL
@@ -43,18 +43,18 @@ def reply(*steps: ToolStep) -> ModelStep:
     return ModelStep(1, assistant("", *(step.call for step in steps)), StopReason.TOOLS)
 
 
-def signed(step: ToolStep, permission: Permission) -> tuple[Decision, Grant]:
+def signed(step: ToolStep, permission: GrantRequest) -> tuple[Decision, Grant]:
     assert step.approval is not None
-    decision = Decision(step.approval.id, 1, Verdict.APPROVE, BEN)
-    return decision, grant_of(permission, step, HALL, BEN)
+    decision = Decision(step.approval.id, 1, DecisionType.APPROVE, BEN)
+    return decision, build_grant(permission, step, HALL, BEN)
 
 
 async def granted(ledger: PostgresLedger) -> Grant:
     claim = await running(ledger, "first")
     step = wanted(2, "first")
     await ledger.log.append(claim, reply(step), [step])
-    decision, grant = signed(step, Permission(ThisThread()))
-    assert await ledger.log.grant(decision, grant) == Settled(Verdict.APPROVE)
+    decision, grant = signed(step, GrantRequest(ThreadScope()))
+    assert await ledger.log.grant(decision, grant) == Decided(DecisionType.APPROVE)
     await ledger.log.finish(claim, TurnStatus.DONE, [], "")
     return grant
 
@@ -67,7 +67,7 @@ async def test_a_grant_that_is_revoked_while_a_call_is_kept_on_it_is_revoked_aft
     revoking = SqlGrantStore(ledger.database).revoke(grant.id, ANA)
     record, revoked = await overlapping(ledger, appending, "insert into steps", revoking)
     assert ([each.status for each in record.calls], revoked) == ([StepStatus.READY], True)
-    assert await SqlGrantStore(ledger.database).in_force(HALL.home) == []
+    assert await SqlGrantStore(ledger.database).active_grants(HALL.workspace_key) == []
 
 
 async def test_a_call_that_is_kept_while_its_grant_is_being_revoked_asks(ledger: PostgresLedger) -> None:
@@ -86,9 +86,9 @@ async def test_a_call_that_is_asked_for_while_its_grant_is_being_given_runs_on_i
     claim = await running(ledger, "first")
     first, second = wanted(2, "first"), wanted(3, "second")
     await ledger.log.append(claim, reply(first), [first])
-    giving = ledger.log.grant(*signed(first, Permission(ThisThread())))
+    giving = ledger.log.grant(*signed(first, GrantRequest(ThreadScope())))
     settled, record = await overlapping(ledger, giving, "insert into grants", ledger.log.append(claim, None, [second]))
-    assert settled == Settled(Verdict.APPROVE)
+    assert settled == Decided(DecisionType.APPROVE)
     assert [each.status for each in record.calls] == [StepStatus.READY, StepStatus.READY]
 
 
@@ -98,22 +98,25 @@ async def test_a_duplicate_that_somebody_denies_while_the_grant_is_given_is_deci
     claim = await running(ledger, "first")
     first, second = wanted(2, "first"), wanted(3, "second")
     await ledger.log.append(claim, reply(first, second), [first, second])
-    giving = ledger.log.grant(*signed(first, Permission(Always())), following={("second", 1): ALONE})
-    denying = ledger.log.decide(Decision("second", 1, Verdict.DENY, ANA))
+    giving = ledger.log.grant(*signed(first, GrantRequest(PermanentScope())), following={("second", 1): NO_EVIDENCE})
+    denying = ledger.log.decide(Decision("second", 1, DecisionType.DENY, ANA))
     settled, denied = await overlapping(ledger, giving, "insert into grants", denying)
-    assert settled == Settled(Verdict.APPROVE)
-    assert isinstance(denied, AlreadySettled)
+    assert settled == Decided(DecisionType.APPROVE)
+    assert isinstance(denied, AlreadyDecided)
     assert [each.status for each in (await ledger.log.resume(claim)).calls] == [StepStatus.READY, StepStatus.READY]
 
 
 async def test_looking_grants_up_waits_for_nobody_who_uses_one(ledger: PostgresLedger) -> None:
     await granted(ledger)
     store = SqlGrantStore(ledger.database)
-    (grant,) = await store.in_force(HALL.home)
+    (grant,) = await store.active_grants(HALL.workspace_key)
     claim = await running(ledger, "second")
     step = wanted(2, "second")
     record, kept = await overlapping(
-        ledger, ledger.log.append(claim, reply(step), [step]), "insert into steps", store.in_force(HALL.home)
+        ledger,
+        ledger.log.append(claim, reply(step), [step]),
+        "insert into steps",
+        store.active_grants(HALL.workspace_key),
     )
     assert [each.status for each in record.calls] == [StepStatus.READY]
     assert [each.id for each in kept] == [grant.id]

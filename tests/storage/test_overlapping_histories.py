@@ -36,7 +36,7 @@ async def test_a_turn_that_changes_while_it_is_read_is_not_remembered_as_it_was(
 ) -> None:
     claim = await running(ledger)
     await ledger.log.append(claim, WANTS, [CALL])
-    await ledger.log.end(claim, 2, StepStatus.DONE, RESULT)
+    await ledger.log.finish_call(claim, 2, StepStatus.DONE, RESULT)
     await ledger.log.finish(claim, TurnStatus.DONE, [ANSWER], "")
     process = ledger.another()
     await overlapping(ledger, process.history(HALL, 9, 9), "select", ledger.database.run(change), which)

@@ -7,14 +7,14 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from bot.domain.past import Past, Summary
+from bot.domain.history import History, HistorySummary
 from bot.domain.turns import Claim, TurnStatus
 from tests.fakes.parts import HALL, NEWEST
 from tests.ledgers import PostgresLedger, running
 from tests.postgres import Server
 from tests.storage.test_overlapping import nothing_deadlocked, overlapping
 
-LATER = Summary(2, "They spoke of one and two.")
+LATER = HistorySummary(2, "They spoke of one and two.")
 
 
 @pytest.fixture
@@ -27,39 +27,39 @@ async def ledger(request: pytest.FixtureRequest, caplog: pytest.LogCaptureFixtur
     await ledger.close()
 
 
-async def remembered(ledger: PostgresLedger, before: Summary | None) -> tuple[Claim, Past]:
+async def remembered(ledger: PostgresLedger, before: HistorySummary | None) -> tuple[Claim, History]:
     """A turn that remembers two, the first of which is old."""
     for text in ("one", "two"):
         claim = await running(ledger, text)
         await ledger.log.finish(claim, TurnStatus.DONE, [], "")
-        await ledger.log.take(claim.turn_id, NEWEST)
-        await ledger.log.drawn(claim.turn_id, NEWEST)
+        await ledger.log.acquire_delivery(claim.turn_id, NEWEST)
+        await ledger.log.mark_delivered(claim.turn_id, NEWEST)
         ledger.time += 100
     claim = await running(ledger, "three")
     if before is not None:
-        await ledger.log.sum_up(claim, before, await ledger.log.history(HALL, 3, 9))
+        await ledger.log.save_summary(claim, before, await ledger.log.history(HALL, 3, 9))
     return claim, await ledger.log.history(HALL, 3, 9)
 
 
-@pytest.mark.parametrize("before", [None, Summary(1, "They began.")])
+@pytest.mark.parametrize("before", [None, HistorySummary(1, "They began.")])
 @pytest.mark.parametrize("held_up_before", ["delete from turns", "delete from summaries", "commit"])
 async def test_no_summary_outlives_a_turn_that_is_deleted_while_it_is_kept(
-    ledger: PostgresLedger, before: Summary | None, held_up_before: str
+    ledger: PostgresLedger, before: HistorySummary | None, held_up_before: str
 ) -> None:
     claim, past = await remembered(ledger, before)
     deleting = ledger.log.delete_old(150, 9)
-    deleted, _ = await overlapping(ledger, deleting, held_up_before, ledger.log.sum_up(claim, LATER, past))
+    deleted, _ = await overlapping(ledger, deleting, held_up_before, ledger.log.save_summary(claim, LATER, past))
     assert deleted == 1
     assert (await ledger.log.history(HALL, 3, 9)).summary is None
 
 
-@pytest.mark.parametrize("before", [None, Summary(1, "They began.")])
+@pytest.mark.parametrize("before", [None, HistorySummary(1, "They began.")])
 @pytest.mark.parametrize("held_up_before", ["insert into summaries", "commit"])
 async def test_turns_that_are_deleted_while_a_summary_of_them_is_kept_take_it_with_them(
-    ledger: PostgresLedger, before: Summary | None, held_up_before: str
+    ledger: PostgresLedger, before: HistorySummary | None, held_up_before: str
 ) -> None:
     claim, past = await remembered(ledger, before)
-    keeping = ledger.log.sum_up(claim, LATER, past)
+    keeping = ledger.log.save_summary(claim, LATER, past)
     _, deleted = await overlapping(ledger, keeping, held_up_before, ledger.log.delete_old(150, 9))
     assert deleted == 1
     assert (await ledger.log.history(HALL, 3, 9)).summary is None

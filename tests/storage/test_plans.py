@@ -14,7 +14,7 @@ import sqlalchemy as sa
 
 from bot.domain.messages import TextPart, ToolCall, ToolResult, assistant
 from bot.domain.turns import ModelStep, StepStatus, ToolRef, ToolStep, TurnStatus
-from bot.storage.archive import SqlArchive
+from bot.storage.reporting import SqlReporting
 from bot.storage.sqlite import SqliteDatabase
 from tests.fakes.parts import HALL, NEWEST, message
 from tests.ledgers import SqliteLedger, sqlite_ledger
@@ -57,22 +57,22 @@ async def driven(ledger: SqliteLedger) -> None:
     receipt = await log.enqueue(message("hi"))
     await log.enqueue(message("and then?"))
     (claim,) = await log.claim(8)
-    await log.take(receipt.turn_id, 0)
+    await log.acquire_delivery(receipt.turn_id, 0)
     await log.history(HALL, 1, 100)
     call = ToolCall("c2", "s__write")
     step = ToolStep(2, call, ToolRef("s", "write"), StepStatus.READY)
     await log.append(claim, ModelStep(1, assistant("", call)), [step])
-    await log.begin(claim, 2)
+    await log.start_call(claim, 2)
     await log.renew([claim])
-    await log.end(claim, 2, StepStatus.DONE, ToolResult("c2", (TextPart("ok"),)), 0.1)
+    await log.finish_call(claim, 2, StepStatus.DONE, ToolResult("c2", (TextPart("ok"),)), 0.1)
     await log.finish(claim, TurnStatus.DONE, [ModelStep(3, assistant("Done."))], "")
-    await log.drawn(receipt.turn_id, NEWEST)
-    for each in await log.undrawn("", 20):
-        await log.view(each)
-    await log.hold([receipt.turn_id])
-    await log.recent(HALL, 10)
+    await log.mark_delivered(receipt.turn_id, NEWEST)
+    for each in await log.stale_views("", 20):
+        await log.get_view(each)
+    await log.renew_deliveries([receipt.turn_id])
+    await log.recent_turns(HALL, 10)
     await log.claim(8)
-    await SqlArchive(ledger.database).backlog()
+    await SqlReporting(ledger.database).backlog()
 
 
 async def test_no_statement_of_a_turn_reads_a_table_that_grows_from_end_to_end(tmp_path: Path) -> None:

@@ -12,12 +12,12 @@ import psycopg
 import pytest
 import sqlalchemy as sa
 
-from bot.domain.rings import Decided, Look, Ring, StopWanted
 from bot.domain.turns import TurnStatus
+from bot.domain.wakeups import ApprovalDecided, StopRequested, Wakeup, WorkAvailable
 from bot.errors import DatabaseError, DatabaseUnavailable
 from bot.storage import postgresql
 from bot.storage.address import PostgresServer, read_address
-from bot.storage.doorbell import listen, read_ring
+from bot.storage.pg_listen import listen, parse_wakeup
 from bot.storage.postgresql import PostgresDatabase
 from bot.storage.turn_log import SqlTurnLog
 from tests.fakes.parts import ANA, message, until
@@ -77,7 +77,7 @@ async def test_a_commit_that_broke_off_after_it_had_happened_makes_no_second_tur
     database.run_once = cut_off  # type: ignore[method-assign]
     log = SqlTurnLog(database)
     receipt = await log.enqueue(message("hi"))
-    assert (receipt.redelivery, receipt.ahead) == (False, 0)
+    assert (receipt.redelivery, receipt.queue_position) == (False, 0)
     assert len(await log.claim(8)) == 1
 
 
@@ -178,7 +178,7 @@ async def test_leases_are_kept_though_every_thread_waits_for_somebody(database: 
         await until(lambda: all(errand.line is not None for errand in list(database._underway.values())[:4]))
         async with asyncio.timeout(7):  # the lock is waited for longer
             assert await log.renew([claim]) == {claim.turn_id}
-            await log.hold([claim.turn_id])
+            await log.renew_deliveries([claim.turn_id])
         other.rollback()
     assert len({receipt.turn_id for receipt in await asyncio.gather(*waiting)}) == 8
 
@@ -210,10 +210,10 @@ async def test_a_pooler_that_refuses_session_settings_gets_none(address: str) ->
 async def test_other_processes_are_heard_and_a_lost_line_is_taken_up_again(
     database: PostgresDatabase, address: str
 ) -> None:
-    heard: list[Ring] = []
+    heard: list[Wakeup] = []
     listening = asyncio.create_task(listen(PostgresServer(address), heard.append))
     log = SqlTurnLog(database)
-    await until(lambda: heard == [Look()])
+    await until(lambda: heard == [WorkAvailable()])
     receipt = await log.enqueue(message("hi"))
     await until(lambda: len(heard) == 2)
     with psycopg.connect(address, autocommit=True) as other:
@@ -224,14 +224,14 @@ async def test_other_processes_are_heard_and_a_lost_line_is_taken_up_again(
     # Whatever was missed meanwhile is looked for.
     await until(lambda: len(heard) == 3)
     await log.stop(receipt.turn_id, ANA)
-    await until(lambda: StopWanted(receipt.turn_id) in heard)
+    await until(lambda: StopRequested(receipt.turn_id) in heard)
     listening.cancel()
     await asyncio.wait({listening})
 
 
 def test_words_of_a_later_release_only_say_that_there_is_something_to_look_for() -> None:
-    assert read_ring("decided t1") == Decided("t1")
-    assert read_ring("exploded t1 x") == Look()
+    assert parse_wakeup("decided t1") == ApprovalDecided("t1")
+    assert parse_wakeup("exploded t1 x") == WorkAvailable()
 
 
 def test_turns_wait_through_a_restart_of_the_server_and_go_on() -> None:

@@ -15,7 +15,7 @@ from alembic.migration import MigrationContext
 from bot.errors import DatabaseError
 from bot.storage import schema
 from bot.storage.database import Database
-from bot.storage.opening import open_database
+from bot.storage.open_database import open_database
 from bot.storage.tables import metadata
 from tests.postgres import Server
 

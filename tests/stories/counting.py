@@ -47,7 +47,7 @@ class CountingPlace(Workplace):
 
     def die_in_the_call(self, conversation: str) -> None:
         """The chat is killed when the tool has returned."""
-        self.die("before:end", conversation)
+        self.die("before:finish_call", conversation)
 
 
 def counting(request: Request) -> Reply:

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, cast
 
 from bot.app.chat import ChatOptions, chat
-from bot.platforms.console.clerk import ApproveMode
+from bot.platforms.console.auto_approval import ApproveMode
 from bot.ports import TurnLog
 from bot.settings import read_settings
 
@@ -48,7 +48,7 @@ class DyingLog:
 
     def _due(self, name: str) -> bool:
         # Drawings are made all the time; the one that counts shows the card.
-        return name in self._methods and (name != "drawn" or self._card_is_on_disk)
+        return name in self._methods and (name != "mark_delivered" or self._card_is_on_disk)
 
 
 def main() -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.fakes.discord import Channel, FakeDiscord, Message, Sight, User
+from tests.fakes.discord import Channel, FakeDiscord, Message, User, VisibleState
 from tests.fakes.discord.components import BUTTON, walk
 from tests.fakes.llm import FakeLanguageModel
 from tests.stories.program import PATIENCE, Bot, a_bot
@@ -73,7 +73,7 @@ class Company:
         """The labels of a message's buttons."""
         return [each.get("label", "") for each in walk(message.components) if each["type"] == BUTTON]
 
-    def _seen(self, place: Channel, user: User | None) -> list[Sight]:
+    def _seen(self, place: Channel, user: User | None) -> list[VisibleState]:
         mine = {each.id for each in self.discord.posted(place)}
         return [each for each in self.discord.what_user_sees(user or self.priya, place) if each.id in mine]
 

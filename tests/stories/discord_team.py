@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from bot.chat.audience import AudiencePolicy
 from bot.domain.conversations import ConversationKey
-from bot.platforms.discord.desk import DiscordRecords
-from bot.platforms.discord.office import opened_office
-from bot.platforms.discord.references import conversation
+from bot.platforms.discord.app import open_discord
+from bot.platforms.discord.context import DiscordLookups
+from bot.platforms.discord.ids import conversation
 from bot.ports import Listener, Surface
-from bot.reception.manners import Manners
 from bot.storage.turn_log import SqlTurnLog
 from tests.fakes.discord import Channel, Fails, FakeDiscord, Message, Permission, User
 from tests.fakes.discord.components import BUTTON
@@ -199,13 +199,13 @@ class DiscordTeam(Team):
         return "discord", self.discord.url, self.discord.token
 
     async def _platform(self, stack: AsyncExitStack, log: SqlTurnLog) -> tuple[Surface, Listener]:
-        office = await stack.enter_async_context(opened_office(self.discord.token, url=self.discord.url))
+        office = await stack.enter_async_context(open_discord(self.discord.token, url=self.discord.url))
         self.processes += 1
         listener = office.listener(
             leases=self.leases,
             holder=f"process {self.processes}",
-            manners=Manners(),
-            records=DiscordRecords(self._keep_opinion, log.approval),
+            manners=AudiencePolicy(),
+            records=DiscordLookups(self._keep_opinion, log.get_approval),
         )
         return office.surface, listener
 

@@ -8,17 +8,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from bot.chat.audience import AudiencePolicy
 from bot.domain.conversations import ConversationKey
 from bot.engine.rules import RuleBook
-from bot.platforms.slack.desk import SlackRecords
+from bot.platforms.slack.context import SlackLookups
+from bot.platforms.slack.ids import conversation
 from bot.platforms.slack.listener import SlackListener
-from bot.platforms.slack.pacing import Pacing
-from bot.platforms.slack.people import People
-from bot.platforms.slack.references import conversation
+from bot.platforms.slack.rate_limits import RateLimiter
 from bot.platforms.slack.surface import SlackSurface
+from bot.platforms.slack.users import UserDirectory
 from bot.platforms.slack.web_api import WebApi
 from bot.ports import Listener, Surface
-from bot.reception.manners import Manners
 from bot.storage.turn_log import SqlTurnLog
 from tests.fakes.slack import Channel, Fails, FakeSlack, Message, User
 from tests.fakes.slack.deliveries import Delivery
@@ -189,12 +189,14 @@ class SlackTeam(Team):
         return "slack", self.slack.url, self.slack.bot_token, self.slack.app.app_token
 
     async def _platform(self, stack: AsyncExitStack, log: SqlTurnLog) -> tuple[Surface, Listener]:
-        pacing = Pacing(clock=self.slack.clock.now, pause=_passing(self.slack))
+        pacing = RateLimiter(clock=self.slack.clock.now, pause=_passing(self.slack))
         api = await stack.enter_async_context(WebApi(self.slack.bot_token, url=self.slack.url, pacing=pacing))
         named = RuleBook(self._policies()).named | self.signatories.admins | self.signatories.approvers
-        people = People(api, frozenset(each for each in named if each.startswith("slack-group:")))
-        records = SlackRecords(self._keep_opinion, log.approval)
-        listener = SlackListener(api, people, app_token=self.slack.app.app_token, manners=Manners(), records=records)
+        people = UserDirectory(api, frozenset(each for each in named if each.startswith("slack-group:")))
+        records = SlackLookups(self._keep_opinion, log.get_approval)
+        listener = SlackListener(
+            api, people, app_token=self.slack.app.app_token, manners=AudiencePolicy(), records=records
+        )
         return SlackSurface(api, people), listener
 
     def _place(self, talk: Talk) -> Channel:

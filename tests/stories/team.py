@@ -23,11 +23,11 @@ from bot.domain.policies import Rule
 from bot.domain.tools import ToolOutcome
 from bot.domain.views import TurnView
 from bot.engine.engine import Engine
-from bot.engine.policy import Policies, ServerPolicy, Signatories
+from bot.engine.policy import Approvers, Policies, ServerPolicy
 from bot.engine.rules import RuleBook
 from bot.ports import CallContext, Commands, Listener, Surface, Toolbox
 from bot.storage.address import PostgresServer
-from bot.storage.doorbell import listen
+from bot.storage.pg_listen import listen
 from bot.storage.postgresql import PostgresDatabase
 from bot.storage.sqlite import open_sqlite
 from bot.storage.turn_log import SqlTurnLog
@@ -80,7 +80,7 @@ class Team(ABC):
     servers: Toolbox | None = None
     """Real servers, instead of those functions."""
     allowed: set[str] = field(default_factory=set)
-    signatories: Signatories = Signatories()
+    signatories: Approvers = Approvers()
     rules: tuple[Rule, ...] = ()
     approval_seconds: float = 1800.0
     pause: Callable[[float], Awaitable[None]] = briskly
@@ -370,7 +370,7 @@ class Team(ABC):
     async def turn(self, engine: Engine, talk: Talk) -> TurnView:
         """The last turn where the answer comes, as it stands on disk; waits until there is one."""
         async with asyncio.timeout(PATIENCE):
-            while not (found := await engine.recent(self.conversation(talk), 1)):
+            while not (found := await engine.recent_turns(self.conversation(talk), 1)):
                 await asyncio.sleep(0.01)
         return found[0]
 

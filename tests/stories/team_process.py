@@ -14,7 +14,7 @@ from pathlib import Path
 
 from bot.domain.completions import Capabilities, ModelEvent, ModelRequest
 from bot.engine.engine import Engine
-from bot.engine.policy import Policies, Signatories
+from bot.engine.policy import Approvers, Policies
 from bot.engine.rules import RuleBook
 from bot.ports import Listener, Surface
 from bot.storage.sqlite import open_sqlite
@@ -28,7 +28,7 @@ class Echo:
 
     capabilities = Capabilities()
 
-    async def named(self, _name: str) -> Echo:
+    async def get(self, _name: str) -> Echo:
         return self
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
@@ -42,19 +42,19 @@ class Echo:
 
 async def slack(stack: AsyncExitStack, url: str, *tokens: str) -> tuple[Surface, Listener]:
     """What draws in Slack, and what receives there."""
-    from bot.platforms.slack.workspace import opened_workspace  # noqa: PLC0415 - one platform is enough
+    from bot.platforms.slack.app import open_slack  # noqa: PLC0415 - one platform is enough
 
     bot_token, app_token = tokens
-    workspace = await stack.enter_async_context(opened_workspace(bot_token, url=url))
+    workspace = await stack.enter_async_context(open_slack(bot_token, url=url))
     return workspace.surface, workspace.listener(app_token=app_token)
 
 
 async def discord(stack: AsyncExitStack, url: str, *tokens: str) -> tuple[Surface, Listener]:
     """What draws in Discord, and what receives there."""
-    from bot.platforms.discord.office import opened_office  # noqa: PLC0415 - one platform is enough
+    from bot.platforms.discord.app import open_discord  # noqa: PLC0415 - one platform is enough
     from tests.platforms.discord.workplace import SharedLeases  # noqa: PLC0415
 
-    office = await stack.enter_async_context(opened_office(*tokens, url=url))
+    office = await stack.enter_async_context(open_discord(*tokens, url=url))
     return office.surface, office.listener(leases=SharedLeases(), holder="this process")
 
 
@@ -67,7 +67,7 @@ async def main(file: str, platform: str, *credentials: str) -> None:
         await log.adopt_orphans()
         opened = slack if platform == "slack" else discord
         surface, listener = await opened(stack, *credentials)
-        engine = Engine(log, Echo(), FakeToolbox(), [surface], rules=RuleBook(Policies(), Signatories()))
+        engine = Engine(log, Echo(), FakeToolbox(), [surface], rules=RuleBook(Policies(), Approvers()))
         async with asyncio.TaskGroup() as group:
             group.create_task(engine.run())
             group.create_task(listener.run(engine, ScriptedCommands()))

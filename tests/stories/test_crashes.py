@@ -33,15 +33,15 @@ def answering(tool: str) -> Rule:
 
 # boundary, calls of the unsafe tool, questions put to the model about the first turn in all
 UNSAFE = [
-    pytest.param("after:take_in|enqueue", 1, 2, id="on disk"),
+    pytest.param("after:enqueue_and_claim|enqueue", 1, 2, id="on disk"),
     pytest.param("before:append", 1, 3, id="model said, not yet written"),
     pytest.param("after:append", 1, 2, id="model said"),
-    pytest.param("after:drawn", 1, 2, id="card shown"),
+    pytest.param("after:mark_delivered", 1, 2, id="card shown"),
     pytest.param("after:decide", 1, 2, id="decided"),
-    pytest.param("before:begin", 1, 2, id="intent not yet written"),
-    pytest.param("after:begin", 0, 2, id="intent written"),
-    pytest.param("before:end", 1, 2, id="tool returned"),
-    pytest.param("after:end", 1, 2, id="result written"),
+    pytest.param("before:start_call", 1, 2, id="intent not yet written"),
+    pytest.param("after:start_call", 0, 2, id="intent written"),
+    pytest.param("before:finish_call", 1, 2, id="tool returned"),
+    pytest.param("after:finish_call", 1, 2, id="result written"),
     pytest.param("before:finish", 1, 3, id="answered, not yet written"),
     pytest.param("after:finish", 1, 2, id="finished but not yet drawn"),
 ]
@@ -58,15 +58,15 @@ def test_an_unsafe_call_is_never_made_twice_and_the_answer_arrives(
         asked = [request for request in model.requests if "and now?" not in str(request.messages)]
     assert place.counted == calls
     assert len(asked) == questions
-    unsure = boundary in ("after:begin", "before:end")
+    unsure = boundary in ("after:start_call", "before:finish_call")
     assert (UNSURE in seen) == unsure, seen
     assert ("It said: recorded once." in seen) != unsure, seen
     assert "Nothing new." in seen
 
 
 SAFE = [
-    pytest.param("before:end", 2, id="tool returned"),
-    pytest.param("after:end", 1, id="result written"),
+    pytest.param("before:finish_call", 2, id="tool returned"),
+    pytest.param("after:finish_call", 1, id="result written"),
 ]
 
 

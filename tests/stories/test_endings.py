@@ -14,8 +14,8 @@ import pytest
 
 from tests.fakes.llm import Call, FakeLanguageModel, Say
 from tests.fakes.terminal import ProgramOnTerminal
+from tests.mcp.boxes import alive
 from tests.stories.workplace import PROJECT, Workplace, a_tool, becomes, scripted
-from tests.tools.boxes import alive
 
 
 class Servers:

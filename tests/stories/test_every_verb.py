@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from bot.domain.commands import Who
+from bot.domain.commands import RequiredRole
 from tests.commands.servers import Office
 from tests.fakes.llm import FakeLanguageModel, Reply, Request, Say
 from tests.fakes.mcp.endpoint import Answer, FakeEndpoint, Message, result
@@ -56,7 +56,7 @@ class Typed:
     fills: tuple[Fill, ...] = ()
     audit: tuple[str, ...] = ()
     signed: bool = False
-    who: Who = Who.ADMINS
+    who: RequiredRole = RequiredRole.ADMINS
 
 
 def typed(line: str, *sees: str, **more: object) -> Typed:
@@ -64,7 +64,7 @@ def typed(line: str, *sees: str, **more: object) -> Typed:
 
 
 def for_all(line: str, *sees: str) -> Typed:
-    return Typed(line, sees, who=Who.EVERYONE)
+    return Typed(line, sees, who=RequiredRole.EVERYONE)
 
 
 def keep(*labels: str) -> tuple[Fill, ...]:
@@ -110,7 +110,7 @@ PROFILING = (
 HIDDEN = (Fill("Secret", SECOND, hidden=True),)
 
 BEFORE = (
-    typed("/mcp list", "No servers yet. Try /mcp add", who=Who.EVERYONE),
+    typed("/mcp list", "No servers yet. Try /mcp add", who=RequiredRole.EVERYONE),
     typed("/mcp reload", "says what runs already"),
     typed("/mcp add", "ticket-desk is added.", "✓ 12 tools", fills=ADDING, audit=("added server",)),
 )
@@ -119,7 +119,9 @@ MIDDLE = (
     for_all("/mcp tools ticket-desk", "Tools · 12", "ticket-desk__look_10", "▶ /mcp tools ticket-desk --page 2"),
     for_all("/mcp tools ticket-desk --page 2", "ticket-desk__look_12", "◀ /mcp tools ticket-desk --page 1"),
     for_all("/mcp help", "/mcp list", "every server and how it stands"),
-    typed("/mcp help policy set", "usage", "/mcp policy set NAME [TOOL] ask|allow|deny|auto", who=Who.EVERYONE),
+    typed(
+        "/mcp help policy set", "usage", "/mcp policy set NAME [TOOL] ask|allow|deny|auto", who=RequiredRole.EVERYONE
+    ),
     typed(
         "/mcp edit ticket-desk",
         "ticket-desk is changed.",
@@ -224,13 +226,13 @@ AFTER = (
         fills=(Fill("Type ticket-desk to confirm", "ticket-desk"),),
         audit=("removed server",),
     ),
-    typed("/mcp show ticket-desk --page 1", "There is no server of that name.", who=Who.EVERYONE),
-    typed("/mcp lst", "Did you mean /mcp list?", who=Who.EVERYONE),
+    typed("/mcp show ticket-desk --page 1", "There is no server of that name.", who=RequiredRole.EVERYONE),
+    typed("/mcp lst", "Did you mean /mcp list?", who=RequiredRole.EVERYONE),
     typed(
         "/conversations delete",
         "The conversation is deleted.",
         fills=(Fill("Type c1 to confirm", "c1"),),
-        who=Who.EVERYONE,
+        who=RequiredRole.EVERYONE,
         audit=("deleted conversation",),
     ),
 )
@@ -310,7 +312,7 @@ async def test_whoever_has_no_rights_is_told_who_has_at_the_terminal_and_nothing
         await terminal.asks("/mcp list")
         await terminal.shows("● ticket-desk")
         for each in MIDDLE:
-            if each.who is Who.ADMINS:
+            if each.who is RequiredRole.ADMINS:
                 await _answered(terminal, Typed(each.line, (REFUSED,)), desk.url)
             elif each.line.startswith("/mcp"):
                 await _answered(terminal, each, desk.url)

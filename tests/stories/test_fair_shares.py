@@ -48,7 +48,7 @@ async def test_who_asks_one_question_is_not_behind_another_members_thousands(
     assert refused == max(0, many - limits.queued)
     held = {claim.turn_id: claim for claim in await log.claim(PLACES)}
     asked = await log.enqueue(question(platform, "priya", 1))
-    assert (await log.view(asked.turn_id)).ahead == 0
+    assert (await log.get_view(asked.turn_id)).ahead == 0
     ended = 0
     while asked.turn_id not in held:
         oldest = next(iter(held))

@@ -15,7 +15,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from bot.reception.refusals import ENOUGH
+from bot.chat.rejection_messages import ENOUGH
 from tests.fakes.llm import FakeLanguageModel, Gate, Hold, Reply, Request, Say
 from tests.stories import discord_program, slack_program
 from tests.stories.counting import CountingPlace

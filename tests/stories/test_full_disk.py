@@ -10,7 +10,7 @@ import httpx2
 import psycopg
 import pytest
 
-from bot.reception.refusals import NOT_STORED
+from bot.chat.rejection_messages import NOT_STORED
 from tests.fakes.llm import FakeLanguageModel
 from tests.postgres import Server
 from tests.stories.counting import COUNT_IT, CountingPlace, counting

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from bot.domain.approval_requirements import APPROVERS, ApprovalRequirements
 from bot.domain.approvals import ApprovalPolicy
 from bot.domain.policies import Rule
-from bot.domain.terms import APPROVERS, Terms
-from bot.engine.policy import Signatories
+from bot.engine.policy import Approvers
 from tests.fakes.parts import ask_for, call, say, tool, words
 from tests.stories.team import Talk, Team
 
@@ -15,7 +15,7 @@ ASKED_IN = "Asked in"
 
 def prepared(team: Team, *deliver: str, **terms: object) -> None:
     """Calls of the one tool are signed there; the model asks for one."""
-    said = Terms(deliver=frozenset(deliver), **terms)  # type: ignore[arg-type]
+    said = ApprovalRequirements(deliver=frozenset(deliver), **terms)  # type: ignore[arg-type]
     team.rules = (Rule(ApprovalPolicy.ASK_USER, server="jira", terms=said),)
     team.toolbox.add(tool(CREATE))
     team.model.script = [ask_for(call(CREATE, summary="Checkout 502s")), say("Over.")]
@@ -149,7 +149,7 @@ async def test_a_channel_that_closes_while_a_card_waits_there_does_not_keep_the_
 ) -> None:
     approvals = team.another_channel("approvals")
     prepared(team, team.place(approvals))
-    team.signatories = Signatories(admins=frozenset({team.principal(team.sam)}))
+    team.signatories = Approvers(admins=frozenset({team.principal(team.sam)}))
     async with team.at_work():
         talk = team.ask("file it")
         await team.card_in(approvals)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from bot.chat.rejection_messages import OUT_OF_DATE
+from bot.domain.approval_requirements import ApprovalRequirements
 from bot.domain.approvals import ApprovalPolicy
 from bot.domain.policies import Rule
-from bot.domain.terms import Terms
-from bot.reception.refusals import OUT_OF_DATE
 from bot.storage.grant_store import SqlGrantStore
 from bot.storage.sqlite import open_sqlite
 from tests.commands.servers import office
@@ -57,7 +57,7 @@ async def test_a_call_that_is_changed_before_it_is_signed_runs_exactly_as_it_was
 async def test_under_four_eyes_whoever_has_changed_a_call_does_not_sign_it(team: Team) -> None:
     filing(team)
     ada = team.person("Ada", admin=True)
-    team.rules = (Rule(ApprovalPolicy.ASK_USER, terms=Terms(four_eyes=True)),)
+    team.rules = (Rule(ApprovalPolicy.ASK_USER, terms=ApprovalRequirements(four_eyes=True)),)
     team.model.script = [ask_for(call(CREATE, summary="One")), say("Filed.")]
     async with team.at_work():
         talk = team.ask("file it")
@@ -105,7 +105,7 @@ async def test_what_is_allowed_in_a_thread_runs_there_until_it_is_revoked(team: 
             team.go_on(talk, "file two")
             await team.reads(talk, "Second.")
             assert team.toolbox.names == [CREATE, CREATE]
-            (grant,) = await grants.in_force(team.conversation(talk).home)
+            (grant,) = await grants.active_grants(team.conversation(talk).workspace_key)
             team.ask_below(talk, f"mcp grants revoke {grant.id}", by=team.sam)
             await team.hears(team.sam, "calls ask for a signature again")
             team.go_on(talk, "file three")

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
+from bot.chat.elicitation_forms import FINISHED, REFUSED, SENT
 from bot.domain.messages import ToolResult
-from bot.reception.inquiries import FINISHED, REFUSED, SENT
 from tests.fakes.parts import ask_for, call, say
 from tests.fakes.programs import listening
+from tests.mcp.boxes import remote, started
 from tests.stories.team import Talk, Team
-from tests.tools.boxes import remote, started
 
 BOOKING = Path(__file__).parents[1] / "fakes" / "mcp" / "booking.py"
 PAGE = "https://pay.example.com/c/7f3a?for=K7P2"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
+from bot.domain.approval_requirements import ApprovalRequirements
 from bot.domain.approvals import ApprovalPolicy
 from bot.domain.policies import Rule
-from bot.domain.terms import Terms
 from tests.fakes.parts import ask_for, call, say, tool
 from tests.stories.team import Team
 
@@ -17,7 +17,7 @@ TWICE = "You have signed it already."
 
 def wanted(team: Team, *approvers: str, **more: object) -> None:
     """Payments ask, on these terms; the model makes one."""
-    terms = Terms((frozenset(approvers),) if approvers else (), **more)  # type: ignore[arg-type]
+    terms = ApprovalRequirements((frozenset(approvers),) if approvers else (), **more)  # type: ignore[arg-type]
     team.rules = (Rule(ApprovalPolicy.ASK_USER, server="bank", terms=terms, id="policy.toml:1"),)
     team.toolbox.add(tool(SEND))
     team.model.script = [ask_for(call(SEND, to="Ben")), say("Sent.")]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bot.domain.audit import AuditQuery
-from bot.storage.archive import SqlArchive
+from bot.storage.reporting import SqlReporting
 from bot.storage.sqlite import open_sqlite
 from tests.fakes.parts import ask_for, call, say, tool
 from tests.migrated import at_hand
@@ -43,7 +43,7 @@ async def test_what_looks_like_a_secret_is_signed_only_where_all_of_it_is_read_i
     assert team.refused() == []
     database = open_sqlite(await at_hand(team.database))
     try:
-        entries, _ = await SqlArchive(database).audit(AuditQuery(), limit=50, offset=0)
+        entries, _ = await SqlReporting(database).audit(AuditQuery(), limit=50, offset=0)
         opened = [entry for entry in entries if entry.kind == "opened"]
         assert [(entry.actor, entry.facts["revision"]) for entry in opened] == [(team.principal(team.sam), 1)]
     finally:

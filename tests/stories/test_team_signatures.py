@@ -8,12 +8,12 @@ from collections.abc import Sequence
 
 import pytest
 
+from bot.chat.rejection_messages import OUT_OF_DATE
 from bot.domain.approvals import Revision, fingerprint
 from bot.domain.conversations import Author
-from bot.domain.tools import OutcomeUnknown, ToolOutcome
-from bot.engine.policy import Signatories
+from bot.domain.tools import CallOutcomeUnknown, ToolOutcome
+from bot.engine.policy import Approvers
 from bot.ports import CallContext
-from bot.reception.refusals import OUT_OF_DATE
 from bot.storage.sqlite import open_sqlite
 from tests.fakes.parts import ask_for, call, say, tool, words
 from tests.stories.team import Team
@@ -44,7 +44,7 @@ async def test_nothing_is_done_before_somebody_who_may_has_signed(team: Team) ->
 async def test_a_group_of_approvers_signs_until_somebody_leaves_it(team: Team) -> None:
     lee, ada = team.person("Lee"), team.person("Ada")
     group = team.group("ops", lee, ada)
-    team.signatories = Signatories(approvers=frozenset({group}))
+    team.signatories = Approvers(approvers=frozenset({group}))
     team.toolbox.add(tool(CREATE))
     team.model.script = [ask_for(call(CREATE, summary="One")), say("Filed.")]
     async with team.at_work():
@@ -60,7 +60,7 @@ async def test_a_group_of_approvers_signs_until_somebody_leaves_it(team: Team) -
 
 async def test_who_does_not_belong_neither_asks_nor_signs(team: Team) -> None:
     stella = team.stranger("Stella")
-    team.signatories = Signatories(approvers=frozenset({team.principal(stella)}))
+    team.signatories = Approvers(approvers=frozenset({team.principal(stella)}))
     team.toolbox.add(tool(CREATE))
     team.model.script = [ask_for(call(CREATE, summary="One"))]
     async with team.at_work():
@@ -201,7 +201,7 @@ async def test_arguments_that_have_changed_since_somebody_saw_the_card_are_not_s
         by = Author(team.principal(team.sam).partition(":")[0], team.sam.id, "sam")
         revision = Revision(step.approval.id, step.approval.revision, other, fingerprint(filing, other), by)
         assert await engine._log.revise(revision)
-        engine._drawings.kick()
+        engine._drawings.wake()
         await team.until(lambda: "Everything" in team.words(card))
         await team.press(team.sam, card, "Approve", old=before)
         await team.hears(team.sam, OUT_OF_DATE)
@@ -213,7 +213,7 @@ async def test_arguments_that_have_changed_since_somebody_saw_the_card_are_not_s
 
 async def test_a_call_of_unknown_outcome_is_checked_and_run_again_with_a_fresh_signature(team: Team) -> None:
     async def lost(_asked: object, _context: CallContext) -> ToolOutcome:
-        return OutcomeUnknown("The connection was lost.")
+        return CallOutcomeUnknown("The connection was lost.")
 
     team.toolbox.add(tool(CREATE), lost)
     team.allowed = {CREATE}

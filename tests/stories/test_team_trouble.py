@@ -10,7 +10,7 @@ from contextlib import AsyncExitStack
 import pytest
 
 from bot.domain.completions import Completion, ModelRequest
-from bot.engine.excuses import NOT_RUN
+from bot.engine.undeliverable_notices import NOT_RUN
 from tests.fakes.parts import ask_for, call, say, tool, words
 from tests.postgres import Server
 from tests.stories.team import Talk, Team
@@ -76,7 +76,7 @@ async def test_one_process_receives_and_another_with_the_bots_token_alone_answer
     async with team.at_work(drawing=False) as front:
         talk = team.ask("why?")
         async with asyncio.timeout(10):
-            while not await front.recent(team.conversation(talk), 1):
+            while not await front.recent_turns(team.conversation(talk), 1):
                 await asyncio.sleep(0.02)
     assert team.messages(talk) == []
     async with team.at_work(receiving=False):

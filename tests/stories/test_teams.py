@@ -6,7 +6,7 @@ import asyncio
 
 from bot.domain.completions import Completion, ModelRequest
 from bot.domain.messages import FilePart, TextPart, ToolCall, ToolResult
-from bot.domain.tools import Returned, ToolOutcome
+from bot.domain.tools import CallReturned, ToolOutcome
 from bot.ports import CallContext
 from tests.fakes.parts import ask_for, call, returned, say, tool
 from tests.stories.team import Team, never, think
@@ -141,7 +141,9 @@ async def test_what_people_think_of_an_answer_is_kept(team: Team) -> None:
 
 async def test_a_file_reaches_the_model_and_what_a_tool_returns_is_shared(team: Team) -> None:
     async def export(asked: ToolCall, _context: CallContext) -> ToolOutcome:
-        return Returned(ToolResult(asked.id, (TextPart("exported"), FilePart(b"pool,20\n", "text/csv", "pools.csv"))))
+        return CallReturned(
+            ToolResult(asked.id, (TextPart("exported"), FilePart(b"pool,20\n", "text/csv", "pools.csv")))
+        )
 
     team.toolbox.add(tool(READ, read_only=True), export)
     team.allowed = {READ}

@@ -19,16 +19,16 @@ from typing import Any
 
 import httpx2
 
-from bot.app.house import House, opened_house
 from bot.app.links import link_pages
 from bot.app.models import ModelChoice
 from bot.app.operator_files import read_operator_files
-from bot.app.web import join, opened_surface, served_web, web_parts
-from bot.domain.callers import Role
+from bot.app.runtime import Runtime, open_runtime
+from bot.app.web import attach_surface, build_web_dependencies, open_surface, serve_web
+from bot.domain.api_clients import ApiRole
 from bot.domain.servers import EVERYWHERE
 from bot.ports import LanguageModel, Surface
 from bot.settings import read_settings
-from bot.web.parts import WebParts
+from bot.web.dependencies import WebDependencies
 from tests.fakes.mcp.endpoint import FakeEndpoint
 from tests.fakes.parts import ANA, ScriptedModel
 from tests.migrated import at_hand
@@ -58,13 +58,13 @@ def scripted(model: ScriptedModel) -> ModelChoice:
 class Api:
     """The API as programs meet it. `client` sends no token by itself; the methods here send the operator's."""
 
-    house: House
-    parts: WebParts
+    house: Runtime
+    parts: WebDependencies
     endpoint: FakeEndpoint
     port: int
     client: httpx2.AsyncClient
 
-    async def token(self, name: str, role: Role, workspace: str = EVERYWHERE, lifetime: float | None = None) -> str:
+    async def token(self, name: str, role: ApiRole, workspace: str = EVERYWHERE, lifetime: float | None = None) -> str:
         """Make one."""
         return (await self.parts.tokens.create(name, role, workspace, lifetime, ANA))[1]
 
@@ -114,13 +114,13 @@ async def opened_api(
             **settings,
         }
         read = read_settings(**given)
-        surface = await opened_surface()
-        async with opened_house(read, read_operator_files(read), model, [surface, *(surfaces or [])]) as house:
-            join(surface, read, house)
-            parts = web_parts(read, house, surface)
+        surface = await open_surface()
+        async with open_runtime(read, read_operator_files(read), model, [surface, *(surfaces or [])]) as house:
+            attach_surface(surface, read, house)
+            parts = build_web_dependencies(read, house, surface)
             pages = link_pages(parts.command_parts, [surface, *(surfaces or [])])
             async with (
-                served_web(read, parts=parts, pages=pages) as port,
+                serve_web(read, parts=parts, pages=pages) as port,
                 httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=30) as client,
             ):
                 yield Api(house, parts, endpoint, port, client)

@@ -11,15 +11,15 @@ import httpx2
 from fastapi import APIRouter
 from starlette.routing import BaseRoute
 
-from bot.domain.callers import ApiToken, Role
+from bot.domain.api_clients import ApiRole, ApiToken
 from bot.domain.conversations import Author
 from bot.domain.servers import EVERYWHERE
-from bot.web.application import application, guarded
-from bot.web.attempts import Attempts
+from bot.web.application import add_middleware, application
 from bot.web.hooks import Hook
-from bot.web.requests import Requests
+from bot.web.login_throttle import LoginThrottle
+from bot.web.request_middleware import RequestMiddleware
 from bot.web.routes import api_routes
-from bot.web.server import served
+from bot.web.server import serve
 
 OPERATORS = "the-operators-own-token-Zk29vT4x"
 
@@ -33,7 +33,7 @@ class MemoryTokens:
     trouble: Exception | None = None
 
     async def create(
-        self, name: str, role: Role, workspace: str, lifetime: float | None, by: Author
+        self, name: str, role: ApiRole, workspace: str, lifetime: float | None, by: Author
     ) -> tuple[ApiToken, str]:
         token = f"cs_{len(self.kept):043}"
         self.kept[token] = ApiToken(name, name, role, workspace)
@@ -42,7 +42,7 @@ class MemoryTokens:
     async def tokens(self) -> Sequence[ApiToken]:
         return list(self.kept.values())
 
-    async def found(self, token: str) -> ApiToken | None:
+    async def find_by_secret(self, token: str) -> ApiToken | None:
         self.looked += 1
         if self.trouble is not None:
             raise self.trouble
@@ -52,7 +52,7 @@ class MemoryTokens:
         self.kept = {token: each for token, each in self.kept.items() if each.name != name}
         return True
 
-    def add(self, name: str, role: Role = Role.MEMBER, workspace: str = EVERYWHERE) -> str:
+    def add(self, name: str, role: ApiRole = ApiRole.MEMBER, workspace: str = EVERYWHERE) -> str:
         token = f"cs_{len(self.kept):043}"
         self.kept[token] = ApiToken(name, name, role, workspace)
         return token
@@ -62,15 +62,17 @@ def small_application(
     router: APIRouter,
     *,
     tokens: MemoryTokens | None = None,
-    attempts: Attempts | None = None,
+    attempts: LoginThrottle | None = None,
     hooks: Sequence[Hook] = (),
     pages: Sequence[BaseRoute] = (),
     largest: int = 100,
     seconds: float = 15.0,
-) -> Requests:
+) -> RequestMiddleware:
     """The routes with everything around them. Bodies are short, so that tests need no long ones."""
     routes = api_routes([router])
-    api = guarded(routes, tokens or MemoryTokens(), OPERATORS, attempts or Attempts(), largest=largest, seconds=seconds)
+    api = add_middleware(
+        routes, tokens or MemoryTokens(), OPERATORS, attempts or LoginThrottle(), largest=largest, seconds=seconds
+    )
     return application(hooks, api=api, pages=pages)
 
 
@@ -83,5 +85,5 @@ def client_of(port: int) -> httpx2.AsyncClient:
 @asynccontextmanager
 async def opened(router: APIRouter, **more: Any) -> AsyncIterator[httpx2.AsyncClient]:
     """The routes as they are served, and a program."""
-    async with served(small_application(router, **more), "127.0.0.1", 0) as port, client_of(port) as client:
+    async with serve(small_application(router, **more), "127.0.0.1", 0) as port, client_of(port) as client:
         yield client

@@ -10,10 +10,10 @@ import httpx2
 import pytest
 from fastapi import APIRouter
 
-from bot.domain.callers import Role
+from bot.domain.api_clients import ApiRole
 from bot.errors import DatabaseUnavailable
-from bot.web.attempts import Attempts
-from bot.web.authentication import AdminCaller, ApproverCaller, MemberCaller, within
+from bot.web.authentication import AdminCaller, ApproverCaller, MemberCaller, ensure_workspace
+from bot.web.login_throttle import LoginThrottle
 from tests.fakes.parts import ANA
 from tests.web.house import opened_api
 from tests.web.small import OPERATORS, MemoryTokens, opened
@@ -38,7 +38,7 @@ def routes() -> APIRouter:
 
     @router.get("/api/workspaces/{workspace}")
     async def inside(caller: MemberCaller, workspace: str) -> str:
-        return within(caller, workspace)
+        return ensure_workspace(caller, workspace)
 
     return router
 
@@ -68,7 +68,7 @@ class Served:
 @pytest.fixture
 async def small() -> AsyncIterator[Served]:
     tokens, clock = MemoryTokens(), Clock()
-    attempts = Attempts(at_once=10, seconds=6, clock=clock)
+    attempts = LoginThrottle(at_once=10, seconds=6, clock=clock)
     async with opened(routes(), tokens=tokens, attempts=attempts) as client:
         yield Served(client, tokens, clock)
 
@@ -89,7 +89,7 @@ async def test_whoever_has_no_good_token_hears_the_same_whatever_is_wrong_with_i
 
 
 async def test_the_operators_token_and_those_in_the_store_are_let_in_under_their_names(small: Served) -> None:
-    night = small.tokens.add("night", Role.APPROVER)
+    night = small.tokens.add("night", ApiRole.APPROVER)
     for token, scheme, principal in (
         (OPERATORS, "Bearer", "api:admin"),
         (night, "Bearer", "api:night"),
@@ -100,18 +100,18 @@ async def test_the_operators_token_and_those_in_the_store_are_let_in_under_their
 
 
 async def test_a_role_may_what_the_smaller_ones_may_and_no_more(small: Served) -> None:
-    by_role = {role: small.tokens.add(role.value, role) for role in Role}
+    by_role = {role: small.tokens.add(role.value, role) for role in ApiRole}
     found = {
-        role: [(await small.get(f"/api/{each.value}", token)).status_code for each in Role]
+        role: [(await small.get(f"/api/{each.value}", token)).status_code for each in ApiRole]
         for role, token in by_role.items()
     }
-    assert found == {Role.MEMBER: [200, 403, 403], Role.APPROVER: [200, 200, 403], Role.ADMIN: [200, 200, 200]}
-    refused = (await small.get("/api/admin", by_role[Role.APPROVER])).json()["error"]
+    assert found == {ApiRole.MEMBER: [200, 403, 403], ApiRole.APPROVER: [200, 200, 403], ApiRole.ADMIN: [200, 200, 200]}
+    refused = (await small.get("/api/admin", by_role[ApiRole.APPROVER])).json()["error"]
     assert (refused["code"], refused["message"]) == ("forbidden", "This takes a token with the role admin.")
 
 
 async def test_a_token_of_one_workspace_is_good_for_no_other(small: Served) -> None:
-    everywhere, of_one = small.tokens.add("all"), small.tokens.add("one", Role.ADMIN, "slack:T1")
+    everywhere, of_one = small.tokens.add("all"), small.tokens.add("one", ApiRole.ADMIN, "slack:T1")
     statuses = [
         (await small.get(f"/api/workspaces/{workspace}", token)).status_code
         for token in (everywhere, of_one)
@@ -148,7 +148,7 @@ async def test_a_database_that_is_away_is_no_wrong_token(small: Served) -> None:
 
 def test_failures_of_one_address_are_not_anothers_and_few_are_remembered() -> None:
     clock = Clock()
-    attempts = Attempts(at_once=1, seconds=10, clock=clock, most=2)
+    attempts = LoginThrottle(at_once=1, seconds=10, clock=clock, most=2)
     assert [attempts.failed("a"), attempts.failed("a"), attempts.failed("b")] == [0, 10, 0]
     clock.now += 4
     assert attempts.failed("a") == pytest.approx(6)
@@ -158,7 +158,7 @@ def test_failures_of_one_address_are_not_anothers_and_few_are_remembered() -> No
 
 async def test_tokens_are_read_from_the_database_at_every_request(folder: Path) -> None:
     async with opened_api(folder) as api:
-        token = await api.token("ci", Role.ADMIN)
+        token = await api.token("ci", ApiRole.ADMIN)
         assert (await api.get("/api/nothing", token=token)).status_code == 404
         await api.parts.tokens.revoke("ci", ANA)
         assert (await api.get("/api/nothing", token=token)).status_code == 401

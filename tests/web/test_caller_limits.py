@@ -11,8 +11,8 @@ from typing import Any
 import httpx2
 import pytest
 
-from bot.app.web import served_web
-from bot.domain.callers import Role
+from bot.app.web import serve_web
+from bot.domain.api_clients import ApiRole
 from bot.domain.completions import Completion, ModelRequest
 from bot.errors import SettingsError
 from bot.settings import read_settings
@@ -77,7 +77,7 @@ async def api(folder: Path, held: Held) -> AsyncIterator[Api]:
 
 
 async def test_a_token_with_all_of_its_streams_gets_429_and_others_are_served(api: Api, held: Held) -> None:
-    greedy, other = await api.token("greedy", Role.ADMIN), await api.token("other", Role.MEMBER)
+    greedy, other = await api.token("greedy", ApiRole.ADMIN), await api.token("other", ApiRole.MEMBER)
     async with following(api, greedy, STREAMS) as streams:
         assert_refused(await api.post(ASK, json=question(), token=greedy), f"keeps {STREAMS} requests open")
         assert_refused(await api.post(ASK, json=question(stream=False), token=greedy), "requests open")
@@ -98,7 +98,7 @@ async def test_a_token_with_all_of_its_streams_gets_429_and_others_are_served(ap
 
 
 async def test_a_request_that_waits_for_its_response_counts_like_a_stream(api: Api, held: Held) -> None:
-    token = await api.token("greedy", Role.ADMIN)
+    token = await api.token("greedy", ApiRole.ADMIN)
     asking = [asyncio.create_task(api.post(ASK, json=question(stream=False), token=token)) for _ in range(STREAMS)]
     await until(lambda: api.parts.following.followers == STREAMS)
     assert_refused(await api.post(ASK, json=question(stream=False), token=token), "requests open")
@@ -111,7 +111,7 @@ async def test_a_request_that_waits_for_its_response_counts_like_a_stream(api: A
 
 
 async def test_a_client_that_goes_away_gives_its_places_back(api: Api) -> None:
-    token = await api.token("hasty", Role.MEMBER)
+    token = await api.token("hasty", ApiRole.MEMBER)
     for _ in range(3):
         async with following(api, token, STREAMS):
             assert (await api.post(ASK, json=question(), token=token)).status_code == 429
@@ -125,7 +125,7 @@ async def test_a_client_that_goes_away_gives_its_places_back(api: Api) -> None:
 async def test_one_response_is_followed_by_one_token_ten_times_at_most(folder: Path) -> None:
     held = Held()
     async with opened_api(folder, model=held.choice()) as api, AsyncExitStack() as stack:
-        mine, admin = await api.token("mine", Role.MEMBER), await api.token("admin", Role.ADMIN)
+        mine, admin = await api.token("mine", ApiRole.MEMBER), await api.token("admin", ApiRole.ADMIN)
         [stream] = await stack.enter_async_context(following(api, mine, 1))
         path = f"/api/responses/{stream.seen[0].data['responseId']}/stream"
         streams = [stream]
@@ -140,7 +140,7 @@ async def test_one_response_is_followed_by_one_token_ten_times_at_most(folder: P
 
 
 async def test_bodies_that_do_not_end_count_as_requests_in_flight(api: Api) -> None:
-    token, other = await api.token("slow", Role.MEMBER), await api.token("other", Role.MEMBER)
+    token, other = await api.token("slow", ApiRole.MEMBER), await api.token("other", ApiRole.MEMBER)
     head = f"POST {ASK} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\nContent-Length: 100\r\n\r\n"
     writers = []
     for _ in range(REQUESTS):
@@ -167,7 +167,7 @@ async def test_where_all_tokens_have_every_stream_a_question_is_still_taken(
     monkeypatch.setattr(caller_limits, "_MOST_STREAMS", 2)
     held = Held()
     async with opened_api(folder, model=held.choice()) as api:
-        async with following(api, await api.token("one", Role.MEMBER), 2):
+        async with following(api, await api.token("one", ApiRole.MEMBER), 2):
             refused = await api.post(ASK, json=question())
             assert (refused.status_code, refused.json()["error"]["code"]) == (503, "too_many_streams")
             taken = await api.post(ASK, json=question("later", stream=False))
@@ -180,11 +180,11 @@ async def test_where_all_tokens_have_every_stream_a_question_is_still_taken(
 
 
 async def test_when_the_server_leaves_every_place_is_given_back(folder: Path, api: Api) -> None:
-    token = await api.token("long", Role.MEMBER)
+    token = await api.token("long", ApiRole.MEMBER)
     settings = read_settings(
         admin_api_token="the-operators-own-token-of-the-tests", port=0, database_url="sqlite://", **SETTINGS
     )
-    async with served_web(settings, parts=api.parts) as port, AsyncExitStack() as stack:
+    async with serve_web(settings, parts=api.parts) as port, AsyncExitStack() as stack:
         client = await stack.enter_async_context(httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=30))
         streams = [await stack.enter_async_context(asked(client, "hello", token=token)) for _ in range(STREAMS)]
         for each in streams:

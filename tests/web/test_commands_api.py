@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from bot.domain.callers import Role
+from bot.domain.api_clients import ApiRole
 from tests.web.house import Api, opened_api
 from tests.web.jira import ON_THIS_MACHINE, SERVERS, added, opened_jira
 
@@ -54,12 +54,12 @@ async def test_no_secret_is_taken_by_a_form_or_on_a_line(folder: Path) -> None:
 
 async def test_who_may_say_what_is_judged_as_in_a_chat(folder: Path) -> None:
     async with opened_api(folder) as api:
-        member = await api.token("reader", Role.MEMBER)
+        member = await api.token("reader", ApiRole.MEMBER)
         assert (await said(api, "mcp", "list", token=member))["failed"] is False
         refused = await said(api, "mcp", "reload", "--apply", token=member)
         assert refused["failed"] is True
         assert refused["text"].startswith("Only ")
-        bound = await api.token("t1", Role.ADMIN, "slack:T1")
+        bound = await api.token("t1", ApiRole.ADMIN, "slack:T1")
         elsewhere = {"command": "mcp", "words": ["list"], "workspace": "slack:T2"}
         assert (await api.post(COMMANDS, json=elsewhere, token=bound)).status_code == 403
         assert (await said(api, "mcp", "disable", "fake", token=bound))["failed"] is True

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from bot.domain.callers import Role
+from bot.domain.api_clients import ApiRole
 from bot.domain.conversations import Author, ConversationKey
 from tests.fakes.parts import ScriptedModel, ask_for, call, message, say
 from tests.web.house import ADMIN_TOKEN, Api, opened_api, scripted
@@ -96,8 +96,8 @@ async def test_what_goes_on_is_not_deleted(api: Api, model: ScriptedModel) -> No
 
 async def test_everybody_sees_their_own_and_admins_all_of_their_workspace(api: Api, model: ScriptedModel) -> None:
     model.script = [say("Hi.")] * 4
-    one, two = await api.token("one", Role.MEMBER), await api.token("two", Role.MEMBER, "slack:T1")
-    boss = await api.token("boss", Role.ADMIN, "slack:T1")
+    one, two = await api.token("one", ApiRole.MEMBER), await api.token("two", ApiRole.MEMBER, "slack:T1")
+    boss = await api.token("boss", ApiRole.ADMIN, "slack:T1")
     await ask(api, "hello", one, conversationId="same")
     await ask(api, "hello", two, conversationId="same")
     chat = ConversationKey("slack", "T1", "C2", "17.000100")
@@ -128,7 +128,7 @@ async def test_everybody_sees_their_own_and_admins_all_of_their_workspace(api: A
 
 
 async def test_a_token_asks_only_where_it_belongs(api: Api, model: ScriptedModel) -> None:
-    scoped, free = await api.token("scoped", Role.MEMBER, "slack:T1"), await api.token("free", Role.MEMBER)
+    scoped, free = await api.token("scoped", ApiRole.MEMBER, "slack:T1"), await api.token("free", ApiRole.MEMBER)
     cases: list[tuple[str, dict[str, Any], int]] = [
         (scoped, {"workspace": "slack:T2"}, 403),
         (free, {"workspace": "no workspace"}, 422),

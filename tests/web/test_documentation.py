@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from bot.web.application import mounted
+from bot.web.application import api_routers
 from bot.web.documentation import page
 from bot.web.routes import api_routes
 from tests.web.house import Api, opened_api
@@ -23,7 +23,7 @@ def operations(document: dict[str, Any]) -> dict[tuple[str, str], dict[str, Any]
 
 
 async def test_every_route_is_described_with_its_token_its_errors_and_an_id_of_its_own(api: Api) -> None:
-    document = api_routes(mounted(api.parts)).openapi()
+    document = api_routes(api_routers(api.parts)).openapi()
     found = operations(document)
     assert len(found) > 20
     ids = [operation["operationId"] for operation in found.values()]
@@ -40,7 +40,7 @@ async def test_every_route_is_described_with_its_token_its_errors_and_an_id_of_i
 
 
 async def test_names_on_the_wire_are_in_camel_case(api: Api) -> None:
-    schemas = api_routes(mounted(api.parts)).openapi()["components"]["schemas"]
+    schemas = api_routes(api_routers(api.parts)).openapi()["components"]["schemas"]
     names = [name for schema in schemas.values() for name in schema.get("properties", {})]
     # As models' own APIs have it, from which programs take it over.
     others = {"image_url"}
@@ -48,7 +48,7 @@ async def test_names_on_the_wire_are_in_camel_case(api: Api) -> None:
 
 
 async def test_the_page_lists_every_route_and_loads_nothing(api: Api) -> None:
-    document = api_routes(mounted(api.parts)).openapi()
+    document = api_routes(api_routers(api.parts)).openapi()
     drawn = page(document)
     assert drawn.count("<li>") == len(operations(document))
     assert "POST /api/responses/stream" in drawn

@@ -8,7 +8,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from bot.domain.callers import Role
+from bot.domain.api_clients import ApiRole
 from tests.fakes.mcp.endpoint import result
 from tests.fakes.parts import ScriptedModel, ask_for, call, say
 from tests.web.house import ADMIN_TOKEN, Api, opened_api, scripted
@@ -110,7 +110,7 @@ async def test_what_does_not_fit_is_said_by_field_and_asked_again(folder: Path) 
 
 async def test_a_link_is_told_to_the_token_that_asked_alone(folder: Path) -> None:
     async with asking(folder, LINK) as api:
-        member = await api.token("ci", Role.MEMBER)
+        member = await api.token("ci", ApiRole.MEMBER)
         found = await wanted(api, member)
         (question,) = found["elicitations"]
         assert (question["mode"], question["url"], question["domain"]) == ("url", URL, "jira.example.com")
@@ -124,7 +124,7 @@ async def test_a_link_is_told_to_the_token_that_asked_alone(folder: Path) -> Non
 
 async def test_another_token_answers_nothing(folder: Path) -> None:
     async with asking(folder, FORM) as api:
-        asker, other = await api.token("ci", Role.MEMBER), await api.token("other", Role.ADMIN)
+        asker, other = await api.token("ci", ApiRole.MEMBER), await api.token("other", ApiRole.ADMIN)
         found = await wanted(api, asker)
         (question,) = found["elicitations"]
         for token in (other, ADMIN_TOKEN):

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from fastapi.routing import RouteContext, iter_route_contexts
 
-from bot.domain.callers import Role
-from bot.web.application import mounted
-from bot.web.authentication import Needs
+from bot.domain.api_clients import ApiRole
+from bot.web.application import api_routers
+from bot.web.authentication import RequireRole
 from bot.web.routes import api_routes
 from tests.web.house import Api, opened_api
 
@@ -27,7 +27,7 @@ class Known:
 
     method: str
     path: str
-    needs: Role
+    needs: ApiRole
 
     def address(self, workspace: str) -> str:
         return re.sub(r"\{(\w+)[^}]*\}", lambda name: workspace if "workspace" in name[1].lower() else "x", self.path)
@@ -37,10 +37,10 @@ class Known:
         return "{workspace" in self.path
 
 
-def needs(dependant: Any) -> Iterator[Role]:
+def needs(dependant: Any) -> Iterator[ApiRole]:
     """What a route asks for, in itself and in what it is built from."""
     for each in dependant.dependencies:
-        if isinstance(each.call, Needs):
+        if isinstance(each.call, RequireRole):
             yield each.call.role
         yield from needs(each)
 
@@ -50,7 +50,7 @@ def known(route: RouteContext) -> Iterator[Known]:
     assert roles, f"{route.path} lets everybody in who has a token: say whom it is for"
     assert route.path is not None
     for method in route.methods or ():
-        yield Known(method, route.path, max(roles, key=list(Role).index))
+        yield Known(method, route.path, max(roles, key=list(ApiRole).index))
 
 
 @pytest.fixture
@@ -61,7 +61,7 @@ async def api(folder: Any) -> AsyncIterator[Api]:
 
 @pytest.fixture
 def every(api: Api) -> list[Known]:
-    found = [each for route in iter_route_contexts(api_routes(mounted(api.parts)).routes) for each in known(route)]
+    found = [each for route in iter_route_contexts(api_routes(api_routers(api.parts)).routes) for each in known(route)]
     assert len(found) > 20
     return found
 
@@ -79,9 +79,12 @@ async def test_no_route_is_there_for_whoever_has_no_token(api: Api, every: list[
 
 
 async def test_no_route_is_there_for_a_role_that_is_too_small(api: Api, every: list[Known]) -> None:
-    tokens = {role: await api.token(role.value + "-token", role) for role in Role}
+    tokens = {role: await api.token(role.value + "-token", role) for role in ApiRole}
     refused = [
-        (route, role) for route in every for role in Role if list(Role).index(role) < list(Role).index(route.needs)
+        (route, role)
+        for route in every
+        for role in ApiRole
+        if list(ApiRole).index(role) < list(ApiRole).index(route.needs)
     ]
     assert refused
     for route, role in refused:
@@ -90,7 +93,7 @@ async def test_no_route_is_there_for_a_role_that_is_too_small(api: Api, every: l
 
 
 async def test_no_route_of_a_workspace_is_there_for_a_token_of_another(api: Api, every: list[Known]) -> None:
-    token = await api.token("visitor", Role.ADMIN, ELSEWHERE)
+    token = await api.token("visitor", ApiRole.ADMIN, ELSEWHERE)
     of_workspaces = [route for route in every if route.is_of_a_workspace]
     assert of_workspaces
     for route in of_workspaces:

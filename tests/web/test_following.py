@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 
 from bot.domain.conversations import ConversationKey
-from bot.domain.turns import Question, Turn, TurnStatus
+from bot.domain.turns import Turn, TurnInput, TurnStatus
 from bot.domain.views import TurnView
 from bot.errors import DatabaseUnavailable, NotFound
-from bot.web.turns.following import Following
+from bot.web.turns.subscriptions import Subscriptions
 from tests.fakes.parts import ANA, until
 
 KEY = ConversationKey("api", "default", "ana", "1")
-TURN = Turn("t1", KEY, 1, ANA, Question("hello"), TurnStatus.RUNNING, 0.0)
+TURN = Turn("t1", KEY, 1, ANA, TurnInput("hello"), TurnStatus.RUNNING, 0.0)
 PATIENCE = 60.0
 
 
@@ -40,18 +40,18 @@ class Rows:
         return view
 
 
-async def seen_by(following: Following, rows: Rows) -> list[TurnView]:
+async def seen_by(following: Subscriptions, rows: Rows) -> list[TurnView]:
     async with asyncio.timeout(PATIENCE), aclosing(following.views("t1", rows.read)) as views:
         return [view async for view in views]
 
 
 async def test_what_another_process_drives_is_read_from_the_rows_until_it_has_ended() -> None:
     rows = Rows(at(1), at(1), at(2), DatabaseUnavailable("away"), at(2), at(3, TurnStatus.DONE))
-    assert await seen_by(Following(poll=0.001), rows) == [at(1), at(2), at(3, TurnStatus.DONE)]
+    assert await seen_by(Subscriptions(poll=0.001), rows) == [at(1), at(2), at(3, TurnStatus.DONE)]
 
 
 async def test_what_is_drawn_here_comes_at_once_and_rows_take_nothing_of_it_back() -> None:
-    following, rows, seen = Following(poll=0.005), Rows(at(1)), list[TurnView]()
+    following, rows, seen = Subscriptions(poll=0.005), Rows(at(1)), list[TurnView]()
 
     async def follow() -> None:
         async with aclosing(following.views("t1", rows.read)) as views:
@@ -60,13 +60,13 @@ async def test_what_is_drawn_here_comes_at_once_and_rows_take_nothing_of_it_back
 
     task = asyncio.create_task(follow())
     await until(lambda: len(seen) == 1)
-    following.hand(at(1, streaming="a long"))
+    following.publish(at(1, streaming="a long"))
     await until(lambda: len(seen) == 2)
     before = rows.reads
     await until(lambda: rows.reads > before + 2)  # they know nothing of what is being written
-    following.hand(at(1, streaming="a long answer"))
+    following.publish(at(1, streaming="a long answer"))
     await until(lambda: len(seen) == 3)
-    following.hand(at(2, TurnStatus.DONE))
+    following.publish(at(2, TurnStatus.DONE))
     async with asyncio.timeout(PATIENCE):
         await task
     assert [view.streaming for view in seen] == ["", "a long", "a long answer", ""]
@@ -74,20 +74,20 @@ async def test_what_is_drawn_here_comes_at_once_and_rows_take_nothing_of_it_back
 
 
 async def test_whoever_is_slow_skips_to_the_newest_and_an_older_view_never_comes_after_it() -> None:
-    following, rows = Following(poll=60), Rows(at(1))
+    following, rows = Subscriptions(poll=60), Rows(at(1))
     async with asyncio.timeout(PATIENCE), aclosing(following.views("t1", rows.read)) as views:
         assert await anext(views) == at(1)
         for revision in range(2, 100):
-            following.hand(at(revision))
-        following.hand(at(50))
+            following.publish(at(revision))
+        following.publish(at(50))
         assert (await anext(views)).revision == 99
-        following.hand(at(98))
-        following.hand(at(100, TurnStatus.DONE))
+        following.publish(at(98))
+        following.publish(at(100, TurnStatus.DONE))
         assert [view.revision async for view in views] == [100]
 
 
 async def test_many_who_follow_one_turn_read_it_no_more_often_than_one_does() -> None:
-    following, rows = Following(poll=0.1), Rows(at(1))
+    following, rows = Subscriptions(poll=0.1), Rows(at(1))
     tasks = [asyncio.create_task(seen_by(following, rows)) for _ in range(50)]
     await until(lambda: following.followers == 50 and rows.reads >= 52)
     rows.views = [at(2, TurnStatus.DONE)]
@@ -99,11 +99,11 @@ async def test_many_who_follow_one_turn_read_it_no_more_often_than_one_does() ->
 async def test_a_place_in_the_queue_is_news_and_the_same_place_is_not() -> None:
     queued = [at(1, TurnStatus.QUEUED, ahead=ahead) for ahead in (2, 2, 1, 1)]
     rows = Rows(*queued, at(2, TurnStatus.DONE))
-    assert [view.ahead for view in await seen_by(Following(poll=0.001), rows)] == [2, 1, 0]
+    assert [view.ahead for view in await seen_by(Subscriptions(poll=0.001), rows)] == [2, 1, 0]
 
 
 async def test_following_ends_where_the_turn_is_gone() -> None:
-    following = Following(poll=0.001)
+    following = Subscriptions(poll=0.001)
     with pytest.raises(NotFound):
         await seen_by(following, Rows(at(1), NotFound("gone")))
     assert following.followers == 0

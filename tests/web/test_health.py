@@ -11,27 +11,27 @@ import pytest
 
 from bot import __version__
 from bot.app.health import FRESH_SECONDS, HealthCheck
-from bot.domain.health import Condition, Health, Listening, ServersHealth
-from bot.domain.servers import HttpTransport, ServerConfig, ServerState, ServerStatus
+from bot.domain.health import Health, HealthStatus, ListenerStatus, ServersHealth
+from bot.domain.servers import HttpTransport, ServerConfig, ServerSnapshot, ServerStatus
 from bot.errors import DatabaseError, DatabaseUnavailable, DatabaseUnwritable
-from bot.ports import Commands, FrontDoor
+from bot.ports import Commands, EngineApi
 from bot.web.application import application
 from bot.web.health import ready_routes
-from bot.web.server import served
+from bot.web.server import serve
 
-CONNECTED, CONNECTING, STANDBY = Listening.CONNECTED, Listening.CONNECTING, Listening.STANDBY
+CONNECTED, CONNECTING, STANDBY = ListenerStatus.CONNECTED, ListenerStatus.CONNECTING, ListenerStatus.STANDBY
 
 
 @dataclass
 class Place:
     """A platform that stands as it is told."""
 
-    now: Listening
+    now: ListenerStatus
 
-    async def run(self, engine: FrontDoor, commands: Commands) -> None:
+    async def run(self, engine: EngineApi, commands: Commands) -> None:
         raise NotImplementedError
 
-    async def listening(self) -> Listening:
+    async def listening(self) -> ListenerStatus:
         return self.now
 
 
@@ -56,9 +56,9 @@ class House:
             raise DatabaseUnavailable("The database postgresql://db.internal is away.")
         return None
 
-    def servers(self) -> list[ServerState]:
+    def servers(self) -> list[ServerSnapshot]:
         return [
-            ServerState(ServerConfig(f"s{number}", HttpTransport("https://secret.internal/mcp")), status)
+            ServerSnapshot(ServerConfig(f"s{number}", HttpTransport("https://secret.internal/mcp")), status)
             for number, status in enumerate(self.states)
         ]
 
@@ -71,7 +71,7 @@ class House:
 
 async def asked(check: HealthCheck, path: str = "/readyz") -> httpx2.Response:
     async with (
-        served(application(pages=ready_routes(check.look)), "127.0.0.1", 0) as port,
+        serve(application(pages=ready_routes(check.look)), "127.0.0.1", 0) as port,
         httpx2.AsyncClient() as client,
     ):
         return await client.get(f"http://127.0.0.1:{port}{path}")
@@ -115,29 +115,31 @@ async def test_a_database_that_says_nothing_is_as_good_as_away(monkeypatch: pyte
 @pytest.mark.parametrize(
     ("platforms", "condition"),
     [
-        ({"slack": CONNECTED}, Condition.READY),
-        ({"slack": CONNECTED, "discord": STANDBY}, Condition.READY),
-        ({"slack": CONNECTED, "discord": CONNECTING}, Condition.UNREADY),
+        ({"slack": CONNECTED}, HealthStatus.READY),
+        ({"slack": CONNECTED, "discord": STANDBY}, HealthStatus.READY),
+        ({"slack": CONNECTED, "discord": CONNECTING}, HealthStatus.UNREADY),
     ],
 )
-def test_every_platform_that_is_received_here_must_be(platforms: Mapping[str, Listening], condition: Condition) -> None:
+def test_every_platform_that_is_received_here_must_be(
+    platforms: Mapping[str, ListenerStatus], condition: HealthStatus
+) -> None:
     assert Health(database=True, platforms=platforms).condition is condition
-    assert Health(database=False, platforms=platforms).condition is Condition.UNREADY
+    assert Health(database=False, platforms=platforms).condition is HealthStatus.UNREADY
 
 
 def test_even_if_no_server_can_be_used_the_house_is_ready() -> None:
-    assert Health(database=True, servers=ServersHealth(3, 0, 3)).condition is Condition.DEGRADED
+    assert Health(database=True, servers=ServersHealth(3, 0, 3)).condition is HealthStatus.DEGRADED
 
 
 async def test_it_follows_what_happens() -> None:
     house, slack = House(), Place(CONNECTING)
     check = house.check(slack=slack)
-    assert (await check.look()).condition is Condition.UNREADY
+    assert (await check.look()).condition is HealthStatus.UNREADY
     slack.now = CONNECTED
-    assert (await check.look()).condition is Condition.READY
+    assert (await check.look()).condition is HealthStatus.READY
     house.away = True
     house.time += FRESH_SECONDS
-    assert (await check.look()).condition is Condition.UNREADY
+    assert (await check.look()).condition is HealthStatus.UNREADY
 
 
 async def test_many_who_ask_at_once_are_one_question_to_the_database() -> None:

@@ -18,23 +18,23 @@ import httpx2
 import pytest
 import sqlalchemy as sa
 
-from bot.app.house import House, opened_house
-from bot.app.links import Platforms, link_pages, linking_of
+from bot.app.links import PlatformUserMessenger, build_link_service, link_pages
 from bot.app.operator_files import read_operator_files
+from bot.app.runtime import Runtime, open_runtime
 from bot.app.stores import Stores
-from bot.app.web import join, opened_surface, served_web
-from bot.commands.secret_entry import Denied, SecretEntry
+from bot.app.web import attach_surface, open_surface, serve_web
+from bot.commands.secret_form import Denied, SecretEntry
+from bot.domain.api_clients import ApiClient, ApiRole
 from bot.domain.audit import AuditQuery
-from bot.domain.callers import Caller, Role
 from bot.domain.commands import Invocation, Reply
 from bot.domain.conversations import Author, ConversationKey, Member
 from bot.domain.servers import AUTH_SECRET
-from bot.domain.views import Audience, Notice
+from bot.domain.views import Notice, NoticeTarget
 from bot.errors import Conflict, DatabaseUnavailable, DeliveryFailed, SecretUnavailable
 from bot.settings import read_settings
 from bot.web.application import application
 from bot.web.links import routes as link_routes
-from bot.web.server import served
+from bot.web.server import serve
 from tests.fakes.mcp.endpoint import FakeEndpoint
 from tests.fakes.parts import ANA, BEN, HALL, RecordingSurface
 from tests.migrated import at_hand
@@ -51,7 +51,7 @@ class Staff(RecordingSurface):
     """Who is an administrator, and what people were told."""
 
     admins: set[str] = field(default_factory=lambda: {ANA.id})
-    told: list[tuple[Audience, str]] = field(default_factory=list)
+    told: list[tuple[NoticeTarget, str]] = field(default_factory=list)
     asked: list[str] = field(default_factory=list)
     away: Exception | None = None
 
@@ -61,7 +61,7 @@ class Staff(RecordingSurface):
             raise self.away
         return Member(author, platform_admin=author.id in self.admins)
 
-    async def tell(self, audience: Audience, notice: Notice) -> None:
+    async def post_notice(self, audience: NoticeTarget, notice: Notice) -> None:
         if self.away is not None:
             raise self.away
         self.told.append((audience, notice.text))
@@ -71,7 +71,7 @@ class Staff(RecordingSurface):
 class Desk:
     """A house with its pages, a server to sign in to, and the people of a platform."""
 
-    house: House
+    house: Runtime
     client: httpx2.AsyncClient
     staff: Staff
     endpoint: FakeEndpoint
@@ -107,7 +107,7 @@ class Desk:
         servers = self.stores.servers
         found: dict[str, str] = {}
         for record in await servers.records():
-            found.update(await servers.reveal(record))
+            found.update(await servers.read_secrets(record))
         return found
 
     async def execute(self, statement: str) -> None:
@@ -151,12 +151,12 @@ async def a_desk(folder: Path, **settings: Any) -> AsyncIterator[Desk]:
             "mcp_allowed_hosts": frozenset({f"127.0.0.1:{endpoint.port}"}),
             **settings,
         }
-        read, staff, programs = read_settings(**given), Staff(), await opened_surface()
-        async with opened_house(read, read_operator_files(read), DEMO, [staff, programs]) as house:
-            join(programs, read, house)
+        read, staff, programs = read_settings(**given), Staff(), await open_surface()
+        async with open_runtime(read, read_operator_files(read), DEMO, [staff, programs]) as house:
+            attach_surface(programs, read, house)
             pages = link_pages(house.office.command_parts, [staff, programs])
             async with (
-                served_web(read, pages=pages) as port,
+                serve_web(read, pages=pages) as port,
                 httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=30) as client,
             ):
                 yield Desk(house, client, staff, endpoint)
@@ -191,7 +191,7 @@ async def test_a_secret_that_is_entered_behind_a_link_is_what_the_server_is_sign
     assert {headers["authorization"] for headers, _ in desk.endpoint.seen} == {f"Bearer {SECRET}"}
     [(audience, told)] = desk.staff.told
     assert (audience, told) == (
-        Audience(str(HALL), ANA.id),
+        NoticeTarget(str(HALL), ANA.id),
         "The secret auth of tickets is set. /mcp verify tickets says whether it works.",
     )
     kind, actor, facts = (await desk.audit())[0]
@@ -322,7 +322,7 @@ async def test_where_nobody_can_say_who_somebody_is_nothing_is_saved(desk: Desk)
 
 async def test_a_process_that_cannot_ask_the_platform_refuses(desk: Desk, folder: Path) -> None:
     path = await desk.add()
-    desk.staff.reach = "elsewhere:"
+    desk.staff.key_prefix = "elsewhere:"
     answer = await desk.enter(path)
     assert answer.status_code == 503
     assert "cannot ask test" in text_of(answer)
@@ -415,15 +415,15 @@ async def test_each_kind_of_secret_is_asked_for_by_its_name(desk: Desk) -> None:
     assert (await desk.enter(other, "team-red-Zk29vT4x")).status_code == 200
     assert (await desk.enter(header)).status_code == 200
     [record] = [each for each in await desk.stores.servers.records() if each.config.name == "header"]
-    assert await desk.stores.servers.reveal(record) == {
+    assert await desk.stores.servers.read_secrets(record) == {
         "auth": SECRET,
         "header:X-Team": "team-red-Zk29vT4x",
     }
 
 
 async def test_a_program_that_administers_gets_a_link_for_as_long_as_its_token_is_good(desk: Desk) -> None:
-    made, _ = await desk.stores.tokens.create("ops", Role.ADMIN, HALL.home, None, ANA)
-    caller = Caller(made.name, made.role, made.workspace)
+    made, _ = await desk.stores.tokens.create("ops", ApiRole.ADMIN, HALL.workspace_key, None, ANA)
+    caller = ApiClient(made.name, made.role, made.workspace)
     line = f"mcp add tickets --url {desk.endpoint.url} --auth api_key"
     path = path_of(await desk.ask(line, caller.member, caller.place()))
     assert "made for ops over HTTP" in text_of(await desk.open(path))
@@ -456,7 +456,7 @@ async def test_a_secret_that_cannot_be_kept_is_told_of_and_the_link_is_used_up(d
         path = path_of(await desk.ask("mcp secret set tickets auth")) if office.toolbox.servers() else await desk.add()
         token = path.rpartition("/")[2]
         parts = replace(office.command_parts, server_store=Failing(error))  # type: ignore[arg-type]
-        entry = SecretEntry(parts, desk.stores.links, Platforms([desk.staff]))
+        entry = SecretEntry(parts, desk.stores.links, PlatformUserMessenger([desk.staff]))
         version = version_of(await desk.open(path))
         outcome = await entry.enter(token, version, SECRET)
         assert isinstance(outcome, Denied)
@@ -501,7 +501,7 @@ async def test_nobody_but_an_administrator_gets_a_link(desk: Desk) -> None:
 def test_links_cross_a_network_encrypted_or_not_at_all(
     address: str, on: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    linking = linking_of(read_settings(public_url=address), object())  # type: ignore[arg-type]
+    linking = build_link_service(read_settings(public_url=address), object())  # type: ignore[arg-type]
     assert (linking is not None) is on
     assert ("PUBLIC_URL" in caplog.text) is not on
     if linking is not None:
@@ -514,7 +514,7 @@ async def test_a_database_that_is_away_is_said_without_saying_where_it_is() -> N
             raise DatabaseUnavailable("The database db.internal/bot is away.", "start it")
 
     routes = link_routes.pages(Away())  # type: ignore[arg-type]
-    async with served(application(pages=routes), "127.0.0.1", 0) as port, httpx2.AsyncClient() as client:
+    async with serve(application(pages=routes), "127.0.0.1", 0) as port, httpx2.AsyncClient() as client:
         answer = await client.get(f"http://127.0.0.1:{port}/secret/{'a' * 43}")
     assert answer.status_code == 503
     assert "db.internal" not in answer.text

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from bot.domain.callers import Role
+from bot.domain.api_clients import ApiRole
 from tests.app.surroundings import program
 from tests.fakes.mcp.endpoint import FakeEndpoint, result
 from tests.fakes.parts import ScriptedModel, ask_for, call, say
@@ -74,7 +74,7 @@ async def test_a_call_that_was_waiting_for_an_approval_is_not_sent_to_a_server_t
         approval = await wanted(api)
     jira.seen.clear()
     async with opened_api(folder, model=scripted(model), **settings) as api:
-        status, _ = await decided(api, approval, await api.token("approver", Role.APPROVER), approved=True)
+        status, _ = await decided(api, approval, await api.token("approver", ApiRole.APPROVER), approved=True)
         assert status == 200
         await becomes_done(api, approval)
     assert "tools/call" not in jira.methods()

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from bot.domain.callers import Role
+from bot.domain.api_clients import ApiRole
 from tests.app.surroundings import program
 from tests.fakes.mcp.endpoint import Answer, FakeEndpoint
 from tests.web.house import Api, opened_api
@@ -58,7 +58,7 @@ def heard(endpoint: FakeEndpoint) -> str:
 
 async def admin(api: Api) -> str:
     """The token of an admin of one workspace."""
-    return await api.token("admin-of-t1", Role.ADMIN, HOME)
+    return await api.token("admin-of-t1", ApiRole.ADMIN, HOME)
 
 
 WAYS: dict[str, dict[str, Any]] = {
@@ -87,7 +87,7 @@ async def test_an_admin_cannot_have_the_operators_secret_sent_to_a_server_of_the
 
 async def test_an_admin_of_all_workspaces_is_not_the_operator(folder: Path, evil: FakeEndpoint) -> None:
     async with opened_api(folder, mcp_allowed_hosts=ON_THIS_MACHINE) as api:
-        token = await api.token("ci", Role.ADMIN)
+        token = await api.token("ci", ApiRole.ADMIN)
         answer = await api.post(SERVERS, json={"name": "own", "url": evil.url, "apiKey": REFERENCE}, token=token)
         assert answer.status_code == 422
         assert "ADMIN_API_TOKEN" in answer.text
@@ -106,7 +106,7 @@ async def test_a_granted_reference_works_at_its_host_and_at_no_other(
             moved = await api.put(f"{THERE}/jira", json=change, token=token)
             assert moved.status_code == 422
             assert "not granted" in moved.text
-        other = await api.token("admin-of-t2", Role.ADMIN, "slack:T2")
+        other = await api.token("admin-of-t2", ApiRole.ADMIN, "slack:T2")
         refused = await api.post("/api/workspaces/slack:T2/mcp-servers", json=body, token=other)
         assert refused.status_code == 422
     assert OPERATORS not in heard(evil)

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from bot.domain.approvals import Decision, Verdict
-from bot.domain.callers import Caller, Role
+from bot.domain.api_clients import ApiClient, ApiRole
+from bot.domain.approvals import Decision, DecisionType
 from tests.fakes.mcp.endpoint import FakeEndpoint, result
 from tests.web.house import Api, opened_api
 from tests.web.jira import ON_THIS_MACHINE, SERVERS, added, opened_jira
@@ -84,12 +84,12 @@ async def test_a_rule_that_cannot_be_used_says_which_key_of_it(api: Api, jira: F
 async def test_a_workspaces_rule_is_its_own_and_the_files_are_listed_beside_it(folder: Path) -> None:
     (folder / "policy.toml").write_text('[[rules]]\npolicy = "ALWAYS_DENY"\ntool = "delete_*"\n', "utf-8")
     async with opened_api(folder) as api:
-        own = await api.token("t1", Role.ADMIN, "slack:T1")
+        own = await api.token("t1", ApiRole.ADMIN, "slack:T1")
         answer = await api.put(POLICIES, json={"serverId": "fake", "policy": "ALWAYS_ALLOW"}, token=own)
         assert answer.json()["workspace"] == "slack:T1"
         assert (await api.get(POLICIES)).json() == []
         assert len((await api.get(f"{POLICIES}?workspace=slack:T1")).json()) == 1
-        other = await api.token("t2", Role.ADMIN, "slack:T2")
+        other = await api.token("t2", ApiRole.ADMIN, "slack:T2")
         assert (await api.delete(POLICIES, params={"id": answer.json()["id"]}, token=other)).status_code == 404
         everybodys = await put(api, serverId="fake", policy="ALWAYS_DENY")
         refused = await api.delete(POLICIES, params={"id": everybodys["id"]}, token=own)
@@ -138,8 +138,8 @@ async def test_a_tool_that_asks_first_is_signed_before_it_runs(api: Api, jira: F
     assert "tools/call" not in jira.methods()
     # A second call is not kept waiting by the first.
     assert (await api.post(EXECUTE, json={"serverId": "jira", "toolName": "find_issue"})).status_code == 202
-    admin = Caller("admin", Role.ADMIN)
-    decision = Decision(pending["approvalRequestId"], 1, Verdict.APPROVE, admin.author)
+    admin = ApiClient("admin", ApiRole.ADMIN)
+    decision = Decision(pending["approvalRequestId"], 1, DecisionType.APPROVE, admin.author)
     await api.parts.engine.decide(decision, admin.member)
     async with asyncio.timeout(20):
         while not (await api.parts.engine.view(pending["turnId"])).turn.status.ended:

@@ -13,9 +13,9 @@ from typing import Any
 import httpx2
 import pytest
 
-from bot.domain.callers import Role
+from bot.domain.api_clients import ApiRole
 from bot.domain.completions import Capabilities, Completion, ModelRequest
-from bot.web.events import EventStream, ServerEvent
+from bot.web.sse import EventStream, ServerEvent
 from tests.fakes.mcp.endpoint import FakeEndpoint, result
 from tests.fakes.parts import ScriptedModel, ask_for, call, say, until, words
 from tests.web.house import Api, opened_api, scripted
@@ -282,7 +282,7 @@ async def test_a_question_that_is_sent_again_is_asked_once(api: Api, model: Scri
     assert (taken_up.status_code, len(model.requests)) == (400, 1)
     other = await api.post(ASK, json=said("something else", stream=False), headers=headers)
     assert (other.status_code, other.json()["error"]["code"]) == (409, "idempotency_key_reused")
-    another = await api.token("ci", Role.MEMBER)
+    another = await api.token("ci", ApiRole.MEMBER)
     model.script = [say("Another's.")]
     own = await api.post(ASK, json=said("hello", stream=False), headers=headers, token=another)
     assert own.json()["text"] == "Another's."
@@ -354,8 +354,8 @@ async def test_a_field_that_nobody_knows_is_refused(api: Api) -> None:
 
 async def test_nobody_else_sees_follows_or_stops_a_response(api: Api, model: ScriptedModel) -> None:
     model.script = [say("Mine.")]
-    one, two = await api.token("one", Role.MEMBER), await api.token("two", Role.APPROVER)
-    elsewhere = await api.token("three", Role.ADMIN, "slack:T1")
+    one, two = await api.token("one", ApiRole.MEMBER), await api.token("two", ApiRole.APPROVER)
+    elsewhere = await api.token("three", ApiRole.ADMIN, "slack:T1")
     turn = (await api.post(ASK, json=said("hello", stream=False), token=one)).json()["responseId"]
     for token in (two, elsewhere):
         for method, path in (("GET", ""), ("GET", "/stream"), ("DELETE", "")):
@@ -389,7 +389,7 @@ async def test_a_call_that_came_to_nothing_is_run_once_more_with_a_fresh_signatu
     async with streamed(api.client, "GET", f"/api/responses/{first['responseId']}/stream") as stream:
         await stream.ended()
     path = f"/api/responses/{first['responseId']}/calls/2"
-    other = await api.token("other", Role.ADMIN)
+    other = await api.token("other", ApiRole.ADMIN)
     assert (await api.post(f"{path}/again", token=other)).status_code == 404
     assert (await api.post(f"{path}/check")).status_code == 404  # it is known that it did not happen
     assert (await api.post(f"{path}/forget")).status_code == 422

@@ -21,7 +21,7 @@ async def paths(api: Api) -> list[str]:
     """Everything that can be read with GET, of what was made below."""
     return [
         SERVERS,
-        f"{SERVERS}?vocab=seed000&time=epoch_ms",
+        f"{SERVERS}?vocab=idle-error&time=epoch_ms",
         "/api/mcp/tools",
         "/api/mcp/instructions",
         "/api/mcp/approval-policies?effective=true",

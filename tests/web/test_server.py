@@ -11,7 +11,7 @@ import pytest
 
 from bot.errors import SettingsError
 from bot.web.application import application
-from bot.web.server import served
+from bot.web.server import serve
 from tests.fakes.parts import until
 
 
@@ -37,7 +37,7 @@ class Recorder:
 
 async def test_it_says_that_it_is_alive_and_hands_requests_to_their_hook() -> None:
     hook = Recorder()
-    async with served(application([hook]), "127.0.0.1", 0) as port, httpx2.AsyncClient() as client:
+    async with serve(application([hook]), "127.0.0.1", 0) as port, httpx2.AsyncClient() as client:
         base = f"http://127.0.0.1:{port}"
         assert (await client.get(f"{base}/healthz")).text == "ok\n"
         answer = await client.post(f"{base}/hook", content=b"hello", headers={"X-Is": "here"})
@@ -58,7 +58,7 @@ async def test_a_hook_does_what_it_was_asked_although_the_platform_hung_up() -> 
             return await super().answer(headers, body)
 
     hook = Slow()
-    async with served(application([hook]), "127.0.0.1", 0) as port:
+    async with serve(application([hook]), "127.0.0.1", 0) as port:
         _, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(b"POST /hook HTTP/1.1\r\nhost: x\r\ncontent-length: 5\r\n\r\npress")
         async with asyncio.timeout(10):
@@ -74,7 +74,7 @@ async def test_a_hook_does_what_it_was_asked_although_the_platform_hung_up() -> 
 
 async def test_a_body_longer_than_the_hook_takes_is_refused_before_it_is_read() -> None:
     hook = Recorder()
-    async with served(application([hook]), "127.0.0.1", 0) as port, httpx2.AsyncClient() as client:
+    async with serve(application([hook]), "127.0.0.1", 0) as port, httpx2.AsyncClient() as client:
         answer = await client.post(f"http://127.0.0.1:{port}/hook", content=b"hello world")
     assert answer.status_code == 413
     assert hook.bodies == []
@@ -82,7 +82,7 @@ async def test_a_body_longer_than_the_hook_takes_is_refused_before_it_is_read() 
 
 async def test_a_body_that_never_ends_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("bot.web.hooks._READING_SECONDS", 0.05)
-    async with served(application([Recorder()]), "127.0.0.1", 0) as port:
+    async with serve(application([Recorder()]), "127.0.0.1", 0) as port:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(b"POST /hook HTTP/1.1\r\nhost: x\r\ncontent-length: 5\r\n\r\nhel")
         async with asyncio.timeout(10):
@@ -91,7 +91,7 @@ async def test_a_body_that_never_ends_is_given_up(monkeypatch: pytest.MonkeyPatc
 
 
 async def test_an_address_that_is_taken_is_an_error_with_its_fix() -> None:
-    async with served(application([]), "127.0.0.1", 0) as port:
+    async with serve(application([]), "127.0.0.1", 0) as port:
         with pytest.raises(SettingsError, match=f"port {port}.*PORT"):
-            async with served(application([]), "127.0.0.1", port):
+            async with serve(application([]), "127.0.0.1", port):
                 pass

@@ -58,7 +58,7 @@ async def test_a_server_that_cannot_be_reached_says_why_in_every_place(api: Api,
     kept = await added(api, jira)
     assert kept["status"] == "FAILED"
     assert kept["lastError"]
-    assert (await api.get(f"{SERVERS}/jira?vocab=seed000")).json()["status"] == "ERROR"
+    assert (await api.get(f"{SERVERS}/jira?vocab=idle-error")).json()["status"] == "ERROR"
     assert (await api.post(f"{SERVERS}/jira/connect")).json()["connected"] is False
     looked_at = (await api.post(f"{SERVERS}/jira/verify")).json()
     assert looked_at["ok"] is False
@@ -108,7 +108,7 @@ async def test_how_a_server_stands_is_told_as_it_changes(api: Api, jira: FakeEnd
     await added(api, jira)
     await api.post(f"{SERVERS}/jira/sync")
     async with asyncio.timeout(20):
-        stream = events(api, f"{SERVERS}/jira/status/stream?vocab=seed004")
+        stream = events(api, f"{SERVERS}/jira/status/stream?vocab=pending-failed")
         name, data = await anext(stream)
         assert (name, data["serverId"], data["status"]) == ("status_update", "jira", "CONNECTED")
         assert "config" not in data

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from bot.domain.callers import Role
+from bot.domain.api_clients import ApiRole
 from tests.fakes.mcp.endpoint import FakeEndpoint
 from tests.web.house import Api, opened_api
 from tests.web.jira import ON_THIS_MACHINE, SERVERS, added, opened_jira
@@ -121,8 +121,8 @@ async def test_a_server_need_not_be_connected_to_at_once_and_its_standing_has_th
         "CLOSED",
         False,
     )
-    assert (await api.get(f"{SERVERS}/jira?vocab=seed000")).json()["status"] == "IDLE"
-    assert (await api.get(f"{SERVERS}/jira?vocab=seed004")).json()["status"] == "DISABLED"
+    assert (await api.get(f"{SERVERS}/jira?vocab=idle-error")).json()["status"] == "IDLE"
+    assert (await api.get(f"{SERVERS}/jira?vocab=pending-failed")).json()["status"] == "DISABLED"
     answer = await api.post(f"{SERVERS}/jira/connect")
     assert (answer.status_code, answer.json()["error"]["code"]) == (409, "disabled")
     assert (await api.put(f"{SERVERS}/jira", json={"enabled": True})).json()["enabled"] is True
@@ -290,7 +290,7 @@ async def test_a_name_that_the_operator_does_not_allow_is_refused(folder: Path) 
 
 async def test_whoever_was_overtaken_is_told_by_whom(api: Api, jira: FakeEndpoint) -> None:
     await added(api, jira)
-    await api.put(f"{SERVERS}/jira", json={"description": "one"}, token=await api.token("ci", Role.ADMIN))
+    await api.put(f"{SERVERS}/jira", json={"description": "one"}, token=await api.token("ci", ApiRole.ADMIN))
     conflict = await api.put(f"{SERVERS}/jira", json={"description": "two", "version": 1})
     assert conflict.status_code == 409
     assert "changed by api:ci" in conflict.json()["error"]["message"]

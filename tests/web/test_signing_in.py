@@ -18,22 +18,22 @@ from urllib.parse import urlencode, urlsplit
 import httpx2
 import pytest
 
-from bot.app.house import House, opened_house
-from bot.app.links import Platforms, link_pages
+from bot.app.links import PlatformUserMessenger, link_pages
 from bot.app.operator_files import read_operator_files
-from bot.app.web import join, opened_surface, served_web, web_parts
-from bot.commands.sign_in_return import SignInReturn
+from bot.app.runtime import Runtime, open_runtime
+from bot.app.web import attach_surface, build_web_dependencies, open_surface, serve_web
+from bot.commands.oauth_callback import OAuthCallback
 from bot.domain.audit import AuditQuery
 from bot.domain.commands import Invocation, Reply
 from bot.domain.conversations import Author, ConversationKey, Member
 from bot.domain.sign_ins import CALLBACK_PATH, callback_path, client_path
-from bot.domain.views import Audience
+from bot.domain.views import NoticeTarget
 from bot.errors import DatabaseUnavailable, DeliveryFailed
 from bot.settings import read_settings
 from bot.web.application import application
-from bot.web.attempts import Attempts
+from bot.web.login_throttle import LoginThrottle
 from bot.web.oauth.routes import pages
-from bot.web.server import served
+from bot.web.server import serve
 from tests.commands.sign_ins import MemorySignIns, SigningOffice
 from tests.fakes.oauth import FakeOAuth
 from tests.fakes.parts import ANA, HALL
@@ -52,7 +52,7 @@ BACK = callback_path("a server that is none")
 class Desk:
     """A house with its pages and its API, a server that wants a sign-in, and the people of a platform."""
 
-    house: House
+    house: Runtime
     client: httpx2.AsyncClient
     staff: Staff
     oauth: FakeOAuth
@@ -99,13 +99,13 @@ async def a_desk(folder: Path, *, operator: str = "", **settings: Any) -> AsyncI
             "mcp_allowed_hosts": frozenset({urlsplit(each).netloc for each in (oauth.url, oauth.issuer)}),
             **settings,
         }
-        read, staff, programs = read_settings(**given), Staff(), await opened_surface()
+        read, staff, programs = read_settings(**given), Staff(), await open_surface()
         files = read_operator_files(read)
-        async with opened_house(read, files, DEMO, [staff, programs], operator=operator) as house:
-            join(programs, read, house)
+        async with open_runtime(read, files, DEMO, [staff, programs], operator=operator) as house:
+            attach_surface(programs, read, house)
             pages = link_pages(house.office.command_parts, [staff, programs])
             async with (
-                served_web(read, parts=web_parts(read, house, programs), pages=pages) as port,
+                serve_web(read, parts=build_web_dependencies(read, house, programs), pages=pages) as port,
                 httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=30) as client,
             ):
                 yield Desk(house, client, staff, oauth)
@@ -129,7 +129,7 @@ async def test_a_server_is_signed_in_to_in_a_browser_and_everybody_can_use_it(
     for name in ("Content-Security-Policy", "Referrer-Policy", "Cache-Control"):
         assert name in page.headers
     assert desk.staff.told == [
-        (Audience(str(HALL), ANA.id), "The bot is signed in to guarded: 2 tools."),
+        (NoticeTarget(str(HALL), ANA.id), "The bot is signed in to guarded: 2 tools."),
     ]
     shown = dict((await desk.ask("mcp show guarded")).details)
     assert shown["state"] == "connected"
@@ -310,14 +310,14 @@ async def test_the_operator_signs_in_to_what_is_for_all_from_their_own_shell(fol
 
 
 @asynccontextmanager
-async def a_page(sign_ins: MemorySignIns, attempts: Attempts | None = None) -> AsyncIterator[httpx2.AsyncClient]:
+async def a_page(sign_ins: MemorySignIns, attempts: LoginThrottle | None = None) -> AsyncIterator[httpx2.AsyncClient]:
     office = SigningOffice(sign_ins=sign_ins)
     await office.ask("mcp add jira --url https://jira.example/mcp --title <i>Desk</i>")
     server = next(iter(office.store.kept))
     await sign_ins.begin(server, Author("test", "ana", "<b>Ana"), HALL)
-    routes = pages(SignInReturn(office.parts, sign_ins, Platforms([Staff()])), PUBLIC, attempts=attempts)
+    routes = pages(OAuthCallback(office.parts, sign_ins, PlatformUserMessenger([Staff()])), PUBLIC, attempts=attempts)
     async with (
-        served(application(pages=routes), "127.0.0.1", 0) as port,
+        serve(application(pages=routes), "127.0.0.1", 0) as port,
         httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=30) as client,
     ):
         yield client
@@ -334,7 +334,7 @@ async def test_names_are_text_and_no_markup() -> None:
 
 async def test_a_database_that_is_away_is_said_without_saying_where_it_is() -> None:
     class Away(MemorySignIns):
-        async def back(self, *_: Any, **__: Any) -> Any:
+        async def complete(self, *_: Any, **__: Any) -> Any:
             raise DatabaseUnavailable("No database at db.internal:5432.", "start it")
 
     async with a_page(Away()) as client:

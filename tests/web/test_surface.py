@@ -7,12 +7,12 @@ import logging
 
 import pytest
 
-from bot.domain.callers import Caller, Role
+from bot.domain.api_clients import ApiClient, ApiRole
 from bot.domain.conversations import HTTP, Author, ConversationKey
-from bot.domain.views import Audience, Drawn, Notice
+from bot.domain.views import Notice, NoticeTarget, PostedMessage
 from bot.engine.surfaces import surface_for
 from bot.errors import NotFound
-from bot.web.turns.following import Following
+from bot.web.turns.subscriptions import Subscriptions
 from bot.web.turns.surface import ApiSurface
 from bot.web.turns.uploads import Uploads
 from tests.fakes.parts import ANA
@@ -23,17 +23,17 @@ THERE = ConversationKey(HTTP, "slack:T1", "ci", "1")
 
 
 async def test_a_drawing_is_out_whether_anybody_follows_or_not() -> None:
-    surface = ApiSurface(Following(), Uploads())
-    assert [drawn async for drawn in surface.show(at(1), {})] == [Drawn("stream", "out")]
+    surface = ApiSurface(Subscriptions(), Uploads())
+    assert [drawn async for drawn in surface.deliver(at(1), {})] == [PostedMessage("stream", "out")]
     assert surface_for([surface], KEY) is surface
     assert surface_for([surface], ConversationKey("slack", "T1", "C1", "1")) is None
 
 
 async def test_who_somebody_is_follows_the_token_as_it_is_now() -> None:
-    surface = ApiSurface(Following(), Uploads())
-    tokens = {"ci": Caller("ci", Role.APPROVER, "slack:T1")}
+    surface = ApiSurface(Subscriptions(), Uploads())
+    tokens = {"ci": ApiClient("ci", ApiRole.APPROVER, "slack:T1")}
 
-    async def find(name: str) -> Caller | None:
+    async def find(name: str) -> ApiClient | None:
         return tokens.get(name)
 
     waiting = asyncio.create_task(surface.member(CI, THERE))
@@ -50,7 +50,7 @@ async def test_who_somebody_is_follows_the_token_as_it_is_now() -> None:
 
 
 async def test_images_are_kept_until_they_were_read_and_the_oldest_go_first() -> None:
-    surface = ApiSurface(Following(), Uploads(most=10))
+    surface = ApiSurface(Subscriptions(), Uploads(most=10))
     one, two = (surface.uploads.keep(data, "image-1.png", "image/png") for data in (b"123456", b"7890"))
     assert (await surface.fetch(one), await surface.fetch(two)) == (b"123456", b"7890")
     three = surface.uploads.keep(b"abc", "image-1.png", "image/png")
@@ -80,5 +80,5 @@ async def test_who_sends_the_most_images_loses_none_but_their_own() -> None:
 
 async def test_what_is_told_outside_a_turn_is_in_the_log_on_one_line(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO):
-        await ApiSurface(Following(), Uploads()).tell(Audience(str(KEY)), Notice("Still\nwaiting"))
+        await ApiSurface(Subscriptions(), Uploads()).post_notice(NoticeTarget(str(KEY)), Notice("Still\nwaiting"))
     assert "api:default:ana:1: Still waiting" in caplog.text

@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bot.domain.approval_requirements import ApprovalRequirements
 from bot.domain.approvals import Approval
 from bot.domain.elicitations import DECLINED, Elicitation
 from bot.domain.messages import TextPart, ToolCall, ToolResult, assistant
-from bot.domain.terms import Terms
 from bot.domain.turns import ModelStep, Step, StepStatus, ToolRef, ToolStep, TurnStatus
 from bot.domain.views import TurnView
 from bot.web.turns.cursors import Cursor
-from bot.web.turns.events import StreamEvent, Teller
+from bot.web.turns.events import EventEncoder, StreamEvent
 from tests.fakes.parts import ANA
 from tests.rendering.turns import a_form, a_link
 from tests.web.test_following import TURN
@@ -40,8 +40,8 @@ def write(
     return ToolStep(2, call, ToolRef("fake", "write"), status, approval=approval, result=result, elicitations=asked)
 
 
-def teller(cursor: str = "") -> Teller:
-    return Teller(*PLACE, Cursor.parse(cursor) if cursor else Cursor("t1"))
+def teller(cursor: str = "") -> EventEncoder:
+    return EventEncoder(*PLACE, Cursor.parse(cursor) if cursor else Cursor("t1"))
 
 
 def told(events: list[StreamEvent]) -> list[tuple[str, Any]]:
@@ -54,31 +54,31 @@ def test_a_reply_grows_and_one_that_is_begun_anew_says_so() -> None:
     pieces = [
         event.data
         for text in ("One", "One two", "", "Three", "Three four")
-        for event in tells.tell(view(streaming=text))
+        for event in tells.encode(view(streaming=text))
         if event.name == "message"
     ]
     assert [(each["offset"], each["delta"]) for each in pieces] == [(0, "One"), (3, " two"), (0, "Three"), (5, " four")]
-    (whole,) = tells.tell(view(ModelStep(1, assistant("Three four five."))))
+    (whole,) = tells.encode(view(ModelStep(1, assistant("Three four five."))))
     assert (whole.data["id"], whole.data["offset"], whole.data["delta"]) == ("t1:1", 10, " five.")
-    assert list(tells.tell(view(ModelStep(1, assistant("Three four five."))))) == []
+    assert list(tells.encode(view(ModelStep(1, assistant("Three four five."))))) == []
 
 
 def test_a_stream_that_is_taken_up_elsewhere_goes_on_in_the_middle_of_a_word() -> None:
-    (*_, last) = teller().tell(view(streaming="The wea"))
-    (rest,) = teller(str(last.cursor)).tell(view(streaming="The weather"))
+    (*_, last) = teller().encode(view(streaming="The wea"))
+    (rest,) = teller(str(last.cursor)).encode(view(streaming="The weather"))
     assert (rest.data["offset"], rest.data["delta"]) == (7, "ther")
-    (other,) = teller(str(last.cursor)).tell(view(streaming="Something else"))
+    (other,) = teller(str(last.cursor)).encode(view(streaming="Something else"))
     assert (other.data["offset"], other.data["delta"]) == (0, "Something else")
 
 
 def test_what_waits_is_asked_for_once_for_each_change_and_each_signature() -> None:
-    tells, two = teller(), dataclasses.replace(ASKED, terms=Terms(quorum=2))
-    list(tells.tell(view(REPLY)))
+    tells, two = teller(), dataclasses.replace(ASKED, terms=ApprovalRequirements(quorum=2))
+    list(tells.encode(view(REPLY)))
     waits = [view(REPLY, write(StepStatus.AWAITING, each)) for each in (two, two)]
     edited = dataclasses.replace(two, revision=2, proposed={"text": "hi"}, revised_by="Ben")
     waits.append(view(REPLY, write(StepStatus.AWAITING, edited, "hello")))
     waits.append(view(REPLY, write(StepStatus.AWAITING, dataclasses.replace(edited, signers=("Ben",)), "hello")))
-    asked = [each.data for now in waits for each in tells.tell(now) if each.name == "approval_required"]
+    asked = [each.data for now in waits for each in tells.encode(now) if each.name == "approval_required"]
     assert [(each["revision"], each["arguments"], each["signatures"]) for each in asked] == [
         (1, {"text": "hi"}, []),
         (2, {"text": "hello"}, []),
@@ -93,7 +93,7 @@ def test_what_running_calls_say_of_themselves_is_told_as_it_comes() -> None:
     events = [
         each.data["progress"]
         for text in ("", "10 %", "10 %", "20 %")
-        for each in tells.tell(view(REPLY, running, progress={2: text} if text else {}))
+        for each in tells.encode(view(REPLY, running, progress={2: text} if text else {}))
         if each.name == "tool_call_update"
     ]
     assert events == [None, "10 %", "20 %"]
@@ -102,7 +102,7 @@ def test_what_running_calls_say_of_themselves_is_told_as_it_comes() -> None:
 def test_whoever_comes_late_is_told_states_and_no_history() -> None:
     done = dataclasses.replace(ASKED, decided_by="Ben")
     whole = view(REPLY, write(StepStatus.DONE, done), ModelStep(3, assistant("Written.")), status=TurnStatus.DONE)
-    assert told(list(teller().tell(whole))) == [
+    assert told(list(teller().encode(whole))) == [
         ("init", "COMPLETED"),
         ("message", "I write it."),
         ("tool_call_update", "COMPLETED"),
@@ -115,7 +115,7 @@ def test_whoever_comes_late_is_told_states_and_no_history() -> None:
 def test_a_place_in_the_queue_is_told_as_it_changes() -> None:
     tells = teller()
     queued = [view(status=TurnStatus.QUEUED, ahead=ahead) for ahead in (2, 2, 1)]
-    events = [each for now in (*queued, view()) for each in tells.tell(now)]
+    events = [each for now in (*queued, view()) for each in tells.encode(now)]
     assert [(each.name, each.data["status"], each.data["ahead"]) for each in events] == [
         ("init", "CREATED", 2),
         ("conversation_status", "CREATED", 1),
@@ -134,7 +134,7 @@ def test_a_response_that_has_begun_is_never_told_to_be_only_created_again() -> N
         view(REPLY, write(StepStatus.READY, approved), status=TurnStatus.QUEUED, begun=True),
         view(REPLY, write(StepStatus.DONE, approved)),
     ]
-    events = [each for now in queued for each in tells.tell(now) if each.name in ("init", "conversation_status")]
+    events = [each for now in queued for each in tells.encode(now) if each.name in ("init", "conversation_status")]
     assert [(each.data["status"], each.data["waitingForApproval"]) for each in events] == [
         ("CREATED", False),
         ("STREAMING", False),
@@ -142,7 +142,7 @@ def test_a_response_that_has_begun_is_never_told_to_be_only_created_again() -> N
         ("STREAMING", False),
     ]
     for late in (queued[3], queued[5]):
-        init = next(teller().tell(late))
+        init = next(teller().encode(late))
         assert (init.name, init.data["status"]) == ("init", "STREAMING")
 
 
@@ -158,7 +158,7 @@ def test_what_a_server_asks_is_told_as_it_comes_and_as_it_ends() -> None:
         write(StepStatus.ASKING, asked=(done[0], done[1], third)),
         write(StepStatus.DONE, asked=tuple(done)),
     ]
-    events = [(each.name, each.data) for now in walk for each in tells.tell(view(REPLY, now))]
+    events = [(each.name, each.data) for now in walk for each in tells.encode(view(REPLY, now))]
     asked = [
         (name.removeprefix("elicitation_"), data["elicitationId"])
         for name, data in events
@@ -178,9 +178,9 @@ def test_what_a_server_asks_is_told_as_it_comes_and_as_it_ends() -> None:
 
 def test_what_was_asked_and_ended_meanwhile_is_not_told() -> None:
     done = a_form(reply=DECLINED, answered_by="Ana")
-    events = list(teller().tell(view(REPLY, write(StepStatus.DONE, asked=(done,)))))
+    events = list(teller().encode(view(REPLY, write(StepStatus.DONE, asked=(done,)))))
     assert not [each for each in events if each.name.startswith("elicitation_")]
-    assert list(teller(str(events[-1].cursor)).tell(view(REPLY, write(StepStatus.DONE, asked=(done,))))) == []
+    assert list(teller(str(events[-1].cursor)).encode(view(REPLY, write(StepStatus.DONE, asked=(done,))))) == []
 
 
 def test_an_address_is_for_its_own_reader() -> None:
@@ -189,7 +189,7 @@ def test_an_address_is_for_its_own_reader() -> None:
     urls = [
         each.data["url"]
         for tells in (mine, teller())
-        for each in tells.tell(waits)
+        for each in tells.encode(waits)
         if each.name == "elicitation_required"
     ]
     assert urls == ["https://jira.example.com/consent?id=7", None]
@@ -228,7 +228,7 @@ def test_however_often_a_stream_breaks_off_nothing_is_lost_or_doubled(chance: Ra
     for now in views:
         # A new connection, perhaps in another process; it may break off behind any event.
         while True:
-            events = list(teller(str(got[-1].cursor) if got else "").tell(now))
+            events = list(teller(str(got[-1].cursor) if got else "").encode(now))
             taken = len(events) - chance.randint(0, len(events))
             got += events[:taken]
             if taken == len(events):
@@ -259,7 +259,7 @@ def test_a_cursor_that_somebody_made_up_breaks_nothing(state: str, steps: list[s
     text = str(Cursor("t1", state, tuple(steps), length, check))
     assert str(Cursor.parse(text)) == text
     for now in WALK:
-        events = list(teller(text).tell(now))
+        events = list(teller(text).encode(now))
         assert all(event.cursor.turn_id == "t1" for event in events)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from bot.domain.callers import Role
+from bot.domain.api_clients import ApiRole
 from bot.domain.completions import Completion, StopReason, Usage
 from bot.domain.messages import assistant
 from tests.fakes.parts import ScriptedModel
@@ -43,7 +43,7 @@ async def used(api: Api, query: str = "", token: str = ADMIN_TOKEN) -> dict[str,
 
 
 async def test_a_token_sees_what_it_took_itself_and_how_much_is_left(api: Api) -> None:
-    ci = await api.token("ci", Role.MEMBER)
+    ci = await api.token("ci", ApiRole.MEMBER)
     await ask(api, "the operator's own")
     await ask(api, "hi", ci)
     found = await used(api, token=ci)
@@ -71,7 +71,7 @@ async def test_a_token_sees_what_it_took_itself_and_how_much_is_left(api: Api) -
 
 
 async def test_an_admin_sees_its_workspace_and_the_operator_all_of_them(api: Api) -> None:
-    slack = await api.token("slack-ops", Role.ADMIN, "slack:T1")
+    slack = await api.token("slack-ops", ApiRole.ADMIN, "slack:T1")
     await ask(api, "one")
     await ask(api, "two", slack, workspace="slack:T1")
     everything = await used(api, "?of=all&by=workspace")
@@ -84,8 +84,8 @@ async def test_an_admin_sees_its_workspace_and_the_operator_all_of_them(api: Api
 
 
 async def test_nobody_sees_more_than_is_theirs(api: Api) -> None:
-    ci = await api.token("ci", Role.APPROVER)
-    slack = await api.token("slack-ops", Role.ADMIN, "slack:T1")
+    ci = await api.token("ci", ApiRole.APPROVER)
+    slack = await api.token("slack-ops", ApiRole.ADMIN, "slack:T1")
     for query, token in (
         ("of=workspace", ci),
         ("of=all", ci),
@@ -114,7 +114,7 @@ async def test_what_cannot_be_asked_is_refused_with_its_field(api: Api, query: s
 
 
 async def test_a_question_past_the_limit_fails_with_the_reason(api: Api) -> None:
-    ci = await api.token("ci", Role.MEMBER)
+    ci = await api.token("ci", ApiRole.MEMBER)
     await ask(api, "one", ci)
     await ask(api, "two", ci)
     assert (await used(api, token=ci))["total"]["requests"] == 2

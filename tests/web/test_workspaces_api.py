@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from bot.domain.callers import Role
+from bot.domain.api_clients import ApiRole
 from tests.fakes.mcp.endpoint import FakeEndpoint
 from tests.web.house import Api, opened_api
 from tests.web.jira import ON_THIS_MACHINE, SERVERS, added, opened_jira
@@ -55,8 +55,8 @@ async def test_a_server_of_one_workspace_is_no_other_ones_and_shows_no_config_in
 
 
 async def test_a_token_of_one_workspace_acts_in_it_alone(api: Api, jira: FakeEndpoint) -> None:
-    own = await api.token("t1", Role.ADMIN, "slack:T1")
-    other = await api.token("t2", Role.ADMIN, "slack:T2")
+    own = await api.token("t1", ApiRole.ADMIN, "slack:T1")
+    other = await api.token("t2", ApiRole.ADMIN, "slack:T2")
     shared = await added(api, jira, serverId="shared", name="shared")
     answer = await api.post(SERVERS, json={"name": "mine", "url": jira.url}, token=own)
     assert answer.json()["workspace"] == "slack:T1"

@@ -12,10 +12,10 @@ from datetime import date
 
 from bot.domain.messages import ToolCall, ToolResult
 from bot.domain.tools import Tool
-from bot.llm.demo.planner import Ambiguous, Calls, Incomplete, plan
-from bot.llm.demo.results import bounded, describe, one_line
-from bot.llm.demo.schemas import Kind, Parameter, parameters
-from bot.llm.demo.words import VERBS, listed, plain_name, terms, words
+from bot.llm.demo.planner import Ambiguous, Calls, Incomplete, plan_calls
+from bot.llm.demo.results import describe, single_line, truncate
+from bot.llm.demo.schemas import ParameterType, ToolParameter, parameters
+from bot.llm.demo.tokenizer import VERBS, listed, plain_name, terms, words
 
 KEYS = (
     "set `OPENAI_API_KEY` or `ANTHROPIC_API_KEY` in the environment or in `.env`, "
@@ -70,7 +70,7 @@ def help_text(opening: str, tools: Sequence[Tool], today: date) -> str:
         return f"{opening}\n\nNo tools are offered to me right now, so there is nothing I can do for you.\n\n{real}"
     servers: dict[str, list[str]] = {}
     for tool in tools:
-        servers.setdefault(one_line(tool.server, 40) or "tools", []).append(_title(tool))
+        servers.setdefault(single_line(tool.server, 40) or "tools", []).append(_title(tool))
     lines = [
         f"- **{server}**: {' · '.join(titles[:_MOST_TOOLS])}{_and_more(len(titles) - _MOST_TOOLS)}"
         for server, titles in list(servers.items())[:_MOST_SERVERS]
@@ -101,25 +101,25 @@ def question(plan: Incomplete) -> str:
     return f"{lead}:\n\n{lines}\n\nName each of them in your answer, such as `{first}: …`."
 
 
-def which(plan: Ambiguous) -> str:
+def ask_which(plan: Ambiguous) -> str:
     """Ask which of several tools is meant."""
     lines = "\n".join(f"- {_named(tool)}" for tool in plan.tools)
     return f"Several tools fit your message equally well:\n\n{lines}\n\nPlease say it again with more of its words."
 
 
-def report(outcomes: Sequence[Outcome], tools: Iterable[Tool]) -> str:
+def format_results(outcomes: Sequence[Outcome], tools: Iterable[Tool]) -> str:
     """The answer from what the tools gave back, tool by tool, in the order of the calls."""
     known = {tool.name: tool for tool in tools}
     return "\n\n".join(_outcome(outcome, known.get(outcome.call.name)) for outcome in outcomes)
 
 
 def _outcome(outcome: Outcome, tool: Tool | None) -> str:
-    name = _named(tool) if tool else f"**{one_line(plain_name(outcome.call.name), 80).capitalize()}**"
+    name = _named(tool) if tool else f"**{single_line(plain_name(outcome.call.name), 80).capitalize()}**"
     result = outcome.result
     if result is None:
         return f"{name} has given no result."
     if result.is_error:
-        reason = bounded(result.text.strip()) or "it did not say why."
+        reason = truncate(result.text.strip()) or "it did not say why."
         return f"{name} brought no result: {reason}"
     shown = describe(result)
     if not shown:
@@ -129,23 +129,25 @@ def _outcome(outcome: Outcome, tool: Tool | None) -> str:
 
 def _with(call: ToolCall) -> str:
     """The arguments, where they are few and short enough to be read in passing."""
-    values = [one_line(str(value), 60) for value in call.arguments.values() if isinstance(value, (str, int, float))]
+    values = [single_line(str(value), 60) for value in call.arguments.values() if isinstance(value, (str, int, float))]
     return f" for {', '.join(values)}" if 0 < len(values) <= 2 and sum(map(len, values)) <= 40 else ""
 
 
 def _title(tool: Tool) -> str:
-    return one_line(tool.title, 60) or one_line(plain_name(tool.original_name or tool.name), 60).capitalize() or "…"
+    return (
+        single_line(tool.title, 60) or single_line(plain_name(tool.original_name or tool.name), 60).capitalize() or "…"
+    )
 
 
 def _named(tool: Tool) -> str:
-    server = one_line(tool.server, 40)
+    server = single_line(tool.server, 40)
     return f"**{_title(tool)}**" + (f" ({server})" if server else "")
 
 
-def _parameter(parameter: Parameter) -> str:
-    explained = f" ({one_line(parameter.explanation, 160).rstrip('.')})" if parameter.explanation else ""
-    choices = ", ".join(one_line(str(choice), 40) for choice in parameter.choices[:_MOST_TOOLS])
-    return f"**{one_line(parameter.name, 60)}**{explained}{f', one of {choices}' if choices else ''}"
+def _parameter(parameter: ToolParameter) -> str:
+    explained = f" ({single_line(parameter.explanation, 160).rstrip('.')})" if parameter.explanation else ""
+    choices = ", ".join(single_line(str(choice), 40) for choice in parameter.choices[:_MOST_TOOLS])
+    return f"**{single_line(parameter.name, 60)}**{explained}{f', one of {choices}' if choices else ''}"
 
 
 def _and_more(count: int) -> str:
@@ -158,7 +160,7 @@ def _examples(tools: Sequence[Tool], today: date) -> list[str]:
     candidates.sort(key=lambda candidate: candidate[0])
     found: dict[str, str] = {}
     for _, example, tool in candidates[: 2 * _MOST_EXAMPLES]:
-        match plan(example, tools, today):
+        match plan_calls(example, tools, today):
             case Calls((call,)) if call.tool == tool and len(found) < _MOST_EXAMPLES:
                 found.setdefault(tool.server, example)
     return list(found.values())
@@ -171,9 +173,9 @@ def _example(tool: Tool) -> tuple[int, str] | None:
     said = _title(tool).lower()
     adds = any("add" in VERBS.get(term, ()) for term in terms(said)[:1])
     match [each.kind for each in parameters(tool.input_schema) if each.required]:
-        case [Kind.PLACE]:
+        case [ParameterType.PLACE]:
             return 0, f"{said} in Tokyo"
-        case [Kind.TEXT] if adds:
+        case [ParameterType.TEXT] if adds:
             return 1, f"{said}: hello"
         case []:
             return 2, said

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Any
 
-from bot.llm.demo.reading import Reading
-from bot.llm.demo.schemas import Kind, Parameter, parameters
-from bot.llm.demo.words import listed, plain_name, stem
+from bot.llm.demo.request_parser import ParsedRequest
+from bot.llm.demo.schemas import ParameterType, ToolParameter, parameters
+from bot.llm.demo.tokenizer import listed, plain_name, stem
 
 _YES = re.compile(r"(?<!\w)(?:on|yes|true|enabled?|activated?)(?!\w)", re.IGNORECASE)
 _NO = re.compile(r"(?<!\w)(?:off|no|false|disabled?|deactivated?)(?!\w)", re.IGNORECASE)
@@ -23,74 +23,77 @@ _LIST = re.compile(r"\s*(?:,\s*and\s|,|;|&|\n|\u3001|\uff0c|\band\b)\s*", re.IGN
 _FROM = frozenset({"from"})
 _TOWARDS = frozenset({"to", "into", "with", "for", "in"})
 _LONG_TEXT = frozenset(map(stem, listed("text body content message description note comment query summary")))
-_ORDER = [kind for kind in Kind if kind not in (Kind.PLACE, Kind.TEXT)] + [Kind.PLACE, Kind.TEXT]
+_ORDER = [kind for kind in ParameterType if kind not in (ParameterType.PLACE, ParameterType.TEXT)] + [
+    ParameterType.PLACE,
+    ParameterType.TEXT,
+]
 
 
 @dataclass(frozen=True, slots=True)
-class Filled:
+class FilledArguments:
     """Arguments for one call, and the required parameters that nothing was found for."""
 
     arguments: Mapping[str, Any]
-    missing: tuple[Parameter, ...] = ()
+    missing: tuple[ToolParameter, ...] = ()
 
 
-def fill(schema: Mapping[str, Any], request: str, claimed: Set[str], today: date) -> tuple[Filled, ...]:
+def fill(schema: Mapping[str, Any], request: str, claimed: Set[str], today: date) -> tuple[FilledArguments, ...]:
     """The arguments of the call a request asks for: one call, or several if it lists places for a single parameter."""
     wanted = parameters(schema)
-    reading = Reading(request, claimed)
+    reading = ParsedRequest(request, claimed)
     arguments = dict(_named(wanted, reading, today))
     several: tuple[str, list[str]] = ("", [])
     for parameter in sorted(wanted, key=lambda each: (_ORDER.index(each.kind), not each.required)):
         if parameter.name in arguments or not (parameter.required or _obvious(parameter)):
             continue
-        if parameter.kind is Kind.PLACE and not several[1]:
+        if parameter.kind is ParameterType.PLACE and not several[1]:
             several = (parameter.name, [place for place in reading.places() if parameter.accepts(place)])
             if several[1]:
                 arguments[parameter.name] = several[1][0]
                 continue
-        if parameter.kind is not Kind.TEXT and parameter.kind is not Kind.PLACE:
+        if parameter.kind is not ParameterType.TEXT and parameter.kind is not ParameterType.PLACE:
             _put(arguments, parameter, _value(parameter, reading, today))
     _texts([each for each in wanted if each.name not in arguments], reading, arguments)
     filled = _complete(wanted, arguments)
     if filled.missing or len(several[1]) < 2:
         return (filled,)
-    return tuple(Filled({**filled.arguments, several[0]: place}) for place in several[1])
+    return tuple(FilledArguments({**filled.arguments, several[0]: place}) for place in several[1])
 
 
-def fill_missing(schema: Mapping[str, Any], known: Mapping[str, Any], answer: str, today: date) -> Filled:
+def fill_missing(schema: Mapping[str, Any], known: Mapping[str, Any], answer: str, today: date) -> FilledArguments:
     """The arguments of a call of which some are `known` and the person has just been asked for the others."""
     wanted = parameters(schema)
     arguments = {
         each.name: known[each.name] for each in wanted if each.name in known and each.accepts(known[each.name])
     }
     missing = [each for each in wanted if each.required and each.name not in arguments]
-    arguments.update(_named(missing, Reading(answer, answer=True), today))
+    arguments.update(_named(missing, ParsedRequest(answer, answer=True), today))
     left = [each for each in missing if each.name not in arguments]
     if len(left) == 1:
-        _put(arguments, left[0], _value(left[0], Reading(answer, answer=True), today))
+        _put(arguments, left[0], _value(left[0], ParsedRequest(answer, answer=True), today))
     return _complete(wanted, arguments)
 
 
-def _complete(wanted: Sequence[Parameter], arguments: dict[str, Any]) -> Filled:
+def _complete(wanted: Sequence[ToolParameter], arguments: dict[str, Any]) -> FilledArguments:
     for parameter in wanted:
         if parameter.required and parameter.name not in arguments and "default" in parameter.schema:
             _put(arguments, parameter, parameter.schema["default"])
-    return Filled(arguments, tuple(each for each in wanted if each.required and each.name not in arguments))
+    return FilledArguments(arguments, tuple(each for each in wanted if each.required and each.name not in arguments))
 
 
-def _put(arguments: dict[str, Any], parameter: Parameter, value: Any) -> None:
+def _put(arguments: dict[str, Any], parameter: ToolParameter, value: Any) -> None:
     if value is not None and value != "" and parameter.accepts(value):
         arguments[parameter.name] = value
 
 
-def _obvious(parameter: Parameter) -> bool:
+def _obvious(parameter: ToolParameter) -> bool:
     """An optional parameter whose value cannot be mistaken for anything else when it stands in the text."""
-    if parameter.kind is Kind.CHOICE:
+    if parameter.kind is ParameterType.CHOICE:
         return not any(isinstance(choice, (bool, int, float)) for choice in parameter.choices)
-    return parameter.kind in (Kind.DATE, Kind.EMAIL, Kind.URL, Kind.PLACE)
+    return parameter.kind in (ParameterType.DATE, ParameterType.EMAIL, ParameterType.URL, ParameterType.PLACE)
 
 
-def _named(wanted: Sequence[Parameter], reading: Reading, today: date) -> dict[str, Any]:
+def _named(wanted: Sequence[ToolParameter], reading: ParsedRequest, today: date) -> dict[str, Any]:
     """Arguments that the text names: `title: Shopping`, `limit=5`, `limit 5`, `5 days`, `without drafts`."""
     found: dict[str, Any] = {}
     named = [(each, pattern) for each in wanted if (pattern := _name_pattern(each))]
@@ -102,7 +105,7 @@ def _named(wanted: Sequence[Parameter], reading: Reading, today: date) -> dict[s
     ends = [start for start, _, _ in marks[1:]] + [len(reading.left)]
     for (start, after, parameter), until in zip(marks, ends, strict=False):
         text = reading.left[after : max(after, until)].strip(" \t\r\n,;")
-        value = _value(parameter, Reading(text, answer=True), today)
+        value = _value(parameter, ParsedRequest(text, answer=True), today)
         if value is not None and parameter.accepts(value):
             found[parameter.name] = value
             reading.blank(start, max(after, until))
@@ -112,7 +115,7 @@ def _named(wanted: Sequence[Parameter], reading: Reading, today: date) -> dict[s
     return found
 
 
-def _name_pattern(parameter: Parameter) -> str:
+def _name_pattern(parameter: ToolParameter) -> str:
     names = parameter.words
     if not names:
         return ""
@@ -121,19 +124,26 @@ def _name_pattern(parameter: Parameter) -> str:
     return rf"(?<!\w){spelled}(?:s|ged|d)?(?!\w)"
 
 
-def _named_without_colon(parameter: Parameter, pattern: str, reading: Reading) -> Any:
+def _named_without_colon(parameter: ToolParameter, pattern: str, reading: ParsedRequest) -> Any:
     match parameter.kind:
-        case Kind.NUMBER:
+        case ParameterType.NUMBER:
             number = r"([-+]?\d{1,15}(?:\.\d{1,6})?)(?![\w.]*\d)"
             found = reading.take(re.compile(rf"{pattern}\s+(?:of|is|to|number|no\.?)?\s*#?{number}", re.IGNORECASE))
             found = found or reading.take(re.compile(rf"(?<![\w.-]){number}\s+{pattern}", re.IGNORECASE))
             return _as_number(parameter, found.group(1)) if found else None
-        case Kind.TEXT | Kind.LIST | Kind.IDENTIFIER | Kind.PLACE | Kind.TARGET | Kind.ORIGIN:
+        case (
+            ParameterType.TEXT
+            | ParameterType.LIST
+            | ParameterType.IDENTIFIER
+            | ParameterType.PLACE
+            | ParameterType.TARGET
+            | ParameterType.ORIGIN
+        ):
             found = reading.take(
                 re.compile(rf'{pattern}\s+(?:is|of|to|as)?\s*["\u201c]([^"\u201d\n]+)["\u201d]', re.IGNORECASE)
             )
-            return _value(parameter, Reading(found.group(1), answer=True), date.min) if found else None
-        case Kind.FLAG:
+            return _value(parameter, ParsedRequest(found.group(1), answer=True), date.min) if found else None
+        case ParameterType.FLAG:
             if reading.take(re.compile(rf"(?<!\w)(?:no|not|without)\s+{pattern}", re.IGNORECASE)):
                 return False
             return True if reading.take(re.compile(rf"(?<!\w)(?:with|as|only)\s+{pattern}", re.IGNORECASE)) else None
@@ -141,39 +151,39 @@ def _named_without_colon(parameter: Parameter, pattern: str, reading: Reading) -
             return None
 
 
-def _value(parameter: Parameter, reading: Reading, today: date) -> Any:
+def _value(parameter: ToolParameter, reading: ParsedRequest, today: date) -> Any:
     match parameter.kind:
-        case Kind.CHOICE:
+        case ParameterType.CHOICE:
             return _choice(parameter.choices, reading)
-        case Kind.FLAG:
+        case ParameterType.FLAG:
             return False if reading.take(_NO) else True if reading.take(_YES) else None
-        case Kind.NUMBER:
+        case ParameterType.NUMBER:
             return _as_number(parameter, reading.number())
-        case Kind.LIST:
+        case ParameterType.LIST:
             return _list(parameter, reading)
-        case Kind.DATE:
+        case ParameterType.DATE:
             return _date(parameter, reading, today)
         case _:
             return _text(parameter.kind, reading)
 
 
-def _text(kind: Kind, reading: Reading) -> str:
+def _text(kind: ParameterType, reading: ParsedRequest) -> str:
     match kind:
-        case Kind.EMAIL:
+        case ParameterType.EMAIL:
             return reading.email()
-        case Kind.URL:
+        case ParameterType.URL:
             return reading.url()
-        case Kind.IDENTIFIER:
+        case ParameterType.IDENTIFIER:
             return reading.identifier() or _single_word(reading)
-        case Kind.ORIGIN:
+        case ParameterType.ORIGIN:
             return reading.after(_FROM) or reading.answered()
-        case Kind.TARGET:
+        case ParameterType.TARGET:
             return reading.after(_TOWARDS) or reading.answered()
         case _:
             return reading.quoted() or reading.payload() or reading.rest()
 
 
-def _choice(choices: Sequence[Any], reading: Reading) -> Any:
+def _choice(choices: Sequence[Any], reading: ParsedRequest) -> Any:
     for choice in sorted((each for each in choices if each is not None), key=lambda each: -len(str(each))):
         if isinstance(choice, (dict, list)):
             continue
@@ -185,7 +195,7 @@ def _choice(choices: Sequence[Any], reading: Reading) -> Any:
     return choices[0] if len(choices) == 1 else None
 
 
-def _as_number(parameter: Parameter, number: Any) -> Any:
+def _as_number(parameter: ToolParameter, number: Any) -> Any:
     if isinstance(number, str):
         number = float(number) if "." in number else int(number)
     return int(number) if isinstance(number, float) and parameter.schema.get("type") == "integer" and number == int(
@@ -193,23 +203,23 @@ def _as_number(parameter: Parameter, number: Any) -> Any:
     ) else number  # fmt: skip
 
 
-def _list(parameter: Parameter, reading: Reading) -> Any:
+def _list(parameter: ToolParameter, reading: ParsedRequest) -> Any:
     text = reading.payload() or reading.quoted() or reading.rest()
     pieces = [piece for piece in (part.strip(" \"'.") for part in _LIST.split(text)) if piece]
     match parameter.items.get("type"):
         case "integer" | "number":
-            item = Parameter("", parameter.items, True, Kind.NUMBER)
-            return [_as_number(item, Reading(piece, answer=True).number()) for piece in pieces] or None
+            item = ToolParameter("", parameter.items, True, ParameterType.NUMBER)
+            return [_as_number(item, ParsedRequest(piece, answer=True).number()) for piece in pieces] or None
         case "string" | None if "enum" in parameter.items:
-            values = Parameter("", parameter.items, True, Kind.CHOICE).choices
-            return [_choice(values, Reading(piece, answer=True)) for piece in pieces] or None
+            values = ToolParameter("", parameter.items, True, ParameterType.CHOICE).choices
+            return [_choice(values, ParsedRequest(piece, answer=True)) for piece in pieces] or None
         case "string" | None:
             return pieces or None
         case _:
             return None
 
 
-def _date(parameter: Parameter, reading: Reading, today: date) -> str | None:
+def _date(parameter: ToolParameter, reading: ParsedRequest, today: date) -> str | None:
     form = parameter.schema.get("format")
     if form == "date-time":
         moment = reading.take(_MOMENT)
@@ -220,16 +230,16 @@ def _date(parameter: Parameter, reading: Reading, today: date) -> str | None:
     return None if form == "date" else reading.answered()
 
 
-def _single_word(reading: Reading) -> str:
+def _single_word(reading: ParsedRequest) -> str:
     text = reading.quoted() or reading.payload() or reading.rest()
     return text if text and not re.search(r"\s", text) else ""
 
 
-def _texts(wanted: Sequence[Parameter], reading: Reading, arguments: dict[str, Any]) -> None:
+def _texts(wanted: Sequence[ToolParameter], reading: ParsedRequest, arguments: dict[str, Any]) -> None:
     """Share out what stands in quotes, after the colon and in the rest of the sentence among the texts that are due."""
-    texts = (Kind.TEXT, Kind.PLACE, Kind.TARGET, Kind.ORIGIN)
+    texts = (ParameterType.TEXT, ParameterType.PLACE, ParameterType.TARGET, ParameterType.ORIGIN)
     due = [each for each in wanted if each.required and each.kind in texts]
-    optional = [each for each in wanted if not each.required and each.kind is Kind.TEXT]
+    optional = [each for each in wanted if not each.required and each.kind is ParameterType.TEXT]
     if len(due or optional) == 1:
         payload = reading.payload()
         pool = [text] if (text := _unquoted(payload) or reading.quoted()) else []
@@ -250,5 +260,5 @@ def _unquoted(text: str) -> str:
     return inner.group(1) if inner else text
 
 
-def _is_long(parameter: Parameter) -> bool:
+def _is_long(parameter: ToolParameter) -> bool:
     return any(stem(word) in _LONG_TEXT for word in parameter.words)

@@ -23,10 +23,19 @@ from bot.domain.completions import (
     ToolChoice,
     Usage,
 )
-from bot.domain.messages import Message, Role, TextPart, ToolCall, ToolResult
-from bot.llm.demo.answers import NOTE, Outcome, help_text, not_understood, question, report, small_talk, which
+from bot.domain.messages import Message, MessageRole, TextPart, ToolCall, ToolResult
+from bot.llm.demo.answers import (
+    NOTE,
+    Outcome,
+    ask_which,
+    format_results,
+    help_text,
+    not_understood,
+    question,
+    small_talk,
+)
 from bot.llm.demo.arguments import fill_missing
-from bot.llm.demo.planner import Ambiguous, Call, Calls, Incomplete, NoMatch, Plan, plan
+from bot.llm.demo.planner import Ambiguous, Call, Calls, Incomplete, NoMatch, Plan, plan_calls
 
 _CALL_ID = re.compile(r"demo_(\d{1,9})")
 _PIECE = re.compile(r"\s*\S{1,16}|\s+")
@@ -79,7 +88,7 @@ class DemoModel:
         tools = seen.request.tools
         if seen.request.tool_choice is ToolChoice.NONE or seen.settled:
             if seen.outcomes:
-                return _answer(report(seen.outcomes, tools), seen)
+                return _answer(format_results(seen.outcomes, tools), seen)
             return _say(
                 help_text("No tools may be used for this answer, and without them I only know this:", tools, today)
             )
@@ -90,7 +99,7 @@ class DemoModel:
     def _plan(self, seen: _Transcript, today: date) -> Plan:
         if len(seen.question) > _LONGEST_QUESTION:
             return NoMatch()
-        fresh = plan(seen.question, seen.request.tools, today)
+        fresh = plan_calls(seen.question, seen.request.tools, today)
         resumed = None if isinstance(fresh, Calls) else seen.resumed(today)
         return resumed or fresh
 
@@ -98,14 +107,14 @@ class DemoModel:
         match decided:
             case Calls(calls):
                 new = [call for call in calls if (call.tool.name, dict(call.arguments)) not in seen.made]
-                return seen.calling(new) if new else _answer(report(seen.outcomes, seen.request.tools), seen)
+                return seen.calling(new) if new else _answer(format_results(seen.outcomes, seen.request.tools), seen)
             case Incomplete(tool, known, missing):
                 asked = {"tool": tool.name, "known": dict(known), "missing": [each.name for each in missing]}
                 return _answer(question(decided), seen, {"demo": asked})
             case Ambiguous():
-                return _answer(which(decided), seen)
+                return _answer(ask_which(decided), seen)
             case NoMatch() if seen.outcomes:
-                return _answer(report(seen.outcomes, seen.request.tools), seen)
+                return _answer(format_results(seen.outcomes, seen.request.tools), seen)
             case NoMatch():
                 return _say(not_understood(seen.request.tools, today))
 
@@ -116,13 +125,13 @@ class _Transcript:
     def __init__(self, request: ModelRequest) -> None:
         self.request = request
         messages = request.messages
-        last = max((at for at, each in enumerate(messages) if each.role is Role.USER), default=-1)
+        last = max((at for at, each in enumerate(messages) if each.role is MessageRole.USER), default=-1)
         self.question = _last_text(messages[last]) if last >= 0 else ""
-        earlier = [each for each in messages[: max(last, 0)] if each.role is Role.ASSISTANT]
+        earlier = [each for each in messages[: max(last, 0)] if each.role is MessageRole.ASSISTANT]
         self.first = not earlier
         self._asked = earlier[-1].provider_metadata.get("demo") if earlier else None
         since = messages[last + 1 :]
-        rounds = [each.tool_calls for each in since if each.role is Role.ASSISTANT and each.tool_calls]
+        rounds = [each.tool_calls for each in since if each.role is MessageRole.ASSISTANT and each.tool_calls]
         results = {part.call_id: part for each in since for part in each.parts if isinstance(part, ToolResult)}
         self.outcomes = [Outcome(call, results.get(call.id)) for calls in rounds for call in calls]
         self.made = [(call.name, dict(call.arguments)) for calls in rounds for call in calls]
@@ -136,7 +145,7 @@ class _Transcript:
         taken = [int(match.group(1)) for each in used if (match := _CALL_ID.fullmatch(each))]
         start = max(taken, default=0) + 1
         wanted = (ToolCall(f"demo_{n}", call.tool.name, call.arguments) for n, call in enumerate(calls, start))
-        return Message(Role.ASSISTANT, tuple(wanted))
+        return Message(MessageRole.ASSISTANT, tuple(wanted))
 
     def resumed(self, today: date) -> Plan | None:
         """The plan the demo has just asked a question about, if this is the answer."""
@@ -160,7 +169,7 @@ def _last_text(message: Message) -> str:
 
 
 def _say(text: str, metadata: Mapping[str, Any] | None = None) -> Message:
-    return Message(Role.ASSISTANT, (TextPart(text),), metadata or {})
+    return Message(MessageRole.ASSISTANT, (TextPart(text),), metadata or {})
 
 
 def _answer(text: str, seen: _Transcript, metadata: Mapping[str, Any] | None = None) -> Message:

@@ -16,10 +16,10 @@ from itertools import pairwise
 from typing import Any
 
 from bot.domain.tools import Tool
-from bot.llm.demo.arguments import Filled, fill
-from bot.llm.demo.reading import Reading
-from bot.llm.demo.schemas import Kind, Parameter, parameters
-from bot.llm.demo.words import DAYS, READING, VAGUE, VERBS, akin, meaningful, name_terms, terms, words
+from bot.llm.demo.arguments import FilledArguments, fill
+from bot.llm.demo.request_parser import ParsedRequest
+from bot.llm.demo.schemas import ParameterType, ToolParameter, parameters
+from bot.llm.demo.tokenizer import DAYS, READING, VAGUE, VERBS, content_words, name_terms, same_stem, terms, words
 
 _ENOUGH = 1.7
 _CLOSE = 0.8
@@ -54,7 +54,7 @@ class Incomplete:
 
     tool: Tool
     known: Mapping[str, Any]
-    missing: tuple[Parameter, ...]
+    missing: tuple[ToolParameter, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ class _Profile:
     body: frozenset[str]
     parameters: frozenset[str]
     actions: frozenset[str]
-    kinds: Mapping[str, Kind]
+    kinds: Mapping[str, ParameterType]
 
     @property
     def claimed(self) -> frozenset[str]:
@@ -92,7 +92,7 @@ class _Profile:
         return self.claimed | self.body | self.parameters
 
 
-def plan(request: str, tools: Sequence[Tool], today: date) -> Plan:
+def plan_calls(request: str, tools: Sequence[Tool], today: date) -> Plan:
     """Decide what to do about a request. The same request and tools give the same plan."""
     profiles = [_profile(tool) for tool in sorted(tools, key=lambda tool: tool.name)]
     clauses = [clause for clause in _BETWEEN.split(request) if clause.strip()]
@@ -124,14 +124,16 @@ def _plan_clause(clause: str, profiles: Sequence[_Profile], today: date) -> Plan
     return Calls(_distinct([Call(profile.tool, each.arguments) for each in fills]))
 
 
-def _rank(score: float, profile: _Profile, fills: Sequence[Filled]) -> tuple[Any, ...]:
+def _rank(score: float, profile: _Profile, fills: Sequence[FilledArguments]) -> tuple[Any, ...]:
     """Best first: what can be called at once, then the score (a number that finds its place makes it better), then what
     does least harm.
     """
     annotations = profile.tool.annotations
     harmless = bool(profile.actions & READING) or annotations.read_only is True
     missing = len(fills[0].missing)
-    numbered = any(profile.kinds.get(name) in (Kind.NUMBER, Kind.IDENTIFIER) for name in fills[0].arguments)
+    numbered = any(
+        profile.kinds.get(name) in (ParameterType.NUMBER, ParameterType.IDENTIFIER) for name in fills[0].arguments
+    )
     score = round(score + (0.5 if numbered else 0.0), 3)
     return (missing > 0, -score, not harmless, annotations.destructive is True, missing, profile.tool.name)
 
@@ -143,14 +145,14 @@ def _distinct(calls: Sequence[Call]) -> tuple[Call, ...]:
 def _profile(tool: Tool) -> _Profile:
     server = frozenset(name_terms(tool.server))
     name = frozenset(name_terms(tool.original_name or tool.name))
-    title = frozenset(meaningful(tool.title[:_DESCRIBED]))
+    title = frozenset(content_words(tool.title[:_DESCRIBED]))
     properties = tool.input_schema.get("properties")
     described: set[str] = set()
     for key, schema in list(properties.items())[:40] if isinstance(properties, Mapping) else ():
         text = schema.get("description") if isinstance(schema, Mapping) else ""
         described.update(name_terms(str(key)))
-        described.update(meaningful(text[:200]) if isinstance(text, str) else ())
-    body = meaningful(tool.description[:_DESCRIBED])
+        described.update(content_words(text[:200]) if isinstance(text, str) else ())
+    body = content_words(tool.description[:_DESCRIBED])
     actions = _actions(name_terms(tool.original_name)) or _actions(terms(tool.title)) or _actions(body[:1])
     kinds = {each.name: each.kind for each in parameters(tool.input_schema)}
     return _Profile(tool, name, server, title, frozenset(body), frozenset(described), actions, kinds)
@@ -161,10 +163,10 @@ def _actions(found: Sequence[str]) -> frozenset[str]:
 
 
 def _scores(clause: str, profiles: Sequence[_Profile]) -> list[float]:
-    head = Reading(clause).head
+    head = ParsedRequest(clause).head
     asked = list(dict.fromkeys(terms(head)))
     # What stands in quotes or after the colon is mostly something to be written down: it says little about the tool.
-    weights = dict.fromkeys(meaningful(clause), 0.25 if asked else 1.0) | dict.fromkeys(meaningful(head), 1.0)
+    weights = dict.fromkeys(content_words(clause), 0.25 if asked else 1.0) | dict.fromkeys(content_words(head), 1.0)
     if DAYS.intersection(word.text.lower() for word in words(head)):
         weights.setdefault("day", 0.5)
     verbs = [term for term in asked if term in VERBS]
@@ -177,7 +179,7 @@ def _scores(clause: str, profiles: Sequence[_Profile]) -> list[float]:
     return [
         sum(weight * _worth(term, each, rarity) for term, weight in weights.items())
         + sum(2.0 * rarity.of(particle) for one, particle in particles if {one, particle} <= each.name)
-        + (somewhere if Kind.PLACE in each.kinds.values() else 0.0)
+        + (somewhere if ParameterType.PLACE in each.kinds.values() else 0.0)
         + _verb_score(verb, spoken, asked, each, rarity)
         for each in profiles
     ]
@@ -220,7 +222,7 @@ def _match(term: str, profile: _Profile) -> float:
     )
     if found := [worth for field, worth in fields if term in field]:
         return found[0] + 0.4 * (len(found) - 1)
-    return 1.4 if any(akin(term, word) for word in profile.claimed) else 0.0
+    return 1.4 if any(same_stem(term, word) for word in profile.claimed) else 0.0
 
 
 def _verb_score(verb: str, spoken: frozenset[str], asked: Sequence[str], profile: _Profile, rarity: _Rarity) -> float:

@@ -27,7 +27,7 @@ def describe(result: ToolResult) -> str:
     data = _parse(text) if text else None
     if result.structured is not None and (not text or data is not None or text[:1] in "[{"):
         data = result.structured
-    shown = bounded(text if data is None else _data(_unwrap(data)))
+    shown = truncate(text if data is None else _data(_unwrap(data)))
     files = [_attachment(part) for part in result.parts if isinstance(part, (ImagePart, FilePart))]
     return "\n\n".join(part for part in (shown, *files[:_MOST_ROWS]) if part)
 
@@ -40,7 +40,7 @@ def _text(result: ToolResult) -> str:
     return "\n".join(texts)
 
 
-def bounded(text: str, longest: int = _LONGEST) -> str:
+def truncate(text: str, longest: int = _LONGEST) -> str:
     """The beginning of a text, cut at a line or a word, with open code fences closed."""
     short = "\n".join(text.split("\n")[:_MOST_LINES])
     if len(short) > longest:
@@ -53,7 +53,7 @@ def bounded(text: str, longest: int = _LONGEST) -> str:
     return f"{short.rstrip()}{fence}\n\n… (shortened)"
 
 
-def one_line(text: str, longest: int) -> str:
+def single_line(text: str, longest: int) -> str:
     """The text on one line, bounded, without Markdown's marks."""
     line = " ".join(re.sub(r"[*_`|<>\[\]~#]+", " ", text).split())
     return line if len(line) <= longest else line[: longest - 1].rstrip() + "…"
@@ -86,7 +86,7 @@ def _data(data: Any, depth: int = 0) -> str:
 
 def _fields(data: Mapping[Any, Any], depth: int) -> str:
     lines = [
-        f"{'  ' * depth}- **{one_line(_label(key), _LONGEST_CELL)}**: {_inline(value, depth)}"
+        f"{'  ' * depth}- **{single_line(_label(key), _LONGEST_CELL)}**: {_inline(value, depth)}"
         for key, value in list(data.items())[: 2 * _MOST_ROWS]
     ]
     return "\n".join([*lines, *_more(len(data) - 2 * _MOST_ROWS, depth)]) or "(nothing)"
@@ -103,7 +103,7 @@ def _rows(data: Sequence[Any], depth: int) -> str:
 
 def _item(value: Any, depth: int) -> str:
     if isinstance(value, Mapping):
-        pairs = [f"{one_line(_label(key), 40)}: {_short(each)}" for key, each in list(value.items())[:_MOST_COLUMNS]]
+        pairs = [f"{single_line(_label(key), 40)}: {_short(each)}" for key, each in list(value.items())[:_MOST_COLUMNS]]
         return ", ".join(pairs) or "(nothing)"
     return _inline(value, depth)
 
@@ -123,7 +123,7 @@ def _table(data: Sequence[Any]) -> str:
             return ""
         if any(isinstance(cell, (Mapping, list)) or len(str(cell)) > _LONGEST_CELL for cell in row.values()):
             return ""
-    lines = ["| " + " | ".join(one_line(_label(column), _LONGEST_CELL) or " " for column in columns) + " |"]
+    lines = ["| " + " | ".join(single_line(_label(column), _LONGEST_CELL) or " " for column in columns) + " |"]
     lines.append("|" + " --- |" * len(columns))
     lines += [
         "| " + " | ".join(_short(cell).replace("|", "\\|") for cell in row.values()) + " |" for row in data[:_MOST_ROWS]
@@ -157,4 +157,4 @@ def _short(value: Any) -> str:
 
 def _attachment(part: ImagePart | FilePart) -> str:
     name = part.name if isinstance(part, FilePart) else "image"
-    return f"({one_line(name, 80)}, {one_line(part.mime_type, 60)}, {len(part.data):,} bytes)"
+    return f"({single_line(name, 80)}, {single_line(part.mime_type, 60)}, {len(part.data):,} bytes)"

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any
 
-from bot.llm.demo.bounds import choices, fits
-from bot.llm.demo.words import listed, name_terms, plain_name, stem, terms
+from bot.llm.demo.schema_values import choices, is_valid
+from bot.llm.demo.tokenizer import listed, name_terms, plain_name, stem, terms
 
 _DEPTH = 8
 
 
-class Kind(Enum):
+class ParameterType(Enum):
     """What sort of words a parameter takes."""
 
     CHOICE = auto()
@@ -37,26 +37,43 @@ class Kind(Enum):
 
 _PLACES = frozenset(map(stem, listed("place city town location country region station area address room")))
 _NAMED_KINDS = (
-    (Kind.IDENTIFIER, frozenset(map(stem, listed("id key number no code ref reference identifier slug uuid index")))),
-    (Kind.DATE, frozenset(map(stem, listed("date day when due deadline")))),
-    (Kind.EMAIL, frozenset({"email"})),
-    (Kind.URL, frozenset({"url", "uri", "link"})),
-    (Kind.ORIGIN, frozenset(map(stem, listed("from source origin src departure")))),
-    (Kind.TARGET, frozenset(map(stem, listed("to target destination dest into arrival recipient assignee channel")))),
-    (Kind.PLACE, _PLACES),
+    (
+        ParameterType.IDENTIFIER,
+        frozenset(map(stem, listed("id key number no code ref reference identifier slug uuid index"))),
+    ),
+    (ParameterType.DATE, frozenset(map(stem, listed("date day when due deadline")))),
+    (ParameterType.EMAIL, frozenset({"email"})),
+    (ParameterType.URL, frozenset({"url", "uri", "link"})),
+    (ParameterType.ORIGIN, frozenset(map(stem, listed("from source origin src departure")))),
+    (
+        ParameterType.TARGET,
+        frozenset(map(stem, listed("to target destination dest into arrival recipient assignee channel"))),
+    ),
+    (ParameterType.PLACE, _PLACES),
 )
-_FORMATS = {"date": Kind.DATE, "date-time": Kind.DATE, "email": Kind.EMAIL, "uri": Kind.URL, "url": Kind.URL}
-_TYPES = {"boolean": Kind.FLAG, "integer": Kind.NUMBER, "number": Kind.NUMBER, "array": Kind.LIST}
+_FORMATS = {
+    "date": ParameterType.DATE,
+    "date-time": ParameterType.DATE,
+    "email": ParameterType.EMAIL,
+    "uri": ParameterType.URL,
+    "url": ParameterType.URL,
+}
+_TYPES = {
+    "boolean": ParameterType.FLAG,
+    "integer": ParameterType.NUMBER,
+    "number": ParameterType.NUMBER,
+    "array": ParameterType.LIST,
+}
 
 
 @dataclass(frozen=True, slots=True)
-class Parameter:
+class ToolParameter:
     """One parameter. `schema` has its references resolved; `type` is empty where the schema names none."""
 
     name: str
     schema: Mapping[str, Any]
     required: bool
-    kind: Kind
+    kind: ParameterType
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -86,10 +103,10 @@ class Parameter:
 
     def accepts(self, value: Any) -> bool:
         """Whether a value has the type and keeps the bounds of the schema."""
-        return fits(self.schema, value)
+        return is_valid(self.schema, value)
 
 
-def parameters(schema: Mapping[str, Any]) -> tuple[Parameter, ...]:
+def parameters(schema: Mapping[str, Any]) -> tuple[ToolParameter, ...]:
     """The parameters of a tool: the required ones first, in the order the schema names them."""
     properties = schema.get("properties")
     properties = properties if isinstance(properties, Mapping) else {}
@@ -100,7 +117,7 @@ def parameters(schema: Mapping[str, Any]) -> tuple[Parameter, ...]:
     found = []
     for name in dict.fromkeys([*names, *optional]):
         resolved = resolve(properties.get(name), schema)
-        found.append(Parameter(name, resolved, name in names, _kind(name, resolved)))
+        found.append(ToolParameter(name, resolved, name in names, _kind(name, resolved)))
     return tuple(found)
 
 
@@ -133,24 +150,24 @@ def _lookup(root: Any, reference: str) -> Any:
     return root
 
 
-def _kind(name: str, schema: Mapping[str, Any]) -> Kind:
+def _kind(name: str, schema: Mapping[str, Any]) -> ParameterType:
     if choices(schema):
-        return Kind.CHOICE
+        return ParameterType.CHOICE
     declared = schema.get("type")
     if isinstance(declared, str) and declared in _TYPES:
         return _TYPES[declared]
     if declared not in (None, "string"):
-        return Kind.OTHER
+        return ParameterType.OTHER
     if isinstance(form := schema.get("format"), str) and form in _FORMATS:
         return _FORMATS[form]
     return _kind_by_words(name, schema)
 
 
-def _kind_by_words(name: str, schema: Mapping[str, Any]) -> Kind:
+def _kind_by_words(name: str, schema: Mapping[str, Any]) -> ParameterType:
     called = set(name_terms(name))
     for kind, telling in _NAMED_KINDS:
         if called & telling:
             return kind
     description = schema.get("description")
     opening = terms(description[:80])[:6] if isinstance(description, str) else []
-    return Kind.PLACE if _PLACES & set(opening) and "email" not in opening else Kind.TEXT
+    return ParameterType.PLACE if _PLACES & set(opening) and "email" not in opening else ParameterType.TEXT

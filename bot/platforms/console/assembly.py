@@ -13,32 +13,32 @@ from prompt_toolkit.input import create_input
 from prompt_toolkit.output import Output, create_output
 from prompt_toolkit.output.vt100 import Vt100_Output
 
-from bot.platforms.console.clerk import ApproveMode
+from bot.platforms.console.auto_approval import ApproveMode
 from bot.platforms.console.completion import SlashCompleter
 from bot.platforms.console.console import Streams
 from bot.platforms.console.history import LineHistory
 from bot.platforms.console.interactive import InteractiveChat
-from bot.platforms.console.look import Look
-from bot.platforms.console.page import Page
-from bot.platforms.console.person import Person
+from bot.platforms.console.lazy_renderer import LazyRenderer
+from bot.platforms.console.local_user import LocalUser
 from bot.platforms.console.screen import QUIET_SECONDS, Screen
-from bot.platforms.console.typesetting import Typesetting
-from bot.platforms.console.watch import Watch
+from bot.platforms.console.theme import ConsoleTheme
+from bot.platforms.console.transcript_view import TranscriptView
+from bot.platforms.console.turn_tracker import TurnTracker
 
 
 def interactive(
     *,
-    person: Person,
+    person: LocalUser,
     streams: Streams,
-    watch: Watch,
+    watch: TurnTracker,
     model: str,
     approve: ApproveMode,
     history: Path | None,
     quiet_seconds: float | None,
     clock: Callable[[], float],
-) -> tuple[InteractiveChat, Page]:
+) -> tuple[InteractiveChat, TranscriptView]:
     """The chat and the page it draws on."""
-    look = Look.of(streams.stdout, streams.environ)
+    look = ConsoleTheme.of(streams.stdout, streams.environ)
     completer = SlashCompleter()
     quiet = QUIET_SECONDS if quiet_seconds is None else quiet_seconds
     screen = Screen(
@@ -48,8 +48,8 @@ def interactive(
         terminal=(create_input(streams.stdin), _output(streams.stdout)),
         quiet_seconds=quiet,
     )
-    typesetting = Typesetting(look)
-    page = Page(screen, look, typesetting, clock)
+    typesetting = LazyRenderer(look)
+    page = TranscriptView(screen, look, typesetting, clock)
     chat = InteractiveChat(
         person=person,
         watch=watch,

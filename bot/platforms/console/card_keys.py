@@ -11,38 +11,38 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, assert_never
 
 from bot.domain.approvals import (
-    AlreadySettled,
-    Counted,
-    NoSuchApproval,
+    AlreadyDecided,
+    ApprovalNotFound,
+    Decided,
+    DecisionResult,
+    DecisionType,
+    MoreApprovalsNeeded,
     NotAllowed,
-    OutOfDate,
-    Settled,
-    Settlement,
-    Verdict,
+    StaleRevision,
     ViewRequired,
 )
-from bot.domain.grants import Permission
+from bot.domain.grants import GrantRequest
 from bot.domain.turns import ToolStep
 from bot.domain.views import TurnView
 from bot.errors import CountersignError
-from bot.platforms.console.lines import barred, card_text, cells, folded, full_arguments, outside
-from bot.platforms.console.look import Look
-from bot.platforms.console.page import Page
-from bot.platforms.console.questions import Key, Question, Questions
-from bot.platforms.console.transcript import Kind, Piece
-from bot.rendering.cards import still_needed
-from bot.rendering.grant_offers import GrantOffer, granted
-from bot.rendering.plain import one_line
+from bot.platforms.console.approval_queue import ApprovalPrompt, ApprovalQueue, Key
+from bot.platforms.console.lines import card_line, card_text, cells, fold, full_arguments, safe_lines
+from bot.platforms.console.theme import ConsoleTheme
+from bot.platforms.console.transcript import Piece, PieceKind
+from bot.platforms.console.transcript_view import TranscriptView
+from bot.rendering.approval_card import remaining_approvals_text
+from bot.rendering.grant_options import GrantOption, format_grant
+from bot.rendering.text_safety import single_line
 
-Decide = Callable[[Question, Verdict, str], Awaitable[Settlement]]
-Allow = Callable[[Question, Permission], Awaitable[Settlement]]
-Change = Callable[[Question], Awaitable[None]]
+Decide = Callable[[ApprovalPrompt, DecisionType, str], Awaitable[DecisionResult]]
+Allow = Callable[[ApprovalPrompt, GrantRequest], Awaitable[DecisionResult]]
+Change = Callable[[ApprovalPrompt], Awaitable[None]]
 Spawn = Callable[[Coroutine[Any, Any, None]], object]
 PAGE_MARGIN = 8
 VIEW_FIRST = "Part of this call looks like a secret. View all of it before you approve it."
 GUARDED = "Part of this call looks like a secret, and is hidden where several people read."
 APPROVING = ("y", "t", "g")
-_YES = Verdict.APPROVE
+_YES = DecisionType.APPROVE
 
 
 class CardKeys:
@@ -50,7 +50,9 @@ class CardKeys:
     them beside the keys.
     """
 
-    def __init__(self, page: Page, look: Look, *, decide: Decide, allow: Allow, change: Change, spawn: Spawn) -> None:
+    def __init__(
+        self, page: TranscriptView, look: ConsoleTheme, *, decide: Decide, allow: Allow, change: Change, spawn: Spawn
+    ) -> None:
         self._page = page
         self._screen = page.screen
         self._look = look
@@ -58,12 +60,12 @@ class CardKeys:
         self._allow = allow
         self._change = change
         self._spawn = spawn
-        self._questions = Questions()
+        self._questions = ApprovalQueue()
         self._asked: Key | None = None
         self._pages: list[str] = []
         self._viewed = False
         """All pages of the call that is asked about were shown."""
-        self._choosing: tuple[GrantOffer, ...] = ()
+        self._choosing: tuple[GrantOption, ...] = ()
         """What can be allowed beside, while that is asked for."""
         self._deciding = False
         self._asking = True
@@ -107,10 +109,10 @@ class CardKeys:
         else:
             self._act(question, key)
 
-    def _act(self, question: Question, key: str) -> None:
+    def _act(self, question: ApprovalPrompt, key: str) -> None:
         match key:
             case "y":
-                self._settle(question, Verdict.APPROVE, "")
+                self._settle(question, DecisionType.APPROVE, "")
             case "t" if question.offers:
                 self._grant(question, question.offers[0])
             case "g" if question.offers[1:]:
@@ -118,7 +120,7 @@ class CardKeys:
             case "e" if question.editable:
                 self._edit(question)
             case "enter":
-                self._settle(question, Verdict.DENY, "")
+                self._settle(question, DecisionType.DENY, "")
             case "n":
                 self._screen.ask_reason()
             case "v":
@@ -127,7 +129,7 @@ class CardKeys:
                 keys = ", ".join(each for each, _ in self._choices(question) if each != "Enter")
                 self._screen.hint(f"One key: {keys}, or Enter for no. Ctrl-C stops the turn.")
 
-    def _choose(self, question: Question, key: str) -> None:
+    def _choose(self, question: ApprovalPrompt, key: str) -> None:
         """A key while it is asked what else to allow."""
         if key == "enter":
             self._offer(())
@@ -136,7 +138,7 @@ class CardKeys:
         else:
             self._screen.hint("One of the numbers, or Enter to go back.")
 
-    def _offer(self, offers: tuple[GrantOffer, ...]) -> None:
+    def _offer(self, offers: tuple[GrantOption, ...]) -> None:
         """Ask which of these to allow; none of them: ask what was asked before."""
         self._choosing = offers
         self._screen.stop_asking()
@@ -145,7 +147,7 @@ class CardKeys:
     def reason(self, text: str) -> None:
         """The reason of a denial, empty for none."""
         if (question := self._questions.current) is not None:
-            self._settle(question, Verdict.DENY, text.strip())
+            self._settle(question, DecisionType.DENY, text.strip())
 
     def _next(self) -> None:
         """Put the first waiting question, if it is not the one being asked."""
@@ -161,7 +163,7 @@ class CardKeys:
         self._forget()
         self._asked = question.key
         text = card_text(question.card, self._look, self._screen.columns)
-        self._page.put(Piece(Kind.CARD, f"{text}\n{barred('', self._look)}"))
+        self._page.put(Piece(PieceKind.CARD, f"{text}\n{card_line('', self._look)}"))
         for line in question.edited:
             self._say(line, self._look.warn)
         if question.guarded:
@@ -183,9 +185,9 @@ class CardKeys:
             if lines[-1] and cells("  ".join(each for each, _ in (*lines[-1], word))) > width - 4:
                 lines.append([])
             lines[-1].append(word)
-        return [barred("  ".join(self._key(*word) for word in line), self._look) for line in lines]
+        return [card_line("  ".join(self._key(*word) for word in line), self._look) for line in lines]
 
-    def _choices(self, question: Question) -> list[tuple[str, str]]:
+    def _choices(self, question: ApprovalPrompt) -> list[tuple[str, str]]:
         """The keys that count now, with what they do."""
         if self._choosing:
             numbered = [(str(number), offer.label) for number, offer in enumerate(self._choosing, 1)]
@@ -207,45 +209,45 @@ class CardKeys:
     def _key(self, text: str, key: str) -> str:
         return self._look.bold(key) + text.removeprefix(key) if key else self._look.dim(text)
 
-    def _view_all(self, question: Question) -> None:
+    def _view_all(self, question: ApprovalPrompt) -> None:
         lines = self._pages or full_arguments(question.card, self._look, self._screen.columns)
         room = max(self._screen.rows - PAGE_MARGIN, 4)
         shown, self._pages = lines[:room], lines[room:]
         self._viewed |= not self._pages
-        self._page.put(Piece(Kind.CARD, "\n".join([*shown, barred("", self._look)])))
+        self._page.put(Piece(PieceKind.CARD, "\n".join([*shown, card_line("", self._look)])))
         self._screen.stop_asking()
         self._ask()
 
-    def _unseen(self, question: Question) -> bool:
+    def _unseen(self, question: ApprovalPrompt) -> bool:
         """True if a part of the call looks like a secret, and not all of the call was shown yet."""
         return question.guarded and question.card.shortened and not self._viewed
 
-    def _edit(self, question: Question) -> None:
+    def _edit(self, question: ApprovalPrompt) -> None:
         """Have the call's form filled in; until that is done, no key is asked for."""
         self._screen.stop_asking()
         self._pages = []
         self._deciding = True
         self._spawn(self._edited(question))
 
-    async def _edited(self, question: Question) -> None:
+    async def _edited(self, question: ApprovalPrompt) -> None:
         try:
             await self._change(question)
         except CountersignError as error:
-            self._say(one_line(str(error), 500), self._look.bad)
+            self._say(single_line(str(error), 500), self._look.bad)
         finally:
             self._deciding = False
         self._ask_again(question)
         self._next()
 
-    def _settle(self, question: Question, verdict: Verdict, reason: str) -> None:
+    def _settle(self, question: ApprovalPrompt, verdict: DecisionType, reason: str) -> None:
         told = f"Not run. Told the agent: {reason}" if reason else "Not run."
         self._send(question, self._decide(question, verdict, reason), "Approved." if verdict is _YES else told)
 
-    def _grant(self, question: Question, offer: GrantOffer) -> None:
-        told = f"Approved, and {granted(offer.permission.scope)}"
+    def _grant(self, question: ApprovalPrompt, offer: GrantOption) -> None:
+        told = f"Approved, and {format_grant(offer.permission.scope)}"
         self._send(question, self._allow(question, offer.permission), told)
 
-    def _send(self, question: Question, settlement: Awaitable[Settlement], told: str) -> None:
+    def _send(self, question: ApprovalPrompt, settlement: Awaitable[DecisionResult], told: str) -> None:
         """Hand a verdict to the engine; `told` is said if it is the one that counts."""
         self._screen.stop_asking()
         self._pages = []
@@ -253,32 +255,32 @@ class CardKeys:
         self._deciding = True
         self._spawn(self._settled(question, settlement, told))
 
-    async def _settled(self, question: Question, deciding: Awaitable[Settlement], told: str) -> None:
+    async def _settled(self, question: ApprovalPrompt, deciding: Awaitable[DecisionResult], told: str) -> None:
         try:
             settlement = await deciding
             self._deciding = False
         except CountersignError as error:
             self._deciding = False
-            self._say(one_line(str(error), 500), self._look.bad)
+            self._say(single_line(str(error), 500), self._look.bad)
             self._ask_again(question)
             return
         match settlement:
-            case Settled(verdict):
+            case Decided(verdict):
                 self._say(told, self._look.good if verdict is _YES else self._look.bad)
-            case Counted(needed):
-                self._say(still_needed(needed), self._look.good)
-            case AlreadySettled(how):
-                self._say(one_line(how, 300), self._look.dim)
-            case OutOfDate():
+            case MoreApprovalsNeeded(needed):
+                self._say(remaining_approvals_text(needed), self._look.good)
+            case AlreadyDecided(how):
+                self._say(single_line(how, 300), self._look.dim)
+            case StaleRevision():
                 self._say("The call has changed since this card was drawn. Not run.", self._look.warn)
-            case NoSuchApproval():
+            case ApprovalNotFound():
                 self._say("This approval does not exist any more.", self._look.dim)
             case ViewRequired():
                 self._say(VIEW_FIRST, self._look.warn)
                 self._ask_again(question)
                 return
             case NotAllowed(why):
-                self._say(one_line(why, 300), self._look.warn)
+                self._say(single_line(why, 300), self._look.warn)
                 self._say("Waiting for somebody who may decide. Ctrl-C stops the turn.", self._look.dim)
                 self._ask_again(question)
                 return
@@ -288,10 +290,10 @@ class CardKeys:
         self._asked = None
         self._next()
 
-    def _ask_again(self, question: Question) -> None:
+    def _ask_again(self, question: ApprovalPrompt) -> None:
         if self._asked == question.key:
             self._ask()
 
     def _say(self, text: str, paint: Callable[[str], str]) -> None:
-        lines = folded(self._look.own(outside(text)), self._screen.columns - 4)
-        self._page.put(Piece(Kind.CARD, "\n".join(barred(paint(line), self._look) for line in lines)))
+        lines = fold(self._look.own(safe_lines(text)), self._screen.columns - 4)
+        self._page.put(Piece(PieceKind.CARD, "\n".join(card_line(paint(line), self._look) for line in lines)))

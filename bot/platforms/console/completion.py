@@ -11,7 +11,7 @@ from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 
 from bot.platforms.console.slash import COMMANDS
-from bot.rendering.plain import one_line
+from bot.rendering.text_safety import single_line
 
 
 class SlashCompleter(Completer):
@@ -30,7 +30,7 @@ class SlashCompleter(Completer):
         word = text.rsplit(" ", maxsplit=1)[-1]
         for offer, about in (self._words(text, word) if " " in text else COMMANDS).items():
             if offer.startswith(word):
-                yield Completion(offer, start_position=-len(word), display=one_line(offer, 40), display_meta=about)
+                yield Completion(offer, start_position=-len(word), display=single_line(offer, 40), display_meta=about)
 
     def _words(self, text: str, word: str) -> dict[str, str]:
         """What may stand where the last word stands, each once."""

@@ -13,24 +13,24 @@ from pathlib import Path
 from time import monotonic
 from typing import Protocol, TextIO
 
-from bot.platforms.console.batch import Deputies, OneQuestion, Output, PipedChat
-from bot.platforms.console.clerk import ApproveMode, Clerk
+from bot.platforms.console.auto_approval import ApproveMode, AutoApprover
+from bot.platforms.console.elicitation_prompt import ElicitationPrompt, InputLines
+from bot.platforms.console.headless import HeadlessHandlers, OneQuestion, Output, PipedChat
 from bot.platforms.console.input_lines import input_lines
-from bot.platforms.console.look import Look
-from bot.platforms.console.opening import Opening
-from bot.platforms.console.person import Person
-from bot.platforms.console.respondent import InputLines, Respondent
-from bot.platforms.console.streams import JsonLines, PlainStream
+from bot.platforms.console.local_user import LocalUser
+from bot.platforms.console.plain_output import JsonLines, PlainStream
+from bot.platforms.console.startup import StartState
 from bot.platforms.console.surface import ConsoleSurface, Drawing
-from bot.platforms.console.watch import Watch
-from bot.ports import Commands, FrontDoor
+from bot.platforms.console.theme import ConsoleTheme
+from bot.platforms.console.turn_tracker import TurnTracker
+from bot.ports import Commands, EngineApi
 
 
 class ConsoleListener(Protocol):
     """A listener that ends by itself, with the exit code of the process."""
 
     async def run(
-        self, engine: Awaitable[FrontDoor], commands: Awaitable[Commands], opening: Awaitable[Opening]
+        self, engine: Awaitable[EngineApi], commands: Awaitable[Commands], opening: Awaitable[StartState]
     ) -> int:
         """Listen; the three may arrive later, or fail with a CountersignError, which becomes one line and a 1."""
 
@@ -62,7 +62,7 @@ class Terminal:
 
 
 def on_screen(
-    person: Person,
+    person: LocalUser,
     streams: Streams,
     *,
     model: str,
@@ -79,7 +79,7 @@ def on_screen(
     """
     from bot.platforms.console.assembly import interactive  # noqa: PLC0415 - pipes must not wait for prompt_toolkit
 
-    watch = Watch(shared=shared)
+    watch = TurnTracker(shared=shared)
     listener, page = interactive(
         person=person,
         streams=streams,
@@ -95,7 +95,7 @@ def on_screen(
 
 def one_question(
     text: str,
-    person: Person,
+    person: LocalUser,
     streams: Streams,
     *,
     approve: ApproveMode = ApproveMode.ASK,
@@ -105,13 +105,13 @@ def one_question(
 ) -> Terminal:
     """`-m TEXT`: the answer on standard output, everything else on standard error; `json` for events instead."""
     watch, drawing, clerk = _batch(person, streams, approve, json=json, shared=shared)
-    deputies = Deputies(clerk, Respondent(person, drawing.notice))
+    deputies = HeadlessHandlers(clerk, ElicitationPrompt(person, drawing.notice))
     listener = OneQuestion(text, person, watch, deputies, _output(streams))
     return Terminal(listener, ConsoleSurface(person, watch, drawing, files))
 
 
 def piped(
-    person: Person,
+    person: LocalUser,
     streams: Streams,
     *,
     approve: ApproveMode = ApproveMode.ASK,
@@ -122,18 +122,18 @@ def piped(
     """Every line of standard input is a message, or an answer to what a server asks back."""
     watch, drawing, clerk = _batch(person, streams, approve, json=json, shared=shared)
     lines = InputLines(input_lines(streams.stdin))
-    deputies = Deputies(clerk, Respondent(person, drawing.notice, lines))
+    deputies = HeadlessHandlers(clerk, ElicitationPrompt(person, drawing.notice, lines))
     listener = PipedChat(lines, person, watch, deputies, _output(streams))
     return Terminal(listener, ConsoleSurface(person, watch, drawing, files))
 
 
 def _batch(
-    person: Person, streams: Streams, approve: ApproveMode, *, json: bool, shared: bool
-) -> tuple[Watch, Drawing, Clerk]:
-    look = Look.of(streams.stderr, streams.environ)
+    person: LocalUser, streams: Streams, approve: ApproveMode, *, json: bool, shared: bool
+) -> tuple[TurnTracker, Drawing, AutoApprover]:
+    look = ConsoleTheme.of(streams.stderr, streams.environ)
     kind = JsonLines if json else PlainStream
     drawing: Drawing = kind(streams.stdout, streams.stderr, look)
-    return Watch(shared=shared), drawing, Clerk(approve, person, drawing.notice)
+    return TurnTracker(shared=shared), drawing, AutoApprover(approve, person, drawing.notice)
 
 
 def _output(streams: Streams) -> Output:

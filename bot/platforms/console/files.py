@@ -12,10 +12,10 @@ from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from pathlib import Path
 
-from bot.domain.views import Drawn, Refs, TurnView
+from bot.domain.views import MessageRefs, PostedMessage, TurnView
 from bot.errors import NotFound
-from bot.rendering.plain import one_line
-from bot.rendering.returned_files import LEFT_OUT, ReturnedFile, returned_files
+from bot.rendering.text_safety import single_line
+from bot.rendering.tool_files import LEFT_OUT, ToolFile, returned_files
 
 log = logging.getLogger(__name__)
 
@@ -25,15 +25,15 @@ _NAME_LENGTH = 120
 
 
 @dataclass(frozen=True, slots=True)
-class Saved:
+class SavedFile:
     """A file has its place, or none (`problem`). `drawn` is to be remembered."""
 
-    drawn: Drawn
+    drawn: PostedMessage
     name: str
     problem: str = ""
 
 
-async def saved(folder: Path, view: TurnView, refs: Refs) -> AsyncGenerator[Saved, None]:
+async def save_files(folder: Path, view: TurnView, refs: MessageRefs) -> AsyncGenerator[SavedFile, None]:
     """Write what was not written yet, for the person's eyes alone."""
     for file in returned_files(view, LARGEST):
         if file.slot in refs:
@@ -44,12 +44,12 @@ async def saved(folder: Path, view: TurnView, refs: Refs) -> AsyncGenerator[Save
             await _written(path, file)
         except (NotFound, OSError) as error:
             log.warning("a file of turn %s could not be saved: %s", view.turn.id, error)
-            yield Saved(Drawn(file.slot, LEFT_OUT), name, str(error))
+            yield SavedFile(PostedMessage(file.slot, LEFT_OUT), name, str(error))
         else:
-            yield Saved(Drawn(file.slot, str(path)), name)
+            yield SavedFile(PostedMessage(file.slot, str(path)), name)
 
 
-async def _written(path: Path, file: ReturnedFile) -> None:
+async def _written(path: Path, file: ToolFile) -> None:
     data = await file.read()
     await asyncio.to_thread(_write, path, data)
 
@@ -62,4 +62,4 @@ def _write(path: Path, data: bytes) -> None:
 
 def _safe(name: str) -> str:
     """A name that leads nowhere else."""
-    return one_line(name.replace("/", "_").replace("\\", "_"), _NAME_LENGTH).lstrip(".") or "file"
+    return single_line(name.replace("/", "_").replace("\\", "_"), _NAME_LENGTH).lstrip(".") or "file"

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from prompt_toolkit.history import History
 
-from bot.commands.tokens import looks_like_token
-from bot.domain.secret_shapes import looks_secret
+from bot.commands.token_detection import looks_like_token
+from bot.domain.secret_detection import looks_like_secret
 
 KEPT = 1000
 _REFERENCES = re.compile(
@@ -42,7 +42,7 @@ class LineHistory(History):
 
     def store_string(self, string: str) -> None:
         """Append a line, unless there is a secret in it."""
-        if self._path is None or looks_secret(string) or looks_like_token(string) or _misplaced(string):
+        if self._path is None or looks_like_secret(string) or looks_like_token(string) or _misplaced(string):
             return
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)

@@ -15,18 +15,16 @@ from bot.domain.conversations import ConversationKey, InboundMessage
 from bot.domain.turns import Receipt, StepStatus, ToolStep
 from bot.domain.views import TurnView
 from bot.errors import CountersignError, NotFound
-from bot.platforms.console import taking_up
-from bot.platforms.console.card_errands import CardErrands
+from bot.platforms.console import turn_actions
+from bot.platforms.console.approval_actions import ApprovalActions
+from bot.platforms.console.auto_approval import ApproveMode, AutoApprover
 from bot.platforms.console.card_keys import CardKeys
-from bot.platforms.console.clerk import ApproveMode, Clerk
+from bot.platforms.console.chrome import ChatChrome
+from bot.platforms.console.command_runner import CommandRunner
 from bot.platforms.console.completion import SlashCompleter
-from bot.platforms.console.errands import Errands
-from bot.platforms.console.host import Host
-from bot.platforms.console.inquiry_keys import InquiryKeys
-from bot.platforms.console.look import Look
-from bot.platforms.console.opening import Opening, arrived
-from bot.platforms.console.page import Page
-from bot.platforms.console.person import Person, fresh_conversation
+from bot.platforms.console.elicitation_keys import ElicitationKeys
+from bot.platforms.console.lazy_renderer import LazyRenderer
+from bot.platforms.console.local_user import LocalUser, fresh_conversation
 from bot.platforms.console.slash import (
     CheckCall,
     Help,
@@ -36,12 +34,14 @@ from bot.platforms.console.slash import (
     RunAgain,
     Say,
     StopTurn,
-    Unknown,
+    UnknownCommand,
     parse,
 )
-from bot.platforms.console.typesetting import Typesetting
-from bot.platforms.console.watch import Watch
-from bot.ports import Commands, FrontDoor
+from bot.platforms.console.startup import StartState, await_ready
+from bot.platforms.console.theme import ConsoleTheme
+from bot.platforms.console.transcript_view import TranscriptView
+from bot.platforms.console.turn_tracker import TurnTracker
+from bot.ports import Commands, EngineApi
 
 FRAME_SECONDS = 0.1
 LEAVE_HINT = "Press Ctrl-C again or Ctrl-D to leave"
@@ -53,11 +53,11 @@ class InteractiveChat:
     def __init__(
         self,
         *,
-        person: Person,
-        watch: Watch,
-        page: Page,
-        look: Look,
-        typesetting: Typesetting,
+        person: LocalUser,
+        watch: TurnTracker,
+        page: TranscriptView,
+        look: ConsoleTheme,
+        typesetting: LazyRenderer,
         completer: SlashCompleter,
         approve: ApproveMode,
         model: str,
@@ -69,12 +69,12 @@ class InteractiveChat:
         self._typesetting = typesetting
         self._completer = completer
         self._approve = approve
-        self._host = Host(page, look, model)
-        self._errands = Errands(person, page, typesetting, lambda: self._here)
-        self._clerk = Clerk(approve, person, page.notice)
-        does = CardErrands(person, self._errands, lambda: self._engine, lambda: self._commands)
+        self._host = ChatChrome(page, look, model)
+        self._errands = CommandRunner(person, page, typesetting, lambda: self._here)
+        self._clerk = AutoApprover(approve, person, page.notice)
+        does = ApprovalActions(person, self._errands, lambda: self._engine, lambda: self._commands)
         self._cards = CardKeys(page, look, decide=does.decide, allow=does.allow, change=does.change, spawn=self._spawn)
-        self._inquiries = InquiryKeys(page, look, say=does.say, spawn=self._spawn, done=self._look_again)
+        self._inquiries = ElicitationKeys(page, look, say=does.say, spawn=self._spawn, done=self._look_again)
         self._turn = ""
         self._work: asyncio.Task[None] | None = None
         self._nothing_sent = False
@@ -90,11 +90,11 @@ class InteractiveChat:
         page.on_view = self._seen
 
     async def run(
-        self, engine: Awaitable[FrontDoor], commands: Awaitable[Commands], opening: Awaitable[Opening]
+        self, engine: Awaitable[EngineApi], commands: Awaitable[Commands], opening: Awaitable[StartState]
     ) -> int:
         """Chat until the person leaves: 0 by Ctrl-D or /quit, 130 by Ctrl-C, 1 with one line if nothing can be had."""
         self._engine, self._commands = asyncio.ensure_future(engine), asyncio.ensure_future(commands)
-        self._host.greet()
+        self._host.print_banner()
         try:
             async with asyncio.TaskGroup() as group:
                 self._group = group
@@ -174,11 +174,11 @@ class InteractiveChat:
 
     # What happens beside the keys
 
-    async def _talk(self, opening: Awaitable[Opening]) -> None:
+    async def _talk(self, opening: Awaitable[StartState]) -> None:
         try:
-            start = await arrived(opening)
+            start = await await_ready(opening)
             if start.open:
-                await arrived(self._engine)
+                await await_ready(self._engine)
         except CountersignError as error:
             self._give_up(error)
             return
@@ -197,9 +197,9 @@ class InteractiveChat:
         self._busy = True
         for view in views:
             self._page.begin("")
-            self._watch.adopt(view.turn.id)
+            self._watch.track(view.turn.id)
             self._host.echo(view.turn.question.text)
-            self._page.ours(view)
+            self._page.append_own(view)
             self._watch.drew(view)
             await self._follow(view.turn.id)
         if self._lines.empty():  # else a line was sent before anybody knew of these turns, and it runs now
@@ -219,7 +219,7 @@ class InteractiveChat:
                 case NewConversation():
                     self._watch.conversation = fresh_conversation()
                     self._page.remark("A fresh conversation.")
-                case Unknown() as unknown:
+                case UnknownCommand() as unknown:
                     self._page.notice(unknown.complaint)
                 case Help() | Quit() | StopTurn() | None:
                     return
@@ -233,25 +233,25 @@ class InteractiveChat:
     async def _ask(self, wanted: Say | CheckCall | RunAgain | InboundMessage) -> None:
         self._nothing_sent = True
         try:
-            engine = await arrived(self._engine)
+            engine = await await_ready(self._engine)
         except CountersignError as error:
             self._give_up(error)
             return
         self._nothing_sent = False
         self._page.busy = "Thinking…"
-        receipt = await self._watch.hand_in(self._handed(engine, wanted))
+        receipt = await self._watch.submit(self._handed(engine, wanted))
         await self._follow(receipt.turn_id)
 
-    async def _handed(self, engine: FrontDoor, wanted: Say | CheckCall | RunAgain | InboundMessage) -> Receipt:
+    async def _handed(self, engine: EngineApi, wanted: Say | CheckCall | RunAgain | InboundMessage) -> Receipt:
         match wanted:
             case InboundMessage():
                 return await engine.receive(wanted)
             case Say(message):
                 return await engine.receive(self._person.says(message, self._watch.conversation))
             case CheckCall():
-                return await taking_up.check(engine, self._person, self._here)
+                return await turn_actions.check(engine, self._person, self._here)
             case RunAgain():
-                return await taking_up.run_again(engine, self._person, self._here)
+                return await turn_actions.run_again(engine, self._person, self._here)
 
     @property
     def _here(self) -> ConversationKey:
@@ -263,14 +263,14 @@ class InteractiveChat:
         try:
             if self._stopping:
                 await self._stop_turn(turn_id)
-            await self._watch.end(turn_id, await arrived(self._engine))
+            await self._watch.end(turn_id, await await_ready(self._engine))
         finally:
             self._turn = ""
             self._page.forget(turn_id)
 
     async def _invoke(self, command: str, words: tuple[str, ...]) -> None:
         self._nothing_sent = True
-        message = await self._errands.run(await arrived(self._commands), command, words)
+        message = await self._errands.run(await await_ready(self._commands), command, words)
         if message is not None:
             await self._ask(message)
 
@@ -316,7 +316,7 @@ class InteractiveChat:
 
     async def _stop_what_holds(self) -> None:
         try:
-            await taking_up.stop(await arrived(self._engine), self._person, self._here)
+            await turn_actions.stop(await await_ready(self._engine), self._person, self._here)
         except NotFound as error:
             self._page.notice(str(error))
         except CountersignError as error:
@@ -326,7 +326,7 @@ class InteractiveChat:
 
     async def _stop_turn(self, turn_id: str) -> None:
         try:
-            await (await arrived(self._engine)).stop(turn_id, self._person.author)
+            await (await await_ready(self._engine)).stop(turn_id, self._person.author)
         except CountersignError as error:
             self._stopping = self._page.stopping = False
             self._page.complaint(str(error))
@@ -352,7 +352,7 @@ class InteractiveChat:
         while True:
             asked = await self._watch.asked.get()
             try:
-                await self._clerk.by_rule(asked.step, await arrived(self._engine))
+                await self._clerk.apply_rule(asked.step, await await_ready(self._engine))
             except CountersignError as error:
                 self._page.complaint(str(error))
 
@@ -372,7 +372,7 @@ class InteractiveChat:
 
     async def _offer_completions(self) -> None:
         with contextlib.suppress(CountersignError):
-            commands = await arrived(self._commands)
+            commands = await await_ready(self._commands)
             self._completer.more = lambda text: commands.complete(text, self._here)
 
     def _give_up(self, error: CountersignError) -> None:

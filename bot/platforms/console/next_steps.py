@@ -9,8 +9,8 @@ import shlex
 from collections.abc import Iterator
 
 from bot.domain.commands import Form, Reply
-from bot.platforms.console.lines import outside
-from bot.rendering.plain import one_line
+from bot.platforms.console.lines import safe_lines
+from bot.rendering.text_safety import single_line
 
 ARROW, BACK, ON = "→", "◀", "▶"
 Step = tuple[str, str, str]
@@ -21,7 +21,7 @@ def next_steps(reply: Reply) -> Iterator[Step]:
     """The actions of a reply, then its pages."""
     for action in reply.actions:
         confirm = ("--confirm", action.confirm) if action.confirm else ()
-        yield ARROW, command_line((*action.words, *confirm)), one_line(action.label, 60)
+        yield ARROW, command_line((*action.words, *confirm)), single_line(action.label, 60)
     page = reply.page
     if page is None:
         return
@@ -32,12 +32,12 @@ def next_steps(reply: Reply) -> Iterator[Step]:
 
 def command_line(words: tuple[str, ...]) -> str:
     """Words as they are typed, so that they are read back as the same words."""
-    return one_line(outside(f"/{shlex.join(words)}"), 400)
+    return single_line(safe_lines(f"/{shlex.join(words)}"), 400)
 
 
 def instead_of(form: Form) -> str:
     """How to say on one line what a form asks for."""
     fields = ", ".join(f"{each.label}: {each.error}" for each in form.fields if each.error)
-    trouble = f" {one_line(fields, 400)}" if fields else ""
+    trouble = f" {single_line(fields, 400)}" if fields else ""
     how = f" On one line: {form.instead}" if form.instead else ""
-    return f"{one_line(form.title, 200)}: there is nobody here to fill in the form.{trouble}{how}"
+    return f"{single_line(form.title, 200)}: there is nobody here to fill in the form.{trouble}{how}"

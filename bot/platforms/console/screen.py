@@ -41,8 +41,8 @@ from prompt_toolkit.output import ColorDepth, Output
 from prompt_toolkit.styles import Style
 from prompt_toolkit.widgets import SearchToolbar
 
-from bot.platforms.console.lines import barred, remark
-from bot.platforms.console.look import Look
+from bot.platforms.console.lines import card_line, remark
+from bot.platforms.console.theme import ConsoleTheme
 
 QUIET_SECONDS = 0.5
 ONE_KEY_SECONDS = 0.05
@@ -59,7 +59,7 @@ _STYLE = Style.from_dict(
 )
 
 
-class Hearer(Protocol):
+class InputHandler(Protocol):
     """Who hears what the person does."""
 
     def line(self, text: str) -> None:
@@ -87,13 +87,13 @@ class Screen:
     def __init__(
         self,
         *,
-        look: Look,
+        look: ConsoleTheme,
         history: History,
         completer: Completer,
         terminal: tuple[Input, Output],
         quiet_seconds: float = QUIET_SECONDS,
     ) -> None:
-        self.listener: Hearer
+        self.listener: InputHandler
         self.source: Callable[[int], list[str]] = lambda _width: []
         self._look = look
         self._quiet = quiet_seconds
@@ -328,7 +328,7 @@ class Screen:
         if self._label:
             return to_formatted_text(ANSI(self._look.bold(f"{self._label}: ")))
         label = "reason (optional): " if self.columns >= ROOMY_COLUMNS else "why? "
-        return to_formatted_text(ANSI(f"{barred('', self._look)} {label}"))
+        return to_formatted_text(ANSI(f"{card_line('', self._look)} {label}"))
 
     # Keys
 

@@ -69,7 +69,7 @@ class Quit:
 
 
 @dataclass(frozen=True, slots=True)
-class Unknown:
+class UnknownCommand:
     """A command that does not exist; `like` is one that does, if any is near."""
 
     command: str
@@ -82,7 +82,7 @@ class Unknown:
         return f"There is no {self.command}. {hint}"
 
 
-Line = Say | Invoke | Help | NewConversation | CheckCall | RunAgain | StopTurn | Quit | Unknown
+Line = Say | Invoke | Help | NewConversation | CheckCall | RunAgain | StopTurn | Quit | UnknownCommand
 
 
 _ELSEWHERE = frozenset({"/mcp", "/profile", "/conversations", "/usage"})
@@ -118,9 +118,9 @@ def parse(text: str) -> Line | None:
     return _PLAIN.get(command.lower()) or _unknown(command)
 
 
-def _unknown(command: str) -> Unknown:
+def _unknown(command: str) -> UnknownCommand:
     near = difflib.get_close_matches(command.lower(), COMMANDS, n=1, cutoff=0.5)
-    return Unknown(command[:40], near[0] if near else "")
+    return UnknownCommand(command[:40], near[0] if near else "")
 
 
 def _words(text: str) -> tuple[str, ...]:

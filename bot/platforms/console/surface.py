@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Protocol
 
 from bot.domain.conversations import Attachment, Author, ConversationKey, Member
-from bot.domain.views import Audience, Drawn, Notice, Refs, TurnView
+from bot.domain.views import MessageRefs, Notice, NoticeTarget, PostedMessage, TurnView
 from bot.errors import DeliveryFailed, NotFound
-from bot.platforms.console.files import Saved, saved
-from bot.platforms.console.person import Person
-from bot.platforms.console.watch import Watch
-from bot.rendering.plain import one_line
+from bot.platforms.console.files import SavedFile, save_files
+from bot.platforms.console.local_user import LocalUser
+from bot.platforms.console.turn_tracker import TurnTracker
+from bot.rendering.text_safety import single_line
 
 SLOT = "reply"
 COMPLETE = "complete"
@@ -26,10 +26,10 @@ COMPLETE = "complete"
 class Drawing(Protocol):
     """Puts views in front of the person; when a method returns, it is out. Raises OSError if nobody can see it."""
 
-    def ours(self, view: TurnView) -> None:
+    def append_own(self, view: TurnView) -> None:
         """Draw a turn that was asked from here, as it stands."""
 
-    def other(self, view: TurnView, heading: str) -> None:
+    def append_foreign(self, view: TurnView, heading: str) -> None:
         """Draw a turn of another process or another conversation, as far as it is worth it; `heading` says where it
         comes from.
         """
@@ -43,7 +43,7 @@ class ConsoleSurface:
     written into the folder `files`; without one it stays where it is.
     """
 
-    def __init__(self, person: Person, watch: Watch, drawing: Drawing, files: Path | None = None) -> None:
+    def __init__(self, person: LocalUser, watch: TurnTracker, drawing: Drawing, files: Path | None = None) -> None:
         self._person = person
         self._watch = watch
         self._drawing = drawing
@@ -51,7 +51,7 @@ class ConsoleSurface:
         watch.draw = self._draw_ours
 
     @property
-    def reach(self) -> str:
+    def key_prefix(self) -> str:
         """All conversations of this person; where other processes work beside this one, the one that is open here:
         nobody can read an answer in somebody else's terminal.
         """
@@ -60,17 +60,17 @@ class ConsoleSurface:
         return self._person.reach
 
     @property
-    def pace(self) -> float:
+    def min_interval(self) -> float:
         """Seconds between two drawings of one turn: a terminal is fast, an eye is not."""
         return 0.05
 
-    async def show(self, view: TurnView, refs: Refs) -> AsyncGenerator[Drawn, None]:
+    async def deliver(self, view: TurnView, refs: MessageRefs) -> AsyncGenerator[PostedMessage, None]:
         """Draw a turn. One that was drawn to its end is not drawn again, which is all there is to be remembered."""
         ours = await self._watch.ours(view.turn.id)
         complete = self._watch.shown(view.turn.id) or (not ours and refs.get(SLOT) == COMPLETE)
         # First, so that no line about a file comes into the midst of a reply.
         if not complete and self._files is not None:
-            async for each in saved(self._files, view, refs):
+            async for each in save_files(self._files, view, refs):
                 self._tell_of(each)
                 yield each.drawn
         if not (complete or self._watch.overtaken(view)):
@@ -82,11 +82,11 @@ class ConsoleSurface:
                 raise DeliveryFailed(f"The terminal does not take output: {error}.", permanent=True) from error
         try:
             if view.turn.status.ended:
-                yield Drawn(SLOT, COMPLETE)
+                yield PostedMessage(SLOT, COMPLETE)
         finally:
             self._watch.drew(view)
 
-    async def tell(self, audience: Audience, notice: Notice) -> None:
+    async def post_notice(self, audience: NoticeTarget, notice: Notice) -> None:
         """Say something to the person; there is nobody else here."""
         if not audience.conversation.startswith(self._person.reach):
             raise DeliveryFailed("That conversation is not in this terminal.", permanent=True)
@@ -104,28 +104,28 @@ class ConsoleSurface:
         """Raises NotFound: nothing is uploaded in a terminal."""
         raise NotFound(f"The terminal has no upload {attachment.name!r}.")
 
-    def _tell_of(self, file: Saved) -> None:
-        told = f"could not be saved: {one_line(file.problem, 200)}" if file.problem else f"is in {file.drawn.ref}"
+    def _tell_of(self, file: SavedFile) -> None:
+        told = f"could not be saved: {single_line(file.problem, 200)}" if file.problem else f"is in {file.drawn.ref}"
         with suppress(OSError):  # nobody can see it, which the next drawing finds out
             self._drawing.notice(f"{file.name} {told}")
 
     def _draw(self, view: TurnView, *, ours: bool) -> None:
         if ours:
-            self._drawing.ours(view)
+            self._drawing.append_own(view)
         elif not self._watch.from_another_window(view):
-            conversation = one_line(view.turn.conversation.thread, 60)
-            self._drawing.other(view, f"While you were away (conversation {conversation}): {_question(view)}")
+            conversation = single_line(view.turn.conversation.thread, 60)
+            self._drawing.append_foreign(view, f"While you were away (conversation {conversation}): {_question(view)}")
         elif view.turn.status.ended:  # until then that window shows it, and asks what there is to be decided
-            self._drawing.other(view, f"From another window: {_question(view)}")
+            self._drawing.append_foreign(view, f"From another window: {_question(view)}")
 
     def _draw_ours(self, view: TurnView) -> None:
         """Draw a turn of ours that another process drives."""
         try:
-            self._drawing.ours(view)
+            self._drawing.append_own(view)
         except OSError:
             self._watch.gone.set()
         self._watch.drew(view)
 
 
 def _question(view: TurnView) -> str:
-    return one_line(view.turn.question.text, 80)
+    return single_line(view.turn.question.text, 80)

@@ -10,12 +10,21 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from bot.domain.views import TurnView
-from bot.platforms.console.entries import Called, Entry, Failure, Remark, Returned, Said, Unsure, entries
-from bot.platforms.console.lines import folded, outside, remark, tool_text
-from bot.platforms.console.look import Look
-from bot.platforms.console.typesetting import Typesetting
+from bot.platforms.console.lazy_renderer import LazyRenderer
+from bot.platforms.console.lines import fold, remark, safe_lines, tool_text
+from bot.platforms.console.theme import ConsoleTheme
+from bot.platforms.console.timeline_entries import (
+    CallLine,
+    Entry,
+    Failure,
+    Note,
+    ReplyText,
+    ToolOutput,
+    UnknownOutcome,
+    entries,
+)
 from bot.rendering.markdown_blocks import split_blocks
-from bot.rendering.plain import plain
+from bot.rendering.text_safety import strip_control
 
 AGAIN = "The reply was interrupted and starts again."
 UNSURE = "Did it happen? /check finds out, /again runs it once more if you sign it."
@@ -23,7 +32,7 @@ RETURNED_LINES = 100
 """How much of what a tool returned is shown on a screen."""
 
 
-class Kind(StrEnum):
+class PieceKind(StrEnum):
     """What a printed piece is: between pieces of different kinds stands a blank line."""
 
     QUESTION = "question"
@@ -32,23 +41,23 @@ class Kind(StrEnum):
     CARD = "card"
     REMARK = "remark"
 
-    def leaves_room_after(self, before: Kind | None) -> bool:
+    def leaves_room_after(self, before: PieceKind | None) -> bool:
         """Whether a blank line stands between two pieces."""
-        return before is not None and (before is not self or self in (Kind.TEXT, Kind.QUESTION))
+        return before is not None and (before is not self or self in (PieceKind.TEXT, PieceKind.QUESTION))
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
     """Finished text of one kind, without blank lines around it."""
 
-    kind: Kind
+    kind: PieceKind
     text: str
 
 
 class Transcript:
     """One turn, printed piece by piece."""
 
-    def __init__(self, look: Look, typesetting: Typesetting) -> None:
+    def __init__(self, look: ConsoleTheme, typesetting: LazyRenderer) -> None:
         self._look = look
         self._typesetting = typesetting
         self._done: set[str] = set()
@@ -62,11 +71,11 @@ class Transcript:
         for entry in entries(view):
             if entry.key in self._done:
                 continue
-            if isinstance(entry, Said):
+            if isinstance(entry, ReplyText):
                 pieces += self._say(entry, width)
             if not _settled(entry):
                 break
-            if not isinstance(entry, Said):
+            if not isinstance(entry, ReplyText):
                 pieces.append(self._whole(entry, width))
             self._done.add(entry.key)
         return pieces
@@ -77,19 +86,19 @@ class Transcript:
         for entry in entries(view):
             if entry.key in self._done:
                 continue
-            if isinstance(entry, Said):
-                tail = plain(entry.text)[len(self._printed.get(entry.key, "")) :]
+            if isinstance(entry, ReplyText):
+                tail = strip_control(entry.text)[len(self._printed.get(entry.key, "")) :]
                 pieces += self._block(tail, width)
             else:
                 pieces.append(self._whole(entry, width))
         return pieces
 
-    def _say(self, said: Said, width: int) -> list[Piece]:
-        text = plain(said.text)
+    def _say(self, said: ReplyText, width: int) -> list[Piece]:
+        text = strip_control(said.text)
         before = self._printed.get(said.key, "")
         pieces: list[Piece] = []
         if not text.startswith(before):
-            pieces.append(Piece(Kind.REMARK, remark(AGAIN, width, self._look.dim)))
+            pieces.append(Piece(PieceKind.REMARK, remark(AGAIN, width, self._look.dim)))
             before = ""
         rest = text[len(before) :]
         blocks = split_blocks(rest)
@@ -105,24 +114,24 @@ class Transcript:
         if self._set[:2] != (markdown, width):
             self._set = (markdown, width, self._typesetting.markdown(markdown, width))
         text = self._set[2]
-        return [Piece(Kind.TEXT, text)] if text else []
+        return [Piece(PieceKind.TEXT, text)] if text else []
 
-    def _whole(self, entry: Called | Returned | Unsure | Remark | Failure, width: int) -> Piece:
+    def _whole(self, entry: CallLine | ToolOutput | UnknownOutcome | Note | Failure, width: int) -> Piece:
         match entry:
-            case Called(_, line):
-                return Piece(Kind.TOOL, tool_text(line, self._look, width))
-            case Returned(_, text, failed):
-                return Piece(Kind.TEXT, self._returned(text, width, failed=failed))
-            case Unsure():
-                return Piece(Kind.REMARK, remark(self._look.own(UNSURE), width, self._look.warn))
-            case Remark(_, text):
-                return Piece(Kind.REMARK, remark(self._look.own(outside(text)), width, self._look.dim))
+            case CallLine(_, line):
+                return Piece(PieceKind.TOOL, tool_text(line, self._look, width))
+            case ToolOutput(_, text, failed):
+                return Piece(PieceKind.TEXT, self._returned(text, width, failed=failed))
+            case UnknownOutcome():
+                return Piece(PieceKind.REMARK, remark(self._look.own(UNSURE), width, self._look.warn))
+            case Note(_, text):
+                return Piece(PieceKind.REMARK, remark(self._look.own(safe_lines(text)), width, self._look.dim))
             case Failure(_, text):
-                return Piece(Kind.REMARK, remark(self._look.own(outside(text)), width, self._look.bad))
+                return Piece(PieceKind.REMARK, remark(self._look.own(safe_lines(text)), width, self._look.bad))
 
     def _returned(self, text: str, width: int, *, failed: bool) -> str:
         """What a tool returned, as it stands: it is nobody's Markdown."""
-        lines = folded(outside(text), width)
+        lines = fold(safe_lines(text), width)
         more = len(lines) - RETURNED_LINES
         shown = [self._look.bad(line) if failed and line else line for line in lines[:RETURNED_LINES]]
         return "\n".join([*shown, *([self._look.dim(self._look.own(f"… {more} more lines"))] if more > 0 else [])])
@@ -130,9 +139,9 @@ class Transcript:
 
 def _settled(entry: Entry) -> bool:
     match entry:
-        case Said(growing=growing):
+        case ReplyText(growing=growing):
             return not growing
-        case Called(ended=ended):
+        case CallLine(ended=ended):
             return ended
-        case Returned() | Unsure() | Remark() | Failure():
+        case ToolOutput() | UnknownOutcome() | Note() | Failure():
             return True

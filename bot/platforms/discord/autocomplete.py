@@ -9,14 +9,14 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable, Mapping
 
-from bot.domain.commands import Parameter, Shape, Verb
+from bot.domain.commands import Parameter, ParameterKind, Verb
 from bot.domain.conversations import ConversationKey
-from bot.platforms.discord.levels import ENTRIES, LONGEST
-from bot.platforms.discord.sizes import measure
+from bot.platforms.discord.command_groups import ENTRIES, LONGEST
+from bot.platforms.discord.limits import utf16_length
 from bot.ports import Commands
 
 
-def offers(
+def suggestions(
     commands: Commands,
     where: ConversationKey,
     words: tuple[str, Verb],
@@ -45,9 +45,9 @@ def _line(command: str, verb: Verb, parameter: Parameter, given: Mapping[str, st
             break
         if value := given.get(place.name):
             line.append(value)
-        elif place.required and parameter.shape is Shape.PLACE:
+        elif place.required and parameter.shape is ParameterKind.PLACE:
             return None
-    if parameter.shape is Shape.OPTION:
+    if parameter.shape is ParameterKind.OPTION:
         line.append(f"--{parameter.name}")
     return " ".join(line) + " "
 
@@ -65,4 +65,4 @@ def _fitting(values: Iterable[str], before: str, typed: str) -> list[str]:
     fitting = [each for each in dict.fromkeys(values) if each and wanted in each.casefold()]
     fitting.sort(key=lambda each: not each.casefold().startswith(wanted))
     whole = (f"{before} {each}" if before else each for each in fitting)
-    return [each for each in whole if measure(each) <= LONGEST][:ENTRIES]
+    return [each for each in whole if utf16_length(each) <= LONGEST][:ENTRIES]

@@ -11,35 +11,35 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from bot.chat.actions import ApprovalRef, Approve, ApproveWithGrant, Edit, OpenDenyForm, ViewCall
 from bot.domain.approvals import Approval
 from bot.domain.conversations import Author
-from bot.domain.secret_shapes import masked
+from bot.domain.secret_detection import redact
 from bot.domain.turns import StepStatus, ToolStep
 from bot.domain.views import TurnView
-from bot.platforms.discord.components import Component, Look, button, container, rows, separator, text
+from bot.platforms.discord.components import ButtonStyle, Component, button, container, rows, separator, text
+from bot.platforms.discord.escaping import escape_to_limit
+from bot.platforms.discord.ids import PLATFORM
+from bot.platforms.discord.limits import DISPLAYED, display_length
 from bot.platforms.discord.markdown import code_block, inline_code
-from bot.platforms.discord.references import PLATFORM
-from bot.platforms.discord.sizes import DISPLAYED, displayed
-from bot.platforms.discord.slots import Slot
-from bot.platforms.discord.wording import fitted
-from bot.reception.presses import Allow, Approve, AskWhyNot, CardRef, Edit, ViewAll
-from bot.rendering.call_arguments import CardArgument
-from bot.rendering.card_words import (
+from bot.platforms.discord.outgoing import OutgoingMessage
+from bot.rendering.approval_card import ApprovalCard, approval_card, call_title, headline, signatures
+from bot.rendering.approval_text import (
     ICONS,
     RISKS,
     VIEW_TO_APPROVE,
     argument_lines,
-    became,
-    calls_summary,
-    soonest_end,
+    earliest_expiry,
+    outcome_parts,
+    summary_line,
     withheld_text,
 )
-from bot.rendering.cards import Card, action, card, headline, signatures
-from bot.rendering.edits import editable, edited
-from bot.rendering.grant_offers import grant_offers
-from bot.rendering.offers import RunAgain
-from bot.rendering.passages import Asking
-from bot.rendering.plain import one_line
+from bot.rendering.argument_diff import can_edit, edit_lines
+from bot.rendering.available_actions import RunAgainAction
+from bot.rendering.call_arguments import CardArgument
+from bot.rendering.grant_options import grant_offers
+from bot.rendering.text_safety import single_line
+from bot.rendering.timeline import ApprovalEntry
 
 CALLS_A_CARD = 4
 """Each takes up to eight components while it waits."""
@@ -53,11 +53,11 @@ _NOT_RUN = frozenset({StepStatus.DENIED, StepStatus.EXPIRED, StepStatus.CANCELLE
 _WENT_WRONG = frozenset({StepStatus.FAILED, StepStatus.UNKNOWN})
 
 
-def card_slots(asking: Asking, view: TurnView, now: float) -> tuple[Slot, ...]:
+def card_messages(asking: ApprovalEntry, view: TurnView, now: float) -> tuple[OutgoingMessage, ...]:
     """The cards of calls that were asked for together; more than CALLS_A_CARD get several."""
     pages = [asking.calls[start : start + CALLS_A_CARD] for start in range(0, len(asking.calls), CALLS_A_CARD)]
     return tuple(
-        Slot(
+        OutgoingMessage(
             f"card-{asking.number}" + (f"-{number}" if number else ""),
             components=(_drawn(calls, asking.reason, view, now),),
             asks=any(step.status is StepStatus.AWAITING for step in calls),
@@ -66,29 +66,29 @@ def card_slots(asking: Asking, view: TurnView, now: float) -> tuple[Slot, ...]:
     )
 
 
-def facts(made: Card) -> str:
+def facts(made: ApprovalCard) -> str:
     """Where a call goes and what it may do."""
-    where = f"**Server** {fitted(made.server, NAME)}   " if made.server else ""
-    return f"{where}**Tool** {fitted(made.tool, NAME)}   **Risk** {RISKS[made.risk]}"
+    where = f"**Server** {escape_to_limit(made.server, NAME)}   " if made.server else ""
+    return f"{where}**Tool** {escape_to_limit(made.tool, NAME)}   **Risk** {RISKS[made.risk]}"
 
 
-def decisions(step: ToolStep, made: Card) -> list[Component | None]:
+def decisions(step: ToolStep, made: ApprovalCard) -> list[Component | None]:
     """The buttons of one open call; what else can be allowed with a signature stands where all of it is shown. Without
     those that approve where a part of the call is hidden.
     """
-    ref = CardRef(made.approval_id, made.revision)
+    ref = ApprovalRef(made.approval_id, made.revision)
     if made.withheld:
-        return [button("Deny…", AskWhyNot(ref))]
-    look = Look.DANGER if made.risk == "destructive" else Look.SUCCESS
-    allow = [button(offer.label, Allow(ref, offer.word)) for offer in grant_offers(step)[:1]]
+        return [button("Deny…", OpenDenyForm(ref))]
+    look = ButtonStyle.DANGER if made.risk == "destructive" else ButtonStyle.SUCCESS
+    allow = [button(offer.label, ApproveWithGrant(ref, offer.word)) for offer in grant_offers(step)[:1]]
     return [
-        button(f"Approve: {one_line(action(step), 40)}", Approve((ref,)), look),
+        button(f"Approve: {single_line(call_title(step), 40)}", Approve((ref,)), look),
         *allow,
-        button("Deny…", AskWhyNot(ref)),
+        button("Deny…", OpenDenyForm(ref)),
     ]
 
 
-def relative(at: float) -> str:
+def relative_time(at: float) -> str:
     """A moment as everybody's own client counts down to it."""
     return f"<t:{int(at)}:R>"
 
@@ -96,18 +96,18 @@ def relative(at: float) -> str:
 def person(author: Author) -> str:
     """Somebody by their name, which nobody is notified of: a mention where Discord knows them."""
     known = author.platform == PLATFORM and author.id.isdecimal()
-    return f"<@{author.id}>" if known else fitted(author.name or author.id, NAME)
+    return f"<@{author.id}>" if known else escape_to_limit(author.name or author.id, NAME)
 
 
 def _drawn(calls: Sequence[ToolStep], reason: str, view: TurnView, now: float) -> Component:
     waiting = [step for step in calls if step.status is StepStatus.AWAITING]
-    summary = f"**{calls_summary(len(calls), len(waiting))}**" if len(calls) > 1 else ""
+    summary = f"**{summary_line(len(calls), len(waiting))}**" if len(calls) > 1 else ""
     about = _about(waiting, reason, now) if waiting else ""
-    made = [(step, shown) for step in calls if (shown := card(step)) is not None]
+    made = [(step, shown) for step in calls if (shown := approval_card(step)) is not None]
     fixed = {step.n: _open(step, shown) if step in waiting else _settled(step, shown, view) for step, shown in made}
     for lines in (None, 1):
         changed = {step.n: _changed(step, shown, lines) for step, shown in made if step in waiting}
-        used = sum(map(displayed, (summary, about, *fixed.values(), *changed.values())))
+        used = sum(map(display_length, (summary, about, *fixed.values(), *changed.values())))
         room = (DISPLAYED - SPARE - used) // max(len(waiting), 1) - SPARE
         # The arguments come first: who has changed them fits in one line.
         if room >= LEAST_ROOM:
@@ -134,14 +134,14 @@ def _colour(calls: Sequence[ToolStep], waiting: Sequence[ToolStep]) -> int:
     return GREY if all(step.status in _NOT_RUN for step in calls) else GREEN
 
 
-def _open(step: ToolStep, made: Card) -> str:
-    return f"### {fitted(headline(step, made), TITLE)}\n{facts(made)}"
+def _open(step: ToolStep, made: ApprovalCard) -> str:
+    return f"### {escape_to_limit(headline(step, made), TITLE)}\n{facts(made)}"
 
 
-def _changed(step: ToolStep, made: Card, lines: int | None) -> str:
+def _changed(step: ToolStep, made: ApprovalCard, lines: int | None) -> str:
     """What is hidden, and in small print what somebody has changed, in so many `lines` at the most."""
     hidden = [f"**{withheld_text(made)}**"] if made.withheld else []
-    return "\n".join((*hidden, *(f"-# {fitted(line, CHANGE)}" for line in edited(step)[:lines])))
+    return "\n".join((*hidden, *(f"-# {escape_to_limit(line, CHANGE)}" for line in edit_lines(step)[:lines])))
 
 
 def _arguments(arguments: Sequence[CardArgument], room: int) -> str:
@@ -149,44 +149,44 @@ def _arguments(arguments: Sequence[CardArgument], room: int) -> str:
     for narrower in (room, room // 2, room // 4, 0):
         if narrower >= 0 and (shown := argument_lines(arguments, narrower)):
             block = code_block(shown)
-            if displayed(block) <= room + SPARE:
+            if display_length(block) <= room + SPARE:
                 return block
     return ""
 
 
-def _buttons(step: ToolStep, made: Card, view: TurnView) -> list[Component]:
+def _buttons(step: ToolStep, made: ApprovalCard, view: TurnView) -> list[Component]:
     if step.status is StepStatus.AWAITING:
-        ref = CardRef(made.approval_id, made.revision)
-        edit = button("Edit…", Edit(ref)) if editable(step) else None
+        ref = ApprovalRef(made.approval_id, made.revision)
+        edit = button("Edit…", Edit(ref)) if can_edit(step) else None
         if made.withheld:
-            return rows([*decisions(step, made), edit, button(VIEW_TO_APPROVE, ViewAll(ref), Look.PRIMARY)])
-        return rows([*decisions(step, made), edit, button("View all", ViewAll(ref))])
+            return rows([*decisions(step, made), edit, button(VIEW_TO_APPROVE, ViewCall(ref), ButtonStyle.PRIMARY)])
+        return rows([*decisions(step, made), edit, button("View all", ViewCall(ref))])
     if step.status is StepStatus.EXPIRED and view.turn.status.ended:
-        return rows([button("Ask again", RunAgain(view.turn.id, step.n))])
+        return rows([button("Ask again", RunAgainAction(view.turn.id, step.n))])
     return []
 
 
-def _settled(step: ToolStep, made: Card, view: TurnView) -> str:
+def _settled(step: ToolStep, made: ApprovalCard, view: TurnView) -> str:
     """What was asked, and below it how it went."""
-    title = fitted(headline(step, made).removesuffix("?"), TITLE)
+    title = escape_to_limit(headline(step, made).removesuffix("?"), TITLE)
     icon = ICONS.get(step.status, "")
     first = f"{icon} **{title}**" if icon else f"~~{title}~~"
     decided_at = step.approval.decided_at if step.approval else None
     at = (f"<t:{int(decided_at)}:t>",) if decided_at else ()
-    rest = (*at, *(fitted(part, RESULT) for part in became(step, view)), inline_code(made.short_id))
-    return " · ".join((f"{first}\n{fitted(made.outcome, OUTCOME)}", *rest))
+    rest = (*at, *(escape_to_limit(part, RESULT) for part in outcome_parts(step, view)), inline_code(made.short_id))
+    return " · ".join((f"{first}\n{escape_to_limit(made.outcome, OUTCOME)}", *rest))
 
 
 def _about(waiting: Sequence[ToolStep], reason: str, now: float) -> str:
     """Who asked and why, until when, and under which number."""
     approvals = [step.approval for step in waiting if step.approval]
-    why = f"*Reason given by the model: “{fitted(masked(reason), REASON)}”*\n" if reason else ""
-    ids = ", ".join(inline_code(one_line(each.id, 200)[:8]) for each in approvals)
-    signing = "".join(f"{fitted(line, OUTCOME)} · " for line in [" · ".join(signatures(approvals))] if line)
+    why = f"*Reason given by the model: “{escape_to_limit(redact(reason), REASON)}”*\n" if reason else ""
+    ids = ", ".join(inline_code(single_line(each.id, 200)[:8]) for each in approvals)
+    signing = "".join(f"{escape_to_limit(line, OUTCOME)} · " for line in [" · ".join(signatures(approvals))] if line)
     return f"{why}-# Asked by {person(approvals[0].requested_for)} · {signing}{_expiry(approvals, now)} · {ids}"
 
 
 def _expiry(approvals: Sequence[Approval], now: float) -> str:
     """When the first of these questions goes away."""
-    end = soonest_end(approvals, now)
-    return "does not expire" if end is None else f"expires {relative(end[0])}"
+    end = earliest_expiry(approvals, now)
+    return "does not expire" if end is None else f"expires {relative_time(end[0])}"

@@ -10,11 +10,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from enum import IntEnum
 from typing import Any
 
-from bot.platforms.discord.presses import MENU, Redeem, written
-from bot.platforms.discord.sizes import BUTTON_LABEL, BUTTONS_A_ROW, OPTION_TEXT, OPTIONS, PLACEHOLDER
-from bot.platforms.discord.wording import shortened
-from bot.reception.presses import Press
-from bot.rendering.plain import one_line
+from bot.chat.actions import Action
+from bot.platforms.discord.action_codec import MENU, ResumePending, encode
+from bot.platforms.discord.escaping import shorten_label
+from bot.platforms.discord.limits import BUTTON_LABEL, BUTTONS_A_ROW, OPTION_TEXT, OPTIONS, PLACEHOLDER
+from bot.rendering.text_safety import single_line
 
 Component = dict[str, Any]
 """One component as JSON."""
@@ -22,7 +22,7 @@ Component = dict[str, Any]
 _ROW, _BUTTON, _SELECT, _TEXT, _SEPARATOR, _CONTAINER = 1, 2, 3, 10, 14, 17
 
 
-class Look(IntEnum):
+class ButtonStyle(IntEnum):
     """How a button looks ("Button Styles")."""
 
     PRIMARY = 1
@@ -31,34 +31,36 @@ class Look(IntEnum):
     DANGER = 4
 
 
-def button(label: str, press: Press | Redeem, look: Look = Look.PLAIN, emoji: str = "") -> Component | None:
+def button(
+    label: str, press: Action | ResumePending, look: ButtonStyle = ButtonStyle.PLAIN, emoji: str = ""
+) -> Component | None:
     """A button; None if its press does not fit into one."""
-    custom_id = written(press)
+    custom_id = encode(press)
     if custom_id is None:
         return None
     made: Component = {"type": _BUTTON, "style": int(look), "custom_id": custom_id}
     if label:
-        made["label"] = shortened(label, BUTTON_LABEL)
+        made["label"] = shorten_label(label, BUTTON_LABEL)
     if emoji:
         made["emoji"] = {"name": emoji}
     return made
 
 
-def menu(name: str, placeholder: str, entries: Iterable[tuple[str, str, Press]]) -> list[Component]:
+def menu(name: str, placeholder: str, entries: Iterable[tuple[str, str, Action]]) -> list[Component]:
     """A row with a menu of labels, hints and what they are for; none where there is nothing in it. `name` tells it
     apart from others of its message.
     """
     options = [
-        {"label": one_line(label, OPTION_TEXT), "description": one_line(hint, OPTION_TEXT), "value": value}
+        {"label": single_line(label, OPTION_TEXT), "description": single_line(hint, OPTION_TEXT), "value": value}
         for label, hint, press in entries
-        if (value := written(press)) is not None
+        if (value := encode(press)) is not None
     ]
     if not options:
         return []
     made = {
         "type": _SELECT,
         "custom_id": f"{MENU}:{name}",
-        "placeholder": one_line(placeholder, PLACEHOLDER),
+        "placeholder": single_line(placeholder, PLACEHOLDER),
         "options": options[:OPTIONS],
     }
     return [{"type": _ROW, "components": [made]}]

@@ -15,16 +15,16 @@ from urllib.parse import urlsplit
 import aiohttp
 
 from bot.domain.conversations import Attachment
-from bot.domain.views import Drawn, Refs, TurnView
+from bot.domain.views import MessageRefs, PostedMessage, TurnView
 from bot.errors import DeliveryFailed, NotFound
-from bot.platforms.discord.faults import DiscordRefusal, DiscordUnreachable
+from bot.platforms.discord.errors import DiscordApiError, DiscordConnectionError
+from bot.platforms.discord.escaping import escape_to_limit
+from bot.platforms.discord.limits import FILE
+from bot.platforms.discord.outgoing import FileUpload, OutgoingMessage
 from bot.platforms.discord.rest import Rest
 from bot.platforms.discord.sending import Sender
-from bot.platforms.discord.sizes import FILE
-from bot.platforms.discord.slots import Slot, Upload
-from bot.platforms.discord.wording import fitted
-from bot.rendering.plain import one_line
-from bot.rendering.returned_files import LEFT_OUT, returned_files
+from bot.rendering.text_safety import single_line
+from bot.rendering.tool_files import LEFT_OUT, returned_files
 
 log = logging.getLogger(__name__)
 
@@ -40,7 +40,7 @@ def attachment_id(channel: str, message: str, attachment: str) -> str:
     return f"{channel}:{message}:{attachment}"
 
 
-async def fetched(rest: Rest, attachment: Attachment) -> bytes:
+async def fetch_file(rest: Rest, attachment: Attachment) -> bytes:
     """The bytes of a file. Raises NotFound if it is gone or must not be read, DeliveryFailed if Discord gave none."""
     if attachment.size > LARGEST_READ:
         raise NotFound(f"{_name(attachment)} is larger than {LARGEST_READ // 2**20} MB.", "share a smaller file")
@@ -50,19 +50,21 @@ async def fetched(rest: Rest, attachment: Attachment) -> bytes:
     return await _download(rest, url, attachment)
 
 
-async def shared(
-    sender: Sender, view: TurnView, refs: Refs, *, search: bool, taken: set[str]
-) -> AsyncGenerator[Drawn, None]:
+async def share_tool_files(
+    sender: Sender, view: TurnView, refs: MessageRefs, *, search: bool, taken: set[str]
+) -> AsyncGenerator[PostedMessage, None]:
     """Share what tools returned and was not shared yet, each file below a line with its name; the messages that show
     something are added to those `taken`. Raises DeliveryFailed.
     """
     for file in returned_files(view, FILE):
         if file.slot in refs:
-            yield Drawn(file.slot, refs[file.slot])
+            yield PostedMessage(file.slot, refs[file.slot])
             continue
         name = _file_name(file.name)
         try:
-            slot = Slot(file.slot, f"-# {fitted(name, NAME)}", file=Upload(name, await file.read()))
+            slot = OutgoingMessage(
+                file.slot, f"-# {escape_to_limit(name, NAME)}", file=FileUpload(name, await file.read())
+            )
             shown = str(await sender.post(view.turn, slot, search=search, taken=taken))
         except NotFound:
             shown = LEFT_OUT
@@ -72,7 +74,7 @@ async def shared(
             log.warning("a file of turn %s could not be shared: %s", view.turn.id, failure)
             shown = LEFT_OUT
         taken.add(shown)
-        yield Drawn(file.slot, shown)
+        yield PostedMessage(file.slot, shown)
 
 
 async def _address(rest: Rest, attachment: Attachment) -> str:
@@ -89,7 +91,7 @@ async def _address(rest: Rest, attachment: Attachment) -> str:
             channel_id=channel,
             message_id=message,
         )
-    except DiscordRefusal as error:
+    except DiscordApiError as error:
         if error.status == 404:
             raise NotFound(f"{_name(attachment)} is gone.") from error
         raise
@@ -114,7 +116,9 @@ async def _download(rest: Rest, url: str, attachment: Attachment) -> bytes:
                     raise NotFound(f"{_name(attachment)} is larger than {LARGEST_READ // 2**20} MB.")
             return bytes(body)
     except (aiohttp.ClientError, TimeoutError) as error:
-        raise DiscordUnreachable(f"Discord did not hand out {_name(attachment)} ({type(error).__name__}).") from error
+        raise DiscordConnectionError(
+            f"Discord did not hand out {_name(attachment)} ({type(error).__name__})."
+        ) from error
 
 
 def _discords(url: str, api_url: str) -> bool:
@@ -127,8 +131,8 @@ def _discords(url: str, api_url: str) -> bool:
 
 def _file_name(name: str) -> str:
     """A name that Discord takes as it is, without a way to another folder."""
-    return one_line(name.replace("/", "_").replace("\\", "_"), NAME) or "file"
+    return single_line(name.replace("/", "_").replace("\\", "_"), NAME) or "file"
 
 
 def _name(attachment: Attachment) -> str:
-    return f"The file {one_line(attachment.name, 80)!r}"
+    return f"The file {single_line(attachment.name, 80)!r}"

@@ -2,7 +2,7 @@
 
 Called by whatever opens and takes back forms. A modal has room for five things (Discord, "Component Reference"), as
 many as a form has fields; what a form says beside is shown where there is room, and before it is opened otherwise
-(`has_room`). A secret is never asked for in Discord (platforms.md D): such a field says where else to put it.
+(`fits_in_modal`). A secret is never asked for in Discord: such a field says where else to put it.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import Any
 import discord
 
 from bot.domain.commands import FIELDS_A_STEP, Field, FieldKind, Form
-from bot.platforms.discord.sizes import measure
-from bot.platforms.discord.wording import escaped, inert, shortened
-from bot.rendering.plain import one_line, plain
+from bot.platforms.discord.escaping import break_links, escape, shorten_label
+from bot.platforms.discord.limits import utf16_length
+from bot.rendering.text_safety import single_line, strip_control
 
 FIELD = "field."
 TYPED = "typed"
@@ -40,12 +40,12 @@ def form_modal(form: Form, custom_id: str) -> Modal:
     return modal
 
 
-def has_room(form: Form) -> bool:
+def fits_in_modal(form: Form) -> bool:
     """Whether all that a form says fits into its modal."""
     return len(_asked(form)) + len(list(_notes(form))) <= FIELDS_A_STEP
 
 
-def kept(form: Form) -> dict[str, str]:
+def carried_values(form: Form) -> dict[str, str]:
     """What goes back with a form without having been asked for: the fields of other steps, and what is too long."""
     return {**form.carried, **{each.name: each.value for each in form.fields if _is_too_long(each)}}
 
@@ -57,12 +57,12 @@ def confirm_modal(label: str, text: str, custom_id: str) -> Modal:
         custom_id=TYPED, required=True, max_length=min(len(text) + 50, TYPED_AT_MOST)
     )
     modal.add_item(
-        discord.ui.Label(text="To confirm, type", description=shortened(text, DESCRIPTION) or None, component=typed)
+        discord.ui.Label(text="To confirm, type", description=shorten_label(text, DESCRIPTION) or None, component=typed)
     )
     return modal
 
 
-def filled(data: Mapping[str, Any]) -> dict[str, str]:
+def read_values(data: Mapping[str, Any]) -> dict[str, str]:
     """What was filled in, by field; empty for one that was left out. `data` is that of an interaction."""
     found = {}
     for outer in data.get("components") or ():
@@ -73,7 +73,7 @@ def filled(data: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _modal(title: str, custom_id: str) -> Modal:
-    modal = Modal(title=shortened(title, TITLE) or "Form", custom_id=custom_id)
+    modal = Modal(title=shorten_label(title, TITLE) or "Form", custom_id=custom_id)
     # It listens to nothing: what is sent is read from the interaction, by whoever holds the ticket.
     modal.stop()
     return modal
@@ -99,9 +99,9 @@ def _is_too_long(field: Field) -> bool:
 
 def _notes(form: Form) -> Iterator[str]:
     if form.intro:
-        yield inert(plain(form.intro).strip())[:TYPED_AT_MOST]
+        yield break_links(strip_control(form.intro).strip())[:TYPED_AT_MOST]
     for field in form.fields:
-        label = escaped(one_line(field.label, LABEL))
+        label = escape(single_line(field.label, LABEL))
         if field.kind is FieldKind.SECRET:
             yield f"{label}: {NO_SECRETS}"
         elif _is_too_long(field):
@@ -119,16 +119,18 @@ def _label(field: Field) -> discord.ui.Label[Any]:
         case _:
             component = _typed(field)
     return discord.ui.Label(
-        text=shortened(field.label, LABEL) or field.name[:LABEL], description=_below(field) or None, component=component
+        text=shorten_label(field.label, LABEL) or field.name[:LABEL],
+        description=_below(field) or None,
+        component=component,
     )
 
 
 def _below(field: Field) -> str:
     """What stands below a field's label: what is wrong with it, or what belongs there."""
     if field.error:
-        return shortened(f"⚠ {field.error}", DESCRIPTION)
+        return shorten_label(f"⚠ {field.error}", DESCRIPTION)
     unoffered = field.kind is FieldKind.CHOICE and not _offerable(field.choices)
-    return shortened(f"{field.hint}: {', '.join(field.choices)}" if unoffered else field.hint, DESCRIPTION)
+    return shorten_label(f"{field.hint}: {', '.join(field.choices)}" if unoffered else field.hint, DESCRIPTION)
 
 
 def _typed(field: Field) -> discord.ui.TextInput[Any]:
@@ -167,5 +169,5 @@ def _offerable(choices: Iterable[str]) -> bool:
     return (
         0 < len(found) <= OPTIONS
         and len(set(found)) == len(found)
-        and all(0 < len(each.strip()) == len(each) and measure(each) <= OPTION_TEXT for each in found)
+        and all(0 < len(each.strip()) == len(each) and utf16_length(each) <= OPTION_TEXT for each in found)
     )

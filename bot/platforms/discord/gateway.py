@@ -23,7 +23,7 @@ from discord.gateway import DiscordWebSocket, KeepAliveHandler
 
 from bot.errors import DeliveryFailed
 from bot.logs import in_context
-from bot.platforms.discord.faults import NEW_TOKEN, translated
+from bot.platforms.discord.errors import NEW_TOKEN, map_errors
 from bot.platforms.discord.rest import LONGEST_PAUSE as LONGEST_WAIT
 from bot.platforms.discord.rest import Rest
 
@@ -54,16 +54,16 @@ _FOR_GOOD: Mapping[int, tuple[str, str]] = {
 }
 
 
-class Ears(Protocol):
+class GatewayHandler(Protocol):
     """Whoever takes what comes in. None of these wait for anything."""
 
     def connected(self, client: discord.Client, *, reads_all: bool) -> None:
         """A client is made and about to connect: with the Message Content intent or without."""
 
-    def began(self, client: discord.Client, at: float) -> None:
+    def on_session_start(self, client: discord.Client, at: float) -> None:
         """A new session is ready, which began then, in epoch seconds: what was said before it did not come."""
 
-    async def heard(self, message: discord.Message) -> None:
+    async def on_message(self, message: discord.Message) -> None:
         """Somebody said something."""
 
     async def pressed(self, interaction: discord.Interaction[Any], custom_id: str) -> None:
@@ -79,7 +79,7 @@ class Gateway:
     def __init__(
         self,
         rest: Rest,
-        ears: Ears,
+        ears: GatewayHandler,
         prepare: Callable[[discord.Client], Awaitable[None]],
         *,
         clock: Callable[[], float] = time,
@@ -118,7 +118,7 @@ class Gateway:
         self._ears.connected(client, reads_all=plan.reads_all)
         self._client = client
         try:
-            with translated("sign in"):
+            with map_errors("sign in"):
                 await client.login(self._rest.token)
             await self._prepare(client)
             log.info("connecting to Discord%s", "" if plan.reads_all else ", without the Message Content intent")
@@ -138,7 +138,7 @@ class Gateway:
         try:
             await asyncio.wait({connected})
         finally:
-            await ended(connected)
+            await cancel_and_wait(connected)
         try:
             connected.result()
         except discord.PrivilegedIntentsRequired:
@@ -173,7 +173,7 @@ class Gateway:
         return _Plan(str(answer["url"]), int(answer.get("shards") or 1), reads_all)
 
 
-async def ended(task: asyncio.Task[Any]) -> None:
+async def cancel_and_wait(task: asyncio.Task[Any]) -> None:
     """Cancel a task until it has ended. A cancellation gets lost in `asyncio.wait_for`, with which discord.py connects,
     if it comes at the moment when the connection is made or breaks (Python before 3.12).
     """
@@ -204,7 +204,7 @@ class _Plan:
 class _Hearing(discord.Client):
     """A client that hands on what it hears for as long as it is wanted."""
 
-    def __init__(self, ears: Ears, clock: Callable[[], float], **options: Any) -> None:
+    def __init__(self, ears: GatewayHandler, clock: Callable[[], float], **options: Any) -> None:
         super().__init__(**options)
         self._ears = ears
         self._clock = clock
@@ -246,11 +246,11 @@ class _Hearing(discord.Client):
 
     async def on_ready(self) -> None:
         self.receiving = True
-        self._ears.began(self, self._began)
+        self._ears.on_session_start(self, self._began)
 
     async def on_message(self, message: discord.Message) -> None:
         with in_context(request=str(message.id)):
-            await self._ears.heard(message)
+            await self._ears.on_message(message)
 
     async def on_interaction(self, interaction: discord.Interaction[Any]) -> None:
         # Not by discord.py's items and modals: a button says itself what it does, whichever process drew it, also one
@@ -276,7 +276,7 @@ class _Sharded(_Hearing, discord.AutoShardedClient):
     """
 
 
-def _client(ears: Ears, plan: _Plan, clock: Callable[[], float]) -> _Hearing:
+def _client(ears: GatewayHandler, plan: _Plan, clock: Callable[[], float]) -> _Hearing:
     # Like the API's address, the gateway's belongs to the library's class: one process speaks to one Discord.
     DiscordWebSocket.DEFAULT_GATEWAY = yarl.URL(plan.url)
     intents = discord.Intents(guilds=True, guild_messages=True, dm_messages=True, message_content=plan.reads_all)

@@ -10,26 +10,26 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from bot.platforms.discord.wording import JOINER, escaped, unfenced
-from bot.rendering.columns import columns, widest
-from bot.rendering.markdown_tree import (
+from bot.platforms.discord.escaping import JOINER, escape, escape_code_fence
+from bot.rendering.markdown_ast import (
     Code,
-    Grid,
     Heading,
+    HorizontalRule,
     Inline,
-    Items,
     Line,
     Link,
+    List,
+    MarkdownTable,
     Node,
     Paragraph,
     Quote,
-    Rule,
     Style,
-    Words,
+    Text,
     joined,
     line_text,
-    tree,
+    parse,
 )
+from bot.rendering.text_columns import columns, widest
 
 WIDEST_TABLE = 60
 """Columns of letters; a telephone shows about forty and breaks the rest, a wider table becomes a list."""
@@ -43,13 +43,13 @@ _WEB = ("http://", "https://")
 
 def dialect(markdown: str) -> str:
     """A text for Discord; empty if there is nothing to see."""
-    return _joined(tree(markdown)).strip("\n")
+    return _joined(parse(markdown)).strip("\n")
 
 
 def code_block(text: str, language: str = "") -> str:
     """Text in letters of one width, as it stands."""
     known = language if _LANGUAGE.fullmatch(language) else ""
-    return f"```{known}\n{unfenced(text) or ' '}\n```"
+    return f"```{known}\n{escape_code_fence(text) or ' '}\n```"
 
 
 def inline_code(text: str) -> str:
@@ -58,7 +58,7 @@ def inline_code(text: str) -> str:
         return text
     if "`" not in text:
         return f"`{text}`"
-    inside = unfenced(text)
+    inside = escape_code_fence(text)
     padded = f" {inside} " if inside.startswith("`") or inside.endswith("`") else inside
     return f"``{padded}``"
 
@@ -69,7 +69,7 @@ def _joined(nodes: Sequence[Node]) -> str:
     for node in nodes:
         block = _block(node)
         if made:
-            close = isinstance(last, Heading) or (isinstance(last, Paragraph) and isinstance(node, Items))
+            close = isinstance(last, Heading) or (isinstance(last, Paragraph) and isinstance(node, List))
             made.append("\n" if close else "\n\n")
         made.append(block)
         last = node
@@ -86,13 +86,13 @@ def _block(node: Node) -> str:  # noqa: PLR0911 - one case for each kind of bloc
             return f"**{_line(line)}**"
         case Code(text, language):
             return code_block(text, language)
-        case Items():
+        case List():
             return "\n".join(_items(node, 0))
         case Quote(inner):
             return "\n".join(f"> {line}" for line in _quoted(inner).split("\n"))
-        case Grid():
+        case MarkdownTable():
             return _grid(node)
-        case Rule():
+        case HorizontalRule():
             return _RULE
 
 
@@ -108,7 +108,7 @@ def _quoted(nodes: Sequence[Node]) -> str:
     return "\n".join(made)
 
 
-def _items(items: Items, indent: int) -> Iterator[str]:
+def _items(items: List, indent: int) -> Iterator[str]:
     """A list, line by line. Code stands at the edge: Discord would show the blanks before it."""
     for number, nodes in enumerate(items.items):
         mark = f"{items.start + number}. " if items.start is not None else "- "
@@ -119,9 +119,9 @@ def _items(items: Items, indent: int) -> Iterator[str]:
         yield from (f"{behind}{line}" for line in lines)
         for node in rest:
             match node:
-                case Items():
+                case List():
                     yield from _items(node, min(indent + len(mark), DEEPEST_INDENT))
-                case Code() | Grid() | Quote():
+                case Code() | MarkdownTable() | Quote():
                     yield from _block(node).split("\n")
                 case _:
                     yield from (f"{behind}{line}" for line in _block(node).split("\n"))
@@ -145,7 +145,7 @@ def _as_task(text: str) -> str:
     return f"{box}{text[6:]}" if box else text
 
 
-def _grid(grid: Grid) -> str:
+def _grid(grid: MarkdownTable) -> str:
     rows = [[line_text(cell) for cell in row] for row in grid.rows]
     table = columns(rows, grid.aligned)
     if widest(table) <= WIDEST_TABLE:
@@ -157,7 +157,7 @@ def _grid(grid: Grid) -> str:
 def _cells(heads: Sequence[Line], row: Sequence[Line]) -> Iterator[str]:
     for head, cell in zip(heads, row, strict=False):
         said = _line(cell).replace("\n", " ").strip()
-        name = escaped(" ".join(line_text(head).split()))
+        name = escape(" ".join(line_text(head).split()))
         if said:
             yield f"{name}: {said}" if name else said
 
@@ -180,10 +180,10 @@ def _line(line: Line) -> str:
 
 def _inline(each: Inline) -> str:
     match each:
-        case Words(text, style) if style.code:
+        case Text(text, style) if style.code:
             return _styled(inline_code(text), style)
-        case Words(text, style):
-            return _styled(escaped(text), style)
+        case Text(text, style):
+            return _styled(escape(text), style)
         case Link(url, text, style):
             return _styled(_link(url, text, code=style.code), style)
 
@@ -192,14 +192,14 @@ def _link(url: str, label: str, *, code: bool) -> str:
     """A link. In angle brackets it ends where it ends, and Discord fetches nothing for it."""
     if not url.lower().startswith(_WEB):
         address = url.partition(":")[2]
-        return escaped(label if address in label else f"{label} ({address})")
+        return escape(label if address in label else f"{label} ({address})")
     target = url.replace("<", "%3C").replace(">", "%3E")
     if label == url:
         return f"<{target}>"
     shown = " ".join(label.split())
     if not shown:
         return f"<{target}>"
-    named = inline_code(shown) if code else escaped(shown)
+    named = inline_code(shown) if code else escape(shown)
     # Discord makes no link of a label that holds an address.
     return f"[{named.replace('://', f':{JOINER}//')}](<{target}>)"
 

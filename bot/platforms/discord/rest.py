@@ -21,10 +21,10 @@ import aiohttp
 import discord
 import discord.http
 
-from bot.domain.measurements import Observe, PlatformLimited, unobserved
+from bot.domain.metrics import MetricSink, PlatformLimited, null_sink
 from bot.errors import DeliveryFailed
-from bot.platforms.discord.faults import PAUSE, DiscordRefusal, discreet, translated
-from bot.platforms.discord.slots import Upload
+from bot.platforms.discord.errors import PAUSE, DiscordApiError, map_errors, redact
+from bot.platforms.discord.outgoing import FileUpload
 
 API_URL = "https://discord.com/api/v10"
 LONGEST_PAUSE = 30.0
@@ -56,7 +56,7 @@ class Rest:
     itself.
     """
 
-    def __init__(self, token: str, *, url: str = API_URL, observe: Observe = unobserved) -> None:
+    def __init__(self, token: str, *, url: str = API_URL, observe: MetricSink = null_sink) -> None:
         self.token = token
         self.url = url.rstrip("/")
         self._observe = observe
@@ -122,7 +122,7 @@ class Rest:
         *,
         body: Any = None,
         query: Mapping[str, str | int] | None = None,
-        files: Sequence[Upload] = (),
+        files: Sequence[FileUpload] = (),
         patience: float = ANSWER_SECONDS,
         **ids: str,
     ) -> Any:
@@ -140,12 +140,12 @@ class Rest:
             given |= {"files": parts, "form": _form(body, parts)}
         elif body is not None:
             given["json"] = body
-        with self._counting(), translated(what):
+        with self._counting(), map_errors(what):
             try:
                 async with asyncio.timeout(patience):
                     return await http.request(discord.http.Route(method, path, **ids), **given)
             except KeyError as error:  # the library looks for the length of a pause that is not there
-                raise DiscordRefusal(0, PAUSE.format(what), status=429) from error
+                raise DiscordApiError(0, PAUSE.format(what), status=429) from error
             except (asyncio.CancelledError, TimeoutError):
                 # Whoever waits out a limit of all routes holds back everybody else until it is over; discord.py forgets
                 # to let them go when the one that waits is cancelled.
@@ -171,7 +171,7 @@ class Rest:
             member_cache_flags=discord.MemberCacheFlags.none(),
         )
         try:
-            with translated("sign in"):
+            with map_errors("sign in"):
                 async with asyncio.timeout(ANSWER_SECONDS):
                     await client.login(self.token)
         except BaseException:
@@ -184,7 +184,7 @@ class _Discreet(logging.Filter):
     """The library's own lines without payloads, tracebacks, or the tokens in the addresses of interactions."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        record.msg = discreet(record.getMessage())[:300]
+        record.msg = redact(record.getMessage())[:300]
         record.args = None
         record.exc_info = None
         return True

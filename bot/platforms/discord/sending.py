@@ -1,9 +1,9 @@
 """Getting one message of a turn into its channel: posted once, edited from then on, posted anew where it cannot be.
 
-What is sent notifies nobody, but for a message that calls one person when it is posted for the first time (`Slot`), and
-no link in it is unfolded. A post carries a nonce made of the turn and the slot: within minutes Discord posts no second
-message for it ("Create Message", `enforce_nonce`). For the case that more time has passed since nobody learned whether
-a post got through, the channel is searched first.
+What is sent notifies nobody, but for a message that calls one person when it is posted for the first time
+(`OutgoingMessage`), and no link in it is unfolded. A post carries a nonce made of the turn and the slot: within minutes
+Discord posts no second message for it ("Create Message", `enforce_nonce`). For the case that more time has passed since
+nobody learned whether a post got through, the channel is searched first.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ from typing import Any
 
 from bot.domain.turns import Turn
 from bot.errors import DeliveryFailed
+from bot.platforms.discord.action_codec import encode
 from bot.platforms.discord.components import custom_ids
-from bot.platforms.discord.faults import (
+from bot.platforms.discord.errors import (
     ARCHIVED,
     INVALID_BODY,
     MISSING_PERMISSIONS,
@@ -28,15 +29,14 @@ from bot.platforms.discord.faults import (
     TOO_LARGE,
     TOO_OLD_TO_EDIT,
     UNKNOWN_MESSAGE,
-    DiscordRefusal,
-    DiscordUnreachable,
+    DiscordApiError,
+    DiscordConnectionError,
 )
-from bot.platforms.discord.presses import written
-from bot.platforms.discord.references import MessageRef, place_of
+from bot.platforms.discord.ids import MessageRef, channel_id_of
+from bot.platforms.discord.limits import NONCE
+from bot.platforms.discord.outgoing import OutgoingMessage
 from bot.platforms.discord.rest import ANSWER_SECONDS, Rest
-from bot.platforms.discord.sizes import NONCE
-from bot.platforms.discord.slots import Slot
-from bot.rendering.offers import Stop
+from bot.rendering.available_actions import StopTurnAction
 
 log = logging.getLogger(__name__)
 
@@ -65,11 +65,13 @@ class Sender:
         self._sent: OrderedDict[tuple[str, str], str] = OrderedDict()
         self._unsure: set[tuple[str, str]] = set()
 
-    def unchanged(self, turn: Turn, slot: Slot) -> bool:
+    def unchanged(self, turn: Turn, slot: OutgoingMessage) -> bool:
         """Whether this very message stands there already, as far as this process knows."""
         return self._sent.get((turn.id, slot.name)) == _digest(slot)
 
-    async def post(self, turn: Turn, slot: Slot, *, search: bool = False, taken: Collection[str] = ()) -> MessageRef:
+    async def post(
+        self, turn: Turn, slot: OutgoingMessage, *, search: bool = False, taken: Collection[str] = ()
+    ) -> MessageRef:
         """Post a message, or find the one that was posted without anybody learning of it: looked for after a post
         without an answer, and with `search`. It is none of those that are `taken`, which show other slots. Raises
         DeliveryFailed.
@@ -82,12 +84,12 @@ class Sender:
                 return await self.edit(turn, slot, found)
         return await self._post(turn, slot, nonce=_nonce(turn.id, slot.name))
 
-    async def edit(self, turn: Turn, slot: Slot, ref: MessageRef) -> MessageRef:
+    async def edit(self, turn: Turn, slot: OutgoingMessage, ref: MessageRef) -> MessageRef:
         """Bring a message up to date; the reference of the one that shows it now. Raises DeliveryFailed."""
         try:
             await self._edited(slot, ref)
         except DeliveryFailed as failure:
-            gone = isinstance(failure, DiscordRefusal) and failure.code == UNKNOWN_MESSAGE
+            gone = isinstance(failure, DiscordApiError) and failure.code == UNKNOWN_MESSAGE
             if not gone and not self._too_old(failure, ref):
                 raise
             log.info("a message of turn %s cannot be edited: posted anew (%s)", turn.id, failure)
@@ -102,17 +104,19 @@ class Sender:
         """Take a message away that is not part of the turn any more. Raises DeliveryFailed."""
         try:
             await self._patiently("DELETE", ref, "delete a message")
-        except DiscordRefusal as error:
+        except DiscordApiError as error:
             if error.code != UNKNOWN_MESSAGE:
                 raise
         self._sent.pop((turn.id, name), None)
 
-    async def _post(self, turn: Turn, slot: Slot, *, nonce: str, answering: MessageRef | None = None) -> MessageRef:
-        place, sent = slot.place or place_of(turn.conversation), slot
+    async def _post(
+        self, turn: Turn, slot: OutgoingMessage, *, nonce: str, answering: MessageRef | None = None
+    ) -> MessageRef:
+        place, sent = slot.place or channel_id_of(turn.conversation), slot
         try:
             try:
                 answer = await self._create(sent, nonce, place, answering)
-            except DiscordRefusal as error:
+            except DiscordApiError as error:
                 if _will_do_without_buttons(slot, error):
                     sent = replace(slot, components=())
                 elif slot.unattached and error.code in (MISSING_PERMISSIONS, TOO_LARGE):
@@ -122,7 +126,7 @@ class Sender:
                 else:
                     raise
                 answer = await self._create(sent, nonce, place, answering)
-        except DiscordUnreachable:
+        except DiscordConnectionError:
             self._unsure.add((turn.id, slot.name))
             raise
         ref = MessageRef(place, str(answer.get("id", "")))
@@ -132,7 +136,9 @@ class Sender:
         self._remember(turn, slot)
         return ref
 
-    async def _create(self, slot: Slot, nonce: str, place: str, answering: MessageRef | None) -> Mapping[str, Any]:
+    async def _create(
+        self, slot: OutgoingMessage, nonce: str, place: str, answering: MessageRef | None
+    ) -> Mapping[str, Any]:
         body = {**_posted(slot), "nonce": nonce, "enforce_nonce": True}
         if answering is not None and answering.channel == place:
             body["message_reference"] = {"message_id": answering.message, "fail_if_not_exists": False}
@@ -146,11 +152,11 @@ class Sender:
         )
         return answer if isinstance(answer, dict) else {}
 
-    async def _edited(self, slot: Slot, ref: MessageRef) -> None:
+    async def _edited(self, slot: OutgoingMessage, ref: MessageRef) -> None:
         body = _edit(slot)
         try:
             await self._patiently("PATCH", ref, "edit a message", body)
-        except DiscordRefusal as error:
+        except DiscordApiError as error:
             if not _will_do_without_buttons(slot, error):
                 raise
             await self._patiently("PATCH", ref, "edit a message", {**body, "components": []})
@@ -159,7 +165,7 @@ class Sender:
         """Change a message; where it stands in a thread that was archived meanwhile, open that again, once."""
         try:
             await self._changed(method, ref, what, body)
-        except DiscordRefusal as error:
+        except DiscordApiError as error:
             if error.code != ARCHIVED:
                 raise
             path, opened = "/channels/{channel_id}", {"archived": False}
@@ -184,15 +190,15 @@ class Sender:
         """Whether Discord does not let a message be edited because of its age. It says so by asking for pauses, one
         after the other, which the library waits out until the patience for it is at its end.
         """
-        if isinstance(failure, DiscordRefusal):
+        if isinstance(failure, DiscordApiError):
             return failure.code == TOO_OLD_TO_EDIT or (failure.status == 429 and self._is_old(ref))
-        return isinstance(failure, DiscordUnreachable) and self._is_old(ref)
+        return isinstance(failure, DiscordConnectionError) and self._is_old(ref)
 
-    async def _find(self, turn: Turn, slot: Slot, taken: Collection[str]) -> MessageRef | None:
+    async def _find(self, turn: Turn, slot: OutgoingMessage, taken: Collection[str]) -> MessageRef | None:
         """The message of a slot among what the bot has said there since the turn began. None as well where the bot may
         not read: better twice than not at all.
         """
-        place, user = slot.place or place_of(turn.conversation), (await self._rest.identity()).user
+        place, user = slot.place or channel_id_of(turn.conversation), (await self._rest.identity()).user
         nonce = _nonce(turn.id, slot.name)
         after = _first_id(turn.created_at - SKEW)
         for _ in range(SEARCHED_PAGES):
@@ -213,13 +219,13 @@ class Sender:
             page = await self._rest.call(
                 "GET", "/channels/{channel_id}/messages", "read what it said", query=query, channel_id=place
             )
-        except DiscordRefusal as error:
+        except DiscordApiError as error:
             if not error.permanent:
                 raise
             return []
         return [each for each in page if isinstance(each, dict)] if isinstance(page, list) else []
 
-    def _remember(self, turn: Turn, slot: Slot) -> None:
+    def _remember(self, turn: Turn, slot: OutgoingMessage) -> None:
         key = (turn.id, slot.name)
         self._sent[key] = _digest(slot)
         self._sent.move_to_end(key)
@@ -227,7 +233,7 @@ class Sender:
             self._sent.popitem(last=False)
 
 
-def _posted(slot: Slot) -> dict[str, Any]:
+def _posted(slot: OutgoingMessage) -> dict[str, Any]:
     called = {**NOBODY, "users": [slot.calls]} if slot.calls else NOBODY
     body: dict[str, Any] = {"allowed_mentions": called, "components": list(slot.components)}
     if slot.laid_out:
@@ -238,13 +244,13 @@ def _posted(slot: Slot) -> dict[str, Any]:
     return body
 
 
-def _edit(slot: Slot) -> dict[str, Any]:
+def _edit(slot: OutgoingMessage) -> dict[str, Any]:
     """What an edit says: files that are there stay, and how a message is laid out cannot change."""
     body: dict[str, Any] = {"allowed_mentions": NOBODY, "components": list(slot.components)}
     return body if slot.laid_out else body | {"content": slot.content, "flags": SUPPRESS_EMBEDS}
 
 
-def _will_do_without_buttons(slot: Slot, error: DiscordRefusal) -> bool:
+def _will_do_without_buttons(slot: OutgoingMessage, error: DiscordApiError) -> bool:
     """Whether a message may go out without the layout that Discord refused. A card must not: it would count as posted,
     and nobody could ever decide.
     """
@@ -254,20 +260,20 @@ def _will_do_without_buttons(slot: Slot, error: DiscordRefusal) -> bool:
     return True
 
 
-def _shows(message: Mapping[str, Any], slot: Slot) -> bool:
+def _shows(message: Mapping[str, Any], slot: OutgoingMessage) -> bool:
     """Whether a message is as it was to be posted."""
     ids = custom_ids(message.get("components") or ())
     return str(message.get("content") or "") == slot.content.strip() and ids == custom_ids(slot.components)
 
 
-def _is_it(message: Mapping[str, Any], slot: Slot, turn: Turn) -> bool:
+def _is_it(message: Mapping[str, Any], slot: OutgoingMessage, turn: Turn) -> bool:
     """Whether a message of the bot's is this one, by what it shows: the buttons of a card, the words of an answer, or
     the one button by which no other turn can be stopped.
     """
     ids = custom_ids(message.get("components") or ())
     if slot.laid_out:
         return bool(ids & custom_ids(slot.components))
-    return (slot.file is None and written(Stop(turn.id)) in ids) or _shows(message, slot)
+    return (slot.file is None and encode(StopTurnAction(turn.id)) in ids) or _shows(message, slot)
 
 
 def _nonce(*parts: str) -> str:
@@ -284,5 +290,5 @@ def _made_at(message: str) -> float:
     return (int(message) >> 22) / 1000 + EPOCH
 
 
-def _digest(slot: Slot) -> str:
+def _digest(slot: OutgoingMessage) -> str:
     return hashlib.sha256(json.dumps([slot.content, slot.components], sort_keys=True).encode()).hexdigest()

@@ -14,21 +14,21 @@ from time import time
 
 from bot.domain.conversations import Attachment, Author, ConversationKey, Member
 from bot.domain.turns import TurnStatus
-from bot.domain.views import Audience, Drawn, Notice, Refs, TurnView
+from bot.domain.views import MessageRefs, Notice, NoticeTarget, PostedMessage, TurnView
 from bot.errors import DeliveryFailed
-from bot.platforms.discord.asides import say
-from bot.platforms.discord.courier import Courier
-from bot.platforms.discord.direct_channels import direct_channel
-from bot.platforms.discord.faults import DiscordRefusal
-from bot.platforms.discord.files import fetched, shared
-from bot.platforms.discord.people import People
-from bot.platforms.discord.references import PLATFORM, MessageRef, place_of
+from bot.platforms.discord.errors import DiscordApiError
+from bot.platforms.discord.files import fetch_file, share_tool_files
+from bot.platforms.discord.ids import PLATFORM, MessageRef, channel_id_of
+from bot.platforms.discord.notices import post_notice
+from bot.platforms.discord.outgoing import OutgoingMessage
+from bot.platforms.discord.remote_cards import RemoteCardPublisher
 from bot.platforms.discord.rest import Rest
 from bot.platforms.discord.sending import Sender
-from bot.platforms.discord.slots import Slot
-from bot.platforms.discord.turns import turn_slots
-from bot.rendering.elsewhere import is_copy
-from bot.rendering.returned_files import PREFIX
+from bot.platforms.discord.threads import direct_channel
+from bot.platforms.discord.turns import turn_messages
+from bot.platforms.discord.users import UserDirectory
+from bot.rendering.remote_cards import is_remote_slot
+from bot.rendering.tool_files import PREFIX
 
 log = logging.getLogger(__name__)
 
@@ -45,27 +45,27 @@ REMEMBERED_TURNS = 2000
 class DiscordSurface:
     """Draws turns into their threads and channels."""
 
-    def __init__(self, rest: Rest, people: People, *, clock: Callable[[], float] = time) -> None:
+    def __init__(self, rest: Rest, people: UserDirectory, *, clock: Callable[[], float] = time) -> None:
         self._rest = rest
         self._people = people
         self._clock = clock
         self._sender = Sender(rest, clock)
-        self._courier = Courier(rest, people, self._sender)
+        self._courier = RemoteCardPublisher(rest, people, self._sender)
         self._started_at = clock()
         self._known: OrderedDict[str, tuple[int, float]] = OrderedDict()
         self._typing: OrderedDict[str, float] = OrderedDict()
 
     @property
-    def reach(self) -> str:
+    def key_prefix(self) -> str:
         """Everything in Discord."""
         return f"{PLATFORM}:"
 
     @property
-    def pace(self) -> float:
+    def min_interval(self) -> float:
         """Seconds between two drawings of one turn."""
         return PACE
 
-    async def show(self, view: TurnView, refs: Refs) -> AsyncGenerator[Drawn, None]:
+    async def deliver(self, view: TurnView, refs: MessageRefs) -> AsyncGenerator[PostedMessage, None]:
         """Draw a turn: post what is missing, edit what has changed, take away what is no longer part of it. Raises
         DeliveryFailed, which is not permanent where only the token is no good: what waits is drawn with the next one.
         """
@@ -73,17 +73,17 @@ class DiscordSurface:
             async with aclosing(self._draw(view, refs)) as out:
                 async for drawn in out:
                     yield drawn
-        except DiscordRefusal as refusal:
+        except DiscordApiError as refusal:
             if refusal.status != LOCKED_OUT:
                 raise
             raise DeliveryFailed(refusal.cause, refusal.fix, retry_after=LOCKED_OUT_SECONDS) from refusal
 
-    async def _draw(self, view: TurnView, refs: Refs) -> AsyncGenerator[Drawn, None]:
+    async def _draw(self, view: TurnView, refs: MessageRefs) -> AsyncGenerator[PostedMessage, None]:
         turn = view.turn
         search = turn.id not in self._known and turn.created_at < self._started_at
         since = self._since(view)
         out = dict(refs)
-        async for drawn in self._courier.bring(view, refs, since, search=search):
+        async for drawn in self._courier.post_pending(view, refs, since, search=search):
             out[drawn.slot] = drawn.ref
             yield drawn
         lost: DeliveryFailed | None = None
@@ -95,40 +95,44 @@ class DiscordSurface:
             if not failure.permanent:
                 raise
             lost = failure  # what stands elsewhere must not go on asking
-        async for drawn in self._courier.refresh(view, out, since):
+        async for drawn in self._courier.update(view, out, since):
             yield drawn
         if lost is not None:
             raise lost
         self._note(view, since)
         waits = view.awaiting or view.asks
         if turn.status is TurnStatus.RUNNING and not view.streaming and not waits:
-            await self._type(place_of(turn.conversation))
+            await self._type(channel_id_of(turn.conversation))
 
     async def _draw_here(
-        self, view: TurnView, refs: Refs, since: float, *, search: bool
-    ) -> AsyncGenerator[Drawn, None]:
+        self, view: TurnView, refs: MessageRefs, since: float, *, search: bool
+    ) -> AsyncGenerator[PostedMessage, None]:
         """What the conversation shows of a turn; `refs` are of all that is out, elsewhere too."""
-        slots, taken = turn_slots(view, since, refs), set(refs.values())
+        slots, taken = turn_messages(view, since, refs), set(refs.values())
         for slot in slots:
             shown = str(await self._shown(view, slot, refs, search=search, taken=taken))
             taken.add(shown)
-            yield Drawn(slot.name, shown)
-        async for drawn in shared(self._sender, view, refs, search=search, taken=taken):
+            yield PostedMessage(slot.name, shown)
+        async for drawn in share_tool_files(self._sender, view, refs, search=search, taken=taken):
             yield drawn
         for name in refs.keys() - {slot.name for slot in slots}:
-            if not name.startswith(PREFIX) and not is_copy(name) and (ref := MessageRef.parse(refs[name])) is not None:
+            if (
+                not name.startswith(PREFIX)
+                and not is_remote_slot(name)
+                and (ref := MessageRef.parse(refs[name])) is not None
+            ):
                 await self._sender.delete(view.turn, name, ref)
-                yield Drawn(name, REMOVED)
+                yield PostedMessage(name, REMOVED)
 
-    async def tell(self, audience: Audience, notice: Notice) -> None:
+    async def post_notice(self, audience: NoticeTarget, notice: Notice) -> None:
         """Say something to somebody, or to everyone in a conversation. Only presses and commands can be answered for
         one person alone, so whoever is meant is told directly, wherever they stand. Raises DeliveryFailed.
         """
         where = ConversationKey.parse(audience.conversation)
         if where.platform != PLATFORM:
             raise DeliveryFailed("That conversation is not in Discord.", permanent=True)
-        place = await direct_channel(self._rest, audience.person) if audience.person else place_of(where)
-        await say(self._rest, place, notice.text)
+        place = await direct_channel(self._rest, audience.person) if audience.person else channel_id_of(where)
+        await post_notice(self._rest, place, notice.text)
 
     async def member(self, author: Author, where: ConversationKey) -> Member:
         """Who somebody is, asked for now. Raises DeliveryFailed if Discord does not say."""
@@ -138,10 +142,10 @@ class DiscordSurface:
 
     async def fetch(self, attachment: Attachment) -> bytes:
         """The bytes of a file that somebody attached. Raises NotFound and DeliveryFailed."""
-        return await fetched(self._rest, attachment)
+        return await fetch_file(self._rest, attachment)
 
     async def _shown(
-        self, view: TurnView, slot: Slot, refs: Refs, *, search: bool, taken: Collection[str]
+        self, view: TurnView, slot: OutgoingMessage, refs: MessageRefs, *, search: bool, taken: Collection[str]
     ) -> MessageRef:
         ref = MessageRef.parse(refs.get(slot.name, ""))
         if ref is None:

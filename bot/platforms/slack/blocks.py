@@ -13,13 +13,13 @@ from collections.abc import Iterable, Sequence
 from itertools import accumulate
 from typing import Any
 
-from bot.platforms.slack import sizes
-from bot.platforms.slack.presses import written
-from bot.platforms.slack.slots import Block
-from bot.platforms.slack.wording import silenced
-from bot.reception.presses import Press
-from bot.rendering.links import safe_target
-from bot.rendering.plain import ELLIPSIS, one_line, plain
+from bot.chat.actions import Action
+from bot.platforms.slack import limits
+from bot.platforms.slack.action_codec import encode
+from bot.platforms.slack.markup import defuse_mentions
+from bot.platforms.slack.outgoing import Block
+from bot.rendering.links import safe_url
+from bot.rendering.text_safety import ELLIPSIS, single_line, strip_control
 
 PARAGRAPH = 1_000
 """Texts that may be this long are paragraphs, shorter ones labels."""
@@ -34,17 +34,17 @@ Element = dict[str, Any]
 
 def fallback(text: str) -> str:
     """`text` of a message: escaped, unable to mention anybody, and short enough to be edited."""
-    pieces = [_ENTITIES.get(each, each) for each in silenced(one_line(text, 2 * sizes.UPDATED_TEXT))]
+    pieces = [_ENTITIES.get(each, each) for each in defuse_mentions(single_line(text, 2 * limits.UPDATED_TEXT))]
     ends = list(accumulate(len(piece.encode()) for piece in pieces))
-    if not ends or ends[-1] <= sizes.UPDATED_TEXT:
+    if not ends or ends[-1] <= limits.UPDATED_TEXT:
         return "".join(pieces) or ELLIPSIS
-    return "".join(pieces[: bisect_right(ends, sizes.UPDATED_TEXT - len(ELLIPSIS.encode()))]) + ELLIPSIS
+    return "".join(pieces[: bisect_right(ends, limits.UPDATED_TEXT - len(ELLIPSIS.encode()))]) + ELLIPSIS
 
 
 _ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
 
 
-def plain_text(text: str, limit: int = sizes.PLAIN_TEXT) -> Element:
+def plain_text(text: str, limit: int = limits.PLAIN_TEXT) -> Element:
     """A text object in which nothing but line ends means anything."""
     return {"type": "plain_text", "text": shortened(text, limit), "emoji": False}
 
@@ -53,7 +53,7 @@ def shortened(text: str, limit: int) -> str:
     """Plain text of 1 to `limit` characters: an ellipsis stands for what did not fit, and where there is nothing. What
     is left out of a paragraph is counted, on a label there is no room for that.
     """
-    text = plain(text).strip()
+    text = strip_control(text).strip()
     if len(text) <= limit:
         return text or ELLIPSIS
     if limit < PARAGRAPH:
@@ -66,8 +66,8 @@ def small(*lines: str) -> list[Block]:
     """Lines in small grey letters, in as many blocks as they need."""
     blocks: list[Block] = []
     text = ""
-    for line in (shortened(each, sizes.PLAIN_TEXT) for each in lines):
-        if text and len(text) + 1 + len(line) > sizes.PLAIN_TEXT:
+    for line in (shortened(each, limits.PLAIN_TEXT) for each in lines):
+        if text and len(text) + 1 + len(line) > limits.PLAIN_TEXT:
             blocks.append(_context(text))
             text = ""
         text = f"{text}\n{line}" if text else line
@@ -86,7 +86,7 @@ def section(text: str, accessory: Element | None = None) -> Block:
 
 def header(text: str) -> Block:
     """A large line."""
-    return {"type": "header", "text": plain_text(one_line(text, sizes.HEADER), sizes.HEADER)}
+    return {"type": "header", "text": plain_text(single_line(text, limits.HEADER), limits.HEADER)}
 
 
 def divider() -> Block:
@@ -116,7 +116,7 @@ def quote(text: str) -> Element:
 
 def words(text: str, **style: bool) -> Element:
     """A run of literal text; `bold`, `italic`, `strike` and `code` are its styles."""
-    element: Element = {"type": "text", "text": plain(text) or " "}
+    element: Element = {"type": "text", "text": strip_control(text) or " "}
     return {**element, "style": style} if style else element
 
 
@@ -143,15 +143,15 @@ def moment(at: float, fmt: str, otherwise: str) -> Element:
     return {"type": "date", "timestamp": int(at), "format": fmt, "fallback": otherwise}
 
 
-def button(label: str, press: Press, style: str = "", confirm: Element | None = None) -> Element | None:
+def button(label: str, press: Action, style: str = "", confirm: Element | None = None) -> Element | None:
     """A button; None where Slack would not take what it carries. `style` is `primary`, `danger` or empty."""
-    names = written(press)
+    names = encode(press)
     if names is None:
         return None
     action_id, value = names
     made: Element = {
         "type": "button",
-        "text": plain_text(one_line(label, sizes.BUTTON_TEXT), sizes.BUTTON_TEXT),
+        "text": plain_text(single_line(label, limits.BUTTON_TEXT), limits.BUTTON_TEXT),
         "action_id": action_id,
         "value": value,
     }
@@ -162,20 +162,20 @@ def button(label: str, press: Press, style: str = "", confirm: Element | None = 
 
 def link_button(label: str, address: str) -> Element | None:
     """A button that leads out of Slack; None where Slack would not take the address."""
-    if len(address) > sizes.BUTTON_LINK or not safe_target(address):
+    if len(address) > limits.BUTTON_LINK or not safe_url(address):
         return None
-    text = plain_text(one_line(label, sizes.BUTTON_TEXT), sizes.BUTTON_TEXT)
+    text = plain_text(single_line(label, limits.BUTTON_TEXT), limits.BUTTON_TEXT)
     return {"type": "button", "text": text, "action_id": LINK_PRESSED, "url": address}
 
 
-def menu(entries: Iterable[tuple[str, Press]]) -> Element | None:
+def menu(entries: Iterable[tuple[str, Action]]) -> Element | None:
     """An overflow menu ("⋯") of labels and what they are for; None where there is nothing in it."""
-    named = [(label, written(press)) for label, press in entries]
+    named = [(label, encode(press)) for label, press in entries]
     options = [
-        (names[0], {"text": plain_text(one_line(label, sizes.OPTION_TEXT), sizes.OPTION_TEXT), "value": names[1]})
+        (names[0], {"text": plain_text(single_line(label, limits.OPTION_TEXT), limits.OPTION_TEXT), "value": names[1]})
         for label, names in named
-        if names is not None and len(names[1]) <= sizes.OPTION_VALUE
-    ][: sizes.MENU_OPTIONS]
+        if names is not None and len(names[1]) <= limits.OPTION_VALUE
+    ][: limits.MENU_OPTIONS]
     if not options:
         return None
     return {"type": "overflow", "action_id": options[0][0], "options": [option for _, option in options]}
@@ -184,10 +184,10 @@ def menu(entries: Iterable[tuple[str, Press]]) -> Element | None:
 def confirmation(title: str, text: str, yes: str, no: str = "Cancel") -> Element:
     """The question Slack asks before it takes a press."""
     return {
-        "title": plain_text(title, sizes.CONFIRM_TITLE),
-        "text": plain_text(text, sizes.CONFIRM_TEXT),
-        "confirm": plain_text(yes, sizes.CONFIRM_BUTTON),
-        "deny": plain_text(no, sizes.CONFIRM_BUTTON),
+        "title": plain_text(title, limits.CONFIRM_TITLE),
+        "text": plain_text(text, limits.CONFIRM_TEXT),
+        "confirm": plain_text(yes, limits.CONFIRM_BUTTON),
+        "deny": plain_text(no, limits.CONFIRM_BUTTON),
         "style": "danger",
     }
 
@@ -196,7 +196,7 @@ def buttons(elements: Iterable[Element | None]) -> list[Block]:
     """Buttons side by side, in as many blocks as they need. Each gets an `action_id` of its own."""
     made = [element for element in elements if element is not None]
     return [
-        _actions(made[start : start + sizes.BUTTONS_A_BLOCK]) for start in range(0, len(made), sizes.BUTTONS_A_BLOCK)
+        _actions(made[start : start + limits.BUTTONS_A_BLOCK]) for start in range(0, len(made), limits.BUTTONS_A_BLOCK)
     ]
 
 

@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
+from bot.chat.actions import ApprovalRef, Approve, ApproveWithGrant, Edit, OpenDenyForm, ViewCall
 from bot.domain.approvals import Approval
-from bot.domain.secret_shapes import masked
+from bot.domain.secret_detection import redact
 from bot.domain.turns import StepStatus, ToolStep
 from bot.domain.views import TurnView
 from bot.platforms.slack.blocks import (
@@ -29,25 +30,24 @@ from bot.platforms.slack.blocks import (
     rich_text,
     words,
 )
-from bot.platforms.slack.slots import Block, Slot
-from bot.platforms.slack.spoken import spoken
-from bot.reception.presses import Allow, Approve, AskWhyNot, CardRef, Edit, ViewAll
-from bot.rendering.card_words import (
+from bot.platforms.slack.notification_text import fallback_text
+from bot.platforms.slack.outgoing import Block, OutgoingMessage
+from bot.rendering.approval_card import ApprovalCard, approval_card, call_title, format_duration, headline, signatures
+from bot.rendering.approval_text import (
     ICONS,
     RISKS,
     VIEW_TO_APPROVE,
     argument_lines,
-    became,
-    calls_summary,
-    soonest_end,
+    earliest_expiry,
+    outcome_parts,
+    summary_line,
     withheld_text,
 )
-from bot.rendering.cards import Card, action, card, headline, in_words, signatures
-from bot.rendering.edits import editable, edited
-from bot.rendering.grant_offers import grant_offers
-from bot.rendering.offers import RunAgain
-from bot.rendering.passages import Asking
-from bot.rendering.plain import one_line
+from bot.rendering.argument_diff import can_edit, edit_lines
+from bot.rendering.available_actions import RunAgainAction
+from bot.rendering.grant_options import grant_offers
+from bot.rendering.text_safety import single_line
+from bot.rendering.timeline import ApprovalEntry
 
 CALLS_A_CARD = 8
 ARGUMENTS_WEIGHT = 5_000
@@ -56,11 +56,11 @@ EXPIRES = "{date_short_pretty} at {time}"
 DECIDED = "{time}"
 
 
-def card_slots(asking: Asking, view: TurnView, now: float) -> tuple[Slot, ...]:
+def card_messages(asking: ApprovalEntry, view: TurnView, now: float) -> tuple[OutgoingMessage, ...]:
     """The cards of calls that were asked for together; more than CALLS_A_CARD get several."""
     pages = [asking.calls[start : start + CALLS_A_CARD] for start in range(0, len(asking.calls), CALLS_A_CARD)]
     return tuple(
-        Slot(
+        OutgoingMessage(
             f"card-{asking.number}" + (f"-{number}" if number else ""),
             *_drawn(calls, asking.reason, view, now),
             asks=any(step.status is StepStatus.AWAITING for step in calls),
@@ -69,35 +69,35 @@ def card_slots(asking: Asking, view: TurnView, now: float) -> tuple[Slot, ...]:
     )
 
 
-def card_ref(approval: Approval) -> CardRef:
+def card_ref(approval: Approval) -> ApprovalRef:
     """The approval and the arguments a button is about."""
-    return CardRef(approval.id, approval.revision)
+    return ApprovalRef(approval.id, approval.revision)
 
 
-def facts(made: Card) -> Element:
+def facts(made: ApprovalCard) -> Element:
     """Where a call goes and what it may do."""
     where = [words("Server ", bold=True), words(f"{made.server}   ")] if made.server else []
     tool = [words("Tool ", bold=True), words(f"{made.tool}   ")]
     return rich_section(*where, *tool, words("Risk ", bold=True), words(RISKS[made.risk]))
 
 
-def decisions(step: ToolStep, made: Card, *more: Element | None) -> list[Block]:
+def decisions(step: ToolStep, made: ApprovalCard, *more: Element | None) -> list[Block]:
     """The buttons of one open call, and `more` of them behind those that decide. Without those that approve where a
     part of the call is hidden.
     """
-    ref = CardRef(made.approval_id, made.revision)
-    deny = button("Deny…", AskWhyNot(ref))
+    ref = ApprovalRef(made.approval_id, made.revision)
+    deny = button("Deny…", OpenDenyForm(ref))
     if made.withheld:
         return buttons([deny, *more])
     destructive = made.risk == "destructive"
     question = confirmation(headline(step, made), f"{made.tool} may destroy data, and cannot be taken back.", "Approve")
     approve = button(
-        f"Approve: {one_line(action(step), 40)}",
+        f"Approve: {single_line(call_title(step), 40)}",
         Approve((ref,)),
         "danger" if destructive else "primary",
         question if destructive else None,
     )
-    offers = [(offer.label, Allow(ref, offer.word)) for offer in grant_offers(step)]
+    offers = [(offer.label, ApproveWithGrant(ref, offer.word)) for offer in grant_offers(step)]
     allow = [button(label, press) for label, press in offers[:1]]
     return buttons([approve, *allow, deny, *more, menu(offers[1:])])
 
@@ -108,9 +108,9 @@ def _drawn(calls: Sequence[ToolStep], reason: str, view: TurnView, now: float) -
     about = [rich_section(*_about(waiting, reason, now))] if waiting else []
     room = ARGUMENTS_WEIGHT // max(len(waiting), 1)
     if len(calls) > 1:
-        blocks.append(rich_text(rich_section(words(calls_summary(len(calls), len(waiting)), bold=True))))
+        blocks.append(rich_text(rich_section(words(summary_line(len(calls), len(waiting)), bold=True))))
     for step in calls:
-        made = card(step)
+        made = approval_card(step)
         if made is None or step.approval is None:
             continue
         if blocks:
@@ -121,25 +121,25 @@ def _drawn(calls: Sequence[ToolStep], reason: str, view: TurnView, now: float) -
             blocks += _settled(step, step.approval, made, view)
     if about and len(calls) > 1:
         blocks += [divider(), rich_text(*about), *_together(waiting)]
-    said = spoken(blocks)
+    said = fallback_text(blocks)
     return tuple(blocks), fallback(f"Approval needed: {said}" if waiting else said)
 
 
-def _open(step: ToolStep, made: Card, room: int, about: Sequence[Element]) -> list[Block]:
+def _open(step: ToolStep, made: ApprovalCard, room: int, about: Sequence[Element]) -> list[Block]:
     elements = [rich_section(words(headline(step, made), bold=True)), facts(made)]
     if shown := argument_lines(made.arguments, room):
         elements.append(preformatted(shown))
-    if changed := edited(step):
+    if changed := edit_lines(step):
         elements.append(rich_section(words("\n".join(changed), italic=True)))
-    ref = CardRef(made.approval_id, made.revision)
-    edit = button("Edit…", Edit(ref)) if editable(step) else None
+    ref = ApprovalRef(made.approval_id, made.revision)
+    edit = button("Edit…", Edit(ref)) if can_edit(step) else None
     if made.withheld:
         elements.append(rich_section(words(f"\n{withheld_text(made)}", bold=True)))
-    view = button(VIEW_TO_APPROVE, ViewAll(ref), "primary") if made.withheld else button("View all", ViewAll(ref))
+    view = button(VIEW_TO_APPROVE, ViewCall(ref), "primary") if made.withheld else button("View all", ViewCall(ref))
     return [rich_text(*elements, *about), *decisions(step, made, edit, view)]
 
 
-def _settled(step: ToolStep, approval: Approval, made: Card, view: TurnView) -> list[Block]:
+def _settled(step: ToolStep, approval: Approval, made: ApprovalCard, view: TurnView) -> list[Block]:
     """One line for what was asked, one for how it went; what timed out can be asked for again once its turn is over."""
     icon = ICONS.get(step.status, "")
     title = headline(step, made).removesuffix("?")
@@ -149,10 +149,10 @@ def _settled(step: ToolStep, approval: Approval, made: Card, view: TurnView) -> 
         if approval.decided_at
         else []
     )
-    rest = [words(f" · {part}") for part in (*became(step, view), made.short_id)]
+    rest = [words(f" · {part}") for part in (*outcome_parts(step, view), made.short_id)]
     told = rich_text(rich_section(first, words("\n"), words(made.outcome), *at, *rest))
     timed_out = step.status is StepStatus.EXPIRED and view.turn.status.ended
-    return [told, *(buttons([button("Ask again", RunAgain(view.turn.id, step.n))]) if timed_out else [])]
+    return [told, *(buttons([button("Ask again", RunAgainAction(view.turn.id, step.n))]) if timed_out else [])]
 
 
 def _in_utc(at: float) -> str:
@@ -163,27 +163,27 @@ def _in_utc(at: float) -> str:
 def _about(waiting: Sequence[ToolStep], reason: str, now: float) -> list[Element]:
     """Who asked and why, until when, and under which number."""
     approvals = [step.approval for step in waiting if step.approval]
-    made: list[Element] = [words(f"Reason given by the model: “{masked(reason)}”\n", italic=True)] if reason else []
+    made: list[Element] = [words(f"Reason given by the model: “{redact(reason)}”\n", italic=True)] if reason else []
     asker = approvals[0].requested_for
     made += [words("Asked by "), person(asker.id, asker.name)]
     made += [words(f" · {line}") for line in signatures(approvals)]
     made += [words(" · "), *_expiry(approvals, now), words(" · ")]
-    return [*made, words(", ".join(one_line(each.id, 200)[:8] for each in approvals), code=True)]
+    return [*made, words(", ".join(single_line(each.id, 200)[:8] for each in approvals), code=True)]
 
 
 def _expiry(approvals: Sequence[Approval], now: float) -> list[Element]:
     """When the first of these questions goes away."""
-    end = soonest_end(approvals, now)
+    end = earliest_expiry(approvals, now)
     if end is None:
         return [words("does not expire")]
     soonest, seconds = end
-    return [words("expires "), moment(soonest, EXPIRES, f"within {in_words(seconds)}")]
+    return [words("expires "), moment(soonest, EXPIRES, f"within {format_duration(seconds)}")]
 
 
 def _together(waiting: Sequence[ToolStep]) -> list[Block]:
     """One button for all of them, where none may destroy or hides anything."""
-    cards = [made for step in waiting if (made := card(step))]
+    cards = [made for step in waiting if (made := approval_card(step))]
     if len(cards) < 2 or any(each.risk == "destructive" or each.withheld for each in cards):
         return []
-    refs = tuple(CardRef(each.approval_id, each.revision) for each in cards)
+    refs = tuple(ApprovalRef(each.approval_id, each.revision) for each in cards)
     return buttons([button(f"Approve all {len(cards)}", Approve(refs), "primary")])

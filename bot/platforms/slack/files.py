@@ -14,9 +14,9 @@ import aiohttp
 
 from bot.domain.conversations import Attachment
 from bot.errors import DeliveryFailed, NotFound
-from bot.platforms.slack.faults import SlackRefusal, SlackUnreachable
+from bot.platforms.slack.errors import SlackConnectionError, SlackWebApiError
 from bot.platforms.slack.web_api import WebApi
-from bot.rendering.plain import one_line
+from bot.rendering.text_safety import single_line
 
 MOST_FILES = 10
 LARGEST_FILE = 10 * 1024 * 1024
@@ -31,13 +31,13 @@ def attachments(event: Mapping[str, Any]) -> tuple[Attachment, ...]:
     return tuple(_attachment(each) for each in found if each.get("id") and each.get("mode") != "tombstone")[:MOST_FILES]
 
 
-async def fetched(api: WebApi, attachment: Attachment) -> bytes:
+async def fetch_file(api: WebApi, attachment: Attachment) -> bytes:
     """The bytes of a file. Raises NotFound if it is gone or must not be read, DeliveryFailed if Slack gave none."""
     if attachment.size > LARGEST_FILE:
         raise NotFound(f"{_name(attachment)} is larger than {LARGEST_FILE // 2**20} MB.", "share a smaller file")
     try:
         answer = await api.read("files.info", file=attachment.id)
-    except SlackRefusal as error:
+    except SlackWebApiError as error:
         if error.code in ("file_not_found", "file_deleted"):
             raise NotFound(f"{_name(attachment)} is gone.") from error
         raise
@@ -65,7 +65,7 @@ async def _download(api: WebApi, url: str, attachment: Attachment) -> bytes:
                     raise NotFound(f"{_name(attachment)} is larger than {LARGEST_FILE // 2**20} MB.")
             return bytes(body)
     except (aiohttp.ClientError, TimeoutError) as error:
-        raise SlackUnreachable(f"Slack did not hand out {_name(attachment)} ({type(error).__name__}).") from error
+        raise SlackConnectionError(f"Slack did not hand out {_name(attachment)} ({type(error).__name__}).") from error
 
 
 def _ours(url: str, api_url: str) -> bool:
@@ -80,11 +80,11 @@ def _attachment(file: Mapping[str, Any]) -> Attachment:
     size = file.get("size")
     return Attachment(
         id=str(file["id"]),
-        name=one_line(str(file.get("name") or file.get("title") or "file"), 200),
-        mime_type=one_line(str(file.get("mimetype") or "application/octet-stream"), 100),
+        name=single_line(str(file.get("name") or file.get("title") or "file"), 200),
+        mime_type=single_line(str(file.get("mimetype") or "application/octet-stream"), 100),
         size=size if isinstance(size, int) else 0,
     )
 
 
 def _name(attachment: Attachment) -> str:
-    return f"The file {one_line(attachment.name, 80)!r}"
+    return f"The file {single_line(attachment.name, 80)!r}"

@@ -1,7 +1,7 @@
 """Forms of commands as windows (modals).
 
-Called by the listener, which opens them; `submissions` reads what comes back. A secret is never asked for in Slack
-(platforms.md D): such a field is shown as a hint where else to put it.
+Called by the listener, which opens them; `modal_parsing` reads what comes back. A secret is never asked for in Slack:
+such a field is shown as a hint where else to put it.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from bot.domain.commands import Field, FieldKind, Form
-from bot.platforms.slack import sizes
+from bot.platforms.slack import limits
 from bot.platforms.slack.blocks import Element, plain_text, section, shortened, small
-from bot.platforms.slack.slots import Block
-from bot.platforms.slack.windows import View, input_block, note_window, text_input, window
+from bot.platforms.slack.modals import View, input_block, modal, note_modal, text_input
+from bot.platforms.slack.outgoing import Block
 
 FORM = "cs.form"
 FIELD = "field."
@@ -27,7 +27,7 @@ _ZIPPED = "z:"
 
 
 @dataclass(frozen=True, slots=True)
-class Luggage:
+class ModalState:
     """What a form's window carries along."""
 
     form: str
@@ -35,21 +35,21 @@ class Luggage:
     carried: Mapping[str, str]
 
 
-def form_window(form: Form, keep: str) -> View:
+def form_to_modal(form: Form, keep: str) -> View:
     """A form to fill in. One that carries more than Slack takes becomes a window that says how else to do it. `keep`
     comes back with what is sent.
     """
-    metadata = packed(Luggage(form.id, keep, form.carried))
+    metadata = encode_state(ModalState(form.id, keep, form.carried))
     if metadata is None:
-        return note_window(form.title, f"{TOO_LONG}\n{form.instead}".strip())
-    blocks: list[Block] = [section(form.title)] if len(form.title) > sizes.VIEW_TITLE else []
+        return note_modal(form.title, f"{TOO_LONG}\n{form.instead}".strip())
+    blocks: list[Block] = [section(form.title)] if len(form.title) > limits.VIEW_TITLE else []
     if form.intro:
         blocks.append(section(form.intro))
     for field in form.fields:
         blocks.append(_field(field))
         if field.error:
             blocks += small(f"⚠ {field.error}")
-    return window(
+    return modal(
         form.title, blocks or [section(form.title)], callback_id=FORM, metadata=metadata, submit=form.submit or SAVE
     )
 
@@ -57,22 +57,22 @@ def form_window(form: Form, keep: str) -> View:
 def errors(form: Form) -> dict[str, str]:
     """What is wrong with what was filled in, for Slack to put below the fields; empty if nothing is."""
     return {
-        FIELD + field.name: shortened(field.error, sizes.INPUT_HINT)
+        FIELD + field.name: shortened(field.error, limits.INPUT_HINT)
         for field in form.fields
         if field.error and field.kind is not FieldKind.SECRET
     }
 
 
-def packed(luggage: Luggage) -> str | None:
+def encode_state(luggage: ModalState) -> str | None:
     """The luggage as `private_metadata`; None if it does not fit."""
     plain = json.dumps([luggage.form, luggage.keep, dict(luggage.carried)], ensure_ascii=False)
-    if len(plain) <= sizes.PRIVATE_METADATA:
+    if len(plain) <= limits.PRIVATE_METADATA:
         return plain
     zipped = _ZIPPED + base64.b85encode(zlib.compress(plain.encode(), 9)).decode()
-    return zipped if len(zipped) <= sizes.PRIVATE_METADATA else None
+    return zipped if len(zipped) <= limits.PRIVATE_METADATA else None
 
 
-def unpacked(metadata: str) -> Luggage:
+def decode_state(metadata: str) -> ModalState:
     """The luggage again. Raises ValueError for anything else."""
     if metadata.startswith(_ZIPPED):
         try:
@@ -81,7 +81,7 @@ def unpacked(metadata: str) -> Luggage:
             raise ValueError("not a form of ours") from problem
     match json.loads(metadata):
         case [str(form), str(keep), dict(carried)]:
-            return Luggage(form, keep, {str(name): str(value) for name, value in carried.items()})
+            return ModalState(form, keep, {str(name): str(value) for name, value in carried.items()})
         case _:
             raise ValueError("not a form of ours")
 
@@ -115,7 +115,7 @@ def _typed(field: Field, name: str, hint: str, *, lines: bool) -> Block:
 
 
 def _choice(field: Field, name: str, choices: Sequence[str]) -> Block:
-    options = [{"text": plain_text(each, sizes.OPTION_TEXT), "value": each} for each in choices]
+    options = [{"text": plain_text(each, limits.OPTION_TEXT), "value": each} for each in choices]
     few = len(options) <= 5
     element: Element = {"type": "radio_buttons" if few else "static_select", "action_id": name, "options": options}
     if chosen := next((option for option in options if option["value"] == field.value), None):
@@ -126,7 +126,7 @@ def _choice(field: Field, name: str, choices: Sequence[str]) -> Block:
 def _offerable(choices: Sequence[str]) -> bool:
     """Whether Slack takes these as options: not too many, none too long, empty or twice."""
     return (
-        0 < len(choices) <= sizes.OPTIONS
+        0 < len(choices) <= limits.OPTIONS
         and len(set(choices)) == len(choices)
-        and all(0 < len(each.strip()) == len(each) <= sizes.OPTION_TEXT for each in choices)
+        and all(0 < len(each.strip()) == len(each) <= limits.OPTION_TEXT for each in choices)
     )

@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from bot.domain.answering import Inquiry
-from bot.domain.servers import ServerState, ServerStatus
+from bot.chat.actions import RunCommand, ViewPendingCall
+from bot.domain.elicitation_answers import OpenElicitation
+from bot.domain.servers import ServerSnapshot, ServerStatus
 from bot.domain.turns import ToolStep, Turn, TurnStatus
 from bot.domain.views import TurnView
 from bot.platforms.slack.blocks import (
@@ -26,13 +27,12 @@ from bot.platforms.slack.blocks import (
     words,
 )
 from bot.platforms.slack.cards import EXPIRES
-from bot.platforms.slack.inquiries import expiry, offered, open_question
-from bot.platforms.slack.slots import Block
-from bot.platforms.slack.windows import View
-from bot.reception.presses import Review, Run
-from bot.rendering.cards import card, headline
-from bot.rendering.inquiries import inquiry_card
-from bot.rendering.plain import one_line
+from bot.platforms.slack.elicitation_cards import elicitation_buttons, expiry, open_elicitation
+from bot.platforms.slack.modals import View
+from bot.platforms.slack.outgoing import Block
+from bot.rendering.approval_card import approval_card, headline
+from bot.rendering.elicitation_card import elicitation_card
+from bot.rendering.text_safety import single_line
 
 SHOWN = 10
 """How many of each kind a tab lists: with all kinds it stays far below what Slack takes."""
@@ -65,7 +65,7 @@ _LIGHTS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class PendingApprovalSummary:
     """A call that this person may decide."""
 
     turn: Turn
@@ -80,10 +80,10 @@ class Home:
     """
 
     now: float
-    waiting: Sequence[Waiting] = ()
-    inquiries: Sequence[Inquiry] = ()
+    waiting: Sequence[PendingApprovalSummary] = ()
+    inquiries: Sequence[OpenElicitation] = ()
     asked: Sequence[Turn] = ()
-    servers: Sequence[ServerState] | None = None
+    servers: Sequence[ServerSnapshot] | None = None
     more_waiting: int = 0
     all_counted: bool = True
     first_visit: bool = False
@@ -111,21 +111,25 @@ def _waiting(home: Home) -> list[Block]:
     if not count:
         return [*blocks, section(NOTHING_WAITS if home.all_counted else NOT_ALL_READ)]
     for inquiry in home.inquiries[:SHOWN]:
-        made = inquiry_card(inquiry.step, inquiry.elicitation, TurnView(inquiry.turn, (inquiry.step,), 0))
-        blocks += [open_question(made), rich_text(rich_section(*expiry(made, home.now))), *offered(made.offers)]
+        made = elicitation_card(inquiry.step, inquiry.elicitation, TurnView(inquiry.turn, (inquiry.step,), 0))
+        blocks += [
+            open_elicitation(made),
+            rich_text(rich_section(*expiry(made, home.now))),
+            *elicitation_buttons(made.offers),
+        ]
     return [*blocks, *_calls(home.waiting), *_more(calls)]
 
 
-def _calls(waiting: Sequence[Waiting]) -> list[Block]:
+def _calls(waiting: Sequence[PendingApprovalSummary]) -> list[Block]:
     blocks: list[Block] = []
     for each in waiting[:SHOWN]:
-        approval, made = each.step.approval, card(each.step)
+        approval, made = each.step.approval, approval_card(each.step)
         if approval is None or made is None:
             continue
         about: list[Element] = [words(headline(each.step, made), bold=True), words(f"\nAsked by {made.asked_by}")]
         if approval.expires_at is not None:
             about += [words(" · expires "), moment(approval.expires_at, EXPIRES, made.expiry)]
-        blocks += [rich_text(rich_section(*about)), *buttons([button("Review", Review(approval.id))])]
+        blocks += [rich_text(rich_section(*about)), *buttons([button("Review", ViewPendingCall(approval.id))])]
     return blocks
 
 
@@ -135,24 +139,24 @@ def _asked(home: Home) -> list[Block]:
     unanswered = frozenset(inquiry.turn.id for inquiry in home.inquiries)
     lines = [
         f"{WAITS_FOR_YOU if turn.id in unanswered else _STANDS[turn.status]}   "
-        f"{one_line(turn.question.text, QUESTION_LIMIT)}"
+        f"{single_line(turn.question.text, QUESTION_LIMIT)}"
         for turn in home.asked[:SHOWN]
     ]
     return [header("What you asked for"), section("\n".join(lines)), *_more(len(home.asked))]
 
 
-def _servers(servers: Sequence[ServerState]) -> list[Block]:
+def _servers(servers: Sequence[ServerSnapshot]) -> list[Block]:
     troubled = [each for each in servers if each.status in (ServerStatus.FAILED, ServerStatus.AUTH_REQUIRED)]
     title = f"Servers ({len(servers)})" + (f" · {len(troubled)} in trouble" if troubled else "")
     lines = [_server(each) for each in (*troubled, *(each for each in servers if each not in troubled))][:SHOWN]
     text = "\n".join(lines) or "No servers yet. Try /mcp add."
-    listing = buttons([button("Open the list", Run(("mcp", "list")))])
+    listing = buttons([button("Open the list", RunCommand(("mcp", "list")))])
     return [header(title), section(text), *_more(len(servers)), *listing]
 
 
-def _server(server: ServerState) -> str:
+def _server(server: ServerSnapshot) -> str:
     tools = "1 tool" if server.tool_count == 1 else f"{server.tool_count} tools"
-    name = one_line(server.config.title or server.config.name, 60)
+    name = single_line(server.config.title or server.config.name, 60)
     return f"{_LIGHTS[server.status]} {name}   {server.status} · {tools}"
 
 

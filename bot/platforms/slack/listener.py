@@ -1,6 +1,6 @@
 """Slack as a Listener: events, presses, windows and commands come in, by Socket Mode, over HTTP, or both.
 
-The acknowledgement of a message follows its insert (`FrontDoor.receive`) and waits for nothing else but finding out
+The acknowledgement of a message follows its insert (`EngineApi.receive`) and waits for nothing else but finding out
 who speaks and what was said before, which has a limit; if the insert fails, there is none, and Slack sends the message
 again. What a press or a command sets off goes on after its acknowledgement.
 """
@@ -17,27 +17,27 @@ from slack_bolt.async_app import AsyncAck, AsyncApp
 from slack_bolt.authorization import AuthorizeResult
 from slack_bolt.response import BoltResponse
 
-from bot.domain.health import Listening
+from bot.chat.argument_editing import ArgumentEditForms
+from bot.chat.audience import AudiencePolicy
+from bot.chat.background_tasks import BackgroundTasks
+from bot.chat.elicitation_forms import ElicitationForms
+from bot.chat.retry import retry_until_available
+from bot.domain.health import ListenerStatus
 from bot.errors import CountersignError, SettingsError
 from bot.logs import in_context
-from bot.platforms.slack.access import Access
-from bot.platforms.slack.counter import Counter
-from bot.platforms.slack.desk import Desk, SlackRecords
-from bot.platforms.slack.gestures import Gestures
-from bot.platforms.slack.home_tabs import HomeTabs
-from bot.platforms.slack.invocations import Invocations
-from bot.platforms.slack.people import People
-from bot.platforms.slack.reception import Reception
-from bot.platforms.slack.sent_windows import SentWindows
-from bot.platforms.slack.socket_mode import SocketLine, receive_by_socket
+from bot.platforms.slack.command_runner import CommandRunner
+from bot.platforms.slack.context import PlatformContext, SlackLookups
+from bot.platforms.slack.events_endpoint import EventsEndpoint
+from bot.platforms.slack.home_refresher import HomeRefresher
+from bot.platforms.slack.interactions import InteractionHandler
+from bot.platforms.slack.messages import MessageHandler
+from bot.platforms.slack.modal_submissions import ModalSubmissionHandler
+from bot.platforms.slack.shortcuts import ShortcutHandler
+from bot.platforms.slack.socket_mode import SocketStatus, receive_by_socket
+from bot.platforms.slack.token_revocation import RevocationWatcher
+from bot.platforms.slack.users import UserDirectory
 from bot.platforms.slack.web_api import Identity, WebApi, library_log
-from bot.platforms.slack.web_hook import WebHook
-from bot.ports import Commands, FrontDoor
-from bot.reception.editing import CallForms
-from bot.reception.errands import Errands
-from bot.reception.inquiries import InquiryForms
-from bot.reception.manners import Manners
-from bot.reception.patience import patiently
+from bot.ports import Commands, EngineApi
 
 log = logging.getLogger(__name__)
 
@@ -53,12 +53,12 @@ class SlackListener:
     def __init__(
         self,
         api: WebApi,
-        people: People,
+        people: UserDirectory,
         *,
         app_token: str = "",
         signing_secret: str = "",
-        manners: Manners | None = None,
-        records: SlackRecords | None = None,
+        manners: AudiencePolicy | None = None,
+        records: SlackLookups | None = None,
     ) -> None:
         if not (app_token or signing_secret):
             raise SettingsError(
@@ -67,36 +67,36 @@ class SlackListener:
         self._api = api
         self._people = people
         self._app_token = app_token
-        self._manners = manners or Manners()
-        self._records = records or SlackRecords()
-        self.hook = WebHook(signing_secret) if signing_secret else None
-        self._line = SocketLine()
+        self._manners = manners or AudiencePolicy()
+        self._records = records or SlackLookups()
+        self.hook = EventsEndpoint(signing_secret) if signing_secret else None
+        self._line = SocketStatus()
 
-    async def run(self, engine: FrontDoor, commands: Commands) -> None:
+    async def run(self, engine: EngineApi, commands: Commands) -> None:
         """Receive until cancelled; what was begun gets a moment to finish. Raises DeliveryFailed if Slack does not
         take the tokens, or takes them no more.
         """
-        identity = await patiently(self._api.identity, "Slack")
-        errands = Errands()
+        identity = await retry_until_available(self._api.identity, "Slack")
+        errands = BackgroundTasks()
         app = self._app(identity)
-        forms = InquiryForms(engine, CallForms(engine, commands))
-        desk = Desk(self._api, self._people, self._manners, errands, engine, forms, self._records)
-        access, tabs = Access(self._api), HomeTabs(desk)
+        forms = ElicitationForms(engine, ArgumentEditForms(engine, commands))
+        desk = PlatformContext(self._api, self._people, self._manners, errands, engine, forms, self._records)
+        access, tabs = RevocationWatcher(self._api), HomeRefresher(desk)
         _Handlers(app, desk, access, tabs)
         log.info("receiving from Slack as %s in %s", identity.name, identity.url or identity.team)
         try:
             if self.hook is not None:
-                self.hook.open(app)
-            await _until_one_ends(self._receive(app), access.lost(), tabs.keep_up())
+                self.hook.attach(app)
+            await _until_one_ends(self._receive(app), access.wait_revoked(), tabs.run())
         finally:
             if self.hook is not None:
-                self.hook.shut()
+                self.hook.detach()
             await errands.close()
 
-    async def listening(self) -> Listening:
+    async def listening(self) -> ListenerStatus:
         """Whether messages arrive now: where there is a socket, by that."""
-        arrive = await self._line.stands() if self._app_token else self.hook is not None and self.hook.ready
-        return Listening.CONNECTED if arrive else Listening.CONNECTING
+        arrive = await self._line.is_connected() if self._app_token else self.hook is not None and self.hook.ready
+        return ListenerStatus.CONNECTED if arrive else ListenerStatus.CONNECTING
 
     async def _receive(self, app: AsyncApp) -> None:
         if self._app_token:
@@ -132,13 +132,13 @@ class SlackListener:
 class _Handlers:
     """Takes everything that Bolt hands out to where it belongs."""
 
-    def __init__(self, app: AsyncApp, desk: Desk, access: Access, tabs: HomeTabs) -> None:
-        invocations = Invocations(desk)
+    def __init__(self, app: AsyncApp, desk: PlatformContext, access: RevocationWatcher, tabs: HomeRefresher) -> None:
+        invocations = CommandRunner(desk)
         self._access = access
-        self._counter = Counter(desk, invocations)
-        self._windows = SentWindows(desk, invocations, self._counter)
-        self._reception = Reception(desk, self._counter.asked)
-        self._gestures = Gestures(desk, self._counter, tabs)
+        self._counter = InteractionHandler(desk, invocations)
+        self._windows = ModalSubmissionHandler(desk, invocations, self._counter)
+        self._reception = MessageHandler(desk, self._counter.on_text_command)
+        self._gestures = ShortcutHandler(desk, self._counter, tabs)
         app.event(_ANY)(self._event)
         app.command(_ANY)(self._command)
         app.action({"type": "block_actions", "action_id": _ANY})(self._press)
@@ -154,15 +154,15 @@ class _Handlers:
             self._gestures.event(event)
             return
         with in_context(request=str(body.get("event_id") or "")):
-            await self._reception.take(body)
+            await self._reception.handle(body)
 
     async def _command(self, ack: AsyncAck, body: dict[str, Any]) -> None:
         await ack()
-        self._counter.slashed(body)
+        self._counter.on_slash_command(body)
 
     async def _press(self, ack: AsyncAck, body: dict[str, Any]) -> None:
         await ack()
-        self._counter.pressed(body)
+        self._counter.on_action(body)
 
     async def _submission(self, ack: AsyncAck, body: dict[str, Any]) -> None:
         if self._gestures.asked(body):

@@ -8,29 +8,29 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from bot.platforms.slack import sizes
+from bot.platforms.slack import limits
 from bot.platforms.slack.blocks import Element
-from bot.platforms.slack.slots import Block
+from bot.platforms.slack.outgoing import Block
 from bot.platforms.slack.tables import fits_a_table, table
-from bot.rendering.columns import columns
-from bot.rendering.markdown_tree import (
+from bot.rendering.markdown_ast import (
     Code,
-    Grid,
     Heading,
+    HorizontalRule,
     Inline,
-    Items,
     Line,
     Link,
+    List,
+    MarkdownTable,
     Node,
     Paragraph,
     Quote,
-    Rule,
     Style,
-    Words,
+    Text,
     joined,
     line_text,
-    tree,
+    parse,
 )
+from bot.rendering.text_columns import columns
 
 _TASKS = {"[ ] ": "☐ ", "[x] ": "☑ ", "[X] ": "☑ "}
 _RULE = "──────────"
@@ -39,7 +39,7 @@ _MANY = 400
 """Nobody says how many pieces rich text may have; beyond these it begins a new block, or forgets its styles."""
 
 
-class Prose:
+class RichTextBuilder:
     """The rich text of one message: pieces of Markdown, one below the other."""
 
     def __init__(self) -> None:
@@ -49,7 +49,7 @@ class Prose:
 
     def markdown(self, text: str) -> None:
         """Add a piece of Markdown."""
-        self._nodes(tree(text), indent=0)
+        self._nodes(parse(text), indent=0)
         self._end_block()
 
     def block(self, *blocks: Block) -> None:
@@ -65,14 +65,14 @@ class Prose:
                     self._line(line, Style(bold=True))
                 case Code(text):
                     self._add({"type": "rich_text_preformatted", "elements": [_text(text or " ")]})
-                case Items():
+                case List():
                     self._items(node, indent)
                 case Quote(inner):
                     self._add({"type": "rich_text_quote", "elements": _elements(tuple(_flat(inner)))})
-                case Grid():
+                case MarkdownTable():
                     self._grid(node)
-                case Rule():
-                    self._line((Words(_RULE),))
+                case HorizontalRule():
+                    self._line((Text(_RULE),))
 
     def _line(self, line: Line, style: Style = _AS_IT_IS) -> None:
         """A paragraph: a blank line is between two of them, and behind a list. One of very many pieces gets several."""
@@ -92,7 +92,7 @@ class Prose:
             case _:
                 self._add({"type": "rich_text_section", "elements": made})
 
-    def _items(self, items: Items, indent: int) -> None:
+    def _items(self, items: List, indent: int) -> None:
         """A list. What is not text interrupts it, and it goes on counting behind."""
         run: list[Element] = []
         begun = items.start or 0
@@ -115,22 +115,22 @@ class Prose:
                 case _:
                     self._nodes((node,), indent + 1)
 
-    def _run(self, run: list[Element], items: Items, begun: int, indent: int) -> None:
+    def _run(self, run: list[Element], items: List, begun: int, indent: int) -> None:
         if not run:
             return
         made: Element = {
             "type": "rich_text_list",
             "style": "ordered" if items.ordered else "bullet",
-            "indent": min(indent, sizes.LIST_INDENT),
+            "indent": min(indent, limits.LIST_INDENT),
             "elements": run,
         }
         if items.ordered and begun > 1:
             made["offset"] = begun - 1
         self._add(made)
 
-    def _grid(self, grid: Grid) -> None:
+    def _grid(self, grid: MarkdownTable) -> None:
         rows = [[line_text(cell) for cell in row] for row in grid.rows]
-        if self._tables < sizes.TABLES_A_MESSAGE and fits_a_table(rows):
+        if self._tables < limits.TABLES_A_MESSAGE and fits_a_table(rows):
             self._end_block()
             self._tables += 1
             heads, *body = grid.rows
@@ -152,7 +152,7 @@ class Prose:
 
 def rich_blocks(markdown: str) -> list[Block]:
     """A piece of Markdown that is a whole message or a part of a window."""
-    prose = Prose()
+    prose = RichTextBuilder()
     prose.markdown(markdown)
     return prose.blocks
 
@@ -163,9 +163,9 @@ def _leading(nodes: Sequence[Node]) -> tuple[Line, Sequence[Node]]:
     for number, node in enumerate(nodes):
         match node:
             case Paragraph(line):
-                lines += [*([Words("\n")] if lines else []), *line]
+                lines += [*([Text("\n")] if lines else []), *line]
             case Heading(_, line):
-                lines += [*([Words("\n")] if lines else []), *_restyled(line, Style(bold=True))]
+                lines += [*([Text("\n")] if lines else []), *_restyled(line, Style(bold=True))]
             case _:
                 return tuple(lines), nodes[number:]
     return tuple(lines), ()
@@ -173,39 +173,39 @@ def _leading(nodes: Sequence[Node]) -> tuple[Line, Sequence[Node]]:
 
 def _as_task(line: Line) -> Line:
     """`[ ]` and `[x]` at the beginning of an item as boxes."""
-    if not line or not isinstance(line[0], Words) or line[0].text[:4] not in _TASKS:
+    if not line or not isinstance(line[0], Text) or line[0].text[:4] not in _TASKS:
         return line
     first = line[0]
-    return (Words(_TASKS[first.text[:4]] + first.text[4:], first.style), *line[1:])
+    return (Text(_TASKS[first.text[:4]] + first.text[4:], first.style), *line[1:])
 
 
 def _flat(nodes: Iterable[Node], before: str = "") -> Iterator[Inline]:
     """Blocks where Slack takes running text only: in a quote."""
     for number, node in enumerate(nodes):
         if number or before:
-            yield Words("\n" if before or isinstance(node, Items) else "\n\n")
+            yield Text("\n" if before or isinstance(node, List) else "\n\n")
         match node:
             case Paragraph(line):
                 yield from line
             case Heading(_, line):
                 yield from _restyled(line, Style(bold=True))
             case Code(text):
-                yield Words(text, Style(code=True))
+                yield Text(text, Style(code=True))
             case Quote(inner):
-                yield Words("> ")
+                yield Text("> ")
                 yield from _flat(inner)
-            case Items():
+            case List():
                 yield from _flat_items(node)
-            case Grid(rows):
-                yield Words(columns([[line_text(cell) for cell in row] for row in rows]))
-            case Rule():
-                yield Words(_RULE)
+            case MarkdownTable(rows):
+                yield Text(columns([[line_text(cell) for cell in row] for row in rows]))
+            case HorizontalRule():
+                yield Text(_RULE)
 
 
-def _flat_items(items: Items) -> Iterator[Inline]:
+def _flat_items(items: List) -> Iterator[Inline]:
     for number, nodes in enumerate(items.items):
         mark = f"{items.start + number}. " if items.start is not None else "• "
-        yield Words(mark if not number else f"\n{mark}")
+        yield Text(mark if not number else f"\n{mark}")
         yield from _flat(nodes)
 
 
@@ -217,7 +217,7 @@ def _restyled(line: Line, style: Style) -> Iterator[Inline]:
             each.style.struck or style.struck,
             each.style.code or style.code,
         )
-        yield Words(each.text, merged) if isinstance(each, Words) else Link(each.url, each.text, merged)
+        yield Text(each.text, merged) if isinstance(each, Text) else Link(each.url, each.text, merged)
 
 
 def _elements(line: Line, style: Style = _AS_IT_IS) -> list[Element]:
@@ -238,7 +238,7 @@ def _few(line: Line) -> Line:
     """The line itself, or what it says, with its targets, if it has more pieces than anybody should."""
     if len(line) <= _MANY:
         return line
-    return (Words("".join(each.text if isinstance(each, Words) else _told(each) for each in line)),)
+    return (Text("".join(each.text if isinstance(each, Text) else _told(each) for each in line)),)
 
 
 def _told(link: Link) -> str:

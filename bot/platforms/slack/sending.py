@@ -16,11 +16,11 @@ from typing import Any
 
 from bot.domain.conversations import ConversationKey
 from bot.errors import DeliveryFailed
-from bot.platforms.slack.faults import SlackRefusal, SlackUnreachable
-from bot.platforms.slack.references import MessageRef
-from bot.platforms.slack.slots import Slot
+from bot.platforms.slack.errors import SlackConnectionError, SlackWebApiError
+from bot.platforms.slack.ids import MessageRef
+from bot.platforms.slack.outgoing import OutgoingMessage
 from bot.platforms.slack.web_api import WebApi
-from bot.rendering.plain import ELLIPSIS
+from bot.rendering.text_safety import ELLIPSIS
 
 log = logging.getLogger(__name__)
 
@@ -45,11 +45,13 @@ class Sender:
         self._sent: OrderedDict[tuple[str, str], str] = OrderedDict()
         self._unsure: set[tuple[str, str]] = set()
 
-    def unchanged(self, turn_id: str, slot: Slot) -> bool:
+    def unchanged(self, turn_id: str, slot: OutgoingMessage) -> bool:
         """Whether this very message stands there already, as far as this process knows."""
         return self._sent.get((turn_id, slot.name)) == _digest(slot)
 
-    async def post(self, turn_id: str, slot: Slot, where: ConversationKey, *, search: bool = False) -> MessageRef:
+    async def post(
+        self, turn_id: str, slot: OutgoingMessage, where: ConversationKey, *, search: bool = False
+    ) -> MessageRef:
         """Post a message, or find the one that was posted without anybody learning of it: looked for after a post
         without an answer, and with `search`. Raises DeliveryFailed.
         """
@@ -67,17 +69,17 @@ class Sender:
         try:
             answer = await self._posted(slot, where, key)
         except DeliveryFailed as failure:
-            if isinstance(failure, SlackUnreachable) or getattr(failure, "code", "") in _UNCLEAR:
+            if isinstance(failure, SlackConnectionError) or getattr(failure, "code", "") in _UNCLEAR:
                 self._unsure.add(key)
             raise
         self._remember(key, slot)
         return MessageRef(str(answer.get("channel") or slot.place or where.channel), str(answer.get("ts", "")))
 
-    async def edit(self, turn_id: str, slot: Slot, where: ConversationKey, ref: MessageRef) -> MessageRef:
+    async def edit(self, turn_id: str, slot: OutgoingMessage, where: ConversationKey, ref: MessageRef) -> MessageRef:
         """Bring a message up to date; the reference of the one that shows it now. Raises DeliveryFailed."""
         try:
             await self._edited(slot, ref)
-        except SlackRefusal as error:
+        except SlackWebApiError as error:
             if error.code not in _GONE:
                 raise
             log.info("a message of turn %s is gone (%s): posted anew", turn_id, error.code)
@@ -89,7 +91,7 @@ class Sender:
         """Take a message away that is not part of the turn any more. Raises DeliveryFailed."""
         try:
             await self._api.edit("chat.delete", channel=ref.channel, ts=ref.ts)
-        except SlackRefusal as error:
+        except SlackWebApiError as error:
             if error.code not in (*_GONE, "cant_delete_message"):
                 raise
         self._sent.pop((turn_id, name), None)
@@ -98,7 +100,7 @@ class Sender:
         """Something else than this has changed the message."""
         self._sent.pop((turn_id, name), None)
 
-    async def _posted(self, slot: Slot, where: ConversationKey, key: tuple[str, str]) -> Mapping[str, Any]:
+    async def _posted(self, slot: OutgoingMessage, where: ConversationKey, key: tuple[str, str]) -> Mapping[str, Any]:
         turn_id, name = key
         thread = None if slot.place else where.thread or None
         place: dict[str, Any] = {"channel": slot.place or where.channel, "thread_ts": thread}
@@ -108,30 +110,30 @@ class Sender:
             return await self._api.post(
                 "chat.postMessage", **place, **quiet, metadata=metadata, text=_text(slot), blocks=list(slot.blocks)
             )
-        except SlackRefusal as error:
+        except SlackWebApiError as error:
             _check_that_text_will_do(slot, error)
             return await self._api.post("chat.postMessage", **place, **quiet, metadata=metadata, text=_text(slot))
 
-    async def _edited(self, slot: Slot, ref: MessageRef) -> None:
+    async def _edited(self, slot: OutgoingMessage, ref: MessageRef) -> None:
         for _ in range(2):
             try:
                 await self._api.edit(
                     "chat.update", channel=ref.channel, ts=ref.ts, text=_text(slot), blocks=list(slot.blocks)
                 )
-            except SlackRefusal as error:
+            except SlackWebApiError as error:
                 if error.code == "streaming_state_conflict":
                     await self._stop_stream(ref)
                     continue
                 _check_that_text_will_do(slot, error)
                 await self._api.edit("chat.update", channel=ref.channel, ts=ref.ts, text=_text(slot), blocks=[])
             return
-        raise SlackRefusal("streaming_state_conflict", "Slack still streams that message.", retry_after=5.0)
+        raise SlackWebApiError("streaming_state_conflict", "Slack still streams that message.", retry_after=5.0)
 
     async def _stop_stream(self, ref: MessageRef) -> None:
         """End a stream that another process left behind, or that this one lost."""
         try:
             await self._api.edit("chat.stopStream", channel=ref.channel, ts=ref.ts)
-        except SlackRefusal as error:
+        except SlackWebApiError as error:
             if error.code != "message_not_in_streaming_state":
                 raise
 
@@ -173,21 +175,21 @@ class Sender:
                 return MessageRef(channel, str(message.get("ts", "")))
         return None
 
-    def _remember(self, key: tuple[str, str], slot: Slot) -> None:
+    def _remember(self, key: tuple[str, str], slot: OutgoingMessage) -> None:
         self._sent[key] = _digest(slot)
         self._sent.move_to_end(key)
         while len(self._sent) > REMEMBERED:
             self._sent.popitem(last=False)
 
 
-def _check_that_text_will_do(slot: Slot, error: SlackRefusal) -> None:
-    """Whether a message may go out without the layout that Slack refused. Raises SlackRefusal if not."""
+def _check_that_text_will_do(slot: OutgoingMessage, error: SlackWebApiError) -> None:
+    """Whether a message may go out without the layout that Slack refused. Raises SlackWebApiError if not."""
     if error.code not in _TOO_MUCH:
         raise error
     if slot.asks:
         # A card without buttons would count as posted, and nobody could ever decide.
         cause = f"Slack did not take the layout of an approval card ({error.code})."
-        raise SlackRefusal(error.code, cause, permanent=True) from error
+        raise SlackWebApiError(error.code, cause, permanent=True) from error
     log.error("Slack did not take the layout of a message (%s): sent as plain text", error.code)
 
 
@@ -197,11 +199,11 @@ def _carries(message: Mapping[str, Any], key: tuple[str, str]) -> bool:
     return isinstance(payload, dict) and (payload.get("turn"), payload.get("slot")) == key
 
 
-def _digest(slot: Slot) -> str:
+def _digest(slot: OutgoingMessage) -> str:
     return hashlib.sha256(json.dumps([slot.text, slot.blocks], sort_keys=True).encode()).hexdigest()
 
 
-def _text(slot: Slot) -> str:
+def _text(slot: OutgoingMessage) -> str:
     """As much of the message's text as Slack takes."""
     whole = slot.text.encode()
     if len(whole) <= LONGEST_TEXT:

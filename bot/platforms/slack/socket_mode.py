@@ -16,10 +16,10 @@ from typing import Any
 from slack_bolt.adapter.socket_mode.async_handler import AsyncSocketModeHandler
 from slack_bolt.async_app import AsyncApp
 
+from bot.chat.retry import retry_until_available
 from bot.errors import DeliveryFailed
-from bot.platforms.slack.faults import SlackRefusal
+from bot.platforms.slack.errors import SlackWebApiError
 from bot.platforms.slack.web_api import WebApi, library_log
-from bot.reception.patience import patiently
 
 log = logging.getLogger(__name__)
 
@@ -29,32 +29,32 @@ LOOKS = 3
 """So many looks without a connection make an address a bad one."""
 
 
-class SocketLine:
+class SocketStatus:
     """Tells whether there is a connection that events could come by."""
 
     def __init__(self) -> None:
         self._client: Any = None
 
-    def lay(self, client: Any) -> None:
+    def attach(self, client: Any) -> None:
         """From now on it is this client's, or nobody's if it is None."""
         self._client = client
 
-    async def stands(self) -> bool:
+    async def is_connected(self) -> bool:
         """Whether it is connected now, by all that its client knows."""
         return self._client is not None and bool(await self._client.is_connected())
 
 
 async def receive_by_socket(
-    app: AsyncApp, api: WebApi, app_token: str, line: SocketLine, *, ping: float = PING_SECONDS
+    app: AsyncApp, api: WebApi, app_token: str, line: SocketStatus, *, ping: float = PING_SECONDS
 ) -> None:
     """Receive until cancelled, by `line`. Raises DeliveryFailed if Slack does not take the app's token."""
-    address = await patiently(functools.partial(socket_address, api, app_token), "Slack")
+    address = await retry_until_available(functools.partial(socket_address, api, app_token), "Slack")
     handler: Any = AsyncSocketModeHandler(
         app, app_token, logger=library_log(), web_client=api.client(), ping_interval=ping
     )
     # Slack hands out about one address a minute: the first one serves to look at the token and to connect.
     handler.client.wss_uri = address
-    line.lay(handler.client)
+    line.attach(handler.client)
     try:
         connecting = asyncio.create_task(handler.client.connect(), name="slack: connect")
         try:
@@ -63,7 +63,7 @@ async def receive_by_socket(
             connecting.cancel()
             await asyncio.gather(connecting, return_exceptions=True)
     finally:
-        line.lay(None)
+        line.attach(None)
         await _close(handler)
 
 
@@ -71,7 +71,7 @@ async def socket_address(api: WebApi, app_token: str) -> str:
     """An address that is good for one connection. Raises DeliveryFailed."""
     try:
         return str((await api.with_token(app_token, "apps.connections.open")).get("url") or "")
-    except SlackRefusal as error:
+    except SlackWebApiError as error:
         if not error.permanent:
             raise
         raise DeliveryFailed(

@@ -13,24 +13,24 @@ from time import time
 
 from bot.domain.conversations import Attachment, Author, ConversationKey, Member
 from bot.domain.turns import TurnStatus
-from bot.domain.views import Audience, Drawn, Notice, Refs, TurnView
+from bot.domain.views import MessageRefs, Notice, NoticeTarget, PostedMessage, TurnView
 from bot.errors import DeliveryFailed
-from bot.platforms.slack.courier import Courier
-from bot.platforms.slack.elsewhere import Outside
-from bot.platforms.slack.faults import LOCKED_OUT, SlackRefusal
-from bot.platforms.slack.files import fetched
-from bot.platforms.slack.live import LiveMessages, Session, Streaming
-from bot.platforms.slack.people import People
-from bot.platforms.slack.references import PLATFORM, MessageRef
+from bot.platforms.slack.errors import LOCKED_OUT, SlackWebApiError
+from bot.platforms.slack.files import fetch_file
+from bot.platforms.slack.ids import PLATFORM, MessageRef
+from bot.platforms.slack.markup import defuse_mentions, escape
+from bot.platforms.slack.outgoing import OutgoingMessage
+from bot.platforms.slack.remote_card_messages import SentCards
+from bot.platforms.slack.remote_cards import RemoteCardPublisher
 from bot.platforms.slack.sending import Sender
-from bot.platforms.slack.shared_files import shared
-from bot.platforms.slack.slots import Slot
-from bot.platforms.slack.streams import Stream, streams
-from bot.platforms.slack.turns import turn_slots
+from bot.platforms.slack.stream_content import Stream, streams
+from bot.platforms.slack.streaming import Streaming, StreamManager, StreamSession
+from bot.platforms.slack.tool_files import share_tool_files
+from bot.platforms.slack.turns import turn_messages
 from bot.platforms.slack.uploads import direct_channel
+from bot.platforms.slack.users import UserDirectory
 from bot.platforms.slack.web_api import WebApi
-from bot.platforms.slack.wording import escaped, silenced
-from bot.rendering.elsewhere import is_copy
+from bot.rendering.remote_cards import is_remote_slot
 
 FASTEST = 1.0
 SLOWEST = 2.0
@@ -51,7 +51,7 @@ class SlackSurface:
     def __init__(
         self,
         api: WebApi,
-        people: People,
+        people: UserDirectory,
         *,
         streaming: Streaming = Streaming.DIRECT,
         clock: Callable[[], float] = time,
@@ -60,24 +60,24 @@ class SlackSurface:
         self._people = people
         self._clock = clock
         self._sender = Sender(api)
-        self._courier = Courier(api, people, self._sender)
-        self._live = LiveMessages(api, streaming)
+        self._courier = RemoteCardPublisher(api, people, self._sender)
+        self._live = StreamManager(api, streaming)
         self._started_at = clock()
         self._known: OrderedDict[str, tuple[int, float]] = OrderedDict()
         self._at_work: dict[str, float] = {}
         self._changed: dict[tuple[str, str], float] = {}
 
     @property
-    def reach(self) -> str:
+    def key_prefix(self) -> str:
         """Everything in Slack."""
         return f"{PLATFORM}:"
 
     @property
-    def pace(self) -> float:
+    def min_interval(self) -> float:
         """Seconds between two drawings of one turn."""
         return min(max(FASTEST, self._interval("chat.update") / 2), SLOWEST)
 
-    async def show(self, view: TurnView, refs: Refs) -> AsyncGenerator[Drawn, None]:
+    async def deliver(self, view: TurnView, refs: MessageRefs) -> AsyncGenerator[PostedMessage, None]:
         """Draw a turn: post what is missing, edit what has changed, take away what is no longer part of it. Raises
         DeliveryFailed, which is not permanent where only the token is no good: what waits is drawn with the next one.
         """
@@ -85,16 +85,16 @@ class SlackSurface:
             async with aclosing(self._draw(view, refs)) as out:
                 async for drawn in out:
                     yield drawn
-        except SlackRefusal as refusal:
+        except SlackWebApiError as refusal:
             if refusal.code not in LOCKED_OUT:
                 raise
             raise DeliveryFailed(refusal.cause, refusal.fix, retry_after=LOCKED_OUT_SECONDS) from refusal
 
-    async def _draw(self, view: TurnView, refs: Refs) -> AsyncGenerator[Drawn, None]:
+    async def _draw(self, view: TurnView, refs: MessageRefs) -> AsyncGenerator[PostedMessage, None]:
         search = view.turn.id not in self._known and view.turn.created_at < self._started_at
         since = self._since(view)
         out = dict(refs)
-        async for drawn in self._courier.bring(view, refs, since, search=search):
+        async for drawn in self._courier.post_pending(view, refs, since, search=search):
             out[drawn.slot] = drawn.ref
             yield drawn
         lost: DeliveryFailed | None = None
@@ -108,17 +108,17 @@ class SlackSurface:
             if not failure.permanent:
                 raise
             lost = failure  # what stands elsewhere must not go on asking
-        async for drawn in self._courier.refresh(view, out, since):
+        async for drawn in self._courier.update(view, out, since):
             yield drawn
         if lost is not None:
             raise lost
         self._note(view, since)
 
     async def _draw_here(
-        self, view: TurnView, refs: Refs, since: float, outside: Outside, *, search: bool
-    ) -> AsyncGenerator[Drawn, None]:
+        self, view: TurnView, refs: MessageRefs, since: float, outside: SentCards, *, search: bool
+    ) -> AsyncGenerator[PostedMessage, None]:
         """What the conversation shows of a turn."""
-        slots = turn_slots(view, since, outside)
+        slots = turn_messages(view, since, outside)
         growing = {stream.name: stream for stream in streams(view) if stream.open}
         for place, slot in enumerate(slots):
             ref = MessageRef.parse(refs.get(slot.name, ""))
@@ -129,25 +129,25 @@ class SlackSurface:
                 shown = ref
             if shown is None:
                 shown = await self._sent(view, slot, ref, search=search)
-            yield Drawn(slot.name, str(shown))
-        async for drawn in shared(self._api, view, refs):
+            yield PostedMessage(slot.name, str(shown))
+        async for drawn in share_tool_files(self._api, view, refs):
             yield drawn
         for name in refs.keys() - {slot.name for slot in slots}:
-            if not is_copy(name) and (ref := MessageRef.parse(refs[name])) is not None:
-                await self._live.end(view.turn.id, name)
+            if not is_remote_slot(name) and (ref := MessageRef.parse(refs[name])) is not None:
+                await self._live.stop(view.turn.id, name)
                 await self._sender.delete(view.turn.id, name, ref)
-                yield Drawn(name, REMOVED)
+                yield PostedMessage(name, REMOVED)
         if view.turn.status.ended:
-            await self._live.close(view.turn)
+            await self._live.finish(view.turn)
 
-    async def tell(self, audience: Audience, notice: Notice) -> None:
+    async def post_notice(self, audience: NoticeTarget, notice: Notice) -> None:
         """Say something: to one person where they stand, to them in private, or to everyone there. Raises
         DeliveryFailed.
         """
         where = ConversationKey.parse(audience.conversation)
         if where.platform != PLATFORM:
             raise DeliveryFailed("That conversation is not in Slack.", permanent=True)
-        text = escaped(silenced(notice.text))
+        text = escape(defuse_mentions(notice.text))
         quiet = {"unfurl_links": False, "unfurl_media": False}
         thread = where.thread or None
         if audience.person and audience.private:
@@ -168,10 +168,10 @@ class SlackSurface:
 
     async def fetch(self, attachment: Attachment) -> bytes:
         """The bytes of a file that somebody attached. Raises NotFound and DeliveryFailed."""
-        return await fetched(self._api, attachment)
+        return await fetch_file(self._api, attachment)
 
     async def _streamed(
-        self, view: TurnView, slot: Slot, stream: Stream | None, ref: MessageRef | None
+        self, view: TurnView, slot: OutgoingMessage, stream: Stream | None, ref: MessageRef | None
     ) -> MessageRef | None:
         """The message, if it is shown as a stream now; None if it has to be sent as it stands."""
         turn = view.turn
@@ -179,17 +179,17 @@ class SlackSurface:
             if ref is not None and stream is not None:
                 if self._may_wait(view, slot, "chat.appendStream"):
                     return ref
-                if await self._live.grow(turn.id, stream):
+                if await self._live.append(turn.id, stream):
                     self._touched(view, slot)
                     return ref
             waits = view.awaiting or view.asks
-            await self._live.end(turn.id, slot.name, Session.SUSPENDED if waits else Session.ACTIVE)
+            await self._live.stop(turn.id, slot.name, StreamSession.SUSPENDED if waits else StreamSession.ACTIVE)
             return None
         if ref is None and stream is not None:
-            return await self._live.begin(turn, stream)
+            return await self._live.start(turn, stream)
         return None
 
-    async def _sent(self, view: TurnView, slot: Slot, ref: MessageRef | None, *, search: bool) -> MessageRef:
+    async def _sent(self, view: TurnView, slot: OutgoingMessage, ref: MessageRef | None, *, search: bool) -> MessageRef:
         turn = view.turn
         if ref is None:
             return await self._sender.post(turn.id, slot, turn.conversation, search=search)
@@ -198,12 +198,12 @@ class SlackSurface:
         self._touched(view, slot)
         return await self._sender.edit(turn.id, slot, turn.conversation, ref)
 
-    def _may_wait(self, view: TurnView, slot: Slot, method: str) -> bool:
+    def _may_wait(self, view: TurnView, slot: OutgoingMessage, method: str) -> bool:
         """Whether a message that is still being written had its share, or there is no room to spare."""
         last = self._changed.get((view.turn.id, slot.name), float("-inf"))
-        return self._clock() - last < self._interval(method) or not self._api.pacing.spare(method)
+        return self._clock() - last < self._interval(method) or not self._api.pacing.has_headroom(method)
 
-    def _touched(self, view: TurnView, slot: Slot) -> None:
+    def _touched(self, view: TurnView, slot: OutgoingMessage) -> None:
         self._changed[view.turn.id, slot.name] = self._clock()
 
     def _interval(self, method: str) -> float:
@@ -212,7 +212,7 @@ class SlackSurface:
         """
         now = self._clock()
         at_work = sum(drawn > now - RECENTLY for drawn in self._at_work.values())
-        return at_work * 60 / self._api.pacing.room(method) if at_work > 1 else 0.0
+        return at_work * 60 / self._api.pacing.remaining(method) if at_work > 1 else 0.0
 
     def _since(self, view: TurnView) -> float:
         """When this state of a turn was drawn first: a card that is not out yet begins to run off then, and must not

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bot.platforms.slack import sizes
+from bot.platforms.slack import limits
 from bot.platforms.slack.blocks import Element, rich_text
-from bot.platforms.slack.slots import Block
+from bot.platforms.slack.outgoing import Block
 
 
 def fits_a_table(rows: Sequence[Sequence[str]]) -> bool:
     """Whether a `table` block takes these cells."""
     return (
-        0 < len(rows) <= sizes.TABLE_ROWS
-        and all(0 < len(row) <= sizes.TABLE_COLUMNS for row in rows)
-        and sum(len(cell) for row in rows for cell in row) <= sizes.TABLE_CHARACTERS
+        0 < len(rows) <= limits.TABLE_ROWS
+        and all(0 < len(row) <= limits.TABLE_COLUMNS for row in rows)
+        and sum(len(cell) for row in rows for cell in row) <= limits.TABLE_CHARACTERS
     )
 
 

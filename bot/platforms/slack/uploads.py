@@ -10,25 +10,25 @@ from typing import Any
 
 import aiohttp
 
-from bot.domain.commands import Document
+from bot.domain.commands import ReplyFile
 from bot.errors import DeliveryFailed
-from bot.platforms.slack.faults import SlackUnreachable
-from bot.platforms.slack.telling import Spot
+from bot.platforms.slack.ephemeral import ChannelRef
+from bot.platforms.slack.errors import SlackConnectionError
 from bot.platforms.slack.web_api import WebApi
-from bot.rendering.plain import one_line
+from bot.rendering.text_safety import single_line
 
 
-async def upload(api: WebApi, spot: Spot, document: Document, *, private: bool) -> None:
+async def upload(api: WebApi, spot: ChannelRef, document: ReplyFile, *, private: bool) -> None:
     """Share a document where a command was given; a private one with whoever gave it alone. Raises DeliveryFailed."""
     channel, thread = spot.channel, spot.thread
     if private and not spot.direct:
         channel, thread = await direct_channel(api, spot.user), ""
-    await share(api, channel, thread, document.name, document.text.encode())
+    await share_file(api, channel, thread, document.name, document.text.encode())
 
 
-async def share(api: WebApi, channel: str, thread: str, name: str, data: bytes) -> str:
+async def share_file(api: WebApi, channel: str, thread: str, name: str, data: bytes) -> str:
     """Share a file in a channel or a thread; its id. Raises DeliveryFailed."""
-    name = one_line(name, 200) or "file"
+    name = single_line(name, 200) or "file"
     place = await api.read("files.getUploadURLExternal", filename=name, length=max(len(data), 1))
     await _send(api, str(place.get("upload_url") or ""), data)
     file = str(place.get("file_id") or "")
@@ -54,4 +54,4 @@ async def _send(api: WebApi, url: str, data: bytes) -> None:
             if response.status != 200:
                 raise DeliveryFailed(f"Slack took no file (HTTP {response.status}).")
     except (aiohttp.ClientError, TimeoutError, ValueError) as error:
-        raise SlackUnreachable(f"Slack took no file ({type(error).__name__}).") from error
+        raise SlackConnectionError(f"Slack took no file ({type(error).__name__}).") from error

@@ -24,8 +24,8 @@ from slack_sdk.http_retry.builtin_async_handlers import (
 from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.errors import DeliveryFailed
-from bot.platforms.slack.faults import SlackRefusal, SlackUnreachable, refusal
-from bot.platforms.slack.pacing import PATIENCE, Pacing
+from bot.platforms.slack.errors import SlackConnectionError, SlackWebApiError, api_error
+from bot.platforms.slack.rate_limits import PATIENCE, RateLimiter
 
 API_URL = "https://slack.com/api/"
 ANSWER_SECONDS = 20.0
@@ -71,10 +71,10 @@ class Identity:
 class WebApi:
     """Calls Slack as the bot. To be entered before use, and left when nothing calls any more."""
 
-    def __init__(self, token: str, *, url: str = API_URL, pacing: Pacing | None = None) -> None:
+    def __init__(self, token: str, *, url: str = API_URL, pacing: RateLimiter | None = None) -> None:
         self._token = token
         self.url = url if url.endswith("/") else f"{url}/"
-        self.pacing = pacing or Pacing()
+        self.pacing = pacing or RateLimiter()
         self._session: aiohttp.ClientSession | None = None
         self._identity: Identity | None = None
         self._asking = asyncio.Lock()
@@ -146,7 +146,7 @@ class WebApi:
         return (await self._call(method, given, verb="POST", patient=True))[0]
 
     async def post(self, method: str, **arguments: Any) -> Mapping[str, Any]:
-        """Do something once: where no answer comes, SlackUnreachable says that it may have happened. Raises
+        """Do something once: where no answer comes, SlackConnectionError says that it may have happened. Raises
         DeliveryFailed.
         """
         given = {name: value for name, value in arguments.items() if value is not None}
@@ -165,7 +165,7 @@ class WebApi:
             await self.pacing.take(method, str(arguments.get("channel", "")))
             try:
                 return await self._once(method, arguments, verb, patient=patient)
-            except SlackRefusal as error:
+            except SlackWebApiError as error:
                 if error.code != "ratelimited":
                     raise
                 seconds = error.retry_after if error.retry_after is not None else BUSY_SECONDS
@@ -185,7 +185,7 @@ class WebApi:
         except SlackApiError as error:
             raise _refused(method, error) from error
         except (aiohttp.ClientError, SlackClientError, TimeoutError, OSError, ValueError) as error:
-            raise SlackUnreachable(
+            raise SlackConnectionError(
                 f"Slack gave no answer to {method} ({type(error).__name__}).", "check the network and status.slack.com"
             ) from error
         data = answer.data
@@ -199,10 +199,10 @@ def _refused(method: str, error: SlackApiError) -> DeliveryFailed:
     data = getattr(response, "data", None)
     answer: Mapping[str, Any] = data if isinstance(data, dict) else {}
     if status == 429:
-        return refusal(method, {"error": "ratelimited"}, _retry_after(headers))
+        return api_error(method, {"error": "ratelimited"}, _retry_after(headers))
     if not answer.get("error"):
-        return SlackUnreachable(f"Slack answered {method} with HTTP {status}.", "check status.slack.com")
-    return refusal(method, answer, _retry_after(headers))
+        return SlackConnectionError(f"Slack answered {method} with HTTP {status}.", "check status.slack.com")
+    return api_error(method, answer, _retry_after(headers))
 
 
 def _retry_after(headers: Mapping[str, str]) -> float | None:

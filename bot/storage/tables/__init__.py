@@ -28,12 +28,12 @@ from __future__ import annotations
 
 from bot.storage.tables.access import api_tokens, one_time_links, sign_ins, sign_ins_under_way
 from bot.storage.tables.approvals import approval_views, approvals, decisions, elicitations, grants
-from bot.storage.tables.columns import Json, Words, metadata, storable
+from bot.storage.tables.audit import audit
+from bot.storage.tables.columns import Json, StorableText, metadata, storable
+from bot.storage.tables.coordination import jobs, leases, quotas, revisions
 from bot.storage.tables.deliveries import deliveries, drawings
-from bot.storage.tables.records import audit
 from bot.storage.tables.rules import policy_rules, profile_bindings, profiles
 from bot.storage.tables.servers import mcp_capabilities, mcp_secrets, mcp_servers, tool_pins
-from bot.storage.tables.sharing import jobs, leases, quotas, revisions
 from bot.storage.tables.turns import (
     ACTIVE,
     LIVE,
@@ -53,7 +53,7 @@ __all__ = [
     "ACTIVE",
     "LIVE",
     "Json",
-    "Words",
+    "StorableText",
     "api_tokens",
     "approval_views",
     "approvals",

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from bot.storage.tables.columns import Words, metadata
+from bot.storage.tables.columns import StorableText, metadata
 
 api_tokens = sa.Table(
     "api_tokens",
     metadata,
     sa.Column("id", sa.Text, primary_key=True),
-    sa.Column("name", Words, nullable=False, unique=True),
+    sa.Column("name", StorableText, nullable=False, unique=True),
     sa.Column("hash", sa.Text, nullable=False, unique=True),
     sa.Column("role", sa.Text, nullable=False),
-    sa.Column("workspace", Words, nullable=False, server_default=""),
-    sa.Column("created_by", Words, nullable=False),
+    sa.Column("workspace", StorableText, nullable=False, server_default=""),
+    sa.Column("created_by", StorableText, nullable=False),
     sa.Column("created_at", sa.Double, nullable=False),
     sa.Column("expires_at", sa.Double),
     sa.Column("revoked_at", sa.Double),
@@ -24,10 +24,10 @@ one_time_links = sa.Table(
     "one_time_links",
     metadata,
     sa.Column("hash", sa.Text, primary_key=True),
-    sa.Column("server_id", Words, nullable=False),
-    sa.Column("slot", Words, nullable=False),
-    sa.Column("person", Words, nullable=False),
-    sa.Column("person_name", Words, nullable=False),
+    sa.Column("server_id", StorableText, nullable=False),
+    sa.Column("slot", StorableText, nullable=False),
+    sa.Column("person", StorableText, nullable=False),
+    sa.Column("person_name", StorableText, nullable=False),
     sa.Column("conversation", sa.Text, nullable=False),
     sa.Column("created_at", sa.Double, nullable=False),
     sa.Column("expires_at", sa.Double, nullable=False),
@@ -39,20 +39,20 @@ sa.Index("one_time_links_expiry", one_time_links.c.expires_at)
 sign_ins = sa.Table(
     "sign_ins",
     metadata,
-    sa.Column("server_id", Words, primary_key=True),
-    sa.Column("person", Words, primary_key=True),
+    sa.Column("server_id", StorableText, primary_key=True),
+    sa.Column("person", StorableText, primary_key=True),
     sa.Column("body", sa.Text, nullable=False),
     sa.Column("version", sa.BigInteger, nullable=False),
     sa.Column("updated_at", sa.Double, nullable=False),
-    sa.Column("updated_by", Words, nullable=False),
+    sa.Column("updated_by", StorableText, nullable=False),
 )
 
 sign_ins_under_way = sa.Table(
     "sign_ins_under_way",
     metadata,
     sa.Column("hash", sa.Text, primary_key=True),
-    sa.Column("server_id", Words, nullable=False),
-    sa.Column("person", Words, nullable=False),
+    sa.Column("server_id", StorableText, nullable=False),
+    sa.Column("person", StorableText, nullable=False),
     sa.Column("body", sa.Text, nullable=False),
     sa.Column("created_at", sa.Double, nullable=False),
     sa.Column("expires_at", sa.Double, nullable=False),

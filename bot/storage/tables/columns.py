@@ -19,7 +19,7 @@ def storable(text: str) -> str:
     return text.replace("\0", "\ufffd").encode("utf-8", "replace").decode("utf-8")
 
 
-class Words(sa.TypeDecorator[str]):
+class StorableText(sa.TypeDecorator[str]):
     """Text from people, models and tools, as far as it can be stored."""
 
     impl = sa.Text

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from bot.storage.tables.columns import Words, metadata
+from bot.storage.tables.columns import StorableText, metadata
 from bot.storage.tables.turns import turns
 
 deliveries = sa.Table(
@@ -15,7 +15,7 @@ deliveries = sa.Table(
     sa.Column("drawn", sa.BigInteger, nullable=False, server_default="0"),
     sa.Column("due_at", sa.Double, nullable=False, server_default="0"),
     sa.Column("attempts", sa.Integer, nullable=False, server_default="0"),
-    sa.Column("problem", Words, nullable=False, server_default=""),
+    sa.Column("problem", StorableText, nullable=False, server_default=""),
     sa.Column("owner", sa.Text),
     sa.Column("lease_until", sa.Double),
 )

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from bot.storage.tables.columns import Words, metadata
+from bot.storage.tables.columns import StorableText, metadata
 
 # JSON is kept as plain text below: one row that cannot be read must not keep the others from being read.
 mcp_servers = sa.Table(
     "mcp_servers",
     metadata,
-    sa.Column("id", Words, primary_key=True),
-    sa.Column("workspace", Words, nullable=False),
-    sa.Column("slug", Words, nullable=False),
-    sa.Column("title", Words, nullable=False),
-    sa.Column("title_key", Words, nullable=False),
-    sa.Column("description", Words, nullable=False),
+    sa.Column("id", StorableText, primary_key=True),
+    sa.Column("workspace", StorableText, nullable=False),
+    sa.Column("slug", StorableText, nullable=False),
+    sa.Column("title", StorableText, nullable=False),
+    sa.Column("title_key", StorableText, nullable=False),
+    sa.Column("description", StorableText, nullable=False),
     sa.Column("transport", sa.Text, nullable=False),
     sa.Column("definition", sa.Text, nullable=False),
     sa.Column("authentication", sa.Text, nullable=False),
@@ -24,9 +24,9 @@ mcp_servers = sa.Table(
     sa.Column("standing", sa.Text, nullable=False),
     sa.Column("version", sa.BigInteger, nullable=False),
     sa.Column("created_at", sa.Double, nullable=False),
-    sa.Column("created_by", Words, nullable=False),
+    sa.Column("created_by", StorableText, nullable=False),
     sa.Column("updated_at", sa.Double, nullable=False),
-    sa.Column("updated_by", Words, nullable=False),
+    sa.Column("updated_by", StorableText, nullable=False),
     sa.UniqueConstraint("slug", "workspace"),
     sa.UniqueConstraint("title_key", "workspace"),
 )
@@ -35,37 +35,37 @@ mcp_secrets = sa.Table(
     "mcp_secrets",
     metadata,
     sa.Column("server_id", sa.ForeignKey(mcp_servers.c.id, ondelete="CASCADE"), primary_key=True),
-    sa.Column("slot", Words, primary_key=True),
+    sa.Column("slot", StorableText, primary_key=True),
     sa.Column("source", sa.Text, nullable=False),
-    sa.Column("place", Words, nullable=False, server_default=""),
+    sa.Column("place", StorableText, nullable=False, server_default=""),
     sa.Column("ciphertext", sa.Text),
     sa.Column("updated_at", sa.Double, nullable=False),
-    sa.Column("updated_by", Words, nullable=False),
+    sa.Column("updated_by", StorableText, nullable=False),
     # The place that the secret was given for (`bot.domain.secret_binding`).
-    sa.Column("bound_to", Words, nullable=False),
+    sa.Column("bound_to", StorableText, nullable=False),
     sa.Column("vouched", sa.Boolean, nullable=False),
 )
 
 mcp_capabilities = sa.Table(
     "mcp_capabilities",
     metadata,
-    sa.Column("server_id", Words, primary_key=True),
+    sa.Column("server_id", StorableText, primary_key=True),
     sa.Column("status", sa.Text, nullable=False),
     sa.Column("capabilities", sa.Text),
     sa.Column("definitions", sa.Text),
-    sa.Column("server_version", Words, nullable=False, server_default=""),
+    sa.Column("server_version", StorableText, nullable=False, server_default=""),
     sa.Column("synced_at", sa.Double),
-    sa.Column("problem", Words, nullable=False, server_default=""),
+    sa.Column("problem", StorableText, nullable=False, server_default=""),
 )
 
 # One row a tool whose definition somebody answers for; the one of no tool says that the server's tools were looked at.
 tool_pins = sa.Table(
     "tool_pins",
     metadata,
-    sa.Column("server_id", Words, primary_key=True),
-    sa.Column("tool", Words, primary_key=True),
+    sa.Column("server_id", StorableText, primary_key=True),
+    sa.Column("tool", StorableText, primary_key=True),
     sa.Column("definition", sa.Text, nullable=False),
     sa.Column("body", sa.Text, nullable=False),
-    sa.Column("pinned_by", Words, nullable=False),
+    sa.Column("pinned_by", StorableText, nullable=False),
     sa.Column("pinned_at", sa.Double, nullable=False),
 )

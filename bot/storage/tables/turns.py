@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from bot.storage.tables.columns import Json, Words, metadata
+from bot.storage.tables.columns import Json, StorableText, metadata
 
 LIVE = ("queued", "running", "waiting")
 
@@ -25,7 +25,7 @@ conversations = sa.Table(
     "conversations",
     metadata,
     sa.Column("key", sa.Text, primary_key=True),
-    sa.Column("title", Words, nullable=False, server_default=""),
+    sa.Column("title", StorableText, nullable=False, server_default=""),
     sa.Column("last_seq", sa.BigInteger, nullable=False),
     sa.Column("created_at", sa.Double, nullable=False),
     sa.Column("updated_at", sa.Double, nullable=False),
@@ -38,7 +38,7 @@ summaries = sa.Table(
     metadata,
     sa.Column("conversation", sa.ForeignKey(conversations.c.key, ondelete="CASCADE"), primary_key=True),
     sa.Column("upto", sa.BigInteger, nullable=False),
-    sa.Column("text", Words, nullable=False),
+    sa.Column("text", StorableText, nullable=False),
     sa.Column("created_at", sa.Double, nullable=False),
     sa.Column("sources", Json, nullable=False),
 )
@@ -51,18 +51,18 @@ turns = sa.Table(
     sa.Column("seq", sa.BigInteger, nullable=False),
     sa.Column("status", sa.Text, nullable=False),
     sa.Column("kind", sa.Text, nullable=False),
-    sa.Column("author_id", Words, nullable=False),
-    sa.Column("author_name", Words, nullable=False),
-    # `Author.principal` and `ConversationKey.home`: claims are shared among these.
-    sa.Column("person", Words, nullable=False),
+    sa.Column("author_id", StorableText, nullable=False),
+    sa.Column("author_name", StorableText, nullable=False),
+    # `Author.principal` and `ConversationKey.workspace_key`: claims are shared among these.
+    sa.Column("person", StorableText, nullable=False),
     sa.Column("workspace", sa.Text, nullable=False),
     sa.Column("question", Json, nullable=False),
-    sa.Column("failure", Words, nullable=False, server_default=""),
+    sa.Column("failure", StorableText, nullable=False, server_default=""),
     sa.Column("owner", sa.Text),
     sa.Column("fence", sa.BigInteger, nullable=False, server_default="0"),
     sa.Column("lease_until", sa.Double),
     sa.Column("wake_at", sa.Double),
-    sa.Column("stop_by", Words),
+    sa.Column("stop_by", StorableText),
     sa.Column("recoveries", sa.Integer, nullable=False, server_default="0"),
     sa.Column("created_at", sa.Double, nullable=False),
     sa.Column("ended_at", sa.Double),
@@ -80,7 +80,7 @@ sa.Index("turns_created", turns.c.created_at)
 message_keys = sa.Table(
     "message_keys",
     metadata,
-    sa.Column("key", Words, primary_key=True),
+    sa.Column("key", StorableText, primary_key=True),
     sa.Column("turn_id", sa.ForeignKey(turns.c.id, ondelete="CASCADE"), nullable=False, index=True),
 )
 
@@ -105,7 +105,7 @@ opinions = sa.Table(
     "opinions",
     metadata,
     sa.Column("turn_id", sa.ForeignKey(turns.c.id, ondelete="CASCADE"), primary_key=True),
-    sa.Column("person", Words, primary_key=True),
+    sa.Column("person", StorableText, primary_key=True),
     sa.Column("good", sa.Boolean, nullable=False),
     sa.Column("at", sa.Double, nullable=False),
 )
@@ -131,8 +131,8 @@ usage = sa.Table(
     sa.Column("at", sa.Double, nullable=False),
     sa.Column("workspace", sa.Text, nullable=False),
     sa.Column("channel", sa.Text, nullable=False),
-    sa.Column("person", Words, nullable=False),
-    sa.Column("model", Words, nullable=False),
+    sa.Column("person", StorableText, nullable=False),
+    sa.Column("model", StorableText, nullable=False),
     sa.Column("input_tokens", sa.BigInteger, nullable=False),
     sa.Column("cached_tokens", sa.BigInteger, nullable=False),
     sa.Column("cache_writes", sa.BigInteger, nullable=False),

@@ -1,4 +1,4 @@
-"""Signing over HTTP (checklist 66): the same as the buttons on a card, by the same rules.
+"""Signing over HTTP: the same as the buttons on a card, by the same rules.
 
 Whoever signs is the token, as it is at that moment; whether its signature counts is for the engine to say. What is
 signed is one revision of one call: a decision that names an older one decides nothing.
@@ -15,38 +15,38 @@ from typing import Annotated, Any, assert_never
 from fastapi import APIRouter, Path, Query
 from pydantic import ConfigDict, Field
 
+from bot.chat.rejection_messages import VIEW_FIRST
+from bot.domain.api_clients import ApiClient, ApiRole
 from bot.domain.approvals import (
-    AlreadySettled,
-    Counted,
+    AlreadyDecided,
+    ApprovalNotFound,
+    Decided,
     Decision,
-    NoSuchApproval,
+    DecisionResult,
+    DecisionType,
+    MoreApprovalsNeeded,
     NotAllowed,
-    OutOfDate,
-    Settled,
-    Settlement,
-    Verdict,
+    StaleRevision,
     ViewRequired,
 )
-from bot.domain.callers import Caller, Role
-from bot.domain.edits import NotNow, Revised, Unfit
-from bot.domain.grants import Permission
+from bot.domain.argument_edits import InvalidArguments, NotEditable, RevisionAccepted
+from bot.domain.grants import GrantRequest
 from bot.domain.turns import StepStatus, ToolStep, Turn
 from bot.errors import CountersignError
-from bot.reception.refusals import VIEW_FIRST
+from bot.ports import PendingApproval, PendingApprovalPosition
+from bot.ports.pending_approvals import read_pending_approvals
+from bot.rendering.approval_card import remaining_approvals_text
 from bot.rendering.call_arguments import shared_json, whole_json
-from bot.rendering.cards import still_needed
 from bot.rendering.deceptive_text import imitates_mask
-from bot.rendering.grant_offers import OFFERS, offered
-from bot.stores import AwaitedCall, AwaitedPosition
-from bot.stores.awaited import read_awaited
+from bot.rendering.grant_options import OFFERS, parse_grant_option
 from bot.web.authentication import MemberCaller
-from bot.web.parts import WebParts
+from bot.web.dependencies import WebDependencies
 from bot.web.problems import Problem
 from bot.web.routes import api_router
-from bot.web.turns.addresses import id_of
-from bot.web.turns.shapes import ApprovalShape, approval_shape, whole_approval_shape
-from bot.web.turns.waiting import reaches
-from bot.web.wire import Sent, Taken
+from bot.web.schemas import RequestModel, ResponseModel
+from bot.web.turns.conversation_ids import id_of
+from bot.web.turns.key_prefixes import key_prefixes
+from bot.web.turns.schemas import ApprovalShape, approval_shape, whole_approval_shape
 
 log = logging.getLogger(__name__)
 
@@ -71,7 +71,7 @@ class Outcome(StrEnum):
     REVISED = "revised"
 
 
-class ApprovalDecision(Taken):
+class ApprovalDecision(RequestModel):
     """A verdict, other arguments, or both: a call that is changed and approved is signed as it was changed. What is no
     `true` approves nothing.
     """
@@ -91,7 +91,7 @@ class ApprovalDecision(Taken):
     grant: str = Field(default="", description=f"Allow the next calls like it, too: {WORDS}.")
 
 
-class CallOpening(Taken):
+class CallOpening(RequestModel):
     """Which revision of a call is opened."""
 
     model_config = ConfigDict(strict=True)
@@ -101,7 +101,7 @@ class CallOpening(Taken):
     )
 
 
-class DecisionAnswer(Sent):
+class DecisionAnswer(ResponseModel):
     """What has become of it."""
 
     approval_request_id: str
@@ -119,7 +119,7 @@ class Whose(StrEnum):
     ASKED = "asked"
 
 
-class ApprovalList(Sent):
+class ApprovalList(ResponseModel):
     """A page of the calls that wait for a signature, newest first."""
 
     approvals: list[ApprovalShape]
@@ -127,7 +127,7 @@ class ApprovalList(Sent):
     next_cursor: str | None = Field(description="The `cursor` of the next page; null on the last one.")
 
 
-def routes(parts: WebParts) -> APIRouter:
+def routes(parts: WebDependencies) -> APIRouter:
     """See what waits, and decide."""
     router = api_router(tags=["approvals"])
     desk = _Desk(parts)
@@ -173,15 +173,17 @@ def routes(parts: WebParts) -> APIRouter:
 class _Desk:
     """Takes decisions. Every refusal is a Problem."""
 
-    def __init__(self, parts: WebParts) -> None:
+    def __init__(self, parts: WebDependencies) -> None:
         self._parts = parts
         self._engine = parts.engine
 
-    async def waiting(self, caller: Caller, whose: Whose, size: int, behind: AwaitedPosition | None) -> ApprovalList:
+    async def waiting(
+        self, caller: ApiClient, whose: Whose, size: int, behind: PendingApprovalPosition | None
+    ) -> ApprovalList:
         """Return a page of what the caller has asked for or may sign."""
         listed = partial(self._is_listed, caller, whose)
-        page = await read_awaited(
-            self._parts.overview, reaches(caller), listed, limit=size, most_read=MOST_READ, behind=behind
+        page = await read_pending_approvals(
+            self._parts.overview, key_prefixes(caller), listed, limit=size, most_read=MOST_READ, behind=behind
         )
         shapes = [await self._waiting_shape(caller, call.approval_id) for call in page.calls]
         return ApprovalList(
@@ -190,7 +192,7 @@ class _Desk:
             next_cursor=None if page.behind is None else str(page.behind),
         )
 
-    async def _waiting_shape(self, caller: Caller, approval_id: str) -> ApprovalShape | None:
+    async def _waiting_shape(self, caller: ApiClient, approval_id: str) -> ApprovalShape | None:
         """A call on the wire, None if it does not wait any more."""
         try:
             found = await self._parts.approval(approval_id)
@@ -203,23 +205,23 @@ class _Desk:
             return None
         return self.shape(caller, *found)
 
-    async def find(self, caller: Caller, approval_id: str) -> tuple[Turn, ToolStep]:
+    async def find(self, caller: ApiClient, approval_id: str) -> tuple[Turn, ToolStep]:
         """A call that this caller has to do with: in its workspace, and asked by itself if it is not one to sign."""
         found = await self._parts.approval(approval_id)
         if found is None or found[1].approval is None:
             raise _not_found()
         turn, asked = found[0], found[1].approval
-        call = AwaitedCall(asked.id, turn.conversation, asked.requested_for, asked.terms, asked.editors)
-        if not caller.reaches(turn.conversation.home) or not (
-            caller.may(Role.APPROVER) or self._concerns(caller, call)
+        call = PendingApproval(asked.id, turn.conversation, asked.requested_for, asked.terms, asked.editors)
+        if not caller.covers_workspace(turn.conversation.workspace_key) or not (
+            caller.may(ApiRole.APPROVER) or self._concerns(caller, call)
         ):
             raise _not_found()
         return found
 
-    def _concerns(self, caller: Caller, call: AwaitedCall) -> bool:
+    def _concerns(self, caller: ApiClient, call: PendingApproval) -> bool:
         return self._is_listed(caller, Whose.ALL, call)
 
-    def _is_listed(self, caller: Caller, whose: Whose, call: AwaitedCall) -> bool:
+    def _is_listed(self, caller: ApiClient, whose: Whose, call: PendingApproval) -> bool:
         own = call.asked_by.principal == caller.author.principal
         match whose:
             case Whose.ASKED:
@@ -229,13 +231,13 @@ class _Desk:
             case Whose.ALL:
                 return own or self._parts.signs(caller.member, call)
 
-    def shape(self, caller: Caller, turn: Turn, step: ToolStep) -> ApprovalShape:
+    def shape(self, caller: ApiClient, turn: Turn, step: ToolStep) -> ApprovalShape:
         """A call that waits, on the wire."""
         assert step.approval is not None
         who = self._parts.command_parts.administration.signed_by
         return approval_shape(turn, step, step.approval, id_of(caller, turn.conversation), who)
 
-    async def open(self, caller: Caller, approval_id: str, revision: int) -> ApprovalShape:
+    async def open(self, caller: ApiClient, approval_id: str, revision: int) -> ApprovalShape:
         """Show the whole call to somebody who may approve it, on record."""
         turn, _ = await self.find(caller, approval_id)
         match await self._engine.open_call(approval_id, revision, caller.member):
@@ -247,7 +249,7 @@ class _Desk:
             case objection:
                 raise _refused(objection)
 
-    async def decide(self, caller: Caller, approval_id: str, said: ApprovalDecision) -> DecisionAnswer:
+    async def decide(self, caller: ApiClient, approval_id: str, said: ApprovalDecision) -> DecisionAnswer:
         """Take a decision."""
         permission = _checked(said)
         _, step = await self.find(caller, approval_id)
@@ -256,7 +258,7 @@ class _Desk:
             revision = await self._revise(caller, approval_id, said, step)
         if said.approved is None:
             return DecisionAnswer(approval_request_id=approval_id, revision=revision, outcome=Outcome.REVISED)
-        verdict = Verdict.APPROVE if said.approved else Verdict.DENY
+        verdict = DecisionType.APPROVE if said.approved else DecisionType.DENY
         decision = Decision(approval_id, revision, verdict, caller.author, said.reason)
         settlement = (
             await self._engine.grant(decision, permission, caller.member)
@@ -271,13 +273,13 @@ class _Desk:
             )
         return _answer(approval_id, revision, settlement)
 
-    async def _revise(self, caller: Caller, approval_id: str, said: ApprovalDecision, step: ToolStep) -> int:
+    async def _revise(self, caller: ApiClient, approval_id: str, said: ApprovalDecision, step: ToolStep) -> int:
         """Ask for a signature on other arguments; under which revision."""
         arguments = _unmasked(step, said.arguments or {})
         match await self._engine.revise(approval_id, said.revision, arguments, caller.member):
-            case Revised(revision):
+            case RevisionAccepted(revision):
                 return revision
-            case Unfit(problems):
+            case InvalidArguments(problems):
                 fields = {
                     f"arguments.{each.argument}" if each.argument else "arguments": each.problem for each in problems
                 }
@@ -286,17 +288,17 @@ class _Desk:
                 raise _refused(objection)
 
 
-def _position(cursor: str) -> AwaitedPosition | None:
+def _position(cursor: str) -> PendingApprovalPosition | None:
     """The position that a cursor names, None for the beginning. Raises Problem."""
     if not cursor:
         return None
     try:
-        return AwaitedPosition.parse(cursor)
+        return PendingApprovalPosition.parse(cursor)
     except ValueError:
         raise _wrong("cursor", "It must be the nextCursor of another page.") from None
 
 
-def _checked(said: ApprovalDecision) -> Permission | None:
+def _checked(said: ApprovalDecision) -> GrantRequest | None:
     """What is to be allowed beyond this call. Raises Problem for what makes no sense."""
     if said.approved is None and said.arguments is None:
         raise _wrong("approved", "It takes approved, arguments, or both.")
@@ -304,7 +306,7 @@ def _checked(said: ApprovalDecision) -> Permission | None:
         raise _wrong("arguments", "A call that is denied needs no other arguments.")
     if not said.grant:
         return None
-    permission = offered(said.grant)
+    permission = parse_grant_option(said.grant)
     if permission is None:
         raise _wrong("grant", f"It must be one of {WORDS}.")
     if not said.approved:
@@ -335,35 +337,35 @@ def _unmasked(step: ToolStep, sent: Mapping[str, Any]) -> dict[str, Any]:
     return made
 
 
-def _answer(approval_id: str, revision: int, settlement: Settlement) -> DecisionAnswer:
+def _answer(approval_id: str, revision: int, settlement: DecisionResult) -> DecisionAnswer:
     match settlement:
-        case Settled(verdict):
-            outcome = Outcome.APPROVED if verdict is Verdict.APPROVE else Outcome.DENIED
+        case Decided(verdict):
+            outcome = Outcome.APPROVED if verdict is DecisionType.APPROVE else Outcome.DENIED
             return DecisionAnswer(approval_request_id=approval_id, revision=revision, outcome=outcome)
-        case Counted(needed):
+        case MoreApprovalsNeeded(needed):
             return DecisionAnswer(
                 approval_request_id=approval_id,
                 revision=revision,
                 outcome=Outcome.COUNTED,
                 needed=needed,
-                message=still_needed(needed),
+                message=remaining_approvals_text(needed),
             )
         case _:
             raise _refused(settlement)
 
 
-def _refused(objection: NotNow | ViewRequired) -> Problem:
+def _refused(objection: NotEditable | ViewRequired) -> Problem:
     """Why a decision has changed nothing."""
     match objection:
-        case AlreadySettled(how):
+        case AlreadyDecided(how):
             return Problem(409, "already_settled", how, "see what has become of the response")
-        case OutOfDate():
+        case StaleRevision():
             return Problem(
                 409, "out_of_date", "The call is asked for with other arguments by now.", "read it again, then decide"
             )
         case NotAllowed(reason):
             return Problem(403, "not_allowed", reason, "leave it to those who may")
-        case NoSuchApproval():
+        case ApprovalNotFound():
             return _not_found()
         case ViewRequired():
             return Problem(409, "open_first", VIEW_FIRST, "POST to …/open with this token, then decide")

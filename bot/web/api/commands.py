@@ -12,21 +12,21 @@ from typing import Any
 from fastapi import APIRouter
 from pydantic import Field
 
-from bot.domain.callers import Caller
-from bot.domain.commands import Action, Form, Invocation, Page, Reply, Submission
+from bot.domain.api_clients import ApiClient
 from bot.domain.commands import Field as FormField
+from bot.domain.commands import Form, FormSubmission, Invocation, PageInfo, Reply, ReplyAction
 from bot.domain.conversations import ConversationKey, Member
 from bot.rendering.reply_json import reply_json
 from bot.web.authentication import MemberCaller
-from bot.web.parts import WebParts
+from bot.web.dependencies import WebDependencies
 from bot.web.routes import api_router
-from bot.web.turns.addresses import own_place
-from bot.web.wire import Sent, Taken
+from bot.web.schemas import RequestModel, ResponseModel
+from bot.web.turns.conversation_ids import own_conversation
 
 MOST_WORDS = 200
 
 
-class _Place(Taken):
+class _Place(RequestModel):
     """Where the caller stands."""
 
     workspace: str = Field(default="", description="Such as `slack:T1`; the token's if empty.")
@@ -47,7 +47,7 @@ class FormBody(_Place):
     fields: dict[str, str] = Field(default_factory=dict)
 
 
-class ActionAnswer(Sent):
+class ActionAnswer(ResponseModel):
     """Something to do next."""
 
     label: str
@@ -57,7 +57,7 @@ class ActionAnswer(Sent):
     tone: str
 
 
-class PageAnswer(Sent):
+class PageAnswer(ResponseModel):
     """Which of several pages this is; the word `--page` and a number behind `words` ask for another."""
 
     number: int
@@ -65,7 +65,7 @@ class PageAnswer(Sent):
     words: list[str]
 
 
-class DocumentAnswer(Sent):
+class DocumentAnswer(ResponseModel):
     """A text to keep."""
 
     name: str
@@ -73,7 +73,7 @@ class DocumentAnswer(Sent):
     text: str
 
 
-class FieldAnswer(Sent):
+class FieldAnswer(ResponseModel):
     """One thing to fill in."""
 
     name: str
@@ -87,14 +87,14 @@ class FieldAnswer(Sent):
     longest: int
 
 
-class TurnAnswer(Sent):
+class TurnAnswer(ResponseModel):
     """A call that has been handed over, to be signed or run."""
 
     turn_id: str
     follow: str
 
 
-class CommandAnswer(Sent):
+class CommandAnswer(ResponseModel):
     """The last reply to a command, or a form."""
 
     text: str = Field(description="Markdown; the title of a form.")
@@ -119,7 +119,7 @@ class CommandAnswer(Sent):
 class CommandRoutes:
     """The routes, over the commands themselves: who may say what is theirs to judge."""
 
-    def __init__(self, parts: WebParts) -> None:
+    def __init__(self, parts: WebDependencies) -> None:
         self._commands = parts.commands
         self._engine = parts.engine
 
@@ -131,9 +131,9 @@ class CommandRoutes:
     async def filled(self, body: FormBody, caller: MemberCaller) -> CommandAnswer:
         """Take a form back."""
         member, where = _standing(body, caller)
-        return await self._answer(Submission(body.form, body.fields, member, where))
+        return await self._answer(FormSubmission(body.form, body.fields, member, where))
 
-    async def _answer(self, request: Invocation | Submission) -> CommandAnswer:
+    async def _answer(self, request: Invocation | FormSubmission) -> CommandAnswer:
         last: Reply | Form = Reply("There is nothing to say.", failed=True)
         async for answer in self._commands.handle(request):
             last = answer
@@ -144,7 +144,7 @@ class CommandRoutes:
         return _written(last, turn)
 
 
-def routes(parts: WebParts) -> APIRouter:
+def routes(parts: WebDependencies) -> APIRouter:
     """Its routes."""
     router, commands = api_router(prefix="/api/commands", tags=["commands"]), CommandRoutes(parts)
     router.post("", name="run_command", summary="Any command")(commands.said)
@@ -152,9 +152,9 @@ def routes(parts: WebParts) -> APIRouter:
     return router
 
 
-def _standing(body: _Place, caller: Caller) -> tuple[Member, ConversationKey]:
+def _standing(body: _Place, caller: ApiClient) -> tuple[Member, ConversationKey]:
     """Who speaks, and where: in a workspace that is named they speak for that one alone. Raises Problem."""
-    where = own_place(caller, body.workspace, body.conversation_id)
+    where = own_conversation(caller, body.workspace, body.conversation_id)
     speaker = replace(caller, workspace=body.workspace) if body.workspace else caller
     return speaker.member, where
 
@@ -190,7 +190,7 @@ def _written(answer: Reply | Form, turn: TurnAnswer | None) -> CommandAnswer:
             )
 
 
-def _action(action: Action) -> ActionAnswer:
+def _action(action: ReplyAction) -> ActionAnswer:
     return ActionAnswer(
         label=action.label,
         command=" ".join(action.words),
@@ -200,7 +200,7 @@ def _action(action: Action) -> ActionAnswer:
     )
 
 
-def _page(page: Page | None) -> PageAnswer | None:
+def _page(page: PageInfo | None) -> PageAnswer | None:
     return None if page is None else PageAnswer(number=page.number, of=page.of, words=list(page.words))
 
 

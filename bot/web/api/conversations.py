@@ -1,4 +1,4 @@
-"""Conversations over HTTP (checklist 68 to 71): a token sees its own, an admin's all of its workspace.
+"""Conversations over HTTP: a token sees its own, an admin's all of its workspace.
 
 A conversation on a chat platform can be read and deleted here, not gone on with. One that is created without a question
 is empty until somebody asks something in it.
@@ -12,17 +12,17 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Query, Response
 from pydantic import Field
 
-from bot.domain.callers import Caller, Role
+from bot.domain.api_clients import ApiClient, ApiRole
 from bot.domain.conversations import ConversationKey
-from bot.stores import Archive, ConversationSummary
+from bot.ports import ConversationSummary, ReportingStore
 from bot.web.authentication import MemberCaller
-from bot.web.parts import WebParts
+from bot.web.dependencies import WebDependencies
 from bot.web.problems import Problem
 from bot.web.routes import api_router
-from bot.web.turns.addresses import id_of, may_see, no_such_conversation, place, read_id
-from bot.web.turns.shapes import ConversationStatus, MessageShape, ToolCallShape, calls_of, messages_of
-from bot.web.turns.waiting import reaches
-from bot.web.wire import Sent, Taken, moment
+from bot.web.schemas import RequestModel, ResponseModel, moment
+from bot.web.turns.conversation_ids import id_of, may_see, no_such_conversation, place, read_id
+from bot.web.turns.key_prefixes import key_prefixes
+from bot.web.turns.schemas import ConversationStatus, MessageShape, ToolCallShape, calls_of, messages_of
 
 MOST_ROWS = 10_000
 """Nobody reads further down a list than that."""
@@ -33,7 +33,7 @@ ConversationId = Annotated[str, Path(alias="conversationId", max_length=500)]
 Workspace = Annotated[str, Query(max_length=200, description="PLATFORM:ID; the token's own if empty.")]
 
 
-class NewConversation(Taken):
+class NewConversation(RequestModel):
     """A conversation to begin with nothing in it."""
 
     conversation_id: str | int | None = Field(default=None, description="One is made without it.")
@@ -41,7 +41,7 @@ class NewConversation(Taken):
     workspace: str = Field(default="", description="PLATFORM:ID; the token's own if empty.")
 
 
-class ConversationShape(Sent):
+class ConversationShape(ResponseModel):
     """A conversation in a list."""
 
     id: str
@@ -62,7 +62,7 @@ class ConversationDetail(ConversationShape):
     tool_calls: list[ToolCallShape]
 
 
-class ConversationList(Sent):
+class ConversationList(ResponseModel):
     """A page of conversations, the latest first."""
 
     conversations: list[ConversationShape]
@@ -71,7 +71,7 @@ class ConversationList(Sent):
     size: int
 
 
-def routes(parts: WebParts) -> APIRouter:
+def routes(parts: WebDependencies) -> APIRouter:
     """List, create, read, delete."""
     router = api_router(tags=["conversations"])
     archive = parts.command_parts.archive
@@ -111,7 +111,7 @@ def routes(parts: WebParts) -> APIRouter:
         summary = await archive.summary(key)
         if summary is None:
             raise no_such_conversation()
-        views = await parts.engine.recent(key, MOST_RESPONSES)
+        views = await parts.engine.recent_turns(key, MOST_RESPONSES)
         return ConversationDetail(
             **dict(_shape(caller, summary)),
             messages=[message for view in views for message in messages_of(view)],
@@ -136,7 +136,7 @@ def routes(parts: WebParts) -> APIRouter:
 
 
 async def _page(
-    archive: Archive, beginnings: Sequence[str], page: int, size: int
+    archive: ReportingStore, beginnings: Sequence[str], page: int, size: int
 ) -> tuple[Sequence[ConversationSummary], int]:
     """A page of the conversations whose keys begin in one of these ways, and how many there are in all."""
     before = (page - 1) * size
@@ -147,29 +147,29 @@ async def _page(
     return found[before : before + size], sum(count for _, count in parts)
 
 
-def _visible(caller: Caller, name: str, workspace: str) -> ConversationKey:
+def _visible(caller: ApiClient, name: str, workspace: str) -> ConversationKey:
     key = read_id(caller, name, workspace)
     if not may_see(caller, key):
         raise no_such_conversation()
     return key
 
 
-def _beginnings(caller: Caller, workspace: str, *, own: bool) -> list[str]:
+def _beginnings(caller: ApiClient, workspace: str, *, own: bool) -> list[str]:
     """How the keys begin of what is to be listed."""
-    if own or not caller.may(Role.ADMIN):
+    if own or not caller.may(ApiRole.ADMIN):
         return [str(place(caller, workspace, "-")).removesuffix("-")]
     if not workspace:
-        return reaches(caller)
-    return reaches(Caller(caller.name, caller.role, place(caller, workspace, "-").home))
+        return key_prefixes(caller)
+    return key_prefixes(ApiClient(caller.name, caller.role, place(caller, workspace, "-").workspace_key))
 
 
-def _shape(caller: Caller, summary: ConversationSummary) -> ConversationShape:
+def _shape(caller: ApiClient, summary: ConversationSummary) -> ConversationShape:
     return ConversationShape(
         id=id_of(caller, summary.key),
         title=summary.title,
         status=ConversationStatus(summary.state),
         platform=summary.key.platform,
-        workspace=summary.key.home,
+        workspace=summary.key.workspace_key,
         responses=summary.turns,
         started_by=summary.started_by,
         created_at=moment(summary.created_at),

@@ -10,42 +10,42 @@ from typing import Annotated, Any, assert_never
 from fastapi import APIRouter, Path
 from pydantic import ConfigDict, Field
 
-from bot.domain.answering import Answered, Inquiry, NotAnswerable, UnfitAnswer
-from bot.domain.approvals import AlreadySettled, NoSuchApproval, NotAllowed
-from bot.domain.callers import Caller
-from bot.domain.elicitations import Action, Elicited, FormAsk
+from bot.domain.api_clients import ApiClient
+from bot.domain.approvals import AlreadyDecided, ApprovalNotFound, NotAllowed
+from bot.domain.elicitation_answers import AnswerRejected, ElicitationAnswered, InvalidAnswer, OpenElicitation
+from bot.domain.elicitations import ElicitationAction, ElicitationResult, FormMode
 from bot.web.authentication import MemberCaller
-from bot.web.parts import WebParts
+from bot.web.dependencies import WebDependencies
 from bot.web.problems import Problem
 from bot.web.routes import api_router
-from bot.web.turns.addresses import id_of
+from bot.web.schemas import RequestModel, ResponseModel
+from bot.web.turns.conversation_ids import id_of
 from bot.web.turns.elicitations import ElicitationShape, elicitation_shape
-from bot.web.wire import Sent, Taken
 
 ElicitationId = Annotated[str, Path(alias="elicitationId", max_length=100)]
 
 
-class ElicitationAnswer(Taken):
+class ElicitationAnswer(RequestModel):
     """What the server is told: `accept` with the values of a form, or once a page was visited; `decline`; `cancel` for
     no choice at all.
     """
 
     model_config = ConfigDict(strict=True)
 
-    action: Annotated[Action, Field(strict=False)]
+    action: Annotated[ElicitationAction, Field(strict=False)]
     content: dict[str, Any] | None = Field(
         default=None, description="Of an accepted form: the values, which have to fit `requestedSchema`."
     )
 
 
-class ElicitationOutcome(Sent):
+class ElicitationOutcome(ResponseModel):
     """What has become of it."""
 
     elicitation_id: str
-    action: Action
+    action: ElicitationAction
 
 
-def routes(parts: WebParts) -> APIRouter:
+def routes(parts: WebDependencies) -> APIRouter:
     """See what a server asks, and answer."""
     router = api_router(tags=["elicitations"])
     desk = _Desk(parts)
@@ -68,54 +68,56 @@ def routes(parts: WebParts) -> APIRouter:
 class _Desk:
     """Takes answers. Every refusal is a Problem."""
 
-    def __init__(self, parts: WebParts) -> None:
+    def __init__(self, parts: WebDependencies) -> None:
         self._engine = parts.engine
 
-    async def find(self, caller: Caller, elicitation_id: str) -> Inquiry:
+    async def find(self, caller: ApiClient, elicitation_id: str) -> OpenElicitation:
         """A question that the caller may answer now."""
-        found = await self._engine.inquiry(elicitation_id, caller.member)
-        if not isinstance(found, Inquiry):
+        found = await self._engine.get_elicitation(elicitation_id, caller.member)
+        if not isinstance(found, OpenElicitation):
             raise _refused(found)
-        if not caller.reaches(found.turn.conversation.home):
+        if not caller.covers_workspace(found.turn.conversation.workspace_key):
             raise _not_found()
         return found
 
-    def shape(self, caller: Caller, found: Inquiry) -> ElicitationShape:
+    def shape(self, caller: ApiClient, found: OpenElicitation) -> ElicitationShape:
         """A question on the wire."""
         turn = found.turn
         return elicitation_shape(
             turn, found.step, found.elicitation, id_of(caller, turn.conversation), caller.author.principal
         )
 
-    async def answer(self, caller: Caller, elicitation_id: str, said: ElicitationAnswer) -> ElicitationOutcome:
+    async def answer(self, caller: ApiClient, elicitation_id: str, said: ElicitationAnswer) -> ElicitationOutcome:
         """Take an answer."""
         found = await self.find(caller, elicitation_id)
-        match await self._engine.answer(elicitation_id, _checked(said, found), caller.member):
-            case Answered(action):
+        match await self._engine.answer_elicitation(elicitation_id, _checked(said, found), caller.member):
+            case ElicitationAnswered(action):
                 return ElicitationOutcome(elicitation_id=elicitation_id, action=action)
-            case UnfitAnswer(problems):
+            case InvalidAnswer(problems):
                 fields = {".".join(filter(None, ("content", each.argument))): each.problem for each in problems}
                 raise _wrong(fields)
             case objection:
                 raise _refused(objection)
 
 
-def _checked(said: ElicitationAnswer, found: Inquiry) -> Elicited:
+def _checked(said: ElicitationAnswer, found: OpenElicitation) -> ElicitationResult:
     """The answer. Raises Problem for values where none are asked for."""
-    form = isinstance(found.elicitation.question.ask, FormAsk)
-    if said.content is not None and not (form and said.action is Action.ACCEPT):
+    form = isinstance(found.elicitation.question.ask, FormMode)
+    if said.content is not None and not (form and said.action is ElicitationAction.ACCEPT):
         raise _wrong({"content": "Only a form that is accepted has values."})
-    return Elicited(said.action, (said.content or {}) if form and said.action is Action.ACCEPT else None)
+    return ElicitationResult(
+        said.action, (said.content or {}) if form and said.action is ElicitationAction.ACCEPT else None
+    )
 
 
-def _refused(objection: NotAnswerable) -> Problem:
+def _refused(objection: AnswerRejected) -> Problem:
     """Why an answer has changed nothing."""
     match objection:
-        case AlreadySettled(how):
+        case AlreadyDecided(how):
             return Problem(409, "already_settled", how, "see what has become of the response")
         case NotAllowed():
             return Problem(403, "not_allowed", "Only the token that asked can answer this.", "leave it to that one")
-        case NoSuchApproval():
+        case ApprovalNotFound():
             return _not_found()
         case _:
             assert_never(objection)

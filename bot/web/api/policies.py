@@ -1,5 +1,5 @@
-"""Rules of admins: `/api/mcp/approval-policies`. A rule is a server, a tool and a policy, as the seeds have it, or
-anything that the language of rules says.
+"""Rules of admins: `/api/mcp/approval-policies`. A rule is a server, a tool and a policy, or anything
+that the language of rules says.
 """
 
 from __future__ import annotations
@@ -10,22 +10,22 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Query
 from pydantic import Field
 
-from bot.commands.directory import Seen
-from bot.commands.refusals import Unknown
+from bot.commands.rejections import NotFoundRejection
+from bot.commands.server_directory import VisibleServer
 from bot.domain.policies import ANY, Rule
-from bot.domain.rule_language import RuleError, read_rule, rule_table, words
-from bot.web.parts import WebParts
+from bot.domain.policy_syntax import RuleError, describe_rule, parse_rule, rule_to_table
+from bot.web.dependencies import WebDependencies
 from bot.web.problems import Problem
 from bot.web.routes import api_router
-from bot.web.servers.manners import AskedManner, Manner, Moment
-from bot.web.servers.services import AtHere, Services
-from bot.web.wire import Sent, Taken
+from bot.web.schemas import RequestModel, ResponseModel
+from bot.web.servers.dependencies import AtHere, Services
+from bot.web.servers.response_options import AskedManner, Moment, ResponseOptions
 
 _NAMED = {"server": "serverId", "server_id": "serverId", "tool": "toolName", "policy": "policy"}
 """What keys of a rule are called in a body."""
 
 
-class PolicyBody(Taken):
+class PolicyBody(RequestModel):
     """What happens when somebody asks for a tool."""
 
     server_id: str = Field(default=ANY, description="A server's id, slug or name; `*` for all of them.")
@@ -41,7 +41,7 @@ class PolicyBody(Taken):
     )
 
 
-class PolicyAnswer(Sent):
+class PolicyAnswer(ResponseModel):
     """A rule."""
 
     id: str
@@ -115,10 +115,10 @@ class PolicyRoutes:
                 422, "invalid", "Which rule?", "send ?id=… or ?serverId=…&toolName=…", {"serverId": "It is missing."}
             )
         if rule is None or not await self._services.policies.clear(rule, here.member):
-            raise Unknown("There is no such rule. Nothing was changed.")
+            raise NotFoundRejection("There is no such rule. Nothing was changed.")
 
 
-def routes(parts: WebParts) -> APIRouter:
+def routes(parts: WebDependencies) -> APIRouter:
     """Its routes."""
     services = Services.of(parts.command_parts)
     router = api_router(prefix="/api/mcp/approval-policies", tags=["policies"], dependencies=[Depends(services.asked)])
@@ -131,7 +131,7 @@ def routes(parts: WebParts) -> APIRouter:
 
 def _read(table: dict[str, Any]) -> Rule:
     try:
-        return read_rule(table)
+        return parse_rule(table)
     except RuleError as error:
         key = error.key.partition(".")[0]
         field = _NAMED.get(key, f"rule.{error.key}")
@@ -140,7 +140,7 @@ def _read(table: dict[str, Any]) -> Rule:
         ) from error
 
 
-def _answer(rule: Rule, servers: list[Seen], manner: Manner) -> PolicyAnswer:
+def _answer(rule: Rule, servers: list[VisibleServer], manner: ResponseOptions) -> PolicyAnswer:
     slug = next((seen.name for seen in servers if seen.id == rule.server_id), rule.server_id)
     return PolicyAnswer(
         id=rule.id,
@@ -148,8 +148,8 @@ def _answer(rule: Rule, servers: list[Seen], manner: Manner) -> PolicyAnswer:
         server=slug if rule.server_id else rule.server,
         tool_name=rule.tool,
         policy=rule.policy.value,
-        rule=rule_table(rule),
-        words=words(rule, slug),
+        rule=rule_to_table(rule),
+        words=describe_rule(rule, slug),
         workspace=rule.workspace or None,
         managed_in="file" if rule.of_file else "database" if rule.at else "profile",
         set_by=rule.by or None,

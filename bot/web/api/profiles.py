@@ -1,4 +1,4 @@
-"""Profiles, which the seeds call agents: who the bot is in a workspace, and what it may use there."""
+"""Profiles: who the bot is in a workspace, and what it may use there."""
 
 from __future__ import annotations
 
@@ -7,25 +7,25 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Path, Response
 from pydantic import Field
 
-from bot.commands.directory import Seen
-from bot.commands.profile_fields import drafted_profile, profile_values
-from bot.commands.profile_keeping import Outdated
-from bot.commands.refusals import Unknown
+from bot.commands.profile_fields import parse_profile, profile_values
+from bot.commands.profile_service import Outdated
+from bot.commands.rejections import NotFoundRejection
+from bot.commands.server_directory import VisibleServer
 from bot.domain.profiles import Profile
-from bot.web.parts import WebParts
+from bot.web.dependencies import WebDependencies
 from bot.web.problems import Problem
 from bot.web.routes import api_router
-from bot.web.servers.manners import AskedManner, Manner, Moment
-from bot.web.servers.services import AtHere, Here, Services
+from bot.web.schemas import RequestModel, ResponseModel
+from bot.web.servers.dependencies import AtHere, RequestScope, Services
+from bot.web.servers.response_options import AskedManner, Moment, ResponseOptions
 from bot.web.servers.versions import IfMatch, check, overtaken, tag
-from bot.web.wire import Sent, Taken
 
 _FIELDS = {"servers": "enabledMcpServerIds"}
 """What fields of a profile are called here, where that is not what `/profile` calls them."""
 AgentId = Annotated[str, Path(description="The profile's id or name.")]
 
 
-class AgentBody(Taken):
+class AgentBody(RequestModel):
     """A profile. What is not there stays as it is."""
 
     name: str | None = None
@@ -40,7 +40,7 @@ class AgentBody(Taken):
     version: int | None = Field(default=None, ge=0)
 
 
-class AgentAnswer(Sent):
+class AgentAnswer(ResponseModel):
     """A profile."""
 
     id: str
@@ -99,7 +99,7 @@ class ProfileRoutes:
             )
         servers = await self._services.directory.all(here.conversation)
         fields = {"name": agent} if present is None else {}
-        drafted, errors = drafted_profile(profile, {**fields, **_fields(body)}, servers)
+        drafted, errors = parse_profile(profile, {**fields, **_fields(body)}, servers)
         other = await profiles.named(drafted.name, here.conversation)
         if other is not None and other.id != profile.id:
             raise Problem(
@@ -123,18 +123,20 @@ class ProfileRoutes:
         check(profile, None, if_match)
         await self._services.profiles.delete(profile, here.author)
 
-    async def _find(self, name: str, here: Here) -> Profile:
+    async def _find(self, name: str, here: RequestScope) -> Profile:
         profile = await self._services.profiles.named(name, here.conversation)
         if profile is None:
-            raise Unknown("There is no profile of that id or name in this workspace.")
+            raise NotFoundRejection("There is no profile of that id or name in this workspace.")
         return profile
 
-    async def _answered(self, profile: Profile, response: Response, manner: Manner, here: Here) -> AgentAnswer:
+    async def _answered(
+        self, profile: Profile, response: Response, manner: ResponseOptions, here: RequestScope
+    ) -> AgentAnswer:
         response.headers["ETag"] = tag(profile.version)
         servers = await self._services.directory.all(here.conversation)
         return _answer(profile, servers, await self._bound(here), manner)
 
-    async def _bound(self, here: Here) -> dict[str, list[str]]:
+    async def _bound(self, here: RequestScope) -> dict[str, list[str]]:
         """Where profiles hold, in this workspace."""
         found: dict[str, list[str]] = {}
         for binding in await self._services.parts.profiles.bindings():
@@ -143,7 +145,7 @@ class ProfileRoutes:
         return found
 
 
-def routes(parts: WebParts) -> APIRouter:
+def routes(parts: WebDependencies) -> APIRouter:
     """Its routes."""
     services = Services.of(parts.command_parts)
     router = api_router(
@@ -177,7 +179,9 @@ def _fields(body: AgentBody) -> dict[str, str]:
     }
 
 
-def _answer(profile: Profile, servers: list[Seen], bound: dict[str, list[str]], manner: Manner) -> AgentAnswer:
+def _answer(
+    profile: Profile, servers: list[VisibleServer], bound: dict[str, list[str]], manner: ResponseOptions
+) -> AgentAnswer:
     values = profile_values(profile, servers)
     return AgentAnswer(
         id=profile.id,

@@ -1,4 +1,4 @@
-"""Asking the bot over HTTP, and following what comes of it (checklist 66, 67, 230 to 235).
+"""Asking the bot over HTTP, and following what comes of it.
 
 A question is on disk before anything is answered, and goes on whether anybody listens or not: who lost the stream takes
 it up again where it broke off, from whichever process.
@@ -17,23 +17,23 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Header, Path, Response
 from pydantic import Field
 
-from bot.domain.callers import Caller
+from bot.domain.api_clients import ApiClient
 from bot.domain.conversations import ConversationKey, InboundMessage
 from bot.domain.turns import Receipt
 from bot.domain.views import TurnView
 from bot.errors import CountersignError, NotFound, QueueFull
 from bot.web.authentication import MemberCaller
 from bot.web.caller_limits import RequestStreamPlace, StreamPlace
-from bot.web.events import EventStream, ServerEvent, stream_described
-from bot.web.parts import WebParts
-from bot.web.problems import Problem, of_error
+from bot.web.dependencies import WebDependencies
+from bot.web.problems import Problem, problem_of_error
 from bot.web.routes import api_router
-from bot.web.turns.addresses import id_of, is_own, may_see, own_place
+from bot.web.schemas import RequestModel, ResponseModel
+from bot.web.sse import EventStream, ServerEvent, stream_described
+from bot.web.turns.conversation_ids import id_of, is_own, may_see, own_conversation
 from bot.web.turns.cursors import Cursor
-from bot.web.turns.events import EVENTS, Teller
-from bot.web.turns.questions import Payload, Question, read_question
-from bot.web.turns.shapes import ResponseShape, is_waiting, response_shape
-from bot.web.wire import Sent, Taken
+from bot.web.turns.events import EVENTS, EventEncoder
+from bot.web.turns.request_input import ParsedInput, Payload, parse_input
+from bot.web.turns.schemas import ResponseShape, is_waiting, response_shape
 
 WAIT_SECONDS = 50.0
 """How long an answer without a stream is waited for: proxies give up after a minute."""
@@ -57,7 +57,7 @@ _UNFINISHED = {
 }
 
 
-class ResponseRequest(Taken):
+class ResponseRequest(RequestModel):
     """A question, and the conversation it belongs to."""
 
     conversation_id: str | int | None = Field(default=None, description="A new conversation without one.")
@@ -75,14 +75,14 @@ class Attempted(StrEnum):
     CHECK = "check"
 
 
-class Stopped(Sent):
+class Stopped(ResponseModel):
     """What came of a stop."""
 
     response_id: str
     stopped: bool = Field(description="False if it had ended.")
 
 
-def routes(parts: WebParts) -> APIRouter:
+def routes(parts: WebDependencies) -> APIRouter:
     """Ask, follow, look, stop."""
     router = api_router(tags=["responses"])
     responses = _Responses(parts)
@@ -101,7 +101,7 @@ def routes(parts: WebParts) -> APIRouter:
         once the answer waits for a signature, or a server for an answer, or it takes longer than a minute.
         """
         named = "" if asked.conversation_id is None else str(asked.conversation_id)
-        key = own_place(caller, asked.workspace, named or _thread(idempotency_key))
+        key = own_conversation(caller, asked.workspace, named or _thread(idempotency_key))
         if last_event_id and idempotency_key is None:
             raise _not_resumable()
         waits = responses.take_place(place, asked.payload)
@@ -152,7 +152,7 @@ def routes(parts: WebParts) -> APIRouter:
         view = await responses.find(caller, response_id)
         if not is_own(caller, view.turn.conversation):
             raise _no_such_response()
-        go_on = parts.engine.again if attempt is Attempted.AGAIN else parts.engine.check
+        go_on = parts.engine.run_again if attempt is Attempted.AGAIN else parts.engine.check_outcome
         receipt = await go_on(response_id, output_index, caller.author)
         answer.headers["Location"] = f"/api/responses/{receipt.turn_id}"
         return responses.shape(caller, await responses.find(caller, receipt.turn_id))
@@ -163,7 +163,7 @@ def routes(parts: WebParts) -> APIRouter:
 class _Responses:
     """What the routes have in common."""
 
-    def __init__(self, parts: WebParts) -> None:
+    def __init__(self, parts: WebDependencies) -> None:
         self._parts = parts
         self._engine = parts.engine
         self._following = parts.following
@@ -178,7 +178,7 @@ class _Responses:
         place.take()
         return True
 
-    async def find(self, caller: Caller, turn_id: str) -> TurnView:
+    async def find(self, caller: ApiClient, turn_id: str) -> TurnView:
         """A turn that the caller may see. Raises Problem."""
         try:
             view = await self._engine.view(turn_id)
@@ -188,15 +188,15 @@ class _Responses:
             raise _no_such_response()
         return view
 
-    def shape(self, caller: Caller, view: TurnView) -> ResponseShape:
+    def shape(self, caller: ApiClient, view: TurnView) -> ResponseShape:
         """A turn on the wire."""
         who = self._parts.command_parts.administration.signed_by
         return response_shape(view, id_of(caller, view.turn.conversation), who, caller.author.principal)
 
-    async def put(self, caller: Caller, key: ConversationKey, asked: ResponseRequest, name: str | None) -> Receipt:
+    async def put(self, caller: ApiClient, key: ConversationKey, asked: ResponseRequest, name: str | None) -> Receipt:
         """Put the question on disk, once. Raises Problem if its key names another one."""
-        question = read_question(asked.payload, self._uploads, caller.author.id)
-        began = bool(await self._engine.recent(key, 1))
+        question = parse_input(asked.payload, self._uploads, caller.author.id)
+        began = bool(await self._engine.recent_turns(key, 1))
         if asked.title.strip() and not began:
             await self._parts.command_parts.archive.create(key, asked.title)
         keys = (f"http:{caller.author.id}:{name}" if name is not None else f"http:{secrets.token_hex(16)}",)
@@ -221,13 +221,13 @@ class _Responses:
                 )
         return receipt
 
-    def _forget(self, question: Question) -> None:
+    def _forget(self, question: ParsedInput) -> None:
         for attachment in question.attachments:
             self._uploads.forget(attachment)
 
     def stream(
         self,
-        caller: Caller,
+        caller: ApiClient,
         turn_id: str,
         conversation: ConversationKey,
         last_event_id: str | None,
@@ -240,18 +240,18 @@ class _Responses:
         if cursor.is_over:
             return Response(status_code=204)
         who = self._parts.command_parts.administration.signed_by
-        teller = Teller(id_of(caller, conversation), who, cursor, opening, caller.author.principal)
+        teller = EventEncoder(id_of(caller, conversation), who, cursor, opening, caller.author.principal)
         return EventStream(self._events(turn_id, teller))
 
-    async def _events(self, turn_id: str, teller: Teller) -> AsyncGenerator[ServerEvent, None]:
+    async def _events(self, turn_id: str, teller: EventEncoder) -> AsyncGenerator[ServerEvent, None]:
         try:
             async with aclosing(self._following.views(turn_id, self._engine.view)) as views:
                 async for view in views:
-                    for event in teller.tell(view):
+                    for event in teller.encode(view):
                         yield ServerEvent(event.name, event.data, str(event.cursor))
         except CountersignError as error:
             # Without an id, and not the end: whoever comes again goes on where this broke off.
-            problem = of_error(error)
+            problem = problem_of_error(error)
             yield ServerEvent("error", {"code": problem.code, "message": problem.message})
 
     async def settled(self, turn_id: str) -> TurnView:

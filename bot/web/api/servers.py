@@ -8,18 +8,18 @@ from fastapi import APIRouter, Depends, Query
 from pydantic import Field
 
 from bot.domain.servers import ServerStatus
-from bot.web.parts import WebParts
+from bot.web.dependencies import WebDependencies
 from bot.web.routes import api_router
+from bot.web.schemas import ResponseModel
 from bot.web.servers.actions import server_action_routes
-from bot.web.servers.answers import ToolAnswer, Writer
-from bot.web.servers.manners import Manner
+from bot.web.servers.dependencies import AtHere, Services
+from bot.web.servers.response_options import ResponseOptions
+from bot.web.servers.responses import ServerSerializer, ToolAnswer
 from bot.web.servers.reviews import server_review_routes
 from bot.web.servers.routes import server_routes
-from bot.web.servers.services import AtHere, Services
-from bot.web.wire import Sent
 
 
-class FileDifference(Sent):
+class FileDifference(ResponseModel):
     """How the operator's file is different from what the bot ran by."""
 
     added: list[str]
@@ -29,7 +29,7 @@ class FileDifference(Sent):
     applied: bool
 
 
-class Instruction(Sent):
+class Instruction(ResponseModel):
     """What the model is told of one server."""
 
     server_id: str
@@ -39,7 +39,7 @@ class Instruction(Sent):
     auto_context_tool: str
 
 
-class Instructions(Sent):
+class Instructions(ResponseModel):
     """What the model is told of all servers that are connected."""
 
     instructions: str = Field(description="Every `systemInstruction`, as the model gets them.")
@@ -60,7 +60,7 @@ class AllServers:
 
     async def tools(self, here: AtHere) -> list[OfferedTool]:
         """What is known of the tools of every server that is not switched off."""
-        writer = Writer(self._services.parts, self._services.directory, Manner())
+        writer = ServerSerializer(self._services.parts, self._services.directory, ResponseOptions())
         return [
             OfferedTool(**writer.tool(tool, here.conversation).model_dump(by_alias=False), server_id=seen.name)
             for seen in await self._services.directory.all(here.conversation)
@@ -102,7 +102,7 @@ class AllServers:
         )
 
 
-def routes(parts: WebParts) -> APIRouter:
+def routes(parts: WebDependencies) -> APIRouter:
     """Its routes."""
     services = Services.of(parts.command_parts)
     router = api_router()

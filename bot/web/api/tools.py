@@ -16,23 +16,23 @@ from fastapi import APIRouter, Depends
 from pydantic import Field
 from starlette.responses import JSONResponse
 
-from bot.domain.capabilities import Bytes, Piece, Text
-from bot.domain.messages import FilePart, ImagePart, KeptFile, TextPart, ToolResult
+from bot.domain.capabilities import BlobContents, Piece, TextContents
+from bot.domain.messages import FilePart, ImagePart, StoredFile, TextPart, ToolResult
 from bot.domain.turns import ToolStep
 from bot.domain.views import ReadFile, TurnView
-from bot.ports import FrontDoor
+from bot.ports import EngineApi
 from bot.web.caller_limits import RequestStreamPlace
-from bot.web.parts import WebParts
+from bot.web.dependencies import WebDependencies
 from bot.web.routes import api_router
-from bot.web.servers.services import AtHere, Services
-from bot.web.wire import Sent, Taken
+from bot.web.schemas import RequestModel, ResponseModel
+from bot.web.servers.dependencies import AtHere, Services
 
 WAIT_SECONDS, LONGEST_WAIT = 30.0, 300.0
 _LOOKS = (0.05, 0.1, 0.2, 0.5)
 """Seconds between looks at a turn, the last of them for good."""
 
 
-class Execution(Taken):
+class Execution(RequestModel):
     """A call."""
 
     server_id: str = Field(description="The server's id, slug or name.")
@@ -41,7 +41,7 @@ class Execution(Taken):
     wait_seconds: Annotated[float, Field(ge=0, le=LONGEST_WAIT)] = WAIT_SECONDS
 
 
-class Content(Sent):
+class Content(ResponseModel):
     """A part of what a tool gave back: `text`, `image` or `resource`."""
 
     type: str
@@ -51,7 +51,7 @@ class Content(Sent):
     name: str | None = None
 
 
-class Executed(Sent):
+class Executed(ResponseModel):
     """What a tool gave back, or why it gave nothing."""
 
     content: list[Content]
@@ -60,7 +60,7 @@ class Executed(Sent):
     turn_id: str
 
 
-class Pending(Sent):
+class Pending(ResponseModel):
     """The call is not over: it waits for a signature, or takes its time."""
 
     status: str = Field(description="`approval_required` or `running`.")
@@ -71,14 +71,14 @@ class Pending(Sent):
     follow: str = Field(description="Where its end is told.")
 
 
-class ReadBody(Taken):
+class ReadBody(RequestModel):
     """A resource."""
 
     server_id: str
     uri: str
 
 
-class PieceAnswer(Sent):
+class PieceAnswer(ResponseModel):
     """Something that a server gave out."""
 
     uri: str
@@ -87,13 +87,13 @@ class PieceAnswer(Sent):
     size: int | None = Field(default=None, description="Bytes, of what is no text.")
 
 
-class ReadAnswer(Sent):
+class ReadAnswer(ResponseModel):
     """What a resource says."""
 
     contents: list[PieceAnswer]
 
 
-class PromptBody(Taken):
+class PromptBody(RequestModel):
     """A prompt and what it takes."""
 
     server_id: str
@@ -101,14 +101,14 @@ class PromptBody(Taken):
     arguments: dict[str, str] = Field(default_factory=dict)
 
 
-class PromptMessage(Sent):
+class PromptMessage(ResponseModel):
     """One message of a prompt."""
 
     role: str
     content: Content
 
 
-class PromptAnswer(Sent):
+class PromptAnswer(ResponseModel):
     """A prompt, written out."""
 
     messages: list[PromptMessage]
@@ -117,7 +117,7 @@ class PromptAnswer(Sent):
 class ToolRoutes:
     """The routes, over the services of `/mcp`."""
 
-    def __init__(self, services: Services, engine: FrontDoor) -> None:
+    def __init__(self, services: Services, engine: EngineApi) -> None:
         self._calls = services.calls
         self._servers = services.parts.servers
         self._directory = services.directory
@@ -142,7 +142,7 @@ class ToolRoutes:
     async def read(self, body: ReadBody, here: AtHere) -> ReadAnswer:
         """Read a resource."""
         seen = await self._directory.find(body.server_id, here.conversation)
-        return ReadAnswer(contents=[_piece(each) for each in await self._servers.read(seen.id, body.uri)])
+        return ReadAnswer(contents=[_piece(each) for each in await self._servers.read_resource(seen.id, body.uri)])
 
     async def written(self, body: PromptBody, here: AtHere) -> PromptAnswer:
         """Have a prompt written out."""
@@ -150,7 +150,7 @@ class ToolRoutes:
         return PromptAnswer(messages=_messages(await self._calls.written(seen, body.name, body.arguments)))
 
 
-def routes(parts: WebParts) -> APIRouter:
+def routes(parts: WebDependencies) -> APIRouter:
     """Its routes."""
     services = Services.of(parts.command_parts)
     router = api_router(prefix="/api/mcp", tags=["tools"], dependencies=[Depends(services.asked)])
@@ -166,7 +166,7 @@ def routes(parts: WebParts) -> APIRouter:
     return router
 
 
-async def watched(engine: FrontDoor, turn_id: str, seconds: float) -> TurnView:
+async def watched(engine: EngineApi, turn_id: str, seconds: float) -> TurnView:
     """The turn once it has ended or waits for a signature, or as it is after `seconds`."""
     loop = asyncio.get_running_loop()
     until = loop.time() + seconds
@@ -215,7 +215,7 @@ async def _contents(result: ToolResult, read: ReadFile | None) -> list[Content]:
                 found.append(Content(type="image", data=_base64(data), mime_type=mime_type, name=name or None))
             case FilePart(data, mime_type, name):
                 found.append(Content(type="resource", data=_base64(data), mime_type=mime_type, name=name))
-            case KeptFile(file_id, mime_type, name):
+            case StoredFile(file_id, mime_type, name):
                 kind = "image" if part.is_image else "resource"
                 encoded = _base64(await read(file_id)) if read is not None and file_id else None
                 found.append(Content(type=kind, data=encoded, mime_type=mime_type, name=name or None))
@@ -228,16 +228,16 @@ def _base64(data: bytes) -> str:
 
 def _piece(piece: Piece) -> PieceAnswer:
     match piece:
-        case Text(heading, text, mime_type):
+        case TextContents(heading, text, mime_type):
             return PieceAnswer(uri=heading, mime_type=mime_type or "text/plain", text=text)
-        case Bytes(heading, mime_type, size):
+        case BlobContents(heading, mime_type, size):
             return PieceAnswer(uri=heading, mime_type=mime_type or "application/octet-stream", size=size)
 
 
 def _messages(pieces: Sequence[Piece]) -> list[PromptMessage]:
     return [
         PromptMessage(role=piece.heading, content=Content(type="text", text=piece.text))
-        if isinstance(piece, Text)
+        if isinstance(piece, TextContents)
         else PromptMessage(role=piece.heading, content=Content(type="resource", mime_type=piece.mime_type))
         for piece in pieces
     ]

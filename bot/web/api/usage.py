@@ -8,17 +8,17 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from pydantic import Field
 
-from bot.commands.moments import MOMENT, read_moment
-from bot.commands.usage_figures import figures
-from bot.domain.callers import Caller, Role
+from bot.commands.timestamps import MOMENT, parse_time
+from bot.commands.usage_report import usage_report
+from bot.domain.api_clients import ApiClient, ApiRole
 from bot.domain.servers import EVERYWHERE
-from bot.domain.usage import Every, Spender, SpentBy, Unit, UsageQuery
+from bot.domain.usage import LimitPeriod, LimitUnit, UsageGrouping, UsageOwner, UsageQuery
 from bot.web.authentication import MemberCaller
-from bot.web.parts import WebParts
+from bot.web.dependencies import WebDependencies
 from bot.web.problems import Problem
 from bot.web.routes import api_router
-from bot.web.turns.addresses import place
-from bot.web.wire import Sent
+from bot.web.schemas import ResponseModel
+from bot.web.turns.conversation_ids import place
 
 
 class Of(StrEnum):
@@ -29,7 +29,7 @@ class Of(StrEnum):
     ALL = "all"
 
 
-class Sum(Sent):
+class Sum(ResponseModel):
     """Requests to models, added up. Tokens that were cached or written to the cache are input too, those of reasoning
     output.
     """
@@ -53,30 +53,30 @@ class NamedSum(Sum):
     name: str
 
 
-class LimitShape(Sent):
+class LimitShape(ResponseModel):
     """A limit that holds for the caller, and how much of it is used up."""
 
     per: str
     every: str
-    unit: Unit
+    unit: LimitUnit
     used: float
     most: float
     currency: str
     resets_at: str
 
 
-class UsageShape(Sent):
+class UsageShape(ResponseModel):
     """What was used since then."""
 
     since: str
-    by: SpentBy
+    by: UsageGrouping
     total: Sum
     sums: list[NamedSum] = Field(description="The most expensive first, at most 1,000.")
     omitted: int = Field(description="How many names are left out of `sums`; `total` counts them.")
     limits: list[LimitShape]
 
 
-def routes(parts: WebParts) -> APIRouter:
+def routes(parts: WebDependencies) -> APIRouter:
     """One route."""
     router = api_router(tags=["usage"])
     usage = parts.command_parts.usage
@@ -85,23 +85,23 @@ def routes(parts: WebParts) -> APIRouter:
     async def read_usage(
         caller: MemberCaller,
         of: Annotated[Of, Query(description="An admin's tokens may see more than their own.")] = Of.ME,
-        by: SpentBy = SpentBy.MODEL,
+        by: UsageGrouping = UsageGrouping.MODEL,
         since: Annotated[str, Query(max_length=100, description=f"{MOMENT}; this month without.")] = "",
         workspace: Annotated[str, Query(max_length=200, description="PLATFORM:ID; the token's own if empty.")] = "",
     ) -> UsageShape:
         """Tokens and money that questions took, since the beginning of the month."""
         query = _query(caller, of, workspace, _moment(since, parts.clock()))
-        found = await usage.by(query, by)
-        spender = Spender.of(caller.author, place(caller, workspace, "-"))
+        found = await usage.totals_by(query, by)
+        spender = UsageOwner.of(caller.author, place(caller, workspace, "-"))
         limits = await parts.command_parts.balances(spender) if of is Of.ME else ()
-        return UsageShape.model_validate(figures(query.since, by, found, limits))
+        return UsageShape.model_validate(usage_report(query.since, by, found, limits))
 
     return router
 
 
 def _moment(text: str, now: float) -> float:
     try:
-        return read_moment(text, now) if text else Every.MONTH.begin(now)
+        return parse_time(text, now) if text else LimitPeriod.MONTH.begin(now)
     except (ValueError, OverflowError):
         fields = {"since": f"A point in time is {MOMENT}."}
         raise Problem(
@@ -109,14 +109,14 @@ def _moment(text: str, now: float) -> float:
         ) from None
 
 
-def _query(caller: Caller, of: Of, workspace: str, since: float) -> UsageQuery:
+def _query(caller: ApiClient, of: Of, workspace: str, since: float) -> UsageQuery:
     match of:
         case Of.ME:
-            home = place(caller, workspace, "-").home if workspace else ""
+            home = place(caller, workspace, "-").workspace_key if workspace else ""
             return UsageQuery(since, person=caller.author.principal, workspace=home)
-        case Of.WORKSPACE if caller.may(Role.ADMIN):
-            return UsageQuery(since, workspace=place(caller, workspace, "-").home)
-        case Of.ALL if caller.may(Role.ADMIN) and caller.workspace == EVERYWHERE:
+        case Of.WORKSPACE if caller.may(ApiRole.ADMIN):
+            return UsageQuery(since, workspace=place(caller, workspace, "-").workspace_key)
+        case Of.ALL if caller.may(ApiRole.ADMIN) and caller.workspace == EVERYWHERE:
             return UsageQuery(since)
         case _:
             raise Problem(

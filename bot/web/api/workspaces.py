@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
-from bot.web.parts import WebParts
+from bot.web.dependencies import WebDependencies
 from bot.web.routes import api_router
 from bot.web.servers.actions import server_action_routes
+from bot.web.servers.dependencies import Services
 from bot.web.servers.reviews import server_review_routes
 from bot.web.servers.routes import server_routes
-from bot.web.servers.services import Services
 
 
-def routes(parts: WebParts) -> APIRouter:
+def routes(parts: WebDependencies) -> APIRouter:
     """Its routes."""
     services = Services.of(parts.command_parts)
     router, prefix = api_router(), "/api/workspaces/{workspace}/mcp-servers"

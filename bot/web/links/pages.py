@@ -8,23 +8,23 @@ from __future__ import annotations
 import math
 from datetime import UTC, datetime
 
-from bot.commands.secret_entry import Entry
-from bot.web.documents import Document, document, person_of, plain, text_of
+from bot.commands.secret_form import SecretPrompt
+from bot.web.html import HtmlDocument, document, person_of, plain, text_of
 
 _ASK_AGAIN = "Ask for another one in the chat: <code>/mcp secret set NAME SLOT</code>"
 
 
-def asking(entry: Entry, now: float) -> Document:
+def form_page(entry: SecretPrompt, now: float) -> HtmlDocument:
     """The question."""
     return document(200, "Enter a secret", _question(entry, now, "", ""))
 
 
-def wrong(entry: Entry, now: float, why: str) -> Document:
+def invalid_page(entry: SecretPrompt, now: float, why: str) -> HtmlDocument:
     """The question again, with what is wrong beneath the field's name. What was entered is not repeated."""
     return document(422, "Error: enter a secret", _question(entry, now, "", why))
 
 
-def changed(entry: Entry, now: float) -> Document:
+def changed(entry: SecretPrompt, now: float) -> HtmlDocument:
     """The question again: it is about something else now."""
     notice = (
         "The server was changed since you opened this page. Nothing was saved. Look at it again, then enter the secret."
@@ -32,7 +32,7 @@ def changed(entry: Entry, now: float) -> Document:
     return document(409, "Error: enter a secret", _question(entry, now, notice, ""))
 
 
-def done(entry: Entry) -> Document:
+def done(entry: SecretPrompt) -> HtmlDocument:
     """The secret is kept."""
     server = text_of(entry.server)
     return document(
@@ -44,7 +44,7 @@ def done(entry: Entry) -> Document:
     )
 
 
-def gone() -> Document:
+def expired_page() -> HtmlDocument:
     """For what never was a link, what was used and what is over: in the same words, so that nobody learns which."""
     return plain(
         404,
@@ -54,14 +54,14 @@ def gone() -> Document:
     )
 
 
-def denied(why: str) -> Document:
+def denied(why: str) -> HtmlDocument:
     """Whoever asked for the link may not do this any more. `why` is Markdown of our own."""
     return plain(
         403, "This was not saved", text_of(why.replace("`", ""), 1000), "The link is of no use to you any more."
     )
 
 
-def unsure(why: str) -> Document:
+def access_check_failed_page(why: str) -> HtmlDocument:
     """Nobody could say whether they may. `why` is plain text."""
     return plain(
         503,
@@ -72,7 +72,7 @@ def unsure(why: str) -> Document:
     )
 
 
-def away() -> Document:
+def unavailable_page() -> HtmlDocument:
     """The database is away. Nobody outside need know where it is."""
     return plain(
         503,
@@ -83,7 +83,7 @@ def away() -> Document:
     )
 
 
-def too_often(seconds: float) -> Document:
+def too_often(seconds: float) -> HtmlDocument:
     """Too many links that are none came from this address."""
     return plain(
         429,
@@ -94,7 +94,7 @@ def too_often(seconds: float) -> Document:
     )
 
 
-def unreadable(status: int) -> Document:
+def unreadable(status: int) -> HtmlDocument:
     """What was sent is not what the form sends, is too long, or came too slowly."""
     return plain(
         status,
@@ -104,7 +104,7 @@ def unreadable(status: int) -> Document:
     )
 
 
-def _question(entry: Entry, now: float, notice: str, error: str) -> str:
+def _question(entry: SecretPrompt, now: float, notice: str, error: str) -> str:
     wanted, minutes = text_of(entry.wanted), max(math.ceil((entry.link.expires_at - now) / 60), 1)
     until = f"{datetime.fromtimestamp(entry.link.expires_at, UTC):%H:%M} UTC, in {minutes} minute{'s' * (minutes > 1)}"
     title = text_of(entry.title) if entry.title == entry.server else f"{text_of(entry.title)} ({text_of(entry.server)})"

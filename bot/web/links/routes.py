@@ -17,12 +17,21 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
-from bot.commands.secret_entry import Changed, Denied, Entered, Gone, Outcome, SecretEntry, Unsure, Unusable
+from bot.commands.secret_form import (
+    AccessCheckFailed,
+    Denied,
+    LinkExpired,
+    Outcome,
+    SecretEntry,
+    SecretRejected,
+    SecretSaved,
+    ServerChanged,
+)
 from bot.commands.secret_links import PATH
 from bot.errors import DatabaseError
-from bot.web.attempts import Attempts
-from bot.web.documents import Document
+from bot.web.html import HtmlDocument
 from bot.web.links import pages as link_pages
+from bot.web.login_throttle import LoginThrottle
 
 log = logging.getLogger(__name__)
 
@@ -34,15 +43,15 @@ _FORM = "application/x-www-form-urlencoded"
 
 
 def pages(
-    entry: SecretEntry, *, clock: Callable[[], float] = time.time, attempts: Attempts | None = None
+    entry: SecretEntry, *, clock: Callable[[], float] = time.time, attempts: LoginThrottle | None = None
 ) -> list[Route]:
     """The routes. `clock` is in epoch seconds; `attempts` counts links that are none, by address."""
-    page = _SecretPage(entry, clock, attempts or Attempts())
+    page = _SecretPage(entry, clock, attempts or LoginThrottle())
     return [Route(f"{PATH}{{token}}", page.answer, methods=["GET", "POST"])]
 
 
 class _SecretPage:
-    def __init__(self, entry: SecretEntry, clock: Callable[[], float], attempts: Attempts) -> None:
+    def __init__(self, entry: SecretEntry, clock: Callable[[], float], attempts: LoginThrottle) -> None:
         self._entry = entry
         self._clock = clock
         self._attempts = attempts
@@ -54,44 +63,44 @@ class _SecretPage:
             document = await (self._taken(token, request) if request.method == "POST" else self._shown(token, request))
         except DatabaseError as error:
             log.warning("a one-time link could not be looked up: %s", error)
-            document = link_pages.away()
+            document = link_pages.unavailable_page()
         return HTMLResponse(document.html, document.status, dict(document.headers))
 
-    async def _shown(self, token: str, request: Request) -> Document:
+    async def _shown(self, token: str, request: Request) -> HtmlDocument:
         entry = await self._entry.look(token)
-        return self._gone(request) if entry is None else link_pages.asking(entry, self._clock())
+        return self._gone(request) if entry is None else link_pages.form_page(entry, self._clock())
 
-    async def _taken(self, token: str, request: Request) -> Document:
+    async def _taken(self, token: str, request: Request) -> HtmlDocument:
         fields = await _fields(request)
-        if isinstance(fields, Document):
+        if isinstance(fields, HtmlDocument):
             return fields
         outcome = await self._entry.enter(token, fields.get("version", ""), fields.get("secret", ""))
-        if isinstance(outcome, Entered):
+        if isinstance(outcome, SecretSaved):
             await self._entry.tell(outcome.entry)
         return self._told(outcome, request)
 
-    def _told(self, outcome: Outcome, request: Request) -> Document:
+    def _told(self, outcome: Outcome, request: Request) -> HtmlDocument:
         match outcome:
-            case Entered(entry):
+            case SecretSaved(entry):
                 return link_pages.done(entry)
-            case Unusable(entry, why):
-                return link_pages.wrong(entry, self._clock(), why)
-            case Changed(entry):
+            case SecretRejected(entry, why):
+                return link_pages.invalid_page(entry, self._clock(), why)
+            case ServerChanged(entry):
                 return link_pages.changed(entry, self._clock())
             case Denied(why):
                 return link_pages.denied(why)
-            case Unsure(why):
-                return link_pages.unsure(why)
-            case Gone():
+            case AccessCheckFailed(why):
+                return link_pages.access_check_failed_page(why)
+            case LinkExpired():
                 return self._gone(request)
 
-    def _gone(self, request: Request) -> Document:
+    def _gone(self, request: Request) -> HtmlDocument:
         """A link that is good is good however often others were wrong at the same address; one that is not counts."""
         wait = self._attempts.failed(request.client.host if request.client else "")
-        return link_pages.too_often(wait) if wait else link_pages.gone()
+        return link_pages.too_often(wait) if wait else link_pages.expired_page()
 
 
-async def _fields(request: Request) -> dict[str, str] | Document:
+async def _fields(request: Request) -> dict[str, str] | HtmlDocument:
     """What the form sends, or why it is not taken."""
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != _FORM:
         return link_pages.unreadable(415)

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import math
 
-from bot.commands.phrases import counted
-from bot.commands.sign_in_return import Arrived, TurnedAway
-from bot.web.documents import Document, document, person_of, plain, text_of
+from bot.commands.oauth_callback import SignInCompleted, SignInRejected
+from bot.commands.text_format import pluralize
+from bot.web.html import HtmlDocument, document, person_of, plain, text_of
 
 _ASK_AGAIN = "Ask for another link in the chat: <code>/mcp connect NAME</code>"
 
 
-def arrived(outcome: Arrived) -> Document:
+def signed_in_page(outcome: SignInCompleted) -> HtmlDocument:
     """The bot is let in."""
     title, server = text_of(outcome.title), text_of(outcome.server)
     facts = f"<dt>Server</dt><dd>{title if title == server else f'{title} ({server})'}</dd>"
@@ -25,7 +25,7 @@ def arrived(outcome: Arrived) -> Document:
             f"<p>In the chat <code>/mcp doctor {server}</code> looks for the reason. You can close this window.</p>"
         )
     else:
-        facts += f"<dt>It has</dt><dd>{counted(outcome.tools, 'tool')}</dd>"
+        facts += f"<dt>It has</dt><dd>{pluralize(outcome.tools, 'tool')}</dd>"
         said = "<p>Go back to the chat. You can close this window.</p>"
     return document(
         200,
@@ -37,7 +37,7 @@ def arrived(outcome: Arrived) -> Document:
     )
 
 
-def turned_away(outcome: TurnedAway) -> Document:
+def rejected_page(outcome: SignInRejected) -> HtmlDocument:
     """It is not."""
     fix = outcome.fix.rstrip(".")
     return plain(
@@ -48,7 +48,7 @@ def turned_away(outcome: TurnedAway) -> Document:
     )
 
 
-def unknown() -> Document:
+def unknown() -> HtmlDocument:
     """For what nobody has begun, what was finished and what is over: in the same words, so that nobody learns which."""
     return plain(
         404,
@@ -58,7 +58,7 @@ def unknown() -> Document:
     )
 
 
-def away() -> Document:
+def unavailable_page() -> HtmlDocument:
     """The database is away. Nobody outside need know where it is."""
     return plain(
         503,
@@ -69,7 +69,7 @@ def away() -> Document:
     )
 
 
-def too_often(seconds: float) -> Document:
+def too_often(seconds: float) -> HtmlDocument:
     """Too many who were never sent came from this address."""
     return plain(
         429,

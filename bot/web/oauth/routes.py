@@ -16,12 +16,12 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 
-from bot.commands.sign_in_return import Arrived, SignInReturn, TurnedAway, Unknown
+from bot.commands.oauth_callback import OAuthCallback, SignInCompleted, SignInRejected, UnknownLink
 from bot.domain.sign_ins import CALLBACK_ID, CALLBACK_PATH, CLIENT_NAME, CLIENT_PATH
 from bot.errors import DatabaseError
 from bot.ports import AuthorizationResponse
-from bot.web.attempts import Attempts
-from bot.web.documents import Document
+from bot.web.html import HtmlDocument
+from bot.web.login_throttle import LoginThrottle
 from bot.web.oauth import pages as sign_in_pages
 
 log = logging.getLogger(__name__)
@@ -33,9 +33,9 @@ _KEPT_SECONDS = 3_600
 """How long others may remember what the bot says of itself."""
 
 
-def pages(coming_back: SignInReturn, address: str, *, attempts: Attempts | None = None) -> list[Route]:
+def pages(coming_back: OAuthCallback, address: str, *, attempts: LoginThrottle | None = None) -> list[Route]:
     """The routes. `address` is what people reach the bot by; `attempts` counts states that are none, by whence."""
-    coming = _Callback(coming_back, attempts or Attempts())
+    coming = _Callback(coming_back, attempts or LoginThrottle())
     routes = [Route(f"{CALLBACK_PATH}{{callback}}", coming.answer, methods=["GET"])]
     if address.startswith("https://"):
         routes.append(Route(f"{CLIENT_PATH}{{name}}", _ClientPage(address).answer, methods=["GET"]))
@@ -72,7 +72,7 @@ class _ClientPage:
 
 
 class _Callback:
-    def __init__(self, coming_back: SignInReturn, attempts: Attempts) -> None:
+    def __init__(self, coming_back: OAuthCallback, attempts: LoginThrottle) -> None:
         self._coming_back = coming_back
         self._attempts = attempts
 
@@ -84,10 +84,10 @@ class _Callback:
             document = await self._taken(request)
         except DatabaseError as error:
             log.warning("somebody came back from signing in, and could not be taken back: %s", error)
-            document = sign_in_pages.away()
+            document = sign_in_pages.unavailable_page()
         return HTMLResponse(document.html, document.status, dict(document.headers))
 
-    async def _taken(self, request: Request) -> Document:
+    async def _taken(self, request: Request) -> HtmlDocument:
         state, code = _one(request, "state"), _one(request, "code", _LONGEST_CODE)
         callback = str(request.path_params["callback"])
         if not (_STATE.fullmatch(state) and CALLBACK_ID.fullmatch(callback)):
@@ -97,14 +97,14 @@ class _Callback:
             AuthorizationResponse(callback, state, code, issuer, _one(request, "error"))
         )
         match outcome:
-            case Arrived():
-                return sign_in_pages.arrived(outcome)
-            case TurnedAway():
-                return sign_in_pages.turned_away(outcome)
-            case Unknown():
+            case SignInCompleted():
+                return sign_in_pages.signed_in_page(outcome)
+            case SignInRejected():
+                return sign_in_pages.rejected_page(outcome)
+            case UnknownLink():
                 return self._unknown(request)
 
-    def _unknown(self, request: Request) -> Document:
+    def _unknown(self, request: Request) -> HtmlDocument:
         wait = self._attempts.failed(request.client.host if request.client else "")
         return sign_in_pages.too_often(wait) if wait else sign_in_pages.unknown()
 

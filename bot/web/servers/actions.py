@@ -11,19 +11,19 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Query
 from pydantic import Field
 
-from bot.commands.directory import Seen
-from bot.domain.checks import Check, Finding
-from bot.domain.servers import ServerStatus, Standing
+from bot.commands.server_directory import VisibleServer
+from bot.domain.checks import Check, CheckStatus
+from bot.domain.servers import ServerEnablement, ServerStatus
 from bot.errors import ServerTrouble
 from bot.web.caller_limits import RequestStreamPlace
-from bot.web.events import EventStream
 from bot.web.problems import Problem
 from bot.web.routes import api_router
-from bot.web.servers.answers import CapabilitiesAnswer, Writer
-from bot.web.servers.manners import AskedManner, Manner, Moment
-from bot.web.servers.services import AtHere, FindHere, Services
-from bot.web.servers.watching import watched
-from bot.web.wire import Sent
+from bot.web.schemas import ResponseModel
+from bot.web.servers.dependencies import AtHere, FindHere, Services
+from bot.web.servers.events import stream_status
+from bot.web.servers.response_options import AskedManner, Moment, ResponseOptions
+from bot.web.servers.responses import CapabilitiesAnswer, ServerSerializer
+from bot.web.sse import EventStream
 
 _OFF = (ServerStatus.DISABLED, ServerStatus.DISCONNECTED)
 _WATCHED = (
@@ -32,7 +32,7 @@ _WATCHED = (
 )
 
 
-class ConnectionAnswer(Sent):
+class ConnectionAnswer(ResponseModel):
     """How a server stands after it was to be connected to, or left alone."""
 
     connected: bool
@@ -49,7 +49,7 @@ class ConnectedAnswer(ConnectionAnswer):
     )
 
 
-class CheckAnswer(Sent):
+class CheckAnswer(ResponseModel):
     """One look."""
 
     name: str
@@ -59,7 +59,7 @@ class CheckAnswer(Sent):
     seconds: float | None
 
 
-class VerifyAnswer(Sent):
+class VerifyAnswer(ResponseModel):
     """Whether a server can be used."""
 
     ok: bool
@@ -71,7 +71,7 @@ class VerifyAnswer(Sent):
     checks: list[CheckAnswer] = Field(description="Every look, with `deep=true`; else those that found something.")
 
 
-class SyncAnswer(Sent):
+class SyncAnswer(ResponseModel):
     """What a server offers now, in numbers, and which of its tools are different from before."""
 
     sync_status: str
@@ -115,8 +115,8 @@ class ServerActions:
         """Close the connection; it stays closed until somebody asks for it."""
         seen = await self._directory.find(ref, here.conversation)
         record = self._directory.record_of(seen, here.member)
-        if record.standing is Standing.ON:
-            await self._services.keeping.stand(record, Standing.DISCONNECTED, here.author)
+        if record.standing is ServerEnablement.ON:
+            await self._services.keeping.set_enablement(record, ServerEnablement.DISCONNECTED, here.author)
         present = await self._directory.find(seen.id, here.conversation)
         return ConnectionAnswer(connected=False, status=manner.status(present.status), last_error=None)
 
@@ -132,9 +132,9 @@ class ServerActions:
         seen = await self._directory.find(ref, here.conversation)
         if seen.status in _OFF:
             raise _switched_off(seen)
-        async with aclosing(self._servers.examine(seen.id)) as looks:
+        async with aclosing(self._servers.diagnose(seen.id)) as looks:
             checks = [check async for check in looks]
-        if not any(check.finding is Finding.BROKEN for check in checks):
+        if not any(check.finding is CheckStatus.BROKEN for check in checks):
             await self._servers.connect(seen.id)
         return _verified(await self._directory.find(seen.id, here.conversation), checks, manner, deep=deep)
 
@@ -167,11 +167,11 @@ class ServerActions:
         place.take()
         seen = await self._directory.find(ref, here.conversation)
         place.follow(seen.id)
-        events = watched(self._servers, self._directory, seen, here.conversation, self._writer(manner))
+        events = stream_status(self._servers, self._directory, seen, here.conversation, self._writer(manner))
         return EventStream(events)
 
-    def _writer(self, manner: Manner) -> Writer:
-        return Writer(self._services.parts, self._directory, manner)
+    def _writer(self, manner: ResponseOptions) -> ServerSerializer:
+        return ServerSerializer(self._services.parts, self._directory, manner)
 
 
 def server_action_routes(services: Services, find_here: FindHere, prefix: str, *, named: str = "") -> APIRouter:
@@ -197,8 +197,8 @@ def server_action_routes(services: Services, find_here: FindHere, prefix: str, *
     return router
 
 
-def _verified(seen: Seen, checks: list[Check], manner: Manner, *, deep: bool) -> VerifyAnswer:
-    broken = next((check for check in checks if check.finding is Finding.BROKEN), None)
+def _verified(seen: VisibleServer, checks: list[Check], manner: ResponseOptions, *, deep: bool) -> VerifyAnswer:
+    broken = next((check for check in checks if check.finding is CheckStatus.BROKEN), None)
     times = [check.seconds for check in checks if check.seconds is not None]
     problem = "" if seen.status is ServerStatus.CONNECTED else seen.problem or "It is not connected."
     return VerifyAnswer(
@@ -213,12 +213,12 @@ def _verified(seen: Seen, checks: list[Check], manner: Manner, *, deep: bool) ->
                 name=each.name, finding=each.finding.value, detail=each.detail, fix=each.fix, seconds=each.seconds
             )
             for each in checks
-            if deep or each.finding in (Finding.BROKEN, Finding.DOUBTFUL)
+            if deep or each.finding in (CheckStatus.BROKEN, CheckStatus.DOUBTFUL)
         ],
     )
 
 
-def _switched_off(seen: Seen) -> Problem:
+def _switched_off(seen: VisibleServer) -> Problem:
     if seen.status is ServerStatus.DISABLED:
         return Problem(409, "disabled", "It is disabled: nobody may use it.", 'enable it: PUT {"enabled": true}')
     return Problem(409, "disconnected", "It is disconnected: there is nobody to ask.", "connect it: POST …/connect")

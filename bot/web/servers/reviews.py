@@ -5,16 +5,16 @@ from __future__ import annotations
 from fastapi import APIRouter, Depends
 from pydantic import Field
 
-from bot.commands.tool_reviewing import Waiting
-from bot.domain.pins import all_of
+from bot.commands.tool_review import UnreviewedTool
+from bot.domain.pins import combined_digest
 from bot.web.problems import Problem
 from bot.web.routes import api_router
-from bot.web.servers.manners import AskedManner, Manner, Moment
-from bot.web.servers.services import AtHere, FindHere, Services
-from bot.web.wire import Sent, Taken
+from bot.web.schemas import RequestModel, ResponseModel
+from bot.web.servers.dependencies import AtHere, FindHere, Services
+from bot.web.servers.response_options import AskedManner, Moment, ResponseOptions
 
 
-class Difference(Sent):
+class DefinitionDiff(ResponseModel):
     """A part of a definition that is not what was pinned; null where there is none before or after."""
 
     part: str
@@ -22,19 +22,19 @@ class Difference(Sent):
     after: str | None
 
 
-class WaitingTool(Sent):
+class WaitingTool(ResponseModel):
     """A tool whose definition nobody answers for."""
 
     name: str
     review: str = Field(description="`new`, `changed` or `flagged`.")
     flags: list[str] = Field(description="What to look at, in a few words each.")
-    differences: list[Difference]
+    differences: list[DefinitionDiff]
     definition: str = Field(description="Its digest: approving names what was looked at.")
     pinned_by: str | None
     pinned_at: Moment
 
 
-class ReviewAnswer(Sent):
+class ReviewAnswer(ResponseModel):
     """Everything of a server that waits."""
 
     server_id: str
@@ -42,14 +42,14 @@ class ReviewAnswer(Sent):
     definition: str | None = Field(description="The digest of all of them together; null if nothing waits.")
 
 
-class ApprovalBody(Taken):
+class ApprovalBody(RequestModel):
     """Which definitions are approved."""
 
     definition: str = Field(description="The digest of what was looked at: of `tool`, or of everything that waits.")
     tool: str = Field(default="", description="One tool alone, by the server's own name for it.")
 
 
-class Approved(Sent):
+class Approved(ResponseModel):
     """What is offered from now on."""
 
     approved: list[str]
@@ -68,7 +68,7 @@ class ReviewRoutes:
         return ReviewAnswer(
             server_id=seen.name,
             tools=[_waiting(each, manner) for each in waiting],
-            definition=all_of(each.tool for each in waiting) if waiting else None,
+            definition=combined_digest(each.tool for each in waiting) if waiting else None,
         )
 
     async def approved(self, ref: str, body: ApprovalBody, here: AtHere) -> Approved:
@@ -91,13 +91,15 @@ def server_review_routes(services: Services, find_here: FindHere, prefix: str, *
     return router
 
 
-def _waiting(waiting: Waiting, manner: Manner) -> WaitingTool:
+def _waiting(waiting: UnreviewedTool, manner: ResponseOptions) -> WaitingTool:
     pin = waiting.pin
     return WaitingTool(
         name=waiting.tool.original_name,
         review=waiting.review.value,
         flags=list(waiting.tool.flags),
-        differences=[Difference(part=each.part, before=each.before, after=each.after) for each in waiting.alterations],
+        differences=[
+            DefinitionDiff(part=each.part, before=each.before, after=each.after) for each in waiting.alterations
+        ],
         definition=waiting.tool.definition,
         pinned_by=pin.pinned_by if pin else None,
         pinned_at=manner.moment(pin.pinned_at if pin else None),

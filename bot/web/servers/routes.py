@@ -11,24 +11,24 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Response
 
-from bot.commands.definition_fields import is_slug
-from bot.commands.definitions import Drafted
-from bot.commands.directory import Seen, taken
-from bot.commands.phrases import POLICY_CHOICES, policy_meant
-from bot.commands.server_drafting import Wish
-from bot.commands.server_keeping import Faulty, Overtaken
+from bot.commands.server_definition import ParsedDefinition
+from bot.commands.server_directory import VisibleServer, name_in_use
+from bot.commands.server_fields import is_slug
+from bot.commands.server_service import InvalidServer, VersionConflict
+from bot.commands.server_validation import ServerRequest
+from bot.commands.text_format import POLICY_CHOICES, parse_policy
 from bot.domain.approvals import ApprovalPolicy
-from bot.domain.servers import ServerRecord, Standing
+from bot.domain.servers import ServerEnablement, ServerRecord
 from bot.web.problems import Problem
 from bot.web.routes import api_router
-from bot.web.servers.answers import ServerAnswer, ServerDetails, Writer, wanted_standing
-from bot.web.servers.bodies import Given, ServerBody, given
-from bot.web.servers.manners import AskedManner, Manner
-from bot.web.servers.services import AtHere, FindHere, Here, Services
+from bot.web.servers.dependencies import AtHere, FindHere, RequestScope, Services
+from bot.web.servers.requests import ParsedServer, ServerBody, given
+from bot.web.servers.response_options import AskedManner, ResponseOptions
+from bot.web.servers.responses import ServerAnswer, ServerDetails, ServerSerializer, wanted_standing
 from bot.web.servers.versions import IfMatch, check, overtaken, tag
 
 CONNECTING_SECONDS = 45.0
-"""How long an answer waits for a server to be connected to (checklist 289); it goes on after that."""
+"""How long an answer waits for a server to be connected to; it goes on after that."""
 _INVALID = "Some fields cannot be used. Nothing was saved."
 
 
@@ -69,7 +69,7 @@ class ServerRoutes:
             response.status_code, ref = 200, present.id
         else:
             record = await self._add(body, here)
-            if connect and record.standing is Standing.ON:
+            if connect and record.standing is ServerEnablement.ON:
                 await self._connected(record)
             ref = record.id
         seen = await self._find(ref, here)
@@ -104,21 +104,21 @@ class ServerRoutes:
         """Delete a server with its secrets and rules, for good."""
         await self._remove(await self._find(ref, here), here, if_match)
 
-    def _writer(self, manner: Manner) -> Writer:
-        return Writer(self._parts, self._services.directory, manner)
+    def _writer(self, manner: ResponseOptions) -> ServerSerializer:
+        return ServerSerializer(self._parts, self._services.directory, manner)
 
-    async def _find(self, ref: str, here: Here) -> Seen:
+    async def _find(self, ref: str, here: RequestScope) -> VisibleServer:
         return await self._services.directory.find(ref, here.conversation)
 
-    async def _existing(self, body: ServerBody, here: Here) -> Seen | None:
+    async def _existing(self, body: ServerBody, here: RequestScope) -> VisibleServer | None:
         servers = await self._services.directory.all(here.conversation)
         for name in filter(None, (body.server_id, body.name)):
-            found = taken(servers, name)
+            found = name_in_use(servers, name)
             if found is not None:
                 return found
         return None
 
-    async def _add(self, body: ServerBody, here: Here) -> ServerRecord:
+    async def _add(self, body: ServerBody, here: RequestScope) -> ServerRecord:
         read = given(body)
         name = body.server_id or body.name or ""
         if body.server_id and not is_slug(body.server_id):
@@ -130,14 +130,14 @@ class ServerRoutes:
         self._admit(draft)
         _check(read, draft)
         kept = await self._services.keeping.add(draft, policy, here.author)
-        if isinstance(kept, Faulty):
+        if isinstance(kept, InvalidServer):
             raise _taken(read, kept)
         record = kept.record
         if body.enabled is False:
-            record = await self._services.keeping.stand(record, Standing.DISABLED, here.author)
+            record = await self._services.keeping.set_enablement(record, ServerEnablement.DISABLED, here.author)
         return record
 
-    async def _change(self, seen: Seen, body: ServerBody, here: Here, if_match: str | None) -> None:
+    async def _change(self, seen: VisibleServer, body: ServerBody, here: RequestScope, if_match: str | None) -> None:
         record = self._services.directory.record_of(seen, here.member)
         check(record, body.version, if_match)
         read = given(body)
@@ -152,15 +152,15 @@ class ServerRoutes:
         _check(read, draft)
         kept = await self._services.keeping.change(record, draft, here.author)
         match kept:
-            case Faulty():
+            case InvalidServer():
                 raise _taken(read, kept)
-            case Overtaken(present):
+            case VersionConflict(present):
                 raise overtaken(present, 409 if if_match is None else 412)
         standing = wanted_standing(enabled=body.enabled, record=kept.record)
         if standing is not None:
-            await self._services.keeping.stand(kept.record, standing, here.author)
+            await self._services.keeping.set_enablement(kept.record, standing, here.author)
 
-    async def _remove(self, seen: Seen, here: Here, if_match: str | None) -> None:
+    async def _remove(self, seen: VisibleServer, here: RequestScope, if_match: str | None) -> None:
         record = self._services.directory.record_of(seen, here.member)
         check(record, None, if_match)
         late = await self._services.keeping.remove(record, here.author)
@@ -172,8 +172,8 @@ class ServerRoutes:
             async with asyncio.timeout(CONNECTING_SECONDS):
                 await self._parts.servers.connect(record.id)
 
-    def _admit(self, draft: Drafted) -> None:
-        if not self._services.drafting.admits(draft.record.config.name):
+    def _admit(self, draft: ParsedDefinition) -> None:
+        if not self._services.drafting.is_name_allowed(draft.record.config.name):
             raise Problem(
                 403, "name_not_allowed", "The operator does not allow a server of this name.", "choose an allowed name"
             )
@@ -198,13 +198,13 @@ def server_routes(services: Services, find_here: FindHere, prefix: str, *, named
     return router
 
 
-def _tell_version(response: Response, seen: Seen) -> None:
+def _tell_version(response: Response, seen: VisibleServer) -> None:
     if seen.record is not None:
         response.headers["ETag"] = tag(seen.record.version)
 
 
-def _wish(read: Given, here: Here, name: str = "") -> Wish:
-    return Wish(
+def _wish(read: ParsedServer, here: RequestScope, name: str = "") -> ServerRequest:
+    return ServerRequest(
         read.fields,
         here.member,
         here.conversation,
@@ -216,19 +216,19 @@ def _wish(read: Given, here: Here, name: str = "") -> Wish:
     )
 
 
-def _policy(body: ServerBody, read: Given) -> ApprovalPolicy | None:
-    policy = policy_meant(body.policy or "")
+def _policy(body: ServerBody, read: ParsedServer) -> ApprovalPolicy | None:
+    policy = parse_policy(body.policy or "")
     if body.policy is not None and policy is None:
         words = ", ".join((*(each.value for each in ApprovalPolicy), *POLICY_CHOICES))
         read.errors["policy"] = f"One of {words}."
     return policy
 
 
-def _check(read: Given, draft: Drafted) -> None:
+def _check(read: ParsedServer, draft: ParsedDefinition) -> None:
     wrong = read.wrong(draft.errors)
     if wrong:
         raise Problem(422, "invalid", _INVALID, "correct the fields that are named", wrong)
 
 
-def _taken(read: Given, faulty: Faulty) -> Problem:
+def _taken(read: ParsedServer, faulty: InvalidServer) -> Problem:
     return Problem(409, "conflict", "There is a server of that name.", "choose another name", read.wrong(faulty.errors))

@@ -1,4 +1,4 @@
-"""Optimistic locks over HTTP: a version that is sent along has to be the one that there is (checklist 10).
+"""Optimistic locks over HTTP: a version that is sent along has to be the one that there is.
 
 In a body it is `version`, and another one is a conflict (409); in the header it is `If-Match`, and another one is a
 failed precondition (412, RFC 9110 section 13.1.1).
@@ -11,7 +11,7 @@ from typing import Annotated
 
 from fastapi import Header
 
-from bot.commands.phrases import moment
+from bot.commands.text_format import format_moment
 from bot.domain.profiles import Profile
 from bot.domain.servers import ServerRecord
 from bot.web.problems import Problem
@@ -37,7 +37,7 @@ def check(present: ServerRecord | Profile, version: int | None, if_match: str | 
 
 def overtaken(present: ServerRecord | Profile, status: int = 409) -> Problem:
     """Somebody was faster, and this is how it stands now."""
-    who, when = present.updated_by or "somebody", moment(present.updated_at)
+    who, when = present.updated_by or "somebody", format_moment(present.updated_at)
     return Problem(
         status,
         "conflict" if status == 409 else "changed",

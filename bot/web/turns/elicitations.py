@@ -13,11 +13,11 @@ from typing import Any
 
 from pydantic import Field
 
-from bot.domain.elicitations import Elicitation, FormAsk, LinkAsk
+from bot.domain.elicitations import Elicitation, FormMode, UrlMode
 from bot.domain.turns import ToolStep, Turn
 from bot.domain.views import TurnView
-from bot.rendering.inquiries import domain_of, inquiry_outcome, server_name, warning_of
-from bot.web.wire import Sent, moment
+from bot.rendering.elicitation_card import domain_of, outcome_text, server_name, warning_text
+from bot.web.schemas import ResponseModel, moment
 
 REMEMBERED = 16
 """Of so many questions of a call, the last ones, it is known whether their end was told."""
@@ -26,7 +26,7 @@ _NUMBERED = re.compile(r"([b-vx-z])([0-9]+)_([0-9]+)")
 """The other letters are those of calls that wait for a signature, whose numbers mean something else."""
 
 
-class ElicitationShape(Sent):
+class ElicitationShape(ResponseModel):
     """What a server asks back, for the one in whose name the call runs."""
 
     elicitation_id: str
@@ -53,7 +53,7 @@ def elicitation_shape(
 ) -> ElicitationShape:
     """A question as it stands. `conversation` is its id on the wire, `reader` the principal of whoever reads this."""
     asked = elicitation.question.ask
-    url = asked.url if isinstance(asked, LinkAsk) and reader == turn.author.principal else None
+    url = asked.url if isinstance(asked, UrlMode) and reader == turn.author.principal else None
     return ElicitationShape(
         elicitation_id=elicitation.id,
         conversation_id=conversation,
@@ -62,27 +62,31 @@ def elicitation_shape(
         server=server_name(step),
         tool=step.tool.name if step.tool is not None else step.call.name,
         message=elicitation.question.message,
-        mode="form" if isinstance(asked, FormAsk) else "url",
-        requested_schema=dict(asked.schema) if isinstance(asked, FormAsk) else None,
+        mode="form" if isinstance(asked, FormMode) else "url",
+        requested_schema=dict(asked.schema) if isinstance(asked, FormMode) else None,
         url=url,
         domain=domain_of(asked),
-        warning=warning_of(elicitation.question),
+        warning=warning_text(elicitation.question),
         asked_of=turn.author.name or turn.author.id,
         expires_in_seconds=elicitation.expires_in,
         expires_at=None if elicitation.expires_at is None else moment(elicitation.expires_at),
         action=elicitation.reply.action.value if elicitation.reply is not None else None,
-        outcome="" if elicitation.open else inquiry_outcome(elicitation),
+        outcome="" if elicitation.open else outcome_text(elicitation),
     )
 
 
 def elicitations_of(view: TurnView, conversation: str, reader: str) -> list[ElicitationShape]:
     """What servers wait to hear in a response."""
     calls = (step for step in view.steps if isinstance(step, ToolStep) and not view.turn.status.ended)
-    return [elicitation_shape(view.turn, step, each, conversation, reader) for step in calls for each in step.asks]
+    return [
+        elicitation_shape(view.turn, step, each, conversation, reader)
+        for step in calls
+        for each in step.pending_elicitations
+    ]
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class ElicitationCursor:
     """How much of the questions of one call somebody has been told: how many there were, and which of the last
     `REMEMBERED` were told to wait, as bits, the last one lowest.
     """
@@ -91,7 +95,7 @@ class Told:
     waiting: int = 0
 
     @classmethod
-    def read(cls, code: str) -> tuple[str, Told]:
+    def read(cls, code: str) -> tuple[str, ElicitationCursor]:
         """A call's word in a cursor taken apart (`bot.web.turns.events`): what is said of the call, and this."""
         found = _NUMBERED.fullmatch(code)
         return (found[1], cls(int(found[2]), int(found[3]))) if found is not None else (code, cls())
@@ -100,15 +104,15 @@ class Told:
         """The word for a cursor; nothing is added where there were no questions."""
         return f"{code}{self.count}_{self.waiting}" if self.count else code
 
-    def news(self, questions: Sequence[Elicitation]) -> Iterator[tuple[Elicitation | None, Told]]:
+    def news(self, questions: Sequence[Elicitation]) -> Iterator[tuple[Elicitation | None, ElicitationCursor]]:
         """What has ended since and what has come up, each with how much has been told after it. What has come and gone
         meanwhile is not told: None stands for it.
         """
         told = self
         for behind, each in enumerate(reversed(questions[: told.count])):
             if not each.open and told.waiting >> behind & 1:
-                told = Told(told.count, told.waiting & ~(1 << behind))
+                told = ElicitationCursor(told.count, told.waiting & ~(1 << behind))
                 yield each, told
         for each in questions[told.count :]:
-            told = Told(told.count + 1, (told.waiting << 1 | each.open) & _BITS)
+            told = ElicitationCursor(told.count + 1, (told.waiting << 1 | each.open) & _BITS)
             yield each if each.open else None, told

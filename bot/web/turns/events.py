@@ -11,7 +11,7 @@
     error                 code, message: why there is no answer
     done                  the whole response (`ResponseShape`), as the last event
 
-The names are the seeds' (checklist 231). Views may be skipped, so this tells states, not histories: a call that was
+Views may be skipped, so this tells states, not histories: a call that was
 signed and has ended since the last view is told once, as it ended. Every event carries the cursor behind it.
 """
 
@@ -24,8 +24,8 @@ from typing import Any, assert_never
 from bot.domain.turns import ModelStep, StepStatus, ToolStep, TurnStatus
 from bot.domain.views import TurnView
 from bot.web.turns.cursors import NOTHING, OVER, Cursor, checksum
-from bot.web.turns.elicitations import Told, elicitation_shape
-from bot.web.turns.shapes import (
+from bot.web.turns.elicitations import ElicitationCursor, elicitation_shape
+from bot.web.turns.schemas import (
     MessageStatus,
     SignedBy,
     approval_shape,
@@ -84,7 +84,7 @@ class StreamEvent:
 
 
 @dataclass(slots=True)
-class Teller:
+class EventEncoder:
     """Tells one client of one turn. `conversation` is its conversation's id on the wire, `opening` what `init` says
     beside, `reader` the client's principal. `cursor` is how much the client knows; what running calls say of themselves
     is told as it comes, and not made up for.
@@ -97,7 +97,7 @@ class Teller:
     reader: str = ""
     _progress: dict[int, str] = field(default_factory=dict)
 
-    def tell(self, view: TurnView) -> Iterator[StreamEvent]:
+    def encode(self, view: TurnView) -> Iterator[StreamEvent]:
         """What is new in this view. Nothing once everything was told."""
         if self.cursor.is_over:
             return
@@ -177,7 +177,7 @@ class Teller:
 
     def _call(self, view: TurnView, place: int, step: ToolStep) -> Iterator[StreamEvent]:
         before = self.cursor.steps[place] if place < len(self.cursor.steps) else ""
-        told, questions = Told.read(before)
+        told, questions = ElicitationCursor.read(before)
         now, progress = _code(step), view.progress.get(step.n, "")
         if told not in (now, _asked(now)):
             yield self._updated(view, place, step, questions.written(now))
@@ -192,7 +192,7 @@ class Teller:
         yield from self._questions(view, place, step, now)
 
     def _questions(self, view: TurnView, place: int, step: ToolStep, code: str) -> Iterator[StreamEvent]:
-        _, told = Told.read(self.cursor.steps[place])
+        _, told = ElicitationCursor.read(self.cursor.steps[place])
         for each, after in told.news(step.elicitations):
             steps = _put(self.cursor.steps, place, after.written(code))
             if each is None:
@@ -239,7 +239,7 @@ def _state(view: TurnView, *, opening: bool = False) -> str:
 def _code(step: ToolStep) -> str:
     """A word for how a call stands."""
     if step.status is not StepStatus.AWAITING:
-        return _CALLS[StepStatus.ASKING if step.asks else step.status]
+        return _CALLS[StepStatus.ASKING if step.pending_elicitations else step.status]
     approval = step.approval
     signed = f"_{len(approval.signers)}" if approval is not None and approval.signers else ""
     return f"{_AWAITING}{approval.revision if approval is not None else 0}{signed}"

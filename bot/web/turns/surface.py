@@ -10,11 +10,11 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable
 
-from bot.domain.callers import Caller
+from bot.domain.api_clients import ApiClient
 from bot.domain.conversations import HTTP, Attachment, Author, ConversationKey, Member
-from bot.domain.views import Audience, Drawn, Notice, Refs, TurnView
-from bot.rendering.plain import one_line
-from bot.web.turns.following import Following
+from bot.domain.views import MessageRefs, Notice, NoticeTarget, PostedMessage, TurnView
+from bot.rendering.text_safety import single_line
+from bot.web.turns.subscriptions import Subscriptions
 from bot.web.turns.uploads import Uploads
 
 log = logging.getLogger(__name__)
@@ -24,17 +24,17 @@ OUT = "out"
 """There is no message to be edited later: the reference says only that the turn was drawn."""
 PACE_SECONDS = 0.05
 
-FindCaller = Callable[[str], Awaitable[Caller | None]]
+FindCaller = Callable[[str], Awaitable[ApiClient | None]]
 """Whose token has this name, and what it is good for now; None if it is good for nothing."""
 
 
 class ApiSurface:
     """Hands what is drawn to whoever follows. It stands before the stores are open: `know` says who calls."""
 
-    reach = f"{HTTP}:"
-    pace = PACE_SECONDS
+    key_prefix = f"{HTTP}:"
+    min_interval = PACE_SECONDS
 
-    def __init__(self, following: Following, uploads: Uploads) -> None:
+    def __init__(self, following: Subscriptions, uploads: Uploads) -> None:
         self.following = following
         self.uploads = uploads
         self._find_caller: asyncio.Future[FindCaller] = asyncio.get_running_loop().create_future()
@@ -43,17 +43,17 @@ class ApiSurface:
         """From now on it can be told who somebody is."""
         self._find_caller.set_result(find_caller)
 
-    async def show(self, view: TurnView, refs: Refs) -> AsyncGenerator[Drawn, None]:
+    async def deliver(self, view: TurnView, refs: MessageRefs) -> AsyncGenerator[PostedMessage, None]:
         """Hand the view on; it is out with that, whether anybody looks or not."""
-        self.following.hand(view)
+        self.following.publish(view)
         if view.turn.status.ended:
             for attachment in view.turn.question.attachments:
                 self.uploads.forget(attachment)
-        yield Drawn(SLOT, refs.get(SLOT, OUT))
+        yield PostedMessage(SLOT, refs.get(SLOT, OUT))
 
-    async def tell(self, audience: Audience, notice: Notice) -> None:
+    async def post_notice(self, audience: NoticeTarget, notice: Notice) -> None:
         """There is nobody to be told outside a turn: what waits is told by `GET /api/responses/approvals`."""
-        log.info("%s: %s", audience.conversation, one_line(notice.text, 200))
+        log.info("%s: %s", audience.conversation, single_line(notice.text, 200))
 
     async def member(self, author: Author, where: ConversationKey) -> Member:
         """The token of that name as it is now. One that is revoked, over or of another workspace has no rights, and
@@ -62,7 +62,7 @@ class ApiSurface:
         if author.platform == HTTP:
             find_caller = await asyncio.shield(self._find_caller)
             caller = await find_caller(author.id)
-            if caller is not None and caller.reaches(where.home):
+            if caller is not None and caller.covers_workspace(where.workspace_key):
                 return caller.member
         return Member(author, external=True)
 

@@ -58,7 +58,7 @@ from tests.fakes.discord.messages import Flag, Message
 from tests.fakes.discord.people import Member, Role, User
 from tests.fakes.discord.permissions import Permission
 from tests.fakes.discord.places import Channel, Guild, Kind
-from tests.fakes.discord.sights import Sight
+from tests.fakes.discord.visible_state import VisibleState
 
 __all__ = [
     "Answer",
@@ -79,8 +79,8 @@ __all__ = [
     "Modal",
     "Permission",
     "Role",
-    "Sight",
     "Slow",
     "TooMany",
     "User",
+    "VisibleState",
 ]

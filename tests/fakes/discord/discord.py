@@ -10,6 +10,7 @@ from typing import Any
 from tests.fakes.clock import Clock
 from tests.fakes.discord.apps import App
 from tests.fakes.discord.calls import CallLog
+from tests.fakes.discord.factories import Factories
 from tests.fakes.discord.faults import Fault
 from tests.fakes.discord.interactions import Interaction, Modal
 from tests.fakes.discord.limits import Limits
@@ -18,19 +19,18 @@ from tests.fakes.discord.modals import Values
 from tests.fakes.discord.pace import Pace
 from tests.fakes.discord.people import User
 from tests.fakes.discord.places import Channel
-from tests.fakes.discord.population import Population
 from tests.fakes.discord.refusals import Json
 from tests.fakes.discord.rest import PREFIX, Rest
 from tests.fakes.discord.routes import ROUTES
 from tests.fakes.discord.server import Server
-from tests.fakes.discord.sights import Sight, previews, sights
 from tests.fakes.discord.snowflakes import Snowflakes
-from tests.fakes.discord.speaking import Speaking
-from tests.fakes.discord.touching import Touching
-from tests.fakes.discord.world import World
+from tests.fakes.discord.state import DiscordState
+from tests.fakes.discord.user_actions import UserActions
+from tests.fakes.discord.user_messages import UserMessages
+from tests.fakes.discord.visible_state import VisibleState, previews, sights
 
 
-class FakeDiscord(Population):
+class FakeDiscord(Factories):
     """`async with FakeDiscord() as discord`: one app, in one guild until `another_guild` adds others."""
 
     def __init__(self, *, message_content: bool = True, guild_members: bool = False) -> None:
@@ -38,10 +38,10 @@ class FakeDiscord(Population):
         ids, limits = Snowflakes(clock), Limits()
         bot = User(ids.new(), "Countersign", bot=True)
         app = App(bot.id, bot, f"{bot.id}.fake.token", message_content=message_content, guild_members=guild_members)
-        super().__init__(World(clock, app, limits, Pace(clock), ids, users={bot.id: bot}))
+        super().__init__(DiscordState(clock, app, limits, Pace(clock), ids, users={bot.id: bot}))
         self._rest = Rest(self.world)
         self._server = Server(self.world, self._rest, self.gateway)
-        self._speaking, self._touching = Speaking(self.world), Touching(self.world)
+        self._speaking, self._touching = UserMessages(self.world), UserActions(self.world)
 
     async def __aenter__(self) -> FakeDiscord:
         await self._server.open()
@@ -212,7 +212,7 @@ class FakeDiscord(Population):
 
     # What can be seen
 
-    def what_user_sees(self, user: User, channel: Channel) -> list[Sight]:
+    def what_user_sees(self, user: User, channel: Channel) -> list[VisibleState]:
         """The messages this person sees now, ephemeral ones of theirs included."""
         return sights(self.world, user, channel.id)
 

@@ -14,7 +14,7 @@ from tests.fakes.discord.files import StoredFile
 from tests.fakes.discord.mentions import Allowed, allowed, settle
 from tests.fakes.discord.messages import SYSTEM, Flag, Message
 from tests.fakes.discord.refusals import Json, Refused, invalid
-from tests.fakes.discord.world import World
+from tests.fakes.discord.state import DiscordState
 
 MOST_CHARACTERS = 2000
 WRITTEN = ("content", "embeds", "components", "allowed_mentions", "attachments", "flags", "tts")
@@ -38,7 +38,7 @@ class Draft:
     body: Json
     uploads: dict[str, Upload] = field(default_factory=dict)
 
-    def post(self, world: World, message: Message, unsaid: Allowed, flags: Flag = ON_POST) -> None:
+    def post(self, world: DiscordState, message: Message, unsaid: Allowed, flags: Flag = ON_POST) -> None:
         """Write a new message. `unsaid`: who is notified if the body does not say; `flags`: those that may be set.
 
         Raises:
@@ -52,7 +52,7 @@ class Draft:
             message.reply_to = _replied_to(world, message, reference)
         settle(message, world.users, allowed(self.body.get("allowed_mentions"), unsaid), world.now())
 
-    def edit(self, world: World, message: Message, unsaid: Allowed) -> None:
+    def edit(self, world: DiscordState, message: Message, unsaid: Allowed) -> None:
         """Change a message; what the body does not name stays.
 
         Raises:
@@ -84,7 +84,7 @@ class Draft:
             raise invalid("flags", "MESSAGE_CANNOT_REMOVE_COMPONENTS_V2_FLAG", what)
         return flags
 
-    def _write(self, world: World, message: Message) -> None:
+    def _write(self, world: DiscordState, message: Message) -> None:
         body, v2 = self.body, message.is_v2
         if v2:
             _nothing_beside(body, message)
@@ -99,7 +99,7 @@ class Draft:
         if not (message.content or message.embeds or message.files or (v2 and message.components)):
             raise Refused(50006)
 
-    def _attached(self, world: World, message: Message) -> list[StoredFile]:
+    def _attached(self, world: DiscordState, message: Message) -> list[StoredFile]:
         """The files the message has after this: those listed of the ones it had, and the uploaded ones."""
         listed = self.body.get("attachments")
         entries = objects("attachments", listed, 10) if listed is not None else []
@@ -143,7 +143,7 @@ def _nothing_beside(body: Json, message: Message) -> None:
             raise invalid(name, "MESSAGE_CANNOT_USE_LEGACY_FIELDS_WITH_COMPONENTS_V2", what)
 
 
-def _replied_to(world: World, message: Message, reference: Json) -> Message | None:
+def _replied_to(world: DiscordState, message: Message, reference: Json) -> Message | None:
     only("message_reference", reference, "type", "message_id", "channel_id", "guild_id", "fail_if_not_exists")
     choice("message_reference.type", reference.get("type", 0), (0,))
     found = world.messages.get(message.channel.id, {}).get(str(reference.get("message_id")))

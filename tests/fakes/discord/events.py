@@ -8,27 +8,27 @@ from tests.fakes.discord.people import Member, Role, User
 from tests.fakes.discord.permissions import Permission
 from tests.fakes.discord.places import Channel, Guild
 from tests.fakes.discord.refusals import Json
-from tests.fakes.discord.world import World
+from tests.fakes.discord.state import DiscordState
 
 
-def sees(world: World, channel: Channel) -> bool:
+def sees(world: DiscordState, channel: Channel) -> bool:
     """Does the app see this channel?"""
     if channel.guild is not None and not channel.guild.with_bot:
         return False
     return world.may(channel, Permission.VIEW_CHANNEL)
 
 
-def posted(world: World, message: Message) -> None:
+def posted(world: DiscordState, message: Message) -> None:
     """MESSAGE_CREATE."""
     _message(world, "MESSAGE_CREATE", message)
 
 
-def changed(world: World, message: Message) -> None:
+def changed(world: DiscordState, message: Message) -> None:
     """MESSAGE_UPDATE."""
     _message(world, "MESSAGE_UPDATE", message)
 
 
-def deleted(world: World, message: Message) -> None:
+def deleted(world: DiscordState, message: Message) -> None:
     """MESSAGE_DELETE."""
     if message.ephemeral_to or not sees(world, message.channel):
         return
@@ -36,25 +36,25 @@ def deleted(world: World, message: Message) -> None:
     world.tell("MESSAGE_DELETE", data | _guild(message.channel), _messages(message.channel), None)
 
 
-def thread_created(world: World, thread: Channel) -> None:
+def thread_created(world: DiscordState, thread: Channel) -> None:
     """THREAD_CREATE of a new thread."""
     if sees(world, thread):
         world.tell("THREAD_CREATE", thread.described(world.bot) | {"newly_created": True}, Intent.GUILDS, None)
 
 
-def thread_changed(world: World, thread: Channel) -> None:
+def thread_changed(world: DiscordState, thread: Channel) -> None:
     """THREAD_UPDATE."""
     if sees(world, thread):
         world.tell("THREAD_UPDATE", thread.described(world.bot), Intent.GUILDS, None)
 
 
-def channel_told(world: World, event: str, channel: Channel) -> None:
+def channel_told(world: DiscordState, event: str, channel: Channel) -> None:
     """CHANNEL_CREATE, CHANNEL_UPDATE, CHANNEL_DELETE, or THREAD_DELETE."""
     if channel.guild is not None and channel.guild.with_bot:
         world.tell(event, channel.described(), Intent.GUILDS, None)
 
 
-def member_told(world: World, event: str, guild: Guild, member: Member) -> None:
+def member_told(world: DiscordState, event: str, guild: Guild, member: Member) -> None:
     """GUILD_MEMBER_ADD, GUILD_MEMBER_UPDATE or GUILD_MEMBER_REMOVE, for which an intent is needed."""
     data: Json = {"guild_id": guild.id, "user": member.user.described()}
     if event != "GUILD_MEMBER_REMOVE":
@@ -64,7 +64,7 @@ def member_told(world: World, event: str, guild: Guild, member: Member) -> None:
         world.tell(event, data, intent, None)
 
 
-def role_told(world: World, event: str, guild: Guild, role: Role) -> None:
+def role_told(world: DiscordState, event: str, guild: Guild, role: Role) -> None:
     """GUILD_ROLE_CREATE, GUILD_ROLE_UPDATE or GUILD_ROLE_DELETE."""
     data: Json = {"guild_id": guild.id}
     data |= {"role_id": role.id} if event == "GUILD_ROLE_DELETE" else {"role": role.described()}
@@ -72,17 +72,17 @@ def role_told(world: World, event: str, guild: Guild, role: Role) -> None:
         world.tell(event, data, Intent.GUILDS, None)
 
 
-def guild_left(world: World, guild: Guild) -> None:
+def guild_left(world: DiscordState, guild: Guild) -> None:
     """GUILD_DELETE: the app was removed."""
     world.tell("GUILD_DELETE", {"id": guild.id}, Intent.GUILDS, None)
 
 
-def guild_joined(world: World, guild: Guild) -> None:
+def guild_joined(world: DiscordState, guild: Guild) -> None:
     """GUILD_CREATE: the app was added."""
     world.tell("GUILD_CREATE", described_guild(world, guild, with_members=False), Intent.GUILDS, None)
 
 
-def typing(world: World, channel: Channel, user: User) -> None:
+def typing(world: DiscordState, channel: Channel, user: User) -> None:
     """TYPING_START."""
     if not sees(world, channel):
         return
@@ -93,7 +93,7 @@ def typing(world: World, channel: Channel, user: User) -> None:
     world.tell("TYPING_START", data, intent, None)
 
 
-def reacted(world: World, message: Message, user: User, emoji: str) -> None:
+def reacted(world: DiscordState, message: Message, user: User, emoji: str) -> None:
     """MESSAGE_REACTION_ADD."""
     channel = message.channel
     if not sees(world, channel):
@@ -113,7 +113,7 @@ def reacted(world: World, message: Message, user: User, emoji: str) -> None:
     world.tell("MESSAGE_REACTION_ADD", data | _guild(channel), intent, None)
 
 
-def described_guild(world: World, guild: Guild, *, with_members: bool) -> Json:
+def described_guild(world: DiscordState, guild: Guild, *, with_members: bool) -> Json:
     """The guild object of GUILD_CREATE. Without the Guild Members intent the app itself is the only member in it."""
     members = guild.members.values() if with_members else [guild.members[world.bot.id]]
     seen = [channel for channel in world.channels.values() if channel.guild is guild and sees(world, channel)]
@@ -133,7 +133,7 @@ def described_guild(world: World, guild: Guild, *, with_members: bool) -> Json:
     }
 
 
-def _message(world: World, event: str, message: Message) -> None:
+def _message(world: DiscordState, event: str, message: Message) -> None:
     if message.ephemeral_to or not sees(world, message.channel):
         return
     hidden = content_is_hidden(message, world.app)

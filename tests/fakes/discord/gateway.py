@@ -15,7 +15,7 @@ from tests.fakes.discord import events
 from tests.fakes.discord.intents import ALL_INTENTS, Intent, disallowed
 from tests.fakes.discord.refusals import Json
 from tests.fakes.discord.sessions import Connection, Session
-from tests.fakes.discord.world import World
+from tests.fakes.discord.state import DiscordState
 
 LONGEST = 4096
 IDENTIFY = frozenset({"token", "properties", "compress", "large_threshold", "shard", "presence", "intents"})
@@ -25,7 +25,7 @@ IDENTIFY = frozenset({"token", "properties", "compress", "large_threshold", "sha
 class Gateway:
     """All connections and sessions of the app. Counters: `opened` connections, `identified` and `resumed` sessions."""
 
-    world: World
+    world: DiscordState
     connections: list[Connection] = field(default_factory=list)
     sessions: dict[str, Session] = field(default_factory=dict)
     opened: int = 0

@@ -6,10 +6,10 @@ from tests.fakes.discord import events
 from tests.fakes.discord.messages import Flag, Message, Type
 from tests.fakes.discord.people import User
 from tests.fakes.discord.places import Channel, Kind
-from tests.fakes.discord.world import World
+from tests.fakes.discord.state import DiscordState
 
 
-def keep(world: World, message: Message) -> Message:
+def keep(world: DiscordState, message: Message) -> Message:
     """Keep a new message and tell of it. An archived thread is opened by it, and its author joins the thread."""
     channel = message.channel
     world.messages.setdefault(channel.id, {})[message.id] = message
@@ -22,7 +22,7 @@ def keep(world: World, message: Message) -> Message:
 
 
 def open_thread(
-    world: World, parent: Channel, name: str, owner: User, on: Message | None, *, kept: int = 4320
+    world: DiscordState, parent: Channel, name: str, owner: User, on: Message | None, *, kept: int = 4320
 ) -> Channel:
     """Open a thread, on a message or beside all. `kept`: minutes without a message until it is archived."""
     kind = Kind.ANNOUNCEMENT_THREAD if parent.kind is Kind.ANNOUNCEMENT else Kind.PUBLIC_THREAD
@@ -40,7 +40,7 @@ def open_thread(
     return thread
 
 
-def _in_thread(world: World, thread: Channel, message: Message) -> None:
+def _in_thread(world: DiscordState, thread: Channel, message: Message) -> None:
     thread.message_count += 1
     if message.author.id not in thread.members:
         thread.members.append(message.author.id)

@@ -17,7 +17,7 @@ from tests.fakes.discord.faults import Answers, Cut, Fails, Fault, Hangs, Lost, 
 from tests.fakes.discord.pace import Granted
 from tests.fakes.discord.refusals import Refused
 from tests.fakes.discord.routes import Answered, Request, Route, found
-from tests.fakes.discord.world import World
+from tests.fakes.discord.state import DiscordState
 
 PREFIX = "/api/v10"
 VIA = "1.1 google"
@@ -38,7 +38,7 @@ class Incoming:
 class Rest:
     """Answers everything under /api/v10."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: DiscordState) -> None:
         self._world = world
         self._closing = asyncio.Event()
 

@@ -7,13 +7,13 @@ from aiohttp.typedefs import Handler
 
 from tests.fakes.discord.gateway import Gateway
 from tests.fakes.discord.rest import PREFIX, Rest
-from tests.fakes.discord.world import World
+from tests.fakes.discord.state import DiscordState
 
 
 class Server:
     """Listens from `open` to `close`, on the same port again after a `close`."""
 
-    def __init__(self, world: World, rest: Rest, gateway: Gateway) -> None:
+    def __init__(self, world: DiscordState, rest: Rest, gateway: Gateway) -> None:
         self._world, self._rest, self._gateway = world, rest, gateway
         self._runner: web.AppRunner | None = None
         self.port = 0

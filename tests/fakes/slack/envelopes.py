@@ -8,15 +8,15 @@ from dataclasses import dataclass, field
 
 from tests.fakes.slack.deliveries import Delivery, Kind, Post
 from tests.fakes.slack.messages import Json
+from tests.fakes.slack.state import SlackState
 from tests.fakes.slack.workspace import Workspace
-from tests.fakes.slack.world import World
 
 
 @dataclass
 class Envelopes:
     """Wraps events and interactions and hands them to the post."""
 
-    world: World
+    world: SlackState
     post: Post
     _events: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
 

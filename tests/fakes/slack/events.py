@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from tests.fakes.slack.messages import Json, Message
 from tests.fakes.slack.places import Channel
+from tests.fakes.slack.state import SlackState
 from tests.fakes.slack.workspace import Workspace, mentioned
-from tests.fakes.slack.world import World
 
 SUBSCRIPTIONS = {"channel": "message.channels", "group": "message.groups", "im": "message.im", "mpim": "message.mpim"}
 PRIVATE_FIELDS = ("reactions",)
 
 
-def posted(world: World, workspace: Workspace, message: Message) -> None:
+def posted(world: SlackState, workspace: Workspace, message: Message) -> None:
     """A message was posted: `message`, and `app_mention` with the same ts if it mentions the app."""
     channel = workspace.channel(message.channel)
     event = _inner(workspace, message) | _whereabouts(channel, message.ts)
@@ -25,7 +25,7 @@ def posted(world: World, workspace: Workspace, message: Message) -> None:
         _tell(world, workspace, channel, subscription, inner)
 
 
-def changed(world: World, workspace: Workspace, message: Message, before: Json) -> None:
+def changed(world: SlackState, workspace: Workspace, message: Message, before: Json) -> None:
     """A message was edited: `message_changed`, and `app_mention` with `edited` if its text now mentions the app."""
     channel = workspace.channel(message.channel)
     ts = workspace.new_ts()
@@ -45,7 +45,7 @@ def changed(world: World, workspace: Workspace, message: Message, before: Json) 
     _tell(world, workspace, channel, SUBSCRIPTIONS[channel.kind], event)
 
 
-def deleted(world: World, workspace: Workspace, message: Message, before: Json) -> None:
+def deleted(world: SlackState, workspace: Workspace, message: Message, before: Json) -> None:
     """A message was deleted: `message_deleted`, or, if it has replies, its change into a tombstone."""
     channel = workspace.channel(message.channel)
     ts = workspace.new_ts()
@@ -63,7 +63,7 @@ def deleted(world: World, workspace: Workspace, message: Message, before: Json) 
     _tell(world, workspace, channel, SUBSCRIPTIONS[channel.kind], event)
 
 
-def tell(world: World, workspace: Workspace, subscription: str, event: Json) -> None:
+def tell(world: SlackState, workspace: Workspace, subscription: str, event: Json) -> None:
     """Any other event, if the app subscribed to it."""
     if world.app.hears(subscription, workspace.team.id):
         world.emit(workspace, subscription, event)
@@ -83,12 +83,12 @@ def _whereabouts(channel: Channel, ts: str) -> Json:
     return {"channel": channel.id, "event_ts": ts, "channel_type": channel.kind}
 
 
-def _mentions_app(world: World, workspace: Workspace, message: Message, channel: Channel) -> bool:
+def _mentions_app(world: SlackState, workspace: Workspace, message: Message, channel: Channel) -> bool:
     installation = world.app.installations.get(workspace.team.id)
     return installation is not None and channel.kind != "im" and installation.bot.id in mentioned(message.text)
 
 
-def _tell(world: World, workspace: Workspace, channel: Channel, subscription: str, event: Json) -> None:
+def _tell(world: SlackState, workspace: Workspace, channel: Channel, subscription: str, event: Json) -> None:
     installation = world.app.installations.get(workspace.team.id)
     if installation is not None and installation.bot.id in channel.members:
         tell(world, workspace, subscription, event)

@@ -17,7 +17,7 @@ from tests.fakes.slack.methods.chat import contents
 from tests.fakes.slack.refusals import Refused
 
 if TYPE_CHECKING:
-    from tests.fakes.slack.world import World
+    from tests.fakes.slack.state import SlackState
 
 KNOWN = frozenset(
     {
@@ -46,14 +46,14 @@ class ResponseUrls:
     clock: Clock
     issued: dict[str, ResponseUrl] = field(default_factory=dict)
 
-    def issue(self, world: World, team: str, user: str, channel: str, message: Message | None = None) -> str:
+    def issue(self, world: SlackState, team: str, user: str, channel: str, message: Message | None = None) -> str:
         """A new URL."""
         secret = f"{team}/{len(self.issued) + 1}/r{len(self.issued) + 1:024d}"
         until = self.clock.now() + world.limits.response_url_lifetime
         self.issued[secret] = ResponseUrl(team, user, channel, message, until, world.limits.response_url_uses)
         return f"{world.base}/actions/{secret}"
 
-    async def serve(self, world: World, request: web.Request) -> web.StreamResponse:
+    async def serve(self, world: SlackState, request: web.Request) -> web.StreamResponse:
         """One use."""
         call = Call("response_url", {}, "", self.clock.now())
         world.calls.append(call)
@@ -82,7 +82,7 @@ class ResponseUrls:
         return "used_url" if target.left <= 0 else ""
 
 
-def answer_with(world: World, target: ResponseUrl, given: Json) -> Message | None:
+def answer_with(world: SlackState, target: ResponseUrl, given: Json) -> Message | None:
     """Do what a response says: delete or replace the message it is about, or post a new one; ephemeral by default.
 
     Raises:

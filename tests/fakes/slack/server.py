@@ -7,14 +7,14 @@ from aiohttp.typedefs import Handler
 
 from tests.fakes.slack.calls import Call
 from tests.fakes.slack.sockets import Sockets
+from tests.fakes.slack.state import SlackState
 from tests.fakes.slack.web_api import WebApi
-from tests.fakes.slack.world import World
 
 
 class Server:
     """Listens from `open` to `close`, on the same port again after a `close`."""
 
-    def __init__(self, world: World, api: WebApi, sockets: Sockets) -> None:
+    def __init__(self, world: SlackState, api: WebApi, sockets: Sockets) -> None:
         self._world, self._api, self._sockets = world, api, sockets
         self._runner: web.AppRunner | None = None
         self.port = 0

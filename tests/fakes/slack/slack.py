@@ -12,33 +12,33 @@ from tests.fakes.slack.apps import App
 from tests.fakes.slack.calls import CallLog
 from tests.fakes.slack.deliveries import Delivery, Post
 from tests.fakes.slack.envelopes import Envelopes
+from tests.fakes.slack.factories import Factories
 from tests.fakes.slack.faults import Fault
 from tests.fakes.slack.limits import Limits
 from tests.fakes.slack.manifest import Manifest, shipped
 from tests.fakes.slack.messages import Json, Message
 from tests.fakes.slack.modals import Modals, View
+from tests.fakes.slack.notifications import called, fetched
 from tests.fakes.slack.pace import Pace
 from tests.fakes.slack.people import Team, User
 from tests.fakes.slack.places import Channel
-from tests.fakes.slack.population import Population
-from tests.fakes.slack.reach import called, fetched
 from tests.fakes.slack.responses import ResponseUrls
 from tests.fakes.slack.server import Server
 from tests.fakes.slack.signed_posts import SignedPosts
 from tests.fakes.slack.sockets import Sockets
-from tests.fakes.slack.speaking import Speaking
-from tests.fakes.slack.touching import Touching, Values
+from tests.fakes.slack.state import SlackState
+from tests.fakes.slack.user_actions import UserActions, Values
+from tests.fakes.slack.user_messages import UserMessages
 from tests.fakes.slack.web_api import WebApi
 from tests.fakes.slack.workspace import Sight
-from tests.fakes.slack.world import World
 
 
-class FakeSlack(Population):
+class FakeSlack(Factories):
     """`async with FakeSlack() as slack`: one app, installed in one workspace until `install` adds another."""
 
     def __init__(self, team: Team | None = None, manifest: Manifest | None = None) -> None:
         clock, app, limits = Clock(), App(manifest or shipped()), Limits()
-        world = World(clock, app, Modals(clock, limits), ResponseUrls(clock), Pace(clock), limits)
+        world = SlackState(clock, app, Modals(clock, limits), ResponseUrls(clock), Pace(clock), limits)
         super().__init__(world, team or Team())
         self.sockets = Sockets(self.app.id, lambda: self.limits.connections)
         self.posts: SignedPosts | None = None
@@ -48,7 +48,7 @@ class FakeSlack(Population):
         envelopes = Envelopes(self.world, self.post)
         self.world.emit = envelopes.event
         self.world.socket_url = lambda: f"ws://127.0.0.1:{self._server.port}/link?ticket={self.sockets.ticket()}"
-        self._speaking, self._touching = Speaking(self.world), Touching(self.world, envelopes)
+        self._speaking, self._touching = UserMessages(self.world), UserActions(self.world, envelopes)
 
     async def __aenter__(self) -> FakeSlack:
         await self._server.open()

@@ -15,7 +15,7 @@ from tests.fakes.slack.faults import Answers, Cut, Fails, Fault, Hangs, Lost, Sl
 from tests.fakes.slack.messages import Json
 from tests.fakes.slack.methods import METHODS, Method
 from tests.fakes.slack.refusals import Refused, invalid_arguments
-from tests.fakes.slack.world import Caller, World
+from tests.fakes.slack.state import Caller, SlackState
 
 ALWAYS = frozenset({"token", "team_id"})
 PER_CHANNEL = frozenset({"chat.postMessage"})
@@ -24,7 +24,7 @@ PER_CHANNEL = frozenset({"chat.postMessage"})
 class WebApi:
     """Answers `/api/{method}`. `closing` ends the calls that hang."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: SlackState) -> None:
         self._world = world
         self._closing = asyncio.Event()
 

@@ -11,11 +11,11 @@ from pathlib import Path
 from time import monotonic
 from typing import TypeVar
 
-from bot.platforms.console.clerk import ApproveMode
+from bot.platforms.console.auto_approval import ApproveMode
 from bot.platforms.console.console import Streams, on_screen
-from bot.platforms.console.opening import Opening
-from bot.platforms.console.person import Person
-from bot.ports import Commands, FrontDoor
+from bot.platforms.console.local_user import LocalUser
+from bot.platforms.console.startup import StartState
+from bot.ports import Commands, EngineApi
 from tests.platforms.console.scripted import Script, ScriptedCommands, ScriptedEngine
 from tests.platforms.console.terminal import LIMIT_SECONDS, PseudoTerminal
 
@@ -51,8 +51,8 @@ def now(value: T) -> asyncio.Future[T]:
 async def chatting(
     scripts: dict[str, Script] | None = None,
     *,
-    engine: asyncio.Future[FrontDoor] | None = None,
-    opening: asyncio.Future[Opening] | None = None,
+    engine: asyncio.Future[EngineApi] | None = None,
+    opening: asyncio.Future[StartState] | None = None,
     commands: Commands | None = None,
     environ: dict[str, str] | None = None,
     approve: ApproveMode = ApproveMode.ASK,
@@ -66,7 +66,7 @@ async def chatting(
         scripted = ScriptedEngine(scripts)
         streams = Streams(terminal.stdin, terminal.stdout, io.StringIO(), environ or ENVIRON)
         form = on_screen(
-            Person("ana"),
+            LocalUser("ana"),
             streams,
             model="demo model",
             approve=approve,
@@ -75,9 +75,9 @@ async def chatting(
             clock=clock,
         )
         scripted.surface = form.surface
-        front_door: asyncio.Future[FrontDoor] = now(scripted) if engine is None else engine
+        front_door: asyncio.Future[EngineApi] = now(scripted) if engine is None else engine
         offered: asyncio.Future[Commands] = now(commands or ScriptedCommands())
-        start = now(Opening("c1")) if opening is None else opening
+        start = now(StartState("c1")) if opening is None else opening
         task = asyncio.create_task(form.listener.run(front_door, offered, start))
         try:
             yield Chat(terminal, scripted, task)

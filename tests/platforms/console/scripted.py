@@ -8,26 +8,32 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from contextlib import suppress
 from typing import Any
 
-from bot.domain.answering import Answered, Answering, Inquiry, NotAnswerable, UnfitAnswer
 from bot.domain.approvals import (
     WHOLE,
-    AlreadySettled,
+    AlreadyDecided,
     Approval,
+    ApprovalNotFound,
+    Decided,
     Decision,
-    NoSuchApproval,
-    OutOfDate,
+    DecisionResult,
+    DecisionType,
     Portion,
-    Settled,
-    Settlement,
-    Verdict,
+    StaleRevision,
 )
-from bot.domain.commands import Form, Invocation, Reply, Submission, Verb
+from bot.domain.argument_edits import EditableCall, EditResult, NotEditable, RevisionAccepted
+from bot.domain.commands import Form, FormSubmission, Invocation, Reply, Verb
 from bot.domain.conversations import Author, ConversationKey, InboundMessage, Member
-from bot.domain.edits import Draft, Editing, NotNow, Revised
-from bot.domain.elicitations import Elicited
-from bot.domain.grants import Permission
+from bot.domain.elicitation_answers import (
+    AnswerRejected,
+    AnswerResult,
+    ElicitationAnswered,
+    InvalidAnswer,
+    OpenElicitation,
+)
+from bot.domain.elicitations import ElicitationResult
+from bot.domain.grants import GrantRequest
 from bot.domain.messages import TextPart, ToolCall, ToolResult, assistant
-from bot.domain.turns import ModelStep, Question, Receipt, Step, StepStatus, ToolRef, ToolStep, Turn, TurnStatus
+from bot.domain.turns import ModelStep, Receipt, Step, StepStatus, ToolRef, ToolStep, Turn, TurnInput, TurnStatus
 from bot.domain.views import TurnView
 from bot.errors import CountersignError, DeliveryFailed
 from bot.platforms.console.surface import ConsoleSurface
@@ -37,7 +43,7 @@ ANA = Author("console", "ana", "ana")
 
 def a_turn(turn_id: str = "t1", text: str = "hello", conversation: str = "c1", **changes: Any) -> Turn:
     key = ConversationKey("console", "local", "ana", conversation)
-    turn = Turn(turn_id, key, 1, ANA, Question(text), TurnStatus.RUNNING, 0.0)
+    turn = Turn(turn_id, key, 1, ANA, TurnInput(text), TurnStatus.RUNNING, 0.0)
     return dataclasses.replace(turn, **changes)
 
 
@@ -74,7 +80,7 @@ class ScriptedTurn:
         view = self.view(**moment)
         self.engine.on_disk[self.turn.id] = view
         with suppress(DeliveryFailed):  # an engine goes on when nobody sees it
-            async for _drawn in self.engine.surface.show(view, {}):
+            async for _drawn in self.engine.surface.deliver(view, {}):
                 pass
 
     async def stream(self, *texts: str) -> None:
@@ -116,7 +122,7 @@ class ScriptedTurn:
     async def apply(self, n: int, approval: Approval) -> Decision:
         decision = await self.decided(approval.id)
         settled = dataclasses.replace(approval, decided_by=decision.by.name, reason=decision.reason)
-        denied = decision.verdict is Verdict.DENY
+        denied = decision.verdict is DecisionType.DENY
         await self.update(n, status=StepStatus.DENIED if denied else StepStatus.STARTED, approval=settled)
         if not denied:
             await self.update(n, status=StepStatus.DONE, result="Added note 3")
@@ -140,25 +146,25 @@ class ScriptedEngine:
         self.scripts = scripts or {}
         self.received: list[InboundMessage] = []
         self.decisions: list[Decision] = []
-        self.granted: list[Permission] = []
+        self.granted: list[GrantRequest] = []
         self.schema: Mapping[str, Any] = {}
         """What the arguments of every call have to fit."""
-        self.not_now: NotNow | None = None
-        """Why nothing can be changed, as `draft` says it."""
-        self.editings: list[Editing] = []
+        self.not_now: NotEditable | None = None
+        """Why nothing can be changed, as `get_editable_call` says it."""
+        self.editings: list[EditResult] = []
         """What `revise` says, in order; then it takes everything."""
         self.revisions: list[tuple[str, int, dict[str, Any], Member]] = []
         self.views_opened: list[tuple[str, int, Portion]] = []
-        self.inquiries: dict[str, Inquiry | NotAnswerable] = {}
+        self.inquiries: dict[str, OpenElicitation | AnswerRejected] = {}
         """What servers have asked back, by the questions' ids."""
-        self.answerings: list[Answering] = []
-        """What `answer` says, in order; then it takes everything."""
-        self.replied: list[tuple[str, Elicited, Member]] = []
-        self.answered: asyncio.Queue[Elicited] = asyncio.Queue()
+        self.answerings: list[AnswerResult] = []
+        """What `answer_elicitation` says, in order; then it takes everything."""
+        self.replied: list[tuple[str, ElicitationResult, Member]] = []
+        self.answered: asyncio.Queue[ElicitationResult] = asyncio.Queue()
         """Every answer that needs no other, for a script that waits for it."""
         self.stops: list[str] = []
         self.repeated: list[tuple[str, str, int]] = []
-        self.answers: list[Settlement] = []
+        self.answers: list[DecisionResult] = []
         """What `decide` says, in order; then it accepts everything."""
         self.refusals: list[CountersignError] = []
         """What `stop` raises, in order; then it stops."""
@@ -184,52 +190,56 @@ class ScriptedEngine:
         self._tasks[turn.id] = asyncio.create_task(self._play(playing, script))
         return playing
 
-    async def decide(self, decision: Decision, member: Member) -> Settlement:
+    async def decide(self, decision: Decision, member: Member) -> DecisionResult:
         self.decisions.append(decision)
         await self.deciding.wait()
-        settlement = self.answers.pop(0) if self.answers else Settled(decision.verdict)
-        if isinstance(settlement, Settled):
+        settlement = self.answers.pop(0) if self.answers else Decided(decision.verdict)
+        if isinstance(settlement, Decided):
             for turn in self.turns.values():
                 future = turn.settled.setdefault(decision.approval_id, asyncio.get_running_loop().create_future())
                 if future.done():
-                    return AlreadySettled("Already decided.")
+                    return AlreadyDecided("Already decided.")
                 future.set_result(decision)
         return settlement
 
-    async def grant(self, decision: Decision, permission: Permission, member: Member) -> Settlement:
+    async def grant(self, decision: Decision, permission: GrantRequest, member: Member) -> DecisionResult:
         self.granted.append(permission)
         return await self.decide(decision, member)
 
     async def open_call(
         self, approval_id: str, revision: int, member: Member, portion: Portion = WHOLE
-    ) -> ToolStep | NotNow:
+    ) -> ToolStep | NotEditable:
         """Anybody may open anything; `views_opened` are the pages."""
-        found = await self.draft(approval_id, revision, member)
-        if not isinstance(found, Draft):
+        found = await self.get_editable_call(approval_id, revision, member)
+        if not isinstance(found, EditableCall):
             return found
         self.views_opened.append((approval_id, revision, portion))
         return found.step
 
-    async def draft(self, approval_id: str, revision: int, member: Member) -> Draft | NotNow:
+    async def get_editable_call(self, approval_id: str, revision: int, member: Member) -> EditableCall | NotEditable:
         if self.not_now is not None:
             return self.not_now
         for view in self.on_disk.values():
             for step in view.steps:
                 if isinstance(step, ToolStep) and step.approval is not None and step.approval.id == approval_id:
-                    return Draft(view.turn, step, self.schema) if step.approval.revision == revision else OutOfDate()
-        return NoSuchApproval()
+                    return (
+                        EditableCall(view.turn, step, self.schema)
+                        if step.approval.revision == revision
+                        else StaleRevision()
+                    )
+        return ApprovalNotFound()
 
-    async def revise(self, approval_id: str, revision: int, arguments: Mapping[str, Any], member: Member) -> Editing:
+    async def revise(self, approval_id: str, revision: int, arguments: Mapping[str, Any], member: Member) -> EditResult:
         self.revisions.append((approval_id, revision, dict(arguments), member))
-        return self.editings.pop(0) if self.editings else Revised(revision + 1)
+        return self.editings.pop(0) if self.editings else RevisionAccepted(revision + 1)
 
-    async def inquiry(self, elicitation_id: str, member: Member) -> Inquiry | NotAnswerable:
-        return self.inquiries.get(elicitation_id, NoSuchApproval())
+    async def get_elicitation(self, elicitation_id: str, member: Member) -> OpenElicitation | AnswerRejected:
+        return self.inquiries.get(elicitation_id, ApprovalNotFound())
 
-    async def answer(self, elicitation_id: str, reply: Elicited, member: Member) -> Answering:
+    async def answer_elicitation(self, elicitation_id: str, reply: ElicitationResult, member: Member) -> AnswerResult:
         self.replied.append((elicitation_id, reply, member))
-        answering = self.answerings.pop(0) if self.answerings else Answered(reply.action)
-        if not isinstance(answering, UnfitAnswer):
+        answering = self.answerings.pop(0) if self.answerings else ElicitationAnswered(reply.action)
+        if not isinstance(answering, InvalidAnswer):
             self.answered.put_nowait(reply)
         return answering
 
@@ -245,16 +255,16 @@ class ScriptedEngine:
         await self.turns[turn_id].end(status=TurnStatus.CANCELLED)
         return True
 
-    async def again(self, turn_id: str, n: int, by: Author) -> Receipt:
+    async def run_again(self, turn_id: str, n: int, by: Author) -> Receipt:
         return await self._repeat("again", turn_id, n, by, "Run it again")
 
-    async def check(self, turn_id: str, n: int, by: Author) -> Receipt:
+    async def check_outcome(self, turn_id: str, n: int, by: Author) -> Receipt:
         return await self._repeat("check", turn_id, n, by, "Check it")
 
     async def view(self, turn_id: str) -> TurnView:
         return self.on_disk[turn_id]
 
-    async def recent(self, conversation: ConversationKey, limit: int) -> Sequence[TurnView]:
+    async def recent_turns(self, conversation: ConversationKey, limit: int) -> Sequence[TurnView]:
         return [view for view in self.on_disk.values() if view.turn.conversation == conversation]
 
     async def _repeat(self, kind: str, turn_id: str, n: int, by: Author, text: str) -> Receipt:
@@ -283,9 +293,9 @@ class ScriptedCommands:
     def __init__(self, *replies: Reply | Form, lines: Sequence[str] = ()) -> None:
         self.replies = replies
         self.lines = lines
-        self.requests: list[Invocation | Submission] = []
+        self.requests: list[Invocation | FormSubmission] = []
 
-    async def handle(self, request: Invocation | Submission) -> AsyncIterator[Reply | Form]:
+    async def handle(self, request: Invocation | FormSubmission) -> AsyncIterator[Reply | Form]:
         self.requests.append(request)
         for reply in self.replies:
             yield reply

@@ -9,24 +9,24 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from bot.domain.messages import ToolCall
-from bot.domain.turns import Question, StepStatus, Turn, TurnStatus
+from bot.domain.turns import StepStatus, Turn, TurnInput, TurnStatus
 from bot.domain.views import TurnView
 from bot.platforms.console.console import Streams
-from bot.platforms.console.entries import SECOND_TRY
-from bot.platforms.console.opening import Opening
-from bot.platforms.console.reading import write_conversation
+from bot.platforms.console.export import export_conversation
+from bot.platforms.console.startup import StartState
+from bot.platforms.console.timeline_entries import SECOND_TRY
 from bot.platforms.console.transcript import RETURNED_LINES
 from tests.platforms.console.chat import chatting, now
 from tests.platforms.console.scripted import ScriptedTurn, a_call, a_turn, an_approval
 from tests.platforms.console.terminal import echoed
-from tests.platforms.console.test_batch import process
+from tests.platforms.console.test_headless import process
 
 LISTED = "#1 buy *milk*\n#2 call **Bo**"
 
 
 def by_hand(turn: Turn, *, again: bool = False) -> Turn:
     call = ToolCall("call-0", "notes__add_note", {"text": "Buy milk"})
-    return dataclasses.replace(turn, question=Question(turn.question.text, call=call, again=again))
+    return dataclasses.replace(turn, question=TurnInput(turn.question.text, call=call, again=again))
 
 
 def ran(status: StepStatus, result: str | None, text: str = "Run add_note again", *, again: bool = False) -> TurnView:
@@ -110,7 +110,7 @@ async def test_whoever_signs_a_second_try_is_told_that_it_is_one() -> None:
 
 async def test_after_a_restart_it_is_remembered_with_what_it_returned() -> None:
     earlier = (ran(StepStatus.DONE, LISTED), ran(StepStatus.DENIED, None, "Run it", again=True))
-    async with chatting(opening=now(Opening("c1", earlier))) as chat:
+    async with chatting(opening=now(StartState("c1", earlier))) as chat:
         await chat.terminal.shows(echoed("Run add_note again"), "#1 buy *milk* #2 call **Bo**", echoed("Run it"))
 
 
@@ -122,9 +122,9 @@ async def test_one_that_an_earlier_process_left_running_is_followed_to_its_end()
         steps=(a_call(0, StepStatus.STARTED),),
         revision=0,
     )
-    async with chatting(opening=now(Opening("c1", (left,)))) as chat:
+    async with chatting(opening=now(StartState("c1", (left,)))) as chat:
         await chat.terminal.shows(echoed("Run add_note again"), "◌ notes.add_note")
-        async for _drawn in chat.engine.surface.show(done, {}):
+        async for _drawn in chat.engine.surface.deliver(done, {}):
             pass
         await chat.terminal.shows("✓ notes.add_note", "#2 call **Bo**")
         await chat.terminal.prompts()
@@ -134,7 +134,7 @@ async def test_one_that_an_earlier_process_left_running_is_followed_to_its_end()
 async def test_told_beside_another_answer_it_is_whole() -> None:
     async with process("hello") as running:
         assert await running.code() == 0
-        async for _drawn in running.form.surface.show(ran(StepStatus.DONE, LISTED), {}):
+        async for _drawn in running.form.surface.deliver(ran(StepStatus.DONE, LISTED), {}):
             pass
         assert running.err.startswith("While you were away (conversation c1): Run add_note again\n")
         assert running.err.endswith(f"notes.add_note\n{LISTED}\n")
@@ -150,6 +150,6 @@ async def test_told_beside_another_answer_it_is_whole() -> None:
 )
 def test_read_beside_another_process_it_says_how_it_ended(view: TurnView, told: str) -> None:
     streams = Streams(io.StringIO(), io.StringIO(), io.StringIO(), {})
-    write_conversation(Opening("c1", (view,)), streams)
+    export_conversation(StartState("c1", (view,)), streams)
     assert isinstance(streams.stdout, io.StringIO)
     assert streams.stdout.getvalue() == f"{echoed('Run add_note again')}\n\n{told}\n\n"

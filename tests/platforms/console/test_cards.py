@@ -7,11 +7,11 @@ import dataclasses
 
 import pytest
 
-from bot.domain.approvals import WHOLE, AlreadySettled, Counted, NotAllowed, OutOfDate, Verdict
+from bot.domain.approvals import WHOLE, AlreadyDecided, DecisionType, MoreApprovalsNeeded, NotAllowed, StaleRevision
 from bot.domain.turns import StepStatus, ToolRef, TurnStatus
 from bot.domain.views import TurnView
-from bot.platforms.console.clerk import ApproveMode
-from bot.platforms.console.opening import Opening
+from bot.platforms.console.auto_approval import ApproveMode
+from bot.platforms.console.startup import StartState
 from tests.platforms.console.chat import Chat, chatting, now
 from tests.platforms.console.scripted import ScriptedTurn, a_call, a_turn, an_approval
 from tests.platforms.console.terminal import echoed
@@ -51,7 +51,7 @@ async def test_y_approves_once() -> None:
         await chat.terminal.shows("▌ Approved.", "✓ notes.add_note  Added note 3", "Done with it.")
         await chat.terminal.prompts()
         (decision,) = chat.engine.decisions
-        assert (decision.approval_id, decision.revision, decision.verdict) == ("apr-12345678", 1, Verdict.APPROVE)
+        assert (decision.approval_id, decision.revision, decision.verdict) == ("apr-12345678", 1, DecisionType.APPROVE)
         assert KEYS not in chat.terminal.text
 
 
@@ -61,7 +61,7 @@ async def test_enter_denies() -> None:
         chat.terminal.press("\r")
         await chat.terminal.shows("▌ Not run.", "⊘ notes.add_note  denied  by ana", "Done with it.")
         (decision,) = chat.engine.decisions
-        assert (decision.verdict, decision.reason) == (Verdict.DENY, "")
+        assert (decision.verdict, decision.reason) == (DecisionType.DENY, "")
 
 
 async def test_n_denies_with_a_reason_for_the_agent() -> None:
@@ -72,7 +72,7 @@ async def test_n_denies_with_a_reason_for_the_agent() -> None:
         chat.terminal.press("use INC\r")
         await chat.terminal.shows("▌ Not run. Told the agent: use INC", "denied  by ana: use INC")
         (decision,) = chat.engine.decisions
-        assert (decision.verdict, decision.reason) == (Verdict.DENY, "use INC")
+        assert (decision.verdict, decision.reason) == (DecisionType.DENY, "use INC")
 
 
 async def test_v_shows_all_of_a_long_argument_page_by_page() -> None:
@@ -175,7 +175,7 @@ async def test_nobody_approves_by_typing_on_when_a_card_appears() -> None:
 async def test_a_key_pressed_the_moment_a_card_appears_is_no_answer_to_it() -> None:
     turn = a_turn("t0", "left behind", status=TurnStatus.WAITING)
     left = TurnView(turn, (a_call(0, StepStatus.AWAITING, approval=an_approval()),), 1)
-    async with chatting(opening=now(Opening("c1", (left,))), quiet_seconds=60.0) as chat:
+    async with chatting(opening=now(StartState("c1", (left,))), quiet_seconds=60.0) as chat:
         await chat.terminal.shows("Add note (notes)?")
         chat.terminal.press("y")
         await chat.terminal.prompts("y")
@@ -330,7 +330,7 @@ async def test_two_cards_are_asked_one_after_the_other_while_a_sibling_runs() ->
         chat.terminal.press("\r")
         await chat.terminal.shows("Both done.")
         verdicts = {decision.approval_id: decision.verdict for decision in chat.engine.decisions}
-        assert verdicts == {"one": Verdict.APPROVE, "two": Verdict.DENY}
+        assert verdicts == {"one": DecisionType.APPROVE, "two": DecisionType.DENY}
 
 
 @pytest.mark.parametrize(
@@ -356,7 +356,7 @@ async def test_a_question_that_settles_elsewhere_goes_away_by_itself(status: Ste
 
 async def test_somebody_else_was_faster() -> None:
     async with chatting({"go": asks}) as chat:
-        chat.engine.answers = [AlreadySettled("Already approved by Sam at 14:12.")]
+        chat.engine.answers = [AlreadyDecided("Already approved by Sam at 14:12.")]
         await carded(chat)
         chat.terminal.press("y")
         await chat.terminal.shows("▌ Already approved by Sam at 14:12.")
@@ -364,7 +364,7 @@ async def test_somebody_else_was_faster() -> None:
 
 async def test_whoever_has_signed_as_one_of_several_is_told_how_many_are_missing_and_not_asked_again() -> None:
     async with chatting({"go": asks}) as chat:
-        chat.engine.answers = [Counted(1)]
+        chat.engine.answers = [MoreApprovalsNeeded(1)]
         await carded(chat)
         chat.terminal.press("y")
         await chat.terminal.shows("▌ Signed. 1 more signature is needed.")
@@ -393,7 +393,7 @@ async def test_a_card_that_is_out_of_date_is_replaced_by_the_newer_one() -> None
         await turn.end("ok")
 
     async with chatting({"go": script}) as chat:
-        chat.engine.answers = [OutOfDate()]
+        chat.engine.answers = [StaleRevision()]
         await carded(chat)
         chat.terminal.press("y")
         await chat.terminal.shows("The call has changed since this card was drawn.")
@@ -417,7 +417,7 @@ async def test_ctrl_c_on_a_card_stops_the_turn() -> None:
 async def test_a_card_left_by_an_earlier_process_is_asked_again() -> None:
     turn = a_turn("t0", "left behind", status=TurnStatus.WAITING)
     left = TurnView(turn, (a_call(0, StepStatus.AWAITING, approval=an_approval()),), 1)
-    async with chatting(opening=now(Opening("c1", (left,)))) as chat:
+    async with chatting(opening=now(StartState("c1", (left,)))) as chat:
         await chat.terminal.shows(echoed("left behind"), KEYS)
         chat.terminal.press("y")
         await chat.terminal.shows("Approved.")
@@ -429,13 +429,13 @@ async def test_a_card_of_another_conversation_is_asked_here() -> None:
         await chat.terminal.prompts()
         turn = a_turn("old", "file it", "c0", status=TurnStatus.WAITING)
         view = TurnView(turn, (a_call(0, StepStatus.AWAITING, approval=an_approval()),), 1)
-        async for _drawn in chat.engine.surface.show(view, {}):
+        async for _drawn in chat.engine.surface.deliver(view, {}):
             pass
         await chat.terminal.shows("While you were away (conversation c0): file it", KEYS)
         chat.terminal.press("y")
         await chat.terminal.shows("Approved.")
         ended = TurnView(dataclasses.replace(turn, status=TurnStatus.DONE), (a_call(0, StepStatus.DONE, "ok"),), 2)
-        async for _drawn in chat.engine.surface.show(ended, {}):
+        async for _drawn in chat.engine.surface.deliver(ended, {}):
             pass
         await chat.terminal.shows("✓ notes.add_note  ok")
         await chat.terminal.prompts()

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 
-from bot.domain.approvals import AlreadySettled
-from bot.domain.edits import Unfit
+from bot.chat.argument_editing import DONE
+from bot.domain.approvals import AlreadyDecided
+from bot.domain.argument_edits import InvalidArguments
 from bot.domain.messages import ToolCall
-from bot.domain.tools import Misfit
+from bot.domain.tools import ArgumentError
 from bot.domain.turns import StepStatus, ToolRef
-from bot.reception.editing import DONE
 from tests.platforms.console.chat import Chat, chatting
 from tests.platforms.console.scripted import ScriptedTurn, an_approval
 
@@ -54,7 +54,9 @@ async def test_e_asks_for_each_argument_with_what_it_holds() -> None:
 
 async def test_what_does_not_fit_is_asked_for_again() -> None:
     async with chatting({"go": asks}) as chat:
-        chat.engine.editings = [Unfit((Misfit("count", "count: 99 is greater than the maximum of 9"),))]
+        chat.engine.editings = [
+            InvalidArguments((ArgumentError("count", "count: 99 is greater than the maximum of 9"),))
+        ]
         await carded(chat)
         chat.terminal.press("e")
         await chat.terminal.shows("text: Buy milk")
@@ -88,7 +90,7 @@ async def test_escape_leaves_the_call_as_it_is_and_the_keys_come_back() -> None:
 
 async def test_who_may_not_change_it_is_told_why() -> None:
     async with chatting({"go": asks}) as chat:
-        chat.engine.not_now = AlreadySettled("That is settled already: nothing can be changed any more.")
+        chat.engine.not_now = AlreadyDecided("That is settled already: nothing can be changed any more.")
         await carded(chat)
         chat.terminal.press("e")
         await chat.terminal.shows("That is settled already", KEYS)

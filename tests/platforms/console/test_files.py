@@ -10,11 +10,11 @@ from pathlib import Path
 from bot.domain.messages import FilePart, ImagePart, ToolResult
 from bot.domain.turns import StepStatus, TurnStatus
 from bot.domain.views import TurnView
-from bot.platforms.console.look import Look
-from bot.platforms.console.person import Person
-from bot.platforms.console.streams import PlainStream
+from bot.platforms.console.local_user import LocalUser
+from bot.platforms.console.plain_output import PlainStream
 from bot.platforms.console.surface import ConsoleSurface
-from bot.platforms.console.watch import Watch
+from bot.platforms.console.theme import ConsoleTheme
+from bot.platforms.console.turn_tracker import TurnTracker
 from tests.fakes.kept_files import with_kept_files
 from tests.platforms.console.scripted import a_call, a_turn
 
@@ -26,13 +26,13 @@ def with_files(*parts: ImagePart | FilePart) -> TurnView:
 
 
 async def draw(surface: ConsoleSurface, view: TurnView, refs: dict[str, str]) -> None:
-    async for drawn in surface.show(view, refs):
+    async for drawn in surface.deliver(view, refs):
         refs[drawn.slot] = drawn.ref
 
 
 def a_surface(folder: Path, errors: io.StringIO) -> ConsoleSurface:
-    look = Look(colour=False, unicode=False)
-    return ConsoleSurface(Person("ana"), Watch(), PlainStream(io.StringIO(), errors, look), folder)
+    look = ConsoleTheme(colour=False, unicode=False)
+    return ConsoleSurface(LocalUser("ana"), TurnTracker(), PlainStream(io.StringIO(), errors, look), folder)
 
 
 def on_disk(path: Path) -> tuple[bytes, int, int]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bot.domain.commands import Action, Document, Form, Invocation, Page, Reply, Submission, Table
+from bot.domain.commands import Form, FormSubmission, Invocation, PageInfo, Reply, ReplyAction, ReplyFile, Table
 from bot.platforms.console.history import LineHistory
 from bot.platforms.console.plain_replies import reply_text
 from tests.commands.servers import config_of, office, with_jira
@@ -107,10 +107,10 @@ async def test_a_secret_is_typed_without_an_echo_and_is_nowhere_on_the_screen_or
 
 async def test_what_destroys_is_confirmed_by_typing_the_name() -> None:
     gone = Reply("The thing is gone.")
-    asking = Reply("Remove `jira`?", actions=(Action("Remove jira", ("mcp", "remove", "jira"), confirm="jira"),))
+    asking = Reply("Remove `jira`?", actions=(ReplyAction("Remove jira", ("mcp", "remove", "jira"), confirm="jira"),))
 
     class Commands(ScriptedCommands):
-        async def handle(self, request: Invocation | Submission) -> AsyncIterator[Reply | Form]:
+        async def handle(self, request: Invocation | FormSubmission) -> AsyncIterator[Reply | Form]:
             self.requests.append(request)
             yield gone if "--confirm" in getattr(request, "words", ()) else asking
 
@@ -148,8 +148,8 @@ async def test_pages_and_actions_are_lines_to_type() -> None:
     reply = Reply(
         "Tools",
         Table(("tool",), (("x",),)),
-        actions=(Action("Undo", ("mcp", "enable", "a b")),),
-        page=Page(2, 3, ("mcp", "tools")),
+        actions=(ReplyAction("Undo", ("mcp", "enable", "a b")),),
+        page=PageInfo(2, 3, ("mcp", "tools")),
     )
     lines = ("→ /mcp enable 'a b'   Undo", "◀ /mcp tools --page 1   page 1 of 3", "▶ /mcp tools --page 3   page 3 of 3")
     async with chatting(commands=ScriptedCommands(reply), size=(100, 24)) as chat:
@@ -160,7 +160,7 @@ async def test_pages_and_actions_are_lines_to_type() -> None:
 
 
 def test_without_a_screen_a_text_to_keep_is_written_out_as_it_stands() -> None:
-    assert reply_text(Reply("Here:", document=Document("a.md", "# a\n\n\x1b[2J`b`\n"))) == "# a\n\n`b`"
+    assert reply_text(Reply("Here:", document=ReplyFile("a.md", "# a\n\n\x1b[2J`b`\n"))) == "# a\n\n`b`"
 
 
 @pytest.mark.parametrize(

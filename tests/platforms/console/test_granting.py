@@ -7,8 +7,8 @@ import dataclasses
 
 import pytest
 
-from bot.domain.approvals import NotAllowed, Verdict
-from bot.domain.grants import Always, ForHours, Permission, TheseArguments, ThisThread
+from bot.domain.approvals import DecisionType, NotAllowed
+from bot.domain.grants import ArgumentsScope, GrantRequest, HoursScope, PermanentScope, ThreadScope
 from bot.domain.turns import ToolRef
 from tests.platforms.console.chat import chatting
 from tests.platforms.console.scripted import ScriptedTurn, an_approval
@@ -29,16 +29,16 @@ async def test_t_approves_and_allows_in_this_thread() -> None:
         await chat.terminal.shows(KEYS)
         chat.terminal.press("t")
         await chat.terminal.shows("Approved, and allowed in this thread", "/mcp grants list", "Done with it.")
-        assert chat.engine.granted == [Permission(ThisThread())]
+        assert chat.engine.granted == [GrantRequest(ThreadScope())]
         (decision,) = chat.engine.decisions
-        assert (decision.approval_id, decision.revision, decision.verdict) == ("apr-12345678", 1, Verdict.APPROVE)
+        assert (decision.approval_id, decision.revision, decision.verdict) == ("apr-12345678", 1, DecisionType.APPROVE)
 
 
 @pytest.mark.parametrize(
     ("key", "permission"),
-    [("1", Permission(TheseArguments())), ("2", Permission(ForHours(8))), ("3", Permission(Always()))],
+    [("1", GrantRequest(ArgumentsScope())), ("2", GrantRequest(HoursScope(8))), ("3", GrantRequest(PermanentScope()))],
 )
-async def test_g_asks_what_else_to_allow(key: str, permission: Permission) -> None:
+async def test_g_asks_what_else_to_allow(key: str, permission: GrantRequest) -> None:
     async with chatting({"go": asks}) as chat:
         await chat.type("go")
         await chat.terminal.shows(KEYS)

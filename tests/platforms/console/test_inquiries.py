@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from bot.domain.answering import Answered, Inquiry, UnfitAnswer
-from bot.domain.approvals import AlreadySettled, NotAllowed
-from bot.domain.elicitations import DECLINED, Action, Elicitation, Elicited
-from bot.domain.tools import Misfit
+from bot.chat.elicitation_forms import FINISHED, REFUSED, SENT
+from bot.domain.approvals import AlreadyDecided, NotAllowed
+from bot.domain.elicitation_answers import ElicitationAnswered, InvalidAnswer, OpenElicitation
+from bot.domain.elicitations import DECLINED, Elicitation, ElicitationAction, ElicitationResult
+from bot.domain.tools import ArgumentError
 from bot.domain.turns import StepStatus, ToolStep
-from bot.reception.inquiries import FINISHED, REFUSED, SENT
 from tests.platforms.console.chat import Chat, chatting
 from tests.platforms.console.scripted import ScriptedTurn, an_approval
 from tests.rendering.turns import a_form, a_link
@@ -28,7 +28,7 @@ def asks(elicitation: Elicitation, **changes: Any) -> Any:
         n = await turn.call(StepStatus.ASKING, elicitations=(elicitation,), **changes)
         step = turn.steps[n]
         assert isinstance(step, ToolStep)
-        turn.engine.inquiries.setdefault(elicitation.id, Inquiry(turn.turn, step, elicitation))
+        turn.engine.inquiries.setdefault(elicitation.id, OpenElicitation(turn.turn, step, elicitation))
         reply = await turn.engine.answered.get()
         settled = dataclasses.replace(elicitation, reply=reply, answered_by="ana")
         await turn.update(n, status=StepStatus.DONE, result="ok", elicitations=(settled,))
@@ -54,7 +54,7 @@ async def test_a_form_is_filled_in_and_sent() -> None:
         await chat.terminal.shows(f"▌ {SENT}", "Done with it.")
         ((elicitation_id, reply, member),) = chat.engine.replied
         assert (elicitation_id, member.author.principal) == ("eli-12345678", "console:ana")
-        assert reply == Elicited(Action.ACCEPT, {"title": "Milk", "copies": 2})
+        assert reply == ElicitationResult(ElicitationAction.ACCEPT, {"title": "Milk", "copies": 2})
 
 
 async def test_d_declines() -> None:
@@ -79,7 +79,7 @@ async def test_escape_leaves_the_form_and_the_keys_come_back() -> None:
 
 async def test_what_does_not_fit_is_asked_for_again() -> None:
     async with chatting({"go": asks(a_form())}) as chat:
-        chat.engine.answerings = [UnfitAnswer((Misfit("title", "it is too short"),))]
+        chat.engine.answerings = [InvalidAnswer((ArgumentError("title", "it is too short"),))]
         await carded(chat, KEYS)
         chat.terminal.press("a")
         await chat.terminal.shows("Title:")
@@ -101,7 +101,7 @@ async def test_a_link_is_shown_whole_and_finished_with_a_key() -> None:
         assert chat.engine.replied == []
         chat.terminal.press("f")
         await chat.terminal.shows(f"▌ {FINISHED}", "Done with it.")
-        assert chat.engine.replied[0][1] == Elicited(Action.ACCEPT)
+        assert chat.engine.replied[0][1] == ElicitationResult(ElicitationAction.ACCEPT)
 
 
 async def test_a_form_without_fields_is_answered_with_a_yes() -> None:
@@ -111,7 +111,7 @@ async def test_a_form_without_fields_is_answered_with_a_yes() -> None:
         await chat.terminal.shows("[y] yes, go on  [d] decline")
         chat.terminal.press("y")
         await chat.terminal.shows(SENT)
-        assert chat.engine.replied[0][1] == Elicited(Action.ACCEPT, {})
+        assert chat.engine.replied[0][1] == ElicitationResult(ElicitationAction.ACCEPT, {})
 
 
 async def test_another_key_says_which_there_are() -> None:
@@ -122,7 +122,7 @@ async def test_another_key_says_which_there_are() -> None:
         assert chat.engine.replied == []
 
 
-@pytest.mark.parametrize("refusal", [NotAllowed("Only Priya can answer this."), AlreadySettled("Ana was faster.")])
+@pytest.mark.parametrize("refusal", [NotAllowed("Only Priya can answer this."), AlreadyDecided("Ana was faster.")])
 async def test_who_cannot_answer_is_told_why_and_asked_no_more(refusal: Any) -> None:
     async with chatting({"go": asks(a_form())}) as chat:
         chat.engine.inquiries["eli-12345678"] = refusal
@@ -138,7 +138,7 @@ async def test_what_goes_away_by_itself_says_how_and_takes_no_key() -> None:
     async def script(turn: ScriptedTurn) -> None:
         n = await turn.call(StepStatus.ASKING, elicitations=(a_form(),))
         await turn.engine.answered.get()
-        late = a_form(reply=Elicited(Action.CANCEL), reason="Nobody answered in time.")
+        late = a_form(reply=ElicitationResult(ElicitationAction.CANCEL), reason="Nobody answered in time.")
         await turn.update(n, status=StepStatus.FAILED, result="no", elicitations=(late,))
         await turn.end("Done with it.")
 
@@ -164,7 +164,7 @@ async def test_a_signature_and_a_question_are_asked_for_one_after_the_other() ->
         n = await turn.call(StepStatus.ASKING, elicitations=(a_form(),))
         step = turn.steps[n]
         assert isinstance(step, ToolStep)
-        turn.engine.inquiries["eli-12345678"] = Inquiry(turn.turn, step, a_form())
+        turn.engine.inquiries["eli-12345678"] = OpenElicitation(turn.turn, step, a_form())
         asked = await turn.call(StepStatus.AWAITING, approval=an_approval())
         await turn.engine.answered.get()
         await turn.update(n, status=StepStatus.DONE, result="ok", elicitations=(a_form(reply=DECLINED),))
@@ -197,14 +197,17 @@ async def test_two_questions_are_asked_one_after_the_other() -> None:
         step = turn.steps[n]
         assert isinstance(step, ToolStep)
         for each in (first, second):
-            turn.engine.inquiries[each.id] = Inquiry(turn.turn, step, each)
+            turn.engine.inquiries[each.id] = OpenElicitation(turn.turn, step, each)
         for _ in range(2):
             await turn.engine.answered.get()
         await turn.update(n, status=StepStatus.DONE, result="ok")
         await turn.end("Done with it.")
 
     async with chatting({"go": script}) as chat:
-        chat.engine.answerings = [Answered(Action.DECLINE), Answered(Action.DECLINE)]
+        chat.engine.answerings = [
+            ElicitationAnswered(ElicitationAction.DECLINE),
+            ElicitationAnswered(ElicitationAction.DECLINE),
+        ]
         await carded(chat, "First?", KEYS)
         assert "Second?" not in chat.terminal.text
         chat.terminal.press("d")

@@ -7,17 +7,17 @@ import io
 
 import pytest
 
-from bot.domain.answering import UnfitAnswer
 from bot.domain.approvals import NotAllowed
-from bot.domain.elicitations import CANCELLED, DECLINED, Action, Elicitation, Elicited
-from bot.domain.tools import Misfit
+from bot.domain.elicitation_answers import InvalidAnswer
+from bot.domain.elicitations import CANCELLED, DECLINED, Elicitation, ElicitationAction, ElicitationResult
+from bot.domain.tools import ArgumentError
 from bot.domain.turns import StepStatus, TurnStatus
 from bot.domain.views import TurnView
-from bot.platforms.console.look import Look
-from bot.platforms.console.respondent import HOW_TO_ANSWER
-from bot.platforms.console.streams import PlainStream
+from bot.platforms.console.elicitation_prompt import HOW_TO_ANSWER
+from bot.platforms.console.plain_output import PlainStream
+from bot.platforms.console.theme import ConsoleTheme
 from tests.platforms.console.scripted import Script, ScriptedTurn, a_call, a_turn
-from tests.platforms.console.test_batch import process
+from tests.platforms.console.test_headless import process
 from tests.rendering.turns import a_form, a_link
 
 FIELDS = {
@@ -42,16 +42,16 @@ def asks(elicitation: Elicitation) -> Script:
 @pytest.mark.parametrize(
     ("line", "reply"),
     [
-        ("answer title=Milk", Elicited(Action.ACCEPT, {"title": "Milk", "copies": 2})),
+        ("answer title=Milk", ElicitationResult(ElicitationAction.ACCEPT, {"title": "Milk", "copies": 2})),
         (
             "Answer 'title=Buy milk' copies=3 tone=warm",
-            Elicited(Action.ACCEPT, {"title": "Buy milk", "copies": 3, "tone": "w"}),
+            ElicitationResult(ElicitationAction.ACCEPT, {"title": "Buy milk", "copies": 3, "tone": "w"}),
         ),
-        ('answer {"title": "Milk"}', Elicited(Action.ACCEPT, {"title": "Milk"})),
+        ('answer {"title": "Milk"}', ElicitationResult(ElicitationAction.ACCEPT, {"title": "Milk"})),
         ("decline", DECLINED),
     ],
 )
-async def test_a_line_answers_what_is_asked(line: str, reply: Elicited) -> None:
+async def test_a_line_answers_what_is_asked(line: str, reply: ElicitationResult) -> None:
     async with process(None, {"go": asks(a_form(properties=FIELDS))}, stdin=f"go\n{line}\nhello\n") as chat:
         assert await chat.code() == 0
         assert [each for _, each, _ in chat.engine.replied] == [reply]
@@ -76,7 +76,7 @@ async def test_a_link_is_written_whole_and_a_line_says_that_one_has_been_there()
         assert await chat.code() == 0
         assert "leads to jira.example.com" in chat.err
         assert "Visit https://jira.example.com/consent?id=7 and" in chat.err
-        assert [each for _, each, _ in chat.engine.replied] == [Elicited(Action.ACCEPT)]
+        assert [each for _, each, _ in chat.engine.replied] == [ElicitationResult(ElicitationAction.ACCEPT)]
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ async def test_what_cannot_be_read_is_said_and_the_next_line_counts(line: str, c
 
 async def test_what_does_not_fit_is_said_and_the_next_line_counts() -> None:
     async with process(None, {"go": asks(a_form())}, stdin="go\nanswer title=M\nanswer title=Milk\n") as chat:
-        chat.engine.answerings = [UnfitAnswer((Misfit("title", "it is too short"),))]
+        chat.engine.answerings = [InvalidAnswer((ArgumentError("title", "it is too short"),))]
         assert await chat.code() == 0
         assert "title: it is too short" in chat.err
         assert [each.content for _, each, _ in chat.engine.replied] == [{"title": "M"}, {"title": "Milk"}]
@@ -153,7 +153,9 @@ async def test_programs_read_what_is_asked_and_how_it_ended() -> None:
 
 def test_a_turn_that_waits_elsewhere_says_what_for() -> None:
     err = io.StringIO()
-    stream = PlainStream(io.StringIO(), err, Look(colour=False, unicode=True))
+    stream = PlainStream(io.StringIO(), err, ConsoleTheme(colour=False, unicode=True))
     turn = a_turn(status=TurnStatus.WAITING)
-    stream.other(TurnView(turn, (a_call(0, StepStatus.ASKING, elicitations=(a_form(),)),), 1), "While you were away")
+    stream.append_foreign(
+        TurnView(turn, (a_call(0, StepStatus.ASKING, elicitations=(a_form(),)),), 1), "While you were away"
+    )
     assert "It waits for an answer: countersign chat --conversation c1" in err.getvalue()

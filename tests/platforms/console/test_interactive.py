@@ -13,8 +13,8 @@ from bot.domain.messages import assistant
 from bot.domain.turns import ModelStep, StepStatus, ToolRef, TurnStatus
 from bot.domain.views import TurnView
 from bot.errors import DatabaseError, DatabaseHeld
-from bot.platforms.console.opening import Opening
-from bot.ports import FrontDoor
+from bot.platforms.console.startup import StartState
+from bot.ports import EngineApi
 from tests.platforms.console.chat import chatting, now
 from tests.platforms.console.scripted import ScriptedCommands, ScriptedEngine, ScriptedTurn, a_call, a_turn
 from tests.platforms.console.terminal import echoed
@@ -42,7 +42,7 @@ async def test_a_question_is_echoed_and_answered() -> None:
 
 
 async def test_the_prompt_stands_before_the_engine_and_what_is_typed_waits_for_it() -> None:
-    engine: asyncio.Future[FrontDoor] = asyncio.get_running_loop().create_future()
+    engine: asyncio.Future[EngineApi] = asyncio.get_running_loop().create_future()
     async with chatting(engine=engine) as chat:
         await chat.type("early")
         await chat.terminal.shows(echoed("early"), "Starting…")
@@ -51,7 +51,7 @@ async def test_the_prompt_stands_before_the_engine_and_what_is_typed_waits_for_i
 
 
 async def test_an_engine_that_cannot_be_had_is_one_line_and_exit_code_1() -> None:
-    opening: asyncio.Future[Opening] = asyncio.get_running_loop().create_future()
+    opening: asyncio.Future[StartState] = asyncio.get_running_loop().create_future()
     async with chatting(opening=opening) as chat:
         await chat.terminal.prompts()
         opening.set_exception(DatabaseHeld("Another chat uses this database.", "Close it."))
@@ -61,7 +61,7 @@ async def test_an_engine_that_cannot_be_had_is_one_line_and_exit_code_1() -> Non
 
 
 async def test_a_promise_that_is_broken_is_one_line_and_exit_code_1() -> None:
-    opening: asyncio.Future[Opening] = asyncio.get_running_loop().create_future()
+    opening: asyncio.Future[StartState] = asyncio.get_running_loop().create_future()
     async with chatting(opening=opening) as chat:
         await chat.terminal.prompts()
         opening.cancel()
@@ -70,7 +70,7 @@ async def test_a_promise_that_is_broken_is_one_line_and_exit_code_1() -> None:
 
 
 async def test_ctrl_c_before_the_engine_is_there_withdraws_the_question() -> None:
-    engine: asyncio.Future[FrontDoor] = asyncio.get_running_loop().create_future()
+    engine: asyncio.Future[EngineApi] = asyncio.get_running_loop().create_future()
     async with chatting(engine=engine) as chat:
         await chat.type("early")
         await chat.terminal.shows("Starting…")
@@ -83,13 +83,13 @@ async def test_ctrl_c_before_the_engine_is_there_withdraws_the_question() -> Non
 
 
 async def test_ctrl_c_before_the_database_is_there_withdraws_the_question() -> None:
-    opening: asyncio.Future[Opening] = asyncio.get_running_loop().create_future()
+    opening: asyncio.Future[StartState] = asyncio.get_running_loop().create_future()
     async with chatting(opening=opening) as chat:
         await chat.type("early")
         await chat.terminal.shows(echoed("early"))
         chat.terminal.press("\x03")
         await chat.terminal.shows("Stopping…")
-        opening.set_result(Opening("c1"))
+        opening.set_result(StartState("c1"))
         await chat.terminal.shows("Stopped.")
         await chat.type("late")
         await chat.terminal.shows("You said: late")
@@ -357,7 +357,7 @@ async def test_new_begins_another_conversation() -> None:
 async def test_an_earlier_conversation_is_continued_with_a_reminder() -> None:
     done = a_turn("t0", "what was it?", status=TurnStatus.DONE)
     earlier = TurnView(done, (ModelStep(0, assistant("It was **this**.\nAnd more.")),), 3)
-    async with chatting(opening=now(Opening("c1", (earlier,), turns=3))) as chat:
+    async with chatting(opening=now(StartState("c1", (earlier,), turns=3))) as chat:
         await chat.terminal.shows("Continuing c1 (3 earlier turns). /new starts a fresh one.", "It was this. And more.")
         await chat.terminal.prompts()
 
@@ -369,10 +369,10 @@ async def test_an_answer_to_a_turn_from_elsewhere_appears_above_the_open_prompt(
         await chat.terminal.prompts("half a sent")
         other = a_turn("old", "what about \x1b[31mthis?", "c0", status=TurnStatus.DONE)
         view = TurnView(other, (ModelStep(0, assistant("The late answer.")),), 3)
-        drawn = [each async for each in chat.engine.surface.show(view, {})]
+        drawn = [each async for each in chat.engine.surface.deliver(view, {})]
         await chat.terminal.shows("While you were away (conversation c0): what about this?", "The late answer.")
         await chat.terminal.prompts("half a sent")
-        again = [each async for each in chat.engine.surface.show(view, {})]
+        again = [each async for each in chat.engine.surface.deliver(view, {})]
         assert drawn == again
         assert chat.terminal.text.count("The late answer.") == 1
 
@@ -381,7 +381,7 @@ async def test_a_drawing_is_out_before_it_is_said_to_be() -> None:
     async with chatting() as chat:
         await chat.terminal.prompts()
         view = TurnView(a_turn("old", "q", "c0", status=TurnStatus.DONE), (ModelStep(0, assistant("Durable.")),), 1)
-        async for _drawn in chat.engine.surface.show(view, {}):
+        async for _drawn in chat.engine.surface.deliver(view, {}):
             await chat.terminal.shows("Durable.")
 
 
@@ -490,11 +490,11 @@ async def test_lines_are_remembered_but_secrets_are_not(tmp_path: Path) -> None:
 async def test_a_turn_that_an_earlier_process_left_running_is_followed() -> None:
     left = TurnView(a_turn("t0", "left behind"), (a_call(0, StepStatus.STARTED),), 1)
 
-    async with chatting(opening=now(Opening("c1", (left,)))) as chat:
+    async with chatting(opening=now(StartState("c1", (left,)))) as chat:
         await chat.terminal.shows(echoed("left behind"), "◌ notes.add_note")
         ended = dataclasses.replace(left.turn, status=TurnStatus.DONE)
         steps = (a_call(0, StepStatus.DONE, "ok"), ModelStep(1, assistant("Finished after all.")))
-        async for _drawn in chat.engine.surface.show(TurnView(ended, steps, 2), {}):
+        async for _drawn in chat.engine.surface.deliver(TurnView(ended, steps, 2), {}):
             pass
         await chat.terminal.shows("✓ notes.add_note  ok", "Finished after all.")
         await chat.type("next")
@@ -502,16 +502,16 @@ async def test_a_turn_that_an_earlier_process_left_running_is_followed() -> None
 
 
 async def test_a_line_sent_before_an_open_turn_was_known_runs_after_it_and_can_be_stopped() -> None:
-    opening: asyncio.Future[Opening] = asyncio.get_running_loop().create_future()
+    opening: asyncio.Future[StartState] = asyncio.get_running_loop().create_future()
     async with chatting({"go": forever}, opening=opening) as chat:
         await chat.type("go")
         await chat.terminal.shows(echoed("go"))
         left = TurnView(a_turn("t0", "left behind"), (a_call(0, StepStatus.STARTED),), 1)
-        opening.set_result(Opening("c1", (left,)))
+        opening.set_result(StartState("c1", (left,)))
         await chat.terminal.shows(echoed("left behind"))
         assert chat.engine.received == []
         ended = dataclasses.replace(left.turn, status=TurnStatus.DONE)
-        async for _drawn in chat.engine.surface.show(TurnView(ended, (a_call(0, StepStatus.DONE, "ok"),), 2), {}):
+        async for _drawn in chat.engine.surface.deliver(TurnView(ended, (a_call(0, StepStatus.DONE, "ok"),), 2), {}):
             pass
         await chat.terminal.until(lambda: bool(chat.engine.received), "the question")
         chat.terminal.press("\x03")
@@ -520,5 +520,5 @@ async def test_a_line_sent_before_an_open_turn_was_known_runs_after_it_and_can_b
 
 
 def test_the_scripted_engine_is_a_front_door() -> None:
-    door: FrontDoor = ScriptedEngine()
+    door: EngineApi = ScriptedEngine()
     assert door is not None

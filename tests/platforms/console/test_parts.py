@@ -8,23 +8,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.domain.approvals import Verdict
+from bot.domain.approvals import DecisionType
 from bot.domain.conversations import Author, ConversationKey
 from bot.domain.turns import StepStatus, ToolRef
-from bot.domain.views import Audience, Notice
+from bot.domain.views import Notice, NoticeTarget
 from bot.errors import DeliveryFailed
-from bot.platforms.console.clerk import ApproveMode
-from bot.platforms.console.lines import cells, folded, outside
-from bot.platforms.console.look import Look
-from bot.platforms.console.markdown import Typesetter
-from bot.platforms.console.person import Person, fresh_conversation
-from bot.platforms.console.slash import Help, Invoke, NewConversation, Quit, Say, Unknown, parse
-from bot.platforms.console.streams import PlainStream
+from bot.platforms.console.auto_approval import ApproveMode
+from bot.platforms.console.lines import cells, fold, safe_lines
+from bot.platforms.console.local_user import LocalUser, fresh_conversation
+from bot.platforms.console.markdown_renderer import MarkdownRenderer
+from bot.platforms.console.plain_output import PlainStream
+from bot.platforms.console.slash import Help, Invoke, NewConversation, Quit, Say, UnknownCommand, parse
 from bot.platforms.console.surface import ConsoleSurface
-from bot.platforms.console.watch import Watch
+from bot.platforms.console.theme import ConsoleTheme
+from bot.platforms.console.turn_tracker import TurnTracker
 from tests.platforms.console.scripted import a_call
 
-PLAIN = Look(colour=False, unicode=True)
+PLAIN = ConsoleTheme(colour=False, unicode=True)
 
 
 @pytest.mark.parametrize(
@@ -41,8 +41,8 @@ PLAIN = Look(colour=False, unicode=True)
         ("/new", NewConversation()),
         ("exit", Quit()),
         ("/quit", Quit()),
-        ("/qiut", Unknown("/qiut", "/quit")),
-        ("/xyzzy", Unknown("/xyzzy", "")),
+        ("/qiut", UnknownCommand("/qiut", "/quit")),
+        ("/xyzzy", UnknownCommand("/xyzzy", "")),
     ],
 )
 def test_a_line_means_what_it_says(typed: str, meaning: object) -> None:
@@ -50,17 +50,17 @@ def test_a_line_means_what_it_says(typed: str, meaning: object) -> None:
 
 
 def test_a_person_reaches_their_own_conversations_and_no_others() -> None:
-    ana = Person("a:b")
+    ana = LocalUser("a:b")
     assert str(ana.key("c1")).startswith(ana.reach)
-    assert not str(Person("a").key("c1")).startswith(ana.reach)
-    assert not str(ana.key("c1")).startswith(Person("a").reach)
+    assert not str(LocalUser("a").key("c1")).startswith(ana.reach)
+    assert not str(ana.key("c1")).startswith(LocalUser("a").reach)
     assert fresh_conversation() != fresh_conversation()
     assert ana.says("hi", "c1").keys != ana.says("hi", "c1").keys
 
 
 async def test_only_the_person_at_the_terminal_has_rights_there() -> None:
-    surface = ConsoleSurface(Person("ana"), Watch(), PlainStream(io.StringIO(), io.StringIO(), PLAIN))
-    here = Person("ana").key("c1")
+    surface = ConsoleSurface(LocalUser("ana"), TurnTracker(), PlainStream(io.StringIO(), io.StringIO(), PLAIN))
+    here = LocalUser("ana").key("c1")
     assert (await surface.member(Author("console", "ana", "ana"), here)).platform_admin
     assert not (await surface.member(Author("console", "bo", "ana"), here)).platform_admin
     assert not (
@@ -70,23 +70,23 @@ async def test_only_the_person_at_the_terminal_has_rights_there() -> None:
 
 async def test_a_notice_is_for_conversations_of_this_terminal() -> None:
     errors = io.StringIO()
-    surface = ConsoleSurface(Person("ana"), Watch(), PlainStream(io.StringIO(), errors, PLAIN))
-    await surface.tell(Audience(str(Person("ana").key("c1"))), Notice("Half of your time is \x1b[31mup."))
+    surface = ConsoleSurface(LocalUser("ana"), TurnTracker(), PlainStream(io.StringIO(), errors, PLAIN))
+    await surface.post_notice(NoticeTarget(str(LocalUser("ana").key("c1"))), Notice("Half of your time is \x1b[31mup."))
     assert errors.getvalue() == "Half of your time is up.\n"
     with pytest.raises(DeliveryFailed):
-        await surface.tell(Audience("slack:T:C:1"), Notice("no"))
+        await surface.post_notice(NoticeTarget("slack:T:C:1"), Notice("no"))
 
 
 @pytest.mark.parametrize(
     ("mode", "reads", "writes"),
     [
         (ApproveMode.ASK, None, None),
-        (ApproveMode.NEVER, Verdict.DENY, Verdict.DENY),
-        (ApproveMode.READS, Verdict.APPROVE, None),
-        (ApproveMode.ALL, Verdict.APPROVE, Verdict.APPROVE),
+        (ApproveMode.NEVER, DecisionType.DENY, DecisionType.DENY),
+        (ApproveMode.READS, DecisionType.APPROVE, None),
+        (ApproveMode.ALL, DecisionType.APPROVE, DecisionType.APPROVE),
     ],
 )
-def test_the_rule_of_approve(mode: ApproveMode, reads: Verdict | None, writes: Verdict | None) -> None:
+def test_the_rule_of_approve(mode: ApproveMode, reads: DecisionType | None, writes: DecisionType | None) -> None:
     reading = a_call(0, StepStatus.AWAITING, tool=ToolRef("notes", "list", read_only=True, destructive=False))
     assert mode.verdict(reading) is reads
     assert mode.verdict(a_call(1, StepStatus.AWAITING)) is writes
@@ -103,26 +103,28 @@ class Stream(io.StringIO):
 
 
 def test_colours_and_marks_follow_the_stream_and_the_environment() -> None:
-    assert Look.of(Stream(), {"TERM": "xterm"}) == Look(colour=True, unicode=False)
-    assert not Look.of(Stream(), {"TERM": "xterm", "NO_COLOR": "1"}).colour
-    assert not Look.of(Stream(), {"TERM": "dumb"}).colour
-    assert not Look.of(io.StringIO(), {"TERM": "xterm"}).colour
+    assert ConsoleTheme.of(Stream(), {"TERM": "xterm"}) == ConsoleTheme(colour=True, unicode=False)
+    assert not ConsoleTheme.of(Stream(), {"TERM": "xterm", "NO_COLOR": "1"}).colour
+    assert not ConsoleTheme.of(Stream(), {"TERM": "dumb"}).colour
+    assert not ConsoleTheme.of(io.StringIO(), {"TERM": "xterm"}).colour
 
 
 def test_markdown_swallows_nothing() -> None:
     text = "a\nb <b>c</b> [d](http://e) <http://f> ![g](h)\n\n<div>\ni\n</div>"
-    drawn = Typesetter(PLAIN).markdown(text, 60)
+    drawn = MarkdownRenderer(PLAIN).markdown(text, 60)
     assert drawn == ("a\nb <b>c</b> d (http://e) http://f [image: g] (h)\n\n<div>\ni\n</div>")
 
 
 def test_without_unicode_everything_of_ours_is_ascii() -> None:
-    drawn = Typesetter(Look(colour=False, unicode=False)).markdown("# T\n\n- a\n\n|a|b|\n|-|-|\n|1|2|\n\n> q", 40)
+    drawn = MarkdownRenderer(ConsoleTheme(colour=False, unicode=False)).markdown(
+        "# T\n\n- a\n\n|a|b|\n|-|-|\n|1|2|\n\n> q", 40
+    )
     assert drawn.split("\n") == ["T", "", " * a", "", "a   b", "-----", "1   2", "", "| q"]
 
 
 @given(st.text(max_size=200), st.integers(8, 60))
 def test_folded_lines_fit_and_lose_nothing_but_blanks(text: str, width: int) -> None:
-    clean = outside(text)
-    lines = folded(clean, width)
+    clean = safe_lines(text)
+    lines = fold(clean, width)
     assert all(cells(line) <= width for line in lines)
     assert "".join("".join(lines).split()) == "".join(clean.split())

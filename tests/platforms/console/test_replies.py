@@ -6,8 +6,8 @@ import pytest
 
 from bot.domain.commands import Reply, Table
 from bot.platforms.console.lines import cells
-from bot.platforms.console.look import Look
-from bot.platforms.console.markdown import Typesetter
+from bot.platforms.console.markdown_renderer import MarkdownRenderer
+from bot.platforms.console.theme import ConsoleTheme
 
 HEADINGS = ("server", "state", "transport", "tools", "policy", "problem")
 ROWS = (
@@ -18,7 +18,7 @@ LIST = Reply("MCP servers", Table(HEADINGS, ROWS))
 
 
 def drawn(reply: Reply, width: int) -> list[str]:
-    return Typesetter(Look(colour=False, unicode=True)).reply(reply, width).split("\n")
+    return MarkdownRenderer(ConsoleTheme(colour=False, unicode=True)).reply(reply, width).split("\n")
 
 
 def test_a_table_that_fits_stands_in_columns_without_those_that_are_empty() -> None:

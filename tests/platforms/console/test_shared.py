@@ -10,16 +10,16 @@ import io
 
 import pytest
 
-from bot.domain.approvals import Verdict
+from bot.domain.approvals import DecisionType
 from bot.domain.messages import assistant
 from bot.domain.turns import ModelStep, StepStatus, TurnStatus
 from bot.domain.views import TurnView
 from bot.errors import DatabaseUnavailable
-from bot.platforms.console import watch
-from bot.platforms.console.clerk import ApproveMode
+from bot.platforms.console import turn_tracker
+from bot.platforms.console.auto_approval import ApproveMode
 from bot.platforms.console.console import Streams, Terminal, on_screen, one_question, piped
-from bot.platforms.console.opening import Opening
-from bot.platforms.console.person import Person
+from bot.platforms.console.local_user import LocalUser
+from bot.platforms.console.startup import StartState
 from tests.platforms.console.chat import ENVIRON, now
 from tests.platforms.console.scripted import (
     Script,
@@ -32,12 +32,12 @@ from tests.platforms.console.scripted import (
 )
 from tests.platforms.console.terminal import LIMIT_SECONDS, PseudoTerminal, echoed
 
-ANA = Person("ana")
+ANA = LocalUser("ana")
 
 
 @pytest.fixture(autouse=True)
 def _looks_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watch, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(turn_tracker, "LOOK_SECONDS", 0.01)
 
 
 def streams(typed: str = "") -> Streams:
@@ -50,7 +50,7 @@ def written(to: Streams) -> tuple[str, str]:
     return to.stdout.getvalue(), to.stderr.getvalue()
 
 
-async def finished(form: Terminal, engine: ScriptedEngine, opening: Opening) -> int:
+async def finished(form: Terminal, engine: ScriptedEngine, opening: StartState) -> int:
     engine.surface = form.surface
     async with asyncio.timeout(LIMIT_SECONDS):
         code = await form.listener.run(now(engine), now(ScriptedCommands()), now(opening))
@@ -77,30 +77,30 @@ async def test_a_terminal_draws_the_conversation_that_is_open_in_it_and_no_other
     to = streams("one\n/new\ntwo")
     form = piped(ANA, to, shared=True)
     engine = ScriptedEngine()
-    assert not f"{ANA.key('c1')}:".startswith(form.surface.reach)
+    assert not f"{ANA.key('c1')}:".startswith(form.surface.key_prefix)
     reaches: list[str] = []
 
     async def noted(turn: ScriptedTurn) -> None:
-        reaches.append(form.surface.reach)
-        assert f"{turn.turn.conversation}:" == form.surface.reach
+        reaches.append(form.surface.key_prefix)
+        assert f"{turn.turn.conversation}:" == form.surface.key_prefix
         await turn.end("ok")
 
     engine.scripts = {"one": noted, "two": noted}
-    assert await finished(form, engine, Opening("c1")) == 0
+    assert await finished(form, engine, StartState("c1")) == 0
     assert reaches[0] == f"{ANA.key('c1')}:"
     assert not f"{ANA.key('c10')}:".startswith(reaches[0])
     assert reaches[1] != reaches[0]
 
 
 async def test_alone_on_a_database_it_draws_all_conversations_of_its_person() -> None:
-    assert piped(ANA, streams()).surface.reach == ANA.reach
+    assert piped(ANA, streams()).surface.key_prefix == ANA.reach
 
 
 async def test_the_answer_to_a_turn_that_another_process_drives_is_shown_here_once() -> None:
     to = streams()
     form = one_question("go", ANA, to, shared=True)
     script = elsewhere(ModelStep(0, assistant("Let me see.")), ModelStep(1, assistant("There.")))
-    assert await finished(form, ScriptedEngine({"go": script}), Opening("c1")) == 0
+    assert await finished(form, ScriptedEngine({"go": script}), StartState("c1")) == 0
     assert written(to) == ("Let me see.\n\nThere.\n", "")
 
 
@@ -113,11 +113,11 @@ async def test_a_view_that_is_older_than_what_was_shown_changes_nothing() -> Non
         turn.revision = 3
         await turn.stream("The")  # revision 4
         for revision in (2, 3):
-            async for _drawn in form.surface.show(TurnView(turn.turn, (), revision, streaming="Else"), {}):
+            async for _drawn in form.surface.deliver(TurnView(turn.turn, (), revision, streaming="Else"), {}):
                 pass
         turn.engine.on_disk["t1"] = last
 
-    assert await finished(form, ScriptedEngine({"go": late}), Opening("c1")) == 0
+    assert await finished(form, ScriptedEngine({"go": late}), StartState("c1")) == 0
     assert written(to) == ("There.\n", "")
 
 
@@ -134,7 +134,7 @@ async def test_a_database_that_is_away_for_a_moment_is_looked_at_again() -> None
     to = streams()
     form = one_question("go", ANA, to, shared=True)
     engine = Away({"go": elsewhere(ModelStep(0, assistant("There.")))})
-    assert await finished(form, engine, Opening("c1")) == 0
+    assert await finished(form, engine, StartState("c1")) == 0
     assert written(to)[0] == "There.\n"
 
 
@@ -147,7 +147,7 @@ async def test_a_question_from_another_window_is_told_as_such() -> None:
         form = on_screen(ANA, Streams(terminal.stdin, terminal.stdout, io.StringIO(), ENVIRON), model="m", shared=True)
         engine = ScriptedEngine({"go": for_ever})
         engine.surface = form.surface
-        task = asyncio.create_task(form.listener.run(now(engine), now(ScriptedCommands()), now(Opening("c1"))))
+        task = asyncio.create_task(form.listener.run(now(engine), now(ScriptedCommands()), now(StartState("c1"))))
         try:
             await terminal.prompts()
             terminal.press("go\r")
@@ -156,7 +156,7 @@ async def test_a_question_from_another_window_is_told_as_such() -> None:
             waits = TurnView(a_turn("x", "and mine?", status=TurnStatus.WAITING), (card,), 1)
             ended = TurnView(a_turn("x", "and mine?", status=TurnStatus.DONE), (ModelStep(0, assistant("Yes.")),), 2)
             for theirs in (waits, ended):
-                async for _drawn in form.surface.show(theirs, {}):
+                async for _drawn in form.surface.deliver(theirs, {}):
                     pass
             await terminal.shows("From another window: and mine?", "Yes.", "Thinking…")
             await terminal.prompts()
@@ -169,10 +169,10 @@ async def test_a_question_from_another_window_is_told_as_such() -> None:
 
 @pytest.mark.parametrize(
     ("mode", "verdicts"),
-    [(ApproveMode.ASK, []), (ApproveMode.ALL, [Verdict.APPROVE])],
+    [(ApproveMode.ASK, []), (ApproveMode.ALL, [DecisionType.APPROVE])],
 )
 async def test_a_card_that_may_be_before_somebody_elses_eyes_is_decided_by_the_rule_alone(
-    mode: ApproveMode, verdicts: list[Verdict]
+    mode: ApproveMode, verdicts: list[DecisionType]
 ) -> None:
     waiting = TurnView(
         a_turn("t0", "file it", status=TurnStatus.WAITING), (a_call(0, StepStatus.AWAITING, approval=an_approval()),), 1
@@ -192,5 +192,5 @@ async def test_a_card_that_may_be_before_somebody_elses_eyes_is_decided_by_the_r
     to = streams()
     form = one_question("go", ANA, to, approve=mode, shared=True)
     engine = Noting({"go": after_that})
-    assert await finished(form, engine, Opening("c1", (waiting,))) == 0
+    assert await finished(form, engine, StartState("c1", (waiting,))) == 0
     assert [decision.verdict for decision in engine.decisions] == verdicts

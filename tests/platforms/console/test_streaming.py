@@ -7,9 +7,9 @@ import asyncio
 import pytest
 
 from bot.domain.turns import StepStatus
-from bot.domain.views import Pause
-from bot.platforms.console.look import Look
-from bot.platforms.console.markdown import Typesetter
+from bot.domain.views import ModelRetry
+from bot.platforms.console.markdown_renderer import MarkdownRenderer
+from bot.platforms.console.theme import ConsoleTheme
 from bot.rendering.markdown_blocks import split_blocks
 from tests.platforms.console.chat import Chat, chatting
 from tests.platforms.console.scripted import ScriptedTurn
@@ -147,7 +147,7 @@ async def test_the_seconds_are_shown_once_it_takes_long() -> None:
         await chat.terminal.prompts()
 
 
-WHY = Pause(20, "The model service at 127.0.0.1:8080 is overloaded (529): 日本語 " + "and more " * 40)
+WHY = ModelRetry(20, "The model service at 127.0.0.1:8080 is overloaded (529): 日本語 " + "and more " * 40)
 
 
 @pytest.mark.parametrize(
@@ -191,7 +191,7 @@ async def test_why_nothing_moves_is_told_on_one_line_as_far_as_the_window_is_wid
 @pytest.mark.parametrize("width", [24, 80])
 @pytest.mark.parametrize("unicode", [True, False])
 def test_block_by_block_an_answer_looks_as_it_does_in_one_piece(width: int, unicode: bool) -> None:
-    typesetter = Typesetter(Look(colour=False, unicode=unicode))
+    typesetter = MarkdownRenderer(ConsoleTheme(colour=False, unicode=unicode))
     split = split_blocks(DOCUMENT)
     drawn = "\n".join(typesetter.markdown(block, width) for block in (*split.finished, split.tail) if block.strip())
     whole = typesetter.markdown(DOCUMENT, width)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from bot.platforms.console.lines import cells, tool_text
-from bot.platforms.console.look import Look
-from bot.rendering.tool_lines import Mark, ToolLine
+from bot.platforms.console.theme import ConsoleTheme
+from bot.rendering.tool_status import StatusIcon, ToolStatus
 
-PLAIN = Look(colour=False, unicode=True)
+PLAIN = ConsoleTheme(colour=False, unicode=True)
 FORECAST = "SAMPLE DATA, not a real forecast, because the service did not answer (+4 lines)"
 
 
@@ -16,19 +16,21 @@ FORECAST = "SAMPLE DATA, not a real forecast, because the service did not answer
 @pytest.mark.parametrize("summary", [FORECAST, "札幌市の天気は雪のち晴れ。" * 5])
 @pytest.mark.parametrize("unicode", [True, False])
 def test_what_went_well_never_takes_a_second_line(width: int, summary: str, unicode: bool) -> None:
-    text = tool_text(ToolLine(Mark.DONE, "weather.forecast", "", summary), Look(colour=False, unicode=unicode), width)
+    text = tool_text(
+        ToolStatus(StatusIcon.DONE, "weather.forecast", "", summary), ConsoleTheme(colour=False, unicode=unicode), width
+    )
     assert width - 6 <= cells(text) <= width
     assert text.endswith("…" if unicode else "...")
 
 
 def test_a_line_that_fits_is_left_alone() -> None:
-    assert tool_text(ToolLine(Mark.DONE, "notes.add", "", "Saved"), PLAIN, 20) == "  ✓ notes.add  Saved"
+    assert tool_text(ToolStatus(StatusIcon.DONE, "notes.add", "", "Saved"), PLAIN, 20) == "  ✓ notes.add  Saved"
 
 
 def test_where_there_is_no_room_for_a_word_the_name_stands_alone() -> None:
-    assert tool_text(ToolLine(Mark.DONE, "notes.add", "", "Saved as note 3"), PLAIN, 15) == "  ✓ notes.add"
+    assert tool_text(ToolStatus(StatusIcon.DONE, "notes.add", "", "Saved as note 3"), PLAIN, 15) == "  ✓ notes.add"
 
 
 def test_what_went_wrong_is_told_in_full() -> None:
-    text = tool_text(ToolLine(Mark.FAILED, "weather.forecast", "failed", FORECAST), PLAIN, 40)
+    text = tool_text(ToolStatus(StatusIcon.FAILED, "weather.forecast", "failed", FORECAST), PLAIN, 40)
     assert " ".join(text.split()) == f"✗ weather.forecast failed {FORECAST}"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from bot.platforms.discord.sizes import CONTENT, measure
-from bot.platforms.discord.slots import Slot
+from bot.platforms.discord.limits import CONTENT, utf16_length
+from bot.platforms.discord.outgoing import OutgoingMessage
 from tests.fakes.discord.components import BUTTON, TEXT, checked_components, walk
 from tests.fakes.discord.mentions import CODE
 
@@ -15,18 +15,18 @@ _NAMED = re.compile(r"<(?:@[!&]?|#|id:|/[\w -]+:|a?:\w+:)(\w+)>|@(everyone|here)
 _SMALL = re.compile(r"^ {0,3}-# ?", re.MULTILINE)
 
 
-def check_slot(slot: Slot, people: frozenset[str] = frozenset()) -> None:
+def check_slot(slot: OutgoingMessage, people: frozenset[str] = frozenset()) -> None:
     """A message that Discord takes and that names nobody but `people`."""
     attached = {slot.file.name} if slot.file else set()
     checked_components(list(slot.components), v2=slot.laid_out, attached=attached)
     assert slot.laid_out or slot.content.strip()
-    assert measure(slot.content) <= min(CONTENT, LONGEST)
+    assert utf16_length(slot.content) <= min(CONTENT, LONGEST)
     assert not slot.laid_out or slot.components
     for text in texts(slot):
         assert named(text) <= people
 
 
-def texts(slot: Slot) -> list[str]:
+def texts(slot: OutgoingMessage) -> list[str]:
     """All the text of a message."""
     return [slot.content, *(str(each["content"]) for each in walk(slot.components) if each["type"] == TEXT)]
 

@@ -7,14 +7,14 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 
-from bot.domain.commands import Form, Invocation, Reply, Submission, Verb
+from bot.chat.audience import AudiencePolicy
+from bot.domain.commands import Form, FormSubmission, Invocation, Reply, Verb
 from bot.domain.conversations import ConversationKey
 from bot.platforms.discord.listener import DiscordListener
-from bot.platforms.discord.people import People
 from bot.platforms.discord.rest import Rest
-from bot.reception.manners import Manners
+from bot.platforms.discord.users import UserDirectory
 from tests.commands.servers import Servers, registry, two_servers
-from tests.fakes.discord import Channel, FakeDiscord, Interaction, Sight, User
+from tests.fakes.discord import Channel, FakeDiscord, Interaction, User, VisibleState
 from tests.platforms.front_door import ScriptedCommands, ScriptedDoor
 
 VERBS = registry(Servers()).verbs
@@ -38,7 +38,7 @@ class CommandsByScript(ScriptedCommands):
 class Alone:
     """Leases that nobody else wants."""
 
-    async def hold(self, name: str, holder: str, seconds: float) -> bool:
+    async def acquire_or_renew(self, name: str, holder: str, seconds: float) -> bool:
         return True
 
     async def release(self, name: str, holder: str) -> None:
@@ -50,7 +50,7 @@ class Commanding:
     """Everything a test touches. Priya administers the server, Sam does not."""
 
     discord: FakeDiscord
-    people: People
+    people: UserDirectory
     door: ScriptedDoor
     commands: CommandsByScript
     priya: User
@@ -65,25 +65,25 @@ class Commanding:
         return request
 
     @property
-    def submitted(self) -> Submission:
+    def submitted(self) -> FormSubmission:
         """The last form that was sent."""
         request = self.commands.requests[-1]
-        assert isinstance(request, Submission)
+        assert isinstance(request, FormSubmission)
         return request
 
     def key(self, thread: str = "") -> ConversationKey:
         """The conversation in #incidents, or in a thread of it."""
         return ConversationKey("discord", self.discord.guild.id, self.channel.id, thread)
 
-    def seen(self, user: User | None = None, channel: Channel | None = None) -> list[Sight]:
+    def seen(self, user: User | None = None, channel: Channel | None = None) -> list[VisibleState]:
         """The bot's messages that somebody sees."""
         found = self.discord.what_user_sees(user or self.priya, channel or self.channel)
         return [each for each in found if each.user == self.discord.bot.id]
 
-    async def reads(self, text: str, user: User | None = None, channel: Channel | None = None) -> Sight:
+    async def reads(self, text: str, user: User | None = None, channel: Channel | None = None) -> VisibleState:
         """The message with this text, once somebody sees it."""
 
-        def found() -> list[Sight]:
+        def found() -> list[VisibleState]:
             return [each for each in self.seen(user, channel) if text in each.words]
 
         await self.discord.until(found)
@@ -98,7 +98,7 @@ class Commanding:
 
 @asynccontextmanager
 async def commanding(
-    *answers: Sequence[Reply | Form], manners: Manners | None = None, servers: frozenset[str] = frozenset()
+    *answers: Sequence[Reply | Form], manners: AudiencePolicy | None = None, servers: frozenset[str] = frozenset()
 ) -> AsyncIterator[Commanding]:
     """A server with Priya and Sam in #incidents; the listener is connected and its commands are registered."""
     async with AsyncExitStack() as stack:
@@ -107,7 +107,7 @@ async def commanding(
         priya, sam = discord.user("Priya", admin=True), discord.user("Sam")
         channel = discord.channel("incidents")
         rest = await stack.enter_async_context(Rest(discord.token, url=discord.url))
-        people = People(rest, servers)
+        people = UserDirectory(rest, servers)
         door, scripted = ScriptedDoor(), CommandsByScript(*answers)
         listener = DiscordListener(rest, people, Alone(), "one", manners=manners)
         listening = asyncio.create_task(listener.run(door, scripted))

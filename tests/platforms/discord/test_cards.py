@@ -10,16 +10,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bot.chat.actions import ApprovalRef, Approve, OpenDenyForm, ViewCall
+from bot.domain.approval_requirements import ApprovalRequirements
 from bot.domain.conversations import Author, ConversationKey
-from bot.domain.terms import Terms
 from bot.domain.turns import StepStatus, ToolRef, ToolStep, TurnStatus
 from bot.domain.views import TurnView
+from bot.platforms.discord.action_codec import decode
 from bot.platforms.discord.cards import CALLS_A_CARD, GREEN, GREY, ORANGE, RED
-from bot.platforms.discord.presses import read
-from bot.platforms.discord.slots import Slot
-from bot.platforms.discord.turns import turn_slots
-from bot.reception.presses import Approve, AskWhyNot, CardRef, ViewAll
-from bot.rendering.offers import RunAgain
+from bot.platforms.discord.outgoing import OutgoingMessage
+from bot.platforms.discord.turns import turn_messages
+from bot.rendering.available_actions import RunAgainAction
 from tests.platforms import scenes
 from tests.platforms.discord.accepted import check_slot, labels, pressed, texts
 from tests.platforms.scenes import ISSUE, NOW, a_call, a_filing, a_reply, a_view, an_approval
@@ -30,24 +30,24 @@ OTHERS = ["Allow in this thread", "Deny…", "Edit…", "View all"]
 """The buttons beside Approve."""
 
 
-def cards(view: TurnView) -> list[Slot]:
-    slots = turn_slots(scenes.at(view, THREAD, PRIYA), NOW)
+def cards(view: TurnView) -> list[OutgoingMessage]:
+    slots = turn_messages(scenes.at(view, THREAD, PRIYA), NOW)
     found = [slot for slot in slots if slot.name.startswith("card-")]
     for slot in found:
         check_slot(slot, frozenset({PRIYA.id}))
     return found
 
 
-def only(view: TurnView) -> Slot:
+def only(view: TurnView) -> OutgoingMessage:
     (slot,) = cards(view)
     return slot
 
 
-def colour(slot: Slot) -> int:
+def colour(slot: OutgoingMessage) -> int:
     return int(slot.components[0]["accent_color"])
 
 
-def said(slot: Slot) -> str:
+def said(slot: OutgoingMessage) -> str:
     return "\n".join(filter(None, texts(slot)))
 
 
@@ -80,10 +80,10 @@ description: Since the deploy at 14:05 one request in thirty to the checkout fai
 
 
 def test_its_buttons_name_the_call_and_the_revision_that_was_drawn() -> None:
-    slot, ref = only(scenes.ASKED), CardRef("3a7f3c2e9b", 1)
-    assert read(pressed(slot.components, "Approve: Create issue")) == Approve((ref,))
-    assert read(pressed(slot.components, "Deny…")) == AskWhyNot(ref)
-    assert read(pressed(slot.components, "View all")) == ViewAll(ref, 1)
+    slot, ref = only(scenes.ASKED), ApprovalRef("3a7f3c2e9b", 1)
+    assert decode(pressed(slot.components, "Approve: Create issue")) == Approve((ref,))
+    assert decode(pressed(slot.components, "Deny…")) == OpenDenyForm(ref)
+    assert decode(pressed(slot.components, "View all")) == ViewCall(ref, 1)
 
 
 def test_calls_that_were_asked_for_together_share_a_card_and_are_decided_one_by_one() -> None:
@@ -128,7 +128,7 @@ def test_what_is_decided_shows_below_the_question_how_it_went_without_buttons(na
 
 def test_what_timed_out_can_be_asked_for_again_once_the_turn_is_over() -> None:
     view = a_view(a_filing(StepStatus.EXPIRED), a_reply(4, "Nobody signed."), status=TurnStatus.DONE)
-    assert read(pressed(only(view).components, "Ask again")) == RunAgain(view.turn.id, 3)
+    assert decode(pressed(only(view).components, "Ask again")) == RunAgainAction(view.turn.id, 3)
 
 
 def test_arguments_that_somebody_changed_are_marked_as_changed() -> None:
@@ -137,7 +137,7 @@ def test_arguments_that_somebody_changed_are_marked_as_changed() -> None:
 
 
 def test_a_card_says_whose_signature_it_takes_and_who_has_signed() -> None:
-    terms = Terms((frozenset({"discord-role:7"}),), four_eyes=True, quorum=2)
+    terms = ApprovalRequirements((frozenset({"discord-role:7"}),), four_eyes=True, quorum=2)
     told = said(only(a_view(a_filing(StepStatus.AWAITING, terms=terms, signers=("Sam",)))))
     assert "needs 2 of discord-role:7, not Priya · 1 of 2 signed by Sam · expires" in told.replace("\u2060", "")
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from bot.domain.commands import Action, Document, Page, Reply, Table
+from bot.chat.audience import NOT_FOR_STRANGERS
+from bot.chat.rejection_messages import TROUBLE
+from bot.domain.commands import PageInfo, Reply, ReplyAction, ReplyFile, Table
 from bot.domain.conversations import Author, InboundMessage
 from bot.errors import DatabaseUnavailable
-from bot.platforms.discord.answers import NOT_SENT, SENT_DIRECTLY
-from bot.platforms.discord.invocations import NOT_SERVED
-from bot.platforms.discord.tickets import GONE
-from bot.platforms.discord.tree import CHANGED
-from bot.reception.manners import NOT_FOR_STRANGERS
-from bot.reception.refusals import TROUBLE
+from bot.platforms.discord.app_commands import CHANGED
+from bot.platforms.discord.command_runner import NOT_SERVED
+from bot.platforms.discord.pending_actions import GONE
+from bot.platforms.discord.responders import NOT_SENT, SENT_DIRECTLY
 from tests.fakes.discord import Answer, Answers, Fails
 from tests.platforms.discord.commanding import Commanding, commanding
 
@@ -87,7 +87,7 @@ async def test_a_slow_command_is_acknowledged_in_time_and_answered_when_it_is_do
 
 async def test_after_a_quarter_of_an_hour_the_answer_comes_as_a_direct_message() -> None:
     async with commanding(
-        [Reply("Checking…"), Reply("All is well.", actions=(Action("Again", ("mcp", "sync")),))]
+        [Reply("Checking…"), Reply("All is well.", actions=(ReplyAction("Again", ("mcp", "sync")),))]
     ) as place:
         place.commands.going_on.clear()
         await place.discord.command(place.priya, "mcp verify", place.channel, {"server": "notes"})
@@ -199,7 +199,7 @@ async def test_a_reply_names_people_and_roles_as_text() -> None:
 
 
 async def test_buttons_below_an_answer_say_the_next_command_in_its_place() -> None:
-    first = Reply("Page one.", actions=(Action("Sync", ("mcp", "sync")),), page=Page(1, 2, ("mcp", "list")))
+    first = Reply("Page one.", actions=(ReplyAction("Sync", ("mcp", "sync")),), page=PageInfo(1, 2, ("mcp", "list")))
     async with commanding([first], [Reply("Page two.")]) as place:
         await place.discord.command(place.priya, "mcp list", place.channel)
         await place.reads("Page 1 of 2")
@@ -211,7 +211,7 @@ async def test_buttons_below_an_answer_say_the_next_command_in_its_place() -> No
 
 
 async def test_a_slow_press_keeps_the_answer_it_stands_in_until_the_next_one_is_there() -> None:
-    first = Reply("Look?", actions=(Action("Verify", ("mcp", "verify", "notes")),))
+    first = Reply("Look?", actions=(ReplyAction("Verify", ("mcp", "verify", "notes")),))
     async with commanding([first], [Reply("All is well.")]) as place:
         await place.discord.command(place.priya, "mcp show", place.channel, {"server": "notes"})
         await place.reads("Look?")
@@ -225,7 +225,7 @@ async def test_a_slow_press_keeps_the_answer_it_stands_in_until_the_next_one_is_
 
 
 async def test_a_refusal_stands_beside_the_answer_and_not_in_its_place() -> None:
-    first = Reply("Look?", actions=(Action("Verify", ("mcp", "verify", "notes")),))
+    first = Reply("Look?", actions=(ReplyAction("Verify", ("mcp", "verify", "notes")),))
     async with commanding([first]) as place:
         await place.discord.command(place.sam, "mcp list", place.channel)
         await place.reads("Look?", place.sam)
@@ -237,7 +237,7 @@ async def test_a_refusal_stands_beside_the_answer_and_not_in_its_place() -> None
 
 
 async def test_two_buttons_that_say_the_same_are_both_there() -> None:
-    twice = Reply("Twice.", actions=(Action("One", ("mcp", "list")), Action("Two", ("mcp", "list"))))
+    twice = Reply("Twice.", actions=(ReplyAction("One", ("mcp", "list")), ReplyAction("Two", ("mcp", "list"))))
     async with commanding([twice], [Reply("Here.")]) as place:
         await place.discord.command(place.priya, "mcp list", place.channel)
         answer = await place.reads("Twice.")
@@ -249,7 +249,7 @@ async def test_two_buttons_that_say_the_same_are_both_there() -> None:
 
 async def test_what_does_not_fit_into_a_button_is_remembered_for_a_while() -> None:
     words = ("profile", "bind", "the one with blanks " * 8)
-    async with commanding([Reply("Bind?", actions=(Action("Bind here", words),))], [Reply("It holds.")]) as place:
+    async with commanding([Reply("Bind?", actions=(ReplyAction("Bind here", words),))], [Reply("It holds.")]) as place:
         await place.discord.command(place.priya, "profile list", place.channel)
         await place.reads("Bind?")
         await place.presses("Bind here")
@@ -259,7 +259,9 @@ async def test_what_does_not_fit_into_a_button_is_remembered_for_a_while() -> No
 
 async def test_a_button_of_an_earlier_process_says_what_to_do() -> None:
     words = ("profile", "show", "with blanks")
-    async with commanding([Reply("Look?", actions=(Action("Show", words), Action("List", ("mcp", "list"))))]) as place:
+    async with commanding(
+        [Reply("Look?", actions=(ReplyAction("Show", words), ReplyAction("List", ("mcp", "list"))))]
+    ) as place:
         await place.discord.command(place.priya, "profile list", place.channel)
         await place.reads("Look?")
         (message,) = place.discord.posted(place.channel)
@@ -272,7 +274,7 @@ async def test_a_button_of_an_earlier_process_says_what_to_do() -> None:
 
 
 async def test_what_has_to_be_typed_to_confirm_goes_along() -> None:
-    ask = Reply("Remove jira?", actions=(Action("Remove jira", ("mcp", "remove", "jira"), confirm="jira"),))
+    ask = Reply("Remove jira?", actions=(ReplyAction("Remove jira", ("mcp", "remove", "jira"), confirm="jira"),))
     async with commanding([ask], [Reply("jira is gone.")]) as place:
         await place.discord.command(place.priya, "mcp remove", place.channel, {"server": "jira"})
         await place.reads("Remove jira?")
@@ -289,7 +291,7 @@ async def test_what_has_to_be_typed_to_confirm_goes_along() -> None:
 
 async def test_a_command_said_in_a_channel_is_answered_by_a_direct_message() -> None:
     async with commanding(
-        [Reply("Two servers.", actions=(Action("Sync", ("mcp", "sync")),))], [Reply("Done so.")]
+        [Reply("Two servers.", actions=(ReplyAction("Sync", ("mcp", "sync")),))], [Reply("Done so.")]
     ) as place:
         asked = place.discord.say(place.priya, place.channel, f"{place.discord.bot.mention} mcp list")
         dm = place.discord.dm(place.priya)
@@ -349,7 +351,7 @@ async def test_a_call_by_hand_in_a_channel_begins_a_thread() -> None:
 
 
 async def test_a_document_is_handed_over_with_the_answer() -> None:
-    document = Document("servers.json", "{}", "application/json")
+    document = ReplyFile("servers.json", "{}", "application/json")
     async with commanding([Reply("Here they are.", document=document)]) as place:
         await place.discord.command(place.priya, "conversations export", place.channel)
         await place.reads("Here they are.")
@@ -358,7 +360,7 @@ async def test_a_document_is_handed_over_with_the_answer() -> None:
 
 
 async def test_a_file_that_discord_does_not_take_is_named_and_the_answer_stays() -> None:
-    async with commanding([Reply("Here they are.", document=Document("all.md", "x" * 11_000_000))]) as place:
+    async with commanding([Reply("Here they are.", document=ReplyFile("all.md", "x" * 11_000_000))]) as place:
         await place.discord.command(place.priya, "conversations export", place.channel)
         await place.reads("Here they are.")
         note = await place.reads("The file all.md could not be shared")

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 
-from bot.domain.approvals import NotAllowed, OutOfDate
-from bot.domain.edits import Unfit
-from bot.domain.tools import Misfit
+from bot.chat.argument_editing import DONE
+from bot.chat.rejection_messages import OUT_OF_DATE
+from bot.domain.approvals import NotAllowed, StaleRevision
+from bot.domain.argument_edits import InvalidArguments
+from bot.domain.tools import ArgumentError
 from bot.domain.turns import StepStatus, TurnStatus
 from bot.domain.views import TurnView
-from bot.reception.editing import DONE
-from bot.reception.refusals import OUT_OF_DATE
 from tests.fakes.discord import Answer, Interaction, Message
 from tests.fakes.discord.components import TEXT, walk
-from tests.platforms.discord.test_presses import drawn, ids, named
+from tests.platforms.discord.test_action_codec import drawn, ids, named
 from tests.platforms.discord.workplace import Workplace, a_workplace
 from tests.rendering.turns import NOTES, a_step, a_view, an_approval
 
@@ -83,7 +83,7 @@ async def test_an_error_stands_under_its_field_in_the_form_that_comes_again() ->
         (button,) = [each for each in ids(again) if "ticket" in each]
         await place.discord.press(place.priya, again, button)
         await place.discord.until(lambda: "A whole number" in str(place.discord.modal(place.priya).drawn))
-        place.door.editings = [Unfit((Misfit("text", "text: 'x' is too short"),))]
+        place.door.editings = [InvalidArguments((ArgumentError("text", "text: 'x' is too short"),))]
         sent = await place.discord.submit(place.priya, {"text": "x", "count": "3"})
         await place.discord.until(lambda: place.door.revisions)
         assert place.door.revisions[-1][2] == {"text": "x", "count": 3}
@@ -107,7 +107,7 @@ async def test_a_long_form_comes_in_steps_and_is_sent_once() -> None:
 
 async def test_a_card_that_is_out_of_date_opens_nothing_and_says_so() -> None:
     async with a_workplace() as place:
-        place.door.not_now = OutOfDate()
+        place.door.not_now = StaleRevision()
         card, pressed = await editing(place)
         before = list(card.components)
         await place.discord.until(lambda: pressed.messages)

@@ -10,7 +10,7 @@ import pytest
 from bot.domain.commands import Field, FieldKind, Form, Reply
 from bot.domain.conversations import ConversationKey
 from bot.platforms.discord.forms import NO_SECRETS, TOO_LONG
-from bot.platforms.discord.tickets import FORM_GONE, MOST, SECONDS, FillIn, Say, Tickets
+from bot.platforms.discord.pending_actions import FORM_GONE, MOST, SECONDS, OpenForm, PendingActions, SendMessage
 from tests.commands.servers import office
 from tests.fakes.discord import Answer, Fails
 from tests.platforms.discord.commanding import Commanding, commanding
@@ -235,20 +235,20 @@ async def test_the_real_form_for_a_new_server_is_filled_in_to_its_end() -> None:
 
 def test_a_ticket_is_good_for_whom_it_was_made_out_to_and_for_a_quarter_of_an_hour() -> None:
     now = [0.0]
-    tickets = Tickets(lambda: now[0])
-    ticket = tickets.issue(Say(("mcp", "list"), HERE), "7")
-    assert tickets.redeem(ticket, "7") == Say(("mcp", "list"), HERE)
-    assert tickets.redeem(ticket, "8") is None
-    assert tickets.redeem("", "7") is None
+    tickets = PendingActions(lambda: now[0])
+    ticket = tickets.store(SendMessage(("mcp", "list"), HERE), "7")
+    assert tickets.take(ticket, "7") == SendMessage(("mcp", "list"), HERE)
+    assert tickets.take(ticket, "8") is None
+    assert tickets.take("", "7") is None
     now[0] = SECONDS
-    assert tickets.redeem(ticket, "7") is None
+    assert tickets.take(ticket, "7") is None
 
 
 def test_so_many_tickets_are_kept_and_the_oldest_go_first() -> None:
-    tickets = Tickets()
-    first = tickets.issue(FillIn(ADD, HERE), "7")
-    second = tickets.issue(FillIn(SECOND, HERE), "7")
+    tickets = PendingActions()
+    first = tickets.store(OpenForm(ADD, HERE), "7")
+    second = tickets.store(OpenForm(SECOND, HERE), "7")
     for _ in range(MOST - 1):
-        tickets.issue(FillIn(ADD, HERE), "7")
-    assert tickets.redeem(first, "7") is None
-    assert tickets.redeem(second, "7") == FillIn(SECOND, HERE)
+        tickets.store(OpenForm(ADD, HERE), "7")
+    assert tickets.take(first, "7") is None
+    assert tickets.take(second, "7") == OpenForm(SECOND, HERE)

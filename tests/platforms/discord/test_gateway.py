@@ -9,11 +9,11 @@ from datetime import timedelta
 import discord
 import pytest
 
-from bot.domain.health import Listening
+from bot.domain.health import ListenerStatus
 from bot.domain.turns import TurnStatus
 from bot.errors import DatabaseUnavailable, DeliveryFailed
-from bot.platforms.discord import catching_up, gateway, reception
-from bot.platforms.discord.holding import Holding
+from bot.platforms.discord import backfill, gateway, messages
+from bot.platforms.discord.gateway_lease import GatewayLease
 from bot.platforms.discord.listener import DiscordListener
 from tests.fakes.discord import Answers, Channel, Permission
 from tests.platforms.discord.workplace import SharedLeases, Workplace, a_workplace, ended
@@ -38,7 +38,7 @@ async def asked(place: Workplace, text: str = "why?") -> Channel:
     return thread
 
 
-async def stands(listener: DiscordListener, wanted: Listening) -> None:
+async def stands(listener: DiscordListener, wanted: ListenerStatus) -> None:
     """Wait until a listener says that of itself."""
     async with asyncio.timeout(10):
         while await listener.listening() is not wanted:
@@ -116,18 +116,18 @@ async def test_discord_may_ask_for_another_connection() -> None:
 async def test_it_says_whether_messages_arrive_here_or_in_the_process_it_follows() -> None:
     async with a_workplace(listening=False) as place:
         first, second = place.listener("one"), place.listener("two")
-        assert await first.listening() is Listening.CONNECTING
+        assert await first.listening() is ListenerStatus.CONNECTING
         one = asyncio.create_task(first.run(place.door, place.commands))
-        await stands(first, Listening.CONNECTED)
+        await stands(first, ListenerStatus.CONNECTED)
         two = asyncio.create_task(second.run(place.door, place.commands))
-        await stands(second, Listening.STANDBY)
+        await stands(second, ListenerStatus.STANDBY)
         await place.discord.go_down()
-        await stands(first, Listening.CONNECTING)
+        await stands(first, ListenerStatus.CONNECTING)
         await place.discord.come_back()
-        await stands(first, Listening.CONNECTED)
+        await stands(first, ListenerStatus.CONNECTED)
         await ended(one)
-        assert await first.listening() is Listening.CONNECTING
-        await stands(second, Listening.CONNECTED)
+        assert await first.listening() is ListenerStatus.CONNECTING
+        await stands(second, ListenerStatus.CONNECTED)
         await ended(two)
 
 
@@ -211,7 +211,7 @@ async def test_a_database_that_stays_away_ends_the_work_before_the_lease_does() 
         finally:
             lasted.append(loop.time() - began)
 
-    task = asyncio.create_task(Holding(leases, "gateway", "one", seconds=3.0).while_held(work))
+    task = asyncio.create_task(GatewayLease(leases, "gateway", "one", seconds=3.0).run_while_held(work))
     async with asyncio.timeout(15):
         while not lasted:
             await asyncio.sleep(0.01)
@@ -284,7 +284,7 @@ async def test_a_call_in_a_channel_that_nobody_heard_is_answered_once_somebody_l
         before = await asked(place, "before")
         place.engaged.append(place.key(place.channel, before.id))
         await place.stop()
-        discord.clock.advance(2 * catching_up.CLOCKS_DIFFER.total_seconds())
+        discord.clock.advance(2 * backfill.CLOCKS_DIFFER.total_seconds())
         discord.say(place.priya, place.channel, f"{discord.bot.mention} why?")
         discord.say(place.priya, place.channel, "nothing for you")
         discord.say(place.priya, side, f"{discord.bot.mention} in place?")
@@ -317,7 +317,7 @@ async def test_all_of_what_one_person_said_meanwhile_is_taken() -> None:
         await place.received(1)
         place.engaged.append(place.door.received[0].conversation)
         await place.stop()
-        said = [f"number {number}" for number in range(reception.AT_ONCE + 10)]
+        said = [f"number {number}" for number in range(messages.AT_ONCE + 10)]
         for text in said:
             discord.say(place.priya, dm, text)
         async with place.running():
@@ -350,7 +350,7 @@ async def test_what_is_older_than_a_day_is_left_alone() -> None:
         thread = await asked(place)
         await place.stop()
         discord.say(place.priya, thread, "and since when?")
-        discord.clock.advance(timedelta(hours=catching_up.HOURS + 1).total_seconds())
+        discord.clock.advance(timedelta(hours=backfill.HOURS + 1).total_seconds())
         place.engaged.append(place.key(place.channel, thread.id))
         async with place.running():
             await place.quiet(thread)
@@ -410,6 +410,6 @@ async def test_a_connection_that_loses_its_cancellation_is_cancelled_again(monke
     task = asyncio.create_task(connect())
     await asyncio.sleep(0)
     async with asyncio.timeout(10):
-        await gateway.ended(task)
+        await gateway.cancel_and_wait(task)
     assert lost
     assert task.cancelled()

@@ -6,25 +6,25 @@ import dataclasses
 
 import pytest
 
-from bot.domain.approvals import NotAllowed, Verdict
-from bot.domain.grants import Always, ForHours, Permission, TheseArguments, ThisThread
+from bot.chat.actions import Action, ApprovalRef, ApproveWithGrant, Edit
+from bot.chat.rejection_messages import WORN_OUT
+from bot.domain.approvals import DecisionType, NotAllowed
+from bot.domain.grants import ArgumentsScope, GrantRequest, HoursScope, PermanentScope, ThreadScope
 from bot.domain.turns import StepStatus, TurnStatus
 from bot.domain.views import TurnView
+from bot.platforms.discord.action_codec import MENU, chosen, decode, encode
 from bot.platforms.discord.cards import CALLS_A_CARD
-from bot.platforms.discord.presses import MENU, chosen, read, written
-from bot.reception.presses import Allow, CardRef, Edit, Press
-from bot.reception.refusals import WORN_OUT
 from tests.fakes.discord.components import walk
 from tests.fakes.discord.interactions import Interaction
 from tests.fakes.discord.messages import Message
 from tests.platforms.discord.accepted import labels
+from tests.platforms.discord.test_action_codec import drawn, ids, named
 from tests.platforms.discord.test_cards import cards
-from tests.platforms.discord.test_presses import drawn, ids, named
 from tests.platforms.discord.workplace import Workplace, a_workplace
 from tests.rendering.turns import NOTES, a_step, a_view, an_approval
 
 KNOWN = dataclasses.replace(NOTES, server_id="s-1")
-CARD = CardRef("apr-12345678", 1)
+CARD = ApprovalRef("apr-12345678", 1)
 
 
 def waiting(count: int = 1, *, destructive: bool = False) -> TurnView:
@@ -48,11 +48,11 @@ async def whole(place: Workplace, viewed: Interaction) -> Message:
     return viewed.messages[-1]
 
 
-@pytest.mark.parametrize("press", [Allow(CARD, "thread"), Edit(CARD)])
-def test_a_press_is_read_as_it_was_written(press: Press) -> None:
-    custom_id = written(press)
+@pytest.mark.parametrize("press", [ApproveWithGrant(CARD, "thread"), Edit(CARD)])
+def test_a_press_is_read_as_it_was_written(press: Action) -> None:
+    custom_id = encode(press)
     assert custom_id is not None
-    assert read(custom_id) == press
+    assert decode(custom_id) == press
     assert chosen(f"{MENU}:{CARD.approval_id}", [custom_id]) == press
 
 
@@ -62,7 +62,7 @@ def test_what_nobody_has_written_is_no_grant(custom_id: str) -> None:
 
 
 def test_a_button_is_no_menu_whatever_comes_with_it() -> None:
-    assert chosen("cs:view:a:1:1", ["cs:approve:b:1"]) == read("cs:view:a:1:1")
+    assert chosen("cs:view:a:1:1", ["cs:approve:b:1"]) == decode("cs:view:a:1:1")
 
 
 def test_a_full_card_with_everything_that_is_offered_is_taken() -> None:
@@ -75,9 +75,9 @@ async def test_the_button_approves_and_allows_in_this_thread() -> None:
         card = await drawn(place, waiting())
         await place.discord.press(place.priya, card, named(card, "allow"))
         await place.discord.until(lambda: place.door.decisions)
-        assert place.door.granted == [Permission(ThisThread())]
+        assert place.door.granted == [GrantRequest(ThreadScope())]
         ((decision, member),) = place.door.decisions
-        assert (decision.approval_id, decision.revision, decision.verdict) == ("apr-12345678", 1, Verdict.APPROVE)
+        assert (decision.approval_id, decision.revision, decision.verdict) == ("apr-12345678", 1, DecisionType.APPROVE)
         assert member.author.id == place.priya.id
 
 
@@ -90,7 +90,11 @@ async def test_what_else_can_be_allowed_is_chosen_where_all_of_the_call_is_shown
         for label in ("Allow this very call", "Allow for 8 hours", "Always allow (admins)"):
             await place.discord.choose(place.priya, shown, menu, label)
         await place.discord.until(lambda: len(place.door.granted) == 3)
-        assert place.door.granted == [Permission(TheseArguments()), Permission(ForHours(8)), Permission(Always())]
+        assert place.door.granted == [
+            GrantRequest(ArgumentsScope()),
+            GrantRequest(HoursScope(8)),
+            GrantRequest(PermanentScope()),
+        ]
 
 
 async def test_nothing_is_offered_for_what_may_destroy_something() -> None:

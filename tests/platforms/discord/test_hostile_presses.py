@@ -11,16 +11,16 @@ from typing import Any
 
 import pytest
 
-from bot.domain.approvals import Settled, Verdict
+from bot.chat.background_tasks import MOST_PER_USER as AT_ONCE
+from bot.domain.approvals import Decided, DecisionType
 from bot.domain.conversations import ConversationKey
 from bot.domain.turns import StepStatus, ToolStep, Turn, TurnStatus
 from bot.domain.views import TurnView
-from bot.platforms.discord import presses
-from bot.platforms.discord.asking import read_modal
-from bot.platforms.discord.counter import ELSEWHERE
-from bot.platforms.discord.desk import DiscordRecords
-from bot.platforms.discord.references import MessageRef
-from bot.reception.errands import MOST_PER_USER as AT_ONCE
+from bot.platforms.discord import action_codec
+from bot.platforms.discord.context import DiscordLookups
+from bot.platforms.discord.ids import MessageRef
+from bot.platforms.discord.interactions import ELSEWHERE
+from bot.platforms.discord.modals import read_modal
 from tests.fakes.discord import Channel, Message
 from tests.platforms.discord.workplace import Workplace, a_workplace
 from tests.rendering.turns import a_reply, a_step, a_view, an_approval
@@ -37,7 +37,7 @@ async def with_approvals() -> AsyncIterator[tuple[Workplace, Records]]:
     async def approval(approval_id: str) -> tuple[Turn, ToolStep] | None:
         return kept.get(approval_id)
 
-    async with a_workplace(records=DiscordRecords(approval=approval)) as place:
+    async with a_workplace(records=DiscordLookups(approval=approval)) as place:
         yield place, kept
 
 
@@ -148,7 +148,7 @@ async def test_turns_of_another_server_are_not_touched(kind: str) -> None:
     async def opinion(turn_id: str, _good: bool, _by: object) -> None:
         opinions.append(turn_id)
 
-    async with a_workplace(records=DiscordRecords(opinion=opinion)) as place:
+    async with a_workplace(records=DiscordLookups(opinion=opinion)) as place:
         place.door.knows(a_view(a_reply(0, "The pool."), status=TurnStatus.DONE), place.key(place.channel))
         other = place.discord.another_guild("Evil")
         mallory = place.discord.user("Mallory", admin=True, guild=other)
@@ -175,7 +175,7 @@ async def test_one_person_who_presses_without_end_keeps_nobody_else_waiting() ->
         place.door.decide = decide  # type: ignore[method-assign]
         flood = [asyncio.create_task(place.discord.press(mallory, card, "cs:approve:a:1")) for _ in range(40)]
         await place.discord.until(lambda: len(held) == AT_ONCE)
-        place.door.settlements = [Settled(Verdict.APPROVE)]
+        place.door.settlements = [Decided(DecisionType.APPROVE)]
         await place.discord.press(place.priya, card, "cs:approve:a:1")
         await place.discord.until(lambda: place.door.decisions)
         assert len(held) == AT_ONCE
@@ -203,7 +203,7 @@ async def test_one_person_who_presses_without_end_keeps_nobody_else_waiting() ->
     ],
 )
 def test_a_number_that_we_do_not_write_is_no_press_of_ours(custom_id: str) -> None:
-    assert presses.read(custom_id) is None
+    assert action_codec.decode(custom_id) is None
 
 
 @pytest.mark.parametrize(

@@ -6,15 +6,15 @@ import asyncio
 
 import pytest
 
+from bot.chat import background_tasks
+from bot.chat.background_tasks import MOST_PER_USER as AT_ONCE
+from bot.chat.rejection_messages import ENOUGH
 from bot.domain.commands import Reply
 from bot.domain.turns import StepStatus, TurnStatus
-from bot.platforms.discord import invocations
-from bot.reception import errands
-from bot.reception.errands import MOST_PER_USER as AT_ONCE
-from bot.reception.refusals import ENOUGH
+from bot.platforms.discord import command_runner
 from tests.fakes.discord import TooMany
 from tests.platforms.discord.commanding import commanding
-from tests.platforms.discord.test_presses import drawn, named
+from tests.platforms.discord.test_action_codec import drawn, named
 from tests.platforms.discord.workplace import a_workplace
 from tests.rendering.turns import a_step, a_view, an_approval
 
@@ -24,8 +24,8 @@ QUICKLY = 10.0
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Less time than people get."""
-    monkeypatch.setattr(errands, "GOODBYE_SECONDS", 0.1)
-    monkeypatch.setattr(invocations, "PATIENCE_SECONDS", 0.05)
+    monkeypatch.setattr(background_tasks, "GOODBYE_SECONDS", 0.1)
+    monkeypatch.setattr(command_runner, "PATIENCE_SECONDS", 0.05)
 
 
 def left_over(before: set[asyncio.Task[object]]) -> set[str]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from bot.chat.audience import NOT_FOR_STRANGERS, AudiencePolicy
+from bot.chat.rejection_messages import NOT_STORED
 from bot.domain.conversations import ConversationKey
 from bot.errors import DatabaseUnavailable, DatabaseUnwritable, QueueFull
-from bot.platforms.discord.hints import CALL_ME
-from bot.platforms.discord.reading_up import UNREAD
-from bot.platforms.discord.reception import NOTHING_SAID, WITHOUT_WORDS
-from bot.reception.manners import NOT_FOR_STRANGERS, Manners
-from bot.reception.refusals import NOT_STORED
+from bot.platforms.discord.intent_hint import CALL_ME
+from bot.platforms.discord.message_builder import UNREAD
+from bot.platforms.discord.messages import NOTHING_SAID, WITHOUT_WORDS
 from tests.fakes.discord import Channel, Fails, Permission, Slow
 from tests.platforms.discord.workplace import Workplace, a_workplace
 
@@ -163,7 +163,7 @@ async def test_a_question_that_was_deleted_again_is_not_answered(caplog: pytest.
 
 
 async def test_an_engaged_thread_needs_mentions_where_the_operator_says_so() -> None:
-    async with a_workplace(manners=Manners(follow_threads=False)) as place:
+    async with a_workplace(manners=AudiencePolicy(follow_threads=False)) as place:
         thread = await asked(place)
         place.discord.say(place.priya, thread, "and since when?")
         place.discord.say(place.priya, thread, f"{place.discord.bot.mention} since when?")
@@ -239,7 +239,7 @@ async def test_what_others_said_in_the_thread_comes_along_with_their_names() -> 
 
 
 async def test_the_second_question_brings_only_what_was_said_since_the_first() -> None:
-    async with a_workplace(manners=Manners(follow_threads=False)) as place:
+    async with a_workplace(manners=AudiencePolicy(follow_threads=False)) as place:
         discord = place.discord
         thread = discord.thread(place.priya, place.channel, "it")
         discord.say(place.priya, thread, "it is broken")

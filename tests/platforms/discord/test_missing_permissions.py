@@ -7,9 +7,9 @@ import pytest
 from bot.domain.commands import Reply
 from bot.domain.turns import TurnStatus
 from bot.errors import DeliveryFailed
-from bot.platforms.discord.answers import SENT_DIRECTLY
-from bot.platforms.discord.parts import NOT_ATTACHED
-from bot.platforms.discord.reception import NOTHING_SAID
+from bot.platforms.discord.messages import NOTHING_SAID
+from bot.platforms.discord.reply_messages import NOT_ATTACHED
+from bot.platforms.discord.responders import SENT_DIRECTLY
 from bot.platforms.discord.surface import DiscordSurface
 from tests.fakes.discord import Channel, Fails, Permission
 from tests.platforms.discord.commanding import commanding

@@ -6,9 +6,9 @@ import logging
 
 import pytest
 
+from bot.chat import background_tasks
 from bot.errors import DatabaseUnavailable
-from bot.platforms.discord import reception
-from bot.reception import errands
+from bot.platforms.discord import messages
 from tests.fakes.discord import Answers, Cut, Fails, Lost, TooMany
 from tests.fakes.discord.faults import Fault
 from tests.platforms.discord.workplace import a_workplace
@@ -19,8 +19,8 @@ OPEN = "POST /channels/{channel}/messages/{message}/threads"
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """No pauses of seconds between two tries."""
-    monkeypatch.setattr(reception, "FIRST_PAUSE", 0.01)
-    monkeypatch.setattr(reception, "LONGEST_PAUSE", 0.02)
+    monkeypatch.setattr(messages, "FIRST_PAUSE", 0.01)
+    monkeypatch.setattr(messages, "LONGEST_PAUSE", 0.02)
 
 
 @pytest.mark.parametrize("fault", [Lost(), Cut(), Answers(502), TooMany(0.1)], ids=repr)
@@ -58,7 +58,7 @@ async def test_people_who_talk_while_something_is_in_hand_keep_nobody_waiting() 
         place.door.opened.clear()
         place.discord.say(place.priya, place.channel, f"{place.discord.bot.mention} slow")
         await place.discord.until(lambda: place.door.arrived)
-        for number in range(errands.MOST + 20):
+        for number in range(background_tasks.MOST + 20):
             place.discord.say(place.priya, place.channel, f"lunch {number}")
         place.discord.say(place.priya, place.discord.channel("other"), f"{place.discord.bot.mention} quick")
         await place.discord.until(lambda: place.door.arrived == 2)
@@ -69,22 +69,24 @@ async def test_people_who_talk_while_something_is_in_hand_keep_nobody_waiting() 
 
 async def test_many_people_who_write_at_once_are_all_heard() -> None:
     async with a_workplace() as place:
-        people = [place.discord.user(f"Person {number}") for number in range(errands.MOST // reception.AT_ONCE + 1)]
+        people = [
+            place.discord.user(f"Person {number}") for number in range(background_tasks.MOST // messages.AT_ONCE + 1)
+        ]
         place.door.opened.clear()
-        for number in range(reception.AT_ONCE):
+        for number in range(messages.AT_ONCE):
             for person in people:
                 place.discord.say(person, place.discord.dm(person), f"question {number}")
         await place.discord.until(lambda: place.door.arrived == len(people))
         place.door.opened.set()
-        await place.received(len(people) * reception.AT_ONCE)
+        await place.received(len(people) * messages.AT_ONCE)
         for person in people:
             mine = [each.text for each in place.door.received if each.author.id == person.id]
-            assert mine == [f"question {number}" for number in range(reception.AT_ONCE)]
+            assert mine == [f"question {number}" for number in range(messages.AT_ONCE)]
 
 
 async def test_one_person_who_writes_without_end_keeps_nobody_else_waiting(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, "bot.reception")
-    too_much = errands.MOST + 20
+    caplog.set_level(logging.INFO, "bot.chat")
+    too_much = background_tasks.MOST + 20
     async with a_workplace() as place:
         mallory = place.discord.user("Mallory")
         place.door.opened.clear()
@@ -92,9 +94,9 @@ async def test_one_person_who_writes_without_end_keeps_nobody_else_waiting(caplo
             place.discord.say(mallory, place.channel, f"{place.discord.bot.mention} spam {number}")
         place.discord.say(place.priya, place.discord.channel("other"), f"{place.discord.bot.mention} why?")
         await place.discord.until(lambda: place.door.arrived == 2)
-        await place.discord.until(lambda: caplog.text.count("was left out") >= too_much - reception.AT_ONCE)
+        await place.discord.until(lambda: caplog.text.count("was left out") >= too_much - messages.AT_ONCE)
         assert "why?" not in place.texts, "nothing is on disk before the door is open"
         place.door.opened.set()
-        await place.received(reception.AT_ONCE + 1)
+        await place.received(messages.AT_ONCE + 1)
         place.discord.say(mallory, place.channel, f"{place.discord.bot.mention} sorry")
         await place.discord.until(lambda: {"why?", "sorry"} <= set(place.texts))

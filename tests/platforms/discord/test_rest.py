@@ -7,9 +7,9 @@ import logging
 
 import pytest
 
-from bot.domain.measurements import Measurement, PlatformLimited
+from bot.domain.metrics import MetricEvent, PlatformLimited
 from bot.errors import DeliveryFailed
-from bot.platforms.discord.faults import DiscordRefusal, DiscordUnreachable
+from bot.platforms.discord.errors import DiscordApiError, DiscordConnectionError
 from bot.platforms.discord.rest import Rest
 from tests.fakes.discord import Answers, Cut, Fails, Hangs, TooMany
 from tests.platforms.discord.workplace import a_workplace
@@ -49,7 +49,7 @@ async def test_a_token_that_discord_does_not_know_is_said_so_with_what_to_do() -
 async def test_where_signing_in_fails_the_next_call_tries_again() -> None:
     async with a_workplace(listening=False) as place:
         place.discord.fail(ME, Cut(), 2)
-        with pytest.raises(DiscordUnreachable):
+        with pytest.raises(DiscordConnectionError):
             await place.rest.identity()
         assert (await place.rest.identity()).user == place.discord.bot.id
 
@@ -72,7 +72,7 @@ async def test_an_answer_that_never_comes_is_not_waited_for_for_ever() -> None:
     async with a_workplace(listening=False) as place:
         await place.rest.identity()
         place.discord.fail(CHANNEL, Hangs())
-        with pytest.raises(DiscordUnreachable):
+        with pytest.raises(DiscordConnectionError):
             await look(place.rest, place.channel.id, patience=0.1)
         assert await look(place.rest, place.channel.id)
 
@@ -81,21 +81,21 @@ async def test_a_pause_that_is_too_long_is_handed_on_with_its_length() -> None:
     async with a_workplace(listening=False) as place:
         await place.rest.identity()
         place.discord.fail(CHANNEL, TooMany(120))
-        with pytest.raises(DiscordRefusal) as failure:
+        with pytest.raises(DiscordApiError) as failure:
             await look(place.rest, place.channel.id)
         assert failure.value.retry_after == pytest.approx(120)
         assert not failure.value.permanent
 
 
 async def test_a_pause_that_is_handed_on_is_measured() -> None:
-    found: list[Measurement] = []
+    found: list[MetricEvent] = []
     async with (
         a_workplace(listening=False) as place,
         Rest(place.discord.token, url=place.discord.url, observe=found.append) as rest,
     ):
         await rest.identity()
         place.discord.fail(CHANNEL, TooMany(120))
-        with pytest.raises(DiscordRefusal):
+        with pytest.raises(DiscordApiError):
             await look(rest, place.channel.id)
         (limited,) = found
         assert isinstance(limited, PlatformLimited)

@@ -12,7 +12,7 @@ import pytest
 from bot.domain.conversations import Author, ConversationKey
 from bot.domain.messages import FilePart, ImagePart, ToolResult
 from bot.domain.turns import Step, StepStatus, TurnStatus
-from bot.domain.views import Audience, Notice, TurnView
+from bot.domain.views import Notice, NoticeTarget, TurnView
 from bot.errors import DeliveryFailed
 from bot.platforms.discord.surface import TYPING_SECONDS, DiscordSurface
 from tests.fakes.discord import Answers, Channel, Cut, Fails, Flag, Lost, Message, Permission, TooMany
@@ -40,7 +40,7 @@ def later(place: Workplace) -> DiscordSurface:
 
 async def draw(place: Workplace, view: TurnView, surface: DiscordSurface | None = None) -> dict[str, str]:
     refs = place.refs.setdefault(view.turn.id, {})
-    async for drawn in (surface or place.surface).show(view, refs):
+    async for drawn in (surface or place.surface).deliver(view, refs):
         refs[drawn.slot] = drawn.ref
     return refs
 
@@ -342,16 +342,16 @@ async def test_a_drawing_that_is_cancelled_while_discord_holds_everybody_back_ho
         with pytest.raises(asyncio.CancelledError):
             await drawing
         async with asyncio.timeout(10):
-            await place.surface.tell(Audience(str(place.key(place.channel))), Notice("Two."))
+            await place.surface.post_notice(NoticeTarget(str(place.key(place.channel))), Notice("Two."))
         assert [each.content for each in place.posted()] == ["Two."]
 
 
 async def test_notices_reach_one_person_directly_or_everybody() -> None:
     async with a_workplace(listening=False) as place:
         where, notice = str(place.key(place.channel)), Notice("@everyone **tool**")
-        await place.surface.tell(Audience(where, place.priya.id), notice)
-        await place.surface.tell(Audience(where, place.priya.id, private=True), notice)
-        await place.surface.tell(Audience(where), notice)
+        await place.surface.post_notice(NoticeTarget(where, place.priya.id), notice)
+        await place.surface.post_notice(NoticeTarget(where, place.priya.id, private=True), notice)
+        await place.surface.post_notice(NoticeTarget(where), notice)
         direct = place.posted(place.discord.dm(place.priya))
         assert [each.content for each in direct] == ["@\u2060everyone \\*\\*tool\\*\\*"] * 2
         (public,) = place.posted()
@@ -362,7 +362,9 @@ async def test_somebody_who_takes_no_direct_messages_is_told_nowhere_else() -> N
     async with a_workplace(listening=False) as place:
         place.priya.takes_dms = False
         with pytest.raises(DeliveryFailed) as failure:
-            await place.surface.tell(Audience(str(place.key(place.channel)), place.priya.id), Notice("Psst."))
+            await place.surface.post_notice(
+                NoticeTarget(str(place.key(place.channel)), place.priya.id), Notice("Psst.")
+            )
         assert failure.value.permanent
         assert place.posted() == []
 
@@ -403,4 +405,4 @@ async def test_conversations_of_other_platforms_are_none_of_its_business() -> No
         where = ConversationKey("slack", "T1", "C1", "")
         assert (await place.surface.member(Author("discord", place.priya.id, "Priya"), where)).external
         with pytest.raises(DeliveryFailed):
-            await place.surface.tell(Audience(str(where)), Notice("Hello."))
+            await place.surface.post_notice(NoticeTarget(str(where)), Notice("Hello."))

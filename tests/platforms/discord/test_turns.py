@@ -6,16 +6,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bot.chat.actions import FeedbackValue, SendFeedback
 from bot.domain.conversations import Author, ConversationKey
 from bot.domain.messages import ToolCall
-from bot.domain.turns import Question, Step, StepStatus, TurnStatus
-from bot.domain.views import Blocker, TurnView
-from bot.platforms.discord.parts import TOOL_LINES
-from bot.platforms.discord.presses import read
-from bot.platforms.discord.slots import Slot
-from bot.platforms.discord.turns import turn_slots
-from bot.reception.presses import Opinion, Rate
-from bot.rendering.offers import Check, RunAgain, Stop
+from bot.domain.turns import Step, StepStatus, TurnInput, TurnStatus
+from bot.domain.views import BlockingTurn, TurnView
+from bot.platforms.discord.action_codec import decode
+from bot.platforms.discord.outgoing import OutgoingMessage
+from bot.platforms.discord.reply_messages import TOOL_LINES
+from bot.platforms.discord.turns import turn_messages
+from bot.rendering.available_actions import CheckCallAction, RunAgainAction, StopTurnAction
 from tests.platforms import scenes
 from tests.platforms.discord.accepted import check_slot, labels, pressed
 from tests.platforms.scenes import a_call, a_filing, a_reply, a_view
@@ -25,9 +25,9 @@ PRIYA = Author("discord", "1001", "Priya")
 THREAD = ConversationKey("discord", "1", "2", "3")
 
 
-def drawn(view: TurnView) -> dict[str, Slot]:
+def drawn(view: TurnView) -> dict[str, OutgoingMessage]:
     """The slots by name, each taken by Discord."""
-    slots = turn_slots(scenes.at(view, THREAD, PRIYA), scenes.NOW)
+    slots = turn_messages(scenes.at(view, THREAD, PRIYA), scenes.NOW)
     for slot in slots:
         check_slot(slot, frozenset({PRIYA.id}))
     assert len({slot.name for slot in slots}) == len(slots)
@@ -39,7 +39,7 @@ def only(view: TurnView) -> str:
     return outline(slot)
 
 
-def outline(slot: Slot) -> str:
+def outline(slot: OutgoingMessage) -> str:
     buttons = " ".join(f"[{label}]" for label in labels(slot.components))
     return "\n".join(filter(None, (slot.content, buttons)))
 
@@ -85,7 +85,7 @@ I look at the deploys and the logs.
 [Stop]"""
     )
     (slot,) = drawn(scenes.WRITING).values()
-    assert read(pressed(slot.components, "Stop")) == Stop(scenes.WRITING.turn.id)
+    assert decode(pressed(slot.components, "Stop")) == StopTurnAction(scenes.WRITING.turn.id)
 
 
 @pytest.mark.parametrize(
@@ -116,12 +116,12 @@ def test_a_queued_message_says_what_it_waits_for_and_offers_the_way_out() -> Non
         "-# ◌ Waiting behind an approval and 1 earlier message\n[Stop what is ahead] [Withdraw]"
     )
     (slot,) = drawn(scenes.QUEUED).values()
-    assert read(pressed(slot.components, "Stop what is ahead")) == Stop("earlier")
-    assert read(pressed(slot.components, "Withdraw")) == Stop(scenes.QUEUED.turn.id)
+    assert decode(pressed(slot.components, "Stop what is ahead")) == StopTurnAction("earlier")
+    assert decode(pressed(slot.components, "Withdraw")) == StopTurnAction(scenes.QUEUED.turn.id)
 
 
 def test_behind_a_turn_at_work_there_is_only_waiting() -> None:
-    view = a_view(status=TurnStatus.QUEUED, ahead=1, blocker=Blocker("earlier"))
+    view = a_view(status=TurnStatus.QUEUED, ahead=1, blocker=BlockingTurn("earlier"))
     assert only(view) == "-# ◌ Waiting behind 1 earlier message\n[Withdraw]"
 
 
@@ -140,14 +140,14 @@ def test_two_calls_of_unknown_outcome_can_be_looked_into_or_run_again_and_are_to
         status=TurnStatus.DONE,
     )
     (slot,) = drawn(view).values()
-    assert read(pressed(slot.components, "Check: jira.create_issue")) == Check(view.turn.id, 1)
-    assert read(pressed(slot.components, "Run again: jira.delete_issue")) == RunAgain(view.turn.id, 2)
+    assert decode(pressed(slot.components, "Check: jira.create_issue")) == CheckCallAction(view.turn.id, 1)
+    assert decode(pressed(slot.components, "Run again: jira.delete_issue")) == RunAgainAction(view.turn.id, 2)
 
 
 def test_opinions_are_asked_for_at_the_final_answer_alone() -> None:
     (slot,) = drawn(scenes.ANSWERED).values()
-    assert read(pressed(slot.components, "👍")) == Rate(scenes.ANSWERED.turn.id, Opinion.GOOD)
-    assert read(pressed(slot.components, "👎")) == Rate(scenes.ANSWERED.turn.id, Opinion.BAD)
+    assert decode(pressed(slot.components, "👍")) == SendFeedback(scenes.ANSWERED.turn.id, FeedbackValue.GOOD)
+    assert decode(pressed(slot.components, "👎")) == SendFeedback(scenes.ANSWERED.turn.id, FeedbackValue.BAD)
     assert "👍" not in only(a_view(a_reply(0, "I look."), status=TurnStatus.FAILED))
 
 
@@ -165,7 +165,7 @@ def test_a_question_for_a_signature_stands_between_what_was_said_before_and_afte
 
 
 def test_what_a_call_by_hand_returned_is_drawn_as_it_stands() -> None:
-    question = Question("Run it", call=ToolCall("c", "x"))
+    question = TurnInput("Run it", call=ToolCall("c", "x"))
     step = a_call(1, scenes.DEPLOYS, StepStatus.DONE, "**2** deploys <@1> ```")
     assert only(a_view(step, status=TurnStatus.DONE, question=question)).startswith(
         "-# ✓ github.list_deploys\n```\n**2** deploys <@1> `"
@@ -233,7 +233,7 @@ def test_a_growing_reply_keeps_its_messages(text: str, cut: int) -> None:
 
 
 def test_the_same_view_is_drawn_the_same() -> None:
-    assert turn_slots(scenes.ASKED, scenes.NOW) == turn_slots(scenes.ASKED, scenes.NOW + 60)
+    assert turn_messages(scenes.ASKED, scenes.NOW) == turn_messages(scenes.ASKED, scenes.NOW + 60)
 
 
 def test_what_came_of_a_signed_call_stands_on_its_card_alone() -> None:

@@ -7,14 +7,14 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 
+from bot.chat.audience import AudiencePolicy
 from bot.domain.conversations import ConversationKey
 from bot.domain.views import TurnView
-from bot.platforms.discord.desk import DiscordRecords
+from bot.platforms.discord.context import DiscordLookups
 from bot.platforms.discord.listener import DiscordListener
-from bot.platforms.discord.people import People
 from bot.platforms.discord.rest import Rest
 from bot.platforms.discord.surface import DiscordSurface
-from bot.reception.manners import Manners
+from bot.platforms.discord.users import UserDirectory
 from tests.fakes.discord import Channel, FakeDiscord, Message, User
 from tests.platforms.front_door import ScriptedCommands, ScriptedDoor
 
@@ -27,7 +27,7 @@ class SharedLeases:
         self.asked = 0
         self.broken: list[Exception] = []
 
-    async def hold(self, name: str, holder: str, seconds: float) -> bool:
+    async def acquire_or_renew(self, name: str, holder: str, seconds: float) -> bool:
         self.asked += 1
         if self.broken:
             raise self.broken.pop(0)
@@ -49,24 +49,24 @@ class Workplace:
 
     discord: FakeDiscord
     rest: Rest
-    people: People
+    people: UserDirectory
     door: ScriptedDoor
     commands: ScriptedCommands
     surface: DiscordSurface
     priya: User
     channel: Channel
     leases: SharedLeases
-    manners: Manners | None = None
+    manners: AudiencePolicy | None = None
     engaged: list[ConversationKey] = field(default_factory=list)
     """What the database says of where the bot is engaged."""
-    records: DiscordRecords = DiscordRecords()
+    records: DiscordLookups = DiscordLookups()
     listening: asyncio.Task[None] | None = None
     refs: dict[str, dict[str, str]] = field(default_factory=dict)
 
     async def draw(self, view: TurnView) -> dict[str, str]:
         """Draw a view as whoever draws does, remembering references."""
         refs = self.refs.setdefault(view.turn.id, {})
-        async for drawn in self.surface.show(view, refs):
+        async for drawn in self.surface.deliver(view, refs):
             refs[drawn.slot] = drawn.ref
         return refs
 
@@ -86,7 +86,7 @@ class Workplace:
 
     def serve(self, servers: frozenset[str]) -> None:
         """Serve these servers and no others, from the next listener on."""
-        self.people = People(self.rest, servers)
+        self.people = UserDirectory(self.rest, servers)
 
     @property
     def texts(self) -> list[str]:
@@ -151,9 +151,9 @@ LEASE_SECONDS = 0.6
 async def a_workplace(
     *,
     listening: bool = True,
-    manners: Manners | None = None,
+    manners: AudiencePolicy | None = None,
     answers: Sequence[Sequence[object]] = (),
-    records: DiscordRecords | None = None,
+    records: DiscordLookups | None = None,
     message_content: bool = True,
 ) -> AsyncIterator[Workplace]:
     """A server with Priya in #incidents; the listener holds the gateway."""
@@ -162,7 +162,7 @@ async def a_workplace(
         discord.pace.strict = False
         priya, channel = discord.user("Priya"), discord.channel("incidents")
         rest = await stack.enter_async_context(Rest(discord.token, url=discord.url))
-        people = People(rest)
+        people = UserDirectory(rest)
         door, commands, leases = ScriptedDoor(), ScriptedCommands(*answers), SharedLeases()  # type: ignore[arg-type]
         door.clock = discord.clock.now
         surface = DiscordSurface(rest, people)
@@ -177,7 +177,7 @@ async def a_workplace(
             channel,
             leases,
             manners=manners,
-            records=records or DiscordRecords(),
+            records=records or DiscordLookups(),
         )
         if listening:
             await stack.enter_async_context(place.running())

@@ -8,11 +8,11 @@ from typing import Any
 from slack_sdk.models.blocks import Block as SdkBlock
 from slack_sdk.models.views import View as SdkView
 
-from bot.platforms.slack.sizes import MESSAGE_WEIGHT, UPDATED_TEXT
-from bot.platforms.slack.slots import Block
-from bot.platforms.slack.spoken import spoken
-from bot.rendering.links import safe_target
-from bot.rendering.markdown_parts import weight
+from bot.platforms.slack.limits import MESSAGE_WEIGHT, UPDATED_TEXT
+from bot.platforms.slack.notification_text import fallback_text
+from bot.platforms.slack.outgoing import Block
+from bot.rendering.links import safe_url
+from bot.rendering.markdown_split import text_weight
 from tests.fakes.slack.blocks import check_blocks
 from tests.fakes.slack.view_shapes import checked_view
 
@@ -25,7 +25,7 @@ def check_message(blocks: Sequence[Block], text: str, people: frozenset[str] = f
     assert blocks
     assert 0 < len(text) <= UPDATED_TEXT
     assert "<" not in text and ">" not in text  # noqa: PT018
-    assert weight(spoken(blocks)) <= MESSAGE_WEIGHT + 2_000
+    assert text_weight(fallback_text(blocks)) <= MESSAGE_WEIGHT + 2_000
     assert sum(block["type"] == "table" for block in blocks) <= 1
     check_harmless(blocks, people)
 
@@ -46,7 +46,7 @@ def check_harmless(blocks: Any, people: frozenset[str] = frozenset()) -> None:
             case "broadcast" | "channel" | "usergroup" | "team" | "image" | "video" | "markdown" | "mrkdwn":
                 raise AssertionError(part)
             case "link":
-                assert safe_target(part["url"])
+                assert safe_url(part["url"])
 
 
 def parts(value: Any) -> Iterator[dict[str, Any]]:

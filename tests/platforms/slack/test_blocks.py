@@ -6,43 +6,62 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.domain.approvals import AlreadySettled, NoSuchApproval, NotAllowed, OutOfDate, Settled, Settlement, Verdict
+from bot.chat.actions import (
+    Action,
+    ApprovalRef,
+    Approve,
+    FeedbackValue,
+    OpenConfirmation,
+    OpenDenyForm,
+    RunCommand,
+    SendFeedback,
+    ViewCall,
+    ViewPendingCall,
+)
+from bot.chat.rejection_messages import GONE, OUT_OF_DATE, rejection_message
+from bot.domain.approvals import (
+    AlreadyDecided,
+    ApprovalNotFound,
+    Decided,
+    DecisionResult,
+    DecisionType,
+    NotAllowed,
+    StaleRevision,
+)
+from bot.platforms.slack.action_codec import decode, encode
 from bot.platforms.slack.blocks import button, buttons, fallback, small
-from bot.platforms.slack.presses import read, written
-from bot.reception.presses import Approve, AskToConfirm, AskWhyNot, CardRef, Opinion, Press, Rate, Review, Run, ViewAll
-from bot.reception.refusals import GONE, OUT_OF_DATE, refused
-from bot.rendering.offers import Check, RunAgain, Stop
+from bot.rendering.available_actions import CheckCallAction, RunAgainAction, StopTurnAction
 from tests.platforms.slack.accepted import check_message
 
-CARDS = st.builds(CardRef, st.text(max_size=40), st.integers(0, 99))
+CARDS = st.builds(ApprovalRef, st.text(max_size=40), st.integers(0, 99))
 WORDS = st.lists(st.text(max_size=40), min_size=1, max_size=6).map(tuple)
-PRESSES: st.SearchStrategy[Press] = st.one_of(
+PRESSES: st.SearchStrategy[Action] = st.one_of(
     st.builds(Approve, st.lists(CARDS, min_size=1, max_size=8).map(tuple)),
-    st.builds(AskWhyNot, CARDS),
-    st.builds(ViewAll, CARDS, st.integers(1, 99)),
-    st.builds(Review, st.text(max_size=40)),
-    st.builds(Check, st.text(max_size=40), st.integers(0, 99)),
-    st.builds(RunAgain, st.text(max_size=40), st.integers(0, 99)),
-    st.builds(Stop, st.text(max_size=40)),
-    st.builds(Rate, st.text(max_size=40), st.sampled_from(Opinion)),
-    st.builds(Run, WORDS),
-    st.builds(AskToConfirm, WORDS, st.text(max_size=40), st.text(max_size=40)),
+    st.builds(OpenDenyForm, CARDS),
+    st.builds(ViewCall, CARDS, st.integers(1, 99)),
+    st.builds(ViewPendingCall, st.text(max_size=40)),
+    st.builds(CheckCallAction, st.text(max_size=40), st.integers(0, 99)),
+    st.builds(RunAgainAction, st.text(max_size=40), st.integers(0, 99)),
+    st.builds(StopTurnAction, st.text(max_size=40)),
+    st.builds(SendFeedback, st.text(max_size=40), st.sampled_from(FeedbackValue)),
+    st.builds(RunCommand, WORDS),
+    st.builds(OpenConfirmation, WORDS, st.text(max_size=40), st.text(max_size=40)),
 )
 
 
 @given(PRESSES)
-def test_what_is_written_into_a_button_is_read_back(press: Press) -> None:
-    names = written(press)
+def test_what_is_written_into_a_button_is_read_back(press: Action) -> None:
+    names = encode(press)
     assert names is not None
-    assert read(*names) == press
-    assert read(f"{names[0]}.7", names[1]) == press
+    assert decode(*names) == press
+    assert decode(f"{names[0]}.7", names[1]) == press
 
 
 @given(st.text(max_size=30), st.sampled_from(["approve", "deny", "view", "check", "rate", "run", "confirm", "x"]))
 def test_a_value_that_is_none_of_ours_means_nothing(value: str, kind: str) -> None:
-    assert read(f"other.{kind}", value) is None
+    assert decode(f"other.{kind}", value) is None
     if not value.startswith("["):
-        assert read(f"cs.{kind}", value) is None
+        assert decode(f"cs.{kind}", value) is None
 
 
 @pytest.mark.parametrize(
@@ -51,20 +70,20 @@ def test_a_value_that_is_none_of_ours_means_nothing(value: str, kind: str) -> No
      ("run", "[]"), ("confirm", '["a","b"]'), ("view", '["a",1]'), ("stop", "[1]"), ("run", "{}")],
 )  # fmt: skip
 def test_a_value_of_another_shape_means_nothing(kind: str, value: str) -> None:
-    assert read(f"cs.{kind}", value) is None
+    assert decode(f"cs.{kind}", value) is None
 
 
 def test_what_slack_would_not_take_is_not_written() -> None:
-    assert written(Run(("x" * 2_001,))) is None
-    assert button("Go", Run(("x" * 2_001,))) is None
+    assert encode(RunCommand(("x" * 2_001,))) is None
+    assert button("Go", RunCommand(("x" * 2_001,))) is None
 
 
 def test_buttons_of_one_kind_are_told_apart_and_many_get_further_blocks() -> None:
-    made = buttons([button(str(number), Run((str(number),))) for number in range(30)])
+    made = buttons([button(str(number), RunCommand((str(number),))) for number in range(30)])
     assert [len(block["elements"]) for block in made] == [25, 5]
     check_message(made, "x")
-    values = [read(each["action_id"], each["value"]) for block in made for each in block["elements"]]
-    assert values == [Run((str(number),)) for number in range(30)]
+    values = [decode(each["action_id"], each["value"]) for block in made for each in block["elements"]]
+    assert values == [RunCommand((str(number),)) for number in range(30)]
 
 
 def test_a_fallback_is_escaped_and_mentions_nobody() -> None:
@@ -98,12 +117,12 @@ def test_many_small_lines_get_further_blocks() -> None:
 @pytest.mark.parametrize(
     ("settlement", "told"),
     [
-        (Settled(Verdict.APPROVE), ""),
-        (AlreadySettled("Already approved by Sam."), "Already approved by Sam."),
+        (Decided(DecisionType.APPROVE), ""),
+        (AlreadyDecided("Already approved by Sam."), "Already approved by Sam."),
         (NotAllowed("Only @ops may."), "Only @ops may."),
-        (OutOfDate(), OUT_OF_DATE),
-        (NoSuchApproval(), GONE),
+        (StaleRevision(), OUT_OF_DATE),
+        (ApprovalNotFound(), GONE),
     ],
 )
-def test_whoever_pressed_in_vain_is_told_why(settlement: Settlement, told: str) -> None:
-    assert refused(settlement) == told
+def test_whoever_pressed_in_vain_is_told_why(settlement: DecisionResult, told: str) -> None:
+    assert rejection_message(settlement) == told

@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bot.chat.actions import ApprovalRef, Approve, OpenDenyForm, ViewCall
+from bot.domain.approval_requirements import ApprovalRequirements
 from bot.domain.conversations import Author
-from bot.domain.terms import Terms
 from bot.domain.turns import StepStatus, TurnStatus
 from bot.domain.views import TurnView
-from bot.platforms.slack.presses import read
-from bot.platforms.slack.slots import Slot
-from bot.platforms.slack.turns import turn_slots
-from bot.reception.presses import Approve, AskWhyNot, CardRef, ViewAll
-from bot.rendering.offers import RunAgain
+from bot.platforms.slack.action_codec import decode
+from bot.platforms.slack.outgoing import OutgoingMessage
+from bot.platforms.slack.turns import turn_messages
+from bot.rendering.available_actions import RunAgainAction
 from tests.platforms import scenes
 from tests.platforms.scenes import ISSUE, NOW, a_call, a_filing, a_reply, a_view, an_approval
 from tests.platforms.slack.accepted import check_message, labels, parts, pressed
@@ -27,14 +27,14 @@ PEOPLE = frozenset({scenes.PRIYA.id})
 TITLE = "Create issue “Checkout 502s after the 14:05 deploy” (jira)"
 
 
-def cards(view: TurnView) -> list[Slot]:
-    found = [slot for slot in turn_slots(view, NOW) if slot.name.startswith("card-")]
+def cards(view: TurnView) -> list[OutgoingMessage]:
+    found = [slot for slot in turn_messages(view, NOW) if slot.name.startswith("card-")]
     for slot in found:
         check_message(slot.blocks, slot.text, PEOPLE)
     return found
 
 
-def card(view: TurnView) -> Slot:
+def card(view: TurnView) -> OutgoingMessage:
     (found,) = cards(view)
     return found
 
@@ -58,10 +58,10 @@ _Asked by @U0PRIYA · expires <within 30 min> · `3a7f3c2e`
 
 def test_its_buttons_name_the_approval_and_its_revision() -> None:
     blocks = card(scenes.ASKED).blocks
-    ref = CardRef("3a7f3c2e9b", 1)
-    assert read(*pressed(blocks, "Approve: Create issue")) == Approve((ref,))
-    assert read(*pressed(blocks, "Deny…")) == AskWhyNot(ref)
-    assert read(*pressed(blocks, "View all")) == ViewAll(ref)
+    ref = ApprovalRef("3a7f3c2e9b", 1)
+    assert decode(*pressed(blocks, "Approve: Create issue")) == Approve((ref,))
+    assert decode(*pressed(blocks, "Deny…")) == OpenDenyForm(ref)
+    assert decode(*pressed(blocks, "View all")) == ViewCall(ref)
 
 
 def test_the_end_is_a_time_on_the_readers_own_clock() -> None:
@@ -76,7 +76,7 @@ def test_a_card_that_is_not_out_yet_begins_to_run_off_now() -> None:
 
 
 def test_a_card_says_whose_signature_it_takes_and_who_has_signed() -> None:
-    terms = Terms((frozenset({"slack-group:S1"}),), four_eyes=True, quorum=2)
+    terms = ApprovalRequirements((frozenset({"slack-group:S1"}),), four_eyes=True, quorum=2)
     view = a_view(a_filing(StepStatus.AWAITING, terms=terms, signers=("Sam",)), status=TurnStatus.WAITING)
     assert "needs 2 of slack-group:S1, not Priya · 1 of 2 signed by Sam · expires" in outline(card(view).blocks)
 
@@ -95,18 +95,18 @@ def test_several_calls_share_a_card_and_are_decided_one_by_one() -> None:
     made = card(scenes.ASKED_THREE)
     assert outline(made.blocks).startswith(f"*3 calls need an approval*\n---\n*{TITLE}?*")
     denials = [
-        read(part["action_id"], part["value"]) for part in parts(list(made.blocks)) if part.get("type") == "button"
+        decode(part["action_id"], part["value"]) for part in parts(list(made.blocks)) if part.get("type") == "button"
     ]
-    assert [each for each in denials if isinstance(each, AskWhyNot)] == [
-        AskWhyNot(CardRef(f"{number}a7f3c2e9b", 1)) for number in (3, 4, 5)
+    assert [each for each in denials if isinstance(each, OpenDenyForm)] == [
+        OpenDenyForm(ApprovalRef(f"{number}a7f3c2e9b", 1)) for number in (3, 4, 5)
     ]
 
 
 def test_all_can_be_approved_at_once_where_none_may_destroy_anything() -> None:
     assert "Approve all 3" not in labels(card(scenes.ASKED_THREE).blocks)
     two = a_view(a_filing(StepStatus.AWAITING), a_filing(StepStatus.AWAITING, n=4), status=TurnStatus.WAITING)
-    refs = (CardRef("3a7f3c2e9b", 1), CardRef("4a7f3c2e9b", 1))
-    assert read(*pressed(card(two).blocks, "Approve all 2")) == Approve(refs)
+    refs = (ApprovalRef("3a7f3c2e9b", 1), ApprovalRef("4a7f3c2e9b", 1))
+    assert decode(*pressed(card(two).blocks, "Approve all 2")) == Approve(refs)
 
 
 def test_a_decided_call_stays_on_a_card_with_others_that_are_open() -> None:
@@ -150,7 +150,7 @@ def test_the_same_message_becomes_its_outcome_without_buttons(name: str, lines: 
 
 def test_what_timed_out_can_be_asked_for_again_once_its_turn_is_over() -> None:
     view = a_view(a_filing(StepStatus.EXPIRED), a_reply(4, "It timed out."), status=TurnStatus.DONE)
-    assert read(*pressed(card(view).blocks, "Ask again")) == RunAgain(view.turn.id, 3)
+    assert decode(*pressed(card(view).blocks, "Ask again")) == RunAgainAction(view.turn.id, 3)
 
 
 def test_arguments_that_a_person_has_changed_are_marked() -> None:
@@ -162,7 +162,7 @@ def test_arguments_that_a_person_has_changed_are_marked() -> None:
     shown = outline(made.blocks)
     assert "_Changed by Lee since the model asked for it.\n" in shown
     assert 'project: "X" → "OPS"' in shown
-    assert read(*pressed(made.blocks, "Approve: Create issue")) == Approve((CardRef("3a7f3c2e9b", 2),))
+    assert decode(*pressed(made.blocks, "Approve: Create issue")) == Approve((ApprovalRef("3a7f3c2e9b", 2),))
 
 
 def test_a_secret_that_the_model_gives_as_its_reason_is_masked() -> None:

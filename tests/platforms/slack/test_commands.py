@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from bot.domain.commands import Action, Document, Field, Form, Invocation, Page, Reply, Submission
+from bot.chat.audience import NOT_FOR_STRANGERS
+from bot.chat.background_tasks import MOST_PER_USER
+from bot.chat.rejection_messages import ENOUGH
+from bot.domain.commands import Field, Form, FormSubmission, Invocation, PageInfo, Reply, ReplyAction, ReplyFile
 from bot.domain.conversations import Author, ConversationKey, InboundMessage
-from bot.platforms.slack import sent_windows
-from bot.reception.errands import MOST_PER_USER
-from bot.reception.manners import NOT_FOR_STRANGERS
-from bot.reception.refusals import ENOUGH
+from bot.platforms.slack import modal_submissions
 from tests.fakes.slack import Message, Team
 from tests.platforms.slack.workplace import Workplace, a_workplace
 
@@ -72,7 +72,7 @@ async def test_a_slow_command_is_acknowledged_at_once_and_answered_when_it_is_do
 
 
 async def test_answers_to_a_button_replace_the_message_it_stands_in_while_the_address_takes_them() -> None:
-    first = Reply("Look?", actions=(Action("Verify", ("mcp", "verify", "weather")),))
+    first = Reply("Look?", actions=(ReplyAction("Verify", ("mcp", "verify", "weather")),))
     replies = [Reply(f"{number} of 20 checked") for number in range(20)] + [Reply("All is well.")]
     async with a_workplace(answers=[[first], replies]) as place:
         await place.slack.command(place.priya, "/mcp", "show weather", place.channel)
@@ -133,7 +133,7 @@ async def test_strangers_command_nothing() -> None:
 
 
 async def test_buttons_below_an_answer_say_the_next_command_in_its_place() -> None:
-    first = Reply("Page one.", actions=(Action("Sync", ("mcp", "sync")),), page=Page(1, 2, ("mcp", "list")))
+    first = Reply("Page one.", actions=(ReplyAction("Sync", ("mcp", "sync")),), page=PageInfo(1, 2, ("mcp", "list")))
     async with a_workplace(answers=[[first], [Reply("Page two.")]]) as place:
         await place.slack.command(place.priya, "/mcp", "list", place.channel)
         answer = await whispered(place, text="Page one.")
@@ -144,7 +144,7 @@ async def test_buttons_below_an_answer_say_the_next_command_in_its_place() -> No
 
 
 async def test_what_has_to_be_typed_to_confirm_goes_along() -> None:
-    ask = Reply("Remove jira?", actions=(Action("Remove jira", ("mcp", "remove", "jira"), confirm="jira"),))
+    ask = Reply("Remove jira?", actions=(ReplyAction("Remove jira", ("mcp", "remove", "jira"), confirm="jira"),))
     async with a_workplace(answers=[[ask], [Reply("jira is gone.")]]) as place:
         await place.slack.command(place.priya, "/mcp", "remove jira", place.channel)
         answer = await whispered(place, text="Remove jira?")
@@ -162,7 +162,7 @@ async def test_a_form_opens_as_a_window_and_comes_back_with_what_was_filled_in()
         await place.slack.submit(place.priya, {"field.title": "weather", "field.where": "https://example.com/mcp"})
         await whispered(place, text="Added weather.")
         request = place.commands.requests[-1]
-        assert isinstance(request, Submission)
+        assert isinstance(request, FormSubmission)
         assert request.form == "mcp add:1"
         assert dict(request.fields) == {"title": "weather", "where": "https://example.com/mcp"}
         assert request.conversation.channel == place.channel.id
@@ -189,7 +189,7 @@ async def test_the_next_step_of_a_form_takes_the_place_of_the_one_before() -> No
         await place.slack.submit(place.priya, {"field.auth": "none"})
         await whispered(place, text="Added x.")
         request = place.commands.requests[-1]
-        assert isinstance(request, Submission)
+        assert isinstance(request, FormSubmission)
         assert dict(request.fields) == {"title": "x", "auth": "none"}
 
 
@@ -217,8 +217,8 @@ async def test_a_form_that_takes_longer_than_slack_waits_is_acknowledged_and_tol
 async def test_how_far_a_sent_form_is_stands_in_its_window_and_only_the_last_answer_below_the_command(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(sent_windows, "SOON_SECONDS", 0.05)
-    monkeypatch.setattr(sent_windows, "APART_SECONDS", 0.0)
+    monkeypatch.setattr(modal_submissions, "SOON_SECONDS", 0.05)
+    monkeypatch.setattr(modal_submissions, "APART_SECONDS", 0.0)
     answers = [Reply("Verifying weather… 1 of 3"), Reply("Verifying weather… 2 of 3"), Reply("Added weather.")]
     async with a_workplace(answers=[[ADD], answers]) as place:
         await place.slack.command(place.priya, "/mcp", "add", place.channel)
@@ -234,8 +234,8 @@ async def test_how_far_a_sent_form_is_stands_in_its_window_and_only_the_last_ans
 
 
 async def test_a_window_that_was_closed_meanwhile_keeps_no_answer_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sent_windows, "SOON_SECONDS", 0.05)
-    monkeypatch.setattr(sent_windows, "APART_SECONDS", 0.0)
+    monkeypatch.setattr(modal_submissions, "SOON_SECONDS", 0.05)
+    monkeypatch.setattr(modal_submissions, "APART_SECONDS", 0.0)
     answers = [Reply("Verifying weather… 1 of 3"), Reply("Verifying weather… 2 of 3"), Reply("Added weather.")]
     async with a_workplace(answers=[[ADD], answers]) as place:
         await place.slack.command(place.priya, "/mcp", "add", place.channel)
@@ -260,7 +260,7 @@ async def test_a_call_by_hand_outside_a_thread_begins_one() -> None:
 
 
 async def test_a_document_is_shared_with_whoever_asked_alone() -> None:
-    document = Document("servers.json", "{}", "application/json")
+    document = ReplyFile("servers.json", "{}", "application/json")
     async with a_workplace(answers=[[Reply("Here they are.", document=document)]]) as place:
         await place.slack.command(place.priya, "/mcp", "export", place.channel)
         dm = place.slack.dm(place.priya)

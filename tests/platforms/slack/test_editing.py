@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 
-from bot.domain.approvals import NotAllowed, OutOfDate
-from bot.domain.edits import Unfit
-from bot.domain.tools import Misfit
+from bot.chat.argument_editing import DONE
+from bot.chat.rejection_messages import OUT_OF_DATE
+from bot.domain.approvals import NotAllowed, StaleRevision
+from bot.domain.argument_edits import InvalidArguments
+from bot.domain.tools import ArgumentError
 from bot.domain.turns import StepStatus, TurnStatus
 from bot.domain.views import TurnView
-from bot.reception.editing import DONE
-from bot.reception.refusals import OUT_OF_DATE
 from tests.fakes.slack import Message
 from tests.platforms.slack.accepted import labels
-from tests.platforms.slack.test_presses import drawn, somebody
+from tests.platforms.slack.test_action_codec import drawn, somebody
 from tests.platforms.slack.workplace import Workplace, a_workplace
 from tests.rendering.turns import NOTES, a_step, a_view, an_approval
 
@@ -75,7 +75,7 @@ async def test_an_error_stands_under_its_field_and_the_form_stays_open() -> None
     async with a_workplace() as place:
         await editing(place)
         await place.slack.until(lambda: place.slack.modals(place.priya))
-        place.door.editings = [Unfit((Misfit("text", "text: 'x' is too short"),))]
+        place.door.editings = [InvalidArguments((ArgumentError("text", "text: 'x' is too short"),))]
         await place.slack.submit(place.priya, {"text": "x", "count": "many"})
         assert "A whole number" in place.slack.modal(place.priya).words
         await place.slack.submit(place.priya, {"text": "x", "count": "3"})
@@ -99,7 +99,7 @@ async def test_a_long_form_comes_in_steps_and_is_sent_once() -> None:
 
 async def test_a_card_that_is_out_of_date_opens_nothing_and_says_so() -> None:
     async with a_workplace() as place:
-        place.door.not_now = OutOfDate()
+        place.door.not_now = StaleRevision()
         await editing(place)
         await place.slack.until(lambda: place.whispers(place.priya))
         assert place.whispers(place.priya) == [f"⚠ {OUT_OF_DATE}"]

@@ -40,7 +40,7 @@ class Elsewhere(WebApi):
 async def test_the_token_goes_to_no_other_host(url: str) -> None:
     async with Elsewhere(url) as api:
         with pytest.raises(NotFound):
-            await files.fetched(api, Attachment("F1", "a.txt", "text/plain", 1))
+            await files.fetch_file(api, Attachment("F1", "a.txt", "text/plain", 1))
 
 
 async def test_a_file_beyond_the_limit_is_not_fetched(monkeypatch: pytest.MonkeyPatch) -> None:

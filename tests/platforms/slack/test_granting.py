@@ -6,20 +6,20 @@ import dataclasses
 
 import pytest
 
-from bot.domain.approvals import NotAllowed, Verdict
-from bot.domain.grants import Always, ForHours, Permission, TheseArguments, ThisThread
+from bot.chat.actions import Action, ApprovalRef, ApproveWithGrant, Edit
+from bot.chat.rejection_messages import WORN_OUT
+from bot.domain.approvals import DecisionType, NotAllowed
+from bot.domain.grants import ArgumentsScope, GrantRequest, HoursScope, PermanentScope, ThreadScope
 from bot.domain.turns import StepStatus, TurnStatus
 from bot.domain.views import TurnView
-from bot.platforms.slack.presses import read, written
-from bot.reception.presses import Allow, CardRef, Edit, Press
-from bot.reception.refusals import WORN_OUT
+from bot.platforms.slack.action_codec import decode, encode
 from tests.platforms.slack.accepted import labels, parts
-from tests.platforms.slack.test_presses import drawn
+from tests.platforms.slack.test_action_codec import drawn
 from tests.platforms.slack.workplace import a_workplace
 from tests.rendering.turns import NOTES, a_step, a_view, an_approval
 
 KNOWN = dataclasses.replace(NOTES, server_id="s-1")
-CARD = CardRef("apr-12345678", 1)
+CARD = ApprovalRef("apr-12345678", 1)
 
 
 def waiting(*, destructive: bool = False) -> TurnView:
@@ -27,16 +27,16 @@ def waiting(*, destructive: bool = False) -> TurnView:
     return a_view(a_step(StepStatus.AWAITING, approval=an_approval(), tool=tool), status=TurnStatus.WAITING)
 
 
-@pytest.mark.parametrize("press", [Allow(CARD, "thread"), Edit(CARD)])
-def test_a_press_is_read_as_it_was_written(press: Press) -> None:
-    names = written(press)
+@pytest.mark.parametrize("press", [ApproveWithGrant(CARD, "thread"), Edit(CARD)])
+def test_a_press_is_read_as_it_was_written(press: Action) -> None:
+    names = encode(press)
     assert names is not None
-    assert read(*names) == press
+    assert decode(*names) == press
 
 
 @pytest.mark.parametrize("value", ['["a",1]', '["a","1","thread"]', '["a",1,2]', "{}", "", "null"])
 def test_what_nobody_has_written_is_no_grant(value: str) -> None:
-    assert read("cs.allow", value) is None
+    assert decode("cs.allow", value) is None
 
 
 async def test_the_button_approves_and_allows_in_this_thread() -> None:
@@ -44,9 +44,9 @@ async def test_the_button_approves_and_allows_in_this_thread() -> None:
         card = await drawn(place, waiting())
         await place.slack.press(place.priya, card, "Allow in this thread")
         await place.slack.until(lambda: place.door.decisions)
-        assert place.door.granted == [Permission(ThisThread())]
+        assert place.door.granted == [GrantRequest(ThreadScope())]
         ((decision, member),) = place.door.decisions
-        assert (decision.approval_id, decision.revision, decision.verdict) == ("apr-12345678", 1, Verdict.APPROVE)
+        assert (decision.approval_id, decision.revision, decision.verdict) == ("apr-12345678", 1, DecisionType.APPROVE)
         assert member.author.id == place.priya.id
 
 
@@ -57,7 +57,11 @@ async def test_what_else_can_be_allowed_stands_in_the_menu_of_the_card() -> None
         for label in ("Allow this very call", "Allow for 8 hours", "Always allow (admins)"):
             await place.slack.choose(place.priya, card, menu["action_id"], label)
         await place.slack.until(lambda: len(place.door.granted) == 3)
-        assert place.door.granted == [Permission(TheseArguments()), Permission(ForHours(8)), Permission(Always())]
+        assert place.door.granted == [
+            GrantRequest(ArgumentsScope()),
+            GrantRequest(HoursScope(8)),
+            GrantRequest(PermanentScope()),
+        ]
 
 
 async def test_nothing_is_offered_for_what_may_destroy_something() -> None:

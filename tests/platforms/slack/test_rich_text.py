@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 
-from bot.platforms.slack.rich_text import Prose, rich_blocks
-from bot.platforms.slack.sizes import MESSAGE_WEIGHT
-from bot.platforms.slack.slots import Block
-from bot.platforms.slack.spoken import spoken
-from bot.rendering.markdown_parts import Room, parts
-from bot.rendering.plain import plain
+from bot.platforms.slack.limits import MESSAGE_WEIGHT
+from bot.platforms.slack.notification_text import fallback_text
+from bot.platforms.slack.outgoing import Block
+from bot.platforms.slack.rich_text import RichTextBuilder, rich_blocks
+from bot.rendering.markdown_split import SizeLimit, split
+from bot.rendering.text_safety import strip_control
 from tests.platforms.slack.accepted import check_harmless, check_message
 from tests.platforms.slack.accepted import parts as objects
 from tests.rendering.markdown_texts import ANY
@@ -47,7 +47,7 @@ def test_headings_are_bold_and_paragraphs_stand_apart() -> None:
 
 
 def test_a_line_end_is_a_line_end() -> None:
-    assert spoken(rich_blocks("one\ntwo")) == "one\ntwo"
+    assert fallback_text(rich_blocks("one\ntwo")) == "one\ntwo"
 
 
 def test_a_nested_list_goes_on_counting_behind_what_interrupts_it() -> None:
@@ -62,7 +62,7 @@ def test_a_nested_list_goes_on_counting_behind_what_interrupts_it() -> None:
 
 
 def test_tasks_are_boxes() -> None:
-    assert spoken(rich_blocks("- [ ] write\n- [x] read")) == "☐ write\n☑ read"
+    assert fallback_text(rich_blocks("- [ ] write\n- [x] read")) == "☐ write\n☑ read"
 
 
 def test_code_is_literal() -> None:
@@ -74,7 +74,7 @@ def test_code_is_literal() -> None:
 def test_a_quote_keeps_what_is_in_it() -> None:
     (quote,) = elements("> one\n>\n> - two\n>   `three`")
     assert quote["type"] == "rich_text_quote"
-    assert spoken([{"type": "rich_text", "elements": [quote]}]) == "one\n• two\nthree"
+    assert fallback_text([{"type": "rich_text", "elements": [quote]}]) == "one\n• two\nthree"
 
 
 def test_a_table_is_a_table_and_a_second_one_columns() -> None:
@@ -87,7 +87,7 @@ def test_a_table_is_a_table_and_a_second_one_columns() -> None:
     cells = [[cell["elements"][0]["elements"] for cell in row] for row in first["rows"]]
     assert cells == [[[text("a", bold=True)], [text("b", bold=True)]], [[text("1")], [text("2", bold=True)]]]
     assert second["elements"][0]["type"] == "rich_text_preformatted"
-    assert spoken([second]) == "a  b\n─  ─\n1  2"
+    assert fallback_text([second]) == "a  b\n─  ─\n1  2"
 
 
 def test_an_empty_cell_is_a_blank() -> None:
@@ -99,7 +99,7 @@ def test_a_table_too_large_for_slack_loses_no_row() -> None:
     rows = "\n".join(f"| {number} | x |" for number in range(150))
     (made,) = rich_blocks(f"| n | v |\n|---|---|\n{rows}")
     assert made["type"] == "rich_text"
-    assert all(f"\n{number}" in spoken([made]) for number in range(150))
+    assert all(f"\n{number}" in fallback_text([made]) for number in range(150))
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_a_table_too_large_for_slack_loses_no_row() -> None:
     ],
 )  # fmt: skip
 def test_a_link_shows_where_it_leads_when_it_says_otherwise(markdown: str, shown: str) -> None:
-    assert spoken(rich_blocks(markdown)) == shown
+    assert fallback_text(rich_blocks(markdown)) == shown
     check_harmless(rich_blocks(markdown))
 
 
@@ -139,7 +139,7 @@ def test_what_would_mention_somebody_is_text(attempt: str) -> None:
         f"{attempt}\n\n- {attempt}\n\n> {attempt}\n\n`{attempt}`\n\n| {attempt} |\n|---|\n| {attempt} |"
     )
     check_message(blocks, "x")
-    assert attempt.replace("&lt;", "<").replace("&gt;", ">").split("|")[0] in spoken(blocks)
+    assert attempt.replace("&lt;", "<").replace("&gt;", ">").split("|")[0] in fallback_text(blocks)
 
 
 def letters(content: str) -> str:
@@ -161,7 +161,7 @@ def begins_with_all_of(longer: str, shorter: str) -> bool:
 @settings(max_examples=40, deadline=None)
 @given(ANY)
 def test_whatever_the_text_is_slack_takes_it_part_by_part_and_it_is_harmless(markdown: str) -> None:
-    for part in parts(plain(markdown), Room(MESSAGE_WEIGHT * 2 // 3, MESSAGE_WEIGHT - 600)):
+    for part in split(strip_control(markdown), SizeLimit(MESSAGE_WEIGHT * 2 // 3, MESSAGE_WEIGHT - 600)):
         if blocks := rich_blocks(part):
             check_message(blocks, "x")
 
@@ -169,14 +169,14 @@ def test_whatever_the_text_is_slack_takes_it_part_by_part_and_it_is_harmless(mar
 @settings(max_examples=40, deadline=None)
 @given(ANY)
 def test_no_word_is_lost(markdown: str) -> None:
-    words = re.sub(r"(?m)^(\s|>|[-*+] |\d+[.)] )*(```|~~~+|````)[^\n`]*$|&lt;|&gt;|&amp;", "", plain(markdown))
+    words = re.sub(r"(?m)^(\s|>|[-*+] |\d+[.)] )*(```|~~~+|````)[^\n`]*$|&lt;|&gt;|&amp;", "", strip_control(markdown))
     wanted = letters(re.sub(r"(?m)^[ >]*(\d{1,9})(?=[.)](\s|$))", "", words))
     assert begins_with_all_of(letters(said(rich_blocks(markdown))), wanted)
 
 
 def test_very_many_pieces_are_not_too_many_for_slack() -> None:
     for markdown in ("`a` b " * 1_200, "- a\n" * 2_000, "```\n```\n" * 1_000, "a\n\n" * 2_500, ">>>" * 500 + " deep"):
-        for part in parts(markdown, Room(6_000, 8_400)):
+        for part in split(markdown, SizeLimit(6_000, 8_400)):
             check_message(rich_blocks(part), "x")
 
 
@@ -189,7 +189,7 @@ def test_links_of_very_many_keep_their_targets() -> None:
 
 
 def test_pieces_of_markdown_stand_among_other_blocks() -> None:
-    prose = Prose()
+    prose = RichTextBuilder()
     prose.markdown("one")
     prose.block({"type": "divider"})
     prose.markdown("| a |\n|---|\n| 1 |")

@@ -8,8 +8,8 @@ import pytest
 
 from bot.domain.turns import StepStatus, TurnStatus
 from bot.domain.views import TurnView
-from bot.platforms.slack.live import LONGEST_SECONDS, LiveMessages, Streaming
-from bot.platforms.slack.streams import streams
+from bot.platforms.slack.stream_content import streams
+from bot.platforms.slack.streaming import LONGEST_SECONDS, Streaming, StreamManager
 from bot.platforms.slack.surface import SlackSurface
 from tests.fakes.slack import Fails, Lost
 from tests.platforms.slack.test_surface import done, placed, running
@@ -156,16 +156,16 @@ async def test_a_reply_of_twelve_minutes_outlives_every_stream_that_slack_allows
 async def test_a_stream_is_left_before_slack_ends_it() -> None:
     async with a_workplace(listening=False) as place:
         thread, clock = ask(place), [0.0]
-        live = LiveMessages(place.api, clock=lambda: clock[0])
+        live = StreamManager(place.api, clock=lambda: clock[0])
         view = in_dm(place, running("One."), thread)
         (stream,) = streams(view)
-        assert await live.begin(view.turn, stream) is not None
+        assert await live.start(view.turn, stream) is not None
         clock[0] = LONGEST_SECONDS - 1
-        assert await live.grow(view.turn.id, dataclasses.replace(stream, text="One. Two."))
+        assert await live.append(view.turn.id, dataclasses.replace(stream, text="One. Two."))
         clock[0] = LONGEST_SECONDS + 1
-        assert not await live.grow(view.turn.id, dataclasses.replace(stream, text="One. Two. Three."))
+        assert not await live.append(view.turn.id, dataclasses.replace(stream, text="One. Two. Three."))
         assert place.slack.limits.stream_lifetime > LONGEST_SECONDS
-        await live.end(view.turn.id, stream.name)
+        await live.stop(view.turn.id, stream.name)
         assert not place.slack.calls.refused()
 
 

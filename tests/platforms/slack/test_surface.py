@@ -9,7 +9,7 @@ import pytest
 from bot.domain.conversations import Author, ConversationKey
 from bot.domain.messages import FilePart, ImagePart, ToolResult
 from bot.domain.turns import Step, StepStatus, TurnStatus
-from bot.domain.views import Audience, Notice, TurnView
+from bot.domain.views import Notice, NoticeTarget, TurnView
 from bot.errors import DeliveryFailed
 from bot.platforms.slack.surface import SlackSurface
 from tests.fakes.kept_files import with_kept_files
@@ -233,19 +233,19 @@ async def test_many_replies_at_once_stay_below_what_slack_takes_and_end_complete
             view = dataclasses.replace(view, turn=dataclasses.replace(view.turn, id=f"t{number}"))
             await place.draw(view)
         assert not place.slack.calls.refused()
-        assert place.surface.pace >= 1.0
+        assert place.surface.min_interval >= 1.0
 
 
 async def test_however_many_are_at_work_an_end_does_not_wait_for_long() -> None:
     async with a_workplace(listening=False) as place:
         root = asked(place)
         await place.draw(placed(place, running("a"), root.ts))
-        assert place.surface.pace == 1.0
+        assert place.surface.min_interval == 1.0
         place.slack.pace.strict = False
         for number in range(40):
             view = placed(place, running("a"), root.ts)
             await place.draw(dataclasses.replace(view, turn=dataclasses.replace(view.turn, id=f"t{number + 2}")))
-        assert place.surface.pace == 2.0
+        assert place.surface.min_interval == 2.0
 
 
 async def test_notices_reach_one_person_their_direct_messages_or_everybody() -> None:
@@ -253,9 +253,9 @@ async def test_notices_reach_one_person_their_direct_messages_or_everybody() -> 
         root = asked(place)
         where = str(ConversationKey("slack", place.slack.workspace.team.id, place.channel.id, root.ts))
         notice = Notice("<!channel> tool & die")
-        await place.surface.tell(Audience(where, place.priya.id), notice)
-        await place.surface.tell(Audience(where, place.priya.id, private=True), notice)
-        await place.surface.tell(Audience(where), notice)
+        await place.surface.post_notice(NoticeTarget(where, place.priya.id), notice)
+        await place.surface.post_notice(NoticeTarget(where, place.priya.id, private=True), notice)
+        await place.surface.post_notice(NoticeTarget(where), notice)
         shown = "&lt;!channel&gt; tool &amp; die"
         assert place.whispers(place.priya) == [shown]
         assert [each.text for each in place.bot_posts()] == [shown]

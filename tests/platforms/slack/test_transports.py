@@ -11,18 +11,18 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from bot.domain.health import Listening
+from bot.chat import retry
+from bot.domain.health import ListenerStatus
 from bot.errors import DeliveryFailed, SettingsError
 from bot.platforms.slack import socket_mode
+from bot.platforms.slack.events_endpoint import LARGEST_BODY, EventsEndpoint
 from bot.platforms.slack.listener import SlackListener
-from bot.platforms.slack.web_hook import LARGEST_BODY, WebHook
-from bot.reception import patience
 from tests.fakes.slack import Answers, Fails
 from tests.platforms.slack.workplace import Workplace, a_workplace
 
 
 @asynccontextmanager
-async def over_http(place: Workplace) -> AsyncIterator[tuple[str, WebHook]]:
+async def over_http(place: Workplace) -> AsyncIterator[tuple[str, EventsEndpoint]]:
     """A listener behind a small HTTP server; the fake delivers there."""
     listener = SlackListener(place.api, place.people, signing_secret=place.slack.app.signing_secret)
     hook = listener.hook
@@ -97,7 +97,7 @@ async def test_what_is_no_request_of_slacks_is_refused_before_anybody_reads_it(
 
 async def test_before_anybody_listens_slack_is_told_to_come_again() -> None:
     async with a_workplace(listening=False) as place:
-        hook = WebHook(place.slack.app.signing_secret)
+        hook = EventsEndpoint(place.slack.app.signing_secret)
         posts = place.slack.deliver_by_http("http://127.0.0.1:9/")
         assert (await hook.answer(posts.signed("{}"), b"{}")).status == 503
 
@@ -106,14 +106,14 @@ async def test_it_says_whether_messages_arrive() -> None:
     async with a_workplace(listening=False) as place:
         over_http_alone = SlackListener(place.api, place.people, signing_secret="s")
         for listener in (place.listener, over_http_alone):
-            assert await listener.listening() is Listening.CONNECTING
+            assert await listener.listening() is ListenerStatus.CONNECTING
             listening = asyncio.create_task(listener.run(place.door, place.commands))
             async with asyncio.timeout(10):
-                while await listener.listening() is not Listening.CONNECTED:
+                while await listener.listening() is not ListenerStatus.CONNECTED:
                     await asyncio.sleep(0.01)
             listening.cancel()
             await asyncio.gather(listening, return_exceptions=True)
-            assert await listener.listening() is Listening.CONNECTING
+            assert await listener.listening() is ListenerStatus.CONNECTING
 
 
 async def test_a_refreshed_connection_loses_nothing() -> None:
@@ -251,7 +251,7 @@ async def test_nothing_keeps_running_and_nothing_secret_is_logged(caplog: pytest
 
 
 async def test_a_slack_that_is_away_at_the_start_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(patience, "FIRST_PAUSE", 0.01)
+    monkeypatch.setattr(retry, "FIRST_PAUSE", 0.01)
     async with a_workplace(listening=False) as place:
         place.slack.fail("auth.test", Answers(503), times=4)
         place.slack.fail("apps.connections.open", Fails("internal_error"), times=1)

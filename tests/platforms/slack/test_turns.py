@@ -6,15 +6,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bot.chat.actions import FeedbackValue, SendFeedback
 from bot.domain.messages import ToolCall
-from bot.domain.turns import Question, Step, StepStatus, TurnStatus
-from bot.domain.views import Blocker, TurnView
-from bot.platforms.slack.presses import read
-from bot.platforms.slack.slots import Slot
-from bot.platforms.slack.spoken import spoken
-from bot.platforms.slack.turns import turn_slots
-from bot.reception.presses import Opinion, Rate
-from bot.rendering.offers import Check, RunAgain, Stop
+from bot.domain.turns import Step, StepStatus, TurnInput, TurnStatus
+from bot.domain.views import BlockingTurn, TurnView
+from bot.platforms.slack.action_codec import decode
+from bot.platforms.slack.notification_text import fallback_text
+from bot.platforms.slack.outgoing import OutgoingMessage
+from bot.platforms.slack.turns import turn_messages
+from bot.rendering.available_actions import CheckCallAction, RunAgainAction, StopTurnAction
 from tests.platforms import scenes
 from tests.platforms.scenes import a_call, a_filing, a_reply, a_view
 from tests.platforms.slack.accepted import check_message, labels, pressed
@@ -24,9 +24,9 @@ from tests.rendering.markdown_texts import ANY
 PEOPLE = frozenset({scenes.PRIYA.id})
 
 
-def drawn(view: TurnView) -> dict[str, Slot]:
+def drawn(view: TurnView) -> dict[str, OutgoingMessage]:
     """The slots by name, each taken by Slack."""
-    slots = turn_slots(view, scenes.NOW)
+    slots = turn_messages(view, scenes.NOW)
     for slot in slots:
         check_message(slot.blocks, slot.text, PEOPLE)
     assert len({slot.name for slot in slots}) == len(slots)
@@ -69,8 +69,8 @@ I look at the deploys and the logs.
   . ◌ grafana.search_logs  checkout, last 60 min
 [Stop]"""
     )
-    (slot,) = turn_slots(scenes.WRITING, scenes.NOW)
-    assert read(*pressed(slot.blocks, "Stop")) == Stop(scenes.WRITING.turn.id)
+    (slot,) = turn_messages(scenes.WRITING, scenes.NOW)
+    assert decode(*pressed(slot.blocks, "Stop")) == StopTurnAction(scenes.WRITING.turn.id)
 
 
 @pytest.mark.parametrize(
@@ -102,18 +102,18 @@ def test_a_queued_message_says_what_it_waits_for_and_offers_the_way_out() -> Non
     assert only(scenes.QUEUED) == (
         "  . ◌ Waiting behind an approval and 1 earlier message\n[Stop what is ahead] [Withdraw]"
     )
-    (slot,) = turn_slots(scenes.QUEUED, scenes.NOW)
-    assert read(*pressed(slot.blocks, "Stop what is ahead")) == Stop("earlier")
-    assert read(*pressed(slot.blocks, "Withdraw")) == Stop(scenes.QUEUED.turn.id)
+    (slot,) = turn_messages(scenes.QUEUED, scenes.NOW)
+    assert decode(*pressed(slot.blocks, "Stop what is ahead")) == StopTurnAction("earlier")
+    assert decode(*pressed(slot.blocks, "Withdraw")) == StopTurnAction(scenes.QUEUED.turn.id)
 
 
 def test_behind_a_turn_at_work_there_is_only_waiting() -> None:
-    view = a_view(status=TurnStatus.QUEUED, ahead=1, blocker=Blocker("earlier"))
+    view = a_view(status=TurnStatus.QUEUED, ahead=1, blocker=BlockingTurn("earlier"))
     assert only(view) == "  . ◌ Waiting behind 1 earlier message\n[Withdraw]"
 
 
 def test_behind_what_a_server_wants_to_hear_that_can_be_stopped() -> None:
-    view = a_view(status=TurnStatus.QUEUED, ahead=1, blocker=Blocker("earlier", awaits_answer=True))
+    view = a_view(status=TurnStatus.QUEUED, ahead=1, blocker=BlockingTurn("earlier", awaits_answer=True))
     assert only(view) == "  . ◌ Waiting behind a question of a server\n[Stop what is ahead] [Withdraw]"
 
 
@@ -133,8 +133,8 @@ def test_notes_stand_below_the_reply_they_are_about() -> None:
 def test_a_call_of_unknown_outcome_can_be_looked_into_or_run_again() -> None:
     view = a_view(a_call(1, scenes.CREATE, StepStatus.UNKNOWN), a_reply(2, "I do not know."), status=TurnStatus.DONE)
     (slot,) = drawn(view).values()
-    assert read(*pressed(slot.blocks, "Check")) == Check(view.turn.id, 1)
-    assert read(*pressed(slot.blocks, "Run again")) == RunAgain(view.turn.id, 1)
+    assert decode(*pressed(slot.blocks, "Check")) == CheckCallAction(view.turn.id, 1)
+    assert decode(*pressed(slot.blocks, "Run again")) == RunAgainAction(view.turn.id, 1)
 
 
 def test_two_calls_of_unknown_outcome_are_told_apart() -> None:
@@ -156,8 +156,8 @@ def test_opinions_are_asked_for_at_the_final_answer_alone() -> None:
     (slot,) = drawn(scenes.ANSWERED).values()
     (feedback,) = [block for block in slot.blocks if block["type"] == "context_actions"]
     element = feedback["elements"][0]
-    for side, opinion in (("positive_button", Opinion.GOOD), ("negative_button", Opinion.BAD)):
-        assert read(element["action_id"], element[side]["value"]) == Rate(scenes.ANSWERED.turn.id, opinion)
+    for side, opinion in (("positive_button", FeedbackValue.GOOD), ("negative_button", FeedbackValue.BAD)):
+        assert decode(element["action_id"], element[side]["value"]) == SendFeedback(scenes.ANSWERED.turn.id, opinion)
     assert "[+]" not in only(a_view(a_reply(0, "I look."), status=TurnStatus.FAILED))
 
 
@@ -171,11 +171,11 @@ def test_a_question_for_a_signature_stands_between_what_was_said_before_and_afte
     slots = drawn(view)
     assert list(slots) == ["answer-0", "card-3", "answer-1"]
     assert [block["type"] for block in slots["answer-0"].blocks] == ["rich_text", "context"]
-    assert spoken(slots["answer-1"].blocks).startswith("Filed.")
+    assert fallback_text(slots["answer-1"].blocks).startswith("Filed.")
 
 
 def test_what_a_call_by_hand_returned_is_drawn_as_it_stands() -> None:
-    question = Question("Run it", call=ToolCall("c", "x"))
+    question = TurnInput("Run it", call=ToolCall("c", "x"))
     step = a_call(1, scenes.DEPLOYS, StepStatus.DONE, "**2** deploys <!channel>")
     assert only(a_view(step, status=TurnStatus.DONE, question=question)) == (
         "  . ✓ github.list_deploys\n    **2** deploys <!channel>"
@@ -183,7 +183,7 @@ def test_what_a_call_by_hand_returned_is_drawn_as_it_stands() -> None:
 
 
 def test_a_long_return_is_cut_and_counted() -> None:
-    question = Question("Run it", call=ToolCall("c", "x"))
+    question = TurnInput("Run it", call=ToolCall("c", "x"))
     step = a_call(1, scenes.DEPLOYS, StepStatus.DONE, "x" * 50_000)
     assert "… 47000 more characters" in only(a_view(step, status=TurnStatus.DONE, question=question))
 
@@ -194,7 +194,7 @@ def test_a_long_answer_goes_on_in_further_messages_and_nothing_of_it_is_lost() -
     slots = drawn(a_view(a_reply(0, f"Look:\n\n{code}\n\nThat is all."), status=TurnStatus.DONE))
     assert list(slots) == [f"answer-0{f'-{number}' if number else ''}" for number in range(len(slots))]
     assert len(slots) > 4
-    said = [spoken(slot.blocks) for slot in slots.values()]
+    said = [fallback_text(slot.blocks) for slot in slots.values()]
     assert all(text.startswith(f"(continued · {number})") for number, text in enumerate(said[1:], start=2))
     assert [each for text in said for each in text.split() if each.startswith("word")] == words
     for slot in list(slots.values())[:-1]:
@@ -210,7 +210,7 @@ def test_fifty_calls_are_not_too_many() -> None:
             a_call(2 * number + 1, scenes.LOGS, StepStatus.DONE, "x" * 500),
         ]
     slots = drawn(a_view(*steps, status=TurnStatus.DONE))
-    text = " ".join(spoken(slot.blocks) for slot in slots.values())
+    text = " ".join(fallback_text(slot.blocks) for slot in slots.values())
     assert all(f"Now number {number}." in text for number in range(50))
 
 
@@ -235,16 +235,16 @@ def test_a_growing_reply_keeps_its_messages(text: str, cut: int) -> None:
 
 
 def test_the_same_view_is_drawn_the_same() -> None:
-    assert turn_slots(scenes.ASKED, scenes.NOW) == turn_slots(scenes.ASKED, scenes.NOW + 60)
+    assert turn_messages(scenes.ASKED, scenes.NOW) == turn_messages(scenes.ASKED, scenes.NOW + 60)
 
 
 def test_what_came_of_a_signed_call_stands_on_its_card_alone() -> None:
-    (line, card) = turn_slots(scenes.SETTLED["done"], scenes.NOW)
+    (line, card) = turn_messages(scenes.SETTLED["done"], scenes.NOW)
     assert line.text == "✓ jira.create_issue"
     assert "Created OPS-512" in card.text
 
 
 def test_a_call_whose_card_could_not_be_shown_says_so_on_its_line() -> None:
     unshown = scenes.a_filing(StepStatus.DENIED, "The approval could not be shown here: No. Not run.")
-    (line, *_) = turn_slots(scenes.a_view(unshown), scenes.NOW)
+    (line, *_) = turn_messages(scenes.a_view(unshown), scenes.NOW)
     assert "could not be shown here" in line.text

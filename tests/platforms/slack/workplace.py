@@ -7,15 +7,15 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 
+from bot.chat.audience import AudiencePolicy
 from bot.domain.views import TurnView
-from bot.platforms.slack.desk import SlackRecords
+from bot.platforms.slack.context import SlackLookups
 from bot.platforms.slack.listener import SlackListener
-from bot.platforms.slack.live import Streaming
-from bot.platforms.slack.pacing import Pacing
-from bot.platforms.slack.people import People
+from bot.platforms.slack.rate_limits import RateLimiter
+from bot.platforms.slack.streaming import Streaming
 from bot.platforms.slack.surface import SlackSurface
+from bot.platforms.slack.users import UserDirectory
 from bot.platforms.slack.web_api import WebApi
-from bot.reception.manners import Manners
 from tests.fakes.slack import Channel, FakeSlack, Message, User
 from tests.platforms.front_door import ScriptedCommands, ScriptedDoor
 
@@ -26,7 +26,7 @@ class Workplace:
 
     slack: FakeSlack
     api: WebApi
-    people: People
+    people: UserDirectory
     door: ScriptedDoor
     commands: ScriptedCommands
     surface: SlackSurface
@@ -39,7 +39,7 @@ class Workplace:
     async def draw(self, view: TurnView, surface: SlackSurface | None = None) -> dict[str, str]:
         """Draw a view as whoever draws does, remembering references."""
         refs = self.refs.setdefault(view.turn.id, {})
-        async for drawn in (surface or self.surface).show(view, refs):
+        async for drawn in (surface or self.surface).deliver(view, refs):
             refs[drawn.slot] = drawn.ref
         return refs
 
@@ -61,20 +61,20 @@ class Workplace:
 async def a_workplace(
     *,
     listening: bool = True,
-    manners: Manners | None = None,
+    manners: AudiencePolicy | None = None,
     groups: frozenset[str] = frozenset(),
     answers: Sequence[Sequence[object]] = (),
     streaming: Streaming = Streaming.DIRECT,
-    records: SlackRecords | None = None,
+    records: SlackLookups | None = None,
 ) -> AsyncIterator[Workplace]:
     """A workspace with Priya in #incidents; the listener runs in Socket Mode."""
     async with AsyncExitStack() as stack:
         slack = await stack.enter_async_context(FakeSlack())
         priya = slack.user("Priya")
         channel = slack.channel("incidents", priya)
-        pacing = Pacing(clock=slack.clock.now, pause=_passing(slack))
+        pacing = RateLimiter(clock=slack.clock.now, pause=_passing(slack))
         api = await stack.enter_async_context(WebApi(slack.bot_token, url=slack.url, pacing=pacing))
-        people = People(api, groups)
+        people = UserDirectory(api, groups)
         door, commands = ScriptedDoor(), ScriptedCommands(*answers)  # type: ignore[arg-type]
         listener = SlackListener(api, people, app_token=slack.app.app_token, manners=manners, records=records)
         place = Workplace(

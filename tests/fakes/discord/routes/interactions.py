@@ -13,7 +13,7 @@ from tests.fakes.discord.modals import checked_modal
 from tests.fakes.discord.posting import keep
 from tests.fakes.discord.refusals import Json, Refused, invalid
 from tests.fakes.discord.routes.table import Request, route
-from tests.fakes.discord.world import World
+from tests.fakes.discord.state import DiscordState
 
 
 @route("POST /interactions/{interaction}/{token}/callback", query=("with_response",), body="object", without_token=True)
@@ -37,7 +37,7 @@ def callback(request: Request) -> Json | None:
     return _described(interaction) if request.query.get("with_response") in {"1", "true"} else None
 
 
-def new_answer(world: World, interaction: Interaction, flags: Flag) -> Message:
+def new_answer(world: DiscordState, interaction: Interaction, flags: Flag) -> Message:
     """An empty message in answer to an interaction."""
     message = Message(world.ids.new(), interaction.channel, world.bot, flags=flags, webhook_id=world.app.id)
     message.interaction = interaction.metadata()
@@ -49,7 +49,7 @@ def new_answer(world: World, interaction: Interaction, flags: Flag) -> Message:
     return message
 
 
-def posted_answer(world: World, interaction: Interaction, draft: Draft) -> Message:
+def posted_answer(world: DiscordState, interaction: Interaction, draft: Draft) -> Message:
     """A message posted in answer, ephemeral if it says so.
 
     Raises:

@@ -12,7 +12,7 @@ from tests.fakes.discord.places import HOLDS_MESSAGES, Channel
 from tests.fakes.discord.posting import keep
 from tests.fakes.discord.refusals import Json, Refused, invalid
 from tests.fakes.discord.routes.table import Request, route
-from tests.fakes.discord.world import World
+from tests.fakes.discord.state import DiscordState
 
 LONGEST_NONCE = 25
 
@@ -130,7 +130,7 @@ def unreact(request: Request) -> None:
         who.remove(request.world.bot.id)
 
 
-def _seen(world: World, message: Message) -> Json:
+def _seen(world: DiscordState, message: Message) -> Json:
     """The message as the app may see it; the intent counts here as well, as the portal has it switched."""
     return message.described(bare=content_is_hidden(message, world.app) and not world.app.message_content)
 
@@ -158,7 +158,7 @@ def _writable(request: Request) -> Channel:
     return channel
 
 
-def _see_that_they_take_it(world: World, channel: Channel) -> None:
+def _see_that_they_take_it(world: DiscordState, channel: Channel) -> None:
     """Somebody can refuse direct messages, and who is in no guild of the app's gets none."""
     for user in channel.recipients if channel.guild is None else []:
         if not user.takes_dms or not any(g.with_bot and user.id in g.members for g in world.guilds.values()):

@@ -9,14 +9,14 @@ from typing import Any
 
 from tests.fakes.discord.drafts import Draft, Upload
 from tests.fakes.discord.refusals import Json
-from tests.fakes.discord.world import World
+from tests.fakes.discord.state import DiscordState
 
 
 @dataclass(frozen=True)
 class Request:
     """One call as a handler sees it: `path` parameters, query, body, uploaded files by their index."""
 
-    world: World
+    world: DiscordState
     path: dict[str, str]
     query: dict[str, str]
     body: Any

@@ -10,7 +10,7 @@ from tests.fakes.discord.messages import Flag, Message
 from tests.fakes.discord.refusals import Json, Refused
 from tests.fakes.discord.routes.interactions import posted_answer
 from tests.fakes.discord.routes.table import Request, route
-from tests.fakes.discord.world import World
+from tests.fakes.discord.state import DiscordState
 
 MESSAGE = "/webhooks/{application}/{token}/messages/{message}"
 
@@ -57,7 +57,7 @@ def delete(request: Request) -> None:
     events.deleted(request.world, message)
 
 
-def _edited(world: World, message: Message, draft: Draft) -> Json:
+def _edited(world: DiscordState, message: Message, draft: Draft) -> Json:
     was_loading = message.loading
     draft.edit(world, message, UNSAID_IN_ANSWERS)
     message.edited_at = None if was_loading else world.now()

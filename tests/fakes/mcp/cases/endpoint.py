@@ -22,7 +22,7 @@ START_SECONDS = 30.0
 
 
 class Doorkeeper:
-    """Lets those in who bring this header; the others get 401. `turned_away` counts them."""
+    """Lets those in who bring this header; the others get 401. `rejected_page` counts them."""
 
     def __init__(self, app: App, header: str, value: str, challenge: str = "") -> None:
         self._app = app

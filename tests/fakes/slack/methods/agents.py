@@ -7,7 +7,7 @@ from tests.fakes.slack.messages import Json
 from tests.fakes.slack.methods.chat import dress_allowed, existing_place, threaded
 from tests.fakes.slack.methods.table import DRESSED, method
 from tests.fakes.slack.refusals import Refused, invalid_arguments
-from tests.fakes.slack.world import Caller
+from tests.fakes.slack.state import Caller
 
 STATES = ("processing", "active", "suspended", "closed")
 TITLE = 200

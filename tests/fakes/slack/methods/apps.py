@@ -6,7 +6,7 @@ from tests.fakes.slack.arguments import Arguments
 from tests.fakes.slack.messages import Json
 from tests.fakes.slack.methods.table import method
 from tests.fakes.slack.refusals import Refused
-from tests.fakes.slack.world import Caller
+from tests.fakes.slack.state import Caller
 
 
 @method("auth.test", "special", ())

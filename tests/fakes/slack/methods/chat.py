@@ -11,7 +11,7 @@ from tests.fakes.slack.methods.metadata import metadata_of
 from tests.fakes.slack.methods.table import DRESSED, POSTED, method
 from tests.fakes.slack.places import Channel
 from tests.fakes.slack.refusals import Refused
-from tests.fakes.slack.world import Caller
+from tests.fakes.slack.state import Caller
 
 MARKDOWN_LIMIT = 12_000
 TEXT_LIMIT = 40_000

@@ -8,7 +8,7 @@ from tests.fakes.slack.methods.pages import paged
 from tests.fakes.slack.methods.table import PAGED, method
 from tests.fakes.slack.places import Channel
 from tests.fakes.slack.refusals import Refused, invalid_arguments
-from tests.fakes.slack.world import Caller
+from tests.fakes.slack.state import Caller
 
 KINDS = {"channel": "channels", "group": "groups", "im": "im", "mpim": "mpim"}
 READ = ("channels:read", "groups:read", "im:read", "mpim:read")

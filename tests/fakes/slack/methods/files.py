@@ -9,7 +9,7 @@ from tests.fakes.slack.messages import Json, Message
 from tests.fakes.slack.methods.chat import existing_place, threaded
 from tests.fakes.slack.methods.table import method
 from tests.fakes.slack.refusals import Refused, invalid_arguments
-from tests.fakes.slack.world import Caller
+from tests.fakes.slack.state import Caller
 
 UPLOAD = ("filename", "length", "alt_txt", "alt_text", "snippet_type")
 

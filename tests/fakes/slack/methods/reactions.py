@@ -9,7 +9,7 @@ from tests.fakes.slack.messages import Json, Message
 from tests.fakes.slack.methods.chat import existing_place
 from tests.fakes.slack.methods.table import method
 from tests.fakes.slack.refusals import Refused
-from tests.fakes.slack.world import Caller
+from tests.fakes.slack.state import Caller
 
 EMOJI = re.compile(r"[a-z0-9_'+-]+(::skin-tone-[2-6])?")
 

@@ -15,7 +15,7 @@ from tests.fakes.slack.methods.chat import MARKDOWN_LIMIT, dress_allowed, existi
 from tests.fakes.slack.methods.metadata import metadata_of
 from tests.fakes.slack.methods.table import DRESSED, method
 from tests.fakes.slack.refusals import Refused, invalid_arguments
-from tests.fakes.slack.world import Caller
+from tests.fakes.slack.state import Caller
 
 Mode = Literal["timeline", "plan", "dense"]
 MODES: dict[str, Mode] = {"timeline": "timeline", "plan": "plan", "dense": "dense"}

@@ -8,7 +8,7 @@ from typing import Literal
 
 from tests.fakes.slack.arguments import Arguments
 from tests.fakes.slack.messages import Json
-from tests.fakes.slack.world import Caller
+from tests.fakes.slack.state import Caller
 
 Handler = Callable[[Caller, Arguments], Json]
 Tier = Literal["tier1", "tier2", "tier3", "tier4", "special"]

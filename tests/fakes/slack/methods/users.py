@@ -7,7 +7,7 @@ from tests.fakes.slack.messages import Json
 from tests.fakes.slack.methods.pages import paged
 from tests.fakes.slack.methods.table import PAGED, method
 from tests.fakes.slack.refusals import Refused
-from tests.fakes.slack.world import Caller
+from tests.fakes.slack.state import Caller
 
 
 @method("users.info", "tier4", ("user", "include_locale"), "users:read", json=False)

@@ -7,8 +7,8 @@ from tests.fakes.slack.messages import Json
 from tests.fakes.slack.methods.table import method
 from tests.fakes.slack.modals import View
 from tests.fakes.slack.refusals import Refused, invalid_arguments
+from tests.fakes.slack.state import Caller
 from tests.fakes.slack.view_shapes import checked_view
-from tests.fakes.slack.world import Caller
 
 
 @method("views.open", "tier4", ("trigger_id", "interactivity_pointer", "view"))

@@ -1,0 +1,295 @@
+"""What the toolbox adds to a call of an MCP server: latency, CPU and memory, beside the MCP library's own client on the
+same server.
+
+    python -m benchmarks.mcp_calls [--rounds N] [--calls N]
+
+The two take turns in short rounds, so that what else this machine does falls on both; the ratio is that of the medians
+of all rounds. CPU is that of this process alone, without the server's. Memory is that of a process of its own for each
+row. Nothing is asserted: numbers are for people who know the machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import ctypes
+import gc
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+
+from mcp import Client, StdioServerParameters, types
+from rich.console import Console
+from rich.table import Table
+
+from bot.domain.conversations import Author
+from bot.domain.messages import ToolCall
+from bot.domain.servers import DesiredServer, HttpTransport, ServerConfig, ServerStatus, StdioTransport
+from bot.domain.tools import CallReturned
+from bot.mcp.connection_timing import ConnectionTiming
+from bot.mcp.toolbox import McpToolbox
+from bot.ports import CallContext
+from tests.mcp.boxes import FAKES, http_server, raw
+
+AT_ONCE = 200
+SERVERS = 50
+TRANSPORTS = ("stdio", "streamable HTTP")
+_PROGRAM = (str(FAKES / "server.py"), "stdio")
+_TEXT = "The quick brown fox jumps over the lazy dog."
+_CONTEXT = CallContext(Author("bench", "ana", "Ana"), "bench:1")
+_LIMIT = 120.0
+
+Call = Callable[[], Awaitable[None]]
+
+
+@contextmanager
+def _served(transport: str) -> Iterator[StdioTransport | HttpTransport]:
+    """The real server of the tests, where a client can reach it."""
+    if transport == "stdio":
+        yield StdioTransport(sys.executable, _PROGRAM)
+        return
+    with http_server() as (url, _):
+        yield HttpTransport(url)
+
+
+def _bare(where: StdioTransport | HttpTransport) -> Client:
+    match where:
+        case StdioTransport(command=command, args=args):
+            return Client(StdioServerParameters(command=command, args=list(args)))
+        case HttpTransport(url=url):
+            return Client(url)
+
+
+@asynccontextmanager
+async def library(where: StdioTransport | HttpTransport) -> AsyncIterator[Call]:
+    """One call of the library's own client."""
+    async with _bare(where) as client:
+        await client.list_tools()
+
+        async def call() -> None:
+            answer = await client.call_tool("echo", {"text": _TEXT})
+            assert isinstance(answer, types.CallToolResult)
+            assert isinstance(answer.content[0], types.TextContent)
+            assert answer.content[0].text == _TEXT
+
+        yield call
+
+
+@asynccontextmanager
+async def toolbox(where: StdioTransport | HttpTransport) -> AsyncIterator[Call]:
+    """One call through the toolbox."""
+    server = ServerConfig("s", where)
+    box = McpToolbox([DesiredServer(server)])
+    await box.start()
+    try:
+        assert (await box.connect(server.id)).status is ServerStatus.CONNECTED
+        tool = next(each for each in box.capabilities(server.id).tools if each.original_name == "echo")
+
+        async def call() -> None:
+            outcome = await box.call(tool, ToolCall("c1", tool.name, {"text": _TEXT}), _CONTEXT)
+            assert isinstance(outcome, CallReturned)
+            assert outcome.result.text == _TEXT
+
+        yield call
+    finally:
+        await box.close()
+
+
+Way = Callable[[Call, int], Awaitable[object]]
+
+
+async def _one_by_one(call: Call, count: int) -> None:
+    for _ in range(count):
+        await call()
+
+
+async def _at_once(call: Call, count: int) -> None:
+    await asyncio.gather(*(call() for _ in range(count)))
+
+
+async def _eight_at_a_time(call: Call, count: int) -> None:
+    """As the toolbox does it by itself: no server is given more at the same moment."""
+    room = asyncio.Semaphore(8)
+
+    async def one() -> None:
+        async with room:
+            await call()
+
+    await asyncio.gather(*(one() for _ in range(count)))
+
+
+@dataclass(frozen=True)
+class Kind:
+    """Calls that are made in this way by the library and in that way by the toolbox, and how many in a round."""
+
+    name: str
+    library: Way
+    toolbox: Way
+    count: int
+
+
+def kinds(count: int) -> tuple[Kind, ...]:
+    """With so many calls one by one."""
+    return (
+        Kind("one by one", _one_by_one, _one_by_one, count),
+        Kind(f"{AT_ONCE} at once", _at_once, _at_once, AT_ONCE),
+        Kind("the same, the library eight at a time", _eight_at_a_time, _at_once, AT_ONCE),
+    )
+
+
+@dataclass
+class Timings:
+    """Milliseconds a call in each round: by the clock, and of this process's CPU."""
+
+    wall: list[float] = field(default_factory=list)
+    cpu: list[float] = field(default_factory=list)
+
+    async def add(self, way: Way, call: Call, count: int) -> None:
+        """Time one round."""
+        gc.collect()
+        began, cpu = time.perf_counter(), _cpu()
+        async with asyncio.timeout(_LIMIT):
+            await way(call, count)
+        self.wall.append((time.perf_counter() - began) / count * 1000)
+        self.cpu.append((_cpu() - cpu) / count * 1000)
+
+
+def _cpu() -> float:
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime + used.ru_stime
+
+
+async def calls(table: Table, transport: str, rounds: int, count: int) -> None:
+    """The rows of one transport."""
+    both = [(Timings(), Timings()) for _ in kinds(count)]
+    with _served(transport) as where:
+        async with library(where) as bare, toolbox(where) as ours:
+            for call in (bare, ours):  # what is made at the first call
+                await _one_by_one(call, 20)
+                await _at_once(call, AT_ONCE)
+            for n in range(rounds):
+                for kind, (of_library, of_toolbox) in zip(kinds(count), both, strict=True):
+                    turns = [(of_library, kind.library, bare), (of_toolbox, kind.toolbox, ours)]
+                    for timings, way, call in turns if n % 2 else reversed(turns):
+                        await timings.add(way, call, kind.count)
+    for kind, (of_library, of_toolbox) in zip(kinds(count), both, strict=True):
+        pairs = ((of_library.wall, of_toolbox.wall), (of_library.cpu, of_toolbox.cpu))
+        table.add_row(transport, kind.name, *(figure for pair in pairs for figure in _compared(*pair)))
+
+
+def _compared(of_library: Sequence[float], of_toolbox: Sequence[float]) -> tuple[str, str, str]:
+    one, other = median(of_library), median(of_toolbox)
+    return f"{one:.2f}", f"{other:.2f}", f"{other / one:.2f}"
+
+
+# memory
+
+
+@contextmanager
+def _many(transport: str) -> Iterator[list[StdioTransport | HttpTransport]]:
+    """One server more than are counted: scripted processes with ten tools each, or one address again and again."""
+    if transport == "stdio":
+        tools = [{"name": f"t{n}", "inputSchema": {"type": "object"}} for n in range(10)]
+        process = raw(script={"listings": [[{"tools": tools}]]}).transport
+        yield [process] * (SERVERS + 1)
+        return
+    with http_server() as (url, _):
+        yield [HttpTransport(url)] * (SERVERS + 1)
+
+
+@asynccontextmanager
+async def _connected(places: Sequence[StdioTransport | HttpTransport]) -> AsyncIterator[None]:
+    async with AsyncExitStack() as stack:
+        for each in places:
+            await (await stack.enter_async_context(_bare(each))).list_tools()
+        yield
+
+
+@asynccontextmanager
+async def _kept(
+    places: Sequence[StdioTransport | HttpTransport], until: ServerStatus = ServerStatus.CONNECTED
+) -> AsyncIterator[None]:
+    """A toolbox with these servers, once they stand like that."""
+    pacing = ConnectionTiming(idle_after=None if until is ServerStatus.CONNECTED else 0.0)
+    servers = [DesiredServer(ServerConfig(f"s{n}", each)) for n, each in enumerate(places)]
+    box = McpToolbox(servers, pacing=pacing)
+    await box.start()
+    try:
+        async with asyncio.timeout(_LIMIT):
+            while {state.status for state in box.servers()} != {until}:  # noqa: ASYNC110 - the toolbox tells nobody
+                await asyncio.sleep(0.05)
+        yield
+    finally:
+        await box.close()
+
+
+_KINDS: dict[str, Callable[[Sequence[StdioTransport | HttpTransport]], AbstractAsyncContextManager[None]]] = {
+    "the library's client, connected": _connected,
+    "the toolbox, connected": _kept,
+    "the toolbox, let go": lambda places: _kept(places, ServerStatus.IDLE),
+}
+
+
+async def memory(kind: str, transport: str) -> float:
+    """Kilobytes that each of fifty servers costs this process, besides what all of them share: another was there before
+    them.
+    """
+    with _many(transport) as (first, *others):
+        async with _KINDS[kind]([first]):
+            before = _resident()
+            async with _KINDS[kind](others):
+                return (_resident() - before) / len(others) / 1024
+
+
+def _resident() -> int:
+    """Bytes of memory that this process has, after it gave back what it could."""
+    gc.collect()
+    ctypes.CDLL(None).malloc_trim(0)
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * resource.getpagesize()
+
+
+def _alone(kind: str, transport: str) -> float:
+    """The same in a process of its own."""
+    command = (sys.executable, "-m", "benchmarks.mcp_calls", "--memory", kind, transport)
+    return float(subprocess.run(command, stdout=subprocess.PIPE, check=True, timeout=300).stdout)  # noqa: S603 - ours
+
+
+async def measure(rounds: int, count: int) -> None:
+    """Run everything and print the tables."""
+    timings = Table("", "", "ms: library", "toolbox", "ratio", "CPU ms: library", "toolbox", "ratio")
+    for transport in TRANSPORTS:
+        await calls(timings, transport, rounds, count)
+    Console(width=120).print(timings)
+
+
+def measure_memory() -> None:
+    """Run everything and print the table."""
+    table = Table(f"kB for each of {SERVERS} servers", *TRANSPORTS)
+    for kind in _KINDS:
+        table.add_row(kind, *(f"{_alone(kind, transport):.0f}" for transport in TRANSPORTS))
+    Console(width=120).print(table)
+
+
+def main() -> None:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=15, help="rounds of each kind and transport")
+    parser.add_argument("--calls", type=int, default=100, help="calls one by one in each round")
+    parser.add_argument("--memory", nargs=2, metavar=("KIND", "TRANSPORT"), help="one figure of the memory and no more")
+    options = parser.parse_args()
+    if options.memory:
+        print(asyncio.run(memory(*options.memory)))
+    else:
+        asyncio.run(measure(options.rounds, options.calls))
+        measure_memory()
+
+
+if __name__ == "__main__":
+    main()

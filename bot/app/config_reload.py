@@ -1,0 +1,256 @@
+"""What admins have set, in force: servers, policies and profiles from the database, beside the operator's files.
+
+The database is the truth: whoever changes it calls `refresh` here at once, and every other process notices, by the
+doorbell or at its next look.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
+
+from bot.app.operator_files import OperatorFiles
+from bot.commands.dependencies import ConfigDiff
+from bot.domain.approval_requirements import ApprovalRequirements
+from bot.domain.approvals import ApprovalPolicy
+from bot.domain.conversations import ConversationKey, Member
+from bot.domain.pins import Pinned
+from bot.domain.policies import PolicyResult, Rule
+from bot.domain.policy_syntax import describe_rule
+from bot.domain.profiles import Binding, Profile
+from bot.domain.secret_strength import weakness
+from bot.domain.secrets import SecretReference
+from bot.domain.servers import USER_SLOT, CachedCapabilities, DesiredServer, ServerConfig, ServerRecord
+from bot.domain.sign_ins import SignInKey
+from bot.domain.tools import Tool
+from bot.engine.rules import RuleBook
+from bot.engine.unused_rules import unmatched_rules
+from bot.errors import DatabaseError, SecretUnavailable
+from bot.mcp.addresses import AllowedTargets, check_place
+from bot.mcp.credentials import inject_secrets
+from bot.mcp.errors import InvalidDefinition
+from bot.mcp.launch_check import check_paths, resolve_launch
+from bot.ports import PinStore, PolicyStore, ProfileStore, ServerAdmin, ServerStore, SignInStore
+
+log = logging.getLogger(__name__)
+
+LOOK_SECONDS = 1.0
+_READINGS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class _OnDisk:
+    """What admins have set, at one moment."""
+
+    revision: int
+    pinned: Mapping[str, Pinned]
+    rules: Sequence[Rule]
+    bindings: Sequence[Binding]
+    profiles: Sequence[Profile]
+    known: Mapping[str, CachedCapabilities]
+    records: Sequence[ServerRecord]
+    signed_in: Mapping[SignInKey, int]
+
+
+@dataclass(slots=True)
+class ConfigReloader:
+    """Keeps the toolbox and the rules of this process at what is on disk. `read_files` reads the operator's files anew;
+    `files` are those in force.
+    """
+
+    servers: ServerStore
+    pins: PinStore
+    policies: PolicyStore
+    profiles: ProfileStore
+    toolbox: ServerAdmin
+    rules: RuleBook
+    files: OperatorFiles
+    read_files: Callable[[], OperatorFiles]
+    allowances: AllowedTargets
+    sign_ins: SignInStore | None = None
+    _seen: int = -1
+    _warned_of: list[Rule] = field(default_factory=list)
+    _looking: asyncio.Event = field(default_factory=asyncio.Event)
+    _refreshing: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    def wake(self) -> None:
+        """Something may have changed: do not wait for the next look."""
+        self._looking.set()
+
+    async def run(self) -> None:
+        """Follow the database until cancelled."""
+        while True:
+            self._looking.clear()
+            try:
+                if await self.servers.revision() != self._seen:
+                    await self.refresh()
+            except DatabaseError:
+                pass  # the database itself says once that it is away
+            except Exception:  # what cannot be read today must not keep tomorrow's changes out
+                log.exception("what admins have set cannot be taken over")
+            with suppress(TimeoutError):
+                # Jitter keeps many processes from asking in step; it is no secret.
+                async with asyncio.timeout(LOOK_SECONDS * random.uniform(0.8, 1)):  # noqa: S311
+                    await self._looking.wait()
+
+    async def refresh(self) -> None:
+        """Let this process follow the stores at once."""
+        async with self._refreshing:
+            found = await self._read()
+            self.rules.replace_file(self.files.policies)
+            self.rules.amend(found.rules, found.profiles, found.bindings)
+            await self.toolbox.reconcile(await self._entries(found))
+            self._warn_of_idle_rules()
+            self._seen = found.revision
+
+    def _warn_of_idle_rules(self) -> None:
+        """Log, once for each, which of the operator's rules name a tool that their server does not have."""
+        servers = self.toolbox.servers()
+        tools = [tool for state in servers for tool in self.toolbox.capabilities(state.config.id).tools]
+        for rule in unmatched_rules(self.files.policies.all_rules, tools):
+            if rule not in self._warned_of:
+                self._warned_of.append(rule)
+                log.warning("%s (%s) fits no tool that its server has", rule.id, describe_rule(rule))
+
+    async def _read(self) -> _OnDisk:
+        """Everything, again if something was changed meanwhile: a server must not come without its rules, or a place be
+        left without its profile. Where people change things faster than they are read, the next look finds the rest.
+        """
+        for _ in range(_READINGS):
+            # The number comes before what it counts, and bindings before the profiles that they name.
+            found = _OnDisk(
+                await self.servers.revision(),
+                await self.pins.pinned(),
+                await self.policies.rules(),
+                await self.profiles.bindings(),
+                await self.profiles.profiles(),
+                await self.servers.cached_capabilities(),
+                await self.servers.records(),
+                {} if self.sign_ins is None else await self.sign_ins.versions(),
+            )
+            if await self.servers.revision() == found.revision:
+                break
+        return found
+
+    async def difference(self) -> ConfigDiff:
+        """Read the operator's files again and compare. Raises SettingsError."""
+        return _difference(self.files, await asyncio.to_thread(self.read_files))
+
+    async def reload(self) -> ConfigDiff:
+        """Read them again and run by them from now on. Raises SettingsError."""
+        files = await asyncio.to_thread(self.read_files)
+        found = _difference(self.files, files)
+        self.files = files
+        # What is read now is in force at the next look if it cannot be at once.
+        self._seen = -1
+        await self.refresh()
+        return found
+
+    def rejection_reason(self, config: ServerConfig) -> str:
+        """Why a definition made in chat is not allowed here."""
+        try:
+            check_place(config, self.allowances)
+            check_paths(config, self.allowances.templates())
+        except InvalidDefinition as unusable:
+            return unusable.sentence
+        return ""
+
+    def ungranted(self, reference: SecretReference, config: ServerConfig) -> str:
+        """Return why servers of admins may not use this reference; empty if the operator grants it."""
+        cause, fix = self.files.secret_grants.objection(reference, config)
+        return f"{cause} Fix: {fix}." if cause else ""
+
+    def policy_of(self, tool: Tool, conversation: ConversationKey) -> ApprovalPolicy:
+        """What happens if somebody asks for this tool there."""
+        return self.rules.rules(conversation).policy_of(tool)
+
+    def judge(
+        self, tool: Tool, arguments: Mapping[str, Any], asker: Member, conversation: ConversationKey
+    ) -> PolicyResult:
+        """What happens if this person makes this call there, and why."""
+        return self.rules.rules(conversation).judge(tool, arguments, asker.author, asker)
+
+    def rules_in(self, conversation: ConversationKey) -> Sequence[Rule]:
+        """All rules that hold there."""
+        return self.rules.rules(conversation).all
+
+    def signed_by(self, terms: ApprovalRequirements, conversation: ConversationKey) -> str:
+        """Whose signature a call takes there on these terms."""
+        return self.rules.rules(conversation).signatories.needed(terms)
+
+    async def _entries(self, found: _OnDisk) -> Sequence[DesiredServer]:
+        of_file = [_with_memory(entry, found) for entry in self.files.servers.entries]
+        taken = {entry.config.name for entry in of_file}
+        # Side by side: one file on a disk that is away must not keep the others waiting.
+        of_admins = await asyncio.gather(*(self._entry(record, found, taken) for record in found.records))
+        return [*of_file, *of_admins]
+
+    async def _entry(self, record: ServerRecord, found: _OnDisk, taken: set[str]) -> DesiredServer:
+        config, problem, secrets = record.config, "", frozenset[str]()
+        try:
+            values = await self.servers.read_secrets(record)
+            # A user name may be a word, which must not be taken out of every text.
+            secrets = frozenset(value for slot, value in values.items() if slot != USER_SLOT or not weakness(value))
+            config = inject_secrets(
+                replace(record, config=resolve_launch(record.config, self.allowances.templates())), values
+            )
+        except SecretUnavailable as error:
+            problem = str(error)
+        except InvalidDefinition as unusable:
+            problem = unusable.sentence
+        if config.name in taken:
+            problem = (
+                f"The operator's file has a server {config.name} too, which goes first. Fix: rename one of them; "
+                f"this one goes by its id, {config.id}"
+            )
+        return _with_memory(DesiredServer(config, record.standing, secrets=secrets, problem=problem), found)
+
+
+def _with_memory(entry: DesiredServer, found: _OnDisk) -> DesiredServer:
+    """A server with what is known of it, and what is pinned of that."""
+    server_id = entry.config.id
+    return replace(
+        entry,
+        synced=found.known.get(server_id, CachedCapabilities()),
+        pinned=found.pinned.get(server_id),
+        signed_in=found.signed_in.get(SignInKey(server_id), 0),
+    )
+
+
+def _difference(before: OperatorFiles, after: OperatorFiles) -> ConfigDiff:
+    old = {entry.config.name: entry for entry in before.servers.entries}
+    new = {entry.config.name: entry for entry in after.servers.entries}
+    changed = [(name, _what_changed(old[name], new[name])) for name in old.keys() & new.keys()]
+    others = [("policies", "other rules")] if before.policies != after.policies else []
+    others += [("launch templates", what)] if (what := _templates_changed(before, after)) else []
+    others += [("secret grants", "other grants")] if before.secret_grants != after.secret_grants else []
+    return ConfigDiff(
+        added=tuple(sorted(new.keys() - old.keys())),
+        changed=tuple(sorted([(name, what) for name, what in changed if what] + others)),
+        removed=tuple(sorted(old.keys() - new.keys())),
+        problems=(
+            *(entry.problem for entry in after.servers.entries if entry.problem),
+            *after.launches.problems,
+            *(f"{after.secret_grants.source}: {each.sentence}" for each in after.secret_grants.problems),
+        ),
+    )
+
+
+def _templates_changed(before: OperatorFiles, after: OperatorFiles) -> str:
+    old, new = before.launches.templates, after.launches.templates
+    return ", ".join(sorted(name for name in old.keys() | new.keys() if old.get(name) != new.get(name)))
+
+
+def _what_changed(old: DesiredServer, new: DesiredServer) -> str:
+    """The names of what is different: values may be secrets."""
+    names = [
+        each.name for each in fields(ServerConfig) if getattr(old.config, each.name) != getattr(new.config, each.name)
+    ]
+    if old.standing is not new.standing:
+        names.insert(0, str(new.standing))
+    return ", ".join(name.replace("_", " ") for name in names) or ("problem" if old.problem != new.problem else "")

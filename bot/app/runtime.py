@@ -1,0 +1,153 @@
+"""Everything that turns need, built and running: database, turn log, model, toolbox, engine, commands."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import importlib
+import logging
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from bot.app.checkpoints import CheckpointWriter
+from bot.app.database import open_migrated_database
+from bot.app.models import ModelChoice, Models, select_model
+from bot.app.operator_files import OperatorFiles
+from bot.app.platform_hints import platform_hint
+from bot.app.services import AppServices, open_services
+from bot.commands.registry import CommandRegistry
+from bot.domain.metrics import MetricSink, null_sink
+from bot.domain.turns import TurnLimits
+from bot.domain.usage import PriceList
+from bot.engine.engine import Engine
+from bot.engine.history import HistoryBudget
+from bot.engine.scheduler import Job, retention, tidying, usage_retention
+from bot.engine.system_prompt import SystemPrompt, local_today
+from bot.errors import CountersignError
+from bot.ports import Surface, TurnLog
+from bot.settings import Settings
+from bot.storage.address import PostgresServer, SqliteFile, read_address
+
+if TYPE_CHECKING:
+    from bot.storage.database import Database
+    from bot.storage.turn_log import SqlTurnLog
+
+log = logging.getLogger(__name__)
+
+WatchLog = Callable[[TurnLog], TurnLog]
+
+
+@dataclass(frozen=True, slots=True)
+class Runtime:
+    """The parts that platforms talk to; `office` is for what the composition root makes of them."""
+
+    engine: Engine
+    commands: CommandRegistry
+    turn_log: TurnLog
+    office: AppServices
+    running: asyncio.Task[None]
+
+    async def run_until(self, leaving: asyncio.Event) -> None:
+        """Wait until it is time to leave. Raises CountersignError if the engine breaks down before that."""
+        waiting = asyncio.create_task(leaving.wait(), name="leaving")
+        try:
+            await asyncio.wait({waiting, self.running}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            waiting.cancel()
+        if self.running.done():
+            # Nobody would be answered any more: better to end than to look alive.
+            raise CountersignError("The engine broke down.", "see the log for the reason, and start again")
+
+
+@asynccontextmanager
+async def open_runtime(
+    settings: Settings,
+    files: OperatorFiles,
+    model: ModelChoice,
+    surfaces: list[Surface],
+    *,
+    operator: str = "",
+    watch_log: WatchLog = lambda turn_log: turn_log,
+    observe: MetricSink = null_sink,
+) -> AsyncIterator[Runtime]:
+    """Build the parts and keep them running. The caller holds the database.
+
+    `watch_log` may put something between the engine and the turn log; `observe` counts. Raises CountersignError.
+    """
+    files.warn(settings)
+    for name in files.unpriced(model.names):
+        log.warning("%s has no price in %s: limits on money do not count it", name, settings.prices_file)
+    async with AsyncExitStack() as stack:
+        database = await stack.enter_async_context(open_migrated_database(settings, migrate=settings.auto_migrate))
+        database.observe = observe
+        if not await asyncio.to_thread(database.audit_keys.prepare):
+            log.warning("the audit has no key: a row that is rewritten shows by checkpoints alone; set AUDIT_KEY")
+        checkpoints = CheckpointWriter(settings, database)
+        office = await stack.enter_async_context(
+            open_services(
+                settings, files, database, operator=operator, connect=settings.mcp_connect_policy, observe=observe
+            )
+        )
+        office.health.watch_checkpoints(lambda: checkpoints.is_failing)
+        models = Models(model, lambda name: select_model(settings, name), observe)
+        stack.push_async_callback(models.close)
+        # Built now, so that a mistake is told before the first question.
+        await models.get("")
+        turn_log = watch_log(await _turn_log(database, settings, files.prices))
+        jobs = [
+            retention(turn_log, settings.retention_days),
+            usage_retention(office.stores.usage, settings.usage_retention_days),
+            tidying(office.stores.quotas),
+        ]
+        if settings.mcp_sync_interval is not None:
+            jobs.append(Job("sync", settings.mcp_sync_interval, office.toolbox.sync_all))
+        engine = Engine(
+            turn_log,
+            models,
+            office.toolbox,
+            surfaces,
+            rules=office.rules,
+            approval_seconds=settings.mcp_approval_timeout,
+            instructions=SystemPrompt(files.system_prompt, platform_hint, local_today),
+            memory=HistoryBudget(settings.history_tokens, settings.history_tool_steps),
+            taint=settings.taint_mode,
+            refused=office.refused,
+            tool_search=settings.tool_search,
+            jobs=jobs,
+            on_change=office.administration.wake,
+            observe=observe,
+            allow=office.spending.check,
+        )
+        await stack.enter_async_context(_kept_running(checkpoints.run(), "audit checkpoints"))
+        await stack.enter_async_context(_kept_running(office.administration.run(), "administration"))
+        running = await stack.enter_async_context(_kept_running(engine.run(), "engine"))
+        yield Runtime(engine, office.commands, turn_log, office, running)
+
+
+async def _turn_log(database: Database, settings: Settings, prices: PriceList) -> TurnLog:
+    limits = TurnLimits(settings.max_running_turns_per_user, settings.max_queued_turns_per_user)
+    module = await asyncio.to_thread(importlib.import_module, "bot.storage.turn_log")
+    match read_address(settings.database_url):
+        case SqliteFile():
+            in_file: SqlTurnLog = module.SqlTurnLog(database, prices=prices, limits=limits)
+            await in_file.adopt_orphans()
+            return in_file
+        case PostgresServer() as server:
+            doorbell = await asyncio.to_thread(importlib.import_module, "bot.storage.pg_listen")
+            listen = functools.partial(doorbell.listen, server)
+            on_server: SqlTurnLog = module.SqlTurnLog(database, listen, prices=prices, limits=limits)
+            return on_server
+
+
+@asynccontextmanager
+async def _kept_running(work: Coroutine[Any, Any, None], name: str) -> AsyncIterator[asyncio.Task[None]]:
+    task = asyncio.create_task(work, name=name)
+    try:
+        yield task
+    finally:
+        task.cancel()
+        (ending,) = await asyncio.gather(task, return_exceptions=True)
+        if isinstance(ending, Exception):
+            log.error("the %s failed", name, exc_info=ending)

@@ -1,0 +1,118 @@
+"""What people can press, as values. How a button carries one is for the platform that draws it.
+
+A button holds names and numbers only: who may press it is decided when it is pressed, on what is on disk then.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from bot.rendering.available_actions import CheckCallAction, RunAgainAction, StopTurnAction
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalRef:
+    """One revision of one approval."""
+
+    approval_id: str
+    revision: int
+
+
+@dataclass(frozen=True, slots=True)
+class Approve:
+    """Sign these calls, exactly as they were drawn."""
+
+    cards: tuple[ApprovalRef, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ApproveWithGrant:
+    """Sign this call and allow the next ones like it; `offer` is the word of which (`rendering.grant_offers`)."""
+
+    card: ApprovalRef
+    offer: str
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """Open the form in which a call's arguments can be changed before anybody signs it."""
+
+    card: ApprovalRef
+
+
+@dataclass(frozen=True, slots=True)
+class OpenDenyForm:
+    """Open the window that asks for a reason before a call is denied."""
+
+    card: ApprovalRef
+
+
+@dataclass(frozen=True, slots=True)
+class ViewCall:
+    """Show a call with all of its arguments, from this page on (the first is 1)."""
+
+    card: ApprovalRef
+    page: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class ViewPendingCall:
+    """Show a call that waits, as it stands when this is pressed, with all of its arguments."""
+
+    approval_id: str
+
+
+class FeedbackValue(StrEnum):
+    """What somebody thinks of an answer."""
+
+    GOOD = "good"
+    BAD = "bad"
+
+
+@dataclass(frozen=True, slots=True)
+class SendFeedback:
+    """An opinion on the answer of a turn."""
+
+    turn_id: str
+    opinion: FeedbackValue
+
+
+@dataclass(frozen=True, slots=True)
+class RunCommand:
+    """Say a command: the words with its name first."""
+
+    words: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RunCommandInNewReply:
+    """The same from a card, whose place nothing may take: what comes of it stands beside, for whoever pressed alone."""
+
+    words: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class OpenConfirmation:
+    """Open the window in which `text` has to be typed before the command is said. `label` is what its button says."""
+
+    words: tuple[str, ...]
+    text: str
+    label: str
+
+
+Action = (
+    Approve
+    | ApproveWithGrant
+    | Edit
+    | OpenDenyForm
+    | ViewCall
+    | ViewPendingCall
+    | CheckCallAction
+    | RunAgainAction
+    | StopTurnAction
+    | SendFeedback
+    | RunCommand
+    | RunCommandInNewReply
+    | OpenConfirmation
+)

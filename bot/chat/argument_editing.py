@@ -1,0 +1,176 @@
+"""Changing a call before it is signed, as a form: the same questions and answers that commands have.
+
+Wherever commands are answered, these forms are (`ArgumentEditForms` stands before them): a platform opens them by
+"saying" `opening(card)` for whoever has pressed, and shows what comes back as it does for every command. Whether
+somebody may change a call is asked of the engine, when the form is opened and again when it comes back.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+
+from bot.chat.actions import ApprovalRef
+from bot.chat.command_middleware import CommandMiddleware
+from bot.chat.form_pages import FormPages
+from bot.chat.rejection_messages import GONE, rejection_message
+from bot.domain.argument_edits import EditableCall, InvalidArguments, NotEditable, RevisionAccepted
+from bot.domain.argument_secrets import lookalikes
+from bot.domain.commands import FIELDS_A_STEP, Field, Form, FormSubmission, Invocation, Reply
+from bot.domain.conversations import ConversationKey, Member
+from bot.rendering.approval_card import call_title
+from bot.rendering.argument_fields import ArgumentForm, argument_form, read_arguments
+from bot.rendering.text_safety import single_line
+
+COMMAND = "edit-call"
+"""Not a command that anybody types: what opens the form, in the words of one."""
+DONE = "Changed. The card asks for a signature on the new version."
+NOTHING = "There is nothing in this call that a form could change."
+AGAIN = "Type it again."
+INTRO = "Nothing runs yet: the call waits for a signature on what you send here."
+_NUMBER = re.compile(r"[0-9]{1,9}")
+
+
+def edit_command(card: ApprovalRef) -> tuple[str, ...]:
+    """What to say to have the form of a call opened."""
+    return (COMMAND, card.approval_id, str(card.revision))
+
+
+def is_edit_form(form: str) -> bool:
+    """Whether a form, by its id, is one of these: it was opened from a card, which is nothing to put an answer into."""
+    return form.startswith(f"{COMMAND}:")
+
+
+class ArgumentEditForms(CommandMiddleware):
+    """Commands, and the forms of calls beside them: a call is changed from its card."""
+
+    async def _answer(self, request: Invocation | FormSubmission) -> Reply | Form | None:
+        """Open a call's form, or take one back."""
+        match request:
+            case Invocation(command, (approval_id, revision)) if command == COMMAND and _NUMBER.fullmatch(revision):
+                return await self._open(ApprovalRef(approval_id, int(revision)), request)
+            case FormSubmission(form) if is_edit_form(form):
+                return await self._take(request)
+            case _:
+                return None
+
+    async def _open(self, card: ApprovalRef, request: Invocation) -> Reply | Form:
+        drafted = await self._draft(card, request.member, request.conversation)
+        if not isinstance(drafted, EditableCall):
+            return _failed(_words(drafted))
+        filling = _Filling(card, drafted, _form_of(drafted), {})
+        return filling.step(0) if filling.form.fields else _failed(NOTHING)
+
+    async def _take(self, sent: FormSubmission) -> Reply | Form:
+        card, step = _read_id(sent.form)
+        drafted = await self._draft(card, sent.member, sent.conversation)
+        if not isinstance(drafted, EditableCall):
+            return _failed(_words(drafted))
+        before = drafted.step.call.arguments
+        filling = _Filling(card, drafted, _form_of(drafted), sent.fields)
+        arguments, errors = read_arguments(filling.form, before, sent.fields)
+        if errors:
+            return filling.step(filling.steps.page_of(next(iter(errors))), errors)
+        if step + 1 < filling.steps.count:
+            return filling.step(step + 1)
+        match await self._engine.revise(card.approval_id, card.revision, arguments, sent.member):
+            case RevisionAccepted():
+                return Reply(DONE)
+            case InvalidArguments(problems):
+                wrong = filling.errors_of({each.argument: each.problem for each in problems})
+                return filling.step(filling.steps.page_of(next(iter(wrong))), wrong)
+            case objection:
+                return _failed(rejection_message(objection))
+
+    async def _draft(
+        self, card: ApprovalRef, member: Member, where: ConversationKey
+    ) -> EditableCall | NotEditable | None:
+        """The call, if it belongs to the workspace in which it was asked for the form."""
+        drafted = await self._engine.get_editable_call(card.approval_id, card.revision, member)
+        if isinstance(drafted, EditableCall) and drafted.turn.conversation.workspace_key != where.workspace_key:
+            return None
+        return drafted
+
+
+class _Filling:
+    """A form on its way through its steps. `answers` are those that have been given, by field."""
+
+    def __init__(
+        self, card: ApprovalRef, drafted: EditableCall, form: ArgumentForm, answers: Mapping[str, str]
+    ) -> None:
+        self.form = form
+        self._card = card
+        self._drafted = drafted
+        self._withheld = {each.argument for each in form.fields if each.withheld}
+        self.steps = FormPages([each.field for each in form.fields], FIELDS_A_STEP, answers)
+
+    def step(self, number: int, errors: Mapping[str, str] | None = None) -> Form:
+        """One step, with the answers that were given before."""
+        fields = tuple(self._filled(each, errors or {}) for each in self.steps.fields(number))
+        return Form(
+            id=f"{COMMAND}:{self._card.approval_id}:{self._card.revision}:{number}",
+            title=f"Edit: {single_line(call_title(self._drafted.step), 40)}",
+            fields=fields,
+            submit="Save" if number + 1 >= self.steps.count else "Continue",
+            intro=self._intro(len(fields)) if number == 0 else "",
+            carried=self.steps.carried(number),
+        )
+
+    def errors_of(self, problems: Mapping[str, str]) -> dict[str, str]:
+        """Problems by argument as errors by field; what is about none stands with the first field."""
+        by_argument = {each.argument: each.field.name for each in self.form.fields}
+        wrong: dict[str, str] = {}
+        for argument, problem in problems.items():
+            name = by_argument.get(argument, self.form.fields[0].field.name)
+            said = "It does not fit the tool." if argument in self._withheld else single_line(problem, 200)
+            wrong.setdefault(name, said)
+        return self.steps.sort_errors(wrong)
+
+    def _filled(self, field: Field, errors: Mapping[str, str]) -> Field:
+        """A field with its answer, and what is wrong with it. An answer in place of a withheld value is not shown."""
+        withheld = self.form.argument_of(field.name) in self._withheld
+        answer = self.steps.answers.get(field.name, field.value)
+        error = errors.get(field.name, "")
+        if withheld and answer:
+            return replace(field, error=error or AGAIN)
+        return replace(field, value=answer, error=error)
+
+    def _intro(self, fields: int) -> str:
+        """What there is to say before. Where a form is full there is no room for it on every platform, and only what
+        is left out must be said.
+        """
+        left = ", ".join(single_line(each, 60) for each in self.form.left[:10])
+        if left:
+            return f"{INTRO} What is too long or too much for a form stays as it is: {left}."
+        return INTRO if fields < FIELDS_A_STEP else ""
+
+
+def _form_of(drafted: EditableCall) -> ArgumentForm:
+    """The fields of a call, without the values of stored secrets; without those that look like one, too, for whoever
+    may not approve the call.
+    """
+    arguments = drafted.step.call.arguments
+    stored = drafted.step.approval.secrets if drafted.step.approval is not None else ()
+    positions = {each.path[0] for each in stored}
+    if not drafted.whole:
+        positions |= {each.path[0] for each in lookalikes(arguments, stored)}
+    withheld = {name for position, name in enumerate(arguments) if position in positions}
+    return argument_form(drafted.schema, arguments, withheld=withheld)
+
+
+def _read_id(form: str) -> tuple[ApprovalRef, int]:
+    """Which call, and which step; nobody's call where the id is none of ours."""
+    match form.split(":"):
+        case [_, approval_id, revision, step] if _NUMBER.fullmatch(revision) and _NUMBER.fullmatch(step):
+            return ApprovalRef(approval_id, int(revision)), int(step)
+        case _:
+            return ApprovalRef("", 0), 0
+
+
+def _words(objection: NotEditable | None) -> str:
+    return GONE if objection is None else rejection_message(objection)
+
+
+def _failed(text: str) -> Reply:
+    return Reply(text, failed=True)

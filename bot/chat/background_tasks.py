@@ -1,0 +1,142 @@
+"""What is done after an acknowledgement: tasks with an owner, who lets them finish before leaving, within a limit."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any
+
+from bot.chat.per_user_limit import PerUserLimit
+from bot.errors import CountersignError
+
+log = logging.getLogger(__name__)
+
+GOODBYE_SECONDS = 3.0
+MOST = 500
+"""More than that at once is no longer a workspace at work."""
+MOST_PER_USER = 10
+NOTICE_SECONDS = 5.0
+"""Between two notices to one user about messages that were not taken."""
+
+Send = Callable[[str], Coroutine[Any, Any, None]]
+"""A coroutine that shows a text to one user."""
+
+
+@dataclass(slots=True)
+class _Refused:
+    """Messages of one user that were not taken and are in no notice yet: how many, and the reason of the last one."""
+
+    count: int
+    reason: str
+    send: Send
+
+    @property
+    def text(self) -> str:
+        others = self.count - 1
+        if not others:
+            return self.reason
+        are = "other message of yours was" if others == 1 else "other messages of yours were"
+        return f"{self.reason} {others} {are} not taken either."
+
+
+class BackgroundTasks:
+    """Runs things that nobody waits for, `most` at once and `most_per_user` of one user."""
+
+    def __init__(
+        self, most: int = MOST, most_per_user: int = MOST_PER_USER, notice_seconds: float = NOTICE_SECONDS
+    ) -> None:
+        self._most = most
+        self._notice_seconds = notice_seconds
+        self._refused: dict[str, _Refused] = {}
+        self._users = PerUserLimit(most_per_user)
+        self._refusals = PerUserLimit(1)
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def start(self, errand: Coroutine[Any, Any, None], name: str) -> bool:
+        """Begin; False, with nothing begun, if too much is going on already."""
+        if len(self._tasks) >= self._most:
+            errand.close()
+            log.warning("too much is going on: %s was left out", name)
+            return False
+        self._run(errand, name)
+        return True
+
+    def start_for(
+        self,
+        user: str,
+        errand: Coroutine[Any, Any, None],
+        name: str,
+        refuse: Callable[[], Coroutine[Any, Any, None]] | None = None,
+    ) -> bool:
+        """Begin for a user; False, with nothing begun, if the user or all together have too much under way. Of a user
+        over the limit, `refuse` tells them, one message at a time.
+        """
+        if not self._users.acquire(user):
+            errand.close()
+            log.info("a user has too much under way: %s was left out", name)
+            if refuse is not None and len(self._tasks) < self._most and self._refusals.acquire(user):
+                self._run(refuse(), f"{name}, refused").add_done_callback(lambda _: self._refusals.release(user))
+            return False
+        if len(self._tasks) >= self._most:
+            self._users.release(user)
+            return self.start(errand, name)
+        # Not in a `finally` of the errand: one that is cancelled before its first step has none.
+        self._run(errand, name).add_done_callback(lambda _: self._users.release(user))
+        return True
+
+    def refuse(self, user: str, reason: str, send: Send) -> None:
+        """Tell a user that a message was not taken. A user reads one notice in `notice_seconds`; the messages that are
+        refused meanwhile are counted in the next one.
+        """
+        waiting = self._refused.get(user)
+        if waiting is not None:
+            self._refused[user] = _Refused(waiting.count + 1, reason, send)
+            return
+        self._refused[user] = _Refused(1, reason, send)
+        self._notify(user)
+
+    def _notify(self, user: str) -> None:
+        refused = self._refused.get(user)
+        if refused is None or not refused.count:
+            self._refused.pop(user, None)
+            return
+        if self.start(refused.send(refused.text), "notice of a message that was not taken"):
+            refused.count = 0
+        asyncio.get_running_loop().call_later(self._notice_seconds, self._notify, user)
+
+    def _run(self, errand: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
+        task = asyncio.create_task(_told(errand, name), name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        # One that was cancelled before its first step never awaited it.
+        task.add_done_callback(lambda _: errand.close())
+        return task
+
+    async def close(self) -> None:
+        """Let what is under way finish, and end what does not. Notices that wait are sent now."""
+        waiting, self._refused = self._refused, {}
+        for refused in waiting.values():
+            if refused.count:
+                self.start(refused.send(refused.text), "notice of a message that was not taken")
+        if self._tasks:
+            await asyncio.wait(set(self._tasks), timeout=GOODBYE_SECONDS)
+        for task in set(self._tasks):
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(set(self._tasks))
+
+    async def wait_idle(self) -> None:
+        """Wait until nothing is under way."""
+        while self._tasks:
+            await asyncio.wait(set(self._tasks))
+
+
+async def _told(errand: Coroutine[Any, Any, None], name: str) -> None:
+    try:
+        await errand
+    except CountersignError as error:
+        log.warning("%s: %s", name, error)
+    except Exception:
+        log.exception("%s failed", name)

@@ -1,0 +1,243 @@
+"""Answering what a server has asked back: by a form, or by a visit to a page.
+
+Wherever commands are answered, these questions are (`ElicitationForms` stands before them): a platform "says" the words
+of what is pressed on a card (`rendering.inquiries`), and shows what comes back as it does for every command. Everything
+that comes back is for the person who has pressed alone. Whether they may answer is asked of the engine, every time.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+
+from bot.chat.command_middleware import CommandMiddleware
+from bot.chat.form_pages import FormPages
+from bot.chat.rejection_messages import rejection_message
+from bot.domain.approvals import ApprovalNotFound
+from bot.domain.commands import FIELDS_A_STEP, ActionStyle, Field, Form, FormSubmission, Invocation, Reply, ReplyAction
+from bot.domain.conversations import ConversationKey, Member
+from bot.domain.elicitation_answers import (
+    AnswerRejected,
+    AnswerResult,
+    ElicitationAnswered,
+    InvalidAnswer,
+    OpenElicitation,
+)
+from bot.domain.elicitations import DECLINED, ElicitationResult, FormMode, UrlMode
+from bot.domain.elicitations import ElicitationAction as Answer
+from bot.rendering import elicitation_card as cards
+from bot.rendering.elicitation_card import domain_of, server_name, warning_text
+from bot.rendering.elicitation_form import ElicitationForm, elicitation_form
+from bot.rendering.text_safety import single_line, strip_control
+
+COMMANDS = (cards.ANSWER, cards.DECLINE, cards.VISIT, cards.VISITED, cards.CONFIRM)
+SENT = "Sent. The call goes on."
+REFUSED = "Declined. The server is told that you would rather not say."
+NOT_VISITED = "Declined. The server is told that you would rather not."
+FINISHED = "Thank you. The server is told that you have been there."
+GONE = "This question no longer exists."
+ONLY_TO_IT = "What you fill in here is sent to this server, and to nobody else."
+LEAVING = "You leave this chat: nothing that you type there passes through the bot."
+SOMETHING_ELSE = "That is not what the server asks for. Its card says what is."
+MESSAGE_LIMIT = 1_200
+STEP_FIELDS = FIELDS_A_STEP - 1
+"""The server's own words stand with them, and take the room of one."""
+_NUMBER = re.compile(r"[0-9]{1,3}")
+_SCHEME = re.compile(r"([a-z][a-z0-9+.-]*:)(?=/)", re.IGNORECASE)
+_CODE = {"`": "%60", "<": "%3C", ">": "%3E", "|": "%7C"}
+
+
+def is_elicitation_form(form: str) -> bool:
+    """Whether a form, by its id, is one of these: it was opened from a card, which is nothing to put an answer into."""
+    return form.startswith(f"{cards.ANSWER}:")
+
+
+class ElicitationForms(CommandMiddleware):
+    """Commands, and what servers ask back beside them: a server is answered from its card."""
+
+    async def _answer(self, request: Invocation | FormSubmission) -> Reply | Form | None:
+        """Do what was pressed on a card, or take a form back."""
+        match request:
+            case Invocation(command, (elicitation_id,)) if command in COMMANDS:
+                return await self._pressed(command, elicitation_id, request)
+            case FormSubmission(form) if is_elicitation_form(form):
+                return await self._take(request)
+            case _:
+                return None
+
+    async def _pressed(self, command: str, elicitation_id: str, request: Invocation) -> Reply | Form:
+        inquiry = await self._inquiry(elicitation_id, request.member, request.conversation)
+        if not isinstance(inquiry, OpenElicitation):
+            return _failed(_words(inquiry))
+        match _meant(command, inquiry):
+            case (reply, told):
+                return _told(await self._engine.answer_elicitation(elicitation_id, reply, request.member), told)
+            case shown:
+                return shown
+
+    async def _take(self, sent: FormSubmission) -> Reply | Form:
+        elicitation_id, step = _read_id(sent.form)
+        inquiry = await self._inquiry(elicitation_id, sent.member, sent.conversation)
+        if not isinstance(inquiry, OpenElicitation):
+            return _failed(_words(inquiry))
+        asked = inquiry.elicitation.question.ask
+        if not isinstance(asked, FormMode):
+            return _failed(SOMETHING_ELSE)
+        filling = _Filling(inquiry, elicitation_form(asked.schema), sent.fields)
+        content, errors = filling.form.read(sent.fields)
+        if errors:
+            return filling.step(filling.steps.page_of(next(iter(errors))), errors)
+        if step + 1 < filling.steps.count:
+            return filling.step(step + 1)
+        answered = await self._engine.answer_elicitation(
+            elicitation_id, ElicitationResult(Answer.ACCEPT, content), sent.member
+        )
+        if isinstance(answered, InvalidAnswer) and filling.steps.count:
+            wrong = filling.errors_of(answered)
+            return filling.step(filling.steps.page_of(next(iter(wrong))), wrong)
+        return _told(answered, SENT)
+
+    async def _inquiry(
+        self, elicitation_id: str, member: Member, where: ConversationKey
+    ) -> OpenElicitation | AnswerRejected:
+        """The question, if it belongs to the workspace in which it is answered."""
+        inquiry = await self._engine.get_elicitation(elicitation_id, member)
+        if isinstance(inquiry, OpenElicitation) and inquiry.turn.conversation.workspace_key != where.workspace_key:
+            return ApprovalNotFound()
+        return inquiry
+
+
+class _Filling:
+    """A form on its way through its steps. `answers` are those that have been given, by field."""
+
+    def __init__(self, inquiry: OpenElicitation, form: ElicitationForm, answers: Mapping[str, str]) -> None:
+        self.form = form
+        self._inquiry = inquiry
+        self.steps = FormPages(form.fields, STEP_FIELDS, answers)
+
+    def step(self, number: int, errors: Mapping[str, str] | None = None) -> Form:
+        """One step, with the answers that were given before."""
+        return Form(
+            id=f"{cards.ANSWER}:{self._inquiry.elicitation.id}:{number}",
+            title=f"Answer {single_line(server_name(self._inquiry.step), 40)}",
+            fields=tuple(self._filled(each, errors or {}) for each in self.steps.fields(number)),
+            submit="Send" if number + 1 >= self.steps.count else "Continue",
+            intro=self._intro(number),
+            carried=self.steps.carried(number),
+        )
+
+    def errors_of(self, unfit: InvalidAnswer) -> dict[str, str]:
+        """What does not fit as errors by field, the first field first."""
+        wrong: dict[str, str] = {}
+        for each in unfit.problems:
+            wrong.setdefault(self.form.field_of(each.argument), single_line(each.problem, 200))
+        wrong = wrong or {self.form.fields[0].name: "The server wants something else."}
+        return self.steps.sort_errors(wrong)
+
+    def _filled(self, field: Field, errors: Mapping[str, str]) -> Field:
+        return replace(field, value=self.steps.answers.get(field.name, field.value), error=errors.get(field.name, ""))
+
+    def _intro(self, number: int) -> str:
+        """Who asks what, and where the answers go: with every step, since people fill in what they see. What the server
+        says is marked line by line, so that none of it can be taken for a word of ours.
+        """
+        warning = warning_text(self._inquiry.elicitation.question)
+        ours = f"⚠ {warning} {ONLY_TO_IT}" if warning else ONLY_TO_IT
+        if number:
+            return f"{server_name(self._inquiry.step)} asks for more. {ours}"
+        left = ", ".join(single_line(each, 60) for each in self.form.left[:10])
+        more = f" There is no room here for: {left}." if left else ""
+        said = "\n".join(f"> {line}" for line in _message(self._inquiry).split("\n"))
+        return f"{server_name(self._inquiry.step)} asks:\n{said}\n\n{ours}{more}"
+
+
+def _meant(command: str, inquiry: OpenElicitation) -> Reply | Form | tuple[ElicitationResult, str]:
+    """What a press shows, or what it answers and what is said then."""
+    match command, inquiry.elicitation.question.ask:
+        case cards.ANSWER, FormMode(schema):
+            filling = _Filling(inquiry, elicitation_form(schema), {})
+            return filling.step(0) if filling.steps.count else _without_fields(inquiry)
+        case cards.VISIT, UrlMode(url):
+            return _way(inquiry, url)
+        case cards.DECLINE, asked:
+            return DECLINED, REFUSED if isinstance(asked, FormMode) else NOT_VISITED
+        case cards.VISITED, UrlMode():
+            return ElicitationResult(Answer.ACCEPT), FINISHED
+        case cards.CONFIRM, FormMode():
+            return ElicitationResult(Answer.ACCEPT, {}), SENT
+        case _:
+            return _failed(SOMETHING_ELSE)
+
+
+def _without_fields(inquiry: OpenElicitation) -> Reply:
+    """A form without fields: there is nothing to say but yes. No address in what the server says can be followed: one
+    that is to be visited has a question of its own, which says where it leads.
+    """
+    elicitation_id = inquiry.elicitation.id
+    warning = warning_text(inquiry.elicitation.question)
+    return Reply(
+        f"The server wants a yes before it goes on.{f' ⚠ {warning}' if warning else ''}",
+        details=((f"{server_name(inquiry.step)} asks", _SCHEME.sub(r"\1 ", _message(inquiry))),),
+        actions=(
+            ReplyAction("Yes, go on", (cards.CONFIRM, elicitation_id), ActionStyle.PRIMARY),
+            ReplyAction("Decline", (cards.DECLINE, elicitation_id)),
+        ),
+    )
+
+
+def _way(inquiry: OpenElicitation, url: str) -> Reply:
+    """The address, whole, with where it leads to said first: it is for this person alone."""
+    question, elicitation_id = inquiry.elicitation.question, inquiry.elicitation.id
+    warning = warning_text(question)
+    parts = (
+        f"The link leads to {_code(domain_of(question.ask))}. {LEAVING}",
+        f"⚠ {warning}" if warning else "",
+        _code(url),
+    )
+    return Reply(
+        "\n\n".join(filter(None, parts)),
+        details=((f"{server_name(inquiry.step)} says", _message(inquiry)),),
+        actions=(
+            ReplyAction("I have finished", (cards.VISITED, elicitation_id), ActionStyle.PRIMARY),
+            ReplyAction("Decline", (cards.DECLINE, elicitation_id)),
+        ),
+        link=url,
+    )
+
+
+def _code(address: str) -> str:
+    """An address as code, which it cannot end by itself."""
+    return f"`{''.join(_CODE.get(each, each) for each in address)}`"
+
+
+def _message(inquiry: OpenElicitation) -> str:
+    text = strip_control(inquiry.elicitation.question.message).strip()
+    return text if len(text) <= MESSAGE_LIMIT else f"{text[:MESSAGE_LIMIT].rstrip()}…"
+
+
+def _read_id(form: str) -> tuple[str, int]:
+    """Which question, and which step; nobody's where the id is none of ours."""
+    match form.split(":"):
+        case [_, elicitation_id, step] if _NUMBER.fullmatch(step):
+            return elicitation_id, int(step)
+        case _:
+            return "", 0
+
+
+def _told(answered: AnswerResult, told: str) -> Reply:
+    match answered:
+        case ElicitationAnswered():
+            return Reply(told)
+        case InvalidAnswer(problems):
+            return _failed(single_line("; ".join(each.problem for each in problems) or "It does not fit.", 300))
+        case objection:
+            return _failed(_words(objection))
+
+
+def _words(objection: AnswerRejected) -> str:
+    return GONE if isinstance(objection, ApprovalNotFound) else rejection_message(objection)
+
+
+def _failed(text: str) -> Reply:
+    return Reply(text, failed=True)

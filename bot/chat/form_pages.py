@@ -1,0 +1,44 @@
+"""A form that is too long for one window, in steps: which fields stand in which, and what is carried along.
+
+Called where calls are changed and where servers are answered; `FIELDS_A_STEP` says what every platform has room for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from bot.domain.commands import Field
+
+
+class FormPages:
+    """The steps of a form of these fields, `size` in each. `answers` are those that have been given, by field; of what
+    is no field of the form nothing is kept.
+    """
+
+    def __init__(self, fields: Sequence[Field], size: int, answers: Mapping[str, str]) -> None:
+        self._fields = fields
+        self._size = size
+        self.answers = {each.name: answers[each.name] for each in fields if each.name in answers}
+
+    @property
+    def count(self) -> int:
+        """How many steps there are."""
+        return -(-len(self._fields) // self._size)
+
+    def page_of(self, name: str) -> int:
+        """The step in which a field stands."""
+        return [each.name for each in self._fields].index(name) // self._size
+
+    def fields(self, number: int) -> Sequence[Field]:
+        """The fields of a step, counted from 0; those of the last where there are not so many."""
+        start = max(0, min(number, self.count - 1)) * self._size
+        return self._fields[start : start + self._size]
+
+    def carried(self, number: int) -> dict[str, str]:
+        """The answers that go along with a step, since its own fields do not hold them."""
+        names = {each.name for each in self.fields(number)}
+        return {name: answer for name, answer in self.answers.items() if name not in names}
+
+    def sort_errors(self, errors: Mapping[str, str]) -> dict[str, str]:
+        """Errors by field, those of the first step first."""
+        return dict(sorted(errors.items(), key=lambda each: self.page_of(each[0])))

@@ -1,0 +1,24 @@
+"""What is kept that the engine has no word for, as whoever receives reaches it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from bot.domain.conversations import Author
+from bot.domain.turns import ToolStep, Turn
+
+
+@dataclass(frozen=True, slots=True)
+class Lookups:
+    """Each may be missing. `opinion` keeps what somebody thinks of a turn's answer: its id, whether it was good, and
+    who says so. `approval` finds the call that an approval asks about (`TurnLog.get_approval`).
+    """
+
+    opinion: Callable[[str, bool, Author], Awaitable[None]] | None = None
+    approval: Callable[[str], Awaitable[tuple[Turn, ToolStep] | None]] | None = None
+
+    async def find_approval(self, approval_id: str) -> ToolStep | None:
+        """The call that an approval asks about, as it stands now; None where that is not known (any more)."""
+        found = await self.approval(approval_id) if self.approval is not None else None
+        return None if found is None else found[1]

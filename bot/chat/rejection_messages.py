@@ -1,0 +1,56 @@
+"""Texts for one person alone: why a button, a message or a command changed nothing.
+
+A decision that counts is told by the card itself.
+"""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from bot.domain.approvals import (
+    AlreadyDecided,
+    ApprovalNotFound,
+    Decided,
+    DecisionResult,
+    MoreApprovalsNeeded,
+    NotAllowed,
+    StaleRevision,
+    ViewRequired,
+)
+from bot.errors import QueueFull
+from bot.rendering.text_safety import single_line
+
+VIEW_FIRST = "Part of this call looks like a secret and is hidden. Open the whole call and approve it from there."
+OUT_OF_DATE = "This card is out of date. See the newer one."
+GONE = "This approval no longer exists."
+WORN_OUT = "This button does nothing any more."
+TROUBLE = "That did not work. Please try again."
+NOT_STORED = (
+    "Your message is not stored yet: my database takes no writes. I try again by myself. If there is no answer in 15 "
+    "minutes, send it again."
+)
+ENOUGH = "You have several requests under way. Wait until one of them is done, then try again."
+
+
+def error_message(error: Exception) -> str:
+    """Return the text for the person whose request failed: the reason if it is theirs to mend."""
+    return error.told if isinstance(error, QueueFull) else TROUBLE
+
+
+def rejection_message(settlement: DecisionResult) -> str:
+    """One sentence; empty for a decision that counts, be it as one signature of several."""
+    match settlement:
+        case Decided() | MoreApprovalsNeeded():
+            return ""
+        case AlreadyDecided(how):
+            return single_line(how, 300)
+        case NotAllowed(reason):
+            return single_line(reason, 300)
+        case StaleRevision():
+            return OUT_OF_DATE
+        case ApprovalNotFound():
+            return GONE
+        case ViewRequired():
+            return VIEW_FIRST
+        case _:
+            assert_never(settlement)

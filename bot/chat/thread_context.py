@@ -1,0 +1,61 @@
+"""What others said before, as lines for the model.
+
+Each line is one message behind its author's name; what continues on a second line is indented, so that nobody can
+write a line in another's name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from bot.domain.conversations import Attachment
+from bot.engine.author_labels import clean_name
+from bot.rendering.text_safety import ELLIPSIS, single_line, strip_control
+
+MOST_LINES = 50
+LONGEST_LINE = 1_000
+LONGEST_CONTEXT = 12_000
+"""In characters, of all lines together."""
+LEFT_OUT = "(earlier messages of this thread are left out)"
+
+L = TypeVar("L")
+
+
+def format_lines(said: Sequence[tuple[str, str]]) -> tuple[str, ...]:
+    """Names and texts as lines for the model, the newest as far as there is room."""
+    kept: list[str] = []
+    room = LONGEST_CONTEXT
+    for name, text in reversed(said):
+        line = _line(name, text)
+        if len(kept) >= MOST_LINES or len(line) > room:
+            kept.append(LEFT_OUT)
+            break
+        kept.append(line)
+        room -= len(line)
+    return tuple(reversed(kept))
+
+
+def messages_since(lines: Sequence[L], seen: Callable[[L], bool]) -> Sequence[L]:
+    """The lines after the last one that has been `seen`, all of them if none has."""
+    for place in reversed(range(len(lines))):
+        if seen(lines[place]):
+            return lines[place + 1 :]
+    return lines
+
+
+def append_file_names(text: str, names: Sequence[str]) -> str:
+    """What a message says, with the files that came with it."""
+    return "\n".join(filter(None, (text, *(f"[file: {single_line(name, 80)}]" for name in names))))
+
+
+def describe_files(files: Sequence[Attachment]) -> str:
+    """What stands for the words of a message that is files alone."""
+    return f"(sent {len(files)} files)" if len(files) > 1 else "(sent a file)"
+
+
+def _line(name: str, text: str) -> str:
+    text = strip_control(text).strip()
+    text = text if len(text) <= LONGEST_LINE else text[: LONGEST_LINE - 1].rstrip() + ELLIPSIS
+    # A colon in a name would let its bearer speak in another's.
+    return f"{clean_name(name) or 'Somebody'}: {text}".replace("\n", "\n    ")

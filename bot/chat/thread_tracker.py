@@ -1,0 +1,36 @@
+"""Conversations that go on without a mention: in a thread where the bot has a turn, what people write is for it, unless
+they turn to somebody else. The operator may switch that off.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+from bot.domain.conversations import ConversationKey
+from bot.ports import EngineApi
+
+REMEMBERED = 5000
+
+
+class ThreadTracker:
+    """Knows in which conversations the bot is engaged. `follow_threads`: those go on without a mention."""
+
+    def __init__(self, *, follow_threads: bool = True) -> None:
+        self._follow = follow_threads
+        self._engaged: OrderedDict[ConversationKey, None] = OrderedDict()
+
+    async def is_following(self, conversation: ConversationKey, engine: EngineApi) -> bool:
+        """Whether what is said there without a mention is for the bot."""
+        if not self._follow:
+            return False
+        # Only a yes is remembered: any process may make it one at any time.
+        if conversation not in self._engaged and await engine.recent_turns(conversation, 1):
+            self.follow(conversation)
+        return conversation in self._engaged
+
+    def follow(self, conversation: ConversationKey) -> None:
+        """The bot has a turn in this conversation."""
+        self._engaged[conversation] = None
+        self._engaged.move_to_end(conversation)
+        while len(self._engaged) > REMEMBERED:
+            self._engaged.popitem(last=False)

@@ -1,0 +1,53 @@
+"""`servers` and `usage`: the commands of chats in a shell."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from bot.cli.errors import Debug, run_command
+from bot.settings import Settings
+
+AsJson = Annotated[bool, typer.Option("--json", help="One JSON object.")]
+
+WORDS = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
+"""What these commands take is known to `bot.commands` alone."""
+
+
+def servers(
+    context: typer.Context,
+    *,
+    as_json: AsJson = False,
+    workspace: Annotated[
+        str, typer.Option(metavar="PLATFORM:ID", help="Also the servers of this workspace, such as slack:T123.")
+    ] = "",
+    debug: Debug = False,
+) -> None:
+    """Administer MCP servers: the verbs of `/mcp` in a chat, such as `list`, `show NAME`, `add NAME --url URL`."""
+    _say("mcp", context.args, as_json=as_json, workspace=workspace, debug=debug)
+
+
+def usage(
+    context: typer.Context,
+    *,
+    as_json: AsJson = False,
+    workspace: Annotated[
+        str, typer.Option(metavar="PLATFORM:ID", help="Which workspace `workspace` means, such as slack:T123.")
+    ] = "",
+    debug: Debug = False,
+) -> None:
+    """Tokens and money that models took: the verbs of `/usage` in a chat, such as `all`, `workspace --by model`."""
+    _say("usage", context.args, as_json=as_json, workspace=workspace, debug=debug)
+
+
+def _say(group: str, said: Sequence[str], *, as_json: bool, workspace: str, debug: bool) -> None:
+    words = ["help" if word in ("-h", "--help") else word for word in said]
+
+    async def answer(settings: Settings) -> int:
+        from bot.app.servers import administer  # noqa: PLC0415
+
+        return await administer(settings, group, words, as_json=as_json, workspace=workspace)
+
+    run_command(answer, debug=debug)

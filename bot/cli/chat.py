@@ -1,0 +1,87 @@
+"""`chat`, `run` and `doctor`: the bot itself."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from bot.cli.errors import Debug, run_command
+from bot.llm.providers import provider_names
+from bot.settings import Settings
+
+_MODEL = (
+    f"demo, or PROVIDER:NAME; the providers are {', '.join(name for name in provider_names() if name != 'demo')}. "
+    "Several with commas between them: each stands in for those before it. Without it, BOT_MODEL says."
+)
+
+
+class Approve(StrEnum):
+    """What `--approve` may say."""
+
+    ASK = "ask"
+    NEVER = "never"
+    READS = "reads"
+    ALL = "all"
+
+
+def chat(
+    *,
+    message: Annotated[str | None, typer.Option("-m", "--message", help="Ask once, print the answer, leave.")] = None,
+    model: Annotated[str, typer.Option(metavar="MODEL,...", help=_MODEL)] = "",
+    approve: Annotated[
+        Approve,
+        typer.Option(help="Who signs calls that need it: ask the person here, never, reads only, or all of them."),
+    ] = Approve.ASK,
+    user: Annotated[str, typer.Option(help="Speak as somebody else, with that person's rights only.")] = "",
+    new: Annotated[bool, typer.Option("--new", help="Start a new conversation.")] = False,
+    conversation: Annotated[str, typer.Option(help="Go on with this conversation.")] = "",
+    json: Annotated[bool, typer.Option("--json", help="One JSON object a line per event.")] = False,
+    debug: Debug = False,
+) -> None:
+    """Talk in this terminal. Without a terminal, every line of standard input is a message."""
+    if new and conversation:
+        raise typer.BadParameter("--new and --conversation exclude each other.")
+    if message is not None and not message.strip():
+        raise typer.BadParameter("the message is empty.", param_hint="-m")
+
+    async def talk(settings: Settings) -> int:
+        from bot.app.chat import ChatOptions, chat  # noqa: PLC0415 - `--help` needs none of it
+        from bot.platforms.console.auto_approval import ApproveMode  # noqa: PLC0415
+
+        options = ChatOptions(message, model, ApproveMode(approve.value), user, new, conversation, json)
+        return await chat(settings, options)
+
+    run_command(talk, debug=debug)
+
+
+def run(
+    *,
+    only: Annotated[str, typer.Option(metavar="PART,...", help="Some parts only: slack, discord, worker, web.")] = "",
+    debug: Debug = False,
+) -> None:
+    """Run every part that is configured, until SIGTERM."""
+
+    async def serve(settings: Settings) -> int:
+        from bot.app.service import run as run_service  # noqa: PLC0415
+
+        return await run_service(settings, frozenset(part.strip() for part in only.split(",") if part.strip()))
+
+    run_command(serve, debug=debug)
+
+
+def doctor(
+    *, as_json: Annotated[bool, typer.Option("--json", help="One JSON object a check.")] = False, debug: Debug = False
+) -> None:
+    """Check settings, models, platforms, database and every MCP server; exit code 1 if anything is broken.
+
+    Models' services are asked whether they have the model and take the key, which costs nothing.
+    """
+
+    async def examine(settings: Settings) -> int:
+        from bot.app.doctor import examine_all  # noqa: PLC0415
+
+        return await examine_all(settings, as_json=as_json)
+
+    run_command(examine, debug=debug)

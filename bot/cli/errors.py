@@ -1,0 +1,52 @@
+"""How a command runs: errors to one line, endings to exit codes.
+
+What the codes mean is here alone; commands return FAILED where what they looked at is not as it should be.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import traceback
+from collections.abc import Callable, Coroutine
+from typing import Annotated, Any
+
+import typer
+
+from bot.errors import CountersignError, SettingsError
+from bot.settings import Settings, read_settings
+
+FAILED, USAGE, INTERRUPTED = 1, 2, 130
+
+Debug = Annotated[bool, typer.Option("--debug", help="Show tracebacks.")]
+
+
+def run_command(command: Callable[[Settings], Coroutine[Any, Any, int]], *, debug: bool) -> None:
+    """Run a command with the settings there are, and leave with its exit code."""
+    try:
+        code = asyncio.run(command(read_settings()))
+    except CountersignError as error:
+        if debug:
+            traceback.print_exc()
+        print_error(str(error))
+        code = USAGE if isinstance(error, SettingsError) else FAILED
+    except KeyboardInterrupt:
+        code = INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read the answer has gone: nothing to say, and nobody to say it to.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = FAILED
+    except Exception as error:  # the last line of defence: a person sees one line, not a traceback
+        if debug:
+            raise
+        print_error(f"Something broke ({type(error).__name__}: {error}). Fix: run it with --debug to see where")
+        code = FAILED
+    sys.stdout.flush()
+    raise typer.Exit(code)
+
+
+def print_error(problem: str) -> None:
+    """One line, whatever the problem is made of."""
+    visible = "".join(character if character.isprintable() else " " for character in problem)
+    typer.echo(f"countersign: {' '.join(visible.split())}", err=True)

@@ -1,0 +1,135 @@
+"""Words read by a verb's description: what stands in its place, `--name value`, `--name=value`, flags.
+
+A Refusal names parameters of ours and never what was typed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from bot.commands.rejections import CommandRejected
+from bot.commands.text_format import did_you_mean
+from bot.domain.commands import Parameter, ParameterKind, Verb
+
+PAGE = Parameter("page", "which page", ParameterKind.OPTION, metavar="N")
+
+
+@dataclass(frozen=True, slots=True)
+class Arguments:
+    """What was given, by parameter."""
+
+    values: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return bool(self.values)
+
+    def given(self, name: str) -> bool:
+        """It was given, be it empty."""
+        return name in self.values
+
+    def one(self, name: str, default: str = "") -> str:
+        """The value, the last one if it was given more than once."""
+        return self.values[name][-1] if self.values.get(name) else default
+
+    def many(self, name: str) -> tuple[str, ...]:
+        """All values, in order."""
+        return self.values.get(name, ())
+
+    @property
+    def page(self) -> int:
+        """The number of the page that is wanted, from 1."""
+        text = self.one("page", "1")
+        return max(int(text), 1) if text.isascii() and text.isdigit() and len(text) < 7 else 1
+
+
+def parse_arguments(verb: Verb, words: Sequence[str], command: str) -> Arguments:
+    """Read the words behind a verb's path. Raises Refusal."""
+    reader = _Reader(verb, command)
+    return reader.read(words)
+
+
+class _Reader:
+    def __init__(self, verb: Verb, command: str) -> None:
+        self._verb = verb
+        self._command = command
+        self._options = {each.name: each for each in verb.parameters if each.shape is not ParameterKind.PLACE}
+        self._options.setdefault(PAGE.name, PAGE)
+        self._values: dict[str, list[str]] = {}
+        self._standing: list[str] = []
+
+    def read(self, words: Sequence[str]) -> Arguments:
+        left = list(words)
+        while left:
+            word = left.pop(0)
+            if word.startswith("--") and len(word) > 2 and not self._swallows():
+                self._option(word[2:], left)
+            else:
+                self._standing.append(word)
+        self._place()
+        self._check()
+        return Arguments({name: tuple(values) for name, values in self._values.items()})
+
+    def _swallows(self) -> bool:
+        """A `KEY=VALUE…` at the end takes options of somebody else's, too, once it has begun."""
+        places = self._verb.places
+        return bool(places) and places[-1].repeated and len(self._standing) >= len(places)
+
+    def _place(self) -> None:
+        """Give the words that stand by themselves to the places: to those that need one first, what is left to the
+        others in their order.
+        """
+        spare = len(self._standing) - sum(place.required for place in self._verb.places)
+        for place in self._verb.places:
+            if place.repeated:
+                for word in self._standing:
+                    self._put(place, word)
+                self._standing.clear()
+            elif self._standing and (place.required or spare > 0):
+                spare -= not place.required
+                self._put(place, self._standing.pop(0))
+        if self._standing:
+            raise self._misuse("That is more than this takes.")
+
+    def _option(self, text: str, left: list[str]) -> None:
+        name, assigned, value = text.partition("=")
+        parameter = self._options.get(name.lower().replace("_", "-"))
+        if parameter is None:
+            raise self._misuse(f"There is no such option.{did_you_mean(name, self._options, '--')}")
+        if parameter.shape is ParameterKind.FLAG:
+            if assigned:
+                raise self._misuse(f"`--{parameter.name}` takes no value.")
+            self._values[parameter.name] = ["yes"]
+            return
+        if not assigned:
+            if not left:
+                raise self._misuse(f"`--{parameter.name}` needs a value: {parameter.hint}.")
+            value = left.pop(0)
+        if parameter.name in self._values and not parameter.repeated:
+            raise self._misuse(f"`--{parameter.name}` is given twice.")
+        self._put(parameter, value)
+
+    def _put(self, parameter: Parameter, value: str) -> None:
+        if parameter.choices and value:
+            fitting = [each for each in parameter.choices if each.lower() == value.lower().replace("-", "_")]
+            fitting += [each for each in parameter.choices if each.lower() == value.lower()]
+            if not fitting:
+                choices = ", ".join(f"`{each}`" for each in parameter.choices)
+                known = did_you_mean(value, parameter.choices)
+                raise self._misuse(f"{_called(parameter)} is one of {choices}.{known}")
+            value = fitting[0]
+        self._values.setdefault(parameter.name, []).append(value)
+
+    def _check(self) -> None:
+        for parameter in self._verb.parameters:
+            if parameter.required and not any(self._values.get(parameter.name, ())):
+                raise self._misuse(f"{_called(parameter)} is missing: {parameter.hint}.")
+
+    def _misuse(self, text: str) -> CommandRejected:
+        return CommandRejected(f"{text} Usage: `/{self._command} {self._verb.usage}`")
+
+
+def _called(parameter: Parameter) -> str:
+    if parameter.shape is ParameterKind.PLACE:
+        return f"`{parameter.metavar or parameter.name.upper()}`"
+    return f"`--{parameter.name}`"

@@ -1,0 +1,73 @@
+"""What servers offer, made ready to be used by hand: which tool, which prompt, and the message that is a call.
+
+`/mcp run` and `/mcp prompt` come here with words, the HTTP API with JSON. A call goes the way of every call: it is a
+message for the engine, with a turn of its own under the same policy and approval.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from bot.commands.dependencies import CommandDependencies
+from bot.commands.rejections import CommandRejected, NotFoundRejection
+from bot.commands.server_directory import ServerDirectory, VisibleServer
+from bot.commands.text_format import code, did_you_mean, server_label
+from bot.domain.capabilities import Piece, Prompt
+from bot.domain.conversations import Author, ConversationKey, InboundMessage
+from bot.domain.messages import ToolCall
+from bot.domain.tools import Tool
+
+
+class CallBuilder:
+    """Finds what is meant and makes it ready."""
+
+    def __init__(self, parts: CommandDependencies, directory: ServerDirectory) -> None:
+        self._servers = parts.servers
+        self._directory = directory
+
+    async def found(self, name: str, where: ConversationKey) -> VisibleServer:
+        """The server, asked what it offers if nobody has asked it yet. Raises Unknown."""
+        seen = await self._directory.find(name, where)
+        await self._directory.connect([seen])
+        return seen
+
+    def tool(self, seen: VisibleServer, name: str) -> Tool:
+        """A tool by its own name or the one it is offered under. Raises Unknown."""
+        tools = self._directory.capabilities(seen).tools
+        found = next((tool for tool in tools if name in (tool.original_name, tool.name)), None)
+        if found is None:
+            hint = did_you_mean(name, (tool.original_name for tool in tools))
+            raise NotFoundRejection(
+                f"{server_label(seen.config)} has no tool of that name.{hint} `/mcp tools` lists them."
+            )
+        return found
+
+    def call(self, tool: Tool, arguments: Mapping[str, Any], where: ConversationKey, by: Author) -> InboundMessage:
+        """The call as a message to the engine."""
+        mark = secrets.token_hex(16)
+        text = f"Run {tool.server}.{tool.original_name}"
+        return InboundMessage((f"run:{mark}",), where, by, text, call=ToolCall(f"run-{mark}", tool.name, arguments))
+
+    async def written(self, seen: VisibleServer, name: str, given: Mapping[str, str]) -> Sequence[Piece]:
+        """A prompt, written out. Raises Refusal, ServerTrouble."""
+        prompts = self._directory.capabilities(seen).prompts
+        prompt = next((each for each in prompts if each.name == name), None)
+        if prompt is None:
+            hint = did_you_mean(name, (each.name for each in prompts))
+            raise NotFoundRejection(
+                f"{server_label(seen.config)} has no prompt of that name.{hint} `/mcp prompts` lists them."
+            )
+        _check(prompt, given)
+        return await self._servers.get_prompt(seen.id, name, given)
+
+
+def _check(prompt: Prompt, given: Mapping[str, str]) -> None:
+    missing = [code(each.name, "one") for each in prompt.arguments if each.required and each.name not in given]
+    if missing:
+        raise CommandRejected(f"The prompt needs more: {', '.join(missing)}, each as `KEY=VALUE`.")
+    known = {each.name for each in prompt.arguments}
+    stranger = next((name for name in given if name not in known), None)
+    if stranger is not None:
+        raise CommandRejected(f"The prompt takes no such argument.{did_you_mean(stranger, known)}")

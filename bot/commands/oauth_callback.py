@@ -1,0 +1,140 @@
+"""What happens when somebody comes back from where they have signed in: the bot is let in, in the name of whoever asked
+for the link.
+
+Called by the web. Rights are asked for anew, since the person is not there to show who they are; and whoever asked is
+told in the chat what came of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass
+
+from bot.commands.dependencies import CommandDependencies, UserMessenger
+from bot.commands.rejections import CommandRejected
+from bot.commands.server_directory import ServerDirectory, VisibleServer
+from bot.commands.sign_in import SignInSteps
+from bot.commands.text_format import pluralize
+from bot.domain.conversations import Author, Member
+from bot.domain.servers import ServerStatus
+from bot.errors import CountersignError, DatabaseError, DeliveryFailed, NotFound
+from bot.ports import AuthorizationResponse, SignedIn, SignIns
+
+log = logging.getLogger(__name__)
+
+_ASKING_SECONDS = 10.0
+_TELLING_SECONDS = 3.0
+"""Whoever has signed in waits for that."""
+_SHELL = "console"
+"""The operator's own shell: nobody can be asked there, and nobody else can begin anything there."""
+
+
+@dataclass(frozen=True, slots=True)
+class SignInCompleted:
+    """The bot is let in. `server` is the slug and `title` what people call it; `problem` says why it is not connected
+    nevertheless. Plain text.
+    """
+
+    server: str
+    title: str
+    person: Author
+    tools: int
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SignInRejected:
+    """The bot is not let in, or nobody may have it let in: cause and fix, as plain text."""
+
+    cause: str
+    fix: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class UnknownLink:
+    """Nobody has begun this, it was finished already, or its time is over."""
+
+
+Outcome = SignInCompleted | SignInRejected | UnknownLink
+
+
+class OAuthCallback:
+    """Takes people back."""
+
+    def __init__(self, parts: CommandDependencies, sign_ins: SignIns, people: UserMessenger) -> None:
+        self._parts = parts
+        self._sign_ins = sign_ins
+        self._people = people
+        self._directory = ServerDirectory(parts)
+        self._signing_in = SignInSteps(parts, self._directory)
+
+    async def back(self, response: AuthorizationResponse) -> Outcome:
+        """Somebody is back with a code or an error. Raises DatabaseError."""
+        try:
+            begun = await self._sign_ins.complete(response, self._allow)
+        except NotFound:
+            return UnknownLink()
+        except _NotAllowed as refused:
+            return SignInRejected(refused.cause, refused.fix)
+        except DatabaseError:
+            raise
+        except CountersignError as trouble:
+            return SignInRejected(trouble.cause, trouble.fix)
+        arrived = await self._arrived(begun)
+        await self._tell(begun, arrived)
+        return arrived
+
+    async def _allow(self, begun: SignedIn) -> None:
+        """Raises _NotAllowed unless whoever began it may still do it."""
+        seen = await self._find(begun)
+        if seen is None:
+            raise _NotAllowed("The server is not there any more, or not for you.")
+        if begun.by.platform == _SHELL:
+            return
+        try:
+            async with asyncio.timeout(_ASKING_SECONDS):
+                member = await self._people.member(begun.by, begun.conversation)
+        except DeliveryFailed as failure:
+            raise _NotAllowed(f"It could not be found out whether you may still do this. {failure.cause}") from failure
+        except TimeoutError:
+            raise _NotAllowed("Your platform did not say in time whether you may still do this.") from None
+        self._judge(seen, member)
+
+    def _judge(self, seen: VisibleServer, member: Member) -> None:
+        if not self._parts.rights.administers(member):
+            raise _NotAllowed(f"Only {self._parts.rights.who} can do this, and you cannot any more.")
+        try:
+            self._signing_in.allow(seen, member)
+        except CommandRejected as refusal:
+            raise _NotAllowed(str(refusal).replace("`", "")) from refusal
+
+    async def _find(self, begun: SignedIn) -> VisibleServer | None:
+        servers = await self._directory.all(begun.conversation)
+        return next((each for each in servers if each.id == begun.server), None)
+
+    async def _arrived(self, begun: SignedIn) -> SignInCompleted:
+        seen = await self._find(begun)
+        if seen is None:
+            return SignInCompleted("", "the server", begun.by, 0, "It was removed at this very moment.")
+        problem = "" if seen.status is ServerStatus.CONNECTED else seen.problem or f"It is {seen.status.value}."
+        tools = len(self._directory.capabilities(seen).tools)
+        return SignInCompleted(seen.name, seen.config.title or seen.name, begun.by, tools, problem)
+
+    async def _tell(self, begun: SignedIn, arrived: SignInCompleted) -> None:
+        """Say to whoever asked for the link that it has been used, if they can be told."""
+        said = f"The bot is signed in to {arrived.title}: {pluralize(arrived.tools, 'tool')}."
+        if arrived.problem:
+            said = f"The bot is signed in to {arrived.title}, and cannot use it yet. {arrived.problem}"
+        try:
+            async with asyncio.timeout(_TELLING_SECONDS):
+                await self._people.tell(begun.by, begun.conversation, said)
+        except (DeliveryFailed, TimeoutError) as failure:
+            log.info("nobody could be told of a sign-in: %s", failure or "no answer in time")
+
+
+class _NotAllowed(CountersignError):
+    """Whoever began it may not finish it."""
+
+    def __init__(self, cause: str) -> None:
+        super().__init__(cause, "ask somebody who administers this server")

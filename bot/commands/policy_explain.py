@@ -1,0 +1,212 @@
+"""`/mcp policy explain`: which rule decides about a call and why; of one that was asked for, as it was then."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from bot.commands.command import CommandContext, VerbHandler
+from bot.commands.dependencies import CommandDependencies
+from bot.commands.rejections import CommandRejected
+from bot.commands.server_directory import ServerDirectory
+from bot.commands.text_format import POLICY_WORDS, did_you_mean, server_label
+from bot.commands.tool_review import withheld
+from bot.domain.approvals import ApprovalPolicy
+from bot.domain.commands import CompletionSource, Parameter, ParameterKind, Reply, Verb
+from bot.domain.conversations import Author, ConversationKey, Member
+from bot.domain.flows import Sends, Words
+from bot.domain.lenient_json import DuplicateName, unique_names
+from bot.domain.policies import PolicyResult
+from bot.domain.policy_syntax import describe_rule
+from bot.domain.tools import Tool
+from bot.domain.turns import ToolStep
+from bot.engine.taint import Taint, TaintSource, sends_of
+
+_OPTION = ParameterKind.OPTION
+_WRITERS = {
+    Words.OWN: "you, the operator or the tool itself",
+    Words.SHARED: "several people of the team",
+    Words.STRANGERS: "people outside the team, too",
+}
+_READERS = {
+    Sends.CLOSED: "nobody but the server reads what is sent",
+    Sends.TEAM: "other people of the team read what is sent",
+    Sends.WORLD: "people outside the team may read what is sent",
+}
+EXPLAIN = Verb(
+    "policy explain",
+    "which rule decides about a call, and why",
+    (
+        Parameter(
+            "server",
+            "a server; or a call: its approval's id, or TURN:N",
+            required=True,
+            completes=CompletionSource.SERVERS,
+            metavar="NAME",
+        ),
+        Parameter("tool", "the server's own name for the tool", completes=CompletionSource.TOOLS),
+        Parameter("arguments", "what it would be called with", _OPTION, metavar="JSON"),
+        Parameter("as", "who would ask; without it, you", _OPTION, metavar="PLATFORM:ID"),
+        Parameter("role", "a group or role that person is in", _OPTION, repeated=True, metavar="PLATFORM:ID"),
+        Parameter("guest", "that person is a guest", ParameterKind.FLAG),
+        Parameter("in", "where; without it, here", _OPTION, metavar="CHANNEL|PLACE"),
+    ),
+    aliases=("explain", "why"),
+)
+
+
+class PolicyExplain:
+    """Explains calls."""
+
+    def __init__(self, parts: CommandDependencies, directory: ServerDirectory) -> None:
+        self._parts = parts
+        self._directory = directory
+
+    @property
+    def deed(self) -> VerbHandler:
+        """The verb."""
+        return VerbHandler(EXPLAIN, self._explain, free=True)
+
+    async def _explain(self, request: CommandContext) -> AsyncIterator[Reply]:
+        if request.arguments.given("tool"):
+            yield await self._hypothetical(request)
+            return
+        wanted = request.arguments.one("server")
+        found = await self._parts.policies.stored_results(wanted, f"{request.conversation.workspace_key}:")
+        if not found:
+            raise CommandRejected(
+                "No call of that id was asked for here. Of a call that was not, say server and tool: "
+                "`/mcp policy explain SERVER TOOL`."
+            )
+        for_people = [self._happened(conversation, step) for conversation, step in found]
+        yield Reply(
+            "What was decided of this call, when it was asked for."
+            if len(found) == 1
+            else f"What was decided of these {len(found)} calls, when they were asked for.",
+            details=tuple(fact for facts in for_people for fact in facts),
+        )
+
+    async def _hypothetical(self, request: CommandContext) -> Reply:
+        arguments = request.arguments
+        seen = await self._directory.find(arguments.one("server"), request.conversation)
+        await self._directory.connect([seen])
+        tools = self._directory.capabilities(seen).tools
+        name = arguments.one("tool")
+        tool = next((each for each in tools if name in (each.original_name, each.name)), None)
+        if tool is None:
+            hint = did_you_mean(name, (each.original_name for each in tools))
+            raise CommandRejected(
+                f"{server_label(seen.config)} has no tool of that name.{hint} `/mcp tools` lists them."
+            )
+        where = self._place(arguments.one("in"), request)
+        call_arguments = _arguments(arguments.one("arguments", "{}"))
+        judged = self._parts.administration.judge(tool, call_arguments, _asker(request), where)
+        facts = [
+            ("call", f"{seen.name}.{tool.original_name}"),
+            ("policy", POLICY_WORDS[judged.ruling.policy]),
+            ("decided by", judged.ruling.rule or "the default"),
+            ("which says", judged.ruling.words),
+            ("because", judged.ruling.why),
+            *self._signature(judged, where),
+            *_flow(tool, call_arguments, judged),
+            *self._withheld(tool),
+            *(
+                (
+                    each.rule.id or "another rule",
+                    f"{describe_rule(each.rule, _name(each.rule.server_id, tool))}: {each.why}",
+                )
+                for each in judged.passed
+            ),
+        ]
+        return Reply("What would happen to this call.", details=tuple(facts))
+
+    def _place(self, given: str, request: CommandContext) -> ConversationKey:
+        """A channel of this workspace by its id, or a place written out as rules have it: `slack:T1:C9`."""
+        here = request.conversation
+        if ":" not in given:
+            return replace(here, channel=given.lstrip("#"), thread="") if given else here
+        platform, workspace, channel = [*given.split(":"), ""][:3]
+        where = ConversationKey(platform, workspace, channel, "")
+        if where.workspace_key != here.workspace_key and not self._parts.rights.operates(request.member):
+            raise CommandRejected(
+                "What holds in another workspace is for its admins to see, and for whoever runs the bot."
+            )
+        return where
+
+    def _signature(self, judged: PolicyResult, where: ConversationKey) -> list[tuple[str, str]]:
+        if judged.ruling.policy is not ApprovalPolicy.ASK_USER:
+            return []
+        return [("signed by", self._parts.administration.signed_by(judged.terms, where))]
+
+    def _withheld(self, tool: Tool) -> list[tuple[str, str]]:
+        """Whatever rules say of a tool that nobody has looked at, it is not offered."""
+        if all(each.name != tool.name for each in withheld(self._parts.servers, tool.server_id)):
+            return []
+        return [("review", f"the tool is not offered before somebody has looked at it: /mcp review {tool.server}")]
+
+    def _happened(self, conversation: ConversationKey, step: ToolStep) -> list[tuple[str, str]]:
+        ruling, approval = step.ruling, step.approval
+        name = f"{step.tool.server}.{step.tool.name}" if step.tool else step.call.name
+        facts = [("call", f"{name} ({step.status.value})")]
+        if ruling is None:
+            return [*facts, ("decided by", "no rule: it was refused before one was asked")]
+        facts += [
+            ("policy", POLICY_WORDS[ruling.policy]),
+            ("decided by", ruling.rule or "the default"),
+            ("which said", ruling.words),
+            ("because", ruling.why),
+        ]
+        if approval is not None:
+            facts.append(("signed by", self._parts.administration.signed_by(approval.terms, conversation)))
+            facts += [("decided", f"{step.status.value} by {approval.decided_by}")] if approval.decided_by else []
+        return facts
+
+
+def _flow(tool: Tool, arguments: Mapping[str, Any], judged: PolicyResult) -> list[tuple[str, str]]:
+    """Whose words the tool returns, where the call can send, and after whose words it takes a signature."""
+    sends = sends_of(tool, arguments)
+    facts = [
+        ("returns words of", f"{tool.words}: {_WRITERS[tool.words]} ({_because(tool, tool.flow.words)})"),
+        ("can send", f"{sends}: {_READERS[sends]} ({_because(tool, tool.flow.sends)})"),
+    ]
+    if tool.flow.recipients:
+        facts.append(("recipients", f"named in {', '.join(tool.flow.recipients)}"))
+    if judged.ruling.policy is ApprovalPolicy.ALWAYS_ALLOW:
+        asks = [str(each) for each in Words if Taint((TaintSource("", each),)).objection(tool, arguments)]
+        facts.append(("asks after words of", " or ".join(asks) or "nobody"))
+    return facts
+
+
+def _because(tool: Tool, said: Words | Sends | None) -> str:
+    if said is not None:
+        return "as set"
+    return "by its server's hints" if tool.trusted else "its server is not marked trusted"
+
+
+def _name(server_id: str, tool: Tool) -> str:
+    return tool.server if server_id == tool.server_id else ""
+
+
+def _arguments(text: str) -> Mapping[str, Any]:
+    try:
+        found = json.loads(text, object_pairs_hook=unique_names)
+    except DuplicateName as error:
+        raise CommandRejected(f"`--arguments` cannot be used: {error}.") from None
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        raise CommandRejected('`--arguments` is a JSON object, such as `{"project": "OPS"}`.')
+    return found
+
+
+def _asker(request: CommandContext) -> Member:
+    """Who would ask: whoever asks now, or somebody with the roles that are given."""
+    arguments = request.arguments
+    who = arguments.one("as")
+    if not who:
+        return request.member
+    platform, colon, identifier = who.rpartition(":")
+    author = Author(platform if colon else request.author.platform, identifier, identifier)
+    return Member(author, frozenset(arguments.many("role")), guest=arguments.given("guest"))

@@ -1,0 +1,209 @@
+"""`/mcp add`: by options at once, or by a form in steps. What is wrong is said all at once, under its field; a server
+is looked at as soon as it is kept, unless it waits for its secret: then there is a link to enter it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import replace
+
+from bot.commands.command import SECRET_FIELD, CommandContext, SubmissionContext, VerbHandler
+from bot.commands.dependencies import CommandDependencies
+from bot.commands.secret_links import SecretLinks, awaited
+from bot.commands.server_definition import KEEP, ParsedDefinition
+from bot.commands.server_fields import KINDS, TRANSPORTS, is_slug
+from bot.commands.server_forms import SecretFieldMode, form
+from bot.commands.server_options import (
+    ADD,
+    all_wrong,
+    argv_given,
+    fields_given,
+    next_step,
+    on_form,
+    split,
+    step_number,
+    unconfirmed,
+)
+from bot.commands.server_service import InvalidServer, ServerService
+from bot.commands.server_templates import (
+    TEMPLATE,
+    described,
+    entered_later,
+    is_confirming,
+    launch_of,
+    seen,
+    steps_with_templates,
+    unseen,
+    without_template,
+)
+from bot.commands.server_validation import ServerRequest, ServerValidator, starts
+from bot.commands.text_format import parse_policy, server_label
+from bot.domain.commands import Form, Reply
+from bot.domain.servers import USER_SLOT, AuthenticationKind, ServerRecord
+
+_INSTEAD = "/mcp add NAME --url URL [--auth header --secret SECRETREF], or --command CMD --arg ARG"
+_NOTHING = "Nothing was added."
+_SIGNING_IN = 2
+"""The step of the form that asks for the secret."""
+_CHOOSING = 2
+"""The step that asks for the launch template."""
+
+
+class ServerAdd:
+    """Adds servers."""
+
+    def __init__(self, parts: CommandDependencies, drafting: ServerValidator, keeping: ServerService) -> None:
+        self._rights = parts.rights
+        self._links = SecretLinks(parts)
+        self._templates = parts.templates
+        self._drafting = drafting
+        self._keeping = keeping
+
+    @property
+    def deed(self) -> VerbHandler:
+        """The verb."""
+        return VerbHandler(ADD, self._add, self._adding)
+
+    async def _add(self, request: CommandContext) -> AsyncIterator[Reply | Form]:
+        arguments, member = request.arguments, request.member
+        if not arguments:
+            yield self._form({}, {}, 1, self._asking(request))
+            return
+        name = arguments.one("name")
+        fields = fields_given(arguments)
+        if name and not is_slug(name):
+            fields.setdefault("title", name)
+        everywhere = self._rights.everywhere(member) and not arguments.given("here")
+        wish = ServerRequest(fields, member, request.conversation, name, everywhere, argv_given(arguments))
+        draft = await self._drafting.new(wish)
+        draft = draft if request.hidden_input else self._ready(draft)
+        if (
+            "secret" in draft.errors
+            and draft.errors.keys() <= {"secret", "username"}
+            and not arguments.given("secret")
+            and request.hidden_input
+        ):
+            # All it lacks can be typed here without an echo.
+            yield self._form(_as_filled(wish, arguments.one("policy")), {}, _SIGNING_IN, SecretFieldMode.PROMPT)
+            return
+        if launch_of(draft.record) and not draft.errors and not self._drafting.operates(member):
+            yield self._consent(_as_filled(wish, arguments.one("policy")), draft.record, self._asking(request))
+            return
+        kept = await self._keeping.add(draft, parse_policy(arguments.one("policy")), request.author)
+        if isinstance(kept, InvalidServer):
+            yield all_wrong(_NOTHING, kept.errors, "add")
+            return
+        async for reply in self._added(kept.record, request, verify=not arguments.given("no-verify")):
+            yield reply
+
+    async def _adding(self, filled: SubmissionContext) -> AsyncIterator[Reply | Form]:
+        fields = {"transport": TRANSPORTS[0], "auth": KINDS[0], **filled.fields}
+        fields = fields if fields["transport"] == TEMPLATE else without_template(fields)
+        number, asking = step_number(filled), self._asking(filled)
+        steps = steps_with_templates(fields, asking, self._templates())
+        title, transport = fields.get("title", "").strip(), fields["transport"]
+        hidden, values = _typed(fields)
+        wish = ServerRequest(
+            {**split(fields), **({"username": KEEP} if values else {})},
+            filled.member,
+            filled.conversation,
+            title,
+            self._rights.everywhere(filled.member),
+            hidden=hidden,
+            values=values,
+        )
+        draft = await self._drafting.new(wish)
+        draft = draft if filled.hidden_input else self._ready(draft)
+        errors = {**on_form(draft.errors), **filled.errors}
+        confirming = is_confirming(steps)
+        if confirming and number == len(steps):
+            errors |= unconfirmed(fields, title)
+            errors |= unseen(fields, draft.record) if transport == TEMPLATE else {}
+        step = next_step(steps, number, errors)
+        if step is not None and transport == TEMPLATE and confirming and step == len(steps):
+            yield self._consent(fields, draft.record, asking, errors)
+            return
+        if step is not None:
+            intro = ""
+            if step > 1 and transport == TEMPLATE:
+                intro = described(self._templates()) if step == _CHOOSING else ""
+            elif step > 1 and transport == "stdio":
+                intro = starts(draft.record.config)
+            yield self._form(fields, errors, step, asking, intro=intro)
+            return
+        kept = await self._keeping.add(draft, parse_policy(fields.get("policy", "")), filled.author)
+        if isinstance(kept, InvalidServer):
+            yield self._form(fields, on_form(kept.errors), 1, asking)
+            return
+        async for reply in self._added(kept.record, filled, verify=True):
+            yield reply
+
+    def _asking(self, asked: CommandContext | SubmissionContext) -> SecretFieldMode:
+        """How a secret can be asked for where this person stands."""
+        if asked.hidden_input:
+            return SecretFieldMode.PROMPT
+        return SecretFieldMode.LINK if self._links.on else SecretFieldMode.REFERENCE
+
+    def _ready(self, draft: ParsedDefinition) -> ParsedDefinition:
+        """The draft; secrets that nobody has said anything of are no mistake where they can be entered later."""
+        draft = self._links.ready(draft)
+        return entered_later(draft, self._templates()) if self._links.on else draft
+
+    def _consent(
+        self,
+        fields: Mapping[str, str],
+        record: ServerRecord,
+        asking: SecretFieldMode,
+        errors: Mapping[str, str] | None = None,
+    ) -> Form:
+        """The last step: exactly what would be started, and the name to be typed for it."""
+        fields = {**fields, "transport": TEMPLATE, **seen(record)}
+        last = len(steps_with_templates(fields, asking, self._templates()))
+        return self._form(fields, errors or {}, last, asking, intro=starts(record.config))
+
+    def _form(
+        self,
+        fields: Mapping[str, str],
+        errors: Mapping[str, str],
+        step: int,
+        asking: SecretFieldMode,
+        *,
+        intro: str = "",
+    ) -> Form:
+        return form(
+            "mcp add",
+            "Add an MCP server",
+            steps_with_templates(fields, asking, self._templates()),
+            step,
+            values=fields,
+            errors=errors,
+            submit="Add and verify",
+            intro=intro,
+            instead=_INSTEAD,
+        )
+
+    async def _added(
+        self, record: ServerRecord, asked: CommandContext | SubmissionContext, *, verify: bool
+    ) -> AsyncIterator[Reply]:
+        if record.missing:
+            said = f"{server_label(record.config)} is added, and waits for {awaited(record)}."
+            reply = await self._links.asked(record, asked.author, asked.conversation, said)
+            yield replace(reply, details=(*self._drafting.exactly(record), *reply.details))
+            return
+        async for reply in self._drafting.reply_with_checks(record, "added", verify=verify):
+            yield reply
+
+
+def _typed(fields: Mapping[str, str]) -> tuple[str, Mapping[str, str]]:
+    """The secret that was typed, and the user name that was typed before it, by its slot."""
+    hidden = fields.get(SECRET_FIELD, "").strip()
+    user, colon, password = hidden.partition(":")
+    if fields.get("auth") != AuthenticationKind.BASIC or fields.get("username", "").strip() or not colon:
+        return hidden, {}
+    return password, {USER_SLOT: user}
+
+
+def _as_filled(wish: ServerRequest, policy: str) -> dict[str, str]:
+    """What was said by options, as the fields of the form's steps."""
+    fields = {"title": wish.name, "transport": TRANSPORTS[0], **wish.fields, "where": wish.fields.get("url", "")}
+    return {**fields, **({"policy": policy} if policy else {})}

@@ -1,0 +1,447 @@
+"""A server's definition, read from what people give: options of a line or fields of a form, by the same names.
+
+Everything that is wrong is found at once, each under its field. Knows what a definition may look like; whether an
+address or a program is allowed here is for `Administration.rejection_reason` to say.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from bot.commands.server_fields import (
+    BY_HINTS,
+    HEADER_NAME,
+    LONGEST,
+    REFERENCE,
+    VARIABLE_NAME,
+    check_header,
+    read_address,
+    read_client_id,
+    read_command_line,
+    read_folder,
+    read_header,
+    read_reference,
+    read_scope,
+    read_seconds,
+    read_seconds_or_none,
+    read_sends,
+    read_sign_in,
+    read_slug,
+    read_switch,
+    read_text,
+    read_times,
+    read_tool_recipients,
+    read_tool_sends,
+    read_tool_words,
+    read_transport,
+    read_words,
+)
+from bot.domain.flows import ServerFlows
+from bot.domain.plain_headers import is_plain_header
+from bot.domain.secret_strength import weakness
+from bot.domain.secrets import SecretReference, SecretSource
+from bot.domain.servers import (
+    AUTH_SECRET,
+    OAUTH_KINDS,
+    STDIO,
+    USER_SLOT,
+    Authentication,
+    AuthenticationKind,
+    HttpKind,
+    HttpTransport,
+    ServerConfig,
+    ServerRecord,
+    StdioTransport,
+    TemplateLaunch,
+    Transport,
+    kind_of,
+)
+
+T = TypeVar("T")
+YES, NO = "yes", "no"
+HEADER_PREFIX = "header:"
+LONGEST_INSTRUCTION = 4000
+LONGEST_SECRET = 4096
+_MISSING = f"Its secret is missing. {REFERENCE}"
+_MISSING_USER = "The user name is missing. Write env:NAME or file:/absolute/path: it is kept like the password."
+_NO_CLIENT = "Which client? The id is missing that the bot was given when it was registered there."
+
+
+@dataclass
+class ParsedDefinition:
+    """A record as it would be, the values of new stored secrets by slot, and what is wrong by field."""
+
+    record: ServerRecord
+    secrets: dict[str, str] = field(default_factory=dict)
+    errors: dict[str, str] = field(default_factory=dict)
+
+
+def parse_definition(
+    base: ServerRecord,
+    fields: Mapping[str, str],
+    *,
+    hidden: str = "",
+    values: Mapping[str, str] | None = None,
+    argv: Sequence[str] = (),
+) -> ParsedDefinition:
+    """`base` with the given fields instead of its own. A field that is absent leaves what is there, an empty one takes
+    it away. `hidden` is the secret itself, where a hidden prompt has asked for it; `values` are those of other slots,
+    whose lines say `NAME=***`; `argv` is a command line as it was typed, word by word.
+    """
+    return _Draft(base, fields, argv, values or {}).drafted(hidden)
+
+
+def deferred_secrets(draft: ParsedDefinition) -> ParsedDefinition:
+    """The draft with a place for the secret that it signs in with, and for a user name, instead of the error that it is
+    missing: it is entered once the rest is kept.
+    """
+    slots = {"secret": AUTH_SECRET, "username": USER_SLOT}
+    later = {name for name in slots if draft.errors.get(name) in (_MISSING, _MISSING_USER)}
+    if not later:
+        return draft
+    errors = {name: error for name, error in draft.errors.items() if name not in later}
+    stored = {slots[name]: SecretReference(SecretSource.STORED) for name in later}
+    secrets = {**draft.record.secrets, **stored}
+    return ParsedDefinition(dataclasses.replace(draft.record, secrets=secrets), draft.secrets, errors)
+
+
+class _Draft:
+    def __init__(
+        self, base: ServerRecord, fields: Mapping[str, str], argv: Sequence[str], values: Mapping[str, str]
+    ) -> None:
+        self._base = base
+        self._fields = fields
+        self._argv = argv
+        self._values = values
+        self._errors: dict[str, str] = {}
+
+    def drafted(self, hidden: str) -> ParsedDefinition:
+        config = dataclasses.replace(
+            self._base.config,
+            name=self._read("name", self._base.config.name, read_slug),
+            title=self._text("title", self._base.config.title),
+            description=self._text("description", self._base.config.description),
+            transport=self._transport(),
+            system_instruction=self._text("system_instruction", self._base.config.system_instruction),
+            response_instruction=self._text("response_instruction", self._base.config.response_instruction),
+            auto_context_tool=self._text("auto_context_tool", self._base.config.auto_context_tool),
+            connect_timeout=self._read("connect_timeout", self._base.config.connect_timeout, read_seconds_or_none),
+            list_timeout=self._read("list_timeout", self._base.config.list_timeout, read_seconds),
+            tool_timeout=self._read("tool_timeout", self._base.config.tool_timeout, read_seconds),
+            tool_timeout_max=self._read("tool_timeout_max", self._base.config.tool_timeout_max, read_seconds),
+            tool_timeouts=self._read("tool_timeouts", self._base.config.tool_timeouts, read_times),
+            auto_connect=self._read("auto_connect", self._base.config.auto_connect, read_switch),
+            trusted=self._read("trusted", self._base.config.trusted, read_switch),
+            flows=self._flows(self._base.config.flows),
+        )
+        authentication = self._authentication(config.transport)
+        references, stored = self._secrets(config.transport, authentication, hidden)
+        stored |= {slot: value for slot, value in self._values.items() if slot in references}
+        record = dataclasses.replace(self._base, config=config, authentication=authentication, secrets=references)
+        return ParsedDefinition(record, stored, self._errors)
+
+    def _flows(self, present: ServerFlows) -> ServerFlows:
+        return ServerFlows(
+            self._read("words", present.words, read_words),
+            self._read("sends", present.sends, read_sends),
+            self._read("tool_words", present.tool_words, read_tool_words),
+            self._read("tool_sends", present.tool_sends, read_tool_sends),
+            self._read("tool_recipients", present.tool_recipients, read_tool_recipients),
+        )
+
+    def _text(self, name: str, present: str) -> str:
+        longest = LONGEST.get(name, LONGEST_INSTRUCTION)
+        return self._read(name, present, lambda text: read_text(text, longest))
+
+    def _read(self, name: str, present: T, read: Callable[[str], T]) -> T:
+        if name not in self._fields:
+            return present
+        try:
+            return read(self._fields[name].strip())
+        except ValueError as error:
+            self._errors[name] = str(error)
+            return present
+
+    def _transport(self) -> Transport:
+        present = self._base.config.transport
+        now = kind_of(present)
+        blank = not (present.command if isinstance(present, StdioTransport) else present.url)
+        if "transport" not in self._fields and blank and (self._argv or self._fields.get("command")):
+            now = STDIO
+        kind = self._read("transport", now, read_transport)
+        return self._stdio(present) if kind == STDIO else self._http(present, HttpKind(kind))
+
+    def _stdio(self, present: Transport) -> Transport:
+        before = present if isinstance(present, StdioTransport) else StdioTransport("")
+        if before.launch is not None:
+            return before
+        if self._fields.get("url"):
+            self._errors["url"] = "A local program has no address: leave this empty."
+        words = tuple(self._argv) or self._read("command", (before.command, *before.args), read_command_line)
+        if not words or not words[0]:
+            self._errors.setdefault("command", "Which program? Its command line, such as: python -m my_server")
+            return before
+        cwd = self._read("cwd", before.cwd or "", read_folder)
+        return StdioTransport(words[0], tuple(words[1:]), before.env, cwd or None)
+
+    def _http(self, present: Transport, kind: HttpKind) -> Transport:
+        before = present if isinstance(present, HttpTransport) else HttpTransport("")
+        for name in ("command", "cwd"):
+            if self._fields.get(name) or (name == "command" and self._argv):
+                self._errors[name] = "A remote server has no program: leave this empty."
+        url = self._read("url", before.url, read_address)
+        if not url:
+            self._errors.setdefault("url", "Where is it? An address such as https://example.com/mcp")
+        headers = _plain_headers(self._fields["headers"]) if "headers" in self._fields else before.headers
+        return HttpTransport(url, headers, kind)
+
+    def _authentication(self, transport: Transport) -> Authentication:
+        if isinstance(transport, StdioTransport):
+            return Authentication()
+        before = self._base.authentication
+        kind = self._read("auth", before.kind, read_sign_in)
+        if kind is AuthenticationKind.NONE and "auth" not in self._fields:
+            if self._fields.get("client_id") or self._fields.get("scope"):
+                kind = AuthenticationKind.OAUTH
+            elif self._fields.get("secret"):
+                kind = AuthenticationKind.API_KEY
+        client_id = self._read("client_id", before.client_id, read_client_id)
+        scope = self._read("scope", before.scope, read_scope)
+        if kind in OAUTH_KINDS:
+            if kind is AuthenticationKind.CLIENT_CREDENTIALS and not client_id:
+                self._errors.setdefault("client_id", _NO_CLIENT)
+            return Authentication(kind, client_id=client_id, scope=scope)
+        header = self._read("auth_header", before.header, read_header) or "Authorization"
+        return Authentication(kind, header)
+
+    def _secrets(
+        self, transport: Transport, authentication: Authentication, hidden: str
+    ) -> tuple[dict[str, SecretReference], dict[str, str]]:
+        local = isinstance(transport, StdioTransport)
+        mine = "env:" if local else HEADER_PREFIX
+        references = {slot: kept for slot, kept in self._base.secrets.items() if slot.startswith(mine)}
+        references = self._references(
+            "env" if local else "headers", mine, references, VARIABLE_NAME if local else HEADER_NAME
+        )
+        other = "headers" if local else "env"
+        if self._fields.get(other, "").strip():
+            self._errors[other] = "This kind of server takes none: leave this empty."
+        if authentication.kind is AuthenticationKind.NONE:
+            if self._fields.get("secret") or hidden:
+                self._errors.setdefault(
+                    "secret", "Say how it signs in: header, basic, api_key, oauth or client_credentials."
+                )
+            return references, {}
+        if authentication.kind is AuthenticationKind.BASIC and (user := self._user()) is not None:
+            references[USER_SLOT] = user
+        if hidden and (objection := unusable_secret(hidden)):
+            self._errors["hidden"] = objection
+        before = self._secret_before(authentication)
+        reference = self._read("secret", before, lambda text: read_reference(text) if text else before)
+        if hidden:
+            reference = SecretReference(SecretSource.STORED)
+        if reference is None:
+            if authentication.kind is not AuthenticationKind.OAUTH:
+                self._errors.setdefault("secret", _MISSING)
+            return references, {}
+        if authentication.kind is AuthenticationKind.OAUTH and not authentication.client_id:
+            self._errors.setdefault("client_id", _NO_CLIENT)
+        return {**references, AUTH_SECRET: reference}, {AUTH_SECRET: hidden} if hidden else {}
+
+    def _user(self) -> SecretReference | None:
+        """Where the user name is. It is kept like the password: a reference, or itself among the values."""
+        text = self._fields.get("username", "").strip()
+        if USER_SLOT in self._values:
+            if objection := unusable_user(self._values[USER_SLOT]):
+                self._errors["username"] = objection
+            return SecretReference(SecretSource.STORED)
+        before = self._base.secrets.get(USER_SLOT)
+        if text and text != KEEP:
+            return self._read("username", before, read_reference)
+        if before is None:
+            self._errors.setdefault("username", _MISSING_USER)
+        return before
+
+    def _secret_before(self, authentication: Authentication) -> SecretReference | None:
+        """The secret that is there, if it is one of this kind: what is sent to the server itself is no client's, which
+        goes to the authorization server, nor the other way round.
+        """
+        alike = (self._base.authentication.kind in OAUTH_KINDS) == (authentication.kind in OAUTH_KINDS)
+        return self._base.secrets.get(AUTH_SECRET) if alike else None
+
+    def _references(
+        self, name: str, prefix: str, present: dict[str, SecretReference], key: re.Pattern[str]
+    ) -> dict[str, SecretReference]:
+        """`NAME=env:OTHER`, one a line. `NAME=***` keeps the one that is there. Plain headers are not among them."""
+        if name not in self._fields:
+            return present
+        found: dict[str, SecretReference] = {}
+        for line in filter(None, map(str.strip, self._fields[name].splitlines())):
+            slot, assigned, text = line.partition("=")
+            slot = f"{prefix}{slot.strip()}"
+            name_in_slot = slot.removeprefix(prefix)
+            try:
+                if not assigned or not key.fullmatch(name_in_slot):
+                    raise ValueError(f"Each is NAME=REFERENCE. {REFERENCE}")  # noqa: TRY301 - with its fellows
+                if prefix == HEADER_PREFIX:
+                    check_header(name_in_slot)
+                    if is_plain_header(name_in_slot, text.strip()):
+                        continue
+                found[slot] = self._given(slot, text.strip(), present)
+            except ValueError as error:
+                self._errors[name] = str(error)
+        return found
+
+    def _given(self, slot: str, text: str, present: Mapping[str, SecretReference]) -> SecretReference:
+        if text == KEEP and slot in self._values:
+            if objection := unusable_secret(self._values[slot]):
+                raise ValueError(objection)
+            return SecretReference(SecretSource.STORED)
+        return present[slot] if text == KEEP and slot in present else read_reference(text)
+
+
+def _plain_headers(lines: str) -> dict[str, str]:
+    """The plain ones of headers that are given one a line."""
+    pairs = (line.partition("=") for line in lines.splitlines())
+    given = {name.strip(): value.strip() for name, _, value in pairs}
+    return {name: value for name, value in given.items() if is_plain_header(name, value)}
+
+
+KEEP = "***"
+"""Stands for a secret that is kept elsewhere, and leaves it as it is."""
+
+
+def unusable_user(value: str) -> str:
+    """Return what is wrong with a user name for basic; empty if it can be used."""
+    return "A user name is without a colon." if ":" in value else _unsendable(value)
+
+
+def entered_values(record: ServerRecord, slot: str, value: str) -> tuple[dict[str, str], str]:
+    """Return the values by slot that somebody has entered for a slot, and what is wrong with them; empty if they can be
+    used. The user name and the password of basic are entered together unless the user name is a reference.
+    """
+    if slot == AUTH_SECRET and enters_pair(record):
+        user, colon, password = value.partition(":")
+        if not (user and colon and password):
+            return {}, "Enter both, as USER:PASSWORD."
+        return {USER_SLOT: user, AUTH_SECRET: password}, unusable_user(user) or unusable_secret(password)
+    return {slot: value}, unusable_user(value) if slot == USER_SLOT else unusable_secret(value)
+
+
+def enters_pair(record: ServerRecord) -> bool:
+    """Return True if a server's secret is entered as USER:PASSWORD."""
+    user = record.secrets.get(USER_SLOT)
+    return record.authentication.kind is AuthenticationKind.BASIC and (
+        user is None or user.source is SecretSource.STORED
+    )
+
+
+def unusable_secret(value: str) -> str:
+    """Return what is wrong with a secret; empty if it can be used."""
+    if objection := _unsendable(value):
+        return objection
+    if why := weakness(value):
+        return f"It is {why}, so it could be guessed. Use one made at random, as services give them out."
+    return ""
+
+
+def _unsendable(value: str) -> str:
+    if not value:
+        return "It is empty."
+    if len(value) > LONGEST_SECRET:
+        return f"At most {LONGEST_SECRET} characters."
+    if not (value.isascii() and value.isprintable()):
+        return "Only characters that can be sent in a header: plain ASCII on one line."
+    return ""
+
+
+def differences(before: ServerRecord, after: ServerRecord) -> dict[str, str]:
+    """What is different, field by field, as the audit says it: from, to, and no secret."""
+    old, new = _told(before), _told(after)
+    return {
+        name: f"{old.get(name, '') or 'nothing'} → {new.get(name, '') or 'nothing'}"
+        for name in dict.fromkeys((*old, *new))
+        if old.get(name, "") != new.get(name, "")
+    }
+
+
+def plain_headers_of(transport: Transport) -> list[tuple[str, str]]:
+    """Return the headers of a definition that may be shown, by name."""
+    headers = transport.headers if isinstance(transport, HttpTransport) else {}
+    return sorted((name, value) for name, value in headers.items() if is_plain_header(name, value))
+
+
+def fields_of(record: ServerRecord) -> dict[str, str]:
+    """A record as the fields it could be read from, without any secret."""
+    config = record.config
+    local = isinstance(config.transport, StdioTransport)
+    references = [
+        f"{slot.partition(':')[2]}={KEEP if reference.source is SecretSource.STORED else reference}"
+        for slot, reference in sorted(record.secrets.items())
+        if slot not in (AUTH_SECRET, USER_SLOT)
+    ]
+    lines = "\n".join((*(f"{name}={value}" for name, value in plain_headers_of(config.transport)), *references))
+    kept, user = record.secrets.get(AUTH_SECRET), record.secrets.get(USER_SLOT)
+    return {
+        "name": config.name,
+        "title": config.title,
+        "description": config.description,
+        **_transport_fields(config.transport),
+        "auth": record.authentication.kind.value,
+        "auth_header": record.authentication.header,
+        "username": "" if user is None else KEEP if user.source is SecretSource.STORED else str(user),
+        "client_id": record.authentication.client_id,
+        "scope": record.authentication.scope,
+        "secret": str(kept) if kept is not None and kept.source is not SecretSource.STORED else "",
+        "env" if local else "headers": lines,
+        "system_instruction": config.system_instruction,
+        "response_instruction": config.response_instruction,
+        "auto_context_tool": config.auto_context_tool,
+        "connect_timeout": "" if config.connect_timeout is None else f"{config.connect_timeout:g}",
+        "list_timeout": f"{config.list_timeout:g}",
+        "tool_timeout": f"{config.tool_timeout:g}",
+        "tool_timeout_max": f"{config.tool_timeout_max:g}",
+        "tool_timeouts": "\n".join(f"{tool}={seconds:g}" for tool, seconds in config.tool_timeouts.items()),
+        "auto_connect": YES if config.auto_connect else NO,
+        "trusted": YES if config.trusted else NO,
+        "words": config.flows.words or BY_HINTS,
+        "sends": config.flows.sends or BY_HINTS,
+        "tool_words": "\n".join(f"{tool}={words}" for tool, words in config.flows.tool_words.items()),
+        "tool_sends": "\n".join(f"{tool}={sends}" for tool, sends in config.flows.tool_sends.items()),
+        "tool_recipients": "\n".join(
+            f"{tool}={','.join(names)}" for tool, names in config.flows.tool_recipients.items()
+        ),
+    }
+
+
+def command_line(config: ServerConfig) -> str:
+    """A local server's program as a shell would take it, so that its words can be told apart; the launch template where
+    that cannot be used.
+    """
+    match config.transport:
+        case StdioTransport("", launch=TemplateLaunch(template, values)):
+            return shlex.join((f"template={template}", *(f"{slot}={value}" for slot, value in values.items())))
+        case StdioTransport(command, args):
+            return shlex.join((command, *args))
+        case HttpTransport():
+            return ""
+
+
+def _transport_fields(transport: Transport) -> dict[str, str]:
+    match transport:
+        case StdioTransport(launch=TemplateLaunch(template, values)):
+            slots = {f"slot_{name}": value for name, value in values.items()}
+            return {"transport": "stdio", "template": template, **slots}
+        case StdioTransport(command, args, _, cwd):
+            return {"transport": "stdio", "command": shlex.join((command, *args)), "cwd": cwd or ""}
+        case HttpTransport(url, _, kind):
+            return {"transport": kind.value, "url": url}
+
+
+def _told(record: ServerRecord) -> dict[str, str]:
+    return {**fields_of(record), "secret": str(record.secrets.get(AUTH_SECRET, ""))}

@@ -1,0 +1,208 @@
+"""Servers as the people of one workspace know them: what is defined, joined with how it stands."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+from bot.commands.command import CommandContext
+from bot.commands.dependencies import CommandDependencies
+from bot.commands.rejections import ForbiddenRejection, NotFoundRejection
+from bot.commands.text_format import did_you_mean, server_label
+from bot.domain.capabilities import ServerCapabilities
+from bot.domain.conversations import ConversationKey, Member
+from bot.domain.launch_templates import expand_template
+from bot.domain.servers import (
+    EVERYWHERE,
+    ServerConfig,
+    ServerEnablement,
+    ServerRecord,
+    ServerSnapshot,
+    ServerStatus,
+    SyncStatus,
+)
+from bot.errors import NotFound, ServerTrouble
+from bot.ports import ServerAdmin
+
+_STANDING = {
+    ServerEnablement.ON: ServerStatus.PENDING,
+    ServerEnablement.DISCONNECTED: ServerStatus.DISCONNECTED,
+    ServerEnablement.DISABLED: ServerStatus.DISABLED,
+}
+_RESTING = (ServerStatus.PENDING, ServerStatus.IDLE)
+
+
+@dataclass(frozen=True, slots=True)
+class VisibleServer:
+    """One server. `record` is None for one of the operator's file; `state` is None as long as this process does not
+    follow it yet.
+    """
+
+    config: ServerConfig
+    record: ServerRecord | None = None
+    state: ServerSnapshot | None = None
+
+    @property
+    def id(self) -> str:
+        """What stores and connections know it by."""
+        return self.config.id
+
+    @property
+    def name(self) -> str:
+        """Its slug."""
+        return self.config.name
+
+    @property
+    def status(self) -> ServerStatus:
+        """How it stands: what an admin has wanted last counts before what this process has noticed of it."""
+        wanted = self.record.standing if self.record is not None else ServerEnablement.ON
+        if wanted is not ServerEnablement.ON or self.state is None:
+            return _STANDING[wanted]
+        late = self.record is not None and self.state.status in (ServerStatus.DISABLED, ServerStatus.DISCONNECTED)
+        return ServerStatus.PENDING if late else self.state.status
+
+    @property
+    def problem(self) -> str:
+        """What is wrong with it, if anything is."""
+        return self.state.problem if self.state is not None else ""
+
+    @property
+    def sync(self) -> SyncStatus:
+        """How what is known of it stands."""
+        return self.state.sync if self.state is not None else SyncStatus.NEVER_SYNCED
+
+
+class ServerDirectory:
+    """Finds servers by what people call them, among everybody's and their own workspace's; others do not exist."""
+
+    def __init__(self, parts: CommandDependencies) -> None:
+        self._parts = parts
+        self._servers = parts.servers
+
+    async def all(self, conversation: ConversationKey) -> list[VisibleServer]:
+        """Every server there is for this place, by name."""
+        templates = self._parts.templates()
+        records = [
+            replace(record, config=expand_template(record.config, templates))
+            for record in await self._parts.server_store.records()
+            if _visible(record.config, conversation)
+        ]
+        states = self._states()
+        if self._servers.enabled and any(record.id not in states for record in records):
+            # Another process has added it, and this one has not looked yet.
+            await self._parts.administration.refresh()
+            states = self._states()
+        seen = [VisibleServer(record.config, record, states.get(record.id)) for record in records]
+        seen += [
+            VisibleServer(state.config, None, state)
+            for state in states.values()
+            if state.config.from_file and _visible(state.config, conversation)
+        ]
+        return sorted(seen, key=lambda each: (each.name, each.id))
+
+    def _states(self) -> dict[str, ServerSnapshot]:
+        return {state.config.id: state for state in self._servers.servers()}
+
+    async def find(self, name: str, conversation: ConversationKey) -> VisibleServer:
+        """The server that a person means by its slug, its id or its title. A workspace's own comes first. Raises
+        Unknown.
+        """
+        servers = await self.all(conversation)
+        wanted = name.strip().lower()
+        for fits in (_is_id, _is_slug, _is_title):
+            found = [each for each in servers if fits(each.config, wanted)]
+            if found:
+                # Of one in the file and one in the database it is the file's that runs.
+                return min(found, key=lambda each: (not each.config.from_file, each.config.workspace == EVERYWHERE))
+        hint = did_you_mean(name, (each.name for each in servers))
+        raise NotFoundRejection(f"There is no server of that name.{hint} `/mcp list` lists them.")
+
+    async def get_editable(self, name: str, request: CommandContext) -> tuple[VisibleServer, ServerRecord]:
+        """A server that this person may change, with its record. Raises Unknown; ForbiddenRejection, which says who
+        may.
+        """
+        seen = await self.find(name, request.conversation)
+        return seen, self.record_of(seen, request.member)
+
+    def record_of(self, seen: VisibleServer, member: Member) -> ServerRecord:
+        """The record of a server, if this person may change it. Raises ForbiddenRejection."""
+        if seen.record is None:
+            raise ForbiddenRejection(
+                f"{server_label(seen.config)} is managed in the operator's file `{self._parts.file}` and is read-only "
+                "here. "
+                "Change it there, then use `/mcp reload`."
+            )
+        if seen.config.workspace == EVERYWHERE and not self._parts.rights.everywhere(member):
+            raise ForbiddenRejection(
+                f"{server_label(seen.config)} belongs to every workspace. Only the operator can change it: "
+                "`countersign servers` on the machine that runs the bot."
+            )
+        return seen.record
+
+    async def connect(self, servers: Sequence[VisibleServer]) -> bool:
+        """Connect to those that may be used, rest, and were never asked what they offer; whether there were any. One's
+        trouble is its own.
+        """
+        asleep = [
+            each
+            for each in servers
+            if each.status in _RESTING and not each.problem and not self.capabilities(each).tools
+        ]
+        await asyncio.gather(*(self._connect(each.id) for each in asleep))
+        if any(each.status is ServerStatus.CONNECTING for each in servers):
+            await self._servers.wait_ready()
+            return True
+        return bool(asleep)
+
+    async def _connect(self, server_id: str) -> None:
+        with suppress(NotFound, ServerTrouble):
+            await self._servers.connect(server_id)
+
+    def capabilities(self, seen: VisibleServer) -> ServerCapabilities:
+        """What a server offers, as far as this process knows it."""
+        return capabilities(self._servers, seen.id)
+
+    def names(self, conversation: ConversationKey) -> list[str]:
+        """The slugs of all servers that are followed now, from memory."""
+        states: Sequence[ServerSnapshot] = self._servers.servers()
+        return sorted({state.config.name for state in states if _visible(state.config, conversation)})
+
+    def known(self, name: str, conversation: ConversationKey) -> ServerCapabilities:
+        """What a server offers, from memory, by its slug."""
+        for state in self._servers.servers():
+            if state.config.name == name and _visible(state.config, conversation):
+                return capabilities(self._servers, state.config.id)
+        return ServerCapabilities()
+
+
+def capabilities(servers: ServerAdmin, server_id: str) -> ServerCapabilities:
+    """What a server offers; nothing if it is not followed yet, or not any more."""
+    try:
+        return servers.capabilities(server_id)
+    except NotFound:
+        return ServerCapabilities()
+
+
+def name_in_use(servers: Iterable[VisibleServer], name: str, *, but: str = "") -> VisibleServer | None:
+    """The server other than `but` (an id) that has this slug or title already."""
+    wanted = name.lower()
+    fits = (each for each in servers if each.id != but)
+    return next((each for each in fits if wanted in (each.name.lower(), each.config.title.lower())), None)
+
+
+def _visible(config: ServerConfig, conversation: ConversationKey) -> bool:
+    return config.workspace in (EVERYWHERE, conversation.workspace_key)
+
+
+def _is_id(config: ServerConfig, wanted: str) -> bool:
+    return config.id.lower() == wanted
+
+
+def _is_slug(config: ServerConfig, wanted: str) -> bool:
+    return config.name.lower() == wanted
+
+
+def _is_title(config: ServerConfig, wanted: str) -> bool:
+    return bool(config.title) and config.title.lower() == wanted

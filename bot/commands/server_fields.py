@@ -1,0 +1,250 @@
+"""Single fields of a server's definition, read from what people give.
+
+Called by `server_definition`. What cannot be used is a ValueError with a sentence for whoever filled the field in.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import shlex
+from enum import StrEnum
+from typing import TypeVar
+from urllib.parse import parse_qsl, urlsplit
+
+from bot.commands.token_detection import WARNING, known_token, looks_like_token
+from bot.domain.flows import Sends, Words
+from bot.domain.secrets import SecretReference
+from bot.domain.servers import AuthenticationKind, is_reserved_header
+
+TRANSPORTS = ("streamable_http", "stdio", "auto", "sse", "jsonrpc_http")
+KINDS = tuple(kind.value for kind in AuthenticationKind)
+BY_HINTS = "hints"
+"""Stands for no value of its own: the server's hints decide."""
+WORDS = (BY_HINTS, *(each.value for each in Words))
+SENDS = (BY_HINTS, *(each.value for each in Sends))
+LONGEST = {"title": 255, "description": 500, "url": 2048, "command": 2000, "client_id": 512, "scope": 1000}
+LONGEST_SECONDS = 3600.0
+REFERENCE = "Write env:NAME or file:/absolute/path: where the secret is, never the secret itself."
+_Choice = TypeVar("_Choice", bound=StrEnum)
+_SLUG = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,62}[a-z0-9])?")
+HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}")
+VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
+_SCOPE = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")
+"""RFC 6749, 3.3."""
+_SECRET_QUERY = re.compile(r"(?i)key|token|secret|password|passwd|auth|sig(nature)?$|credential")
+_SYNONYMS = {"http": "streamable_http", "streamable-http": "streamable_http", "https": "streamable_http"}
+
+
+def slug_of(title: str) -> str:
+    """A slug made of a name people use; empty if there is nothing in it to make one of."""
+    return re.sub(r"[^a-z0-9]+", "-", title.strip().lower()).strip("-")[:64].strip("-")
+
+
+def is_slug(text: str) -> bool:
+    """Lower-case letters, digits and dashes, at most 64 of them."""
+    return bool(_SLUG.fullmatch(text))
+
+
+def read_slug(text: str) -> str:
+    """A slug."""
+    if not is_slug(text):
+        raise ValueError("Lower-case letters, digits and dashes, at most 64 of them.")
+    return text
+
+
+def read_text(text: str, longest: int) -> str:
+    """Text that can be seen, up to so many characters."""
+    if len(text) > longest:
+        raise ValueError(f"At most {longest} characters, and this has {len(text)}.")
+    if not text.replace("\n", "").replace("\t", "").isprintable():
+        raise ValueError("There are characters in it that cannot be seen.")
+    return text
+
+
+def read_transport(text: str) -> str:
+    """One of TRANSPORTS, by any of its names."""
+    kind = _SYNONYMS.get(text.lower(), text.lower().replace("-", "_"))
+    if kind not in TRANSPORTS:
+        raise ValueError(f"One of: {', '.join(TRANSPORTS)}.")
+    return kind
+
+
+def read_sign_in(text: str) -> AuthenticationKind:
+    """How the bot shows who it is."""
+    try:
+        return AuthenticationKind(text.lower().replace("-", "_") or "none")
+    except ValueError:
+        raise ValueError(f"One of: {', '.join(KINDS)}.") from None
+
+
+def read_header(text: str) -> str:
+    """The name of a header, or nothing."""
+    if text and not HEADER_NAME.fullmatch(text):
+        raise ValueError("That is no name of a header.")
+    check_header(text)
+    return text
+
+
+def check_header(name: str) -> None:
+    """Raise ValueError if a server cannot have this header."""
+    if is_reserved_header(name):
+        raise ValueError("This header names a host or is set by the connection itself. Use another one.")
+
+
+def read_client_id(text: str) -> str:
+    """What an authorization server knows the bot by, or nothing."""
+    if len(text) > LONGEST["client_id"] or not (text.isascii() and text.isprintable()):
+        raise ValueError("That is no client id. Copy it from where the bot was registered.")
+    if known_token(text):
+        raise ValueError(WARNING.replace("`", ""))
+    return text
+
+
+def read_scope(text: str) -> str:
+    """Names of scopes with blanks between, or nothing."""
+    names = read_text(text, LONGEST["scope"]).split()
+    if not all(map(_SCOPE.fullmatch, names)):
+        raise ValueError("Names of scopes with blanks between, such as: read write.")
+    return " ".join(dict.fromkeys(names))
+
+
+def read_reference(text: str) -> SecretReference:
+    """Where a secret is; never a secret itself."""
+    if looks_like_token(text):
+        raise ValueError(WARNING.replace("`", ""))
+    try:
+        return SecretReference.parse(text)
+    except ValueError:
+        raise ValueError(REFERENCE) from None
+
+
+def read_switch(text: str) -> bool:
+    """Yes or no."""
+    match text.lower():
+        case "yes" | "on" | "true" | "y":
+            return True
+        case "no" | "off" | "false" | "n" | "":
+            return False
+        case _:
+            raise ValueError("yes or no.")
+
+
+def read_seconds(text: str) -> float:
+    """A time limit."""
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not 0 < seconds <= LONGEST_SECONDS:
+        raise ValueError(f"A number of seconds, more than 0 and at most {LONGEST_SECONDS:g}.")
+    return seconds
+
+
+def read_seconds_or_none(text: str) -> float | None:
+    """A time limit, or nothing and `default` for the usual one."""
+    return None if text.lower() in ("", "default") else read_seconds(text)
+
+
+def read_times(text: str) -> dict[str, float]:
+    """Time limits of single tools, one a line."""
+    times: dict[str, float] = {}
+    if text.lower() == "none":
+        return times
+    for line in filter(None, map(str.strip, text.splitlines())):
+        tool, _, seconds = line.rpartition("=")
+        if not tool.strip():
+            raise ValueError("Such as export=120: a tool by the name its server gives it, and seconds. Or: none.")
+        times[tool.strip()] = read_seconds(seconds.strip())
+    return times
+
+
+def read_words(text: str) -> Words | None:
+    """Whose words a server's tools return; None if its hints say so."""
+    return _flow_value(text, Words)
+
+
+def read_sends(text: str) -> Sends | None:
+    """Where a server's calls can send; None if its hints say so."""
+    return _flow_value(text, Sends)
+
+
+def read_tool_words(text: str) -> dict[str, Words]:
+    """Whose words single tools return, one a line."""
+    return {tool: _one_of(value, Words) for tool, value in _by_tool(text, "inbox=strangers")}
+
+
+def read_tool_sends(text: str) -> dict[str, Sends]:
+    """Where calls of single tools can send, one a line."""
+    return {tool: _one_of(value, Sends) for tool, value in _by_tool(text, "send=world")}
+
+
+def read_tool_recipients(text: str) -> dict[str, tuple[str, ...]]:
+    """The arguments of single tools that name who gets what a call carries, one tool a line."""
+    found = {}
+    for tool, value in _by_tool(text, "send=to,cc"):
+        found[tool] = tuple(filter(None, map(str.strip, value.split(","))))
+        if not found[tool]:
+            raise ValueError(f"Which arguments of {tool}? Such as send=to,cc.")
+    return found
+
+
+def _flow_value(text: str, choices: type[_Choice]) -> _Choice | None:
+    return None if text.lower() in ("", BY_HINTS) else _one_of(text, choices)
+
+
+def _one_of(text: str, choices: type[_Choice]) -> _Choice:
+    if text.lower() not in list(choices):
+        raise ValueError(f"One of {', '.join(choices)}.")
+    return choices(text.lower())
+
+
+def _by_tool(text: str, example: str) -> list[tuple[str, str]]:
+    """Tools and what is said of each, one a line; `none` for no tool at all."""
+    if text.lower() == "none":
+        return []
+    pairs = []
+    for line in filter(None, map(str.strip, text.splitlines())):
+        tool, _, value = line.rpartition("=")
+        if not tool.strip():
+            raise ValueError(f"Such as {example}, with the name that the server gives the tool. Or: none.")
+        pairs.append((tool.strip(), value.strip()))
+    return pairs
+
+
+def read_folder(text: str) -> str:
+    """An absolute path, or nothing."""
+    if text and not (text.startswith("/") and text.isprintable()):
+        raise ValueError("An absolute path, such as /srv/files.")
+    return text
+
+
+def read_command_line(text: str) -> tuple[str, ...]:
+    """A program and its arguments."""
+    try:
+        return tuple(shlex.split(read_text(text, LONGEST["command"])))
+    except ValueError as error:
+        if "quotation" in str(error) or "escaped" in str(error):
+            raise ValueError("A quotation mark has no partner.") from None
+        raise
+
+
+def read_address(text: str) -> str:
+    """An http or https address without credentials."""
+    read_text(text, LONGEST["url"])
+    if not text:
+        return ""
+    try:
+        address = urlsplit(text)
+        usable = address.scheme in ("http", "https") and bool(address.hostname) and address.port != 0
+    except ValueError:
+        usable = False
+    if not usable or any(character.isspace() for character in text):
+        raise ValueError("That is no http or https address. Write https://host/path.")
+    if address.username or address.password:
+        raise ValueError("A user name or password in an address would be kept readable. Use sign-in basic instead.")
+    if any(_SECRET_QUERY.search(name) and value for name, value in parse_qsl(address.query)):
+        raise ValueError("A key in an address would be kept readable. Use sign-in header or api_key instead.")
+    if looks_like_token(text):
+        raise ValueError(WARNING.replace("`", ""))
+    return text

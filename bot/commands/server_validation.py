@@ -1,0 +1,222 @@
+"""Servers as somebody would have them: drafted from fields, and judged whether this person may have them so; and a look
+at one once it is kept. Commands and the HTTP API both draft here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from bot.commands.dependencies import CommandDependencies
+from bot.commands.rejections import CommandRejected, ForbiddenRejection
+from bot.commands.server_checks import verify_server
+from bot.commands.server_definition import ParsedDefinition, command_line, parse_definition
+from bot.commands.server_directory import ServerDirectory, name_in_use
+from bot.commands.server_fields import is_slug, slug_of
+from bot.commands.server_listing import reached
+from bot.commands.server_templates import SLOT, launch_of, place_of_template, placed
+from bot.commands.sign_in import SignInSteps
+from bot.commands.text_format import server_label
+from bot.domain.commands import Reply
+from bot.domain.conversations import ConversationKey, Member
+from bot.domain.launch_templates import expand_template
+from bot.domain.secret_binding import binding_of
+from bot.domain.secrets import SecretSource
+from bot.domain.servers import (
+    AUTH_SECRET,
+    EVERYWHERE,
+    HttpTransport,
+    ServerConfig,
+    ServerRecord,
+    StdioTransport,
+    TemplateLaunch,
+    Transport,
+)
+
+_OPERATORS = "Only the operator may have programs started on this machine."
+
+_STRICTER_ONLY = (
+    "Only the operator may make this less strict, also by leaving it to the server's hints. You may choose strangers "
+    "or world."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ServerRequest:
+    """Who wants what, and for where. `name` is a slug, or something to make one of.
+    `hidden` is the secret it signs in with and `values` are others by slot, where the secrets themselves were given.
+    """
+
+    fields: Mapping[str, str]
+    member: Member
+    conversation: ConversationKey
+    name: str = ""
+    everywhere: bool = False
+    argv: tuple[str, ...] = ()
+    hidden: str = ""
+    values: Mapping[str, str] = field(default_factory=dict)
+
+
+class ServerValidator:
+    """Drafts and judges."""
+
+    def __init__(self, parts: CommandDependencies, directory: ServerDirectory) -> None:
+        self._parts = parts
+        self._directory = directory
+        self._signing_in = SignInSteps(parts, directory)
+
+    def operates(self, member: Member) -> bool:
+        """Whether this is the operator."""
+        return self._parts.rights.operates(member)
+
+    def may_define(self, config: ServerConfig, member: Member) -> None:
+        """Raises ForbiddenRejection if this person may not touch such a definition."""
+        if _free(config.transport) and not self.operates(member):
+            raise ForbiddenRejection(f"{_OPERATORS} This server is one.")
+
+    def is_name_allowed(self, slug: str) -> bool:
+        """Whether the operator lets servers have this name."""
+        return self._parts.admits(slug)
+
+    async def check_allowed(self, config: ServerConfig) -> None:
+        """Raise Refusal if the operator's settings keep this server from running. Secrets are not taken for it."""
+        if not self.is_name_allowed(config.name):
+            raise CommandRejected(
+                f"MCP_ALLOWED_SERVERS does not list {server_label(config)}, so it does not run and takes no secret. "
+                "The "
+                "operator can add the name and restart the bot."
+            )
+        if objection := await asyncio.to_thread(self._parts.administration.rejection_reason, config):
+            raise CommandRejected(f"{server_label(config)} does not run here and takes no secret. {objection}")
+
+    async def new(self, wish: ServerRequest) -> ParsedDefinition:
+        """A server that there is not yet."""
+        slug = wish.name if is_slug(wish.name) else slug_of(wish.name)
+        workspace = EVERYWHERE if wish.everywhere else wish.conversation.workspace_key
+        blank = ServerConfig(slug, HttpTransport(""), id=str(uuid.uuid4()), workspace=workspace)
+        record = ServerRecord(blank, created_by=wish.member.author.principal)
+        draft = self._drafted(record, wish)
+        self._judge_flows(record, draft, wish.member)
+        if not slug:
+            draft.errors["name"] = "What is it called? There must be a letter from a to z or a digit in it."
+        await self.validate(draft, wish.member, wish.conversation)
+        self.judge_references(draft, None, wish.member)
+        return draft
+
+    async def changed(self, record: ServerRecord, wish: ServerRequest) -> ParsedDefinition:
+        """A kept server, changed. Raises ForbiddenRejection if this person may not touch it."""
+        self.may_define(record.config, wish.member)
+        draft = self._drafted(record, wish)
+        await self.validate(draft, wish.member, wish.conversation)
+        self.judge_references(draft, record, wish.member)
+        self._judge_flows(record, draft, wish.member)
+        return draft
+
+    async def validate(
+        self, draft: ParsedDefinition, member: Member, conversation: ConversationKey
+    ) -> ParsedDefinition:
+        """The draft, with what it does not show by itself among its errors: whether this person may have it, here,
+        under this name.
+        """
+        config = draft.record.config
+        local = isinstance(config.transport, StdioTransport)
+        if _free(config.transport) and not self.operates(member):
+            or_template = " or a launch template" if self._parts.templates() else ""
+            draft.errors["transport"] = f"{_OPERATORS} Choose streamable_http{or_template}."
+        place = place_of_template(draft.record, self._parts.templates()) or ("command" if local else "url")
+        misplaced = place in draft.errors or any(name.startswith(SLOT) for name in draft.errors)
+        # In a thread, since what was filled in as a path is looked for on the disk.
+        if not misplaced and (
+            objection := await asyncio.to_thread(self._parts.administration.rejection_reason, config)
+        ):
+            draft.errors[place] = objection
+        if not self.is_name_allowed(config.name):
+            draft.errors.setdefault("name", "The operator does not allow a server of this name here.")
+        others = await self._directory.all(conversation)
+        for name, text in (("name", config.name), ("title", config.title)):
+            other = name_in_use(others, text, but=config.id) if text else None
+            if other is not None:
+                draft.errors.setdefault(name, f"This is taken by {other.name}.")
+        return draft
+
+    def judge_references(self, draft: ParsedDefinition, before: ServerRecord | None, member: Member) -> None:
+        """Mark the operator's references as vouched for, and add an error for each reference of somebody else that is
+        new, or would be used at another place than before, and is not granted.
+        """
+        after, secrets = draft.record, dict(draft.record.secrets)
+        for slot, reference in after.secrets.items():
+            if reference.source is SecretSource.STORED:
+                continue
+            secrets[slot] = replace(reference, vouched=self._parts.rights.vouches(member))
+            if secrets[slot].vouched:
+                continue
+            known = None if before is None else before.secrets.get(slot)
+            stays = before is not None and binding_of(before, slot) == binding_of(after, slot)
+            if stays and known is not None and known.same_place(reference):
+                secrets[slot] = known
+            elif objection := self._parts.administration.ungranted(reference, after.config):
+                draft.errors.setdefault(self._field_of(slot, after), objection)
+        draft.record = replace(after, secrets=secrets)
+
+    def _field_of(self, slot: str, record: ServerRecord) -> str:
+        """The field that a slot's reference is given in."""
+        kind, _, name = slot.partition(":")
+        launch = launch_of(record)
+        template = self._parts.templates().get(launch.template) if launch is not None else None
+        if template is not None:
+            return next((f"{SLOT}{each}" for each, variable in template.secrets.items() if variable == name), "env")
+        return {AUTH_SECRET: "secret", "header": "headers", "env": "env"}.get(kind, "secret")
+
+    def _judge_flows(self, before: ServerRecord, draft: ParsedDefinition, member: Member) -> None:
+        """Adds to the draft's errors that a call would take a signature less often: only the operator decides that."""
+        flows, present = draft.record.config.flows, before.config.flows
+        if self.operates(member) or not flows.loosens(present):
+            return
+        changed = (
+            name
+            for name in ("words", "sends", "tool_words", "tool_sends", "tool_recipients")
+            if getattr(flows, name) != getattr(present, name)
+        )
+        draft.errors.setdefault(next(changed), _STRICTER_ONLY)
+
+    async def reply_with_checks(self, record: ServerRecord, done: str, *, verify: bool) -> AsyncIterator[Reply]:
+        """What has been kept, exactly, and whether it can be used."""
+        facts = self.exactly(record)
+        if not verify:
+            yield Reply(f"{server_label(record.config)} is {done}.", details=facts)
+            return
+        async for reply in verify_server(self._parts.servers, self._signing_in, record.config, done):
+            yield replace(reply, details=(*facts, *reply.details))
+
+    def exactly(self, record: ServerRecord) -> tuple[tuple[str, str], ...]:
+        """Where a server is, or what is started for it, with its words told apart."""
+        return exactly(expand_template(record.config, self._parts.templates()))
+
+    def _drafted(self, record: ServerRecord, wish: ServerRequest) -> ParsedDefinition:
+        found = placed(record, wish.fields, wish.argv, self._parts.templates())
+        argv = () if launch_of(found.record) else wish.argv
+        draft = parse_definition(found.record, found.fields, hidden=wish.hidden, values=wish.values, argv=argv)
+        return ParsedDefinition(draft.record, draft.secrets, {**draft.errors, **found.errors})
+
+
+def _free(transport: Transport) -> bool:
+    """Any program that somebody has typed."""
+    return isinstance(transport, StdioTransport) and transport.launch is None
+
+
+def starts(config: ServerConfig) -> str:
+    """What a person is about to have started."""
+    return f"It will start exactly this on the machine the bot runs on:\n{command_line(config)}"
+
+
+def exactly(config: ServerConfig) -> tuple[tuple[str, str], ...]:
+    """Where a server is, or what is started for it, with its words told apart."""
+    match config.transport:
+        case StdioTransport(launch=TemplateLaunch(template)):
+            return ("launch template", template), ("command", command_line(config))
+        case StdioTransport():
+            return (("command", command_line(config)),)
+        case HttpTransport():
+            return tuple(reached(config))

@@ -1,0 +1,193 @@
+"""Signing in to a server by OAuth, as whoever administers it meets it in a chat: who may, the link they are given in a
+private reply, what is said of a sign-in that is kept, and how it ends.
+
+What happens when they come back is in `oauth_callback`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from urllib.parse import quote, urlsplit
+
+from bot.commands.command import CommandContext
+from bot.commands.dependencies import CommandDependencies
+from bot.commands.rejections import CommandRejected, ForbiddenRejection
+from bot.commands.server_directory import ServerDirectory, VisibleServer
+from bot.commands.text_format import code, format_ago, server_label
+from bot.domain.commands import ActionStyle, Reply, ReplyAction
+from bot.domain.conversations import ConversationKey, Member
+from bot.domain.servers import AuthenticationKind, OAuthTerms, ServerConfig, ServerStatus
+from bot.domain.sign_ins import SIGN_IN_SECONDS
+from bot.errors import NotFound
+
+SIGN_IN = "sign-in"
+"""What stands where a slot is named, for the sign-in itself."""
+SWITCH_ON = (
+    "Signing in in a browser takes an address that people come back to: the operator sets `PUBLIC_URL`, to an https "
+    "address or to this machine, and runs `countersign run` with its part `web`. Nobody can come back to `countersign "
+    "chat`: beside a running bot `countersign servers connect NAME` gives the link in a shell."
+)
+_LOOKING_SECONDS = 2.0
+"""Whether a server takes a sign-in may have to be asked it, and nobody waits long for a button."""
+_WAITING = (ServerStatus.AUTH_REQUIRED, ServerStatus.PENDING, ServerStatus.IDLE, ServerStatus.CONNECTING)
+"""How a server may stand that waits for a sign-in. One that has failed has another problem, which comes first."""
+_AS_IT_IS = "%/?#:@!$&*+,;=-._~"
+"""What a link's address may hold in Markdown beside letters and digits; everything else is written as `%..`."""
+
+
+class SignInSteps:
+    """Offers sign-ins, and ends them."""
+
+    def __init__(self, parts: CommandDependencies, directory: ServerDirectory) -> None:
+        self._parts = parts
+        self._sign_ins = parts.sign_ins
+        self._directory = directory
+
+    async def waits(self, config: ServerConfig) -> bool:
+        """Whether a server cannot be used before somebody signs in to it in a browser, which can be done."""
+        status = self._status(config)
+        if self._sign_ins is None or status not in _WAITING or not await self._offered(config):
+            return False
+        return status is ServerStatus.AUTH_REQUIRED or await self._sign_ins.get(config.id) is None
+
+    async def steps(self, config: ServerConfig) -> tuple[ReplyAction, ...]:
+        """The way to the link, if the server waits for a sign-in."""
+        try:
+            async with asyncio.timeout(_LOOKING_SECONDS):
+                waits = await self.waits(config)
+        except TimeoutError:
+            waits = False
+        if not waits:
+            return ()
+        return (ReplyAction(f"Sign in to {config.name}", ("mcp", "connect", config.name), ActionStyle.PRIMARY),)
+
+    def hint(self, seen: VisibleServer) -> str:
+        """What is missing where nobody can sign in in a browser; nothing if that would not help."""
+        refused = seen.status is ServerStatus.AUTH_REQUIRED
+        by_browser = kind_of_sign_in(seen) in (AuthenticationKind.NONE, AuthenticationKind.OAUTH)
+        return SWITCH_ON.replace("`", "") if refused and by_browser and self._sign_ins is None else ""
+
+    def allow(self, seen: VisibleServer, member: Member) -> None:
+        """Raise ForbiddenRejection unless this person may sign the bot in and out there: it is for all who use the
+        server.
+        """
+        if seen.record is not None:
+            self._directory.record_of(seen, member)
+        elif not self._parts.rights.everywhere(member):
+            raise ForbiddenRejection(
+                f"{server_label(seen.config)} is managed in the operator's file. Only the operator can sign in to it: "
+                f"`countersign servers connect {seen.name}` on the machine that runs the bot."
+            )
+
+    async def address(self, seen: VisibleServer, member: Member, conversation: ConversationKey) -> str | None:
+        """Where this person signs in, for them alone; None if there is no such place, or it is not theirs to do. Raises
+        ServerTrouble.
+        """
+        if self._sign_ins is None or not await self.waits(seen.config):
+            return None
+        try:
+            self.allow(seen, member)
+        except ForbiddenRejection:
+            return None
+        return await self._sign_ins.begin(seen.id, member.author, conversation)
+
+    async def link(self, seen: VisibleServer, member: Member, conversation: ConversationKey, said: str) -> Reply:
+        """A private reply with the link, behind what is `said`: Markdown of our own. Raises ForbiddenRejection, Refusal
+        and ServerTrouble.
+        """
+        if self._sign_ins is None:
+            raise CommandRejected(SWITCH_ON)
+        self.allow(seen, member)
+        address = await self._sign_ins.begin(seen.id, member.author, conversation)
+        host, label = urlsplit(address).hostname or "", code(seen.name, "the server").strip("`")
+        minutes = int(SIGN_IN_SECONDS // 60)
+        careful = not host.isascii() or any(part.startswith("xn--") for part in host.split("."))
+        return Reply(
+            f"{said} [Sign in to {label}]({_in_markdown(address)}) leads to {code(host, 'the address below')}. The bot "
+            "is let in as the account that you sign in with there, and everybody's calls run as that account, "
+            f"under this server's policies. The link is for you alone, for {minutes} minutes: keep it to yourself.",
+            details=(
+                ("leads to", urlsplit(address).netloc),
+                *((("careful", "This domain is written in letters that can look like others."),) if careful else ()),
+                ("whole address", address),
+                ("comes back to", self._sign_ins.redirect_uri(seen.id)),
+            ),
+            actions=(ReplyAction("Another link", ("mcp", "secret", "rotate", seen.name, SIGN_IN)),),
+        )
+
+    async def told(self, seen: VisibleServer) -> tuple[tuple[str, str], ...]:
+        """What is said of the sign-in there is, and the redirect address to register by hand, for admins."""
+        if self._sign_ins is None:
+            return ()
+        kept = await self._sign_ins.get(seen.id)
+        facts = []
+        if kept is not None:
+            by, since = kept.by or "the bot itself", format_ago(kept.since, self._parts.clock())
+            facts.append(("signed in", f"{since} by {by}, at {urlsplit(kept.issuer).netloc}"))
+        if kind_of_sign_in(seen) is AuthenticationKind.OAUTH:
+            facts.append(("redirect address", self._sign_ins.redirect_uri(seen.id)))
+        return tuple(facts)
+
+    async def again(self, request: CommandContext) -> AsyncIterator[Reply]:
+        """Sign in, also where somebody is signed in already."""
+        seen = await self._found(request)
+        if self._sign_ins is not None and not await self._offered(seen.config):
+            raise CommandRejected(
+                f"{server_label(seen.config)} is not known to take a sign-in in a browser. `/mcp connect {seen.name}` "
+                f"asks it; `/mcp edit {seen.name} --auth oauth` says so."
+            )
+        yield Reply(f"Asking where to sign in to {server_label(seen.config)}…")
+        yield await self.link(
+            seen, request.member, request.conversation, f"A new sign-in to {server_label(seen.config)}."
+        )
+
+    async def end(self, request: CommandContext) -> AsyncIterator[Reply]:
+        """Sign out."""
+        seen = await self._found(request)
+        forgotten = self._sign_ins is not None and await self._sign_ins.sign_out(seen.id, request.author)
+        if not forgotten:
+            yield Reply(f"Nobody is signed in to {server_label(seen.config)}. Nothing was changed.", failed=True)
+            return
+        await self._parts.administration.refresh()
+        yield Reply(
+            f"The bot is signed out of {server_label(seen.config)}: it has forgotten its tokens, and nobody's calls "
+            "run as "
+            "that account any more.",
+            actions=(ReplyAction("Sign in again", ("mcp", "connect", seen.name)),),
+        )
+
+    async def _offered(self, config: ServerConfig) -> bool:
+        """Whether it takes one at all."""
+        try:
+            return self._sign_ins is not None and await self._sign_ins.is_available(config.id)
+        except NotFound:
+            return False  # this process does not follow it yet
+
+    async def _found(self, request: CommandContext) -> VisibleServer:
+        seen = await self._directory.find(request.arguments.one("server"), request.conversation)
+        self.allow(seen, request.member)
+        return seen
+
+    def _status(self, config: ServerConfig) -> ServerStatus:
+        states = self._parts.servers.servers()
+        return next((each.status for each in states if each.config.id == config.id), ServerStatus.PENDING)
+
+
+def kind_of_sign_in(seen: VisibleServer) -> AuthenticationKind:
+    """How a server is signed in to, as it is defined."""
+    if seen.record is not None:
+        return seen.record.authentication.kind
+    return seen.config.sign_in.kind if seen.config.sign_in is not None else AuthenticationKind.NONE
+
+
+def oauth_words(terms: OAuthTerms) -> str:
+    """What is set of a sign-in by OAuth, in a few words."""
+    way = "OAuth, in a browser" if terms.kind is AuthenticationKind.OAUTH else "OAuth, by the bot itself"
+    client = f", as client {terms.client_id}" if terms.client_id else ""
+    return f"{way}{client}{f', for {terms.scope}' if terms.scope else ''}"
+
+
+def _in_markdown(address: str) -> str:
+    """An address as it may stand behind a link's label."""
+    return quote(address, safe=_AS_IT_IS)

@@ -1,0 +1,97 @@
+"""Who calls over HTTP: programs, each with a token that the operator has made for it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from bot.domain.conversations import HTTP, Author, ConversationKey, Member
+from bot.domain.servers import EVERYWHERE
+
+DEFAULT_WORKSPACE = "default"
+"""The workspace of conversations over HTTP that are held in no other platform's."""
+
+
+OPERATOR_NAME = "admin"
+"""The name of whoever calls with the operator's own token, ADMIN_API_TOKEN; no other token has it."""
+OPERATOR_PRINCIPAL = f"{HTTP}:{OPERATOR_NAME}"
+"""The same as a principal."""
+
+
+class ApiRole(StrEnum):
+    """What a token is for; each may do what the ones before it may."""
+
+    MEMBER = "member"
+    """Talk to the bot, and see its own conversations."""
+    APPROVER = "approver"
+    """Sign what it is asked to sign."""
+    ADMIN = "admin"
+    """Administer."""
+
+    @property
+    def principal(self) -> str:
+        """The role as rules and settings name it: `api-role:approver`."""
+        return f"api-role:{self}"
+
+
+EVERYWHERE_ROLE = "api-role:everywhere"
+"""The role of a caller who administers every workspace: it may change what belongs to all of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class ApiToken:
+    """What is known of a token; the token itself was shown once. `workspace` is the only one it is good for
+    (`slack:T1`), EVERYWHERE for all. Times are epoch seconds.
+    """
+
+    id: str
+    name: str
+    role: ApiRole
+    workspace: str = EVERYWHERE
+    created_by: str = ""
+    created_at: float = 0.0
+    expires_at: float | None = None
+    revoked_at: float | None = None
+
+    def is_valid(self, now: float) -> bool:
+        """Whether it is good for something at that moment."""
+        return self.revoked_at is None and (self.expires_at is None or now < self.expires_at)
+
+
+@dataclass(frozen=True, slots=True)
+class ApiClient:
+    """Whoever makes a request, by its token's name, and what the token is good for."""
+
+    name: str
+    role: ApiRole
+    workspace: str = EVERYWHERE
+
+    @property
+    def author(self) -> Author:
+        """The caller as one who asks: `api:NAME`."""
+        return Author(HTTP, self.name, self.name)
+
+    @property
+    def member(self) -> Member:
+        """The caller as one who may do something: rules and settings name it `api:NAME` or `api-role:approver`."""
+        roles = frozenset(role.principal for role in self._roles)
+        if self.role is ApiRole.ADMIN and self.workspace == EVERYWHERE:
+            roles |= {EVERYWHERE_ROLE}
+        return Member(self.author, roles, platform_admin=self.role is ApiRole.ADMIN)
+
+    @property
+    def _roles(self) -> tuple[ApiRole, ...]:
+        ranked = tuple(ApiRole)
+        return ranked[: ranked.index(self.role) + 1]
+
+    def may(self, role: ApiRole) -> bool:
+        """Whether it may do what this role may."""
+        return role in self._roles
+
+    def covers_workspace(self, home: str) -> bool:
+        """Whether it may have to do with a workspace, `platform:workspace`."""
+        return self.workspace in (EVERYWHERE, home)
+
+    def place(self, workspace: str = EVERYWHERE, thread: str = "") -> ConversationKey:
+        """Where it stands: a conversation of its own in a workspace, its token's if none is named."""
+        return ConversationKey(HTTP, workspace or self.workspace or DEFAULT_WORKSPACE, self.name, thread)

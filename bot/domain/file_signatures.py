@@ -1,0 +1,76 @@
+"""What bytes are, by how they begin: what a server or a person calls them proves nothing.
+
+Called wherever bytes come in. Values only; nothing is decoded or unpacked.
+"""
+
+from __future__ import annotations
+
+BINARY = "application/octet-stream"
+"""The type of what is not what it is called."""
+
+_BEGINNINGS = (
+    (b"\x89PNG", "image/png"),
+    (b"\xff\xd8\xff", "image/jpeg"),
+    (b"GIF87a", "image/gif"),
+    (b"GIF89a", "image/gif"),
+    (b"BM", "image/bmp"),
+    (b"%PDF-", "application/pdf"),
+    (b"OggS", "audio/ogg"),
+    (b"fLaC", "audio/flac"),
+    (b"ID3", "audio/mpeg"),
+    (b"\xff\xfb", "audio/mpeg"),
+    (b"\xff\xf3", "audio/mpeg"),
+    (b"PK\x03\x04", "application/zip"),
+    (b"\x1f\x8b", "application/gzip"),
+)
+_RIFF = {b"WEBP": "image/webp", b"WAVE": "audio/wav"}
+_PROGRAMS = (b"\x7fELF", b"MZ", b"#!", b"\xcf\xfa\xed\xfe", b"\xca\xfe\xba\xbe")
+_ALIASES = {
+    "audio/mp3": "audio/mpeg",
+    "audio/wave": "audio/wav",
+    "audio/x-wav": "audio/wav",
+    "audio/x-flac": "audio/flac",
+    "image/jpg": "image/jpeg",
+}
+_ZIPPED = ("application/vnd.", "application/epub", "application/java", "application/x-zip")
+"""How the types of formats begin that are archives inside."""
+_SEEN = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
+
+
+def detect_image_type(data: bytes) -> str:
+    """The type of an image by its first bytes, empty if it is none that models take: they refuse what is named after
+    another type.
+    """
+    found = _by_beginning(data)
+    return found if found in _SEEN else ""
+
+
+def detect_media_type(data: bytes, claimed: str) -> str:
+    """The type of bytes that somebody calls `claimed`: what they begin like, or that name if nothing speaks against
+    it; BINARY if they begin like a program, or not like the type they are said to be.
+    """
+    named = claimed.partition(";")[0].strip().lower()
+    named = _ALIASES.get(named, named)
+    if data.startswith(_PROGRAMS):
+        return BINARY
+    found = _by_beginning(data)
+    if found == "application/zip" and named.startswith(_ZIPPED):
+        return named
+    if named.startswith("text/"):
+        return named if _is_text(data) else found or BINARY
+    if found or named in {*(each for _, each in _BEGINNINGS), *_RIFF.values()}:
+        return found or BINARY
+    return named if "/" in named and named.isascii() and named.isprintable() and " " not in named else BINARY
+
+
+def _by_beginning(data: bytes) -> str:
+    if data.startswith(b"RIFF"):
+        return _RIFF.get(data[8:12], "")
+    return next((mime_type for beginning, mime_type in _BEGINNINGS if data.startswith(beginning)), "")
+
+
+def _is_text(data: bytes) -> bool:
+    try:
+        return "\0" not in data.decode("utf-8")
+    except UnicodeDecodeError:
+        return False

@@ -1,0 +1,27 @@
+"""How deep JSON may be that comes from outside: one level too many for one reader breaks what many share.
+
+Readers have limits of their own, from two hundred levels on, and end in many ways: MCP servers drop the connection with
+every call that is under way on it, answers cannot be written any more. Nothing that is meant by anybody is so deep.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+DEEPEST = 64
+"""Lists and objects within each other."""
+
+
+def exceeds_json_depth(value: Any) -> bool:
+    """Whether there are more than DEEPEST levels of lists and objects in a JSON value."""
+    containers = [value] if isinstance(value, dict | list) else []
+    for _ in range(DEEPEST):
+        containers = [inner for each in containers for inner in _within(each) if isinstance(inner, dict | list)]
+        if not containers:
+            return False
+    return True
+
+
+def _within(container: dict[str, Any] | list[Any]) -> Iterable[Any]:
+    return container.values() if isinstance(container, dict) else container

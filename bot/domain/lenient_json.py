@@ -1,0 +1,49 @@
+"""JSON objects that models, people and programs write: read in one way, whoever reads them.
+
+An object with the same name twice is refused everywhere, because one reader would approve what another does not run.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from bot.domain.json_depth import exceeds_json_depth
+
+LONGEST_NAME = 200
+"""Characters of a tool's name that are kept: no tool's is longer, and whoever asked is told which there is not."""
+
+
+def parse_object(text: str) -> dict[str, Any] | None:
+    """The object; None if it is none, or none that can be kept. No text is one without members. A half-written one is
+    never completed, and none is read that says one thing twice: arguments that are partly a guess could be signed for.
+    """
+    if not text.strip():
+        return {}
+    try:
+        found = json.loads(text, object_pairs_hook=unique_names)
+        # What cannot be written again (half a surrogate pair, NaN, 1e999) could be neither stored nor sent to a tool.
+        json.dumps(found, ensure_ascii=False, allow_nan=False).encode()
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) and not exceeds_json_depth(found) else None
+
+
+class DuplicateName(ValueError):
+    """One JSON object holds the same name twice."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"the name {name!r:.80} is there twice")
+        self.name = name
+
+
+def unique_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return the members of one object, as `object_pairs_hook` of `json.loads`. Raises DuplicateName, because readers
+    disagree on which of two members counts (RFC 8259, section 4).
+    """
+    found: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in found:
+            raise DuplicateName(name)
+        found[name] = value
+    return found

@@ -1,0 +1,327 @@
+"""The language of rules: how one is written as a table of TOML or JSON, and back; and how it is said in words.
+
+There is one language for the operator's file, what admins set, and profiles. Whoever reads a table adds what does not
+stand in it: the rule's id, its workspace, who set it and when.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from bot.domain.approval_requirements import (
+    APPROVERS,
+    ASKER,
+    MEMBERS,
+    NO_TERMS,
+    THREAD,
+    ApprovalRequirements,
+    OnTimeout,
+)
+from bot.domain.approvals import ApprovalPolicy
+from bot.domain.comparisons import Comparison, host_problem, parse_comparison
+from bot.domain.policies import ANNOTATIONS, ANY, GUESTS, Rule, is_pattern
+from bot.domain.tools import canonical_json
+
+VERSION = 1
+"""What `v` is in a rule that is kept as JSON."""
+KEYS = (
+    "policy",
+    "server",
+    "server_id",
+    "tool",
+    "except",
+    "annotations",
+    "arguments",
+    "in",
+    "profile",
+    "asker",
+    "approvers",
+    "four_eyes",
+    "quorum",
+    "expires",
+    "on_timeout",
+    "remind",
+    "deliver",
+)
+LONGEST_TEXT = 300
+MOST_ENTRIES = 50
+LARGEST_QUORUM = 20
+SHORTEST_EXPIRY, LONGEST_EXPIRY = 60.0, 30 * 86_400.0
+PRINCIPAL = re.compile(r"[a-z][a-z-]{0,40}:[^\s,*?\[]{1,200}")
+"""A person, a group or a role: `slack:U1`, `slack-group:S1`, `discord-role:7`."""
+_PLACE = re.compile(r"[a-z][a-z-]{0,40}(?::[^\s:*?\[]{1,200}){0,2}")
+_CHANNEL = re.compile(r"[a-z][a-z-]{0,40}(?::[^\s:*?\[]{1,200}){2}")
+_DURATION = re.compile(r"(\d{1,6})\s*([smhd]?)")
+_UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
+
+
+class RuleError(ValueError):
+    """A rule says something that cannot be used. `key` is where, `problem` what is wrong with it; the text is that
+    with what was `given`.
+    """
+
+    def __init__(self, key: str, problem: str, given: Any = None) -> None:
+        super().__init__(problem if given is None else f"{given!r:.60} {problem}")
+        self.key = key
+        self.problem = problem
+
+
+def parse_policy(value: Any, key: str = "policy") -> ApprovalPolicy:
+    """One of the four words. Raises RuleError."""
+    try:
+        return ApprovalPolicy(value)
+    except ValueError:
+        words = ", ".join(word.value for word in ApprovalPolicy)
+        raise RuleError(key, f"is no policy; use one of {words}", value) from None
+
+
+def parse_rule(table: Mapping[str, Any]) -> Rule:
+    """The rule that a table writes down. Raises RuleError for the first key that cannot be used."""
+    for key in table:
+        if key not in KEYS:
+            raise RuleError(str(key), f"means nothing here{_hint(str(key))}; use {', '.join(KEYS)}")
+    if "policy" not in table:
+        raise RuleError("policy", "is missing: what happens to the calls that fit")
+    if "server" in table and "server_id" in table:
+        raise RuleError("server_id", "stands beside server; use one of them")
+    policy = parse_policy(table["policy"])
+    rule = Rule(
+        policy,
+        server=_text(table, "server", ANY),
+        server_id=_text(table, "server_id", ""),
+        tool=_text(table, "tool", ANY),
+        but=_texts(table, "except", lambda name: not is_pattern(name), "a tool's name, no pattern"),
+        annotations=_annotations(table),
+        arguments=_arguments(table),
+        places=_texts(table, "in", _PLACE.fullmatch, "PLATFORM, PLATFORM:WORKSPACE or PLATFORM:WORKSPACE:CHANNEL"),
+        profile=_text(table, "profile", ""),
+        askers=_texts(table, "asker", _is_asker, f"PLATFORM:ID, {MEMBERS} or {GUESTS}"),
+        terms=_terms(table),
+    )
+    if rule.terms != NO_TERMS and policy not in (ApprovalPolicy.ASK_USER, ApprovalPolicy.AUTO):
+        raise RuleError("policy", f"{policy.value} asks nobody, and so takes no approvers, quorum or expiry")
+    return rule
+
+
+def rule_to_table(rule: Rule) -> dict[str, Any]:
+    """The rule as plain JSON values, which read as the same rule."""
+    terms = rule.terms
+    table: dict[str, Any] = {
+        "policy": rule.policy.value,
+        "server": "" if rule.server == ANY or rule.server_id else rule.server,
+        "server_id": rule.server_id,
+        "tool": "" if rule.tool == ANY else rule.tool,
+        "except": sorted(rule.but),
+        "annotations": dict(sorted(rule.annotations.items())),
+        "arguments": dict(sorted(rule.arguments.items())),
+        "in": sorted(rule.places),
+        "profile": rule.profile,
+        "asker": sorted(rule.askers),
+        "approvers": sorted(terms.approvers[0]) if terms.approvers else [],
+        "four_eyes": terms.four_eyes,
+        "quorum": terms.quorum if terms.quorum != 1 else None,
+        "expires": terms.expires,
+        "on_timeout": terms.on_timeout.value if terms.on_timeout else "",
+        "remind": terms.remind,
+        "deliver": sorted(terms.deliver),
+    }
+    return {key: value for key, value in table.items() if value}
+
+
+def describe_rule(rule: Rule, server: str = "") -> str:
+    """The rule in one line: `ASK_USER: jira.create_* where project is OPS, in slack:T1`. `server` is what the server
+    is called whose id the rule names.
+    """
+    name = (server or rule.server_id) if rule.server_id else rule.server
+    scope = "every tool" if (name, rule.tool) == (ANY, ANY) else f"{name}.{rule.tool}"
+    parts = [f"{scope} except {', '.join(sorted(rule.but))}" if rule.but else scope]
+    parts += [f"{key.replace('_', '-')} {'yes' if value else 'no'}" for key, value in sorted(rule.annotations.items())]
+    where = " and ".join(f"{path} is {pattern}" for path, pattern in sorted(rule.arguments.items()))
+    parts[-1] += f" where {where}" if where else ""
+    parts += [f"in {' or '.join(sorted(rule.places))}"] if rule.places else []
+    parts += [f"in profile {rule.profile}"] if rule.profile else []
+    parts += [f"asked by {' or '.join(sorted(rule.askers))}"] if rule.askers else []
+    return f"{rule.policy.value}: {', '.join(parts)}{_said_of(rule.terms)}"
+
+
+def is_person(principal: str) -> bool:
+    """Whether it names a person: platforms are one word, kinds of groups are two (`slack-group`, `discord-role`)."""
+    platform, _, name = principal.partition(":")
+    return bool(name) and "-" not in platform
+
+
+def format_duration(seconds: float) -> str:
+    """`90s`, `30m`, `2h`, `3d`: as durations are written."""
+    for unit in ("d", "h", "m"):
+        if seconds >= _UNITS[unit] and seconds % _UNITS[unit] == 0:
+            return f"{int(seconds // _UNITS[unit])}{unit}"
+    return f"{int(seconds)}s"
+
+
+def _said_of(terms: ApprovalRequirements) -> str:
+    signers = [f"signed by {' or '.join(sorted(each))}" for each in terms.approvers]
+    if terms.quorum > 1:
+        signers.append(f"by {terms.quorum} people")
+    if terms.four_eyes:
+        signers.append("not by the asker or an editor")
+    if terms.expires is not None:
+        signers.append(f"within {format_duration(terms.expires)}")
+    if terms.on_timeout is OnTimeout.KEEP:
+        signers.append("waits on after that")
+    if terms.remind:
+        signers.append("with a reminder")
+    if terms.deliver:
+        signers.append(f"asked in {' and '.join(map(_said_of_place, sorted(terms.deliver)))}")
+    return f"; {', '.join(signers)}" if signers else ""
+
+
+def _said_of_place(destination: str) -> str:
+    return "a direct message to those who sign" if destination == APPROVERS else destination
+
+
+def _hint(key: str) -> str:
+    close = difflib.get_close_matches(key, KEYS, n=1)
+    return f" (did you mean {close[0]}?)" if close else ""
+
+
+def _text(table: Mapping[str, Any], key: str, otherwise: str) -> str:
+    if key not in table:
+        return otherwise
+    return _checked(table[key], key)
+
+
+def _checked(value: Any, key: str) -> str:
+    if not isinstance(value, str) or not 0 < len(value) <= LONGEST_TEXT:
+        raise RuleError(key, f"must be a text of 1 to {LONGEST_TEXT} characters")
+    return value
+
+
+def _texts(table: Mapping[str, Any], key: str, fits: Callable[[str], object], shape: str) -> frozenset[str]:
+    if key not in table:
+        return frozenset()
+    given = table[key]
+    entries = [given] if isinstance(given, str) else given
+    if not isinstance(entries, list) or not 0 < len(entries) <= MOST_ENTRIES:
+        raise RuleError(key, f"must be a text or a list of 1 to {MOST_ENTRIES} of them")
+    for entry in entries:
+        if not fits(_checked(entry, key)):
+            raise RuleError(key, f"must be {shape}", entry)
+    return frozenset(entries)
+
+
+def _annotations(table: Mapping[str, Any]) -> Mapping[str, bool]:
+    given = table.get("annotations", {})
+    if not isinstance(given, Mapping):
+        raise RuleError("annotations", "must be a table such as { read_only = true }")
+    for name, value in given.items():
+        if name not in ANNOTATIONS or not isinstance(value, bool):
+            raise RuleError(f"annotations.{name}", f"must be true or false of one of {', '.join(ANNOTATIONS)}")
+    return dict(given)
+
+
+def _arguments(table: Mapping[str, Any]) -> Mapping[str, str]:
+    given = table.get("arguments", {})
+    if not isinstance(given, Mapping) or len(given) > MOST_ENTRIES:
+        raise RuleError("arguments", 'must be a table such as { project = "OPS", "labels" = "urgent*" }')
+    found: dict[str, str] = {}
+    for path, value in given.items():
+        key = f"arguments.{path}"
+        if not isinstance(value, str | int | float | bool):
+            raise RuleError(key, "must be a text, a number, true or false")
+        _checked(path, "arguments")
+        found[path] = _checked(value_text(value), key)
+        try:
+            comparison, _ = parse_comparison(path)
+        except ValueError as error:
+            raise RuleError(key, str(error)) from None
+        if comparison is Comparison.HOST and (problem := host_problem(found[path])):
+            raise RuleError(key, problem)
+    return found
+
+
+def value_text(value: Any) -> str:
+    """The text that a value of an argument is compared by: a text is itself, all else is its canonical JSON, and a
+    number that is whole is written as one.
+    """
+    if isinstance(value, str):
+        return value
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return canonical_json(value)
+
+
+def _is_asker(text: str) -> bool:
+    return text in (MEMBERS, GUESTS) or PRINCIPAL.fullmatch(text) is not None
+
+
+def _is_approver(text: str) -> bool:
+    return text in (MEMBERS, ASKER) or PRINCIPAL.fullmatch(text) is not None
+
+
+def _terms(table: Mapping[str, Any]) -> ApprovalRequirements:
+    approvers = _texts(table, "approvers", _is_approver, f"PLATFORM:ID, {MEMBERS} or {ASKER}")
+    terms = ApprovalRequirements(
+        approvers=(approvers,) if approvers else (),
+        four_eyes=_switch(table, "four_eyes"),
+        quorum=_quorum(table),
+        expires=_expires(table),
+        on_timeout=_on_timeout(table),
+        remind=_switch(table, "remind"),
+        deliver=_deliver(table),
+    )
+    if terms.four_eyes and approvers == {ASKER}:
+        raise RuleError("four_eyes", "nobody could sign: the only approver is the asker")
+    people = all(each == ASKER or is_person(each) for each in approvers)
+    if approvers and people and terms.quorum > len(approvers - ({ASKER} if terms.four_eyes else set())):
+        raise RuleError("quorum", "nobody could sign: the approvers are fewer people than that")
+    return terms
+
+
+def _deliver(table: Mapping[str, Any]) -> frozenset[str]:
+    places = _texts(table, "deliver", _is_destination, f"{THREAD}, {APPROVERS} or PLATFORM:WORKSPACE:CHANNEL")
+    if THREAD in places and len(places) > 1:
+        raise RuleError("deliver", f"{THREAD} stands alone: the card is there or elsewhere")
+    return places - {THREAD}
+
+
+def _is_destination(text: str) -> bool:
+    return text in (THREAD, APPROVERS) or _CHANNEL.fullmatch(text) is not None
+
+
+def _switch(table: Mapping[str, Any], key: str) -> bool:
+    value = table.get(key, False)
+    if not isinstance(value, bool):
+        raise RuleError(key, "must be true or false")
+    return value
+
+
+def _quorum(table: Mapping[str, Any]) -> int:
+    value = table.get("quorum", 1)
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= LARGEST_QUORUM:
+        raise RuleError("quorum", f"must be a number of people, 1 to {LARGEST_QUORUM}")
+    return value
+
+
+def _expires(table: Mapping[str, Any]) -> float | None:
+    if "expires" not in table:
+        return None
+    value = table["expires"]
+    read = _DURATION.fullmatch(value.strip()) if isinstance(value, str) else None
+    seconds = float(value) if isinstance(value, int | float) and not isinstance(value, bool) else 0.0
+    seconds = float(read[1]) * _UNITS[read[2]] if read else seconds
+    if not SHORTEST_EXPIRY <= seconds <= LONGEST_EXPIRY:
+        raise RuleError("expires", "must be a time from 1m to 30d, such as 30m, 2h or a number of seconds")
+    return seconds
+
+
+def _on_timeout(table: Mapping[str, Any]) -> OnTimeout | None:
+    value = table.get("on_timeout")
+    if value is None:
+        return None
+    try:
+        return OnTimeout(value)
+    except ValueError:
+        raise RuleError("on_timeout", f"must be one of {', '.join(each.value for each in OnTimeout)}") from None

@@ -1,0 +1,127 @@
+"""Several language models as one: the first that is well answers.
+
+Put around providers by the composition root. Knows no provider. A model that fails rests for a while, so that not
+every question waits for it to fail again.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import replace
+from time import monotonic
+
+from bot.domain.completions import Capabilities, Completion, ModelEvent, ModelRequest
+from bot.errors import ModelBarred, ModelError, ModelUnavailable, SmallerWindow
+from bot.llm.attachment_text import has_documents, has_images
+from bot.ports import LanguageModel
+
+log = logging.getLogger(__name__)
+
+REST_SECONDS = 30.0
+BARRED_SECONDS = 300.0
+"""A wrong key or an empty account is a matter for people."""
+
+
+class FallbackModel:
+    """These models by their names, the preferred one first. `clock` is in seconds and never jumps."""
+
+    def __init__(self, models: Mapping[str, LanguageModel], *, clock: Callable[[], float] = monotonic) -> None:
+        self._models = dict(models)
+        self._clock = clock
+        self._preferred = next(iter(self._models))
+        self._rested_at = dict.fromkeys(self._models, 0.0)
+        self._why: dict[str, ModelError] = {}
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What the model can do that would be asked now. What a request holds beyond that, the others read as words."""
+        return self._models[self._next()].capabilities
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
+        """See the port. Where a model fails that has begun to answer, whoever reads must begin anew: this raises
+        ModelUnavailable with no wait, and is to be asked again. Where the next takes less than the one that the request
+        was made for, this raises SmallerWindow. Where none has answered, and one may do so later, that one's problem
+        counts.
+        """
+        asked: set[str] = set()
+        problems: list[ModelError] = []
+        made_for = self.capabilities
+        while True:
+            name, begun = self._next(asked), False
+            asked.add(name)
+            try:
+                async with aclosing(self._models[name].stream(request)) as events:
+                    async for event in events:
+                        begun = True
+                        if isinstance(event, Completion):
+                            self._rested_at[name] = 0.0
+                            if name != self._preferred:
+                                event = replace(event, note=self._note(name, request))  # noqa: PLW2901 - the last one
+                        yield event
+            except (ModelUnavailable, ModelBarred) as problem:
+                self._rest(name, problem)
+                problems.append(problem)
+                other = self._next(asked) if len(asked) < len(self._models) else ""
+                if not other:
+                    told = _most_hopeful(problems)
+                    raise told from told.__cause__
+                log.warning("%s %s is asked instead.", problem.cause, other)
+                if _takes_less(self._models[other].capabilities, made_for, request):
+                    raise SmallerWindow(problem.cause, problem.fix) from problem
+                if begun:
+                    raise ModelUnavailable(f"{problem.cause} {other} is asked instead.", retry_after=0.0) from problem
+            else:
+                return
+
+    async def close(self) -> None:
+        """Let go of connections."""
+        for model in self._models.values():
+            await model.close()
+
+    def _next(self, asked: set[str] | frozenset[str] = frozenset()) -> str:
+        """The first that has rested, or the one that will have soonest."""
+        now = self._clock()
+        left = [name for name in self._models if name not in asked]
+        return min(left, key=lambda name: max(0.0, self._rested_at[name] - now))
+
+    def _rest(self, name: str, problem: ModelError) -> None:
+        seconds = BARRED_SECONDS
+        if isinstance(problem, ModelUnavailable):
+            seconds = max(REST_SECONDS, problem.retry_after or 0.0)
+        self._rested_at[name] = self._clock() + seconds
+        self._why[name] = problem
+
+    def _note(self, name: str, request: ModelRequest) -> str:
+        """Who has answered, and what it could not do of what was asked of it or of what another could have done."""
+        able = self._models[name].capabilities
+        unable = [
+            *(["sees no images"] if has_images(request) and not able.images else []),
+            *(["reads no PDF"] if has_documents(request) and not able.documents else []),
+            *(["uses no tools"] if not able.tools and any(e.capabilities.tools for e in self._models.values()) else []),
+        ]
+        why = self._why.get(self._preferred)
+        # What the service has said for itself stands behind a colon, and is for the log.
+        because = f": {why.cause.partition(': ')[0].rstrip('.')}" if why is not None else ""
+        left_out = f" It {_listed(unable)}." if unable else ""
+        return f"Answered by {name} instead of {self._preferred}{because}.{left_out}"
+
+
+def _takes_less(able: Capabilities, made_for: Capabilities, request: ModelRequest) -> bool:
+    """Whether a model cannot be asked what was made for another: it has a smaller window, or may have to search for
+    tools and cannot.
+    """
+    may_search = bool(request.tools) and made_for.searches
+    return able.context_tokens < made_for.context_tokens or (may_search and not able.searches)
+
+
+def _most_hopeful(problems: Sequence[ModelError]) -> ModelError:
+    """Why none of several models has answered: what is over soonest, if anything is, and of that the last."""
+    passing = [each for each in reversed(problems) if isinstance(each, ModelUnavailable)]
+    return min(passing, key=lambda each: each.retry_after or 0.0, default=problems[-1])
+
+
+def _listed(words: list[str]) -> str:
+    *others, last = words
+    return f"{', '.join(others)} and {last}" if others else last

@@ -1,0 +1,211 @@
+"""A language model that a service on the network runs: what is the same whoever the vendor is.
+
+Called by the provider modules, each of which brings its vendor's client, the words of its requests, and what the
+events of a reply mean.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Collection
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+from bot.domain.completions import (
+    Capabilities,
+    Completion,
+    ModelEvent,
+    ModelRequest,
+)
+from bot.domain.messages import TextPart, ToolCall, ToolResult
+from bot.domain.tools import Tool
+from bot.llm.attachment_text import has_documents, has_images, without_files, without_images
+from bot.llm.error_classification import ErrorKind, classify
+from bot.llm.model_availability import Standing
+from bot.llm.model_list import ModelList, ModelListClient, Places
+from bot.llm.provider_service import Service
+from bot.llm.request_downgrade import without_reasoning, without_tools
+from bot.llm.sse import EventReader
+from bot.llm.streaming import Delta, ReplyAccumulator, StreamResponse, StreamTimeouts, read_reply
+from bot.llm.text_encoding import encode_safe
+
+_MOST_PAUSES = 5
+_SHORT = 100_000
+"""Characters that are written within a millisecond or so."""
+_A_TOOL = 2_000
+"""What the definition of one is taken for. Some are far larger, none is read more than once."""
+_REMEMBERED = frozenset({ErrorKind.REASONING, ErrorKind.ROLES, ErrorKind.TOKEN_LIMIT})
+"""What later requests are written differently for."""
+
+
+class Client(ModelListClient, Protocol):
+    """A vendor's client that tries nothing again by itself: waiting is the engine's, which shows it."""
+
+    async def post(self, body: bytes) -> StreamResponse:
+        """Send a request; return when the answer begins. Raises the vendor's errors."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of connections."""
+
+
+@dataclass(frozen=True, slots=True)
+class WireFormat:
+    """A vendor's protocol. `body` writes a request, for a service that has had these problems with earlier ones;
+    `draft` begins a reply; `passed_over` are events that are not even read.
+    """
+
+    body: Callable[[ModelRequest, Collection[ErrorKind]], dict[str, Any]]
+    draft: Callable[[], ReplyAccumulator]
+    passed_over: frozenset[bytes] = frozenset()
+
+
+class HostedModel:
+    """The model that `service` runs."""
+
+    def __init__(
+        self, service: Service, capabilities: Capabilities, client: Client, wording: WireFormat, places: Places
+    ) -> None:
+        self._service = service
+        self._capabilities = capabilities
+        self._client = client
+        self._wording = wording
+        self._catalogue = ModelList(service, client, places)
+        self._known: set[ErrorKind] = set()
+        self._written_tools: tuple[Tool, ...] = ()
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What the model can do, as far as its settings and the address tell, and what it has turned out not to do."""
+        return self._capabilities
+
+    @property
+    def service_name(self) -> str:
+        """What people call the service."""
+        return self._service.name
+
+    @property
+    def tells_window(self) -> bool:
+        """Whether the service may say how large the model's window is."""
+        return self._catalogue.reports_window
+
+    async def look_up(self) -> Standing:
+        """What the service says of the model. Raises ModelError."""
+        return await self._catalogue.look_up()
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
+        """See the port. The connection is closed when the iterator is, also when it is cancelled."""
+        draft = self._wording.draft()
+        patience = StreamTimeouts(self._service, request.limits)
+        going_on = request
+        for _ in range(_MOST_PAUSES):
+            completion = None
+            async with aclosing(self._read(going_on, draft, patience)) as events:
+                async for event in events:
+                    if isinstance(event, Completion):
+                        completion = event
+                    else:
+                        yield event
+            said = draft.resume()
+            if said is None:
+                break
+            going_on = replace(request, messages=(*request.messages, said))
+        if completion is not None:
+            yield completion
+
+    def _read(
+        self, request: ModelRequest, draft: ReplyAccumulator, patience: StreamTimeouts
+    ) -> AsyncGenerator[Delta | Completion, None]:
+        return read_reply(
+            lambda: self._open(request),
+            draft,
+            EventReader(self._wording.passed_over),
+            service=self._service,
+            patience=patience,
+            translated=self._client.translated([tool.name for tool in request.tools]),
+        )
+
+    async def close(self) -> None:
+        """Let go of connections."""
+        await self._client.close()
+
+    async def _open(self, request: ModelRequest) -> StreamResponse:
+        """Send the request, and an easier one where the service says what it cannot take. What it cannot take is
+        remembered once the easier request has been taken: before that, its words may be a quotation.
+        """
+        request = self._fitting(request)
+        known, tools = frozenset(self._known), self._capabilities.tools
+        while True:
+            body = await self._written(request, known)
+            try:
+                answer = await self._client.post(body)
+            except Exception as error:
+                complaint = self._client.complaint(error)
+                problem = None if complaint is None else classify(complaint)
+                easier = None if problem is None else _easier(request, problem)
+                if problem is ErrorKind.NO_TOOLS:
+                    tools = False
+                if easier is None and problem in _REMEMBERED and problem not in known:
+                    easier, known = request, known | {problem}
+                if easier is None:
+                    raise
+                request = easier
+            else:
+                self._known |= known
+                if not tools:
+                    self._capabilities = replace(self._capabilities, tools=False)
+                return answer
+
+    def _fitting(self, request: ModelRequest) -> ModelRequest:
+        if not self._capabilities.images:
+            request = without_images(request)
+        if not self._capabilities.documents:
+            request = without_files(request)
+        return request if self._capabilities.tools else without_tools(request)
+
+    async def _written(self, request: ModelRequest, known: frozenset[ErrorKind]) -> bytes:
+        """The request's body. Aside if it is large or its tools are new: a server's schemas can be, and other turns
+        should not stand still while they are read for the first time.
+        """
+
+        def write() -> bytes:
+            return encode_safe(self._wording.body(request, known))
+
+        if request.tools == self._written_tools and _is_short(request):
+            return write()
+        body = await asyncio.to_thread(write)
+        self._written_tools = request.tools
+        return body
+
+
+def _is_short(request: ModelRequest) -> bool:
+    """Whether it is nothing but text, and little of it."""
+    room = _SHORT - _A_TOOL * len(request.tools)
+    for message in request.messages:
+        for part in message.parts:
+            match part:
+                case TextPart(text):
+                    room -= len(text)
+                case ToolResult(parts=parts):
+                    room -= sum(len(each.text) if isinstance(each, TextPart) else _SHORT for each in parts)
+                case ToolCall():
+                    room -= len(part.unreadable) + sum(map(len, map(str, part.arguments.values())))
+                case _:
+                    return False
+        if room < 0:
+            return False
+    return True
+
+
+def _easier(request: ModelRequest, problem: ErrorKind) -> ModelRequest | None:
+    """The request as the service may take it, None if nothing is left to give up."""
+    match problem:
+        case ErrorKind.NO_TOOLS if request.tools:
+            return without_tools(request)
+        case ErrorKind.ATTACHMENTS if has_images(request) or has_documents(request):
+            return without_files(without_images(request))
+        case ErrorKind.REASONING:
+            return without_reasoning(request)
+        case _:
+            return None

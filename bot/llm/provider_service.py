@@ -1,0 +1,224 @@
+"""The service a provider talks to, and how its failures are told.
+
+Called by the provider modules, which find out what happened; this module says it: one sentence with a cause and a
+fix, never with the key, and of the right kind: ModelUnavailable is tried again, ModelRejected is not.
+"""
+
+from __future__ import annotations
+
+import math
+import socket
+import ssl
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from urllib.parse import urlsplit
+
+import httpx2
+
+from bot.domain.completions import ModelLimits
+from bot.errors import ContextTooLong, ModelBarred, ModelError, ModelRejected, ModelUnavailable, SettingsError
+from bot.llm.error_classification import ErrorKind, ProviderError, classify, status_of
+from bot.llm.providers import is_at
+from bot.llm.refused_tools import refused_tool
+from bot.llm.text_encoding import single_line, without_keys
+
+_CONNECT_SECONDS = 10.0
+_QUOTE_LIMIT = 300
+_LONGEST_WAIT = 86_400.0
+_LATER = "Ask again in a while."
+_NO_KEY = "none"  # the vendors' clients insist on a key; servers without keys ignore it, the vendors refuse it
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """One vendor at one address. `prefix` begins the names of its variables: OPENAI in OPENAI_API_KEY."""
+
+    vendor: str
+    prefix: str
+    model: str
+    address: str
+    own_address: bool
+    key: str = field(repr=False)
+
+    @classmethod
+    def at(cls, home: str, base_url: str | None, *, vendor: str, prefix: str, model: str, key: str) -> Service:
+        """The vendor at its `home`, or a compatible server at `base_url`. Raises SettingsError for an address or a
+        key that cannot be used.
+        """
+        address, key = base_url or home, key.strip() or _NO_KEY
+        # The HTTP library would quote the whole header, key included, in its complaint.
+        if not (key.isascii() and key.isprintable()):
+            cause = f"The key in {prefix}_API_KEY holds characters that no key has."
+            raise SettingsError(cause, f"Copy the key into {prefix}_API_KEY again.")
+        host, home_host = _host(address), _host(home)
+        if not host:
+            cause = f"{prefix}_BASE_URL is not the address of a service."
+            raise SettingsError(cause, "Write it whole, like http://localhost:8000/v1.")
+        own = is_at(address, home_host)
+        return cls(vendor, prefix, model, address, own, key)
+
+    @property
+    def name(self) -> str:
+        """What people call the service: the vendor, or the place of a compatible one."""
+        if self.own_address:
+            return self.vendor
+        where = urlsplit(self.address)
+        return f"The model service at {where.hostname}" + (f":{where.port}" if where.port else "")
+
+    @property
+    def writer(self) -> str:
+        """Which model of which service writes its replies: what one has meant for itself, such as signed reasoning, is
+        shown to no other.
+        """
+        where = urlsplit(self.address)
+        return f"{self.model} at {where.hostname}" + (f":{where.port}" if where.port else "")
+
+    def timeout(self) -> httpx2.Timeout:
+        """How long the HTTP library may take: to connect. How long a reply may take is for `streaming` to say."""
+        return httpx2.Timeout(None, connect=_CONNECT_SECONDS)
+
+    def refused(self, complaint: ProviderError, tools: Sequence[str] = ()) -> ModelError:
+        """The service answered with an error. `tools` are the names of those on offer, in their order."""
+        quote = single_line(self._shown(complaint.message), _QUOTE_LIMIT)
+        status = status_of(complaint)
+        said = f" ({status})" + (f": {_sentence(quote)}" if quote and not quote.startswith("<") else ".")
+        match classify(complaint):
+            case ErrorKind.BUSY | ErrorKind.OUT_OF_ORDER as problem:
+                trouble = "is overloaded" if status == 529 else "has a problem"
+                cause = f"{self.name} {'is asked too much' if problem is ErrorKind.BUSY else trouble}{said}"
+                return ModelUnavailable(cause, _LATER, retry_after=retry_after(complaint.headers))
+            case ErrorKind.KEY | ErrorKind.CREDIT | ErrorKind.MODEL | ErrorKind.MOVED as problem:
+                return self._barred(problem, said)
+            case ErrorKind.TOO_LONG:
+                fix = "Start a new conversation, or send less."
+                return ContextTooLong(f"{self.name} cannot read that much{said}", fix)
+            case problem:
+                tool = refused_tool(status, complaint.param, complaint.message, tools)
+                return self._rejected(problem, said, tool)
+
+    def _barred(self, problem: ErrorKind, said: str) -> ModelBarred:
+        match problem:
+            case ErrorKind.KEY:
+                fix = f"Check that {self.prefix}_API_KEY holds a valid key that may use {self.model}."
+                return ModelBarred(f"{self.name} does not accept the key{said}", fix)
+            case ErrorKind.CREDIT:
+                cause = f"{self.name} wants to be paid first{said}"
+                return ModelBarred(cause, "Check the account's credit and limits.")
+            case ErrorKind.MOVED:
+                cause = f"{self.name} points to another address{said}"
+                fix = f"Write the address that it has now into {self.prefix}_BASE_URL: nothing is sent to any other."
+                return ModelBarred(cause, fix)
+            case _:
+                cause = f"{self.name} does not know the model {self.model}{said}"
+                return ModelBarred(cause, "Check the model name in BOT_MODEL" + self._or_address)
+
+    def _rejected(self, problem: ErrorKind, said: str, tool: str) -> ModelRejected:
+        match problem:
+            case ErrorKind.FILTERED:
+                fix = "Put it in other words, or leave out what the service objects to."
+                return ModelRejected(f"{self.name} does not take this content{said}", fix)
+            case ErrorKind.ATTACHMENTS:
+                fix = "Leave it out, or attach it in another format."
+                return ModelRejected(f"{self.name} cannot read an attached image or document{said}", fix)
+            case _ if tool:
+                fix = f"Have {tool} corrected by whoever runs its server, or leave it out of the profile."
+                return ModelRejected(f"{self.name} does not accept the tool {tool}{said}", fix, tool=tool)
+            case _:
+                return ModelRejected(f"{self.name} does not accept the request{said}")
+
+    def unreachable(self, error: BaseException) -> ModelUnavailable:
+        """No connection could be made. `error` is what is at the bottom of it."""
+        reason = single_line(self._shown(_reason(error)), 120)
+        return ModelUnavailable(f"{self.name} cannot be reached: {reason}.", "Check the network" + self._or_address)
+
+    def proxy_error(self) -> ModelUnavailable:
+        """The proxy that the environment names lets nobody through. What the HTTP library says of it is not told: the
+        proxy's address may have a password in it.
+        """
+        fix = "Check HTTPS_PROXY, and that the proxy lets the bot out."
+        return ModelUnavailable(f"{self.name} cannot be reached through the proxy.", fix)
+
+    def hung_up(self) -> ModelUnavailable:
+        """The service closed the connection in place of an answer."""
+        return ModelUnavailable(f"{self.name} hung up before it answered.", _LATER)
+
+    def silent(self, seconds: float) -> ModelUnavailable:
+        """The service sent nothing for so long."""
+        return ModelUnavailable(f"{self.name} sent nothing for {seconds:g} seconds.", _LATER)
+
+    def cut_off(self) -> ModelUnavailable:
+        """The reply ended before it was finished."""
+        return ModelUnavailable(f"The reply of {self._name_within} was cut off before its end.", _LATER)
+
+    def overlong(self, limits: ModelLimits) -> ModelUnavailable:
+        """The reply took longer than it may."""
+        cause = f"The reply of {self._name_within} was not finished within {limits.total_seconds:g} seconds."
+        return ModelUnavailable(cause, "Ask for less at a time.")
+
+    def garbled(self) -> ModelUnavailable:
+        """The reply is not what the protocol says."""
+        check = "." if self.own_address else f", and check the address in {self.prefix}_BASE_URL."
+        return ModelUnavailable(f"{self.name} sent something that is not a reply.", f"Ask again{check}")
+
+    def _shown(self, text: str) -> str:
+        return without_keys(text, "" if self.key == _NO_KEY else self.key)
+
+    @property
+    def _name_within(self) -> str:
+        return self.name[0].lower() + self.name[1:] if not self.own_address else self.name
+
+    @property
+    def _or_address(self) -> str:
+        return "." if self.own_address else f", and the address in {self.prefix}_BASE_URL."
+
+
+def _sentence(quote: str) -> str:
+    """Words of a service with an end, as something of ours follows them."""
+    return quote if quote.endswith((".", "!", "?", "…")) else f"{quote}."
+
+
+def _reason(error: BaseException) -> str:
+    """Why a connection could not be made."""
+    match error:
+        case ssl.SSLCertVerificationError():
+            return f"its certificate is not trusted ({error.verify_message})"
+        case socket.gaierror():
+            return "nobody knows a host of that name"
+        case ConnectionRefusedError():
+            return "nobody listens there"
+        case TimeoutError() | httpx2.TimeoutException():
+            return f"no connection within {_CONNECT_SECONDS:g} seconds"
+        case _:
+            return str(error).rstrip(".") or "the connection failed"
+
+
+def _host(address: str) -> str:
+    """The host of an HTTP address, empty if it is none."""
+    try:
+        parts = urlsplit(address)
+        usable = parts.scheme in ("http", "https") and parts.port != 0
+    except ValueError:
+        return ""
+    return (parts.hostname or "") if usable else ""
+
+
+def retry_after(headers: Mapping[str, str]) -> float | None:
+    """Seconds to wait, at most a day, from `retry-after-ms` or Retry-After in seconds or as a date (RFC 9110, 10.2.3);
+    None if the service said nothing that makes sense.
+    """
+    for header, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
+        try:
+            seconds = float(headers.get(header, "")) * unit
+        except ValueError:
+            continue
+        if math.isfinite(seconds) and seconds >= 0:
+            return min(seconds, _LONGEST_WAIT)
+    try:
+        at = parsedate_to_datetime(headers.get("retry-after", ""))
+        at = at if at.tzinfo else at.replace(tzinfo=UTC)
+        seconds = (at - datetime.now(UTC)).total_seconds()
+    except (ValueError, OverflowError):
+        return None
+    return min(max(0.0, seconds), _LONGEST_WAIT)

@@ -1,0 +1,223 @@
+"""Which addresses and commands an admin may give a server.
+
+Whoever may add a server in chat must not reach with it what only this machine reaches: loopback, the private network,
+the cloud's metadata service with its keys. Names are looked at when a server is defined, the addresses behind them
+whenever a connection is made, because a name can mean another address a moment later. The operator's own file is not
+limited. Knows no MCP.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import unicodedata
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
+from urllib.parse import urlsplit
+
+from bot.domain.launch_templates import Templates, no_templates
+from bot.domain.servers import HttpTransport, ServerConfig, StdioTransport, TemplateLaunch
+from bot.mcp.errors import InvalidDefinition
+from bot.mcp.launch_check import check_launch
+
+IpAddress = IPv4Address | IPv6Address
+Resolve = Callable[[str, int], Awaitable[list[str]]]
+
+_LONGEST = 2048
+_METADATA_NAMES = frozenset(
+    (
+        "metadata", "metadata.google.internal", "metadata.goog", "instance-data", "instance-data.ec2.internal",
+        "metadata.tencentyun.com",
+    )
+)  # fmt: skip
+_METADATA = frozenset(
+    map(
+        ip_address,
+        (
+            "169.254.169.254", "169.254.170.2", "169.254.170.23", "169.254.0.23", "100.100.100.200", "192.0.0.192",
+            "168.63.129.16", "fd00:ec2::254", "fd00:ec2::23", "fd20:ce::254",
+        ),
+    )
+)  # fmt: skip
+"""Where AWS, Google, Azure, Alibaba, Oracle and Tencent answer questions about a machine and its keys."""
+_NAT64 = IPv6Network("64:ff9b::/96")
+_LOCAL_NAT64 = IPv6Network("64:ff9b:1::/48")
+_COMPATIBLE = IPv6Network("::/96")
+
+
+@dataclass(frozen=True, slots=True)
+class AllowedTargets:
+    """What admins may use beyond the public network. `hosts` are `host` or `host:port`; `commands` are programs, as
+    they are written in a definition; `templates` says which launch templates there are at the moment. `names` are the
+    only slugs of servers that run, those of the operator's file included; empty allows all.
+    """
+
+    hosts: frozenset[str] = frozenset()
+    commands: frozenset[str] = frozenset()
+    templates: Callable[[], Templates] = no_templates
+    names: frozenset[str] = frozenset()
+
+    def admits(self, slug: str) -> bool:
+        """Return True if a server of this name may be added and run."""
+        return not self.names or slug in self.names
+
+    def host(self, host: str, port: int) -> bool:
+        """The operator lets admins use this host, at least on this port."""
+        bare = _plain(host)
+        spelled = f"[{bare}]" if ":" in bare else bare
+        listed = {_plain_entry(each) for each in self.hosts}
+        return not listed.isdisjoint((bare, spelled, f"{spelled}:{port}"))
+
+
+def is_address(url: str) -> bool:
+    """It is an http or https address of a usable form."""
+    try:
+        parts = urlsplit(url)
+        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
+    return usable and url.isprintable() and not any(char.isspace() for char in url)
+
+
+def origin_of(url: str) -> tuple[str, int]:
+    """The host and the port of a usable address."""
+    parts = urlsplit(url)
+    return parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
+
+
+def check_definition(config: ServerConfig, allowances: AllowedTargets) -> None:
+    """Raise Unusable if this server may not be used, by its name or its place. Host names are not resolved."""
+    if not allowances.admits(config.name):
+        raise InvalidDefinition(
+            f"MCP_ALLOWED_SERVERS does not list the name {config.name}.",
+            "the operator can add the name to MCP_ALLOWED_SERVERS and restart, or an admin removes or renames the "
+            "server",
+        )
+    check_place(config, allowances)
+
+
+def check_place(config: ServerConfig, allowances: AllowedTargets) -> None:
+    """Raise Unusable if an admin may not define a server with this address or program. Host names are not resolved."""
+    if config.from_file:
+        return
+    match config.transport:
+        case StdioTransport(launch=TemplateLaunch() as launch) as process:
+            check_launch(process, launch, allowances.templates())
+        case StdioTransport(command=command):
+            if command not in allowances.commands:
+                raise InvalidDefinition(
+                    "This server would run a program on the bot's machine that the operator has not allowed.",
+                    "the operator can name it in MCP_ALLOWED_COMMANDS, or put the server into the servers file",
+                )
+        case HttpTransport(url=url):
+            _check_url(url, allowances)
+
+
+def _check_url(url: str, allowances: AllowedTargets) -> None:
+    if len(url) > _LONGEST or not is_address(url):
+        raise InvalidDefinition("The url is not an http or https address.", "write https://host/path")
+    parts = urlsplit(url)
+    if parts.username is not None or parts.password is not None:
+        raise InvalidDefinition(
+            "The url holds a user name or password, which everybody would see.",
+            "leave it out of the url and store it as a secret of the server",
+        )
+    host, port = origin_of(url)
+    literal = parse_ip(host)
+    if literal is None:
+        _check_name(host, port, allowances)
+    else:
+        check_ip(literal, host, port, allowances)
+    if parts.scheme == "http" and not allowances.host(host, port):
+        raise InvalidDefinition("The url begins with http://, so secrets would be readable on the way.", "use https://")
+
+
+def _check_name(host: str, port: int, allowances: AllowedTargets) -> None:
+    name = _plain(host)
+    if name in _METADATA_NAMES:
+        raise _metadata(host)
+    if (name == "localhost" or name.endswith(".localhost")) and not allowances.host(host, port):
+        raise _not_public(host, port)
+
+
+def check_ip(address: IpAddress, host: str, port: int, allowances: AllowedTargets) -> None:
+    """Raises Unusable if admins may not use this address, which is what `host` means now."""
+    meanings = _meanings(address)
+    if not _METADATA.isdisjoint(meanings):
+        raise _metadata(host)
+    for each in meanings:
+        if _public(each) or allowances.host(host, port) or allowances.host(str(each), port):
+            continue
+        raise _not_public(host, port)
+
+
+async def resolve_allowed(host: str, port: int, allowances: AllowedTargets, resolve: Resolve) -> list[str]:
+    """The addresses behind a host, each of which may be used. Raises Unusable, and OSError if the name is unknown."""
+    _check_name(host, port, allowances)
+    literal = parse_ip(host)
+    found = [str(literal)] if literal is not None else await resolve(host, port)
+    for each in found:
+        check_ip(ip_address(each), host, port, allowances)
+    return found
+
+
+async def resolve_host(host: str, port: int) -> list[str]:
+    """The addresses behind a name, in the system's order. Raises OSError."""
+    answers = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(answer[4][0]) for answer in answers))
+
+
+def parse_ip(host: str) -> IpAddress | None:
+    """The address a host is written as, also in the spellings that only the system's resolver takes: `2130706433`,
+    `0x7f.1`, `0177.0.0.1`. None for a name.
+    """
+    plain = _plain(host)
+    with suppress(ValueError):
+        return ip_address(plain)
+    with suppress(OSError):
+        return IPv4Address(socket.inet_aton(plain))
+    return None
+
+
+def _plain(host: str) -> str:
+    """One spelling for equal hosts."""
+    return unicodedata.normalize("NFKC", host).lower().rstrip(".").removeprefix("[").removesuffix("]")
+
+
+def _plain_entry(entry: str) -> str:
+    entry = entry.strip().lower()
+    bare = entry.removeprefix("[").removesuffix("]")
+    return bare if entry.startswith("[") and entry.endswith("]") else entry
+
+
+def _meanings(address: IpAddress) -> list[IpAddress]:
+    """The address itself and the IPv4 addresses that it stands for: mapped, compatible, translated or tunnelled."""
+    if isinstance(address, IPv4Address):
+        return [address]
+    within: list[IpAddress | None] = [address.ipv4_mapped, address.sixtofour, *(address.teredo or ())]
+    if address in _NAT64 or (address in _COMPATIBLE and int(address) > 1):
+        within.append(IPv4Address(int(address) & 0xFFFFFFFF))
+    standing_for = [each for each in within if each is not None]
+    return standing_for if address.ipv4_mapped is not None else [address, *standing_for]
+
+
+def _public(address: IpAddress) -> bool:
+    local = isinstance(address, IPv6Address) and (address.is_site_local or address in _LOCAL_NAT64)
+    special = address.is_multicast or address.is_reserved or address.is_unspecified or local
+    return address.is_global and not special
+
+
+def _metadata(host: str) -> InvalidDefinition:
+    return InvalidDefinition(
+        f"{host} is a cloud's metadata service, which gives out the keys of this machine.", "use another server"
+    )
+
+
+def _not_public(host: str, port: int) -> InvalidDefinition:
+    spelled = f"[{host}]" if ":" in host else host
+    return InvalidDefinition(
+        f"{host} is on this machine or in a private network, which admins may not use.",
+        f"use a public address, or ask the operator to add {spelled}:{port} to MCP_ALLOWED_HOSTS",
+    )

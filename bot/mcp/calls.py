@@ -1,0 +1,259 @@
+"""One call to one server, and what can be said about it afterwards.
+
+Called by `connection`. It goes below the library's `execute_call` to the session's `send_request`: the former throws a
+result away when it does not fit the tool's output schema.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+import anyio
+from mcp import Client, MCPError, types
+from mcp.shared.dispatcher import ProgressFnT
+from mcp.types import CONNECTION_CLOSED, HEADER_MISMATCH, INTERNAL_ERROR, METHOD_NOT_FOUND, PARSE_ERROR
+from mcp.types.version import MODERN_PROTOCOL_VERSIONS
+from pydantic import TypeAdapter, ValidationError
+
+from bot.domain.characters import visible
+from bot.domain.elicitations import MOST_ROUNDS, ElicitationResults
+from bot.domain.messages import ToolCall
+from bot.domain.servers import ServerConfig
+from bot.domain.tools import CallNotSent, CallOutcomeUnknown, CallReturned, Tool, ToolOutcome
+from bot.mcp import elicitation, request_context
+from bot.mcp.call_deadline import CallDeadline
+from bot.mcp.call_tracker import ActiveCall
+from bot.mcp.elicitation import UnsupportedElicitation
+from bot.mcp.errors import NOT_RPC, refused_status
+from bot.mcp.redaction import Redaction
+from bot.mcp.request_context import RequestContext
+from bot.mcp.results import error_text, failed_result, tool_result
+from bot.mcp.transports.ndjson import TOO_LARGE
+
+log = logging.getLogger(__name__)
+
+IDEMPOTENCY_KEY = "countersign/idempotencyKey"
+"""Where a server that wants to recognise a repeated call finds its key."""
+
+_ANSWER: TypeAdapter[types.CallToolResult | types.InputRequiredResult] = TypeAdapter(
+    types.CallToolResult | types.InputRequiredResult
+)
+_LONGEST_PROGRESS = 200
+_STAND_INS = {INTERNAL_ERROR: "Server returned an error response", METHOD_NOT_FOUND: "Not Found"}
+"""What the library says in place of an HTTP error that came without a JSON-RPC body."""
+_GATEWAY_GAVE_UP = frozenset((502, 504))
+BROKEN = (
+    MCPError,
+    ValidationError,
+    RuntimeError,
+    ValueError,
+    OSError,
+    anyio.ClosedResourceError,
+    anyio.BrokenResourceError,
+)
+"""What a request to a server can end with, but for its time being over."""
+
+
+@dataclass(frozen=True, slots=True)
+class RequestNotSent:
+    """The server never saw the call, so it may be sent again. `gone`: this connection is of no more use; if not, it
+    is only in doubt.
+    """
+
+    reason: str
+    gone: bool
+
+
+@dataclass(frozen=True, slots=True)
+class NoResponse:
+    """The call was sent, and the way back for its answer is gone. It may be sent again if doing it twice does no harm
+    (`Tool.repeatable`).
+    """
+
+    reason: str
+
+
+class Deadline:
+    """The moment after which a caller, who has given so many seconds, waits for nothing more."""
+
+    def __init__(self, seconds: float | None) -> None:
+        self._at = math.inf if seconds is None else asyncio.get_running_loop().time() + seconds
+
+    def within(self, seconds: float) -> float:
+        """So many seconds, or fewer if the moment comes before."""
+        return max(0.0, min(seconds, self._at - asyncio.get_running_loop().time()))
+
+
+@dataclass(frozen=True, slots=True)
+class CallLimits:
+    """How many seconds a call may take: `silence` after the last word of the server, `whole` in all."""
+
+    silence: float
+    whole: float
+
+    @classmethod
+    def of(cls, config: ServerConfig, tool: Tool, deadline: Deadline) -> CallLimits:
+        """Those of a tool, before a deadline."""
+        silence = config.read_timeout(tool.original_name)
+        return cls(deadline.within(silence), deadline.within(max(silence, config.tool_timeout_max)))
+
+
+async def send(
+    client: Client, tool: Tool, call: ToolCall, under_way: ActiveCall, *, limits: CallLimits, redact: Redaction
+) -> ToolOutcome | RequestNotSent | NoResponse:
+    """Send a call and wait for its answer as long as the limits say, without the time in which the server has a person
+    asked. When the time is over, or the caller is cancelled, the server is told. Raises nothing but cancellation.
+    """
+    modern = client.protocol_version in MODERN_PROTOCOL_VERSIONS
+    context, replies = under_way.context, under_way.context.replies
+    if replies is not None and not modern and (why_not := elicitation.unvisited_reason(tool.server, replies)):
+        return CallReturned(failed_result(call.id, why_not))
+    params = _params(tool, call, context.key, replies if modern else None)
+    time_left = CallDeadline(limits.silence, limits.whole)
+
+    async def progressed(progress: float, total: float | None, message: str | None) -> None:
+        time_left.heard()
+        context.on_progress(progress_text(progress, total, message, redact))
+
+    with request_context.begin() as attempt, under_way.sent(attempt, time_left):
+        try:
+            async with time_left:
+                answer = await _answer(client, params, progressed)
+        except TimeoutError:
+            reason = f"Server {tool.server} did not answer within {round(time_left.waited, 1):g} s."
+            return CallOutcomeUnknown(reason) if attempt.sent else CallNotSent(reason)
+        except BROKEN as error:
+            log.debug("MCP server %s, tool %s: %s", tool.server, tool.original_name, redact(str(error)))
+            if isinstance(error, MCPError) and not modern:
+                under_way.answered = not _cut_off(error)
+                if (visits := _visits(error, tool, call, redact)) is not None:
+                    return visits
+            match _verdict(error, attempt, tool, client.protocol_version):
+                case CallNotSent() | RequestNotSent() | NoResponse() | CallOutcomeUnknown() as verdict:
+                    return replace(verdict, reason=redact(verdict.reason))
+                case text:
+                    return CallReturned(failed_result(call.id, redact(text)))
+        under_way.answered = True
+    return _outcome(answer, tool, call, redact)
+
+
+def _params(tool: Tool, call: ToolCall, key: str, replies: ElicitationResults | None) -> types.CallToolRequestParams:
+    """What is sent. The server's own words about where it was go back as they came, and into no other request."""
+    return types.CallToolRequestParams(
+        name=tool.original_name,
+        arguments=dict(call.arguments),
+        input_responses=None if replies is None else elicitation.encode_results(replies),
+        request_state=None if replies is None else replies.state,
+        _meta=cast("types.RequestParamsMeta", {IDEMPOTENCY_KEY: key}),
+    )
+
+
+async def _answer(
+    client: Client, params: types.CallToolRequestParams, progressed: ProgressFnT
+) -> types.CallToolResult | types.InputRequiredResult:
+    """Send, and send again where the server wants nothing more than that, with what it says of where it was."""
+    rounds = 0
+    while True:
+        request = types.CallToolRequest(params=params)
+        answer = await client.session.send_request(request, _ANSWER, progress_callback=progressed)
+        rounds += 1
+        if isinstance(answer, types.CallToolResult) or answer.input_requests or rounds > MOST_ROUNDS:
+            return answer
+        again: dict[str, Any] = {"input_responses": None, "request_state": answer.request_state}
+        params = params.model_copy(update=again)
+
+
+def _outcome(
+    answer: types.CallToolResult | types.InputRequiredResult, tool: Tool, call: ToolCall, redact: Redaction
+) -> ToolOutcome:
+    if isinstance(answer, types.CallToolResult):
+        return CallReturned(tool_result(call.id, tool, answer, redact))
+    try:
+        return elicitation.parse_input_required(answer, redact)
+    except UnsupportedElicitation as error:
+        return CallReturned(failed_result(call.id, f"Server {tool.server} asks for {error}."))
+
+
+def _visits(error: MCPError, tool: Tool, call: ToolCall, redact: Redaction) -> ToolOutcome | None:
+    """What a server wants visited before it does anything, None if that is not what an error says."""
+    try:
+        return elicitation.visits_required(error, redact)
+    except UnsupportedElicitation as refused:
+        return CallReturned(failed_result(call.id, f"Server {tool.server} asks for {refused}."))
+
+
+def progress_text(progress: float, total: float | None, message: str | None, redact: Redaction) -> str:
+    """`2/5 copying`, `copying` or `2`."""
+    words = redact(visible(message or "")).replace("\n", " ").strip()
+    if total:
+        words = f"{progress:g}/{total:g} {words}".strip()
+    return (words or f"{progress:g}")[:_LONGEST_PROGRESS]
+
+
+def _verdict(
+    error: Exception, attempt: RequestContext, tool: Tool, protocol: str
+) -> CallNotSent | RequestNotSent | NoResponse | CallOutcomeUnknown | str:
+    """What a failure means; a text is an answer that the model may read."""
+    if attempt.refusal:
+        return CallNotSent(attempt.refusal)
+    unanswered = _undelivered(error, attempt, tool, protocol) or _unknown(error, attempt, tool)
+    if unanswered is not None:
+        return unanswered
+    if isinstance(error, MCPError) and _STAND_INS.get(error.code) != error.message:
+        return error_text(error)
+    if attempt.status is None or attempt.status < 300:
+        return f"Error calling MCP server: {error}"
+    return f"Error calling MCP server: {refused_status(tool.server, attempt.status)}"
+
+
+def _undelivered(error: Exception, attempt: RequestContext, tool: Tool, protocol: str) -> RequestNotSent | None:
+    if not attempt.sent:
+        why = f": {attempt.failure.rstrip('.')}" if attempt.failure else ""
+        return RequestNotSent(f"Server {tool.server} could not be reached{why}.", gone=not attempt.failure)
+    # With sessions, 404 means that this one is unknown and nothing was done (MCP specification 2025-11-25,
+    # transports, session management). The newer protocol has none.
+    if attempt.status == 404 and protocol not in MODERN_PROTOCOL_VERSIONS:
+        return RequestNotSent(f"Server {tool.server} has forgotten the session.", gone=True)
+    if isinstance(error, MCPError) and error.code == HEADER_MISMATCH:
+        return RequestNotSent(f"Server {tool.server} has changed the tool {tool.original_name}.", gone=False)
+    return None
+
+
+def _unknown(error: Exception, attempt: RequestContext, tool: Tool) -> NoResponse | CallOutcomeUnknown | None:
+    if attempt.failure:
+        why = attempt.failure.rstrip(".")
+        return NoResponse(f"The connection to server {tool.server} broke before it answered: {why}.")
+    if not isinstance(error, MCPError) or _garbled(error):
+        return CallOutcomeUnknown(f"The call was sent to server {tool.server}, but its answer could not be read.")
+    if why := _unread(error):
+        return CallOutcomeUnknown(f"Server {tool.server} answered, but {why}.")
+    if _cut_off(error):
+        return NoResponse(f"The connection to server {tool.server} was lost before it answered.")
+    if attempt.status in _GATEWAY_GAVE_UP:
+        return NoResponse(f"{refused_status(tool.server, attempt.status)}. The call may have arrived.")
+    return None
+
+
+def _unread(error: MCPError) -> str:
+    """Why an answer that came is not there. The library has words of its own for an event in a stream that has more
+    bytes than it was told to read.
+    """
+    if error.message.startswith("SSE stream failed: ") and error.message.endswith("byte limit."):
+        return TOO_LARGE
+    return error.message if error.message in (TOO_LARGE, NOT_RPC) else ""
+
+
+def _cut_off(error: MCPError) -> bool:
+    """The library made this error up because the answer can no longer come."""
+    return error.code == CONNECTION_CLOSED and (
+        error.message == "Connection closed" or error.message.startswith("SSE stream ")
+    )
+
+
+def _garbled(error: MCPError) -> bool:
+    """The library made this error up because what came is no JSON-RPC."""
+    return error.code == PARSE_ERROR and error.message.startswith("Failed to parse")

@@ -1,0 +1,231 @@
+"""What a server offers, in our words.
+
+Called by `session` after connecting, whenever the server says that something has changed, and when somebody asks.
+Texts come out without hidden characters. They are not redacted: an item in which a secret of the server stands is left
+out, because a definition that was changed on the way is another one.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Awaitable, Callable, Collection
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+from mcp import Client, MCPError, types
+from mcp.types import METHOD_NOT_FOUND
+from pydantic import BaseModel
+
+from bot.domain.capabilities import Prompt, PromptArgument, Resource, ResourceTemplate, ServerCapabilities
+from bot.domain.characters import visible
+from bot.domain.servers import HttpKind, ServerConfig, kind_of
+from bot.domain.tools import Annotations, Tool
+from bot.mcp.endpoint_fingerprint import endpoint_fingerprint
+from bot.mcp.injection_scan import scan_definition
+from bot.mcp.redaction import Redaction
+from bot.mcp.response_repair import LEFT_OUT
+from bot.mcp.text_filter import clean_schema
+from bot.mcp.tool_names import generic_name, offered_name
+
+log = logging.getLogger(__name__)
+
+_MOST_PAGES = 100
+_MOST = 5_000
+"""Of each kind."""
+_LARGEST = 4 * 1024 * 1024
+"""Characters of each kind, as JSON: what a server lists is kept, compared and sent to models over and over."""
+_LEAKING = "one with a secret of the server in it"
+_Item = TypeVar("_Item", bound=BaseModel)
+_Ours = TypeVar("_Ours")
+_Page = tuple[list[_Item], str | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """The tools of a server, and what of them cannot be offered, in a few words each. `ttl` is for how many seconds the
+    server says that they stay as they are.
+    """
+
+    tools: tuple[Tool, ...] = ()
+    left_out: tuple[str, ...] = ()
+    ttl: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class CapabilityFetcher:
+    """Asks one server for what it offers. `names_beside` says what the tools of other servers are called."""
+
+    config: ServerConfig
+    redact: Redaction
+    names_beside: Callable[[ServerConfig], frozenset[str]]
+
+    async def tools(self, client: Client) -> Listing:
+        """Every tool. Of two with one name the first counts."""
+        if client.server_capabilities.tools is None:
+            return Listing()
+        left_out: list[str] = []
+        ttls: list[int] = []
+
+        async def page(cursor: str | None) -> _Page[types.Tool]:
+            listed = await client.list_tools(cursor=cursor, cache_mode="bypass")
+            ttls.append(listed.ttl_ms)
+            if nameless := (listed.meta or {}).get(LEFT_OUT):
+                left_out.append(f"{nameless} without a name")
+            return listed.tools, listed.next_cursor
+
+        found: dict[str, Tool] = {}
+        listed, whole = await _all_pages(page)
+        foreign = self.names_beside(self.config) - {each.name for each in listed}
+        for each in listed:
+            if self._holds_secret(each):
+                left_out.append(_LEAKING if self.redact.found_in(each.name) else f"{each.name}: {_LEAKING}")
+                continue
+            tool = self._tool(each, foreign)
+            if found.setdefault(tool.name, tool) is not tool:
+                log.warning("%s lists the tool %r twice, the first one counts", self.config.name, tool.name)
+                left_out.append(f"a second {tool.name}")
+        if not whole:
+            left_out.append(f"what comes after {len(listed)} tools, {_MOST_PAGES} pages or 4 MB")
+        return Listing(tuple(found.values()), tuple(left_out), min(ttls, default=0) / 1000)
+
+    async def others(self, client: Client, before: ServerCapabilities) -> ServerCapabilities:
+        """`before` with the resources, templates and prompts that the server has now. A server that declares them and
+        then does not know how to list them has none.
+        """
+        declared = client.server_capabilities
+        resources: tuple[Resource, ...] = ()
+        templates: tuple[ResourceTemplate, ...] = ()
+        prompts: tuple[Prompt, ...] = ()
+        if declared.resources is not None:
+            resources = await self._known(self._resources(client))
+            templates = await self._known(self._templates(client))
+        if declared.prompts is not None:
+            prompts = await self._known(self._prompts(client))
+        return replace(before, resources=resources, templates=templates, prompts=prompts)
+
+    async def _known(self, listing: Awaitable[tuple[_Ours, ...]]) -> tuple[_Ours, ...]:
+        try:
+            return await listing
+        except MCPError as error:
+            if error.code != METHOD_NOT_FOUND:
+                raise
+            return ()
+
+    async def _resources(self, client: Client) -> tuple[Resource, ...]:
+        async def page(cursor: str | None) -> _Page[types.Resource]:
+            listed = await client.list_resources(cursor=cursor, cache_mode="bypass")
+            return listed.resources, listed.next_cursor
+
+        clean = self.clean
+        return tuple(
+            Resource(
+                each.uri, clean(each.name), clean(each.title), clean(each.description), clean(each.mime_type), each.size
+            )
+            for each in (await _all_pages(page))[0]
+            if not self._holds_secret(each)
+        )
+
+    async def _templates(self, client: Client) -> tuple[ResourceTemplate, ...]:
+        async def page(cursor: str | None) -> _Page[types.ResourceTemplate]:
+            listed = await client.list_resource_templates(cursor=cursor, cache_mode="bypass")
+            return listed.resource_templates, listed.next_cursor
+
+        clean = self.clean
+        return tuple(
+            ResourceTemplate(
+                each.uri_template, clean(each.name), clean(each.title), clean(each.description), clean(each.mime_type)
+            )
+            for each in (await _all_pages(page))[0]
+            if not self._holds_secret(each)
+        )
+
+    async def _prompts(self, client: Client) -> tuple[Prompt, ...]:
+        async def page(cursor: str | None) -> _Page[types.Prompt]:
+            listed = await client.list_prompts(cursor=cursor, cache_mode="bypass")
+            return listed.prompts, listed.next_cursor
+
+        clean = self.clean
+        return tuple(
+            Prompt(
+                each.name,
+                clean(each.title),
+                clean(each.description),
+                tuple(
+                    PromptArgument(arg.name, clean(arg.description), bool(arg.required)) for arg in each.arguments or ()
+                ),
+            )
+            for each in (await _all_pages(page))[0]
+            if not self._holds_secret(each)
+        )
+
+    def _holds_secret(self, item: BaseModel) -> bool:
+        """True if a strong secret of the server is anywhere in an item: it is neither shown nor kept."""
+        return self.redact.found_in(item.model_dump(mode="json"))
+
+    def _tool(self, tool: types.Tool, foreign: Collection[str]) -> Tool:
+        """One tool as it is offered: characters that nobody sees are gone, everything else is the server's. `foreign`
+        are names of other servers' tools.
+        """
+        hints = tool.annotations or types.ToolAnnotations()
+        offered = Tool(
+            name="",
+            server="",
+            original_name=tool.name,
+            title=self.clean(tool.title or hints.title),
+            description=self.clean(tool.description),
+            input_schema=self._schema(tool.input_schema),
+            output_schema=None if tool.output_schema is None else self._schema(tool.output_schema),
+            annotations=Annotations(
+                read_only=hints.read_only_hint,
+                destructive=hints.destructive_hint,
+                idempotent=hints.idempotent_hint,
+                open_world=hints.open_world_hint,
+            ),
+            flags=tuple(scan_definition(tool, foreign)),
+        )
+        return apply_definition(offered, self.config)
+
+    def _schema(self, schema: dict[str, Any]) -> Any:
+        """A schema without hidden characters in what people and models read of it."""
+        return clean_schema(schema, self.clean)
+
+    def clean(self, text: str | None) -> str:
+        """A text of the server without hidden characters."""
+        return visible(text or "")
+
+
+def apply_definition(tool: Tool, config: ServerConfig) -> Tool:
+    """A tool as it is offered by a server that is defined like this: what was stored may be of an older definition."""
+    generic = kind_of(config.transport) == HttpKind.JSONRPC
+    name = generic_name(config.name) if generic else offered_name(config.name, tool.original_name)
+    return replace(
+        tool,
+        name=name,
+        server=config.name,
+        server_id=config.id,
+        trusted=config.trusted,
+        place=endpoint_fingerprint(config),
+        flow=config.flows.of(tool.original_name),
+    )
+
+
+async def _all_pages(page: Callable[[str | None], Awaitable[_Page[_Item]]]) -> tuple[list[_Item], bool]:
+    """Everything on all pages, and whether that is all. A cursor that comes again ends the listing, and so do a hundred
+    pages, five thousand items, and the first one that does not fit into what is left of four megabytes.
+    """
+    found: list[_Item] = []
+    room = _LARGEST
+    cursors: set[str] = set()
+    cursor: str | None = None
+    for _ in range(_MOST_PAGES):
+        items, cursor = await page(cursor)
+        for item in items:
+            room -= len(json.dumps(item.model_dump(), default=str))
+            if room < 0 or len(found) >= _MOST:
+                return found, False
+            found.append(item)
+        if cursor is None or cursor in cursors:
+            return found, True
+        cursors.add(cursor)
+    return found, False

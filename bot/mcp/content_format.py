@@ -1,0 +1,62 @@
+"""Resources and prompts, as people may read them.
+
+Called by `connection`. A server's answer in, pieces out: text without what nobody sees and without secrets, and the
+size of everything else.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Mapping, Sequence
+
+from mcp import Client, types
+
+from bot.domain.capabilities import BlobContents, Piece, TextContents
+from bot.domain.characters import visible
+from bot.mcp.redaction import Redaction
+from bot.mcp.results import truncate
+
+
+async def format_resource(client: Client, uri: str, redact: Redaction) -> Sequence[Piece]:
+    """The contents of a resource. Raises what requests raise, `calls.BROKEN`."""
+    answer = await client.read_resource(uri, cache_mode="bypass")
+    return tuple(_content(each, redact) for each in answer.contents)
+
+
+async def format_prompt(client: Client, name: str, arguments: Mapping[str, str], redact: Redaction) -> Sequence[Piece]:
+    """The messages of a prompt. Raises what requests raise, `calls.BROKEN`."""
+    answer = await client.get_prompt(name, dict(arguments))
+    return tuple(_message(each, redact) for each in answer.messages)
+
+
+def _content(content: types.TextResourceContents | types.BlobResourceContents, redact: Redaction) -> Piece:
+    heading, mime_type = redact(visible(content.uri)), redact(visible(content.mime_type or ""))
+    if isinstance(content, types.TextResourceContents):
+        return _text(heading, content.text, redact, mime_type)
+    return BlobContents(heading, mime_type, _size(content.blob))
+
+
+def _message(message: types.PromptMessage, redact: Redaction) -> Piece:
+    role = str(message.role)
+    match message.content:
+        case types.TextContent(text=text):
+            return _text(role, text, redact)
+        case types.ImageContent(data=data, mime_type=mime) | types.AudioContent(data=data, mime_type=mime):
+            return BlobContents(role, redact(visible(mime)), _size(data))
+        case types.EmbeddedResource(resource=embedded):
+            return _content(embedded, redact)
+        case types.ResourceLink(name=name, uri=uri):
+            return _text(role, f"[Link: {name} {uri}]", redact)
+
+
+def _text(heading: str, text: str, redact: Redaction, mime_type: str = "") -> TextContents:
+    return TextContents(heading, "".join(truncate((redact(visible(text)),))), mime_type)
+
+
+def _size(data: str) -> int:
+    """In bytes, of what is written in base64; its length as text if it is not."""
+    try:
+        return len(base64.b64decode(data, validate=True))
+    except (binascii.Error, ValueError):
+        return len(data)

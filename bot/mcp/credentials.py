@@ -1,0 +1,137 @@
+"""Filling a server's secrets into its definition, just before it is connected to.
+
+Called by the composition root with what the stores hold. What comes out is never shown: `redaction.secrets_of` finds
+every secret in it again.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from dataclasses import replace
+
+from bot.domain.servers import (
+    AUTH_SECRET,
+    USER_SLOT,
+    Authentication,
+    AuthenticationKind,
+    HttpTransport,
+    OAuthTerms,
+    ServerConfig,
+    ServerRecord,
+    StdioTransport,
+    is_reserved_header,
+)
+from bot.mcp.errors import InvalidDefinition, header_fits
+
+_ENV, _HEADER = "env:", "header:"
+_WITHOUT_HEADER = (AuthenticationKind.NONE, AuthenticationKind.OAUTH, AuthenticationKind.CLIENT_CREDENTIALS)
+
+
+def inject_secrets(record: ServerRecord, values: Mapping[str, str]) -> ServerConfig:
+    """The server with its secrets in it; `values` are by slot. Raises Unusable, which never shows a value."""
+    config = record.config
+    missing = sorted(record.secrets.keys() - values.keys())
+    if missing:
+        raise InvalidDefinition(f"Server {config.name}: the secret {missing[0]} has no value.", "set it again")
+    match config.transport:
+        case StdioTransport() as process:
+            if record.authentication.kind is not AuthenticationKind.NONE:
+                raise InvalidDefinition(
+                    f"Server {config.name} is a process, which nobody signs in to.", "give it env secrets"
+                )
+            return replace(config, transport=replace(process, env={**process.env, **_environment(config, values)}))
+        case HttpTransport() as endpoint:
+            secret = values.get(AUTH_SECRET, "")
+            signing_in = _signing_in(config.name, record.authentication, secret, values.get(USER_SLOT, ""))
+            headers = _joined(endpoint.headers, _slots(values, _HEADER), signing_in)
+            for name, value in headers.items():
+                _check_header(config.name, name, value)
+            terms = _terms(config.name, record.authentication, secret)
+            if terms is not None and any(name.lower() == "authorization" for name in headers):
+                raise InvalidDefinition(
+                    f"Server {config.name} is signed in to, and has a header Authorization of its own.",
+                    "take that header out, or sign in by it alone",
+                )
+            return replace(config, transport=replace(endpoint, headers=headers), sign_in=terms)
+
+
+def _terms(server: str, authentication: Authentication, secret: str) -> OAuthTerms | None:
+    """How it is signed in to by OAuth."""
+    match authentication.kind:
+        case AuthenticationKind.CLIENT_CREDENTIALS if not (authentication.client_id and secret):
+            raise InvalidDefinition(
+                f"Server {server} has no client id and secret to get a token with.", "set its client id and its secret"
+            )
+        case AuthenticationKind.OAUTH | AuthenticationKind.CLIENT_CREDENTIALS as kind:
+            return OAuthTerms(kind, authentication.client_id, secret, authentication.scope)
+        case _:
+            return None
+
+
+def _environment(config: ServerConfig, values: Mapping[str, str]) -> dict[str, str]:
+    variables = _slots(values, _ENV)
+    for name, value in variables.items():
+        if not name or "=" in name or "\0" in name + value:
+            raise InvalidDefinition(f"Server {config.name}: a secret does not fit the environment.", "set it again")
+    return variables
+
+
+def _slots(values: Mapping[str, str], kind: str) -> dict[str, str]:
+    return {slot.removeprefix(kind): value for slot, value in values.items() if slot.startswith(kind)}
+
+
+def _joined(*several: Mapping[str, str]) -> dict[str, str]:
+    """All headers; of two that are the same but for their case the later one."""
+    return dict({name.lower(): (name, value) for each in several for name, value in each.items()}.values())
+
+
+def _signing_in(server: str, authentication: Authentication, secret: str, user: str) -> dict[str, str]:
+    """The header that shows who the bot is, if it is always the same. RFC 7617 (basic), RFC 6750 (bearer)."""
+    kind = authentication.kind
+    if not secret and kind not in _WITHOUT_HEADER:
+        raise InvalidDefinition(f"Server {server} has no secret to sign in with.", "set its secret")
+    match kind:
+        case AuthenticationKind.HEADER:
+            return {authentication.header: secret}
+        case AuthenticationKind.API_KEY:
+            bearer = authentication.header.lower() == "authorization"
+            return {authentication.header: f"Bearer {secret}" if bearer else secret}
+        case AuthenticationKind.BASIC:
+            if not user:
+                raise InvalidDefinition(
+                    f"Server {server} has no user name to sign in with.",
+                    f"set it: /mcp secret set {server} {USER_SLOT}",
+                )
+            if ":" in user:
+                raise InvalidDefinition(
+                    f"Server {server}: a user name for basic must be without a colon.", "correct it"
+                )
+            try:
+                pair = f"{user}:{secret}".encode()
+            except UnicodeEncodeError:
+                raise InvalidDefinition(
+                    f"Server {server}: its secret is no text.", "set it again, as plain text"
+                ) from None
+            return {"Authorization": f"Basic {base64.b64encode(pair).decode('ascii')}"}
+        case AuthenticationKind.NONE | AuthenticationKind.OAUTH | AuthenticationKind.CLIENT_CREDENTIALS:
+            return {}
+
+
+def _check_header(server: str, name: str, value: str) -> None:
+    # A name may be a mistyped secret: it is shown only if it can be a name at all.
+    if not header_fits(name, ""):
+        raise InvalidDefinition(
+            f"Server {server}: the name of a header is not valid.", "use letters, digits and hyphens"
+        )
+    if not header_fits(name, value):
+        raise InvalidDefinition(
+            f"Server {server}: the value of the header {name} has a line break or other characters in it that no "
+            "header can carry.",
+            "set the secret again, as plain ASCII text in one line",
+        )
+    if is_reserved_header(name):
+        raise InvalidDefinition(
+            f"Server {server}: the header {name} names a host, or is set by the connection itself.",
+            "use another header",
+        )

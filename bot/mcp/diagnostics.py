@@ -1,0 +1,386 @@
+"""Whether a server can be used, and if not, why: from its address to its tools, cause and fix for each.
+
+Called by the toolbox. A look that finds something broken is the last one; what a look opened is closed before its
+result is told, so whoever stops listening leaves nothing behind.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import replace
+from pathlib import Path
+
+from bot.domain.checks import Check, CheckStatus
+from bot.domain.servers import (
+    CachedCapabilities,
+    DesiredServer,
+    HttpKind,
+    HttpTransport,
+    ServerConfig,
+    ServerEnablement,
+    ServerStatus,
+    StdioTransport,
+    SyncStatus,
+    kind_of,
+)
+from bot.domain.tools import Tool
+from bot.errors import ServerTrouble
+from bot.mcp.addresses import check_definition
+from bot.mcp.connection import Connection
+from bot.mcp.errors import InvalidDefinition
+from bot.mcp.flow_warnings import flow_warnings
+from bot.mcp.launch_check import check_paths
+from bot.mcp.network_probes import NetworkProbes, broken
+from bot.mcp.protocol_noise import NoiseCounter
+from bot.mcp.redaction import USER_NAME, Redaction
+from bot.mcp.registry import ManagedServer
+from bot.mcp.server_log import ServerLog
+from bot.mcp.server_status import ServerStatusTracker
+from bot.mcp.session import ConnectionDependencies
+from bot.mcp.start_limiter import StartLimiter
+from bot.mcp.sync_notifier import SyncNotifier
+from bot.mcp.transports.open import child_environment
+
+_LOOK_SECONDS = 15.0
+_GENTLE_SECONDS = 5.0
+_AT_ONCE = 4
+_OLD = 900.0
+"""Seconds after which what is known of a server should have been asked for again."""
+_NAMED = 5
+
+Look = Callable[[], Awaitable[Check]]
+RefusedBy = Callable[[Tool], Mapping[str, str]]
+
+
+def never_refused(tool: Tool) -> Mapping[str, str]:  # noqa: ARG001 - see RefusedBy
+    """Where no model is asked."""
+    return {}
+
+
+class ServerDiagnostics:
+    """Looks at servers. Shares nothing with the kept connections but what is secret, allowed and how fast things go.
+    `refused` says why services of models have refused a tool, by model.
+    """
+
+    def __init__(self, shared: ConnectionDependencies, refused: RefusedBy) -> None:
+        self._refused = refused
+        turnstile = StartLimiter(_AT_ONCE, shared.pacing.crowding)
+        self._shared = replace(shared, turnstile=turnstile, reports=SyncNotifier())
+        self._trials: set[Connection] = set()
+
+    async def close(self, limit: float) -> None:
+        """End what is being tried."""
+        await asyncio.gather(*(trial.close(limit) for trial in self._trials))
+
+    async def verify(self, entry: DesiredServer) -> AsyncGenerator[Check, None]:
+        """Look at a server that need not be kept."""
+        redact = self._shared.secrets.open(entry)
+        try:
+            looks = self._verified(entry, redact)
+            async with aclosing(looks):
+                async for check in looks:
+                    yield _clean(check, redact)
+        finally:
+            self._shared.secrets.close(entry.config.id, redact)
+
+    async def _verified(self, entry: DesiredServer, redact: Redaction) -> AsyncGenerator[Check, None]:
+        if entry.problem:
+            yield _split("definition", entry.problem)
+            return
+        trial = Connection(entry.config, self._shared, redact, CachedCapabilities())
+
+        async def mcp() -> Check:
+            return await self._tried(trial)
+
+        async def tools() -> Check:
+            return _tools(trial.condition)
+
+        looks = self._one_by_one([*self._way(entry.config), ("MCP", mcp), ("tools", tools)])
+        async with aclosing(looks):
+            async for check in looks:
+                yield check
+
+    async def diagnose(self, kept: ManagedServer) -> AsyncGenerator[Check, None]:
+        """Look at a kept server: first how it stands, last how it has done so far."""
+        looks = self._examined(kept)
+        async with aclosing(looks):
+            async for check in looks:
+                yield _clean(check, kept.redact)
+
+    async def _examined(self, kept: ManagedServer) -> AsyncGenerator[Check, None]:
+        yield _standing(kept)
+        if check := _weak_secrets(kept):
+            yield check
+        connection = kept.connection
+        if connection is None:
+            return
+        condition = connection.condition
+
+        async def mcp() -> Check:
+            if kept.entry.standing is not ServerEnablement.ON and condition.status is not ServerStatus.CONNECTED:
+                return Check("MCP", CheckStatus.SKIPPED, "It is disconnected, so nobody speaks to it.")
+            await connection.connect()
+            check = _met(condition)
+            if check.finding is CheckStatus.WELL:
+                try:
+                    await connection.sync()
+                except ServerTrouble as trouble:
+                    return Check("MCP", CheckStatus.DOUBTFUL, f"{check.detail}, but: {trouble.cause}", trouble.fix)
+            return check
+
+        async def tools() -> Check:
+            return _tools(condition)
+
+        looks = self._one_by_one([*self._way(kept.config), ("MCP", mcp), ("tools", tools)])
+        async with aclosing(looks):
+            async for check in looks:
+                yield check
+        for check in (
+            *_flows(condition),
+            *_refusals(condition, self._refused),
+            *_output(condition.junk),
+            *_words(condition.words),
+        ):
+            yield check
+        yield _synced(condition)
+        yield _calls(connection)
+
+    def _way(self, config: ServerConfig) -> Sequence[tuple[str, Look]]:
+        match config.transport:
+            case HttpTransport() as endpoint:
+                to = NetworkProbes(config, endpoint, self._shared)
+                return (
+                    ("address", to.address),
+                    ("DNS", to.dns),
+                    ("TCP", to.tcp),
+                    ("TLS", to.tls),
+                    ("HTTP", to.http),
+                    ("authentication", to.authentication),
+                )
+            case StdioTransport() as process:
+
+                async def command() -> Check:
+                    return await asyncio.to_thread(self._command, config, process)
+
+                return (("command", command),)
+
+    def _command(self, config: ServerConfig, process: StdioTransport) -> Check:
+        """May the program be started, and is it there? Nothing is started."""
+        try:
+            check_definition(config, self._shared.allowances)
+            check_paths(config, self._shared.allowances.templates())
+        except InvalidDefinition as unusable:
+            return broken("command", unusable.cause, unusable.fix)
+        if process.cwd is not None and not Path(process.cwd).is_dir():
+            return broken("command", f"The folder {process.cwd} does not exist.", "create it or correct the cwd")
+        path = child_environment(process)["PATH"]
+        found = shutil.which(process.command, path=path)
+        if found is None and process.cwd is not None and os.sep in process.command:
+            found = shutil.which(str(Path(process.cwd, process.command)))
+        if found is None:
+            return broken(
+                "command",
+                f"{process.command} was not found, or cannot be executed.",
+                "install it, or correct the command",
+            )
+        return Check("command", CheckStatus.WELL, found)
+
+    async def _one_by_one(self, looks: Sequence[tuple[str, Look]]) -> AsyncGenerator[Check, None]:
+        whole = True
+        for name, look in looks:
+            if not whole:
+                yield Check(name, CheckStatus.SKIPPED, "Not looked at, because of what failed before.")
+                continue
+            check = await _timed(name, look)
+            whole = check.finding is not CheckStatus.BROKEN
+            yield check
+
+    async def _tried(self, trial: Connection) -> Check:
+        """Connect for once, and be gone before anything is told."""
+        self._trials.add(trial)
+        try:
+            await trial.connect()
+            check = _met(trial.condition)
+        finally:
+            await trial.disconnect(_GENTLE_SECONDS)
+            self._trials.discard(trial)
+        return check
+
+
+def _clean(check: Check, redact: Redaction) -> Check:
+    return replace(check, detail=redact.clean(check.detail), fix=redact.clean(check.fix))
+
+
+async def _timed(name: str, look: Look) -> Check:
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    try:
+        # Speaking MCP has the limit of the server's own connect_timeout.
+        async with asyncio.timeout(None if name == "MCP" else _LOOK_SECONDS):
+            check = await look()
+    except TimeoutError:
+        fix = "check the server, and the network and firewall between"
+        check = broken(name, f"Nothing came within {_LOOK_SECONDS:g} s.", fix)
+    return replace(check, seconds=loop.time() - began)
+
+
+def _met(condition: ServerStatusTracker) -> Check:
+    """How speaking MCP went."""
+    if condition.status is not ServerStatus.CONNECTED:
+        return _split("MCP", condition.problem or "It did not answer in time. Fix: raise its connect_timeout.")
+    known = condition.synced.capabilities
+    version = f", version {known.server_version}" if known.server_version else ""
+    if kind_of(condition.config.transport) == HttpKind.JSONRPC:
+        return Check(
+            "MCP", CheckStatus.SKIPPED, f"It speaks {known.protocol} and no MCP, so nobody is asked before a call."
+        )
+    older = known.handshake is not None and known.handshake.transport == HttpKind.SSE
+    over = " over HTTP+SSE" if older else ""
+    return Check("MCP", CheckStatus.WELL, f"speaks MCP {known.protocol}{over}{version}")
+
+
+def _tools(condition: ServerStatusTracker) -> Check:
+    """Which tools there are, and which are not offered as they are, and why."""
+    tools = condition.synced.capabilities.tools
+    changing = [tool for tool in tools if not tool.read_only]
+    destructive = [tool for tool in tools if tool.destructive]
+    detail = f"{len(tools)} tools, {len(changing)} of which may change something and {len(destructive)} may destroy"
+    wanted = condition.config.auto_context_tool
+    if wanted and all(tool.original_name != wanted for tool in tools):
+        return Check("tools", CheckStatus.DOUBTFUL, f"{detail}; there is no {wanted}", "correct its auto_context_tool")
+    if condition.pinning.withheld:
+        count = len(condition.pinning.withheld)
+        said = f"{detail}; {count} not offered, because nobody has looked at {'it' if count == 1 else 'them'} yet"
+        return Check("tools", CheckStatus.DOUBTFUL, said, f"look with /mcp review {condition.config.name}")
+    if condition.left_out:
+        said = f"{detail}; not offered: {', '.join(condition.left_out[:_NAMED])}"
+        return Check("tools", CheckStatus.DOUBTFUL, said, "correct them on the server, then sync")
+    if not tools:
+        return Check("tools", CheckStatus.DOUBTFUL, "It has no tools.", "check that the server has any, then sync")
+    return Check("tools", CheckStatus.WELL, f"{detail}{_renamed(condition.config, tools)}")
+
+
+def _renamed(config: ServerConfig, tools: Sequence[Tool]) -> str:
+    others = [tool for tool in tools if tool.name != f"{config.name}__{tool.original_name}"]
+    if not others:
+        return ""
+    named = ", ".join(f"{tool.original_name} as {tool.name}" for tool in others[:_NAMED])
+    more = f" and {len(others) - _NAMED} more" if len(others) > _NAMED else ""
+    return f"; offered under names that models take: {named}{more}"
+
+
+def _standing(kept: ManagedServer) -> Check:
+    """How a kept server stands."""
+    state = kept.state
+    if kept.problem:
+        return _split("standing", kept.problem)
+    match state.status:
+        case ServerStatus.CONNECTED | ServerStatus.CONNECTING | ServerStatus.IDLE:
+            return Check("standing", CheckStatus.WELL, str(state.status))
+        case ServerStatus.DISABLED:
+            return Check("standing", CheckStatus.DOUBTFUL, "It is disabled, so its tools are hidden.", "enable it")
+        case ServerStatus.DISCONNECTED:
+            return Check("standing", CheckStatus.DOUBTFUL, "It is disconnected, so its tools are hidden.", "connect it")
+        case ServerStatus.PENDING:
+            return Check("standing", CheckStatus.WELL, "pending: it connects when somebody needs it")
+        case ServerStatus.FAILED | ServerStatus.AUTH_REQUIRED:
+            # What is wrong is found out below, as it is now.
+            return replace(_split("standing", f"{state.status}: {state.problem}"), finding=CheckStatus.DOUBTFUL)
+
+
+def _weak_secrets(kept: ManagedServer) -> Check | None:
+    """The secrets that were put into its definition and are easy to guess, by what they are for."""
+    weak = {
+        each.label: each.weakness
+        for each in kept.redact.secrets
+        if each.value in kept.entry.secrets and each.label != USER_NAME
+    }
+    found = [f"its {label} is {why}" for label, why in weak.items() if why]
+    if not found:
+        return None
+    said = f"{'; '.join(found[:_NAMED])}. It is hidden in results of this server, and nowhere else."
+    return Check("secrets", CheckStatus.DOUBTFUL, f"{said[0].upper()}{said[1:]}", "set one that was made at random")
+
+
+def _flows(condition: ServerStatusTracker) -> Iterator[Check]:
+    """What is odd about whose words it is said to return, and about where it is said to send."""
+    for said, fix in flow_warnings(condition.config, condition.synced.capabilities.tools):
+        yield Check("information flow", CheckStatus.DOUBTFUL, f"{said[0].upper()}{said[1:]}.", fix)
+
+
+def _refusals(condition: ServerStatusTracker, refused: RefusedBy) -> Iterator[Check]:
+    """Which of its tools services of models have refused since this process began, and why."""
+    found = [
+        f"{tool.name} by {model or 'the model'}: {why.rstrip('.')}"
+        for tool in condition.synced.capabilities.tools
+        for model, why in refused(tool).items()
+    ]
+    if found:
+        more = f"; and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
+        said = f"Services of models have refused tools of it: {'; '.join(found[:_NAMED])}{more}."
+        yield Check(
+            "models", CheckStatus.DOUBTFUL, said, "have the server corrected, or leave the tools out of the profile"
+        )
+
+
+def _output(junk: NoiseCounter) -> Iterator[Check]:
+    """What it writes where only messages belong."""
+    if not junk.example:
+        return
+    said = (
+        f"It writes lines to its standard output that are no messages, more than 20 a minute, such as: {junk.example}"
+    )
+    yield Check("output", CheckStatus.DOUBTFUL, said, "let it log to its standard error")
+
+
+def _words(words: ServerLog) -> Iterator[Check]:
+    """What it has said of itself lately."""
+    if words.last:
+        said = "; ".join(f"{each.level}: {each.text}" for each in words.last)
+        yield Check("its log", CheckStatus.DOUBTFUL, f"It said: {said}")
+
+
+def _synced(condition: ServerStatusTracker) -> Check:
+    """How old what is known is. What came a moment ago has no time yet: it gets one when it is kept."""
+    synced = condition.synced
+    if synced.at is None and condition.status is ServerStatus.CONNECTED:
+        return Check("sync", CheckStatus.WELL, "just now")
+    if synced.at is None:
+        return Check("sync", CheckStatus.DOUBTFUL, "It has never said what it offers.", "connect it, then sync")
+    age = max(time.time() - synced.at, 0.0)
+    said = f"{synced.status}, {_span(age)} ago"
+    if synced.status is SyncStatus.SYNC_FAILED:
+        cause, _, fix = synced.problem.partition(" Fix: ")
+        return Check("sync", CheckStatus.DOUBTFUL, f"{said}: {cause}", fix or "sync again")
+    if age > _OLD:
+        return Check("sync", CheckStatus.DOUBTFUL, said, "sync, so that new tools are offered")
+    return Check("sync", CheckStatus.WELL, said)
+
+
+def _calls(connection: Connection) -> Check:
+    """How long the last calls took, against the limit."""
+    times = sorted(connection.durations)
+    if not times:
+        return Check("calls", CheckStatus.WELL, "none answered by this process since it began")
+    half, most = times[len(times) // 2], times[min(int(len(times) * 0.95), len(times) - 1)]
+    limit = connection.config.tool_timeout
+    said = f"the last {len(times)}: half within {half:.2f} s, 95 % within {most:.2f} s, limit {limit:g} s"
+    if most > 0.8 * limit:
+        return Check("calls", CheckStatus.DOUBTFUL, said, "raise its tool_timeout, or make the server faster")
+    return Check("calls", CheckStatus.WELL, said)
+
+
+def _span(seconds: float) -> str:
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.0f} h"
+
+
+def _split(name: str, sentence: str) -> Check:
+    cause, _, fix = sentence.partition(" Fix: ")
+    return broken(name, cause, fix)

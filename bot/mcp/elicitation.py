@@ -1,0 +1,206 @@
+"""What servers ask back, from the protocol's words into ours, and the answers from ours into the protocol's (MCP
+specification 2026-07-28, client/elicitation and basic/patterns/mrtr; 2025-11-25 for pages that must be visited first).
+
+Called by `calls` and `call_tracker`. Pure. Whether a question may be put to anybody is not decided here but by
+`elicitations.forbidden`; what no person could be shown is refused.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, assert_never
+
+from mcp import MCPError, types
+from mcp.types import URL_ELICITATION_REQUIRED
+from pydantic import ValidationError
+
+from bot.domain.characters import visible
+from bot.domain.elicitations import (
+    ElicitationAction,
+    ElicitationMode,
+    ElicitationRequest,
+    ElicitationResult,
+    ElicitationResults,
+    FormMode,
+    UrlMode,
+)
+from bot.domain.json_depth import DEEPEST, exceeds_json_depth
+from bot.domain.tools import CallNeedsInput
+from bot.mcp.redaction import Redaction
+from bot.mcp.text_filter import clean_schema, storable_json, strip_unstorable
+
+LONGEST_MESSAGE = 2_000
+LONGEST_URL = 2_000
+LARGEST_SCHEMA = 32 * 1024
+"""Characters of its JSON."""
+MOST_QUESTIONS = 10
+"""At once."""
+_LONGEST_KEY = 200
+_LONGEST_STATE = 100_000
+_MORE = "..."
+_CHOICES = ("enum", "oneOf", "anyOf")
+
+
+class UnsupportedElicitation(Exception):
+    """A server asks for what nobody here can be asked for. The message says what, as the end of `It asks for ...`."""
+
+
+def parse_input_required(answer: types.InputRequiredResult, redact: Redaction) -> CallNeedsInput:
+    """What a call wants to know before it is sent again. Raises UnsupportedElicitation."""
+    requests = answer.input_requests or {}
+    if not requests:
+        raise UnsupportedElicitation("the same call again and again, and for nothing else")
+    _check_number(len(requests))
+    state = answer.request_state
+    if state is not None and (len(state) > _LONGEST_STATE or strip_unstorable(state) != state):
+        raise UnsupportedElicitation("answers together with a state of its own that cannot be kept")
+    return CallNeedsInput(tuple(_asked(key, each, redact) for key, each in requests.items()), state)
+
+
+def visits_required(error: MCPError, redact: Redaction) -> CallNeedsInput | None:
+    """The pages that are to be visited before a call can be made, None if that is not what an error says. Raises
+    UnsupportedElicitation.
+    """
+    if error.code != URL_ELICITATION_REQUIRED:
+        return None
+    try:
+        required = types.ElicitationRequiredErrorData.model_validate(error.data).elicitations
+    except ValidationError:
+        return None
+    if not required:
+        return None
+    _check_number(len(required))
+    keys = [each.elicitation_id or "" for each in required]
+    if "" in keys or len(set(keys)) < len(keys):
+        keys = [str(n) for n in range(1, len(required) + 1)]
+    return CallNeedsInput(tuple(parse_request(key, each, redact) for key, each in zip(keys, required, strict=True)))
+
+
+def parse_request(key: str, asked: types.ElicitRequestParams, redact: Redaction) -> ElicitationRequest:
+    """One question as people may see it: nothing hidden in it, nothing secret. Raises UnsupportedElicitation."""
+    if len(key) > _LONGEST_KEY or strip_unstorable(key) != key:
+        raise UnsupportedElicitation("an answer under a name that cannot be kept")
+    message = redact(visible(asked.message)).strip()
+    if len(message) > LONGEST_MESSAGE:
+        message = message[: LONGEST_MESSAGE - len(_MORE)] + _MORE
+    return ElicitationRequest(key, message, _ask(asked, redact))
+
+
+def encode_results(replies: ElicitationResults) -> types.InputResponses | None:
+    """The answers as they go along with a call."""
+    return {key: result(reply) for key, reply in replies.by_key.items()} or None
+
+
+def result(reply: ElicitationResult) -> types.ElicitResult:
+    """One answer in the protocol's words."""
+    try:
+        match reply.action:
+            case ElicitationAction.ACCEPT:
+                content = None if reply.content is None else dict(reply.content)
+                return types.ElicitResult(action="accept", content=content)
+            case ElicitationAction.DECLINE:
+                return types.ElicitResult(action="decline")
+            case ElicitationAction.CANCEL:
+                return types.ElicitResult(action="cancel")
+            case _:
+                assert_never(reply.action)
+    except ValidationError:
+        # The protocol has no words for such values, whatever the schema says.
+        return types.ElicitResult(action="cancel")
+
+
+def unvisited_reason(server: str, replies: ElicitationResults) -> str:
+    """Why a call need not be sent again, a sentence; empty if every page was visited."""
+    actions = {reply.action for reply in replies.by_key.values()}
+    if actions <= {ElicitationAction.ACCEPT}:
+        return ""
+    did = "declined to" if ElicitationAction.DECLINE in actions else "did not"
+    return f"Server {server} wants the person to visit a page first, and they {did}. Nothing was done."
+
+
+def _asked(key: str, request: types.InputRequest, redact: Redaction) -> ElicitationRequest:
+    match request:
+        case types.ElicitRequest(params=params):
+            return parse_request(key, params, redact)
+        case types.CreateMessageRequest():
+            raise UnsupportedElicitation("a text by the language model (sampling), which is switched off here")
+        case types.ListRootsRequest():
+            raise UnsupportedElicitation("a list of folders (roots), which is switched off here")
+        case _:
+            assert_never(request)
+
+
+def _ask(asked: types.ElicitRequestParams, redact: Redaction) -> ElicitationMode:
+    match asked:
+        case types.ElicitRequestFormParams(requested_schema=schema):
+            return FormMode(_form(schema, redact))
+        case types.ElicitRequestURLParams(url=url):
+            if len(url) > LONGEST_URL:
+                raise UnsupportedElicitation(f"a visit to an address of more than {LONGEST_URL} characters")
+            if redact.found_in(url) or strip_unstorable(url) != url:
+                raise UnsupportedElicitation(
+                    "a visit to an address that nobody may see, because there is a secret in it"
+                )
+            return UrlMode(url)
+        case _:
+            assert_never(asked)
+
+
+def _form(schema: Mapping[str, Any], redact: Redaction) -> dict[str, Any]:
+    if exceeds_json_depth(schema):
+        raise UnsupportedElicitation(f"a form whose description is nested deeper than {DEEPEST} levels")
+    if len(json.dumps(schema, ensure_ascii=False)) > LARGEST_SCHEMA:
+        raise UnsupportedElicitation(f"a form whose description has more than {LARGEST_SCHEMA} characters")
+    properties = schema.get("properties")
+    if not isinstance(properties, Mapping) or not all(map(_plain, properties.values())):
+        raise UnsupportedElicitation("a form with fields that are no texts, numbers, switches or choices")
+    if redact.found_in(schema):
+        # What a form is made of has to stay as it is: names of fields, choices, patterns.
+        raise UnsupportedElicitation("a form that nobody may see, because there is a secret of the server in it")
+    cleaned: dict[str, Any] = clean_schema(_names_cleaned(storable_json(dict(schema))), visible)
+    return cleaned
+
+
+def _plain(field: Any) -> bool:
+    """It is a field of the kinds that forms may have: flat (MCP specification 2026-07-28, client/elicitation)."""
+    match field:
+        case {"type": "string" | "number" | "integer" | "boolean"}:
+            return _sayable(field)
+        case {"type": "array", "items": {**items}}:
+            return _is_choice(items)
+        case {"type": _}:
+            return False
+        case Mapping():
+            return _is_choice(field)
+        case _:
+            return False
+
+
+def _is_choice(field: Mapping[Any, Any]) -> bool:
+    return any(isinstance(field.get(word), list) for word in _CHOICES) and _sayable(field)
+
+
+def _sayable(field: Mapping[Any, Any]) -> bool:
+    """What can be chosen is what an answer may hold: the protocol has no words for objects and lists of anything."""
+    lists = {word: field[word] for word in _CHOICES if isinstance(field.get(word), list)}
+    named = (each for word, of_it in lists.items() if word != "enum" for each in of_it if isinstance(each, Mapping))
+    values = (*lists.get("enum", ()), *(each.get("const") for each in named))
+    return not any(isinstance(each, Mapping | list) for each in values)
+
+
+def _names_cleaned(schema: dict[str, Any]) -> dict[str, Any]:
+    """The schema without hidden characters in what its choices are called."""
+    return {**schema, "properties": {name: _with_names(field) for name, field in schema["properties"].items()}}
+
+
+def _with_names(field: Mapping[str, Any]) -> dict[str, Any]:
+    names = field.get("enumNames")
+    if not isinstance(names, Sequence) or isinstance(names, str):
+        return dict(field)
+    return {**field, "enumNames": [visible(str(name)) for name in names]}
+
+
+def _check_number(asked: int) -> None:
+    if asked > MOST_QUESTIONS:
+        raise UnsupportedElicitation(f"{asked} answers at once")

@@ -1,0 +1,250 @@
+"""Why a server is not there, as a sentence with cause and fix.
+
+Called by `connection`. What the library and the operating system raise goes in; people read what comes out, after
+the connection has taken the secrets out of it.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from http import HTTPStatus
+
+import httpx2
+from mcp import MCPError
+from mcp.types import CONNECTION_CLOSED, INTERNAL_ERROR, METHOD_NOT_FOUND, ErrorData
+from pydantic import BaseModel, ValidationError
+
+from bot.domain.servers import HttpTransport, ServerConfig, StdioTransport
+from bot.mcp import request_context
+from bot.mcp.redaction import Redaction, address
+from bot.mcp.request_context import RequestContext
+from bot.mcp.results import error_text
+
+_QUOTED_LINES = 3
+_LONGEST_SAYING = 500
+_LONGEST_VERSION = 40
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Why a server is missing: `text` for people, which may quote the server, and `own` without text of the server."""
+
+    text: str
+    own: str
+
+    @classmethod
+    def quoting(cls, cause: str, quote: str, rest: str) -> Problem:
+        """Put a quote of the server behind a cause, before its full stop."""
+        return cls(f"{cause.removesuffix('.')}{quote}. {rest}", f"{cause} {rest}")
+
+    @classmethod
+    def without_quote(cls, text: str) -> Problem:
+        """Say the same to people and to the model."""
+        return cls(text, text)
+
+
+def root_cause(error: BaseException) -> BaseException:
+    """The first error inside groups of errors."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
+
+
+def status_phrase(status: int) -> str:
+    """`500 Internal Server Error`, or the number alone where it has no name."""
+    try:
+        return f"{status} {HTTPStatus(status).phrase}"
+    except ValueError:
+        return str(status)
+
+
+def refused_status(server: str, status: int) -> str:
+    """The words for an HTTP status that is an error, with a fix where there is an obvious one."""
+    match status:
+        case 401 | 403:
+            fix = f" Fix: check the headers of server {server}."
+        case 404 | 405 | 410:
+            fix = f" Fix: check the url of server {server}, and that its transport is the right one."
+        case _:
+            return f"MCP server request failed: {status_phrase(status)}"
+    return f"MCP server request failed: {status_phrase(status)}.{fix}"
+
+
+def timeout_message(config: ServerConfig, words: tuple[str, ...], limit: float) -> Problem:
+    """The sentence for a server that was silent while connecting."""
+    what = (
+        "that it speaks MCP on its standard output"
+        if isinstance(config.transport, StdioTransport)
+        else "that an MCP server listens at its url"
+    )
+    cause = f"Server {config.name} did not answer within {limit:g} s."
+    return Problem.quoting(cause, _quoted(words), f"Fix: check {what}, or raise its connect_timeout.")
+
+
+def connection_lost(config: ServerConfig, words: tuple[str, ...]) -> Problem:
+    """The sentence for a server that was there and went."""
+    cause = f"The connection to server {config.name} was lost."
+    return Problem.quoting(cause, _quoted(words), "It is made again when it is needed.")
+
+
+def failed_listing(config: ServerConfig, error: Exception, redact: Redaction) -> str:
+    """The sentence for a server that is connected and does not say what it offers."""
+    return f"Server {config.name} did not say what it offers: {_said(config, error, redact)}. Fix: look at its log."
+
+
+def failed_request(config: ServerConfig, what: str, error: Exception, redact: Redaction) -> tuple[str, str]:
+    """Cause and fix for a resource or prompt that was asked for and not given."""
+    if isinstance(error, TimeoutError):
+        limit = f"{config.tool_timeout:g} s"
+        return f"Server {config.name} did not give {what} within {limit}.", "try again later, or look at its log"
+    return (
+        f"Server {config.name} did not give {what}: {_said(config, error, redact)}.",
+        "check the name and what it needs",
+    )
+
+
+def _said(config: ServerConfig, error: Exception, redact: Redaction) -> str:
+    match error:
+        case TimeoutError():
+            return f"no answer within {config.list_timeout:g} s"
+        case MCPError():
+            said = error_text(error).removeprefix("Error calling MCP server: ")
+        case ValidationError():
+            return "its answer is not in the form that the protocol wants"
+        case _:
+            said = f"{type(error).__name__}: {error}"
+    return redact(said)[:_LONGEST_SAYING].rstrip(". ")
+
+
+def connect_failure(
+    config: ServerConfig,
+    error: BaseException,
+    attempt: RequestContext,
+    words: tuple[str, ...],
+    *,
+    redact: Redaction,
+    limit: float,
+) -> Problem:
+    """The sentence for an error that ended a connection or kept it from being made. `limit` is the time, in seconds,
+    that it had for that.
+    """
+    cause = root_cause(error)
+    if isinstance(cause, TimeoutError):
+        return timeout_message(config, words, limit)
+    if isinstance(cause, InvalidDefinition):
+        return Problem.without_quote(f"Server {config.name}: {cause.sentence}")
+    match config.transport:
+        case StdioTransport() as process:
+            known = _process_failure(config.name, process, cause, words)
+        case HttpTransport(url=url):
+            known = _http_failure(config, url, attempt)
+    if known:
+        return known
+    if version := _foreign_version(cause):
+        said = redact(version)[:_LONGEST_VERSION]
+        unknown = f"Server {config.name} speaks a version of MCP that is not known here."
+        return Problem.quoting(unknown, f": {said}", "Fix: update one of the two.")
+    said = error_text(cause) if isinstance(cause, MCPError) else f"{type(cause).__name__}: {cause}"
+    said = redact(said)[:_LONGEST_SAYING].rstrip(".")
+    unusable = f"Server {config.name} could not be used."
+    return Problem.quoting(unusable, f": {said}", "Fix: check that it is an MCP server.")
+
+
+def _foreign_version(cause: BaseException) -> str:
+    """The version that the library was answered with and knows nothing of; empty if that is not what happened."""
+    before, found, version = str(cause).partition("Unsupported protocol version from the server: ")
+    return version if isinstance(cause, RuntimeError) and found and not before else ""
+
+
+def _process_failure(
+    server: str, process: StdioTransport, cause: BaseException, words: tuple[str, ...]
+) -> Problem | None:
+    if isinstance(cause, MCPError) and cause.code == CONNECTION_CLOSED:
+        fix = f"Fix: run its command ({process.command}) by hand and read what it says."
+        return Problem.quoting(f"Server {server} ended while it was starting.", _quoted(words), fix)
+    if isinstance(cause, OSError | ValueError):
+        return Problem.without_quote(_not_started(server, process.command, process.cwd, cause))
+    return None
+
+
+def _http_failure(config: ServerConfig, url: str, attempt: RequestContext) -> Problem | None:
+    server = config.name
+    if attempt.failure:
+        cause, why = f"Server {server} cannot be reached at {address(url)}.", f": {attempt.failure.rstrip('.')}"
+        text = Problem.quoting(cause, why, "Fix: start it, or correct its url.")
+        return text if attempt.quotes else Problem.without_quote(text.text)
+    if attempt.status in (401, 403) and not config.from_file:
+        return Problem.without_quote(
+            f"Server {server} does not let the bot in: {status_phrase(attempt.status)}. "
+            f"Fix: set its secret again, or correct its type of authentication."
+        )
+    if attempt.status is not None and attempt.status >= 400:
+        said = refused_status(server, attempt.status)
+        return Problem.without_quote(said if "Fix:" in said else f"Server {server}: {said}. Fix: look at its log.")
+    return None
+
+
+def _not_started(server: str, command: str, cwd: str | None, cause: OSError | ValueError) -> str:
+    if isinstance(cause, FileNotFoundError) and cwd is not None and cause.filename == cwd:
+        return f"The folder {cwd} of server {server} does not exist. Fix: create it or correct its cwd."
+    if isinstance(cause, FileNotFoundError):
+        return f"The command {command} of server {server} was not found. Fix: install it or correct its command."
+    why = cause.strerror if isinstance(cause, OSError) and cause.strerror else str(cause)
+    return f"The command {command} of server {server} could not be started: {why}. Fix: correct its command."
+
+
+def _quoted(words: tuple[str, ...]) -> str:
+    return f'. Its last words: "{" / ".join(words[-_QUOTED_LINES:])}"' if words else ""
+
+
+NOT_RPC = "its answer is not JSON-RPC 2.0"
+"""Why an answer is not there, as a part of a sentence."""
+STAND_IN = ErrorData(code=INTERNAL_ERROR, message="Server returned an error response")
+
+
+class _Body(BaseModel):
+    error: ErrorData
+
+
+def http_error_response(response: httpx2.Response | None) -> ErrorData | None:
+    """Why a request failed, None if it did not. An error of the server's own counts more than the status it came with.
+    No response means that the connection broke.
+    """
+    attempt = request_context.current()
+    if response is None or attempt.failure:
+        return ErrorData(code=CONNECTION_CLOSED, message=attempt.failure or "the connection broke")
+    if response.is_success:
+        return None
+    try:
+        return _Body.model_validate_json(response.content).error
+    except ValidationError:
+        if response.status_code == 404:
+            return ErrorData(code=METHOD_NOT_FOUND, message="Not Found")
+        return STAND_IN
+
+
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,128}")
+
+
+class InvalidDefinition(Exception):
+    """A server cannot be used as it is defined: `cause` is a sentence, `fix` an order without its full stop. Neither
+    holds a secret. `key` is the wrong key of the server's entry, such as `headers.Authorization`; empty if no
+    single key is wrong.
+    """
+
+    def __init__(self, cause: str, fix: str, key: str = "") -> None:
+        super().__init__(cause)
+        self.cause = cause
+        self.fix = fix
+        self.key = key
+
+    @property
+    def sentence(self) -> str:
+        """Both in one."""
+        return f"{self.cause} Fix: {self.fix}."
+
+
+def header_fits(name: str, value: str) -> bool:
+    """Both can be sent as they are: a line break in either would be another header."""
+    return bool(_HEADER_NAME.fullmatch(name)) and value.isascii() and value.isprintable()

@@ -1,0 +1,97 @@
+"""Whether a server that is defined by a launch template may be started, by the template as it is now.
+
+Asked when a definition is taken over, when somebody types one, and again just before a process is started: the
+operator may have changed the template since, and what a path leads to may be something else. Knows no MCP.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from bot.domain.launch_templates import InvalidSlotValue, LaunchTemplate, Templates
+from bot.domain.servers import ServerConfig, StdioTransport, TemplateLaunch
+from bot.mcp.errors import InvalidDefinition
+
+
+def resolve_launch(config: ServerConfig, templates: Templates) -> ServerConfig:
+    """The server with the program that its template says, if it has one. Raises Unusable."""
+    match config.transport:
+        case StdioTransport(env=env, launch=TemplateLaunch() as launch):
+            filled = _filled(_template(launch, templates), launch)
+            return replace(config, transport=replace(filled, env={**filled.env, **env}))
+        case _:
+            return config
+
+
+def check_launch(process: StdioTransport, launch: TemplateLaunch, templates: Templates) -> None:
+    """Raises Unusable unless this is exactly what the template starts now. Looks at no file."""
+    template = _template(launch, templates)
+    filled = _filled(template, launch)
+    if (filled.command, filled.args, filled.cwd) != (process.command, process.args, process.cwd) or any(
+        process.env.get(name) != value for name, value in filled.env.items()
+    ):
+        raise InvalidDefinition(
+            f"What the launch template {launch.template} starts is not what it was when this server was looked at.",
+            "say /mcp reload --apply, and look at the server again",
+        )
+    stray = sorted(process.env.keys() - filled.env.keys() - set(template.secrets.values()))
+    if stray:
+        raise InvalidDefinition(
+            f"The launch template {launch.template} has no place for the variable {stray[0]}.",
+            "take that secret away",
+        )
+
+
+def check_paths(config: ServerConfig, templates: Templates) -> None:
+    """Raises Unusable unless everything that was filled in as a path is there, and below its folder where links have
+    been followed. Looks at the disk: for a thread.
+    """
+    match config.transport:
+        case StdioTransport(launch=TemplateLaunch() as launch):
+            for slot, folder, path in _template(launch, templates).paths(launch.values):
+                _check_path(slot, Path(folder), Path(path))
+        case _:
+            return
+
+
+def check_start(config: ServerConfig, templates: Templates) -> None:
+    """Both, just before the process is started. Raises Unusable. For a thread."""
+    match config.transport:
+        case StdioTransport(launch=TemplateLaunch() as launch) as process:
+            check_launch(process, launch, templates)
+            check_paths(config, templates)
+        case _:
+            return
+
+
+def _check_path(slot: str, folder: Path, path: Path) -> None:
+    try:
+        real, root = path.resolve(strict=True), folder.resolve(strict=True)
+    except (OSError, RuntimeError):
+        raise InvalidDefinition(
+            f"There is no {path}, as {slot} says.", "name something that is there, or create it"
+        ) from None
+    if not real.is_relative_to(root):
+        raise InvalidDefinition(
+            f"{path}, as {slot} says, leads out of {folder}.", f"name something that is below {folder}"
+        )
+
+
+def _template(launch: TemplateLaunch, templates: Templates) -> LaunchTemplate:
+    template = templates.get(launch.template)
+    if template is None:
+        raise InvalidDefinition(
+            f"It is started by the launch template {launch.template}, which is not there or cannot be used.",
+            "the operator puts it into the file of launch templates, or an admin removes this server",
+        )
+    return template
+
+
+def _filled(template: LaunchTemplate, launch: TemplateLaunch) -> StdioTransport:
+    try:
+        return template.filled(launch.values)
+    except InvalidSlotValue as misfilled:
+        slot, error = next(iter(misfilled.errors.items()))
+        about = f"{slot} does not fit the launch template {template.name} as it is now" if slot else template.name
+        raise InvalidDefinition(f"{about}: {error.rstrip('.')}.", "edit the server, or ask the operator") from None

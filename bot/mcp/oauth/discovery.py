@@ -1,0 +1,154 @@
+"""Finding out who signs people in to a server: RFC 9728, then RFC 8414 or OpenID Connect Discovery.
+
+The MCP library knows the addresses, their order and how the answers are read; what it lets pass and a careful host
+must not is refused here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx2
+from mcp.client.auth.exceptions import OAuthFlowError
+from mcp.client.auth.utils import (
+    build_oauth_authorization_server_metadata_discovery_urls,
+    build_protected_resource_metadata_discovery_urls,
+    create_oauth_metadata_request,
+    handle_auth_metadata_response,
+    handle_protected_resource_response,
+    issuers_match,
+    validate_metadata_issuer,
+)
+from mcp.shared.auth import OAuthMetadata, ProtectedResourceMetadata
+from mcp.shared.auth_utils import check_resource_allowed, resource_url_from_server_url
+
+from bot.errors import ServerTrouble
+from bot.mcp.oauth.challenges import Challenge
+from bot.mcp.oauth.http import AuthServerClient, is_loopback, validate_url
+
+_KEPT = frozenset(
+    (
+        "issuer", "authorization_endpoint", "token_endpoint", "registration_endpoint", "revocation_endpoint",
+        "scopes_supported", "grant_types_supported", "token_endpoint_auth_methods_supported",
+        "code_challenge_methods_supported", "client_id_metadata_document_supported",
+        "authorization_response_iss_parameter_supported",
+    )
+)  # fmt: skip
+_ASK = "ask whoever runs the server"
+
+
+@dataclass(frozen=True, slots=True)
+class DiscoveredServer:
+    """Who signs people in to a server. `resource` is what a token has to be for (RFC 8707); `scopes` are those that the
+    server says it knows, None if it does not say.
+    """
+
+    resource: str
+    metadata: OAuthMetadata
+    described: ProtectedResourceMetadata | None
+
+    @property
+    def issuer(self) -> str:
+        """The authorization server's name for itself."""
+        return str(self.metadata.issuer)
+
+    @property
+    def endpoints(self) -> Mapping[str, Any]:
+        """What of the metadata is needed again."""
+        return self.metadata.model_dump(mode="json", exclude_none=True, include=set(_KEPT))
+
+
+async def discover(url: str, challenge: Challenge, ask: AuthServerClient) -> DiscoveredServer:
+    """Ask the server at `url` who signs people in to it, and them how. Raises ServerTrouble."""
+    try:
+        return await _discovered(url, challenge, ask)
+    except (ValueError, httpx2.InvalidURL) as error:
+        raise ServerTrouble("The server names an address that is none.", _ASK) from error
+
+
+async def _discovered(url: str, challenge: Challenge, ask: AuthServerClient) -> DiscoveredServer:
+    described = await _described(url, challenge, ask)
+    resource = resource_url_from_server_url(url)
+    server = None
+    if described is not None:
+        said = str(described.resource)
+        if not check_resource_allowed(requested_resource=resource, configured_resource=said):
+            raise ServerTrouble(
+                f"The server describes itself as another one, {said}, so a token for it would be for that one.", _ASK
+            )
+        resource, server = said, str(described.authorization_servers[0])
+    return DiscoveredServer(resource, await _metadata(server, url, ask), described)
+
+
+def check_proof(metadata: OAuthMetadata) -> None:
+    """Without PKCE a code that somebody gets hold of is as good as a token (MCP specification 2026-07-28,
+    basic/authorization: a client must refuse). Raises ServerTrouble.
+    """
+    if "S256" not in (metadata.code_challenge_methods_supported or ()):
+        raise ServerTrouble(
+            f"The authorization server {metadata.issuer} does not say that it supports PKCE with S256, without which "
+            "nobody may be sent there.",
+            "whoever runs it has to switch PKCE on and list it in code_challenge_methods_supported",
+        )
+
+
+async def _described(url: str, challenge: Challenge, ask: AuthServerClient) -> ProtectedResourceMetadata | None:
+    """What the server says of itself as a resource; None if it says nothing, as servers of early 2025."""
+    failed = 0
+    for each in build_protected_resource_metadata_discovery_urls(challenge.metadata or None, url):
+        if _origin(each) != _origin(url):
+            validate_url(each, "address of the server's metadata")
+        answer = await ask.ask(create_oauth_metadata_request(each))
+        if answer.status_code >= 500 or answer.status_code == 429:
+            failed = answer.status_code
+        if (described := await handle_protected_resource_response(answer)) is not None:
+            return described
+    if failed:
+        raise ServerTrouble(f"The server does not say who signs people in to it: {failed}.", "try again later")
+    return None
+
+
+async def _metadata(server: str | None, url: str, ask: AuthServerClient) -> OAuthMetadata:
+    """What the authorization server says of itself; of a resource that names none its own host is one."""
+    expected = server or _origin(url)
+    for each in build_oauth_authorization_server_metadata_discovery_urls(server, url):
+        if _origin(each) != _origin(url):
+            validate_url(each, "address of the authorization server")
+        usual, metadata = await handle_auth_metadata_response(await ask.ask(create_oauth_metadata_request(each)))
+        if not usual:
+            break
+        if metadata is None:
+            continue
+        if server is None and issuers_match(str(metadata.issuer), expected):
+            expected = str(metadata.issuer)
+        try:
+            validate_metadata_issuer(metadata, expected)
+        except OAuthFlowError as error:
+            raise ServerTrouble(
+                f"The authorization server {expected} says that it is another one, {metadata.issuer}.", _ASK
+            ) from error
+        return _checked(metadata, url)
+    raise ServerTrouble(f"{expected} does not say how to sign in there: it has no metadata for OAuth.", _ASK)
+
+
+def _checked(metadata: OAuthMetadata, url: str) -> OAuthMetadata:
+    validate_url(str(metadata.authorization_endpoint), "authorization endpoint")
+    if _is_here(str(metadata.authorization_endpoint)) and not _is_here(url):
+        # To the bot it would be harmless, but it is a person's browser that goes there.
+        raise ServerTrouble("The authorization endpoint is on the very machine of whoever follows the link.", _ASK)
+    validate_url(str(metadata.token_endpoint), "token endpoint")
+    if metadata.registration_endpoint is not None:
+        validate_url(str(metadata.registration_endpoint), "registration endpoint")
+    return metadata
+
+
+def _is_here(url: str) -> bool:
+    return is_loopback(urlsplit(url).hostname or "")
+
+
+def _origin(url: str) -> str:
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc}"

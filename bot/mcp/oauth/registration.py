@@ -1,0 +1,170 @@
+"""What an authorization server knows the bot by: as an admin has registered it there, by the address of its own
+description (CIMD), or by registering itself (RFC 7591), in this order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+from urllib.parse import urlsplit
+
+from mcp.client.auth.exceptions import OAuthRegistrationError
+from mcp.client.auth.utils import (
+    create_client_registration_request,
+    handle_registration_response,
+    is_valid_client_metadata_url,
+    issuers_match,
+    should_use_client_metadata_url,
+)
+from mcp.shared.auth import OAuthClientInformationFull, OAuthClientMetadata, OAuthMetadata
+from pydantic import AnyUrl
+
+from bot.domain.servers import OAuthTerms
+from bot.domain.sign_ins import Registration, callback_path, client_path
+from bot.errors import ServerTrouble
+from bot.mcp.oauth.http import AuthServerClient, validate_url
+
+NAME = "Countersign"
+GRANTS = ("authorization_code", "refresh_token")
+Method = Literal["client_secret_basic", "client_secret_post", "none"]
+BASIC: Method = "client_secret_basic"
+POST: Method = "client_secret_post"
+NONE: Method = "none"
+_WITH_SECRET = (BASIC, POST)
+_ENDPOINT = "registration endpoint"
+_END_OF_TIME = 10**12
+
+
+@dataclass(frozen=True, slots=True)
+class ClientIdentity:
+    """The bot as the authorization server of one MCP server is told of it: where people come back to, and where it
+    describes itself; empty if it does not.
+    """
+
+    redirect_uri: str
+    metadata_url: str = ""
+
+    @classmethod
+    def at(cls, address: str, server_id: str) -> ClientIdentity:
+        """Return the bot for a server; `address` is what people reach the bot by. Others can read a description only at
+        an https address.
+        """
+        described = f"{address}{client_path(server_id)}" if address.startswith("https://") else ""
+        return cls(f"{address}{callback_path(server_id)}", described)
+
+
+@dataclass(frozen=True, slots=True)
+class ClientRegistrar:
+    """Introduces the bot to an authorization server. `now` is in epoch seconds."""
+
+    metadata: OAuthMetadata
+    ourselves: ClientIdentity
+    ask: AuthServerClient
+    now: float
+
+    async def registered(self, terms: OAuthTerms, known: Registration | None, scope: str) -> Registration:
+        """What this server knows the bot by; `known` is what one has known it by before. Raises ServerTrouble."""
+        metadata, ourselves = self.metadata, self.ourselves
+        if terms.client_id:
+            return manual_registration(metadata, terms, known)
+        if known is not None and self._still_good(known):
+            return known
+        if is_valid_client_metadata_url(ourselves.metadata_url) and should_use_client_metadata_url(
+            metadata, ourselves.metadata_url
+        ):
+            return Registration(str(metadata.issuer), ourselves.metadata_url, redirect_uri=ourselves.redirect_uri)
+        if metadata.registration_endpoint is None:
+            raise ServerTrouble(
+                f"The authorization server {metadata.issuer} does not let the bot register itself.", self._by_hand
+            )
+        return await self._by_itself(str(metadata.registration_endpoint), scope)
+
+    @property
+    def _by_hand(self) -> str:
+        return (
+            f"register an application there by hand, with the redirect address {self.ourselves.redirect_uri}, and set "
+            "the server's client_id to what it is given, and its secret if it is given one"
+        )
+
+    def _still_good(self, known: Registration) -> bool:
+        """Credentials belong to the server that gave them out and to no other (MCP specification 2026-07-28)."""
+        return (
+            issuers_match(known.issuer, str(self.metadata.issuer))
+            and known.redirect_uri == self.ourselves.redirect_uri
+            and (known.expires_at is None or self.now < known.expires_at)
+        )
+
+    async def _by_itself(self, endpoint: str, scope: str) -> Registration:
+        """RFC 7591."""
+        back = self.ourselves.redirect_uri
+        wanted = _preferred(_methods(self.metadata), (*_WITH_SECRET, NONE), BASIC)
+        described = OAuthClientMetadata(
+            client_name=NAME,
+            redirect_uris=[AnyUrl(back)],
+            grant_types=list(GRANTS),
+            response_types=["code"],
+            token_endpoint_auth_method=wanted,
+            application_type="web" if urlsplit(back).scheme == "https" else "native",
+            scope=scope or None,
+        )
+        request = create_client_registration_request(self.metadata, described, validate_url(endpoint, _ENDPOINT))
+        try:
+            given = await handle_registration_response(await self.ask.ask(request))
+        except OAuthRegistrationError as error:
+            cause = f"The authorization server {self.metadata.issuer} does not register the bot."
+            raise ServerTrouble(cause, self._by_hand) from error
+        expires = given.client_secret_expires_at
+        return Registration(
+            str(self.metadata.issuer),
+            given.client_id,
+            given.client_secret or "",
+            _usable(given, wanted),
+            float(min(expires, _END_OF_TIME)) if expires else None,
+            back,
+        )
+
+
+def manual_registration(metadata: OAuthMetadata, terms: OAuthTerms, known: Registration | None) -> Registration:
+    """What an admin has been given there. It was given out by one authorization server, the one that was used first,
+    and is shown to no other: who it is now is a word of the MCP server's alone. Raises ServerTrouble.
+    """
+    same = known is not None and (
+        known.client_id == terms.client_id or known.client_secret == terms.client_secret != ""
+    )
+    if known is not None and same and not issuers_match(known.issuer, str(metadata.issuer)):
+        raise ServerTrouble(
+            f"The server names another authorization server than before, {metadata.issuer} in place of {known.issuer}, "
+            "and the bot's client_id and secret are for that one.",
+            "if that is meant, sign out of the server, register the bot there and set its client_id and secret anew",
+        )
+    method = _preferred(_methods(metadata), _WITH_SECRET, BASIC) if terms.client_secret else NONE
+    return Registration(str(metadata.issuer), terms.client_id, terms.client_secret, method)
+
+
+def _asked_for(method: str) -> str:
+    """What the bot cannot do, of what it was asked for."""
+    if method in _WITH_SECRET:
+        return "it wants a secret and has given none"
+    return f"it wants to be shown who the bot is by {method[:40]!r}"
+
+
+def _usable(given: OAuthClientInformationFull, wanted: str) -> str:
+    """How the bot is to show who it is: a server may decide otherwise than it was asked (RFC 7591 3.2.1)."""
+    assumed = (wanted if wanted in _WITH_SECRET else BASIC) if given.client_secret else NONE
+    method = given.token_endpoint_auth_method or assumed
+    if method not in (*_WITH_SECRET, NONE) or (method in _WITH_SECRET and not given.client_secret):
+        raise ServerTrouble(
+            f"The authorization server has registered the bot in a way that it cannot use: {_asked_for(method)}.",
+            "register an application there by hand, and give its id and secret with --client-id and --secret",
+        )
+    return method
+
+
+def _methods(metadata: OAuthMetadata) -> Sequence[str]:
+    """RFC 8414 2: if omitted, the default is client_secret_basic."""
+    return metadata.token_endpoint_auth_methods_supported or (BASIC,)
+
+
+def _preferred(offered: Sequence[str], wanted: Sequence[Method], otherwise: Method) -> Method:
+    return next((each for each in wanted if each in offered), otherwise)

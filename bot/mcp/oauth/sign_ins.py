@@ -1,0 +1,243 @@
+"""People sign the bot in to servers: the port `SignIns`.
+
+Called by commands and by the page that people come back to, each perhaps in another process than the other: what is
+under way is in the store. A sign-in is the bot's own here, which everybody's calls use.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import replace
+from typing import Protocol
+
+import httpx2
+
+from bot.domain.characters import visible
+from bot.domain.conversations import Author, ConversationKey
+from bot.domain.servers import AuthenticationKind, HttpTransport, ServerConfig, ServerSnapshot
+from bot.domain.sign_ins import PendingSignIn, SignIn, SignInKey
+from bot.errors import NotFound, SecretUnavailable, ServerTrouble
+from bot.mcp.endpoint_fingerprint import endpoint_fingerprint
+from bot.mcp.oauth.authorization import address, check_issuer, new_verifier, wanted_scope
+from bot.mcp.oauth.challenges import Challenge
+from bot.mcp.oauth.discovery import check_proof, discover
+from bot.mcp.oauth.http import AuthServerClient
+from bot.mcp.oauth.origins import check_party
+from bot.mcp.oauth.registration import GRANTS, ClientIdentity, ClientRegistrar
+from bot.mcp.oauth.token_endpoint import exchange_code, revoke
+from bot.mcp.oauth.token_provider import TokenProvider
+from bot.mcp.oauth.token_providers import TokenProviders
+from bot.mcp.redaction import Redaction, Secret
+from bot.ports import AuthorizationResponse, SignedIn, SignInInfo
+
+log = logging.getLogger(__name__)
+
+_REVOKING_SECONDS = 5.0
+_LONGEST_SAYING = 200
+_DENIED = "access_denied"
+_QUESTION = {"jsonrpc": "2.0", "id": "sign-in", "method": "ping"}
+
+
+class Servers(Protocol):
+    """What signing in needs of the toolbox."""
+
+    def definition(self, server: str) -> ServerConfig:
+        """A server as it is kept, by id. Raises NotFound."""
+
+    async def connect(self, server: str) -> ServerSnapshot:
+        """Connect now."""
+
+
+class OAuthSignIns:
+    """Signing in by OAuth's authorization code. `ourselves` is the bot as the authorization server of a server, by its
+    id, is told of it.
+    """
+
+    def __init__(self, servers: Servers, bearers: TokenProviders, ourselves: Callable[[str], ClientIdentity]) -> None:
+        self._servers = servers
+        self._bearers = bearers
+        self._desk = bearers.desk
+        self._ourselves = ourselves
+
+    async def is_available(self, server: str) -> bool:
+        """Whether a person can sign the bot in there."""
+        config = self._servers.definition(server)
+        bearer = self._bearers.of(config)
+        if bearer is None or bearer.terms.kind is not AuthenticationKind.OAUTH:
+            return False
+        if bearer.defined or bearer.known is not None:
+            return True
+        if bearer.challenge is None:
+            return False
+        if bearer.challenge.metadata or bearer.challenge.wider:
+            return True
+        try:
+            async with self._desk.errand(config) as ask:
+                await discover(_url(config), bearer.challenge, ask)
+        except ServerTrouble:
+            return False
+        return True
+
+    def redirect_uri(self, server: str) -> str:
+        """Where people come back to from signing in to a server."""
+        return self._ourselves(server).redirect_uri
+
+    async def begin(self, server: str, by: Author, conversation: ConversationKey) -> str:
+        """The address at which this person signs the bot in."""
+        config = self._servers.definition(server)
+        bearer = self._bearer(config)
+        key = SignInKey(server)
+        before = await self._kept(key)
+        async with self._desk.errand(config) as ask:
+            sign_in = await self._prepared(config, bearer, before, ask)
+        await self._remember(key, before, sign_in)
+        verifier = new_verifier()
+        under_way = PendingSignIn(key, by, conversation, sign_in, verifier, self.redirect_uri(server))
+        try:
+            state = await self._desk.store.begin(under_way)
+        except SecretUnavailable as error:
+            raise ServerTrouble(error.cause, error.fix) from error
+        return address(sign_in, state, verifier, under_way.redirect_uri)
+
+    async def complete(
+        self, response: AuthorizationResponse, allowed: Callable[[SignedIn], Awaitable[None]]
+    ) -> SignedIn:
+        """Somebody has come back."""
+        under_way = await self._desk.store.take(response.state)
+        if under_way is None:
+            raise NotFound(
+                "This sign-in is not under way: it was finished, or was begun more than ten minutes ago.",
+                "ask for another link",
+            )
+        sign_in, server = under_way.sign_in, under_way.key.server_id
+        if response.callback != under_way.redirect_uri.rpartition("/")[2]:
+            raise ServerTrouble(
+                "The answer came to the address of another server than the one that you signed in to, so it was not "
+                "used.",
+                "sign in again; if this happens again, one of the two servers may be after the account at the other",
+            )
+        who = SignedIn(server, under_way.by, under_way.conversation)
+        await allowed(who)
+        config = self._servers.definition(server)
+        if endpoint_fingerprint(config) != sign_in.place:
+            raise ServerTrouble(f"Server {config.name} is somewhere else by now.", "ask for another link")
+        check_issuer(sign_in.endpoints, response.issuer)
+        if response.error or not response.code:
+            raise _not_let_in(config, response.error)
+        async with self._desk.errand(config) as ask:
+            signed_in = await self._exchanged(under_way, response.code, ask)
+        kept = await self._desk.store.signed_in(under_way.key, signed_in, under_way.by)
+        bearer = self._bearer(config)
+        bearer.signed_in(kept.version)
+        await self._servers.connect(server)
+        return who
+
+    async def get(self, server: str) -> SignInInfo | None:
+        """The sign-in there is."""
+        kept = await self._kept(SignInKey(server))
+        if kept is None or not kept.access_token or kept.place != self._place(server):
+            return None
+        return SignInInfo(kept.signed_in_by, kept.signed_in_at, kept.registration.issuer)
+
+    async def sign_out(self, server: str, by: Author) -> bool:
+        """Sign out."""
+        key = SignInKey(server)
+        kept = await self._kept(key)
+        if not await self._desk.store.forget(key, by):
+            return False
+        with suppress(NotFound):
+            config = self._servers.definition(server)
+            if kept is not None:
+                await self._revoke(config, kept)
+            if (bearer := self._bearers.of(config)) is not None:
+                bearer.doubt()
+        return kept is not None and bool(kept.access_token)
+
+    async def _remember(self, key: SignInKey, before: SignIn | None, sign_in: SignIn) -> None:
+        """Whoever begins again, or never comes back, need not be registered once more. Tokens that are good stay."""
+        if before is not None and before.place == sign_in.place:
+            if before.access_token or before.registration == sign_in.registration:
+                return
+            sign_in = replace(before, registration=sign_in.registration)
+        elif before is not None:
+            sign_in = replace(sign_in, version=before.version)
+        with suppress(SecretUnavailable):
+            await self._desk.store.save(key, sign_in)
+
+    async def _prepared(
+        self, config: ServerConfig, bearer: TokenProvider, before: SignIn | None, ask: AuthServerClient
+    ) -> SignIn:
+        """The sign-in as far as it goes without the person. `before` is the one there is."""
+        challenge = bearer.challenge or await _challenge(config, ask)
+        found = await discover(_url(config), challenge, ask)
+        check_proof(found.metadata)
+        check_party(found.metadata, registered_by_hand=bool(bearer.terms.client_id))
+        granted = before.scope if before is not None and before.access_token else ""
+        scope = wanted_scope(found, challenge, bearer.terms, granted, GRANTS)
+        registrar = ClientRegistrar(found.metadata, self._ourselves(config.id), ask, self._desk.clock())
+        # An admin's client goes with the server to another address; what the bot got there by itself does not.
+        same = before is not None and (bool(bearer.terms.client_id) or before.place == endpoint_fingerprint(config))
+        known = before.registration if before is not None and same else None
+        registration = await registrar.registered(bearer.terms, known, scope)
+        return SignIn(endpoint_fingerprint(config), found.resource, registration, found.endpoints, scope)
+
+    async def _exchanged(self, under_way: PendingSignIn, code: str, ask: AuthServerClient) -> SignIn:
+        """The sign-in with its tokens. What the other side says of a refusal may repeat what it was sent."""
+        redact = Redaction(
+            (Secret(code), Secret(under_way.verifier), Secret(under_way.sign_in.registration.client_secret))
+        )
+        try:
+            return await exchange_code(under_way, code, ask, self._desk.clock())
+        except ServerTrouble as trouble:
+            raise ServerTrouble(redact(trouble.cause), trouble.fix) from trouble
+
+    def _place(self, server: str) -> str:
+        """Where a server is now; empty if it is nowhere."""
+        try:
+            return endpoint_fingerprint(self._servers.definition(server))
+        except NotFound:
+            return ""
+
+    def _bearer(self, config: ServerConfig) -> TokenProvider:
+        bearer = self._bearers.of(config)
+        if bearer is None or bearer.terms.kind is not AuthenticationKind.OAUTH:
+            raise ServerTrouble(
+                f"Nobody signs in to server {config.name} in a browser.", "look at how it is authenticated"
+            )
+        return bearer
+
+    async def _kept(self, key: SignInKey) -> SignIn | None:
+        try:
+            return await self._desk.store.find(key)
+        except SecretUnavailable as error:
+            log.info("the sign-in to the server %s cannot be read: %s", key.server_id, error)
+            return None
+
+    async def _revoke(self, config: ServerConfig, kept: SignIn) -> None:
+        try:
+            async with asyncio.timeout(_REVOKING_SECONDS), self._desk.errand(config) as ask:
+                await revoke(kept, ask)
+        except (ServerTrouble, TimeoutError) as error:
+            log.info("the tokens for MCP server %s could not be revoked: %s", config.name, error)
+
+
+async def _challenge(config: ServerConfig, ask: AuthServerClient) -> Challenge:
+    """What the server says to somebody without a token."""
+    accepted = {"accept": "application/json, text/event-stream"}
+    answer = await ask.ask(httpx2.Request("POST", _url(config), json=_QUESTION, headers=accepted))
+    return Challenge.of(answer) if answer.status_code in (401, 403) else Challenge()
+
+
+def _url(config: ServerConfig) -> str:
+    assert isinstance(config.transport, HttpTransport)
+    return config.transport.url
+
+
+def _not_let_in(config: ServerConfig, error: str) -> ServerTrouble:
+    if error == _DENIED:
+        return ServerTrouble(f"The bot was not let in to {config.name}: it was denied.", "ask for another link")
+    said = visible(error)[:_LONGEST_SAYING] or "no code came back"
+    return ServerTrouble(f"The bot was not let in to {config.name}: {said}.", "ask for another link")

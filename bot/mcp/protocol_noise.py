@@ -1,0 +1,59 @@
+"""What a server's process writes to its standard output and is no message: counted, and told once if it is much.
+
+Some programs print a line there when they start, which hurts nobody; some print all day. `child_process` finds such
+lines, the server's `server_status` keeps the count.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import deque
+from collections.abc import Callable
+
+log = logging.getLogger(__name__)
+
+_MOST = 20
+"""Lines within a minute that nobody is told of."""
+_SECONDS = 60.0
+_KEPT_BYTES = 2_000
+_SHOWN = 200
+
+
+class Junk(ValueError):
+    """A line that is no message: the first bytes of it."""
+
+    def __init__(self, line: bytes) -> None:
+        super().__init__("a line that is no JSON-RPC message")
+        self.line = line[:_KEPT_BYTES]
+
+
+class NoiseCounter:
+    """The lines of one server. `clock` is in seconds."""
+
+    def __init__(self, server: str, clock: Callable[[], float] = time.monotonic) -> None:
+        self._server = server
+        self._clock = clock
+        self._heard: deque[float] = deque(maxlen=_MOST + 1)
+        self._example = ""
+
+    @property
+    def example(self) -> str:
+        """One of the lines, shortened, once there were more than 20 within a minute; empty before that."""
+        return self._example
+
+    def heard(self, junk: Junk, clean: Callable[[str], str]) -> None:
+        """Another one. `clean` takes from a text what nobody may see."""
+        now = self._clock()
+        self._heard.append(now)
+        if self._example or len(self._heard) <= _MOST or now - self._heard[0] > _SECONDS:
+            return
+        line = " ".join(clean(junk.line.decode("utf-8", "replace")).split())
+        self._example = f"{line[:_SHOWN]}…" if len(line) > _SHOWN else line or "an empty line"
+        log.warning(
+            "MCP server %s writes to its standard output what is no message, more than %d lines a minute. Fix: let it "
+            "log to its standard error. One of them: %s",
+            self._server,
+            _MOST,
+            self._example,
+        )

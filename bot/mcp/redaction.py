@@ -1,0 +1,381 @@
+"""Known secrets, and texts without them.
+
+A secret belongs to one server. `Redaction` takes the secrets of a server out of that server's own texts, and of no
+others: who could see whether `***` stands in place of a guess would learn the secrets of others. `KnownSecrets` has all
+of them, and those of the operator, for the log.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from collections import deque
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import accumulate
+from typing import Any
+from urllib.parse import SplitResult, parse_qsl, quote, quote_plus, unquote, urlsplit
+
+from bot.domain.characters import visible
+from bot.domain.plain_headers import is_plain_header
+from bot.domain.secret_strength import weakness
+from bot.domain.secrets import SecretSpan
+from bot.domain.servers import DesiredServer, HttpTransport, ServerConfig, ServerSnapshot, StdioTransport, Transport
+
+HIDDEN = "***"
+_SHORTEST = 6
+"""Shorter values (`true`, `8080`) are settings rather than secrets, and hiding them would garble every sentence."""
+USER_NAME = "user name"
+"""Label of a user name for basic authentication, which may be a word."""
+_NOT_SECRET = frozenset(("accept", "accept-language", "content-type", "user-agent"))
+_REMEMBERED = 8
+"""Generations of tokens of one server."""
+_SHORTEST_LINE = 16
+"""Characters of a line of a multi-line secret that is redacted by itself: logs come in lines."""
+_JSON_TOKEN = re.compile(
+    r"""(?P<key>"[^"\\]*(?:\\.[^"\\]*)*"(?=\s*:))|(?P<text>"[^"\\]*(?:\\.[^"\\]*)*")"""
+    r"""|(?P<number>-?\d[^\s,\]}]*)|(?P<open>\{)|(?P<close>\})"""
+)
+"""Tokens of valid JSON that hold a value, and the braces."""
+_JSON_CHARACTER = re.compile(r"\\u[dD][89abAB]..\\u[dD][c-fC-F]..|\\u....|\\.|.", re.DOTALL)
+"""One character of the value of a string literal, which may be a pair of escaped surrogates."""
+_KEY_NAMES = ("key", "token", "secret", "pass", "auth", "sig", "cred")
+"""Parts of names in an address's query whose values are secret by themselves, too."""
+
+
+@dataclass(frozen=True, slots=True)
+class Secret:
+    """A secret of a server. `label` says which, for people: `header Authorization`, `variable API_KEY`."""
+
+    value: str = field(repr=False)
+    label: str = "secret"
+
+    @property
+    def weakness(self) -> str:
+        """Why it is too easy to guess, as the end of `It is …`; empty if it is strong enough."""
+        return weakness(self.value)
+
+
+class Spellings:
+    """Secrets in every form in which texts hold them. Immutable."""
+
+    def __init__(self, secrets: Iterable[Secret] = ()) -> None:
+        labels: dict[str, str] = {}
+        for secret in secrets:
+            for spelled in _spellings(secret.value):
+                labels.setdefault(spelled, secret.label)
+        self._labels = labels
+
+    def spans(self, text: str) -> Iterator[SecretSpan]:
+        """Return every occurrence, in no order. Those of different secrets may overlap."""
+        for spelled, label in self._labels.items():
+            start = text.find(spelled)
+            while start >= 0:
+                yield SecretSpan(start, start + len(spelled), label)
+                start = text.find(spelled, start + len(spelled))
+
+    def __contains__(self, text: str) -> bool:
+        """True if a secret occurs in the text."""
+        return any(spelled in text for spelled in self._labels)
+
+
+_NO_SPELLINGS = Spellings()
+
+
+class PassingTokens:
+    """The tokens that an authorization server has given out for one server: the last `_REMEMBERED` generations, because
+    a token that changes every hour must not make every text slower for ever.
+    """
+
+    def __init__(self) -> None:
+        self._generations: deque[frozenset[str]] = deque(maxlen=_REMEMBERED)
+        self.spellings = _NO_SPELLINGS
+        """Those that are strong enough. Strangers choose tokens: a word among them must hide no word of others."""
+
+    def learn(self, tokens: Iterable[str]) -> None:
+        """Add a generation, unless it is known."""
+        generation = frozenset(token for token in tokens if token and not weakness(token))
+        if generation and generation not in self._generations:
+            self._generations.append(generation)
+            self.spellings = Spellings(
+                Secret(token, "token of its sign-in") for each in self._generations for token in each
+            )
+
+    def clear(self) -> None:
+        """Drop all of them: the bot is signed out."""
+        self._generations.clear()
+        self.spellings = _NO_SPELLINGS
+
+
+class Redaction:
+    """The secrets of one server, for its own texts. As a function from text to text it puts `***` in their place, also
+    as JSON and addresses spell them. Names and definitions of tools are not for redaction: see `found_in`.
+    """
+
+    def __init__(self, secrets: Iterable[Secret] = (), tokens: PassingTokens | None = None) -> None:
+        self.secrets = tuple(secrets)
+        self.strong = Spellings(secret for secret in self.secrets if not secret.weakness)
+        self._all = Spellings(self.secrets)
+        self._tokens = tokens or PassingTokens()
+
+    def __call__(self, text: str) -> str:
+        """Return the text without the secrets of this server."""
+        return _without(text, self._all_spans(text))
+
+    def clean(self, text: str) -> str:
+        """Return a text for people: without hidden characters and without secrets."""
+        return self(visible(text))
+
+    def spans(self, text: str) -> tuple[SecretSpan, ...]:
+        """Return where strong secrets of this server are in the text, in order and without overlaps. A weak one, which
+        may be a word, is left alone: what people decide on must not be hidden for it.
+        """
+        return _merged((*self.strong.spans(text), *self._tokens.spellings.spans(text)))
+
+    def found_in(self, value: Any) -> bool:
+        """True if a strong secret of this server is in a JSON value: in a text, a key or a number."""
+        match value:
+            case Mapping():
+                return any(self.found_in(key) or self.found_in(inner) for key, inner in value.items())
+            case list() | tuple():
+                return any(map(self.found_in, value))
+            case bool() | None:
+                return False
+            case _:
+                text = str(value)
+                return text in self.strong or text in self._tokens.spellings
+
+    def json(self, value: Any) -> Any:
+        """Return a JSON value of the same structure with every text in it redacted. A key or a number stays as it is
+        unless a strong secret is in it.
+        """
+        match value:
+            case str():
+                return self(value)
+            case list() | tuple():
+                return [self.json(each) for each in value]
+            case dict():
+                redacted: dict[str, Any] = {}
+                for key, inner in value.items():
+                    name = _unique(_without(str(key), self.spans(str(key))), redacted)
+                    redacted[name] = self.json(inner)
+                return redacted
+            case int() | float() if self.found_in(value):
+                return HIDDEN
+            case _:
+                return value
+
+    def json_text(self, text: str) -> str:
+        """Return the text without secrets. JSON stays JSON: a secret is replaced within its own literal, and every
+        other character stays. Parsing and dumping would change `1e400`, long decimals and escapes.
+        """
+        redacted = self(text)
+        if redacted == text or not text.lstrip().startswith(("{", "[")):
+            return redacted
+        try:
+            json.loads(text, parse_float=str, parse_int=str)
+        except (ValueError, RecursionError):
+            return redacted
+        names: list[set[str]] = []
+
+        def replaced(token: re.Match[str]) -> str:
+            match token.lastgroup:
+                case "open":
+                    names.append(set())
+                case "close":
+                    names.pop()
+                case "key" if (literal := _in_literal(token[0], self.spans)) != token[0]:
+                    name = _unique(literal[1:-1], names[-1])
+                    names[-1].add(name)
+                    return f'"{name}"'
+                case "text":
+                    return _in_literal(token[0], self._all_spans)
+                case "number" if self.found_in(token[0]):
+                    return f'"{HIDDEN}"'
+            return token[0]
+
+        return _JSON_TOKEN.sub(replaced, text)
+
+    def _all_spans(self, text: str) -> tuple[SecretSpan, ...]:
+        return _merged((*self._all.spans(text), *self._tokens.spellings.spans(text)))
+
+
+class KnownSecrets:
+    """All secrets of this process: each server's while it is kept, and the operator's. As a function it takes them out
+    of a log line, which the operator alone reads.
+    """
+
+    def __init__(self, operator: Iterable[str] = ()) -> None:
+        self._operator = Spellings(Secret(value) for value in operator)
+        self._open: dict[str, list[Redaction]] = {}
+        self._tokens: dict[str, PassingTokens] = {}
+
+    def open(self, entry: DesiredServer) -> Redaction:
+        """Return the redaction of a server as it is defined. Its secrets are in no log until `close`."""
+        redaction = Redaction(secrets_of(entry), self.tokens(entry.config.id))
+        self._open.setdefault(entry.config.id, []).append(redaction)
+        return redaction
+
+    def close(self, server_id: str, redaction: Redaction) -> None:
+        """Drop the secrets of a definition that is kept no more."""
+        held = [each for each in self._open.get(server_id, ()) if each is not redaction]
+        if held:
+            self._open[server_id] = held
+        else:
+            self._open.pop(server_id, None)
+            self._tokens.pop(server_id, None)
+
+    def tokens(self, server_id: str) -> PassingTokens:
+        """The tokens of a server's sign-in."""
+        return self._tokens.setdefault(server_id, PassingTokens())
+
+    def __call__(self, text: str) -> str:
+        """Return a log line without any secret. A weak one of a server, which may be a word, stays."""
+        known = [self._operator, *(tokens.spellings for tokens in self._tokens.values())]
+        known += [redaction.strong for held in self._open.values() for redaction in held]
+        return _without(text, [span for spellings in known for span in spellings.spans(text)])
+
+
+def _merged(spans: Iterable[SecretSpan]) -> tuple[SecretSpan, ...]:
+    merged: list[SecretSpan] = []
+    for span in sorted(spans, key=lambda each: (each.start, -each.end)):
+        if merged and span.start < merged[-1].end:
+            merged[-1] = replace(merged[-1], end=max(merged[-1].end, span.end))
+        else:
+            merged.append(span)
+    return tuple(merged)
+
+
+def _without(text: str, spans: Iterable[SecretSpan]) -> str:
+    pieces, end = [], 0
+    for span in _merged(spans):
+        pieces += [text[end : span.start], HIDDEN]
+        end = span.end
+    return "".join((*pieces, text[end:])) if pieces else text
+
+
+def _in_literal(literal: str, spans: Callable[[str], Iterable[SecretSpan]]) -> str:
+    """Return a JSON string literal without the secrets that `spans` finds in its value. Its other escapes stay."""
+    body = literal[1:-1]
+    if "\\" not in body:
+        return f'"{_without(body, spans(body))}"'
+    starts = [0, *accumulate(map(len, _JSON_CHARACTER.findall(body)))]
+    found = [replace(each, start=starts[each.start], end=starts[each.end]) for each in spans(json.loads(literal))]
+    return f'"{_without(body, found)}"'
+
+
+def _unique(name: str, taken: Container[str]) -> str:
+    numbered, number = name, 1
+    while numbered in taken:
+        number += 1
+        numbered = f"{name} {number}"
+    return numbered
+
+
+def _spellings(secret: str) -> Iterator[str]:
+    secret = secret.strip()
+    if len(secret) < _SHORTEST:
+        return
+    lines = (line.strip() for line in secret.splitlines()) if "\n" in secret else ()
+    for part in (secret, *(line for line in lines if len(line) >= _SHORTEST_LINE and not line.startswith("-----"))):
+        yield part
+        for literal in (json.dumps(part)[1:-1], json.dumps(part, ensure_ascii=False)[1:-1]):
+            yield literal
+            yield literal.replace("/", r"\/")
+        # A variable may hold bytes that are no text, and Python spells them as halves of surrogate pairs.
+        yield quote(part, errors="surrogatepass")
+        yield quote(part, safe="", errors="surrogatepass")
+        yield quote_plus(part, errors="surrogatepass")
+
+
+def secrets_of(entry: DesiredServer) -> Iterator[Secret]:
+    """Return the secrets of a server: those that were put into its definition, and those of the definition itself:
+    header values, with and without their scheme, and the parts of the address that are never shown.
+    """
+    named = dict(_named_values(entry.config))
+    for value in sorted(entry.secrets):
+        yield Secret(value, next((name for text, name in named.items() if value in text), "secret"))
+    yield from _of_definition(entry.config)
+
+
+def _named_values(config: ServerConfig) -> Iterator[tuple[str, str]]:
+    """Every value in which a secret may have been put, and its name."""
+    if config.sign_in is not None and config.sign_in.client_secret:
+        yield config.sign_in.client_secret, "secret of its OAuth client"
+    match config.transport:
+        case HttpTransport(url=url, headers=headers):
+            for name, value in headers.items():
+                pair = _basic_pair(value)
+                yield pair.partition(":")[0], USER_NAME
+                yield value, f"header {name}"
+                yield pair, f"header {name}"
+            yield url, "address"
+        case StdioTransport(env=env, args=args):
+            yield from ((value, f"variable {name}") for name, value in env.items())
+            yield from ((value, "argument of its command") for value in args)
+
+
+def _of_definition(config: ServerConfig) -> Iterator[Secret]:
+    if config.sign_in is not None:
+        yield Secret(config.sign_in.client_secret, "secret of its OAuth client")
+    match config.transport:
+        case HttpTransport(url=url, headers=headers):
+            for name, value in headers.items():
+                plain = not config.from_file and is_plain_header(name, value)
+                if name.lower() not in _NOT_SECRET and not plain:
+                    yield Secret(value, f"header {name}")
+                    yield Secret(value.rpartition(" ")[2], f"header {name}")
+            parts = _parts(url)
+            if config.from_file:
+                # Definitions of admins hold no secret (`authentication`).
+                yield Secret(parts.query, "address")
+                yield from (Secret(value, "address") for name, value in parse_qsl(parts.query) if _is_key_name(name))
+            yield Secret(parts.password or "", "password in the address")
+            yield Secret(unquote(parts.password or ""), "password in the address")
+            if parts.password:
+                # This is how it is sent (RFC 7617).
+                pair = f"{unquote(parts.username or '')}:{unquote(parts.password)}".encode()
+                yield Secret(base64.b64encode(pair).decode("ascii"), "password in the address")
+        case _:
+            return
+
+
+def _basic_pair(header: str) -> str:
+    """Return user name and password of a header for basic authentication (RFC 7617); empty for others."""
+    scheme, _, pair = header.partition(" ")
+    try:
+        return base64.b64decode(pair, validate=True).decode() if scheme.lower() == "basic" else ""
+    except ValueError:
+        return ""
+
+
+def _is_key_name(name: str) -> bool:
+    return any(part in name.lower() for part in _KEY_NAMES)
+
+
+def _parts(url: str) -> SplitResult:
+    try:
+        return urlsplit(url)
+    except ValueError:
+        return urlsplit("")
+
+
+def address(url: str) -> str:
+    """An address without what may be secret in it: credentials, query and fragment."""
+    parts = _parts(url)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+
+
+def redacted_snapshot(state: ServerSnapshot, redact: Redaction) -> ServerSnapshot:
+    """Return how a server stands as people may see it: no header, no environment, no secret in command or address."""
+    config = state.config
+    transport: Transport
+    match config.transport:
+        case StdioTransport(command=command, args=args, cwd=cwd, launch=launch):
+            transport = StdioTransport(redact(command), tuple(map(redact, args)), cwd=cwd, launch=launch)
+        case HttpTransport(url=url, kind=kind):
+            transport = HttpTransport(redact(address(url)), kind=kind)
+    terms = None if config.sign_in is None else replace(config.sign_in, client_secret="")
+    shown_config = replace(config, transport=transport, sign_in=terms)
+    return replace(state, config=shown_config, problem=redact(state.problem), own_problem=redact(state.own_problem))

@@ -1,0 +1,192 @@
+"""The servers a toolbox keeps, and how they become others.
+
+Called by `toolbox`. A server that stays as it is keeps its connection; one that has changed gets a new one, while the
+old one takes its leave in a task that is owned here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from bot.domain.pins import ReviewStatus, first_pins, review_status
+from bot.domain.servers import (
+    ConnectPolicy,
+    DesiredServer,
+    ServerConfig,
+    ServerEnablement,
+    ServerSnapshot,
+    ServerStatus,
+)
+from bot.domain.tools import Tool
+from bot.mcp.addresses import check_definition
+from bot.mcp.connection import Connection
+from bot.mcp.errors import InvalidDefinition
+from bot.mcp.redaction import Redaction
+from bot.mcp.session import ConnectionDependencies
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ManagedServer:
+    """One server, and its secrets. It has no connection if it is disabled or cannot be used as it is defined. `barred`
+    is True if the operator's settings keep it out.
+    """
+
+    entry: DesiredServer
+    problem: str
+    redact: Redaction
+    connection: Connection | None
+    barred: bool = False
+
+    @property
+    def config(self) -> ServerConfig:
+        """What it is."""
+        return self.entry.config
+
+    @property
+    def state(self) -> ServerSnapshot:
+        """How it stands."""
+        if self.connection is not None:
+            return self.connection.condition.state
+        known = self.entry.synced
+        return ServerSnapshot(
+            self.config,
+            ServerStatus.DISABLED if self.entry.standing is ServerEnablement.DISABLED else ServerStatus.FAILED,
+            self.problem,
+            own_problem=self.problem,
+            tool_count=len(known.capabilities.tools),
+            sync=known.status,
+            synced_at=known.at,
+        )
+
+    @property
+    def tools(self) -> tuple[Tool, ...]:
+        """Its tools while they may be called."""
+        return () if self.connection is None else self.connection.condition.tools
+
+    @property
+    def withheld(self) -> frozenset[str]:
+        """The names of its tools that could be called if they did not wait for an admin."""
+        return frozenset() if self.connection is None else self.connection.condition.withheld
+
+    @property
+    def known(self) -> tuple[Tool, ...]:
+        """All its tools, as far as they are known."""
+        synced = self.entry.synced if self.connection is None else self.connection.condition.synced
+        return synced.capabilities.tools
+
+    @property
+    def unpinned(self) -> tuple[Tool, ...]:
+        """Its tools whose definition is not the one that is pinned."""
+        if self.connection is not None:
+            return self.connection.condition.pinning.unpinned_tools
+        pinned = first_pins(self.known) if self.entry.pinned is None else self.entry.pinned
+        return tuple(tool for tool in self.known if review_status(tool, pinned) is not ReviewStatus.PINNED)
+
+
+class ServerRegistry:
+    """All of them, by id. Nothing is connected to before the start."""
+
+    def __init__(self, shared: ConnectionDependencies, policy: ConnectPolicy) -> None:
+        self._shared = shared
+        self._policy = policy
+        self._kept: dict[str, ManagedServer] = {}
+        self._leaving: dict[Connection, asyncio.Task[None]] = {}
+        self._started = False
+
+    def __iter__(self) -> Iterator[ManagedServer]:
+        return iter(sorted(self._kept.values(), key=lambda kept: (kept.config.name, kept.config.id)))
+
+    def get(self, server_id: str) -> ManagedServer | None:
+        """The server with this id."""
+        return self._kept.get(server_id)
+
+    def start(self) -> None:
+        """Connect to those that should be, and from now on to new ones at once."""
+        self._started = True
+        for kept in self:
+            self._begin(kept)
+
+    def follow(self, entries: Sequence[DesiredServer], limit: float) -> None:
+        """Keep these and no others. `limit` is how long, in seconds, one that goes is closed gently."""
+        wanted = {entry.config.id: entry for entry in entries}
+        for server_id in self._kept.keys() - wanted.keys():
+            self._let_go(self._kept.pop(server_id), limit)
+        for server_id, entry in wanted.items():
+            before = self._kept.get(server_id)
+            self._kept[server_id] = kept = self._next(before, entry)
+            if before is not None and before.redact is not kept.redact:
+                self._let_go(before, limit)
+            used = before is not None and before.connection is not None and before.connection.started
+            if self._started and used and entry.standing is ServerEnablement.ON and kept.connection is not None:
+                kept.connection.start()
+            elif self._started:
+                self._begin(kept)
+
+    async def close(self, limit: float) -> None:
+        """End all connections side by side, those that take their leave included."""
+        present = [kept.connection for kept in self if kept.connection is not None]
+        await asyncio.gather(*(connection.close(limit) for connection in (*present, *self._leaving)))
+        if self._leaving:
+            await asyncio.wait(self._leaving.values())
+
+    def _next(self, before: ManagedServer | None, entry: DesiredServer) -> ManagedServer:
+        if before is None or before.connection is None or not _same(before, entry):
+            return self._new(entry)
+        before.connection.learn(entry.synced, entry.pinned)
+        before.connection.learn_sign_in(entry.signed_in)
+        return replace(before, entry=entry)
+
+    def _new(self, entry: DesiredServer) -> ManagedServer:
+        redact = self._shared.secrets.open(entry)
+        problem, barred = redact.clean(entry.problem), False
+        try:
+            check_definition(entry.config, self._shared.allowances)
+        except InvalidDefinition as unusable:
+            problem = problem or f"Server {entry.config.name}: {unusable.sentence}"
+            barred = True
+        if problem or entry.standing is ServerEnablement.DISABLED:
+            return ManagedServer(entry, problem, redact, None, barred)
+        disconnected = entry.standing is ServerEnablement.DISCONNECTED
+        connection = Connection(
+            entry.config, self._shared, redact, entry.synced, entry.pinned, disconnected=disconnected
+        )
+        return ManagedServer(entry, "", redact, connection)
+
+    def _begin(self, kept: ManagedServer) -> None:
+        wanted = self._policy is ConnectPolicy.EAGER or (
+            self._policy is ConnectPolicy.AUTO and kept.config.auto_connect
+        )
+        if wanted and kept.entry.standing is ServerEnablement.ON and kept.connection is not None:
+            kept.connection.start()
+
+    def _let_go(self, kept: ManagedServer, limit: float) -> None:
+        connection = kept.connection
+        self._shared.reports.forget(kept.config.id)
+        if connection is None:
+            self._shared.secrets.close(kept.config.id, kept.redact)
+            return
+        # Also one that nobody has needed yet: somebody may hold it and need it in a moment.
+        connection.condition.detach()
+        task = asyncio.create_task(connection.disconnect(limit), name=f"mcp:leaving:{kept.config.name}")
+        self._leaving[connection] = task
+        task.add_done_callback(lambda _: self._has_left(kept, connection))
+
+    def _has_left(self, kept: ManagedServer, connection: Connection) -> None:
+        # Calls that were under way may have shown its secrets until now.
+        self._leaving.pop(connection, None)
+        self._shared.secrets.close(kept.config.id, kept.redact)
+
+
+def _same(before: ManagedServer, entry: DesiredServer) -> bool:
+    """The connection may stay. One that was made by hand stays when the server is then switched on for everybody."""
+    if entry.problem or before.config != entry.config:
+        return False
+    switched_on = entry.standing is ServerEnablement.ON and before.connection is not None and before.connection.started
+    return before.entry.standing is entry.standing or (
+        before.entry.standing is ServerEnablement.DISCONNECTED and switched_on
+    )

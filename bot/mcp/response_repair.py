@@ -1,0 +1,197 @@
+"""Repair of what servers answer, before the MCP library reads it.
+
+The library takes an answer whole or not at all: one malformed tool would hide all tools of its server, one unknown
+kind of content would lose a result that was paid for. Works on plain JSON; called by `streams`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+from mcp import types
+from pydantic import TypeAdapter, ValidationError
+
+log = logging.getLogger(__name__)
+
+_BLOCK: TypeAdapter[types.ContentBlock] = TypeAdapter(types.ContentBlock)
+_HINTS = ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
+_UNUSED = frozenset({"_meta", "icons"})
+_ROLES = ("user", "assistant")
+LEFT_OUT = "countersign/leftOut"
+"""Where a repaired listing says how many tools without a name were left out."""
+_ANY_OBJECT: dict[str, Any] = {"type": "object", "properties": {}}
+
+
+def repair_response(method: str, result: dict[str, Any]) -> dict[str, Any]:
+    """The result of a list or of `tools/call` in a form the library accepts; others as they are."""
+    match method:
+        case "tools/list":
+            return _listing(result)
+        case "tools/call":
+            return _outcome(result)
+        case "resources/list":
+            return _plain_list(result, "resources", "uri", "size")
+        case "resources/templates/list":
+            return _plain_list(result, "resourceTemplates", "uriTemplate")
+        case "prompts/list":
+            return _plain_list(result, "prompts", "name", "arguments")
+        case _:
+            return result
+
+
+def _listing(result: dict[str, Any]) -> dict[str, Any]:
+    listed = result.get("tools")
+    listed = [each for each in listed if not _is_for_a_page(each)] if isinstance(listed, list) else []
+    tools = list(_tools(listed))
+    fixed = _with_cursor({**result, "tools": tools})
+    if len(tools) < len(listed):
+        fixed["_meta"] = {LEFT_OUT: len(listed) - len(tools)}
+    return fixed
+
+
+def _is_for_a_page(raw: Any) -> bool:
+    """Whether a tool says that only a page of its server's own may use it, and no model (extension
+    io.modelcontextprotocol/ui, `visibility`).
+    """
+    meta = raw.get("_meta") if isinstance(raw, dict) else None
+    page = meta.get("ui") if isinstance(meta, dict) else None
+    visibility = page.get("visibility") if isinstance(page, dict) else None
+    return isinstance(visibility, list) and bool(visibility) and "model" not in visibility
+
+
+def _with_cursor(result: dict[str, Any]) -> dict[str, Any]:
+    if not isinstance(result.get("nextCursor", ""), str):
+        del result["nextCursor"]
+    return result
+
+
+_TEXTS = ("title", "description", "mimeType")
+
+
+def _plain_list(result: dict[str, Any], key: str, identity: str, *others: str) -> dict[str, Any]:
+    """Resources, templates or prompts: those that have what names them, with the parts that are used here."""
+    listed = result.get(key)
+    kept: list[dict[str, Any]] = []
+    for each in listed if isinstance(listed, list) else []:
+        if not isinstance(each, dict) or not isinstance(each.get(identity), str) or not each[identity]:
+            log.warning("one of the %s has no %s and was left out", key, identity)
+            continue
+        name = each.get("name")
+        item: dict[str, Any] = {identity: each[identity], "name": name if isinstance(name, str) else each[identity]}
+        item |= {field: each[field] for field in _TEXTS if field != identity and isinstance(each.get(field), str)}
+        if "size" in others and isinstance(each.get("size"), int) and not isinstance(each["size"], bool):
+            item["size"] = each["size"]
+        if "arguments" in others:
+            item["arguments"] = _prompt_arguments(each.get("arguments"))
+        kept.append(item)
+    return _with_cursor({**result, key: kept})
+
+
+def _prompt_arguments(given: Any) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": each["name"],
+            "required": each.get("required") is True,
+            "description": each["description"] if isinstance(each.get("description"), str) else "",
+        }
+        for each in (given if isinstance(given, list) else [])
+        if isinstance(each, dict) and isinstance(each.get("name"), str) and each["name"]
+    ]
+
+
+def _tools(listed: list[Any]) -> Iterator[dict[str, Any]]:
+    for each in listed:
+        if isinstance(each, dict) and isinstance(each.get("name"), str) and each["name"]:
+            yield _tool(each)
+        else:
+            log.warning("a tool without a name was left out")
+
+
+def _tool(raw: dict[str, Any]) -> dict[str, Any]:
+    """The parts of a tool that are used here. Icons and the rest are dropped: they can only be wrong. An output
+    schema is kept where every protocol version allows it.
+    """
+    tool: dict[str, Any] = {"name": raw["name"], "inputSchema": _object_schema(raw.get("inputSchema"))}
+    tool |= {key: raw[key] for key in ("title", "description") if isinstance(raw.get(key), str)}
+    output = raw.get("outputSchema")
+    if isinstance(output, dict) and output.get("type") == "object":
+        tool["outputSchema"] = _object_schema(output)
+    hints = raw.get("annotations")
+    if isinstance(hints, dict):
+        tool["annotations"] = {key: hints[key] for key in _HINTS if isinstance(hints.get(key), bool)}
+        tool["annotations"] |= {"title": hints["title"]} if isinstance(hints.get("title"), str) else {}
+    return tool
+
+
+def _object_schema(given: Any) -> dict[str, Any]:
+    """A schema whose root has the form that every protocol version wants; deeper down anything goes."""
+    if not isinstance(given, dict):
+        return dict(_ANY_OBJECT)
+    schema: dict[str, Any] = {**given, "type": "object"}
+    properties = given.get("properties")
+    schema["properties"] = {
+        name: value
+        for name, value in (properties if isinstance(properties, dict) else {}).items()
+        if isinstance(value, dict | bool)
+    }
+    required = given.get("required", [])
+    if not isinstance(required, list) or not all(isinstance(name, str) for name in required):
+        del schema["required"]
+    if not isinstance(given.get("$schema", ""), str):
+        del schema["$schema"]
+    return schema
+
+
+def _outcome(result: dict[str, Any]) -> dict[str, Any]:
+    match result.get("resultType", "complete"):
+        case "complete":
+            pass
+        case "input_required":
+            return result
+        case unknown:
+            # MCP specification 2026-07-28, basic/index: not to be taken for a result. The library reads no further
+            # than to the content, so there is none.
+            return {"resultType": unknown}
+    content = result.get("content")
+    fixed = {
+        **result,
+        # Clients MUST take one that does not say so for complete (MCP specification 2026-07-28, basic).
+        "resultType": "complete",
+        "content": [_block(each) for each in (content if isinstance(content, list) else [])],
+        "isError": result.get("isError") is True,
+    }
+    structured = result.get("structuredContent")
+    if structured is not None and not isinstance(structured, dict):
+        # Only the newest protocol version takes other values here; all of them take an object.
+        fixed["structuredContent"] = {"result": structured}
+    elif structured is None:
+        fixed.pop("structuredContent", None)
+    return fixed
+
+
+def _block(block: Any) -> dict[str, Any]:
+    """A piece of content with the fields that are used here, or a text that says what it would have been."""
+    audience: list[str] = []
+    if isinstance(block, dict):
+        block = {key: value for key, value in block.items() if key not in _UNUSED}
+        audience = _audience(block.pop("annotations", None))
+        if block.get("type") == "text" and isinstance(block.get("text"), str):
+            return _for({"type": "text", "text": block["text"]}, audience)  # most pieces are, and may be large
+    try:
+        known = _BLOCK.validate_python(block, by_name=False)
+    except ValidationError:
+        kind = block.get("type") if isinstance(block, dict) else type(block).__name__
+        return {"type": "text", "text": f"[Unsupported content: {str(kind)[:100]}]"}
+    return _for(known.model_dump(mode="json", by_alias=True, exclude_none=True), audience)
+
+
+def _for(block: dict[str, Any], audience: list[str]) -> dict[str, Any]:
+    return block | ({"annotations": {"audience": audience}} if audience else {})
+
+
+def _audience(annotations: Any) -> list[str]:
+    """For whom a piece is, as far as it says so in words that the protocol knows."""
+    named = annotations.get("audience") if isinstance(annotations, dict) else None
+    return [each for each in named if each in _ROLES] if isinstance(named, list) else []

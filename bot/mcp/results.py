@@ -1,0 +1,141 @@
+"""From what a server answered to what the model reads and people are given.
+
+Called by `calls`. Pure: an MCP result or error in, a ToolResult or a text out. What each kind of content becomes is in
+`result_parts`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from mcp import MCPError, types
+
+from bot.domain.messages import FilePart, ResultPart, TextPart, ToolResult
+from bot.domain.tools import Tool
+from bot.mcp.argument_validation import validate
+from bot.mcp.redaction import Redaction
+from bot.mcp.result_parts import to_parts
+from bot.mcp.text_filter import storable_json, strip_unstorable
+
+TEXT_LIMIT = 50_000
+"""Characters of one result that go on."""
+MOST_FILES = 10
+"""Of one result."""
+_HEAD_SHARE = 0.75
+_ROOM_FOR_NOTE = 96
+_NO_WORDS = "The tool failed and did not say why."
+_LEFT_OUT = "characters left out"
+_IN_A_FILE = f"{_LEFT_OUT}, the person has all of it in a file"
+
+
+def tool_result(call_id: str, tool: Tool, answer: types.CallToolResult, redact: Redaction) -> ToolResult:
+    """The result of a call: for each piece of content a text, an image or a file, without secrets.
+
+    Structured content is kept unless it alone is over the limit, and its JSON is a text of its own unless the texts say
+    the same. What does not fit the tool's output schema is kept, too, and said to be so. Over the limit the texts
+    become one, three quarters of it from the beginning and the rest from the end, and people get all of it in a file.
+    """
+    parts = list(_bounded(part for block in answer.content for part in to_parts(block, redact)))
+    structured = redact.json(storable_json(answer.structured_content))
+    if structured is not None:
+        spelled = json.dumps(structured, ensure_ascii=False)
+        if not _told(_texts(parts), structured):
+            parts.append(TextPart(spelled))
+        structured = structured if len(spelled) <= TEXT_LIMIT else None
+    if answer.is_error:
+        parts = parts if any(_texts(parts)) or _files(parts) else [TextPart(_NO_WORDS)]
+    elif objection := _objection(tool, structured):
+        parts.append(TextPart(redact(objection)))
+    return ToolResult(call_id, tuple(_shortened(parts)), is_error=answer.is_error, structured=structured)
+
+
+def failed_result(call_id: str, text: str) -> ToolResult:
+    """A failure that the model can read."""
+    return ToolResult(call_id, tuple(map(TextPart, truncate([strip_unstorable(text)]))), is_error=True)
+
+
+def error_text(error: MCPError) -> str:
+    """Return the text of a protocol error: `Error calling MCP server: message - data`."""
+    data: Any = error.data
+    return f"Error calling MCP server: {error.message}" + (f" - {data}" if isinstance(data, str) and data else "")
+
+
+def truncate(texts: Iterable[str], note: str = _LEFT_OUT) -> tuple[str, ...]:
+    """The texts, or one text if they are too long: three quarters of it from the beginning, the rest from the end.
+    `note` says between the two what became of the others.
+    """
+    parts = tuple(texts)
+    joined = "\n".join(parts)
+    if len(joined) <= TEXT_LIMIT:
+        return parts
+    kept = TEXT_LIMIT - _ROOM_FOR_NOTE
+    head = int(kept * _HEAD_SHARE)
+    return (joined[:head] + f"\n... {len(joined) - kept} {note} ...\n" + joined[len(joined) - (kept - head) :],)
+
+
+def _texts(parts: Sequence[ResultPart]) -> list[str]:
+    return [part.text for part in parts if isinstance(part, TextPart)]
+
+
+def _files(parts: Sequence[ResultPart]) -> list[ResultPart]:
+    return [part for part in parts if not isinstance(part, TextPart)]
+
+
+def _bounded(parts: Iterable[ResultPart]) -> Iterator[ResultPart]:
+    """The parts without the files that are too many."""
+    files = 0
+    for part in parts:
+        files += not isinstance(part, TextPart)
+        if isinstance(part, TextPart) or files <= MOST_FILES:
+            yield part
+    if files > MOST_FILES:
+        yield TextPart(f"({files - MOST_FILES} more files were left out.)")
+
+
+def _shortened(parts: Sequence[ResultPart]) -> Sequence[ResultPart]:
+    """The same parts, or one text and the files if the texts are too long: the whole text is one of them then."""
+    texts = _texts(parts)
+    shown = truncate(texts, _IN_A_FILE)
+    if len(shown) == len(texts) and list(shown) == texts:
+        return parts
+    return (*map(TextPart, shown), *_files(parts), FilePart("\n".join(texts).encode(), "text/plain", ""))
+
+
+def _told(texts: Sequence[str], structured: Any) -> bool:
+    """Whether the texts say what the structured content says: servers give its JSON as text as well, and what is no
+    object is wrapped into one, `{"result": ...}` or `{"content": "the text"}`, or falls into a text for each piece.
+    """
+    if not any(texts):
+        return False
+    wanted = _unwrapped(structured)
+    if wanted in texts:  # as most servers do it, and to find out that a text is no JSON takes time
+        return True
+    read = [_parsed(text) for text in texts]
+    return structured in read or wanted in read or read == wanted
+
+
+def _unwrapped(structured: Any) -> Any:
+    """What is in an object of one piece: any value of `result`, and a text whatever it is called."""
+    if isinstance(structured, Mapping) and len(structured) == 1:
+        ((name, value),) = structured.items()
+        return value if name == "result" or isinstance(value, str) else structured
+    return structured
+
+
+def _parsed(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+
+
+def _objection(tool: Tool, structured: Any) -> str:
+    """What is wrong with the structured content of a result, empty if nothing is (MCP specification 2026-07-28,
+    server/tools: clients SHOULD validate it). One that is too large to be kept is not looked at.
+    """
+    if tool.output_schema is None or structured is None:
+        return ""
+    found = validate(tool.output_schema, structured)
+    return f"(This does not fit what the tool says it returns: {'; '.join(found)}.)" if found else ""

@@ -1,0 +1,359 @@
+"""One session with one server, from its first word to its last.
+
+Runs in the task of the `connection` that owns it: the MCP library's client is opened and closed there and nowhere
+else. Knows when the server has to be asked for what it offers, and writes that into the server's `condition`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+import anyio
+from mcp import Client, MCPError, types
+from mcp.client.session import ClientRequestContext
+from mcp.client.subscriptions import SubscriptionLost
+from mcp.types.version import MODERN_PROTOCOL_VERSIONS
+
+import bot
+from bot.domain.capabilities import ServerCapabilities
+from bot.domain.metrics import CacheUsed, MetricSink, null_sink
+from bot.domain.pins import ReviewPolicy
+from bot.domain.servers import ServerConfig, SyncStatus
+from bot.domain.tools import Tool
+from bot.mcp.activity import ActivityTracker
+from bot.mcp.addresses import AllowedTargets, Resolve, resolve_host
+from bot.mcp.call_tracker import ActiveCalls
+from bot.mcp.calls import BROKEN
+from bot.mcp.capability_fetch import CapabilityFetcher
+from bot.mcp.connection_events import ConnectionEvents
+from bot.mcp.connection_timing import ConnectionTiming
+from bot.mcp.errors import failed_listing
+from bot.mcp.health_check import monitor
+from bot.mcp.negotiation import ProtocolNegotiation
+from bot.mcp.oauth.token_provider import TokenProvider
+from bot.mcp.oauth.token_providers import no_token_provider
+from bot.mcp.protocol_noise import Junk
+from bot.mcp.redaction import KnownSecrets, Redaction
+from bot.mcp.server_log import LEVEL
+from bot.mcp.server_status import ServerStatusTracker
+from bot.mcp.start_limiter import StartLimiter
+from bot.mcp.stderr_tail import StderrTail
+from bot.mcp.sync_notifier import SyncNotifier
+from bot.mcp.transports.open import open_transport
+
+log = logging.getLogger(__name__)
+
+_GOODBYE_SECONDS = 3.0
+_ONLY_CALLS = "it asks for more, which people are asked for only when they call a tool"
+_CHANGES = (
+    types.ToolListChangedNotification,
+    types.ResourceListChangedNotification,
+    types.PromptListChangedNotification,
+)
+
+
+def no_names(config: ServerConfig) -> frozenset[str]:  # noqa: ARG001 - see Surroundings
+    """A server that is alone."""
+    return frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionDependencies:
+    """What all connections share: how many may be made at once, what is secret, how fast things go, what admins may
+    reach, who wants to know, who counts; what happens to tools that nobody has looked at, and what the tools of the
+    servers beside one are called. `clock` is in seconds. `bearer` has the token of a server that may be signed in to.
+    """
+
+    turnstile: StartLimiter
+    secrets: KnownSecrets = field(default_factory=KnownSecrets)
+    pacing: ConnectionTiming = ConnectionTiming()
+    chance: Callable[[], float] = random.random
+    allowances: AllowedTargets = AllowedTargets()
+    resolve: Resolve = resolve_host
+    reports: SyncNotifier = field(default_factory=SyncNotifier)
+    observe: MetricSink = null_sink
+    review: ReviewPolicy = ReviewPolicy.CHANGED
+    names_beside: Callable[[ServerConfig], frozenset[str]] = no_names
+    clock: Callable[[], float] = time.monotonic
+    bearer: Callable[[ServerConfig], TokenProvider | None] = no_token_provider
+
+
+class Session:
+    """A session that is to be lived once, by the way that `approach` says. It ends when `closing` is set and it is
+    woken.
+    """
+
+    def __init__(
+        self,
+        condition: ServerStatusTracker,
+        shared: ConnectionDependencies,
+        closing: asyncio.Event,
+        approach: ProtocolNegotiation,
+        use: ActivityTracker,
+        *,
+        redact: Redaction,
+        calls: ActiveCalls,
+    ) -> None:
+        self.line = ConnectionEvents(shared.pacing.settle, shared.pacing.apart, shared.clock)
+        self.words = StderrTail(condition.config.name, redact)
+        self._condition = condition
+        self._config = condition.config
+        self._shared = shared
+        self._redact = redact
+        self._bearer = shared.bearer(condition.config)
+        self._closing = closing
+        self._approach = approach
+        self._use = use
+        self._calls = calls
+        calls.begin_anew()
+        self._ended = False
+        self._known = condition.synced.capabilities
+        self._catalogue = CapabilityFetcher(condition.config, redact, shared.names_beside)
+        self._asking = asyncio.Lock()
+        self._listing = asyncio.Lock()
+        self._listed_at = self._fresh_until = -math.inf
+
+    @property
+    def usable(self) -> bool:
+        """Requests may be sent."""
+        return self.line.usable and not self._ended
+
+    @property
+    def over(self) -> bool:
+        """It has ended or is about to, and another one is needed for any request."""
+        return self._ended or self.line.lost or self.line.resting
+
+    @property
+    def idle(self) -> bool:
+        """It is connected and waits for something to happen."""
+        asking = self._ended or self._asking.locked()
+        return self.line.client is not None and self.line.idle and not asking
+
+    @property
+    def client(self) -> Client:
+        """The library's client. Only while the session is usable."""
+        assert self.line.client is not None
+        return self.line.client
+
+    async def live(self, scope: anyio.CancelScope) -> None:
+        """Connect, and serve until the connection is lost or to be closed. `scope` is around this."""
+        async with self._shared.turnstile.acquire() as make_room:
+            self._condition.mark_connecting()
+            if self._bearer is not None:
+                self._bearer.begins()
+            scope.deadline = anyio.current_time() + self._condition.connect_limit
+            async with self._new_client() as client:
+                tools = await self._tools(client)
+                scope.deadline = math.inf
+                make_room()
+                self.line.client = client
+                info = client.server_info
+                version = "" if info is None else self._redact.clean(info.version)
+                self._known = replace(
+                    self._known,
+                    tools=tools,
+                    protocol=self._approach.protocol_label(client.protocol_version),
+                    handshake=self._approach.on_connected(client.protocol_version, version),
+                    server_version=version,
+                )
+                try:
+                    self._condition.listed(self._known)
+                    await self._serve(client)
+                finally:
+                    self._ended = True
+                    scope.deadline = anyio.current_time() + _GOODBYE_SECONDS
+
+    async def sync(self) -> ServerCapabilities:
+        """Ask for everything, from any task. Raises TimeoutError and `calls.BROKEN`."""
+        known = await self._fetched()
+        self._condition.sync_succeeded(known)
+        return known
+
+    async def confirm(self, since: float) -> None:
+        """Make sure that the tools are known as they were at `since` or later, in seconds of the clock, or are within
+        the time for which the server said that they stay. Calls that come together share one listing, or wait for a
+        second one that begins after them. Raises TimeoutError and `calls.BROKEN`.
+        """
+        client, before = self.client, self._known.tools
+        try:
+            async with asyncio.timeout(self._shared.pacing.confirm), self._listing:
+                if self._is_fresh(since):
+                    return
+                try:
+                    tools = await self._tools(client)
+                except asyncio.CancelledError:
+                    self.line.list_fails()
+                    raise
+                self._known = replace(self._known, tools=tools)
+                self._condition.listed(self._known)
+        except BROKEN as error:
+            self._failed(error)
+            raise
+        if tools != before:
+            # The owner keeps what has changed, and tells everybody else.
+            self.line.mark_list_changed()
+
+    def _is_fresh(self, since: float) -> bool:
+        return not self.line.stale and (self._listed_at >= since or self._shared.clock() < self._fresh_until)
+
+    async def _fetched(self) -> ServerCapabilities:
+        client = self.client
+        async with self._asking:
+            self._condition.syncing()
+            try:
+                async with asyncio.timeout(self._config.list_timeout):
+                    async with self._listing:
+                        self._known = replace(self._known, tools=await self._tools(client))
+                        self._condition.listed(self._known)
+                    await self._know_others(client)
+            except (*BROKEN, TimeoutError) as error:
+                self._failed(error)
+                raise
+            except asyncio.CancelledError:
+                self.line.mark_suspect()
+                raise
+            return self._known
+
+    def _failed(self, error: Exception) -> None:
+        problem = self._redact.clean(failed_listing(self._config, error, self._redact))
+        log.debug("MCP server %s: %s", self._config.name, problem)
+        self._condition.sync_failed(problem)
+        if self.line.listing:
+            self.line.mark_suspect()
+
+    def _new_client(self) -> Client:
+        async def heard(message: types.ServerNotification | Exception) -> None:
+            if isinstance(message, _CHANGES):
+                self.line.mark_list_changed()
+            elif isinstance(message, Junk):
+                self._condition.junk.heard(message, self._redact.clean)
+
+        async def said(params: types.LoggingMessageNotificationParams) -> None:
+            self._condition.words.heard(params.level, params.data, self._redact.clean)
+
+        async def asked(
+            context: ClientRequestContext,  # noqa: ARG001 - the library gives it by name
+            params: types.ElicitRequestParams,
+        ) -> types.ElicitResult | types.ErrorData:
+            if self.line.client is not None and self.client.protocol_version in MODERN_PROTOCOL_VERSIONS:
+                # There only calls of tools are sent by our own hand; the library has come here for something else.
+                return types.ErrorData(code=types.INVALID_REQUEST, message=_ONLY_CALLS)
+            return await self._calls.on_elicitation(params)
+
+        return Client(
+            open_transport(
+                self._approach.config,
+                self.words,
+                self.line,
+                allowances=self._shared.allowances,
+                resolve=self._shared.resolve,
+                bearer=self._bearer,
+            ),
+            message_handler=heard,
+            logging_callback=said,
+            log_level=LEVEL,
+            elicitation_callback=asked,
+            client_info=types.Implementation(name="countersign", version=bot.__version__),
+            mode=self._approach.mode,
+            cache=None,
+        )
+
+    async def _tools(self, client: Client) -> tuple[Tool, ...]:
+        self.line.list_begins()
+        began = self._shared.clock()
+        self._shared.observe(CacheUsed(self._config.name, "refresh"))
+        listing = await self._catalogue.tools(client)
+        self.line.list_ends()
+        self._listed_at = began
+        self._fresh_until = began + min(listing.ttl, self._shared.pacing.longest_ttl)
+        self._condition.left_out = listing.left_out
+        return listing.tools
+
+    async def _serve(self, client: Client) -> None:
+        """Keep what is known fresh until the connection is lost or to be closed."""
+        async with anyio.create_task_group() as watchers:
+            if client.protocol_version in MODERN_PROTOCOL_VERSIONS and any(_told_of(client)):
+                watchers.start_soon(self._follow, client)
+            await self._others(client)
+            watchers.start_soon(monitor, client, self.line, self._use, self._shared.pacing, self._shared.clock)
+            while not (self.line.lost or self.line.resting or self._closing.is_set()):
+                if self.line.is_list_due or self.line.doubted:
+                    await self._refresh()
+                await self.line.wait()
+            watchers.cancel_scope.cancel()
+
+    async def _others(self, client: Client) -> None:
+        """The first look at what is no tool: calls do not wait for it, and it hurts nobody if it fails."""
+        async with self._asking:
+            self._condition.syncing()
+            try:
+                async with asyncio.timeout(self._config.list_timeout):
+                    await self._know_others(client)
+            except (*BROKEN, TimeoutError) as error:
+                self._failed(error)
+            else:
+                self._condition.sync_succeeded(self._known)
+
+    async def _know_others(self, client: Client) -> None:
+        """Ask for what is no tool. The tools may be listed anew meanwhile."""
+        others = await self._catalogue.others(client, self._known)
+        self._known = replace(others, tools=self._known.tools)
+
+    async def _refresh(self) -> None:
+        """Ask again because the server has said something, or nothing. Where that changes nothing nobody else is told.
+        Raises what ends the connection: its tools could not be listed.
+        """
+        before = self._condition.synced
+        try:
+            known = await self._fetched()
+        except (*BROKEN, TimeoutError):
+            if self.line.listing:
+                raise
+            return
+        if before.status is SyncStatus.SYNCED and known == before.capabilities:
+            self._condition.sync_confirmed()
+        else:
+            self._condition.sync_succeeded(known)
+
+    async def _follow(self, client: Client) -> None:
+        """Newer servers tell of changes on a stream of its own, which is opened again when it breaks. Nothing is
+        replayed on it, so after a break everything is fetched.
+        """
+        failures = 0
+        tools, resources, prompts = _told_of(client)
+        while True:
+            began = anyio.current_time()
+            try:
+                async with client.listen(
+                    tools_list_changed=tools, resources_list_changed=resources, prompts_list_changed=prompts
+                ) as changes:
+                    if failures:
+                        self.line.mark_list_changed()
+                    async for _ in changes:
+                        self.line.mark_list_changed()
+            except (SubscriptionLost, TimeoutError):
+                log.debug("MCP server %s: the stream of changes ended", self._config.name)
+            except MCPError as error:
+                log.debug("MCP server %s does not tell of changes: %s", self._config.name, error.message)
+                if not self.line.lost and error.code != types.CONNECTION_CLOSED:
+                    return
+            self.line.mark_suspect()
+            steady = anyio.current_time() - began >= self._shared.pacing.steady_after
+            failures = 1 if steady else failures + 1
+            await anyio.sleep(self._shared.pacing.pause(failures, self._shared.chance()))
+
+
+def _told_of(client: Client) -> tuple[bool, bool, bool]:
+    """Whether the server tells when its tools, resources and prompts change."""
+    offered = client.server_capabilities
+    return (
+        offered.tools is not None and bool(offered.tools.list_changed),
+        offered.resources is not None and bool(offered.resources.list_changed),
+        offered.prompts is not None and bool(offered.prompts.list_changed),
+    )

@@ -1,0 +1,247 @@
+"""The operator's file of launch templates, `config/launch_templates.toml`.
+
+Called by the composition root. What is wrong with one template makes that one unusable, is told, and never the others';
+only a file that cannot be read as such is an error. Nothing here starts anything.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from bot.domain.launch_templates import (
+    ChoiceRule,
+    IntegerRule,
+    LaunchTemplate,
+    PathRule,
+    SecretRule,
+    SlotRule,
+    TemplateSlot,
+    TextRule,
+    placeholders_in,
+)
+from bot.errors import SettingsError
+from bot.mcp.package_pinning import unpinned_package
+
+_NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,38}[a-z0-9])?")
+_SLOT_NAME = re.compile(r"[a-z][a-z0-9_]{0,30}")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
+_TEMPLATE_KEYS = frozenset(("title", "description", "command", "args", "env", "cwd", "slots"))
+_SLOT_KEYS = frozenset(("type", "title", "help", "default", "may_begin_with_dash"))
+_OF_TYPE = {
+    "text": frozenset(("pattern",)),
+    "choice": frozenset(("choices",)),
+    "integer": frozenset(("min", "max")),
+    "path": frozenset(("below",)),
+    "secret": frozenset(("variable",)),
+}
+_MOST_SLOTS = 20
+_LARGEST_INTEGER = 10**18 - 1
+_LOADER = re.compile(
+    r"(?i)(LD_|DYLD_|GIT_CONFIG).*|PATH|PYTHON(PATH|STARTUP|HOME)|NODE_OPTIONS|BASH_ENV|ENV|PERL5(OPT|LIB|DB)|RUBY(OPT|LIB)"
+    r"|(JAVA_TOOL|JDK_JAVA|_JAVA)_OPTIONS|GIT_(SSH|SSH_COMMAND|EXEC_PATH|EXTERNAL_DIFF|ASKPASS|PAGER|EDITOR|PROXY_COMMAND)"
+    r"|SSH_ASKPASS|PAGER|EDITOR|VISUAL|BROWSER|SHELL|NPM_CONFIG_.*|PIP_.*|UV_.*"
+)
+"""Variables by which whoever sets one has any program run."""
+
+
+@dataclass(frozen=True, slots=True)
+class TemplatesFile:
+    """What the file says. `problems` are sentences about templates that cannot be used, `warnings` about those that
+    can.
+    """
+
+    templates: Mapping[str, LaunchTemplate] = field(default_factory=dict)
+    problems: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+class _Wrong(Exception):
+    """Something in the file cannot be used."""
+
+
+def load_templates(path: Path) -> TemplatesFile:
+    """Read the file; a missing one has no templates. Raises SettingsError if it cannot be read or is not TOML."""
+    try:
+        document = tomllib.loads(path.read_text(encoding="utf-8-sig"))
+    except FileNotFoundError:
+        return TemplatesFile()
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise SettingsError(
+            f"{path} cannot be read: {error}.", "correct the file or MCP_LAUNCH_TEMPLATES_FILE"
+        ) from error
+    unknown = sorted(document.keys() - {"templates"})
+    section = document.get("templates", {})
+    if unknown or not isinstance(section, dict):
+        raise SettingsError(
+            f"{path} holds something other than templates{': ' + unknown[0] if unknown else ''}.",
+            "write each of them as [templates.NAME]",
+        )
+    templates: dict[str, LaunchTemplate] = {}
+    problems: list[str] = []
+    for name, table in section.items():
+        try:
+            templates[name] = _template(name, table)
+        except _Wrong as wrong:
+            problems.append(f"{path}: the launch template {name!r} cannot be used: {wrong}")
+    warnings = (
+        f"{path}: the launch template {each.name!r} starts {package}, whose version is not fixed. It runs whatever is "
+        "published under that name at the moment."
+        for each in templates.values()
+        if (package := unpinned_package(each.command, each.args))
+    )
+    return TemplatesFile(templates, tuple(problems), tuple(warnings))
+
+
+def _template(name: str, table: Any) -> LaunchTemplate:
+    if not _NAME.fullmatch(name):
+        raise _Wrong("its name has to be of lower-case letters, digits and dashes, at most 40 of them.")
+    _check_keys(table, _TEMPLATE_KEYS, "it")
+    slots = _table(table, "slots")
+    if len(slots) > _MOST_SLOTS:
+        raise _Wrong(f"it has more than {_MOST_SLOTS} slots.")
+    template = LaunchTemplate(
+        name=name,
+        command=_text(table, "command"),
+        args=tuple(_texts(table, "args")),
+        slots=tuple(_slot(each, slots[each]) for each in slots),
+        title=_text(table, "title"),
+        description=_text(table, "description"),
+        env={each: _value(f"env.{each}", value) for each, value in _table(table, "env").items()},
+        cwd=_text(table, "cwd") or None,
+    )
+    _check_whole(template)
+    return template
+
+
+def _check_whole(template: LaunchTemplate) -> None:
+    if not template.command:
+        raise _Wrong("it has no command.")
+    if any(placeholders_in(template.command)):
+        raise _Wrong("its command must not have a slot in it.")
+    if template.cwd is not None and not template.cwd.startswith("/"):
+        raise _Wrong("its cwd must be an absolute path.")
+    used = {place for each in template.args for place in placeholders_in(each)}
+    typed = {each.name for each in template.typed}
+    if used - typed:
+        raise _Wrong(f"its args have a place {{{min(used - typed)}}}, which is no slot that is typed.")
+    if typed - used:
+        raise _Wrong(f"the slot {min(typed - used)} has no place {{{min(typed - used)}}} in its args.")
+    variables = list(template.secrets.values())
+    if twice := {each for each in variables if variables.count(each) > 1 or each in template.env}:
+        raise _Wrong(f"the variable {min(twice)} is set twice.")
+
+
+def _slot(name: str, table: Any) -> TemplateSlot:
+    about = f"the slot {name}"
+    if not _SLOT_NAME.fullmatch(name):
+        raise _Wrong(f"{about} needs a name of lower-case letters, digits and underscores.")
+    kind = table.get("type") if isinstance(table, dict) else None
+    if kind not in _OF_TYPE:
+        raise _Wrong(f"{about} needs a type: {', '.join(_OF_TYPE)}.")
+    _check_keys(table, _SLOT_KEYS | _OF_TYPE[kind], about)
+    try:
+        rule = _rule(kind, table)
+    except _Wrong as wrong:
+        raise _Wrong(f"{about}: {wrong}") from None
+    default = table.get("default")
+    slot = TemplateSlot(
+        name,
+        rule,
+        title=_text(table, "title"),
+        help=_text(table, "help"),
+        default=None if default is None else str(default),
+        dashed=table.get("may_begin_with_dash") is True,
+    )
+    _check_own_words(about, slot)
+    return slot
+
+
+def _check_own_words(about: str, slot: TemplateSlot) -> None:
+    """What the operator has written into a slot fits the slot itself."""
+    if isinstance(slot.rule, SecretRule):
+        if slot.default is not None:
+            raise _Wrong(f"{about} is a secret, which has no default.")
+        return
+    words = list(slot.rule.choices) if isinstance(slot.rule, ChoiceRule) else []
+    words += [] if slot.default is None else [slot.default]
+    for word in words:
+        try:
+            slot.fitted(word)
+        except ValueError as error:
+            raise _Wrong(f"{about} does not take {word!r} itself: {error}") from None
+
+
+def _rule(kind: str, table: Mapping[str, Any]) -> SlotRule:
+    match kind:
+        case "text":
+            return TextRule(_pattern(_text(table, "pattern")))
+        case "choice":
+            choices = tuple(_texts(table, "choices"))
+            if not choices:
+                raise _Wrong("choices is missing.")
+            return ChoiceRule(choices)
+        case "integer":
+            return IntegerRule(_integer(table, "min"), _integer(table, "max"))
+        case "path":
+            below = _text(table, "below")
+            if not below.startswith("/") or ".." in Path(below).parts:
+                raise _Wrong("below must be the absolute path of a folder.")
+            return PathRule(str(Path(below)))
+        case _:
+            variable = _text(table, "variable")
+            if not _VARIABLE.fullmatch(variable) or _LOADER.fullmatch(variable):
+                raise _Wrong("variable must be the name of a variable that decides over no program.")
+            return SecretRule(variable)
+
+
+def _pattern(text: str) -> re.Pattern[str]:
+    if not text:
+        raise _Wrong("pattern is missing.")
+    try:
+        return re.compile(text)
+    except re.error as error:
+        raise _Wrong(f"pattern is no regular expression: {error}.") from None
+
+
+def _check_keys(table: Any, known: frozenset[str], about: str) -> None:
+    if not isinstance(table, dict):
+        raise _Wrong(f"{about} is no table.")
+    if unknown := sorted(table.keys() - known):
+        raise _Wrong(f"{about} has a key {unknown[0]!r}, which means nothing here.")
+
+
+def _table(table: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    value = table.get(key, {})
+    if not isinstance(value, dict):
+        raise _Wrong(f"{key} is no table.")
+    return value
+
+
+def _text(table: Mapping[str, Any], key: str) -> str:
+    return _value(key, table.get(key, ""))
+
+
+def _texts(table: Mapping[str, Any], key: str) -> Iterator[str]:
+    values = table.get(key, [])
+    if not isinstance(values, list):
+        raise _Wrong(f"{key} is no list of texts.")
+    for value in values:
+        yield _value(key, value)
+
+
+def _value(key: str, value: Any) -> str:
+    if not isinstance(value, str) or not value.isprintable():
+        raise _Wrong(f"{key} must be text on one line, all of which can be seen.")
+    return value
+
+
+def _integer(table: Mapping[str, Any], key: str) -> int:
+    value = table.get(key)
+    if isinstance(value, bool) or not isinstance(value, int) or abs(value) > _LARGEST_INTEGER:
+        raise _Wrong(f"{key} must be a whole number.")
+    return value

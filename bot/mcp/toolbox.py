@@ -1,0 +1,374 @@
+"""All MCP servers as one toolbox: the ports `Toolbox` and `ServerAdmin`.
+
+Built by the composition root. It keeps the servers it is told to, hands out what is there, and routes each call to the
+server its tool belongs to.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+from bot.domain.capabilities import Piece, ServerCapabilities
+from bot.domain.checks import Check
+from bot.domain.messages import ToolCall
+from bot.domain.metrics import CacheUsed, MetricSink, null_sink
+from bot.domain.pins import ReviewPolicy
+from bot.domain.secrets import SecretSpan
+from bot.domain.servers import (
+    EVERYWHERE,
+    ConnectPolicy,
+    DesiredServer,
+    ServerConfig,
+    ServerEnablement,
+    ServerSnapshot,
+    ServerStatus,
+)
+from bot.domain.tools import (
+    MISFIT,
+    ArgumentError,
+    CallNotSent,
+    CallReturned,
+    ServerGuidance,
+    Tool,
+    ToolOutcome,
+    ToolSet,
+)
+from bot.errors import NotFound, ServerTrouble
+from bot.mcp.addresses import AllowedTargets, Resolve, resolve_host
+from bot.mcp.argument_validation import group_by_argument, validate
+from bot.mcp.connection import Connection, error_message
+from bot.mcp.connection_timing import ConnectionTiming
+from bot.mcp.diagnostics import RefusedBy, ServerDiagnostics, never_refused
+from bot.mcp.injection_scan import distinctive
+from bot.mcp.library_logs import contain_library_logs
+from bot.mcp.oauth.token_providers import TokenProviders, no_token_provider
+from bot.mcp.redaction import KnownSecrets, redacted_snapshot
+from bot.mcp.registry import ManagedServer, ServerRegistry
+from bot.mcp.results import failed_result
+from bot.mcp.session import ConnectionDependencies
+from bot.mcp.start_limiter import StartLimiter
+from bot.mcp.sync_notifier import OnSynced, OnSyncFailed, SyncNotifier
+from bot.ports import CallContext
+
+log = logging.getLogger(__name__)
+
+_AT_ONCE = 4
+"""Servers that start at the same moment."""
+_GENTLE_SECONDS = 15.0
+_REPORT_SECONDS = 5.0
+"""For what is left to tell. With the forced end of a process, which `connection` gives its time, all of closing takes
+less than half a minute.
+"""
+
+
+class McpToolbox:
+    """The tools of all servers that are kept.
+
+    `entries` are the first ones; `reconcile` says which come later. `first_wait` is how long, in seconds from the
+    start, an offer waits for servers that connect for the first time. `secrets` has those of every server. `allowances`
+    limit what admins may reach. `on_synced` and `on_sync_failed` are told what servers offer, to keep it; `observe`
+    counts. `review` says what happens to tools whose definition is not pinned; `bearers` have the tokens of servers
+    that are signed in to. With `enabled=False` nothing is started and nothing is offered. `refused` says why services
+    of models have refused a tool, by model.
+    """
+
+    def __init__(
+        self,
+        entries: Sequence[DesiredServer] = (),
+        *,
+        enabled: bool = True,
+        policy: ConnectPolicy = ConnectPolicy.AUTO,
+        first_wait: float = 10.0,
+        secrets: KnownSecrets | None = None,
+        allowances: AllowedTargets | None = None,
+        on_synced: OnSynced | None = None,
+        on_sync_failed: OnSyncFailed | None = None,
+        observe: MetricSink = null_sink,
+        review: ReviewPolicy = ReviewPolicy.CHANGED,
+        pacing: ConnectionTiming | None = None,
+        chance: Callable[[], float] = random.random,
+        resolve: Resolve = resolve_host,
+        clock: Callable[[], float] = time.monotonic,
+        bearers: TokenProviders | None = None,
+        refused: RefusedBy = never_refused,
+    ) -> None:
+        pacing = pacing or ConnectionTiming()
+        self._enabled = enabled
+        self._first_wait = first_wait
+        self._first_wait_ends = 0.0
+        self._closed = False
+        self._shared = ConnectionDependencies(
+            StartLimiter(_AT_ONCE, pacing.crowding),
+            KnownSecrets() if secrets is None else secrets,
+            pacing,
+            chance,
+            allowances or AllowedTargets(),
+            resolve,
+            SyncNotifier(on_synced, on_sync_failed),
+            observe,
+            review,
+            self._names_beside,
+            clock,
+            no_token_provider if bearers is None else bearers.of,
+        )
+        self._bearers = bearers
+        self._servers = ServerRegistry(self._shared, policy)
+        self._doctor = ServerDiagnostics(self._shared, refused)
+        if enabled:
+            self._servers.follow(entries, _GENTLE_SECONDS)
+
+    @property
+    def enabled(self) -> bool:
+        """False if MCP is switched off altogether."""
+        return self._enabled
+
+    async def start(self) -> None:
+        """Begin to connect to the servers that should be, and return at once."""
+        contain_library_logs(self._shared.secrets)
+        self._first_wait_ends = asyncio.get_running_loop().time() + self._first_wait
+        self._shared.reports.start()
+        self._servers.start()
+
+    async def close(self, limit: float = _GENTLE_SECONDS) -> None:
+        """End all connections and processes side by side, gently for `limit` seconds. Later calls are CallNotSent."""
+        self._closed = True
+        await asyncio.gather(self._servers.close(limit), self._doctor.close(limit))
+        if self._bearers is not None:
+            await self._bearers.close(min(limit, _REPORT_SECONDS))
+        await self._shared.reports.close(min(limit, _REPORT_SECONDS))
+
+    async def reconcile(self, entries: Sequence[DesiredServer]) -> None:
+        """Keep these servers and no others, from now on. Nothing is waited for here; the next offers wait for servers
+        that are new, as they do after the start.
+        """
+        if not self._enabled or self._closed:
+            return
+        before = {kept.connection for kept in self._servers}
+        self._servers.follow(entries, _GENTLE_SECONDS)
+        if self._first_wait_ends and any(kept.connection not in before for kept in self._servers):
+            self._first_wait_ends = asyncio.get_running_loop().time() + self._first_wait
+
+    async def wait_ready(self) -> None:
+        """Wait until every server that connects has been tried once, but only in the first seconds after the start."""
+        if asyncio.get_running_loop().time() >= self._first_wait_ends:
+            return
+        with suppress(TimeoutError):
+            async with asyncio.timeout_at(self._first_wait_ends):
+                for kept in self._servers:
+                    if kept.connection is not None:
+                        await kept.connection.first_attempt_done()
+
+    async def offer(self, workspace: str = EVERYWHERE) -> ToolSet:
+        """What may be used now in a workspace: the tools of its own servers and everybody's, by name, and a sentence
+        for each server that should be there and is not. Only the first seconds after the start are waited for.
+        """
+        await self.wait_ready()
+        servers = [kept for kept in self._servers if kept.config.workspace in (EVERYWHERE, workspace)]
+        tools = _by_name(servers)
+        self._count_use(servers)
+        return ToolSet(
+            tools=tools,
+            guidance=tuple(_guidance(servers)),
+            absent=tuple(self._absent(servers)),
+            withheld=frozenset(name for kept in servers for name in kept.withheld) - {tool.name for tool in tools},
+            barred=frozenset(tool.name for kept in servers if kept.barred for tool in kept.known)
+            - {tool.name for tool in tools},
+        )
+
+    async def confirm(self, server_id: str) -> str:
+        """Make sure that the server's tools are known as they are now; why that is not so, empty if it is."""
+        kept = self._servers.get(server_id)
+        return "" if kept is None or kept.connection is None else await kept.connection.confirm()
+
+    async def call(self, tool: Tool, call: ToolCall, context: CallContext) -> ToolOutcome:
+        """Run a tool. Arguments that do not fit its schema are told to the model and never sent."""
+        kept = self._servers.get(tool.server_id)
+        if kept is None:
+            return CallNotSent(f"There is no MCP server {tool.server}.")
+        if kept.connection is None:
+            return CallNotSent(kept.problem or f"Server {tool.server} is disabled.")
+        if objection := self.argument_error(tool, call):
+            return CallReturned(failed_result(call.id, objection))
+        return await kept.connection.call(tool, call, context)
+
+    def argument_error(self, tool: Tool, call: ToolCall) -> str:
+        """Why these arguments are not sent, without the server's secrets; empty if they fit or nobody can tell."""
+        wrong = validate(tool.input_schema, call.arguments)
+        if not wrong:
+            return ""
+        listed = "\n".join(f"- {each}" for each in wrong)
+        said = f"{MISFIT} Correct them and call it again:\n{listed}"
+        kept = self._servers.get(tool.server_id)
+        return said if kept is None else kept.redact(said)
+
+    def validate(self, schema: Mapping[str, Any], values: Mapping[str, Any]) -> Sequence[ArgumentError]:
+        """What of these values does not fit a schema."""
+        return group_by_argument(schema, values)
+
+    def secret_spans(self, server_id: str, text: str) -> Sequence[SecretSpan]:
+        """Return where this server's own secrets are in a text, in order. One that is easy to guess is left out."""
+        kept = self._servers.get(server_id)
+        return () if kept is None else kept.redact.spans(text)
+
+    def servers(self) -> Sequence[ServerSnapshot]:
+        """Every server, by name and without its secrets. One whose definition cannot be read has no command and no
+        address.
+        """
+        return [self._shown(kept) for kept in self._servers]
+
+    def definition(self, server: str) -> ServerConfig:
+        """A server as it is kept, with its secrets: not for people. Raises NotFound."""
+        return self._found(server).config
+
+    def capabilities(self, server: str) -> ServerCapabilities:
+        """What a server offers, as far as it is known. Raises NotFound."""
+        kept = self._found(server)
+        return (kept.entry.synced if kept.connection is None else kept.connection.condition.synced).capabilities
+
+    @property
+    def review(self) -> ReviewPolicy:
+        """What happens to tools whose definition is not pinned."""
+        return self._shared.review
+
+    def unpinned_tools(self, server: str) -> Sequence[Tool]:
+        """The tools of a server whose definition is not the one that is pinned. Raises NotFound."""
+        return self._found(server).unpinned
+
+    def reviewed(self, tool: Tool) -> bool:
+        """Whether this very definition is the one that is pinned."""
+        kept = self._servers.get(tool.server_id)
+        return kept is not None and kept.connection is not None and kept.connection.condition.pinning.pins(tool)
+
+    async def connect(self, server: str) -> ServerSnapshot:
+        """Connect now, or find that it is; how it stands then. Raises NotFound."""
+        kept = self._found(server)
+        if kept.connection is not None:
+            await kept.connection.connect()
+        return self._shown(self._servers.get(server) or kept)
+
+    async def sync(self, server: str) -> ServerCapabilities:
+        """Ask the server for everything it offers, and keep that. Raises NotFound and ServerTrouble."""
+        return await self._connection(server).sync()
+
+    async def sync_all(self) -> None:
+        """The same for every connected server, side by side; who cannot answer is reported and no more."""
+        connected = [
+            kept.connection
+            for kept in self._servers
+            if kept.connection is not None and kept.state.status is ServerStatus.CONNECTED
+        ]
+        await asyncio.gather(*map(_synced, connected))
+
+    def verify(self, entry: DesiredServer) -> AsyncGenerator[Check, None]:
+        """Look whether a server could be used, step by step; it need not be kept."""
+        return self._doctor.verify(entry)
+
+    def diagnose(self, server: str) -> AsyncGenerator[Check, None]:
+        """The same for a kept one, and how its tools and last calls stand. Raises NotFound at once."""
+        return self._doctor.diagnose(self._found(server))
+
+    async def read_resource(self, server: str, uri: str) -> Sequence[Piece]:
+        """Read a resource. Raises NotFound and ServerTrouble."""
+        return await self._connection(server).read(uri)
+
+    async def get_prompt(self, server: str, name: str, arguments: Mapping[str, str]) -> Sequence[Piece]:
+        """Have a prompt written out. Raises NotFound and ServerTrouble."""
+        return await self._connection(server).prompt(name, arguments)
+
+    def _names_beside(self, config: ServerConfig) -> frozenset[str]:
+        """What the tools of other servers that are used beside this one are called, as far as that tells them apart
+        from words.
+        """
+        return frozenset(
+            name
+            for kept in self._servers
+            if kept.config.id != config.id and kept.config.workspace in (EVERYWHERE, config.workspace)
+            for tool in kept.known
+            for name in (tool.name, tool.original_name)
+            if distinctive(name)
+        )
+
+    def _shown(self, kept: ManagedServer) -> ServerSnapshot:
+        return redacted_snapshot(kept.state, kept.redact)
+
+    def _found(self, server: str) -> ManagedServer:
+        kept = self._servers.get(server)
+        if kept is None:
+            raise NotFound("There is no such MCP server.", "List the servers to see which there are.")
+        return kept
+
+    def _connection(self, server: str) -> Connection:
+        kept = self._found(server)
+        if kept.connection is None:
+            raise error_message(kept.problem or f"Server {kept.config.name} is disabled. Fix: enable it first.")
+        return kept.connection
+
+    def _count_use(self, servers: Iterable[ManagedServer]) -> None:
+        for kept in servers:
+            if kept.connection is not None:
+                known = kept.connection.condition.is_callable
+                self._shared.observe(CacheUsed(kept.config.name, "hit" if known else "miss"))
+
+    def _absent(self, servers: Iterable[ManagedServer]) -> Iterable[str]:
+        for kept in servers:
+            name, status = kept.config.name, kept.state.status
+            if kept.withheld:
+                yield _waiting(name, len(kept.withheld))
+            if kept.entry.standing is ServerEnablement.DISABLED or (
+                kept.connection is not None and kept.connection.condition.is_callable
+            ):
+                continue
+            match status:
+                case ServerStatus.DISCONNECTED if self._closed:
+                    yield f"Server {name} is closed, because the program is ending."
+                case ServerStatus.DISCONNECTED:
+                    yield f"Server {name} is disconnected. Fix: an admin can connect it again."
+                case ServerStatus.PENDING if kept.connection is not None and not kept.connection.started:
+                    yield f"Server {name} has not been connected yet. Fix: an admin can connect it."
+                case _:
+                    yield kept.state.own_problem or f"Server {name} is still connecting. Fix: ask again in a moment."
+
+
+def _waiting(server: str, count: int) -> str:
+    """Names of tools are left out: they are the server's own words, and nobody has looked at them."""
+    what = "A tool" if count == 1 else f"{count} tools"
+    wait = (
+        "waits for an admin's review, because it is" if count == 1 else "wait for an admin's review, because they are"
+    )
+    return f"{what} of server {server} {wait} new or changed. Fix: /mcp review {server}"
+
+
+async def _synced(connection: Connection) -> None:
+    with suppress(ServerTrouble):
+        await connection.sync()
+
+
+def _by_name(servers: Iterable[ManagedServer]) -> tuple[Tool, ...]:
+    """All tools by name, so that the same tools give the same text. A name that two servers manage to have is the
+    first server's alone.
+    """
+    offered: dict[str, Tool] = {}
+    for kept in servers:
+        for tool in kept.tools:
+            if offered.setdefault(tool.name, tool) is not tool:
+                log.debug("the tools of %s and %s have one name", offered[tool.name].server, tool.server)
+    return tuple(offered[name] for name in sorted(offered))
+
+
+def _guidance(servers: Iterable[ManagedServer]) -> Iterable[ServerGuidance]:
+    for kept in servers:
+        config = kept.config
+        if kept.connection is None or not kept.connection.condition.is_callable:
+            continue
+        wanted = (tool.name for tool in kept.tools if tool.original_name == config.auto_context_tool)
+        guidance = ServerGuidance(
+            config.name, config.system_instruction, config.response_instruction, next(wanted, ""), config.description
+        )
+        if guidance != ServerGuidance(config.name):
+            yield guidance

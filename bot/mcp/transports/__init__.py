@@ -1,0 +1,1 @@
+"""Transports of MCP: child processes, streamable HTTP and server-sent events."""

@@ -1,0 +1,177 @@
+"""The HTTP client under the MCP library: one failed request fails one call.
+
+Without it an error of one connection ends the library's client with everything in flight. It also notes, for the
+attempt that asked, the status of the answer and whether the request can have reached the server. For a server that
+an admin has defined it connects to checked addresses only. Called by `open` and the doctor.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import AsyncIterator, Mapping
+
+import httpx2
+from mcp.types import CONNECTION_CLOSED
+
+from bot.mcp import request_context
+from bot.mcp.addresses import AllowedTargets, Resolve, resolve_allowed
+from bot.mcp.errors import InvalidDefinition
+from bot.mcp.read_timeout import ReadTimeout
+from bot.mcp.request_context import RequestContext
+from bot.mcp.transports.http_pool import pool
+from bot.mcp.transports.ndjson import LARGEST_ANSWER, TOO_LARGE
+
+_QUOTING = (httpx2.ProtocolError, httpx2.ProxyError)
+"""Errors whose text may repeat a line that the other side has sent."""
+_NEVER_SENT = (
+    httpx2.ConnectError,
+    httpx2.ConnectTimeout,
+    httpx2.PoolTimeout,
+    httpx2.ProxyError,
+    httpx2.UnsupportedProtocol,
+    httpx2.LocalProtocolError,
+)
+_CONNECT_SECONDS = 10.0
+_WRITE_SECONDS = 30.0
+_READ_SECONDS = 300.0
+_ANY_LENGTH = "text/event-stream"
+
+
+def http_client(
+    headers: Mapping[str, str], longest_call: float, network: httpx2.AsyncBaseTransport
+) -> httpx2.AsyncClient:
+    """A client that sends these headers. A silence of five minutes ends a stream, and never a call of
+    `longest_call` seconds. Proxies of the environment are not used, redirects are not followed, and answers come as
+    they are: a megabyte that unpacks to a thousand is a way to take all memory there is.
+    """
+    timeout = httpx2.Timeout(_WRITE_SECONDS, connect=_CONNECT_SECONDS, read=max(_READ_SECONDS, longest_call + 30))
+    plainly = {"accept-encoding": "identity"}
+    return httpx2.AsyncClient(headers={**plainly, **headers}, timeout=timeout, transport=_CallByCall(network))
+
+
+class GuardedTransport(httpx2.AsyncBaseTransport):
+    """Connects to addresses that admins may use, and to no others: each request asks for the addresses behind its host,
+    checks all of them, and goes to one of those it has checked. What a name means a moment later does not matter.
+    """
+
+    def __init__(self, allowances: AllowedTargets, resolve: Resolve) -> None:
+        self._inner = pool()
+        self._allowances = allowances
+        self._resolve = resolve
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        """Send a request to a checked address of its host. Raises ConnectError if one of them must not be used."""
+        host = request.url.raw_host.decode("ascii")
+        port = request.url.port or (443 if request.url.scheme == "https" else 80)
+        try:
+            async with asyncio.timeout(_CONNECT_SECONDS):
+                addresses = await resolve_allowed(host, port, self._allowances, self._resolve)
+        except InvalidDefinition as unusable:
+            raise httpx2.ConnectError(unusable.cause, request=request) from unusable
+        except TimeoutError as error:
+            raise httpx2.ConnectTimeout("the name was not resolved in time", request=request) from error
+        except OSError as error:
+            raise httpx2.ConnectError(f"the name is not known: {error.strerror}", request=request) from error
+        failure: httpx2.TransportError = httpx2.ConnectError("the name has no address", request=request)
+        for address in addresses:
+            try:
+                return await self._inner.handle_async_request(_sent_to(request, host, address))
+            except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
+                failure = error
+        raise failure
+
+    async def aclose(self) -> None:
+        """Let go of all connections."""
+        await self._inner.aclose()
+
+
+def _sent_to(request: httpx2.Request, host: str, address: str) -> httpx2.Request:
+    """The same request at an address. Its Host header stays, and the certificate must still be the host's."""
+    return httpx2.Request(
+        request.method,
+        request.url.copy_with(host=address),
+        headers=request.headers,
+        stream=request.stream,
+        extensions={**request.extensions, "sni_hostname": host},
+    )
+
+
+class _CallByCall(httpx2.AsyncBaseTransport):
+    """Turns a failed connection into an answer, and notes what happened."""
+
+    def __init__(self, inner: httpx2.AsyncBaseTransport) -> None:
+        self._inner = inner
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        attempt = request_context.current()
+        attempt.status, attempt.failure, attempt.quotes, attempt.refusal = None, "", False, ""
+        silence = ReadTimeout.of(request, attempt)
+        try:
+            response = await silence.first(self._inner, request)
+        except _NEVER_SENT as error:
+            attempt.sent = False
+            return _stand_in(request, attempt, error)
+        except httpx2.TransportError as error:
+            return _stand_in(request, attempt, error)
+        attempt.status = response.status_code
+        if response.headers.get("content-encoding", "identity").lower() != "identity":
+            await response.aclose()
+            return _stand_in(request, attempt, httpx2.ReadError("its answer is compressed, though it was asked not to"))
+        if isinstance(response.stream, httpx2.AsyncByteStream):
+            endless = response.headers.get("content-type", "").lower().startswith(_ANY_LENGTH)
+            most = math.inf if endless else LARGEST_ANSWER
+            response.stream = _Body(response.stream, attempt, silence, most)
+        return response
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+
+class _Body(httpx2.AsyncByteStream):
+    """A body whose breaking off is the kind of error that the library counts against this one request, and so are
+    more than `most` bytes.
+    """
+
+    def __init__(
+        self, inner: httpx2.AsyncByteStream, attempt: RequestContext, silence: ReadTimeout, most: float
+    ) -> None:
+        self._inner = inner
+        self._attempt = attempt
+        self._silence = silence
+        self._left = most
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        chunks = aiter(self._inner)
+        try:
+            while (chunk := await self._silence.next(chunks)) is not None:
+                self._left -= len(chunk)
+                if self._left < 0:
+                    raise httpx2.ReadError(TOO_LARGE)
+                yield chunk
+        except httpx2.TransportError as error:
+            _note(self._attempt, error)
+            raise httpx2.StreamError(self._attempt.failure) from error
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+
+def _stand_in(request: httpx2.Request, attempt: RequestContext, error: httpx2.TransportError) -> httpx2.Response:
+    _note(attempt, error)
+    body = {"jsonrpc": "2.0", "id": None, "error": {"code": CONNECTION_CLOSED, "message": attempt.failure}}
+    return httpx2.Response(503, json=body, request=request)
+
+
+def _note(attempt: RequestContext, error: httpx2.TransportError) -> None:
+    attempt.failure, attempt.quotes = _phrase(error), isinstance(error, _QUOTING)
+
+
+def _phrase(error: httpx2.TransportError) -> str:
+    match error:
+        case httpx2.ConnectTimeout():
+            return f"no connection within {_CONNECT_SECONDS:g} s"
+        case httpx2.ReadTimeout():
+            return "nothing came for too long"
+        case _:
+            return str(error) or type(error).__name__

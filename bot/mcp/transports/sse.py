@@ -1,0 +1,160 @@
+"""HTTP+SSE, MCP's first way over HTTP: a stream of events beside the requests (MCP specification 2024-11-05,
+basic/transports).
+
+The stream brings everything the server says, and first the address that takes what it is told. Called by `open`.
+Stands in for the MCP library's own transport, under which a request that fails is waited for until its time is over,
+requests go out one after the other, and an event of more than a megabyte is the end.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from urllib.parse import urljoin, urlsplit
+
+import anyio
+import httpx2
+from anyio.abc import TaskGroup, TaskStatus
+from anyio.streams.memory import MemoryObjectSendStream
+from mcp.client._transport import TransportStreams
+from mcp.shared._httpx_utils import request_within_origin, sse_within_origin
+from mcp.shared.message import SessionMessage
+from mcp.types import JSONRPCError, JSONRPCRequest, jsonrpc_message_adapter
+
+from bot.mcp.errors import InvalidDefinition, http_error_response
+from bot.mcp.transports.ndjson import LARGEST_ANSWER
+from bot.mcp.transports.write_stream import WriteStream
+
+log = logging.getLogger(__name__)
+
+_FAILED = (httpx2.HTTPError, httpx2.StreamError)
+_GONE = (anyio.ClosedResourceError, anyio.BrokenResourceError)
+_KNOWN_TYPES = frozenset(("text/html", "text/plain", "application/json"))
+"""Content types that are named to people and models. Any other is text that the server has chosen."""
+_FIX = "check its url, and that its transport is the right one"
+
+Incoming = SessionMessage | Exception
+
+
+@asynccontextmanager
+async def sse_client(
+    client: httpx2.AsyncClient, url: str, on_doubt: Callable[[], None]
+) -> AsyncIterator[TransportStreams]:
+    """Exchange messages with the server at an address. `on_doubt` is called when a request did not get through, which
+    ends that request and no other. Raises Unusable if nothing here is such a server, and HTTPStatusError.
+    """
+    heard, incoming = anyio.create_memory_object_stream[Incoming](0)
+    async with heard, incoming, sse_within_origin(client, url, max_event_size=LARGEST_ANSWER) as events:
+        _check(events.response)
+        async with anyio.create_task_group() as group:
+            address = await group.start(_read, events, url, heard)
+            outgoing = _Outgoing(client, address, group, heard, on_doubt)
+            try:
+                yield incoming, outgoing
+            finally:
+                await outgoing.aclose()
+                group.cancel_scope.cancel()
+
+
+def _check(response: httpx2.Response) -> None:
+    if response.is_redirect:
+        raise InvalidDefinition("Its url leads to another address.", "use that address instead")
+    response.raise_for_status()
+    kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != "text/event-stream":
+        shown = kind if kind in _KNOWN_TYPES else "another type"
+        raise InvalidDefinition(f"Its url answers with {shown} and not with a stream of events.", _FIX)
+
+
+async def _read(
+    events: httpx2.EventSource,
+    url: str,
+    heard: MemoryObjectSendStream[Incoming],
+    *,
+    task_status: TaskStatus[str],
+) -> None:
+    """Hand on what the server says, and hang up when that is over. The address to write to comes first."""
+    address = ""
+    try:
+        async with heard:
+            async for event in events:
+                match event.event:
+                    case "endpoint" if not address:
+                        address = _within(url, event.data)
+                        task_status.started(address)
+                    case "message" if address and event.data:
+                        await heard.send(_message(event.data))
+                    case _:
+                        log.debug("an event %.40r of a server is not known", event.event)
+    except (*_FAILED, *_GONE) as error:
+        log.debug("a server's stream of events ended: %r", error)
+    if not address:
+        raise InvalidDefinition("Its stream of events ended before it said where to write to.", _FIX)
+
+
+def _within(url: str, given: str) -> str:
+    """The address to write to. Everything that is sent there was meant for the url's own host."""
+    try:
+        address = urljoin(url, given)
+        ours, theirs = urlsplit(url), urlsplit(address)
+        same = (ours.scheme, ours.hostname, ours.port) == (theirs.scheme, theirs.hostname, theirs.port)
+    except ValueError:
+        same = False
+    if not same or theirs.username is not None:
+        raise InvalidDefinition(
+            "Its stream of events wants to be written to at another host.", "use the url of that host"
+        )
+    return address
+
+
+def _message(data: str) -> Incoming:
+    try:
+        return SessionMessage(jsonrpc_message_adapter.validate_json(data, by_name=False))
+    except ValueError as error:
+        return error
+
+
+class _Outgoing(WriteStream):
+    """Takes messages and sends each as a request of its own. Requests go side by side, in the context of whoever asks;
+    what wants no answer is out before `send` returns, so that it comes first.
+    """
+
+    def __init__(
+        self,
+        client: httpx2.AsyncClient,
+        address: str,
+        group: TaskGroup,
+        heard: MemoryObjectSendStream[Incoming],
+        on_doubt: Callable[[], None],
+    ) -> None:
+        super().__init__()
+        self._client = client
+        self._address = address
+        self._group = group
+        self._heard = heard
+        self._on_doubt = on_doubt
+
+    async def _take(self, item: SessionMessage) -> None:
+        if isinstance(item.message, JSONRPCRequest):
+            self._group.start_soon(self._ask, item, item.message.id)
+        else:
+            await self._post(item)
+
+    async def _ask(self, item: SessionMessage, request_id: int | str) -> None:
+        response = await self._post(item)
+        failure = http_error_response(response)
+        if failure is None:
+            return
+        self._on_doubt()
+        with suppress(*_GONE):
+            await self._heard.send(SessionMessage(JSONRPCError(jsonrpc="2.0", id=request_id, error=failure)))
+
+    async def _post(self, item: SessionMessage) -> httpx2.Response | None:
+        """The answer, None if it broke off."""
+        body = item.message.model_dump(by_alias=True, mode="json", exclude_unset=True)
+        try:
+            return await request_within_origin(self._client, "POST", self._address, json=body)
+        except _FAILED as error:
+            log.debug("a message to a server did not get through: %r", error)
+            return None

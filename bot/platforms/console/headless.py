@@ -1,0 +1,272 @@
+"""The chat without a screen: one question, or one question a line.
+
+Called by the application through `console.py`. Nobody is there to press a key, so approvals follow the rule.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TextIO
+
+from bot.domain.commands import Form, Invocation, Reply
+from bot.domain.conversations import ConversationKey
+from bot.domain.turns import Receipt
+from bot.errors import CountersignError, NotFound, QueueFull
+from bot.platforms.console import turn_actions
+from bot.platforms.console.auto_approval import AutoApprover
+from bot.platforms.console.elicitation_prompt import ElicitationPrompt, InputLines
+from bot.platforms.console.local_user import LocalUser, fresh_conversation
+from bot.platforms.console.plain_output import write
+from bot.platforms.console.plain_replies import reply_text
+from bot.platforms.console.slash import (
+    COMMANDS,
+    CheckCall,
+    Help,
+    Invoke,
+    NewConversation,
+    Quit,
+    RunAgain,
+    Say,
+    StopTurn,
+    UnknownCommand,
+    parse,
+)
+from bot.platforms.console.startup import StartState, await_ready, exit_code
+from bot.platforms.console.turn_tracker import TurnTracker
+from bot.ports import Commands, EngineApi
+from bot.rendering.text_safety import single_line
+
+STOP_SECONDS = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """Where answers go, and where everything else goes."""
+
+    answers: TextIO
+    remarks: TextIO
+
+
+@dataclass(frozen=True, slots=True)
+class HeadlessHandlers:
+    """Who stands in for a person that can press no key."""
+
+    clerk: AutoApprover
+    respondent: ElicitationPrompt
+
+
+class HeadlessChat:
+    """Asks questions one after the other and waits for each answer to be drawn."""
+
+    def __init__(self, person: LocalUser, watch: TurnTracker, deputies: HeadlessHandlers, output: Output) -> None:
+        self._person = person
+        self._watch = watch
+        self._clerk = deputies.clerk
+        self._respondent = deputies.respondent
+        self._output = output
+        self._engine: Awaitable[EngineApi]
+        self._commands: Awaitable[Commands]
+        self._turn = ""
+        self._interrupted = asyncio.Event()
+
+    def interrupt(self) -> None:
+        """Ctrl-C: stop the running turn and end with 130."""
+        self._interrupted.set()
+
+    async def _open(
+        self, engine: Awaitable[EngineApi], commands: Awaitable[Commands], opening: Awaitable[StartState]
+    ) -> None:
+        self._engine = asyncio.ensure_future(engine)
+        self._commands = asyncio.ensure_future(commands)
+        start = await await_ready(opening)
+        self._watch.conversation = start.conversation
+        for view in start.open:
+            self._watch.attend(view)
+
+    async def _until_interrupted(self, work: Awaitable[int]) -> int:
+        """The work's exit code; 130 if a person interrupts it, 1 if it cannot be done or nobody reads it."""
+        task = asyncio.ensure_future(work)
+        alone = (asyncio.ensure_future(self._decide_alone()), asyncio.ensure_future(self._answer_alone()))
+        others = (asyncio.ensure_future(self._interrupted.wait()), asyncio.ensure_future(self._watch.gone.wait()))
+        try:
+            await asyncio.wait((task, *alone, *others), return_when=asyncio.FIRST_COMPLETED)
+            for deputy in alone:
+                if deputy.done():
+                    deputy.result()
+            if not task.done():
+                await self._stop()
+            if self._watch.gone.is_set():
+                return self._unread()
+            return task.result() if task.done() and not self._interrupted.is_set() else 130
+        except CountersignError as error:
+            write(self._output.remarks, f"countersign: {single_line(str(error), 1000)}\n")
+            return 1
+        except OSError:
+            return self._unread()
+        finally:
+            for each in (task, *alone, *others):
+                each.cancel()
+            await asyncio.gather(task, *alone, *others, return_exceptions=True)
+
+    def _unread(self) -> int:
+        """The reader of a pipe has gone: an answer that nobody reads is not worth asking for. What is left in the
+        buffer goes nowhere, or the interpreter would complain of it at its end.
+        """
+        with suppress(OSError), Path(os.devnull).open("w") as nowhere:
+            os.dup2(nowhere.fileno(), self._output.answers.fileno())
+        return 1
+
+    async def _decide_alone(self) -> None:
+        while True:
+            asked = await self._watch.asked.get()
+            if asked.ours or not self._watch.shared:
+                await self._clerk.deny_rest(asked.step, await await_ready(self._engine))
+            else:
+                # Its person may sit at another terminal at this moment: what the rule leaves open is theirs to say.
+                await self._clerk.apply_rule(asked.step, await await_ready(self._engine))
+
+    async def _answer_alone(self) -> None:
+        while True:
+            asked = await self._watch.asked_back.get()
+            # What is asked of somebody at another terminal is theirs to answer.
+            if asked.ours or not self._watch.shared:
+                await self._respondent.respond(asked, await await_ready(self._engine))
+
+    async def _stop(self) -> None:
+        """Ask the engine to stop the running turn and wait, within a limit, until that is drawn."""
+        if not self._turn:
+            return
+        try:
+            async with asyncio.timeout(STOP_SECONDS):
+                engine = await await_ready(self._engine)
+                if await engine.stop(self._turn, self._person.author):
+                    await self._watch.end(self._turn, engine)
+        except TimeoutError:
+            write(self._output.remarks, "The turn is still being stopped.\n")
+
+    async def _line(self, text: str) -> int | None:
+        """Do what a line says; the exit code it leads to, None to leave."""
+        code: int | None = 0
+        match parse(text):
+            case Say() | CheckCall() | RunAgain() | StopTurn() as wanted:
+                code = await self._do(wanted)
+            case Invoke(command, words):
+                code = await self._invoke(command, words)
+            case Help():
+                self._print("\n".join(f"{name:<16}{what}" for name, what in COMMANDS.items()))
+            case NewConversation():
+                self._watch.conversation = fresh_conversation()
+            case Quit():
+                code = None
+            case UnknownCommand() as unknown:
+                write(self._output.remarks, f"{unknown.complaint}\n")
+                code = 1
+        return code
+
+    async def _do(self, wanted: Say | CheckCall | RunAgain | StopTurn) -> int:
+        engine = await await_ready(self._engine)
+        try:
+            match wanted:
+                case Say(text):
+                    return await self._ask(engine, engine.receive(self._person.says(text, self._watch.conversation)))
+                case CheckCall():
+                    return await self._ask(engine, turn_actions.check(engine, self._person, self._here))
+                case RunAgain():
+                    return await self._ask(engine, turn_actions.run_again(engine, self._person, self._here))
+                case StopTurn():
+                    await turn_actions.stop(engine, self._person, self._here)
+                    write(self._output.remarks, "Stopped.\n")
+                    return 0
+        except (NotFound, QueueFull) as error:
+            write(self._output.remarks, f"{error}\n")
+            return 1
+
+    async def _ask(self, engine: EngineApi, handing: Awaitable[Receipt]) -> int:
+        receipt = await self._watch.submit(handing)
+        self._turn = receipt.turn_id
+        view = await self._watch.end(receipt.turn_id, engine)
+        self._turn = ""
+        return exit_code(view)
+
+    @property
+    def _here(self) -> ConversationKey:
+        return self._person.key(self._watch.conversation)
+
+    async def _invoke(self, command: str, words: tuple[str, ...]) -> int:
+        commands = await await_ready(self._commands)
+        request = Invocation(command, words, self._person.member, self._here)
+        last: Reply | Form | None = None
+        async for reply in commands.handle(request):
+            last = reply
+        match last:
+            case Form():
+                write(self._output.remarks, f"{reply_text(last)}\n")
+                return 1
+            case Reply(message=message) if message is not None:
+                engine = await await_ready(self._engine)
+                return await self._ask(engine, engine.receive(message))
+            case Reply():
+                self._print(reply_text(last))
+                return 1 if last.failed else 0
+        return 0
+
+    def _print(self, text: str) -> None:
+        write(self._output.answers, text + "\n")
+
+
+class OneQuestion(HeadlessChat):
+    """`-m TEXT`: asks once and ends."""
+
+    def __init__(
+        self, text: str, person: LocalUser, watch: TurnTracker, deputies: HeadlessHandlers, output: Output
+    ) -> None:
+        super().__init__(person, watch, deputies, output)
+        self._text = text
+
+    async def run(
+        self, engine: Awaitable[EngineApi], commands: Awaitable[Commands], opening: Awaitable[StartState]
+    ) -> int:
+        """Ask, wait until the answer is drawn, and return the exit code: 0 answered, 1 failed, 130 stopped."""
+        return await self._until_interrupted(self._once(engine, commands, opening))
+
+    async def _once(
+        self, engine: Awaitable[EngineApi], commands: Awaitable[Commands], opening: Awaitable[StartState]
+    ) -> int:
+        await self._open(engine, commands, opening)
+        return await self._line(self._text) or 0
+
+
+class PipedChat(HeadlessChat):
+    """Every line is a message, unless a server waits for an answer; the next one is sent when the last is answered."""
+
+    def __init__(
+        self, lines: InputLines, person: LocalUser, watch: TurnTracker, deputies: HeadlessHandlers, output: Output
+    ) -> None:
+        super().__init__(person, watch, deputies, output)
+        self._lines = lines
+
+    async def run(
+        self, engine: Awaitable[EngineApi], commands: Awaitable[Commands], opening: Awaitable[StartState]
+    ) -> int:
+        """Answer line after line until they end; the exit code is the worst of all."""
+        try:
+            return await self._until_interrupted(self._all(engine, commands, opening))
+        finally:
+            self._lines.close()
+
+    async def _all(
+        self, engine: Awaitable[EngineApi], commands: Awaitable[Commands], opening: Awaitable[StartState]
+    ) -> int:
+        await self._open(engine, commands, opening)
+        worst = 0
+        while (line := await self._lines.next()) is not None:
+            code = await self._line(line)
+            if code is None or self._watch.gone.is_set():
+                break
+            worst = max(worst, code)
+        return worst

@@ -1,0 +1,210 @@
+"""Drawing without a screen: the answer to standard output, everything else to standard error, or JSON lines.
+
+Called by the surface when one question was asked or standard input is not a terminal. Nothing is ever taken back.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TextIO
+
+from bot.domain.turns import ModelStep, TurnStatus
+from bot.domain.views import ModelRetry, TurnView
+from bot.platforms.console.lines import card_text, elicitation_text, safe_lines, tool_text
+from bot.platforms.console.theme import ConsoleTheme
+from bot.platforms.console.timeline_entries import (
+    CallLine,
+    Entry,
+    Failure,
+    Note,
+    ReplyText,
+    ToolOutput,
+    UnknownOutcome,
+    entries,
+)
+from bot.platforms.console.transcript import AGAIN
+from bot.rendering.approval_card import approval_card
+from bot.rendering.available_actions import offers_behind, waiting_text
+from bot.rendering.elicitation_card import ElicitationCard, elicitation_card
+from bot.rendering.event_json import event_json
+from bot.rendering.text_safety import single_line, strip_control
+from bot.rendering.view_diff import answer, diff_events
+
+CARD_WIDTH = 100
+COMMAND = "countersign chat --conversation"
+
+
+class LeftMargin:
+    """What stands beside an answer: tool lines, cards and remarks, each line once, on standard error."""
+
+    def __init__(self, stream: TextIO, look: ConsoleTheme, view: TurnView) -> None:
+        self._stream = stream
+        self._look = look
+        self._conversation = single_line(view.turn.conversation.thread, 60)
+        self._written: set[tuple[str, str]] = set()
+        self._activity: str | ModelRetry = ""
+
+    def beside(self, entry: Entry) -> None:
+        """Write an entry that is not the answer, if there is something new to it."""
+        match entry:
+            case CallLine(key, line):
+                if (key, line.mark) not in self._written:
+                    self._written.add((key, line.mark))
+                    self.line(tool_text(line, self._look))
+            case Note(key, text) | Failure(key, text):
+                colour = self._look.bad if isinstance(entry, Failure) else self._look.dim
+                self._once(key, f"  {colour(self._look.own(safe_lines(text)))}")
+            case ToolOutput(_, text, failed):
+                if failed:
+                    self._once(entry.key, self._look.bad(safe_lines(text)))
+            case UnknownOutcome(key):
+                hint = f"Did it happen? /check finds out, /again runs it once more: {COMMAND} {self._conversation}"
+                self._once(key, f"  {self._look.warn(hint)}")
+            case ReplyText():
+                return
+
+    def place(self, view: TurnView) -> None:
+        """Write what a queued turn waits for, once for every place it has had."""
+        if words := waiting_text(view):
+            way_out = f". To sign or stop that: {COMMAND} {self._conversation}" if offers_behind(view.blocker) else ""
+            self._once(words, f"  {self._look.dim(words + way_out)}")
+
+    def pause(self, view: TurnView) -> None:
+        """Write that the model is asked again, and when: each time, since nothing moves here meanwhile."""
+        if isinstance(view.activity, ModelRetry) and view.activity != self._activity:
+            self.line(f"  {self._look.dim(safe_lines(str(view.activity)))}")
+        self._activity = view.activity
+
+    def cards(self, view: TurnView) -> None:
+        """Write the card of every call that waits, and of everything that a server waits to hear, once."""
+        for step in view.steps:
+            if isinstance(step, ModelStep):
+                continue
+            for each in step.elicitations:
+                self._question(elicitation_card(step, each, view))
+            if (asked := approval_card(step)) is None or asked.outcome:
+                continue
+            key = (asked.approval_id, str(asked.revision))
+            if key not in self._written:
+                self._written.add(key)
+                self.line(card_text(asked, self._look, CARD_WIDTH))
+
+    def _question(self, asked: ElicitationCard) -> None:
+        if not asked.outcome:
+            self._once(asked.elicitation_id, elicitation_text(asked, self._look, CARD_WIDTH))
+        else:
+            self._once(asked.elicitation_id, f"  {self._look.dim(f'{asked.title}. {asked.outcome}')}")
+
+    def line(self, text: str) -> None:
+        """Write a line of our own making."""
+        write(self._stream, text + "\n")
+
+    def _once(self, key: str, text: str) -> None:
+        if (key, "") not in self._written:
+            self._written.add((key, ""))
+            self.line(text)
+
+
+class PlainStream:
+    """Streams the replies of our turns to standard output as they grow."""
+
+    def __init__(self, stdout: TextIO, stderr: TextIO, look: ConsoleTheme) -> None:
+        self._stdout = stdout
+        self._look = look
+        self._stderr = stderr
+        self._margins: dict[str, LeftMargin] = {}
+        self._printed: dict[tuple[str, str], str] = {}
+        self._said_before = False
+
+    def append_own(self, view: TurnView) -> None:
+        """Write what has been added since the last time."""
+        margin = self._margins.setdefault(view.turn.id, LeftMargin(self._stderr, self._look, view))
+        margin.place(view)
+        margin.pause(view)
+        for entry in entries(view):
+            match entry:
+                case ReplyText():
+                    self._say(view.turn.id, entry, margin)
+                case ToolOutput(key, text, failed=False):
+                    self._say(view.turn.id, ReplyText(key, text, growing=False), margin)
+                case _:
+                    margin.beside(entry)
+        margin.cards(view)
+        if view.turn.status.ended:
+            self._margins.pop(view.turn.id)
+
+    def append_foreign(self, view: TurnView, heading: str) -> None:
+        """Tell the end of a turn that was asked elsewhere, on standard error."""
+        print_foreign_turn(view, heading, LeftMargin(self._stderr, self._look, view), self._look)
+
+    def notice(self, text: str) -> None:
+        """One line on standard error."""
+        write(self._stderr, f"{safe_lines(text)}\n")
+
+    def _say(self, turn_id: str, said: ReplyText, margin: LeftMargin) -> None:
+        key = (turn_id, said.key)
+        text = strip_control(said.text)
+        before = self._printed.get(key)
+        if before is None:
+            before = ""
+            if self._said_before:
+                write(self._stdout, "\n")
+            self._said_before = True
+        elif before.endswith("\0"):
+            return
+        if not text.startswith(before):
+            write(self._stdout, "\n")
+            margin.line(self._look.dim(AGAIN))
+            before = ""
+        write(self._stdout, text[len(before) :])
+        if not said.growing:
+            write(self._stdout, "" if text.endswith("\n") else "\n")
+            text += "\0"
+        self._printed[key] = text
+
+
+class JsonLines:
+    """Writes every event of our turns as one JSON object a line."""
+
+    def __init__(self, stdout: TextIO, stderr: TextIO, look: ConsoleTheme) -> None:
+        self._stdout = stdout
+        self._stderr = stderr
+        self._look = look
+        self._before: dict[str, TurnView] = {}
+
+    def append_own(self, view: TurnView) -> None:
+        """Write what has happened since the last view."""
+        for event in diff_events(self._before.get(view.turn.id), view):
+            write(self._stdout, json.dumps(event_json(event), default=str) + "\n")
+        self._before[view.turn.id] = view
+
+    def append_foreign(self, view: TurnView, heading: str) -> None:
+        """Tell the end of a turn that was asked elsewhere, on standard error."""
+        print_foreign_turn(view, heading, LeftMargin(self._stderr, self._look, view), self._look)
+
+    def notice(self, text: str) -> None:
+        """One line on standard error."""
+        write(self._stderr, f"{safe_lines(text)}\n")
+
+
+def print_foreign_turn(view: TurnView, heading: str, margin: LeftMargin, look: ConsoleTheme) -> None:
+    """A turn of another conversation or another process: how it ended, or that it waits for its person."""
+    heading = look.dim(safe_lines(heading))
+    if view.turn.status.ended:
+        margin.line(heading)
+        for entry in entries(view):
+            margin.beside(entry)
+        if view.turn.status is TurnStatus.DONE and (text := answer(view)):
+            margin.line(safe_lines(text))
+    elif view.turn.status is TurnStatus.WAITING:
+        margin.line(heading)
+        conversation = single_line(view.turn.conversation.thread, 60)
+        awaited = "an answer" if view.asks and not view.awaiting else "an approval"
+        margin.line(look.dim(f"  It waits for {awaited}: {COMMAND} {conversation}"))
+
+
+def write(stream: TextIO, text: str) -> None:
+    """Write text that is safe already, now; what the stream's encoding lacks becomes a question mark."""
+    encoding = getattr(stream, "encoding", None) or "utf-8"
+    stream.write(text.encode(encoding, "replace").decode(encoding, "replace"))
+    stream.flush()

@@ -1,0 +1,172 @@
+"""What was said while nobody listened: read up when a new session begins, and handed in.
+
+A session that is resumed misses nothing; a new one does not bring what was said before it (Discord, "Gateway"). Read
+are the direct conversations and threads in which the bot has a turn, from the last turn on that is older than the
+session; the threads that it opened at a question that never came to be a turn; and what calls the bot elsewhere
+(`missed_mentions`). Bounded in time, in conversations and in messages of each.
+
+Handing in twice does no harm: a message is one turn, however often it comes.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+import discord
+from discord.utils import time_snowflake
+
+from bot.domain.conversations import ConversationKey
+from bot.errors import CountersignError
+from bot.platforms.discord.channel_ref import ChannelRef, from_channel
+from bot.platforms.discord.context import PlatformContext
+from bot.platforms.discord.errors import map_errors
+from bot.platforms.discord.ids import PLATFORM, channel_id_of, conversation
+from bot.platforms.discord.messages import MessageHandler
+from bot.platforms.discord.missed_mentions import missed_mentions
+
+log = logging.getLogger(__name__)
+
+HOURS = 24.0
+MOST_CONVERSATIONS = 100
+MOST_MESSAGES = 100
+RECENT_TURNS = 10
+LATEST = 5
+"""So many of the latest conversations tell when somebody listened last: their newest turns may be from just now."""
+CLOCKS_DIFFER = timedelta(seconds=60)
+"""Turns carry the database's time, messages Discord's."""
+_SPOKEN = (discord.MessageType.default, discord.MessageType.reply)
+"""Not the copy of the question with which a thread begins, which is by whoever opened it."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Left:
+    """A place to read on in, and from which moment on: the lowest id that a message of that moment can have."""
+
+    spot: ChannelRef
+    guild: discord.Guild
+    since: int
+
+
+class Backfill:
+    """Reads up."""
+
+    def __init__(self, desk: PlatformContext, reception: MessageHandler) -> None:
+        self._desk = desk
+        self._reception = reception
+
+    async def read(self, client: discord.Client, began_at: float) -> None:
+        """Hand in what was said before a session that began then, in epoch seconds. Raises CountersignError."""
+        began = _moment(began_at)
+        engaged = await self._engaged()
+        for key in engaged:
+            try:
+                left = await self._left(key, client, began)
+                if left is not None:
+                    await self._read_on(key, left)
+            except CountersignError as error:
+                log.warning("what was said in %s meanwhile could not be read: %s", key, error)
+        for thread in await self._unanswered(client, began, frozenset(engaged)):
+            if not await self._has_answered(thread):
+                await self._read_beginning(thread)
+        known = {int(channel_id_of(key)) for key in engaged}
+        since = await self._last_heard(engaged, began)
+        async with aclosing(missed_mentions(client, self._desk.rest, self._desk.people, since, known)) as calls:
+            async for message, spot, guild in calls:
+                await self._reception.take_late(message, spot, guild)
+
+    async def _engaged(self) -> tuple[ConversationKey, ...]:
+        if self._desk.records.engaged is None:
+            return ()
+        found = await self._desk.records.engaged(f"{PLATFORM}:", HOURS * 3600, MOST_CONVERSATIONS)
+        return tuple(key for key in found if self._desk.people.serves(key.workspace))
+
+    async def _left(self, key: ConversationKey, client: discord.Client, began: datetime) -> _Left | None:
+        """Where to read on in a conversation; None where nothing can have been said."""
+        guild = client.get_guild(int(key.workspace))
+        if guild is None:
+            return None  # the bot has left that server
+        channel = guild.get_channel_or_thread(int(channel_id_of(key)))
+        if key.thread and channel is None:
+            return None  # it is asleep, or gone: writing in a thread wakes it up
+        # A direct conversation is in no server's list of channels.
+        spot = from_channel(channel) or ChannelRef("", key.channel)
+        since = await self._last_turn(key, began)
+        latest = getattr(channel, "last_message_id", None)
+        return None if latest is not None and latest < since else _Left(spot, guild, since)
+
+    async def _last_turn(self, key: ConversationKey, began: datetime) -> int:
+        """The lowest id that a message can have which came after the last turn of a conversation."""
+        turns = await self._desk.engine.recent_turns(key, RECENT_TURNS)
+        earliest = began - timedelta(hours=HOURS)
+        # What comes live from now on is a turn already, perhaps, and says nothing about what came before.
+        before = [at for each in turns if (at := _moment(each.turn.created_at)) < began]
+        return time_snowflake(max(max(before, default=earliest) - CLOCKS_DIFFER, earliest))
+
+    async def _last_heard(self, engaged: Sequence[ConversationKey], began: datetime) -> int:
+        """The same for all conversations: somebody was listening then."""
+        found = [await self._last_turn(key, began) for key in engaged[:LATEST]]
+        return max(found, default=time_snowflake(began - timedelta(hours=HOURS)))
+
+    async def _read_on(self, key: ConversationKey, left: _Left) -> None:
+        client = await self._desk.rest.client()
+        place = client.get_partial_messageable(int(channel_id_of(key)))
+        after = discord.Object(left.since)
+        with map_errors("read what was said meanwhile"):
+            found = [each async for each in place.history(limit=MOST_MESSAGES, after=after, oldest_first=True)]
+        for message in found:
+            await self._reception.take_late(message, left.spot, left.guild)
+
+    async def _unanswered(
+        self, client: discord.Client, began: datetime, engaged: frozenset[ConversationKey]
+    ) -> list[discord.Thread]:
+        """Threads that the bot opened lately and that never had a turn: it was stopped in between."""
+        me, since = (await self._desk.rest.identity()).user, time_snowflake(began - timedelta(hours=HOURS))
+        lately = [
+            thread
+            for guild in client.guilds
+            if self._desk.people.serves(str(guild.id))
+            for thread in guild.threads
+            if str(thread.owner_id) == me and thread.id >= since and _key(thread) not in engaged
+        ]
+        latest = sorted(lately, key=lambda thread: thread.id, reverse=True)[:MOST_CONVERSATIONS]
+        return [thread for thread in latest if not await self._desk.engine.recent_turns(_key(thread), 1)]
+
+    async def _has_answered(self, thread: discord.Thread) -> bool:
+        """Whether the bot has said something in a thread: its turns were deleted since. Where that cannot be read, it
+        may have.
+        """
+        client, me = await self._desk.rest.client(), (await self._desk.rest.identity()).user
+        try:
+            with map_errors("read what was said meanwhile"):
+                place = client.get_partial_messageable(thread.id)
+                first = [each async for each in place.history(limit=MOST_MESSAGES, oldest_first=True)]
+        except CountersignError as error:
+            log.info("the beginning of thread %s could not be read: %s", thread.id, error)
+            return True
+        return any(str(each.author.id) == me and each.type in _SPOKEN for each in first)
+
+    async def _read_beginning(self, thread: discord.Thread) -> None:
+        spot = from_channel(thread.parent)
+        if spot is None:
+            return
+        client = await self._desk.rest.client()
+        try:
+            with map_errors("read what was said meanwhile"):
+                # A thread that was opened at a message has its id.
+                message = await client.get_partial_messageable(thread.parent_id).fetch_message(thread.id)
+        except CountersignError as error:
+            log.info("the beginning of thread %s could not be read: %s", thread.id, error)
+        else:
+            await self._reception.take_late(message, spot, thread.guild)
+
+
+def _key(thread: discord.Thread) -> ConversationKey:
+    return conversation(str(thread.guild.id), str(thread.parent_id), str(thread.id))
+
+
+def _moment(seconds: float) -> datetime:
+    return datetime.fromtimestamp(seconds, UTC)

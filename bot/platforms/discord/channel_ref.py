@@ -1,0 +1,71 @@
+"""Where something was said or pressed: a server's channel, a thread in it, or a direct conversation.
+
+Read from the library's channels; called by everything that receives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import discord
+
+_THREADS = frozenset({10, 11, 12})
+"""Types of channels that are threads ("Channel Types"): of announcements, public, private."""
+_DIRECT = 1
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelRef:
+    """A place with a conversation in it. `server` is empty in a direct conversation, `thread` outside of threads;
+    `opens_threads` says that the bot may open a thread at a message there, and write in it.
+    """
+
+    server: str
+    channel: str
+    thread: str = ""
+    opens_threads: bool = False
+
+    @property
+    def direct(self) -> bool:
+        """Nobody else is there."""
+        return not self.server
+
+    @property
+    def place(self) -> str:
+        """The id under which messages there are found."""
+        return self.thread or self.channel
+
+
+def from_channel(channel: Any) -> ChannelRef | None:
+    """The spot of a channel as the library knows it; None where it knows no more than the id."""
+    match channel:
+        case discord.DMChannel():
+            return ChannelRef("", str(channel.id))
+        case discord.Thread():
+            return ChannelRef(str(channel.guild.id), str(channel.parent_id), str(channel.id))
+        case discord.TextChannel():
+            return ChannelRef(str(channel.guild.id), str(channel.id), opens_threads=_may_open(channel))
+        case discord.abc.GuildChannel():
+            return ChannelRef(str(channel.guild.id), str(channel.id))
+        case _:
+            return None
+
+
+def from_json(channel: Mapping[str, Any]) -> ChannelRef | None:
+    """The spot of a channel as REST describes it. Whether threads can be opened there is not known."""
+    kind, found = channel.get("type"), str(channel.get("id") or "")
+    server, parent = str(channel.get("guild_id") or ""), str(channel.get("parent_id") or "")
+    if kind == _DIRECT and found:
+        return ChannelRef("", found)
+    if kind in _THREADS and found and server and parent:
+        return ChannelRef(server, parent, found)
+    return ChannelRef(server, found) if found and server else None
+
+
+def _may_open(channel: discord.TextChannel) -> bool:
+    # The bot's own member is the one that is always kept, and its changes are told without the Members intent.
+    me: discord.Member | None = channel.guild.me  # None while the server has not been described
+    may = channel.permissions_for(me) if me is not None else discord.Permissions.none()
+    return may.view_channel and may.create_public_threads and may.send_messages_in_threads

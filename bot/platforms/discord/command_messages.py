@@ -1,0 +1,167 @@
+"""Answers to commands as sheets.
+
+Called by whatever answers. The text is Markdown of our own; cells and details came from elsewhere and are drawn as they
+stand. An answer that is larger than a message says by how much, and is a file beside it, whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from bot.chat.actions import OpenConfirmation, RunCommand
+from bot.domain.commands import ActionStyle, Form, PageInfo, Reply, ReplyAction, ReplyFile
+from bot.platforms.discord.command_replies import Button, CommandReply, OpenLink
+from bot.platforms.discord.escaping import break_links, escape, escape_code_fence
+from bot.platforms.discord.limits import LINK, display_length, utf16_length
+from bot.platforms.discord.markdown import WIDEST_TABLE, dialect, inline_code
+from bot.rendering.links import open_label, safe_url
+from bot.rendering.text_columns import columns, widest
+from bot.rendering.text_safety import single_line, strip_control
+
+ROOM = 3_600
+"""What `display_length` says of an answer at most; what is left is for the page's number and for what does not fit."""
+NAME_LIMIT, CELL_LIMIT, DETAIL_LIMIT = 60, 300, 900
+DONE = "Done."
+NEEDS_FORM = "This needs a form."
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """Lines that belong together; in a code block if they are `fenced`."""
+
+    lines: tuple[str, ...]
+    fenced: bool = False
+
+    @property
+    def text(self) -> str:
+        text = "\n".join(self.lines)
+        return f"```\n{text}\n```" if self.fenced else text
+
+
+def command_reply(reply: Reply) -> CommandReply:
+    """A reply as a sheet."""
+    pieces = list(_pieces(reply))
+    text, left = _fitting(pieces)
+    if left:
+        text = f"{text}\n-# … {left} more characters: see the file"
+    if reply.page is not None:
+        text = f"{text}\n-# Page {reply.page.number} of {reply.page.of}"
+    buttons = (*_link(reply.link), *map(_button, reply.actions), *(_turning(reply.page) if reply.page else ()))
+    documents = (reply.document,) if reply.document is not None else ()
+    if left or any(len(value) > DETAIL_LIMIT for _, value in reply.details):
+        documents = (ReplyFile("answer.txt", whole(reply), "text/plain"), *documents)
+    return CommandReply(text, buttons, documents)
+
+
+def form_reply(form: Form, *, begun: bool = False) -> CommandReply:
+    """What stands where a form could not be opened at once: a button that opens it, and what was wrong with what was
+    filled in. `begun` says that a step of it has been filled in already.
+    """
+    wrong = [_fact(each.label, each.error) for each in form.fields if each.error]
+    lines = [break_links(strip_control(form.intro).strip())] if form.intro else []
+    if wrong:
+        lines += ["⚠ Not yet right:", *wrong]
+    elif begun:
+        lines += [f"**{escape(single_line(form.title, NAME_LIMIT))}**: there is more to fill in."]
+    else:
+        lines += [NEEDS_FORM]
+        if form.instead:
+            lines += [f"-# or on one line: {inline_code(single_line(form.instead, 500))}"]
+    label = "Correct it" if wrong else "Continue" if begun else "Open the form"
+    text, _ = _fitting([_Piece(tuple(lines))])
+    return CommandReply(text, (Button(label, form, ActionStyle.PRIMARY),))
+
+
+def note_reply(text: str) -> CommandReply:
+    """A sheet of one plain sentence."""
+    return CommandReply(escape(single_line(text, ROOM)) or DONE)
+
+
+def whole(reply: Reply) -> str:
+    """All of a reply as plain text, for a file."""
+    parts = [strip_control(reply.text).strip()]
+    if reply.table is not None and reply.table.rows:
+        parts.append(
+            columns([[strip_control(cell) for cell in row] for row in (reply.table.headings, *reply.table.rows)])
+        )
+    parts += [f"{strip_control(name)}: {strip_control(value)}" for name, value in reply.details]
+    return "\n\n".join(filter(None, parts)) + "\n"
+
+
+def _pieces(reply: Reply) -> Iterator[_Piece]:
+    text = strip_control(reply.text).strip()
+    rows = reply.table.rows if reply.table is not None else ()
+    if not (text or rows or reply.details):
+        text = DONE
+    if text:
+        yield _Piece(tuple(dialect(f"⚠ {text}" if reply.failed else text).split("\n")))
+    if reply.table is not None and rows:
+        yield _table(reply.table.headings, rows)
+    if reply.details:
+        # Beside a link that somebody is to follow with care there is no other.
+        drawn = break_links if reply.link else escape
+        yield _Piece(tuple(_fact(name, value, drawn) for name, value in reply.details))
+
+
+def _table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> _Piece:
+    """A table in letters of one width; a list where it is wider than people's screens."""
+    heads, *body = [[single_line(cell, CELL_LIMIT) for cell in row] for row in (headings, *rows)]
+    lines = columns([heads, *body])
+    if widest(lines) <= WIDEST_TABLE:
+        return _Piece(tuple(escape_code_fence(lines).split("\n")), fenced=True)
+    return _Piece(tuple(_row(heads, row) for row in body))
+
+
+def _row(heads: Sequence[str], row: Sequence[str]) -> str:
+    first, *others = row
+    facts = [f"{escape(head)}: {escape(cell)}" for head, cell in zip(heads[1:], others, strict=False) if cell]
+    return " · ".join([f"**{escape(first) or 'none'}**", *facts])
+
+
+def _fact(name: str, value: str, drawn: Callable[[str], str] = escape) -> str:
+    text = strip_control(value).strip()
+    more = len(text) - DETAIL_LIMIT
+    text = f"{text[:DETAIL_LIMIT]}… ({more} more characters)" if more > 0 else text or "\N{EN DASH}"
+    # A second line must not look like a fact of ours.
+    value = drawn(text).replace("\n", "\n> ")
+    return f"**{escape(single_line(name, NAME_LIMIT))}:** {value}"
+
+
+def _fitting(pieces: Sequence[_Piece]) -> tuple[str, int]:
+    """As many lines as there is room for, and how many characters are left."""
+    shown: list[str] = []
+    room, left = ROOM, 0
+    for piece in pieces:
+        taken: list[str] = []
+        for line in piece.lines:
+            if left or display_length(line) >= room:
+                left += len(line)
+                continue
+            taken.append(line)
+            room -= display_length(line) + 1
+        room -= 10
+        if taken:
+            shown.append(_Piece(tuple(taken), piece.fenced).text)
+    if not shown:
+        beginning = pieces[0].lines[0][: ROOM // 2]
+        return beginning, max(left - len(beginning), 0)
+    return "\n".join(shown), left
+
+
+def _button(action: ReplyAction) -> Button:
+    does = OpenConfirmation(action.words, action.confirm, action.label) if action.confirm else RunCommand(action.words)
+    return Button(action.label, does, action.tone)
+
+
+def _link(address: str) -> Iterator[Button]:
+    """The way to an address; where it is longer than Discord takes, people copy it from the text."""
+    if safe_url(address) and utf16_length(address) <= LINK:
+        yield Button(open_label(address), OpenLink(address))
+
+
+def _turning(page: PageInfo) -> Iterator[Button]:
+    if page.number > 1:
+        yield Button("◀ Back", RunCommand((*page.words, "--page", str(page.number - 1))))
+    if page.number < page.of:
+        yield Button("More ▶", RunCommand((*page.words, "--page", str(page.number + 1))))

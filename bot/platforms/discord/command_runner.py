@@ -1,0 +1,281 @@
+"""Commands: typed behind a slash, said to the bot, by a button or in a form; answered to whoever gave them alone.
+
+A form must be the first answer to an interaction, within three seconds, and whether the first answer is one is known
+only when the command has looked at what there is. So the command begins at once, and Discord is told that an answer
+will come only when PATIENCE_SECONDS are over: a form that is there by then opens by itself, and so it is nearly always,
+for nothing stands between a command and its form but a row or two of the database. A later one, and the next step of a
+form, which Discord lets no form open, is a button that opens it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import replace
+
+from bot.chat.actions import ApprovalRef, Edit, RunCommand, RunCommandInNewReply
+from bot.chat.argument_editing import edit_command, is_edit_form
+from bot.chat.elicitation_forms import is_elicitation_form
+from bot.chat.rejection_messages import ENOUGH, TROUBLE, error_message
+from bot.domain.commands import Form, FormSubmission, Invocation, Parameter, Reply, Verb
+from bot.domain.conversations import ConversationKey, InboundMessage, Member
+from bot.errors import CountersignError, DeliveryFailed, QueueFull
+from bot.platforms.discord.action_codec import ResumePending
+from bot.platforms.discord.autocomplete import suggestions
+from bot.platforms.discord.channel_ref import from_channel
+from bot.platforms.discord.command_messages import DONE, command_reply, form_reply, note_reply
+from bot.platforms.discord.command_replies import CommandReply, CustomIdAllocator, message, note_layout
+from bot.platforms.discord.context import PlatformContext, TextCommand
+from bot.platforms.discord.forms import TYPED, Modal, carried_values, confirm_modal, form_modal, read_values
+from bot.platforms.discord.ids import conversation
+from bot.platforms.discord.interaction_response import Interaction, InteractionResponse
+from bot.platforms.discord.mentions import resolve_reply_mentions
+from bot.platforms.discord.notices import nonce_fields
+from bot.platforms.discord.pending_actions import FORM_GONE, GONE, ConfirmCommand, OpenForm, PendingActions, SendMessage
+from bot.platforms.discord.responders import ChannelResponder, DirectMessageResponder, Responder
+from bot.platforms.discord.threads import open_thread
+from bot.rendering.text_safety import single_line
+
+log = logging.getLogger(__name__)
+
+PATIENCE_SECONDS = 1.8
+"""An interaction waits for three; what is left is for the way there and back."""
+ANSWER_SECONDS = 300.0
+TOO_SLOW = "That took too long. Please try again."
+NOT_SERVED = "I do not work on this server."
+_WITH_THREADS = (0, 5)
+"""Channels of text and of announcements ("Channel Types"): in others no thread begins with a message."""
+
+
+class CommandRunner:
+    """Hands commands to whoever answers them, and shows what comes back."""
+
+    def __init__(self, desk: PlatformContext) -> None:
+        self._desk = desk
+        self._tickets = PendingActions()
+
+    # ------------------------------------------------------------------ what comes in
+
+    async def typed(self, interaction: Interaction, words: tuple[str, ...]) -> None:
+        """Begin to answer a command that was typed behind a slash. Raises nothing but cancellation."""
+        # discord.py would run it in a task of its own, which nobody ends.
+        self._desk.errands.start_for(
+            str(interaction.user.id),
+            self._typed(interaction, words),
+            "discord: command",
+            lambda: self.failed(interaction, ENOUGH),
+        )
+
+    async def pressed(
+        self, press: RunCommand | RunCommandInNewReply | ResumePending | Edit, interaction: Interaction
+    ) -> None:
+        """Answer the press of a button, or take back the form that carries a ticket; nobody has acknowledged it yet.
+        Raises nothing but cancellation.
+        """
+        async with self._exchange(interaction) as exchange:
+            match press:
+                case RunCommand(words):
+                    await self._say(exchange, words)
+                case RunCommandInNewReply(words):
+                    exchange.reply_in_new_message()
+                    await self._say(exchange, words)
+                case Edit(card):
+                    exchange.reply_in_new_message()
+                    await self._say(exchange, edit_command(card), await self._asked_in(card))
+                case ResumePending(ticket):
+                    await self._redeem(ticket, exchange)
+
+    async def said(self, command: TextCommand) -> None:
+        """Answer a command that was said in a message, directly: what is answered is for one person alone. Raises
+        DeliveryFailed.
+        """
+        name, *rest = command.words
+        answers = DirectMessageResponder(
+            self._desk.rest, self._tickets, command.member.author.id, command.conversation, command.message
+        )
+        request = Invocation(name, tuple(rest), command.member, command.conversation)
+        try:
+            await self._answer(request, answers)
+        except TimeoutError:
+            await answers.finish(note_reply(TOO_SLOW))
+        except QueueFull as error:
+            await answers.finish(note_reply(error.told))
+
+    def completions(self, interaction: Interaction, verb: Verb, command: str, parameter: Parameter) -> Sequence[str]:
+        """What may be filled in for an option: at once, and never an error."""
+        try:
+            spot = from_channel(interaction.channel)
+            if spot is None or self._desk.manners.rejection(self._desk.people.from_interaction(interaction.user)):
+                return ()
+            where = conversation(spot.server, spot.channel, spot.thread)
+            given = {name: str(value) for name, value in interaction.namespace}
+            return suggestions(self._desk.commands, where, (command, verb), parameter, given)
+        except Exception:
+            log.exception("nothing could be offered for an option")
+            return ()
+
+    async def failed(self, interaction: Interaction, why: str) -> None:
+        """Say to whoever typed something that nothing came of it. Raises nothing but cancellation."""
+        await _tell(InteractionResponse(self._desk.rest, interaction), why)
+
+    # ------------------------------------------------------------------ interactions
+
+    async def _typed(self, interaction: Interaction, words: tuple[str, ...]) -> None:
+        async with self._exchange(interaction) as exchange:
+            await self._say(exchange, words)
+
+    @asynccontextmanager
+    async def _exchange(self, interaction: Interaction) -> AsyncIterator[InteractionResponse]:
+        """An interaction that is answered inside, be it with a line that it did not work."""
+        exchange = InteractionResponse(self._desk.rest, interaction)
+        try:
+            async with exchange.defer_after(PATIENCE_SECONDS):
+                yield exchange
+        except TimeoutError:
+            log.warning("a command took longer than %s s", ANSWER_SECONDS)
+            await _tell(exchange, TOO_SLOW)
+        except CountersignError as error:
+            log.warning("something that was typed or pressed in Discord did not work: %s", error)
+            await _tell(exchange, error_message(error))
+        except Exception:
+            log.exception("something that was typed or pressed in Discord failed")
+            await _tell(exchange, TROUBLE)
+
+    async def _redeem(self, ticket: str, exchange: InteractionResponse) -> None:
+        deed = self._tickets.take(ticket, str(exchange.interaction.user.id))
+        fields = read_values(exchange.interaction.data or {}) if exchange.is_form else {}
+        match deed:
+            case SendMessage(words, where):
+                await self._say(exchange, words, where)
+            case ConfirmCommand(words, _, _, where) if exchange.is_form:
+                await self._say(exchange, (*words, f"--confirm={fields.get(TYPED, '').strip()}"), where)
+            case ConfirmCommand(_, text, label, _):
+                await self._open(exchange, confirm_modal(label, text, str(ResumePending(ticket))))
+            case OpenForm(form, where) if exchange.is_form:
+                if is_edit_form(form.id) or is_elicitation_form(form.id):
+                    exchange.reply_in_new_message()
+                await self._submit(exchange, form, fields, where)
+            case OpenForm(form, _):
+                await self._open(exchange, form_modal(form, str(ResumePending(ticket))))
+            case None:
+                await _tell(exchange, FORM_GONE if exchange.is_form else GONE)
+
+    async def _open(self, exchange: InteractionResponse, modal: Modal) -> None:
+        if not await exchange.open(modal):
+            await _tell(exchange, TROUBLE)
+
+    async def _say(
+        self, exchange: InteractionResponse, words: tuple[str, ...], where: ConversationKey | None = None
+    ) -> None:
+        known = await self._who(exchange, where)
+        if known is not None:
+            member, where = known
+            name, *rest = words
+            await self._answer(Invocation(name, tuple(rest), member, where), self._under(exchange, member, where))
+
+    async def _submit(
+        self, exchange: InteractionResponse, form: Form, fields: dict[str, str], where: ConversationKey
+    ) -> None:
+        known = await self._who(exchange, where)
+        if known is not None:
+            member, where = known
+            request = FormSubmission(form.id, {**carried_values(form), **fields}, member, where)
+            await self._answer(request, self._under(exchange, member, where))
+
+    async def _asked_in(self, card: ApprovalRef) -> ConversationKey | None:
+        """The conversation in which a call was asked for, wherever its card stands; None if that is not known."""
+        approval = self._desk.records.approval
+        found = await approval(card.approval_id) if approval is not None else None
+        return None if found is None else found[0].conversation
+
+    async def _who(
+        self, exchange: InteractionResponse, where: ConversationKey | None
+    ) -> tuple[Member, ConversationKey] | None:
+        """Who it is, and what conversation it is about; None if they are not answered, which they have been told."""
+        interaction, desk = exchange.interaction, self._desk
+        spot = from_channel(interaction.channel)
+        if where is None and spot is not None:
+            where = await desk.where(spot, str(interaction.user.id))
+        if where is None or (where.workspace and not desk.people.serves(where.workspace)):
+            await _tell(exchange, NOT_SERVED)
+            return None
+        here = str(interaction.guild_id or "") == where.workspace
+        member = (
+            desk.people.from_interaction(interaction.user)
+            if here or not where.workspace
+            else await desk.people.member(str(interaction.user.id), where.workspace)
+        )
+        if refusal := desk.manners.rejection(member):
+            await _tell(exchange, refusal)
+            return None
+        return member, where
+
+    def _under(self, exchange: InteractionResponse, member: Member, where: ConversationKey) -> Responder:
+        rest, tickets, user = self._desk.rest, self._tickets, member.author.id
+        spot = from_channel(exchange.interaction.channel)
+        here = spot is not None and (spot.channel, spot.thread) == (where.channel, where.thread)
+        return ChannelResponder(
+            exchange,
+            CustomIdAllocator(tickets.store, user, where, here=here),
+            DirectMessageResponder(rest, tickets, user, where),
+        )
+
+    # ------------------------------------------------------------------ answers
+
+    async def _answer(self, request: Invocation | FormSubmission, answers: Responder) -> None:
+        """Show what comes back. Raises DeliveryFailed, and TimeoutError if it goes on for too long."""
+        last: CommandReply | None = note_reply(DONE)
+        coming = _closable(self._desk.commands.handle(request))
+        async with asyncio.timeout(ANSWER_SECONDS), aclosing(coming):
+            async for answer in coming:
+                if isinstance(answer, Form):
+                    opened = await answers.open(answer)
+                    last = None if opened else form_reply(answer, begun=isinstance(request, FormSubmission))
+                    break
+                if answer.message is not None:
+                    await self._hand_on(answer.message)
+                    if not (answer.private or answers.expected):
+                        return  # the turn that has begun says enough
+                reply = await resolve_reply_mentions(self._desk.people, request.conversation.workspace, answer)
+                last = command_reply(reply)
+                await answers.progress(last)
+        if last is not None:
+            await answers.finish(last)
+
+    async def _hand_on(self, asked: InboundMessage) -> None:
+        """Hand a message to the engine; in a channel a thread begins with it, for everybody to see."""
+        where = asked.conversation
+        if not where.thread:
+            where = replace(where, thread=await self._begun(asked))
+        await self._desk.engine.receive(replace(asked, conversation=where))
+
+    async def _begun(self, asked: InboundMessage) -> str:
+        """The thread that begins with what was answered, for everybody to see; empty where there can be none."""
+        rest, where = self._desk.rest, asked.conversation
+        channel = await rest.call("GET", "/channels/{channel_id}", "look at the channel", channel_id=where.channel)
+        if channel.get("type") not in _WITH_THREADS:
+            return ""
+        posted = await rest.call(
+            "POST",
+            "/channels/{channel_id}/messages",
+            "post a message",
+            body=message(note_layout(single_line(f"{asked.author.name}: {asked.text}", 300))) | nonce_fields(),
+            channel_id=where.channel,
+        )
+        return await open_thread(rest, where.channel, str(posted["id"]), asked.text)
+
+
+async def _tell(exchange: InteractionResponse, text: str) -> None:
+    """Say one line to whoever set an interaction off, if Discord takes it."""
+    try:
+        await exchange.tell(text)
+    except DeliveryFailed as error:
+        log.warning("it could not be said that something did not work: %s", error)
+
+
+async def _closable(answers: AsyncIterator[Reply | Form]) -> AsyncGenerator[Reply | Form, None]:
+    """The answers as a generator that can be closed, whatever they are."""
+    async for answer in answers:
+        yield answer

@@ -1,0 +1,116 @@
+"""The entry "Ask about this" in a message's menu, under which somebody asks what they want to know about it.
+
+What stands in the message comes with the press, also without the Message Content intent, and is kept here until the
+question is sent; a process that does not have it any more asks Discord.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Any
+
+import discord
+from discord import app_commands
+
+from bot.chat.thread_context import format_lines
+from bot.domain.conversations import ConversationKey, InboundMessage
+from bot.errors import DeliveryFailed
+from bot.platforms.discord.channel_ref import ChannelRef, from_channel
+from bot.platforms.discord.context import PlatformContext
+from bot.platforms.discord.errors import map_errors
+from bot.platforms.discord.forms import read_values
+from bot.platforms.discord.ids import MessageRef, channel_id_of, conversation, message_key
+from bot.platforms.discord.interaction_response import call_limit
+from bot.platforms.discord.message_builder import UNREAD, ThreadMessage, to_thread_message
+from bot.platforms.discord.modals import QUESTION, question_modal
+from bot.platforms.discord.notices import post_notice, send_ephemeral
+from bot.platforms.discord.threads import open_thread
+
+NAME = "Ask about this"
+KEPT = 500
+ASKED = "Asked."
+
+
+class ShortcutHandler:
+    """Takes questions about messages."""
+
+    def __init__(self, desk: PlatformContext) -> None:
+        self._desk = desk
+        self._kept: OrderedDict[MessageRef, ThreadMessage] = OrderedDict()
+
+    def add_to(self, tree: app_commands.CommandTree[Any]) -> None:
+        """Add the menu's entry to the commands of a client, before they are registered."""
+        tree.add_command(
+            app_commands.ContextMenu(
+                name=NAME,
+                callback=self._wanted,
+                type=discord.AppCommandType.message,
+                allowed_contexts=app_commands.AppCommandContext(guild=True, dm_channel=False, private_channel=False),
+                allowed_installs=app_commands.AppInstallationType(guild=True, user=False),
+            )
+        )
+
+    async def asked(self, about: MessageRef, interaction: discord.Interaction[Any]) -> None:
+        """Hand a question on, with the message it is about; the thread reads who asked what. Raises
+        CountersignError.
+        """
+        async with call_limit("acknowledge a question"):
+            await interaction.response.defer(ephemeral=True, thinking=True)
+        desk, spot = self._desk, from_channel(interaction.channel)
+        question = read_values(interaction.data or {}).get(QUESTION, "").strip()
+        if spot is None or spot.place != about.channel or not question:
+            raise DeliveryFailed("The question came without what it is about.", permanent=True)
+        where = await desk.where(spot, str(interaction.user.id))
+        member = await desk.member(interaction.user, where.workspace)
+        if refusal := desk.manners.rejection(member):
+            await send_ephemeral(desk.rest, interaction, refusal)
+            return
+        line = await self._line(about)
+        key = await self._opened(spot, where, about, question)
+        name = member.author.name
+        await post_notice(
+            desk.rest, channel_id_of(key), f"{name} asks about this: {question}", once=str(interaction.id)
+        )
+        await desk.engine.receive(
+            InboundMessage(
+                keys=(message_key(str(interaction.id)),),
+                conversation=key,
+                author=member.author,
+                text=question,
+                context=(UNREAD,) if line is None else format_lines([(line.name, line.text)]),
+            )
+        )
+        await send_ephemeral(desk.rest, interaction, ASKED)
+
+    async def _wanted(self, interaction: discord.Interaction[Any], message: discord.Message) -> None:
+        """The entry was chosen: keep what it is about, and ask."""
+        about = MessageRef(str(message.channel.id), str(message.id))
+        line = to_thread_message(message, (await self._desk.rest.identity()).user, interaction.guild)
+        if line is not None:
+            self._kept[about] = line
+            self._kept.move_to_end(about)
+            while len(self._kept) > KEPT:
+                self._kept.popitem(last=False)
+        async with call_limit("open a form"):
+            await interaction.response.send_modal(question_modal(about))
+
+    async def _line(self, about: MessageRef) -> ThreadMessage | None:
+        """What the message says, None where that is not known any more. Raises DeliveryFailed."""
+        if (kept := self._kept.get(about)) is not None:
+            return kept
+        client = await self._desk.rest.client()
+        with map_errors("read the message that was asked about"):
+            place = client.get_partial_messageable(int(about.channel))
+            message = await place.fetch_message(int(about.message))
+        return to_thread_message(message, (await self._desk.rest.identity()).user, None)
+
+    async def _opened(
+        self, spot: ChannelRef, where: ConversationKey, about: MessageRef, question: str
+    ) -> ConversationKey:
+        """The conversation about a message: its thread, or where it stands if the bot may open none. Raises
+        DeliveryFailed.
+        """
+        if not spot.opens_threads:
+            return where
+        thread = await open_thread(self._desk.rest, spot.channel, about.message, question)
+        return conversation(where.workspace, where.channel, thread)

@@ -1,0 +1,118 @@
+"""Is Discord set up, and if not, what is missing and what for: what `countersign doctor` looks at, one after another.
+
+Nothing is posted, and the gateway is not connected to: a thousand new sessions a day are all that Discord gives a bot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from time import monotonic
+
+from bot.domain.checks import Check, CheckStatus
+from bot.errors import CountersignError, DeliveryFailed
+from bot.platforms.discord.permissions import invite_link, missing
+from bot.platforms.discord.rest import Identity, Rest
+from bot.platforms.discord.users import Server, UserDirectory
+
+COMMANDS = ("conversations", "mcp", "profile", "usage")
+NAMED = 10
+"""Servers that are looked at one by one; the rest is counted."""
+READS_ALL = "It is switched on: conversations go on in threads without a mention."
+READS_SOME = (
+    "It is switched off: mentions, direct messages and replies with a ping work; in threads people have to mention the "
+    "bot each time."
+)
+PRIVATE = "Nobody but the owner of the application can invite the bot."
+NAMED_SERVERS = "Anybody can invite the bot; it answers on the servers that DISCORD_SERVERS names and nowhere else."
+PUBLIC = "Anybody can invite the bot to a server of theirs, where it would answer with your tools."
+MAKE_IT_PRIVATE = "switch off Public Bot on the Bot page of the application, or name your servers in DISCORD_SERVERS"
+ELSEWHERE = "Discord posts presses and commands to {} instead of handing them to the bot."
+CLEAR_IT = "clear Interactions Endpoint URL on the General Information page of the application"
+SWITCH_IT_ON = "switch on Message Content Intent on the Bot page of the application, if you want that"
+
+
+async def diagnose(rest: Rest, people: UserDirectory) -> AsyncGenerator[Check, None]:
+    """Look at the bot's token, its application, its servers, what it may do there, and its commands."""
+    began = monotonic()
+    try:
+        identity = await rest.identity()
+    except CountersignError as error:
+        yield Check("token", CheckStatus.BROKEN, error.cause, error.fix)
+        return
+    said = f"It is {identity.name}, application {identity.app}."
+    yield Check("token", CheckStatus.WELL, said, seconds=monotonic() - began)
+    yield _of_content(identity)
+    yield _of_invitations(identity, people)
+    if identity.endpoint:
+        yield Check("interactions", CheckStatus.BROKEN, ELSEWHERE.format(identity.endpoint), CLEAR_IT)
+    try:
+        servers = await people.servers()
+        yield _of_servers(servers, people, identity)
+        for server in servers[:NAMED]:
+            yield await _of_server(server, people, identity)
+        if len(servers) > NAMED:
+            yield Check("servers", CheckStatus.SKIPPED, f"{len(servers) - NAMED} more were not looked at.")
+        yield await _of_commands(rest, identity)
+    except DeliveryFailed as error:
+        yield Check("servers", CheckStatus.BROKEN, error.cause, error.fix)
+
+
+def _of_content(identity: Identity) -> Check:
+    if identity.reads_all:
+        return Check("message content", CheckStatus.WELL, READS_ALL)
+    return Check("message content", CheckStatus.DOUBTFUL, READS_SOME, SWITCH_IT_ON)
+
+
+def _of_invitations(identity: Identity, people: UserDirectory) -> Check:
+    if not identity.public:
+        return Check("invitations", CheckStatus.WELL, PRIVATE)
+    if people.wanted:
+        return Check("invitations", CheckStatus.WELL, NAMED_SERVERS)
+    return Check("invitations", CheckStatus.DOUBTFUL, PUBLIC, MAKE_IT_PRIVATE)
+
+
+def _of_servers(servers: tuple[str, ...], people: UserDirectory, identity: Identity) -> Check:
+    lacking = sorted(people.wanted - set(servers), key=int)
+    if lacking or not servers:
+        named = f"The bot is not in {', '.join(lacking)}." if lacking else "The bot is in no server."
+        return Check("servers", CheckStatus.BROKEN, named, f"invite it: {invite_link(identity.app)}")
+    return Check("servers", CheckStatus.WELL, "1 is served." if len(servers) == 1 else f"{len(servers)} are served.")
+
+
+async def _of_server(server: str, people: UserDirectory, identity: Identity) -> Check:
+    """What the bot may do in a server as a whole; single channels may differ."""
+    try:
+        found = await people.server(server)
+        granted = await _granted(found, people, identity)
+    except DeliveryFailed as error:
+        return Check(f"server {server}", CheckStatus.BROKEN, error.cause, error.fix)
+    lacking = missing(granted)
+    if not lacking:
+        return Check(f"server {found.name}", CheckStatus.WELL, "The bot may do there what it needs.")
+    told = "; ".join(f"{each.name}: without it {each.without}" for each in lacking)
+    finding = CheckStatus.BROKEN if any(each.needed for each in lacking) else CheckStatus.DOUBTFUL
+    fix = f"give its role these permissions, or invite it again: {invite_link(identity.app)}"
+    return Check(f"server {found.name}", finding, f"It lacks permissions. {told}.", fix)
+
+
+async def _granted(server: Server, people: UserDirectory, identity: Identity) -> int:
+    me = await people.person(identity.user, server.id)
+    granted = server.rights.get(server.id, 0)
+    for role in me.roles:
+        granted |= server.rights.get(role, 0)
+    return granted
+
+
+async def _of_commands(rest: Rest, identity: Identity) -> Check:
+    known = await rest.call(
+        "GET",
+        "/applications/{application_id}/commands",
+        "look at the commands",
+        application_id=identity.app,
+    )
+    names = {str(each.get("name")) for each in known if isinstance(each, dict)}
+    lacking = [name for name in COMMANDS if name not in names]
+    if lacking:
+        told = f"Discord does not know {', '.join(f'/{name}' for name in lacking)}."
+        return Check("commands", CheckStatus.DOUBTFUL, told, "start the bot once: it registers them")
+    return Check("commands", CheckStatus.WELL, "They are registered.")

@@ -1,0 +1,87 @@
+"""Text that Discord shows as it stands: nothing in it formats, mentions or names a time, an emoji or a command.
+
+Called by every drawing with text that comes from people, models and tools. The rules are those of Discord's clients
+("Message Formatting"): a backslash undoes a mark, a word joiner, which nobody sees, keeps apart what would be read as
+one token.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+
+from bot.platforms.discord.limits import utf16_length
+from bot.rendering.links import find_urls
+from bot.rendering.text_safety import single_line
+
+JOINER = "\N{WORD JOINER}"
+
+_MARKS = re.compile(
+    r"""
+      (?P<mark>
+          [\\*`\[\]]                             # bold, italic, code, links
+        | (?<![0-9A-Za-z])_ | _(?![0-9A-Za-z])   # italic, underlined: one alone in a word, of ASCII, does nothing
+        | ~(?=~) | (?<=~)~ | \|(?=\|) | (?<=\|)\|   # struck, hidden
+      )
+    | (?P<lead>^[^\S\n]*(?:\d{1,9}(?=\.\s))?)    # a heading, small text, an item of a list, a quote; any blank counts
+      (?P<first>\#(?=\#{0,5}\s) | -(?=\#|\s) | [+.](?=\s) | >)
+    """,
+    re.VERBOSE | re.MULTILINE,
+)
+_SCHEME = re.compile(r"[a-z][a-z0-9+.-]*:(?=/)", re.IGNORECASE)
+_NAMES = re.compile(r"<(?=[@#:/a-zA-Z])(?!https?://)|@(?=everyone|here)", re.IGNORECASE)
+
+
+def escape(text: str) -> str:
+    """Text as it stands. Web addresses in it stay what they are: Discord makes links of them by itself."""
+    found = find_urls(text)
+    starts = [start for start, _ in found]
+
+    def in_address(at: int) -> bool:
+        before = bisect_right(starts, at) - 1
+        return before >= 0 and at < found[before][1]
+
+    def mark(match: re.Match[str]) -> str:
+        if in_address(match.start()):
+            return match.group()
+        return f"\\{match['mark']}" if match["mark"] else f"{match['lead']}\\{match['first']}"
+
+    return defuse_mentions(_MARKS.sub(mark, text))
+
+
+def break_links(text: str) -> str:
+    """Text as it stands in which no web address can be followed either: each is broken behind its scheme."""
+    return escape(_SCHEME.sub(lambda match: f"{match.group()}{JOINER}", text))
+
+
+def truncate(text: str, limit: int) -> str:
+    """The beginning of a text: at most `limit` characters as Discord counts them."""
+    while (over := utf16_length(text) - limit) > 0:
+        text = text[: len(text) - (over + 1) // 2]
+    return text
+
+
+def shorten_label(text: str, limit: int) -> str:
+    """A label: text on one line of at most `limit` characters as Discord counts them, for places without Markdown."""
+    room = limit
+    while utf16_length(made := single_line(text, room)) > limit:
+        room -= max((utf16_length(made) - limit) // 2, 1)
+    return made
+
+
+def escape_to_limit(text: str, limit: int) -> str:
+    """Text as it stands, on one line of at most `limit` characters as Discord counts them."""
+    room = limit
+    while utf16_length(made := escape(single_line(text, room))) > limit:
+        room -= max(utf16_length(made) - limit, 1)
+    return made
+
+
+def defuse_mentions(text: str) -> str:
+    """Discord's own Markdown in which nobody and nothing is named: `<@1>` and `@everyone` are no more than words."""
+    return _NAMES.sub(lambda match: match.group() + JOINER, text)
+
+
+def escape_code_fence(text: str) -> str:
+    """Text that may stand in a code block: it cannot end it."""
+    return text.replace("``", f"`{JOINER}`").replace("``", f"`{JOINER}`")

@@ -1,0 +1,131 @@
+"""One message of a person, read into a value; everything that nobody said to anybody is left out.
+
+Left out are the bot's own messages, other bots' and webhooks', and what Discord itself writes into a channel. Edits and
+deletions are other events and never come here. Must not decide whether the bot is meant (`reception`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import discord
+
+from bot.chat.thread_context import append_file_names
+from bot.domain.conversations import Attachment
+from bot.platforms.discord.markup import MentionResolver, strip_bot_mention, to_plain_text
+from bot.rendering.text_safety import single_line
+
+MOST_FILES = 10
+_SPOKEN = (discord.MessageType.default, discord.MessageType.reply)
+
+
+@dataclass(frozen=True, slots=True)
+class RepliedTo:
+    """The message that a reply answers. `user` is empty where that is not known."""
+
+    place: str
+    message: str
+    user: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class IncomingMessage:
+    """A person's message. `text` is as it reads, without the mentions of the bot around it; `mentions` are the people
+    it calls, whom a reply pings among them. `calls_bot` says that the bot is called, by itself or by its role.
+    `forwarded` is what it hands on of others. `source` is who wrote it as Discord described them with the message: in
+    a server, where it came live, with their roles of that moment.
+    """
+
+    id: str
+    place: str
+    user: str
+    text: str
+    source: discord.User | discord.Member = field(compare=False, repr=False)
+    calls_bot: bool = False
+    mentions: frozenset[str] = frozenset()
+    answers: RepliedTo | None = None
+    files: tuple[Attachment, ...] = ()
+    forwarded: tuple[str, ...] = ()
+
+    @property
+    def empty(self) -> bool:
+        """There is nothing in it, or nothing that the bot may read: without the Message Content intent a message that
+        neither calls nor answers the bot comes without its content.
+        """
+        return not (self.text or self.files or self.forwarded)
+
+
+def parse_message(message: discord.Message, me: str, guild: discord.Guild | None) -> IncomingMessage | None:
+    """The message as a value, None if it is none of a person's. `me` is the bot's user id, `guild` the server as the
+    gateway knows it, for the names of roles and channels.
+    """
+    author = message.author
+    if author.bot or author.system or message.webhook_id is not None or message.type not in _SPOKEN:
+        return None
+    mentions = frozenset(str(each.id) for each in message.mentions)
+    return IncomingMessage(
+        id=str(message.id),
+        place=str(message.channel.id),
+        user=str(author.id),
+        text=words_of(message, me, guild),
+        calls_bot=me in mentions or any(call in message.content for call in _calls(me, guild)),
+        mentions=mentions,
+        answers=answered_by(message),
+        files=_attachments(message),
+        forwarded=tuple(text for each in message.message_snapshots if (text := _snapshot(each))),
+        source=author,
+    )
+
+
+def words_of(message: discord.Message, me: str, guild: discord.Guild | None) -> str:
+    """What a message says, as it reads, without the mentions of the bot around it."""
+    return to_plain_text(strip_bot_mention(message.content, _calls(me, guild)), _names(message, guild)).strip()
+
+
+def _calls(me: str, guild: discord.Guild | None) -> tuple[str, ...]:
+    """The bot as people mention it: clients offer its role under the same name."""
+    role = guild.self_role if guild is not None else None
+    return (f"<@{me}>", f"<@!{me}>", *((f"<@&{role.id}>",) if role is not None else ()))
+
+
+def _names(message: discord.Message, guild: discord.Guild | None) -> MentionResolver:
+    people = {str(each.id): single_line(each.display_name, 80) for each in message.mentions}
+    if guild is None:
+        return MentionResolver(people)
+    roles = {str(each): role.name for each in message.raw_role_mentions if (role := guild.get_role(each))}
+    channels = {
+        str(each): channel.name
+        for each in message.raw_channel_mentions
+        if (channel := guild.get_channel_or_thread(each)) is not None
+    }
+    return MentionResolver(people, roles, channels)
+
+
+def _attachments(message: discord.Message) -> tuple[Attachment, ...]:
+    """The files of a message. Their addresses expire, so an id says where a new one is to be had:
+    `CHANNEL:MESSAGE:ATTACHMENT`.
+    """
+    return tuple(
+        Attachment(
+            id=f"{message.channel.id}:{message.id}:{each.id}",
+            name=single_line(each.filename or "file", 200),
+            mime_type=single_line((each.content_type or "application/octet-stream").partition(";")[0], 100),
+            size=each.size,
+        )
+        for each in message.attachments[:MOST_FILES]
+    )
+
+
+def answered_by(message: discord.Message) -> RepliedTo | None:
+    """What a reply replies to; None for anything else."""
+    reference = message.reference
+    if reference is None or reference.message_id is None or reference.type is not discord.MessageReferenceType.reply:
+        return None
+    resolved = reference.resolved
+    user = str(resolved.author.id) if isinstance(resolved, discord.Message) else ""
+    return RepliedTo(str(reference.channel_id), str(reference.message_id), user)
+
+
+def _snapshot(snapshot: discord.MessageSnapshot) -> str:
+    text = to_plain_text(snapshot.content, MentionResolver()).strip()
+    return append_file_names(text, [each.filename for each in snapshot.attachments])

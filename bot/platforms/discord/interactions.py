@@ -1,0 +1,236 @@
+"""Presses and what is sent in modals: each one is acknowledged at once, and done afterwards.
+
+Who did it comes with the press, with the roles they have at that moment, and whether they may is decided by the engine;
+nothing that a button carries is believed. What somebody is on one server counts for nothing on another: a press is only
+for what belongs to the server it was made on, and one in a direct conversation is made as whoever that person is on the
+server it is about. Whoever may not hears of it alone. A card is redrawn by whoever draws turns.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Coroutine, Mapping
+from typing import Any, assert_never
+
+import discord
+
+from bot.chat.actions import (
+    Action,
+    ApprovalRef,
+    Approve,
+    ApproveWithGrant,
+    Edit,
+    OpenConfirmation,
+    OpenDenyForm,
+    RunCommand,
+    RunCommandInNewReply,
+    SendFeedback,
+    ViewCall,
+    ViewPendingCall,
+)
+from bot.chat.decisions import approve_with_grant, decide, find_approval_step, open_whole
+from bot.chat.rejection_messages import ENOUGH, GONE, OUT_OF_DATE, WORN_OUT, error_message
+from bot.chat.turn_actions import run_turn_action, save_feedback
+from bot.domain.approvals import DecisionType
+from bot.domain.conversations import ConversationKey, Member
+from bot.errors import CountersignError, DeliveryFailed, NotFound
+from bot.platforms.discord.action_codec import ResumePending, chosen, decode
+from bot.platforms.discord.call_details import call_messages, whole_call_messages
+from bot.platforms.discord.channel_ref import from_channel
+from bot.platforms.discord.context import CommandHandler, PlatformContext
+from bot.platforms.discord.context_menu import ShortcutHandler
+from bot.platforms.discord.forms import read_values
+from bot.platforms.discord.ids import PLATFORM
+from bot.platforms.discord.interaction_response import call_limit
+from bot.platforms.discord.mentions import resolve_mentions
+from bot.platforms.discord.modals import REASON, AskAboutMessage, DenyForm, deny_modal, read_modal
+from bot.platforms.discord.notices import EPHEMERAL, NOBODY, SUPPRESS_EMBEDS, follow_up, send_ephemeral
+from bot.rendering.available_actions import CheckCallAction, RunAgainAction, StopTurnAction
+
+log = logging.getLogger(__name__)
+
+Interaction = discord.Interaction[Any]
+
+NO_OUTSIDERS = "Only members of this server may see that."
+ELSEWHERE = "That belongs to another server."
+
+
+class InteractionHandler:
+    """Takes what people do with buttons and modals. `answering` takes those of commands, `gestures` questions about
+    messages.
+    """
+
+    def __init__(self, desk: PlatformContext, answering: CommandHandler, gestures: ShortcutHandler) -> None:
+        self._desk = desk
+        self._engine = desk.engine
+        self._answering = answering
+        self._gestures = gestures
+
+    def on_action(self, interaction: Interaction, custom_id: str) -> None:
+        """A button was pressed, or an entry of a menu chosen."""
+        data: Mapping[str, Any] = interaction.data or {}
+        press = chosen(custom_id, [str(each) for each in data.get("values") or ()])
+        self._begin(self._press(interaction, press), interaction, "press")
+
+    def on_modal(self, interaction: Interaction) -> None:
+        """A modal was sent."""
+        data: Mapping[str, Any] = interaction.data or {}
+        custom_id = str(data.get("custom_id") or "")
+        match read_modal(custom_id), decode(custom_id):
+            case DenyForm(card), _:
+                self._begin(self._deny(card, interaction), interaction, "denial")
+            case AskAboutMessage(about), _:
+                self._begin(self._gestures.asked(about, interaction), interaction, "question")
+            case None, ResumePending() as redeem:
+                self._begin(self._answering.pressed(redeem, interaction), interaction, "form")
+            case _:
+                return  # somebody else's
+
+    def _begin(self, errand: Coroutine[Any, Any, None], interaction: Interaction, name: str) -> None:
+        """Do something; whoever wanted it hears if it does not work. Discord tells them where nothing is begun."""
+        told = self._told(errand, interaction)
+        if not self._desk.errands.start_for(
+            str(interaction.user.id), told, f"discord: {name}", lambda: self._answering.failed(interaction, ENOUGH)
+        ):
+            errand.close()
+
+    async def _told(self, errand: Coroutine[Any, Any, None], interaction: Interaction) -> None:
+        try:
+            await errand
+        except (CountersignError, TimeoutError) as error:
+            log.warning("something that was pressed or sent in Discord did not work: %s", error)
+            await self._whisper(interaction, error_message(error))
+
+    async def _press(self, interaction: Interaction, press: Action | ResumePending | None) -> None:
+        match press:
+            case RunCommand() | RunCommandInNewReply() | ResumePending() | Edit():
+                await self._answering.pressed(press, interaction)
+                return
+            case OpenDenyForm(card):
+                async with call_limit("open a form"):
+                    await interaction.response.send_modal(deny_modal(card))
+                return
+        await self._acknowledge(interaction)
+        match press:
+            case Approve(cards):
+                await self._decide(cards, DecisionType.APPROVE, interaction)
+            case ApproveWithGrant(card, offer):
+                await self._allow(card, offer, interaction)
+            case ViewCall() | ViewPendingCall():
+                await self._show_call(press, interaction)
+            case SendFeedback():
+                await self._rate(press, interaction)
+            case CheckCallAction() | RunAgainAction() | StopTurnAction():
+                await self._take_up(press, interaction)
+            case OpenConfirmation() | None:  # never written into a button of Discord's; of another release
+                await self._whisper(interaction, WORN_OUT)
+            case _:
+                assert_never(press)
+
+    async def _deny(self, card: ApprovalRef, interaction: Interaction) -> None:
+        await self._acknowledge(interaction)
+        reason = read_values(interaction.data or {}).get(REASON, "").strip()
+        await self._decide((card,), DecisionType.DENY, interaction, reason)
+
+    async def _decide(
+        self, cards: tuple[ApprovalRef, ...], verdict: DecisionType, interaction: Interaction, reason: str = ""
+    ) -> None:
+        for each in cards:
+            known = await self._signer(interaction, each.approval_id)
+            if known is None:
+                return
+            where, member = known
+            if told := await decide(self._engine, (each,), verdict, member, reason):
+                await self._whisper(interaction, await resolve_mentions(self._desk.people, where.workspace, told))
+
+    async def _allow(self, card: ApprovalRef, offer: str, interaction: Interaction) -> None:
+        known = await self._signer(interaction, card.approval_id)
+        if known is None:
+            return
+        where, member = known
+        if told := await approve_with_grant(self._engine, card, offer, member):
+            await self._whisper(interaction, await resolve_mentions(self._desk.people, where.workspace, told))
+
+    async def _take_up(
+        self, offer: CheckCallAction | RunAgainAction | StopTurnAction, interaction: Interaction
+    ) -> None:
+        known = await self._visitor(interaction, offer.turn_id)
+        if known is None:
+            return
+        _, member = known
+        told = self._desk.manners.rejection(member) or await run_turn_action(self._engine, offer, member.author)
+        if told:
+            await self._whisper(interaction, told)
+
+    async def _rate(self, rated: SendFeedback, interaction: Interaction) -> None:
+        known = await self._visitor(interaction, rated.turn_id)
+        if known is None:
+            return
+        _, member = known
+        refusal = self._desk.manners.rejection(member)
+        await self._whisper(interaction, refusal or await save_feedback(self._desk.records, rated, member.author))
+
+    async def _show_call(self, press: ViewCall | ViewPendingCall, interaction: Interaction) -> None:
+        approval_id = press.card.approval_id if isinstance(press, ViewCall) else press.approval_id
+        known = await self._signer(interaction, approval_id)
+        if known is None:
+            return
+        where, member = known
+        if member.guest or member.external:
+            await self._whisper(interaction, NO_OUTSIDERS)
+            return
+        match press:
+            case ViewCall(card):
+                step, missing = await find_approval_step(self._engine, self._desk.records, where, card), OUT_OF_DATE
+            case ViewPendingCall(approval_id):
+                step, missing = await self._desk.records.find_approval(approval_id), GONE
+        if step is None:
+            await self._whisper(interaction, missing)
+            return
+        draw = whole_call_messages if await open_whole(self._engine, step, member) else call_messages
+        for shown in draw(step):
+            body = {
+                "content": shown.content,
+                "components": list(shown.components),
+                "allowed_mentions": NOBODY,
+                "flags": EPHEMERAL | SUPPRESS_EMBEDS,
+            }
+            await follow_up(self._desk.rest, interaction, body, [shown.file] if shown.file is not None else ())
+
+    async def _acknowledge(self, interaction: Interaction) -> None:
+        """Within three seconds, before anything is asked of anybody."""
+        async with call_limit("acknowledge a press"):
+            await interaction.response.defer()
+
+    async def _signer(self, interaction: Interaction, approval_id: str) -> tuple[ConversationKey, Member] | None:
+        """Where a signature was asked for, and who somebody is there; None if that is nowhere for them to sign."""
+        approval = self._desk.records.approval
+        found = await approval(approval_id) if approval is not None else None
+        return await self._who(interaction, None if found is None else found[0].conversation)
+
+    async def _visitor(self, interaction: Interaction, turn_id: str) -> tuple[ConversationKey, Member] | None:
+        """The same for what is offered beside a turn."""
+        try:
+            about: ConversationKey | None = (await self._engine.view(turn_id)).turn.conversation
+        except NotFound:
+            about = None
+        return await self._who(interaction, about)
+
+    async def _who(
+        self, interaction: Interaction, about: ConversationKey | None
+    ) -> tuple[ConversationKey, Member] | None:
+        """The conversation that was pressed about, where somebody pressed if that is not known, and who they are on its
+        server now; None if they pressed on another one, which they have been told. Raises DeliveryFailed.
+        """
+        spot = from_channel(interaction.channel)
+        if spot is None:
+            raise DeliveryFailed("Discord does not say where that was pressed.", permanent=True)
+        where = about or await self._desk.where(spot, str(interaction.user.id))
+        if where.platform != PLATFORM or spot.server not in ("", where.workspace):
+            log.warning("somebody pressed on one server what belongs to another")
+            await self._whisper(interaction, ELSEWHERE)
+            return None
+        return where, await self._desk.member(interaction.user, where.workspace)
+
+    async def _whisper(self, interaction: Interaction, text: str) -> None:
+        await send_ephemeral(self._desk.rest, interaction, text)

@@ -1,0 +1,262 @@
+"""From a message to a turn on disk. Discord delivers each message once: what cannot be kept now is tried again here,
+until it is, or this process no longer receives.
+
+Decides who may talk at all, and in which conversation. A command said to the bot (`@bot mcp list`) goes to whoever
+answers commands, everything else that is meant for the bot to the engine.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass, replace
+
+import discord
+
+from bot.chat.background_tasks import BackgroundTasks
+from bot.chat.keyed_lock import KeyedLock
+from bot.chat.recent_keys import RecentKeys
+from bot.chat.rejection_messages import ENOUGH, NOT_STORED
+from bot.chat.text_commands import parse_command
+from bot.chat.thread_context import describe_files
+from bot.chat.thread_tracker import ThreadTracker
+from bot.domain.conversations import ConversationKey, Member
+from bot.errors import CountersignError, DatabaseUnwritable, DeliveryFailed, QueueFull
+from bot.platforms.discord.channel_ref import ChannelRef, from_channel, from_json
+from bot.platforms.discord.context import CommandHandler, PlatformContext, TextCommand
+from bot.platforms.discord.incoming import IncomingMessage, parse_message
+from bot.platforms.discord.intent_hint import MissingIntentHint
+from bot.platforms.discord.message_builder import InboundMessageBuilder
+from bot.platforms.discord.notices import post_notice, send_direct_message
+from bot.platforms.discord.threads import open_thread
+
+log = logging.getLogger(__name__)
+
+NOTHING_SAID = "What can I do for you? Mention me together with your question."
+WITHOUT_WORDS = "(mentioned you in a reply, without words: see what it replies to)"
+FORWARDED = "(forwarded a message)"
+FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0
+PATIENCE_SECONDS = 900.0
+"""So long a message is kept in memory that cannot be put on disk."""
+AT_ONCE = 50
+"""So many messages of one person are kept so at a time."""
+OF_ALL_AT_ONCE = 10_000
+"""And so many of everybody. What is left out comes again only with a new session, so these are more than errands may
+be, some kilobytes each.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class ReceivedMessage:
+    """A message as it came in, and where, if that is known already. `late` if it was read up afterwards, when nobody
+    waits for an answer any more.
+    """
+
+    said: IncomingMessage
+    spot: ChannelRef | None
+    guild: discord.Guild | None
+    late: bool = False
+
+
+class MessageHandler:
+    """Takes messages. `answering` answers commands. `reads_all`, which is as the connection is, says that messages come
+    with their content though they do not call the bot.
+    """
+
+    def __init__(self, desk: PlatformContext, answering: CommandHandler) -> None:
+        self._desk = desk
+        self._answering = answering
+        self._attention = ThreadTracker(follow_threads=desk.manners.follow_threads)
+        self._reading = InboundMessageBuilder(desk.rest, desk.engine)
+        self._hints = MissingIntentHint(desk.rest)
+        self._in_turn = KeyedLock()
+        self._keeping = BackgroundTasks(OF_ALL_AT_ONCE, AT_ONCE)
+        self._done = RecentKeys()
+        self._me = ""
+        self.reads_all = False
+
+    async def handle(self, message: discord.Message) -> None:
+        """Take a message in as the gateway brings it; nothing comes of one that is not for the bot. Raises
+        DeliveryFailed.
+        """
+        if message.guild is None or self._desk.people.serves(str(message.guild.id)):
+            spot = from_channel(message.channel)
+            said = await self._first(message, spot, message.guild)
+            if said is not None:
+                self._begin(ReceivedMessage(said, spot, message.guild))
+
+    async def take_late(self, message: discord.Message, spot: ChannelRef, guild: discord.Guild | None) -> None:
+        """Take one that was said while nobody listened; done when it is on disk, or given up. Raises DeliveryFailed
+        if Discord does not say who the bot is.
+        """
+        said = await self._first(message, spot, guild)
+        if said is None:
+            return
+        try:
+            await self._kept(ReceivedMessage(said, spot, guild, late=True))
+        except CountersignError as error:
+            log.warning("message %s, which was said meanwhile, could not be taken: %s", said.id, error)
+        except Exception:
+            log.exception("message %s, which was said meanwhile, could not be taken", said.id)
+
+    async def close(self) -> None:
+        """Let what is being put on disk get there, within a limit."""
+        await self._keeping.close()
+
+    async def _first(
+        self, message: discord.Message, spot: ChannelRef | None, guild: discord.Guild | None
+    ) -> IncomingMessage | None:
+        """The message, if the bot may be meant and it comes for the first time."""
+        self._me = (await self._desk.rest.identity()).user
+        said = parse_message(message, self._me, guild)
+        if said is None or (spot is not None and not _may_be_meant(said, spot)):
+            return None
+        return said if self._done.add(said.id) else None
+
+    def _begin(self, hearing: ReceivedMessage) -> None:
+        said = hearing.said
+        if not self._keeping.start_for(
+            said.user,
+            self._kept(hearing),
+            f"discord: message {said.id}",
+        ):
+            self._done.discard(said.id)
+            self._refuse_unless_unsure(hearing, ENOUGH)
+
+    def _refuse_unless_unsure(self, hearing: ReceivedMessage, why: str) -> None:
+        """Tell the author of a message that was not taken, if the bot is meant without any doubt."""
+        if hearing.said.calls_bot or (hearing.spot is not None and hearing.spot.direct):
+            self._tell(hearing.said.user, why)
+
+    def _tell(self, user: str, why: str) -> None:
+        """Tell the author of a message that was not taken."""
+        self._desk.errands.refuse(user, why, lambda text: send_direct_message(self._desk.rest, user, text))
+
+    async def _kept(self, hearing: ReceivedMessage) -> None:
+        """See to it that what is for the bot is on disk, however often that has to be tried."""
+        said, pause, is_told = hearing.said, FIRST_PAUSE, False
+        try:
+            async with self._in_turn.acquire(said.place), asyncio.timeout(PATIENCE_SECONDS):
+                while True:
+                    try:
+                        await self._hear(hearing)
+                    except CountersignError as error:
+                        if isinstance(error, DeliveryFailed) and error.permanent:
+                            raise
+                        log.warning("a message from Discord could not be taken yet: %s", error)
+                        if isinstance(error, DatabaseUnwritable) and not is_told:
+                            is_told = True
+                            self._refuse_unless_unsure(hearing, NOT_STORED)
+                    else:
+                        return
+                    await asyncio.sleep(pause)
+                    pause = min(2 * pause, LONGEST_PAUSE)
+        except TimeoutError:
+            log.error("message %s from Discord could not be taken, and is given up until the next session", said.id)
+            self._done.discard(said.id)
+        except BaseException:
+            self._done.discard(said.id)
+            raise
+
+    async def _hear(self, hearing: ReceivedMessage) -> None:
+        desk, said = self._desk, hearing.said
+        spot = await self._spot(hearing)
+        if spot is None or not (spot.direct or desk.people.serves(spot.server)):
+            return
+        if not await self._is_meant(said, spot):
+            return
+        member = await desk.cached_member(said.source, await desk.home_guild(spot, said.user))
+        if refusal := desk.manners.rejection(member):
+            self._refuse(hearing, spot, refusal)
+            return
+        await self._take(hearing, spot, member)
+
+    async def _take(self, hearing: ReceivedMessage, spot: ChannelRef, member: Member) -> None:
+        desk, said = self._desk, hearing.said
+        here = await desk.where(spot, said.user)
+        called = spot.direct or said.calls_bot
+        if called and (words := parse_command(said.text, desk.commands, here)):
+            if not hearing.late:  # nothing on disk tells whether it was answered
+                member = await desk.member(said.source, here.workspace)
+                command = TextCommand(words, member, here, said.place, said.id, spot.direct)
+                desk.errands.start_for(said.user, self._answering.said(command), "discord: command")
+            return
+        text = said.text or self._stands_for(said)
+        if not text:
+            self._miss(hearing, called=called)
+            return
+        key = await self._conversation(said, spot, here, text)
+        message = await self._reading.build(said, text, member.author, key, hearing.guild)
+        try:
+            await desk.engine.receive(message)
+        except QueueFull as error:
+            self._tell(said.user, error.told)
+            return
+        self._attention.follow(key)
+
+    async def _spot(self, hearing: ReceivedMessage) -> ChannelRef | None:
+        if hearing.spot is not None:
+            return hearing.spot
+        # A thread that was asleep until now, or one of a server that the gateway has not described yet.
+        place = hearing.said.place
+        return from_json(
+            await self._desk.rest.call("GET", "/channels/{channel_id}", "look at the channel", channel_id=place)
+        )
+
+    async def _is_meant(self, said: IncomingMessage, spot: ChannelRef) -> bool:
+        """Direct messages are, and what calls the bot; in a thread where it has a turn, so is what turns to nobody
+        else.
+        """
+        if spot.direct or said.calls_bot:
+            return True
+        others = said.mentions or (said.answers is not None and said.answers.user not in (said.user, self._me))
+        if others or not _may_be_meant(said, spot):
+            return False
+        return await self._attention.is_following(await self._desk.where(spot, said.user), self._desk.engine)
+
+    async def _conversation(
+        self, said: IncomingMessage, spot: ChannelRef, here: ConversationKey, question: str
+    ) -> ConversationKey:
+        """Where a question is answered: where it was asked, if that is a thread, a direct conversation, or a reply to
+        what the bot answered in the channel itself; else in a thread of its own, where the bot may open one. Raises
+        DeliveryFailed.
+
+        The thread comes first: before the question is on disk, whoever comes to it again finds the same one.
+        """
+        answers_me = said.answers is not None and said.answers.user == self._me
+        if spot.thread or answers_me or not spot.opens_threads:
+            return here
+        return replace(here, thread=await open_thread(self._desk.rest, spot.channel, said.id, question))
+
+    def _stands_for(self, said: IncomingMessage) -> str:
+        """What is asked by a message without words."""
+        if said.files:
+            return describe_files(said.files)
+        if said.forwarded:
+            return FORWARDED
+        if said.calls_bot and said.answers is not None and said.answers.user != self._me:
+            return WITHOUT_WORDS
+        return ""
+
+    def _miss(self, hearing: ReceivedMessage, *, called: bool) -> None:
+        """There is nothing to answer: say so to whoever called the bot, and once to a thread that it cannot read."""
+        said, rest = hearing.said, self._desk.rest
+        if hearing.late:
+            return
+        if called:
+            self._desk.errands.start_for(
+                said.user, post_notice(rest, said.place, NOTHING_SAID, answering=said.id), "discord: hint"
+            )
+        elif not self.reads_all:
+            self._desk.errands.start_for(said.user, self._hints.send_once(said.place), "discord: hint")
+
+    def _refuse(self, hearing: ReceivedMessage, spot: ChannelRef, why: str) -> None:
+        """Say so to whoever turned to the bot; people who only go on talking in a thread hear nothing."""
+        said = hearing.said
+        if not hearing.late and (spot.direct or said.calls_bot):
+            self._tell(said.user, why)
+
+
+def _may_be_meant(said: IncomingMessage, spot: ChannelRef) -> bool:
+    """Whether the bot can be meant at all: in a channel, where everybody talks, it has to be called."""
+    return spot.direct or said.calls_bot or bool(spot.thread)

@@ -1,0 +1,35 @@
+"""What everything that receives works with, for as long as it receives."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from bot.chat.audience import AudiencePolicy
+from bot.chat.background_tasks import BackgroundTasks
+from bot.chat.lookups import Lookups
+from bot.domain.conversations import Member
+from bot.platforms.slack.home import Home
+from bot.platforms.slack.users import UserDirectory
+from bot.platforms.slack.web_api import WebApi
+from bot.ports import Commands, EngineApi
+
+
+@dataclass(frozen=True, slots=True)
+class SlackLookups(Lookups):
+    """What is kept for Slack beside. `home_guild` makes one person's Home; it may be missing."""
+
+    home_guild: Callable[[Member], Awaitable[Home]] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PlatformContext:
+    """Slack on one side, the engine and the commands on the other."""
+
+    api: WebApi
+    people: UserDirectory
+    manners: AudiencePolicy
+    errands: BackgroundTasks
+    engine: EngineApi
+    commands: Commands
+    records: SlackLookups = SlackLookups()

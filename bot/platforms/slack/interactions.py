@@ -1,0 +1,214 @@
+"""Presses and commands: each one is acknowledged at once, and done afterwards.
+
+Who did it is asked for anew, and whether they may is decided by the engine or by the command; nothing that a button
+carries is believed. Whoever may not hears of it alone.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Coroutine, Mapping
+from dataclasses import replace
+from typing import Any
+
+from bot.chat.actions import (
+    ApprovalRef,
+    Approve,
+    ApproveWithGrant,
+    Edit,
+    OpenConfirmation,
+    OpenDenyForm,
+    RunCommand,
+    RunCommandInNewReply,
+    SendFeedback,
+    ViewCall,
+    ViewPendingCall,
+)
+from bot.chat.argument_editing import edit_command
+from bot.chat.decisions import approve_with_grant, decide, find_approval_step, open_whole
+from bot.chat.rejection_messages import ENOUGH, GONE, OUT_OF_DATE, error_message
+from bot.chat.text_commands import split_args
+from bot.chat.turn_actions import run_turn_action, save_feedback
+from bot.domain.approvals import DecisionType
+from bot.domain.conversations import ConversationKey
+from bot.domain.turns import ToolStep
+from bot.errors import CountersignError
+from bot.platforms.slack.command_runner import CommandRunner, TriggerId
+from bot.platforms.slack.context import PlatformContext
+from bot.platforms.slack.ephemeral import send_ephemeral, text_message
+from bot.platforms.slack.ids import conversation
+from bot.platforms.slack.markup import MentionResolver, to_plain_text
+from bot.platforms.slack.mentions import resolve_mentions
+from bot.platforms.slack.messages import TextCommand
+from bot.platforms.slack.modal_results import Window
+from bot.platforms.slack.modals import call_modal, confirm_modal, deny_modal, page_of_call, whole_call_modal
+from bot.platforms.slack.payloads import ActionPayload, SlashCommandPayload, read_press, read_slash
+from bot.platforms.slack.responders import ResponseTarget
+from bot.platforms.slack.uploads import direct_channel
+from bot.rendering.available_actions import CheckCallAction, RunAgainAction, StopTurnAction
+
+log = logging.getLogger(__name__)
+
+NO_OUTSIDERS = "Only full members of this workspace may see that."
+
+
+class InteractionHandler:
+    """Takes what people do with buttons and commands."""
+
+    def __init__(self, desk: PlatformContext, invocations: CommandRunner) -> None:
+        self._desk = desk
+        self._api = desk.api
+        self._people = desk.people
+        self._engine = desk.engine
+        self._invocations = invocations
+
+    def on_text_command(self, asked: TextCommand) -> None:
+        """A command was said to the bot."""
+        place = ResponseTarget(asked.spot)
+        self.begin(self.command(asked.words, place, None), place, "command")
+
+    def on_slash_command(self, body: Mapping[str, Any]) -> None:
+        """A command was typed behind a slash."""
+        slashed = read_slash(body)
+        self.begin(self._slash(slashed, TriggerId.fresh(slashed.trigger)), slashed.place, "command")
+
+    def on_action(self, body: Mapping[str, Any]) -> None:
+        """A button was pressed."""
+        pressed = read_press(body)
+        if pressed is not None:
+            self.begin(self._press(pressed, TriggerId.fresh(pressed.trigger)), pressed.place, "press")
+
+    def begin(self, errand: Coroutine[Any, Any, None], place: ResponseTarget, name: str) -> None:
+        """Do something after the acknowledgement; whoever wanted it hears if it does not work."""
+        told = self._told(errand, place)
+        if not self._desk.errands.start_for(
+            place.spot.user, told, f"slack: {name}", lambda: self._whisper(place, ENOUGH)
+        ):
+            errand.close()
+
+    async def command(self, words: tuple[str, ...], place: ResponseTarget, trigger: TriggerId | None) -> None:
+        """Answer a command of the person who stands there. Raises DeliveryFailed."""
+        member = await self._people.member(place.spot.user)
+        if refusal := self._desk.manners.rejection(member):
+            await self._whisper(place, refusal)
+            return
+        await self._invocations.run(words, member, place, trigger)
+
+    async def _told(self, errand: Coroutine[Any, Any, None], place: ResponseTarget) -> None:
+        try:
+            await errand
+        except (CountersignError, TimeoutError) as error:
+            log.warning("something that was pressed or typed in Slack did not work: %s", error)
+            await self._whisper(place, error_message(error))
+
+    async def _whisper(self, place: ResponseTarget, text: str) -> None:
+        await send_ephemeral(self._api, place.spot, text_message(text))
+
+    async def _slash(self, slashed: SlashCommandPayload, trigger: TriggerId | None) -> None:
+        words = (slashed.command, *split_args(to_plain_text(slashed.text, MentionResolver())))
+        await self.command(words, slashed.place, trigger)
+
+    async def _press(self, pressed: ActionPayload, trigger: TriggerId | None) -> None:  # noqa: C901 - one case for each kind
+        if not pressed.place.spot.channel:  # the button stands in somebody's Home
+            pressed = await self._at_home(pressed)
+        place = pressed.place
+        match pressed.press:
+            case Approve(cards):
+                await self._approve(cards, pressed)
+            case ApproveWithGrant(ref, offer):
+                await self._allow(ref, offer, pressed)
+            case Edit(ref):
+                await self._beside(edit_command(ref), place, trigger)
+            case RunCommandInNewReply(words):
+                await self._beside(words, place, trigger)
+            case OpenDenyForm(ref):
+                await self._open(deny_modal(ref, str(place.without_response_url)), pressed)
+            case ViewCall() | ViewPendingCall():
+                await self._show_call(pressed.press, pressed)
+            case RunCommand(words):
+                await self.command(words, place, trigger)
+            case OpenConfirmation():
+                await self._open(confirm_modal(pressed.press, str(place)), pressed)
+            case SendFeedback() as rated:
+                await self._rate(rated, place)
+            case CheckCallAction() | RunAgainAction() | StopTurnAction():
+                await self._take_up(pressed.press, place)
+
+    async def _beside(self, words: tuple[str, ...], place: ResponseTarget, trigger: TriggerId | None) -> None:
+        """Answer what was pressed on a card: what comes of it takes the card's place nowhere."""
+        await self.command(words, replace(place, replaces=False), trigger)
+
+    async def _approve(self, cards: tuple[ApprovalRef, ...], pressed: ActionPayload) -> None:
+        member = await self._people.member(pressed.place.spot.user)
+        await self._answered(await decide(self._engine, cards, DecisionType.APPROVE, member), cards[0], pressed)
+
+    async def _allow(self, card: ApprovalRef, offer: str, pressed: ActionPayload) -> None:
+        member = await self._people.member(pressed.place.spot.user)
+        await self._answered(await approve_with_grant(self._engine, card, offer, member), card, pressed)
+
+    async def _answered(self, told: str, card: ApprovalRef, pressed: ActionPayload) -> None:
+        """Say what there is to say of a signature, or show in a window that it counts."""
+        if told:
+            await self._whisper(pressed.place, await resolve_mentions(self._people, told))
+        elif pressed.view and (step := await self._desk.records.find_approval(card.approval_id)) is not None:
+            # A card is redrawn by whoever draws the turn, a window by nobody.
+            window = call_modal(step, keep=str(pressed.place.without_response_url))
+            await self._api.edit("views.update", view_id=pressed.view, view=window)
+
+    async def _take_up(self, offer: CheckCallAction | RunAgainAction | StopTurnAction, place: ResponseTarget) -> None:
+        member = await self._people.member(place.spot.user)
+        if refusal := self._desk.manners.rejection(member):
+            await self._whisper(place, refusal)
+            return
+        if told := await run_turn_action(self._engine, offer, member.author):
+            await self._whisper(place, told)
+
+    async def _rate(self, rated: SendFeedback, place: ResponseTarget) -> None:
+        person = await self._people.person(place.spot.user)
+        refusal = self._desk.manners.rejection(person)
+        await self._whisper(place, refusal or await save_feedback(self._desk.records, rated, person.author))
+
+    async def _show_call(self, press: ViewCall | ViewPendingCall, pressed: ActionPayload) -> None:
+        if await self._is_outsider(pressed):
+            return
+        match press:
+            case ViewCall(ref, page):
+                step, missing = await self._find(ref, pressed.place), OUT_OF_DATE
+            case ViewPendingCall(approval_id):
+                step, page, missing = await self._desk.records.find_approval(approval_id), 1, GONE
+        if step is None:
+            await self._whisper(pressed.place, missing)
+            return
+        member = await self._people.member(pressed.place.spot.user)
+        draw = (
+            whole_call_modal if await open_whole(self._engine, step, member, page_of_call(step, page)) else call_modal
+        )
+        window = draw(step, page, str(pressed.place.without_response_url))
+        if pressed.view:
+            await self._api.edit("views.update", view_id=pressed.view, view=window)
+        else:
+            await self._api.post("views.open", trigger_id=pressed.trigger, view=window)
+
+    async def _find(self, card: ApprovalRef, place: ResponseTarget) -> ToolStep | None:
+        return await find_approval_step(self._engine, self._desk.records, await self.where(place), card)
+
+    async def _is_outsider(self, pressed: ActionPayload) -> bool:
+        """Whether somebody may not see what a call would do; if so, they have been told."""
+        member = await self._people.member(pressed.place.spot.user)
+        if outside := member.guest or member.external:
+            await self._whisper(pressed.place, NO_OUTSIDERS)
+        return outside
+
+    async def _open(self, window: Window, pressed: ActionPayload) -> None:
+        """Open a window, on top of the one in which the button stands."""
+        method = "views.push" if pressed.view else "views.open"
+        await self._api.post(method, trigger_id=pressed.trigger, view=window)
+
+    async def _at_home(self, pressed: ActionPayload) -> ActionPayload:
+        """The same press, answered in the direct conversation with whoever pressed."""
+        spot = replace(pressed.place.spot, channel=await direct_channel(self._api, pressed.place.spot.user))
+        return replace(pressed, place=replace(pressed.place, spot=spot), view="")
+
+    async def where(self, place: ResponseTarget) -> ConversationKey:
+        """The conversation of a place."""
+        return conversation((await self._api.identity()).team, place.spot.channel, place.spot.thread)

@@ -1,0 +1,42 @@
+"""What comes back with a window: read by `modal_parsing`, acted on by `modal_submissions`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from bot.chat.actions import ApprovalRef
+
+Window = dict[str, Any]
+"""A modal view as JSON."""
+
+
+@dataclass(frozen=True, slots=True)
+class FormSubmitted:
+    """A form that was sent: its id and everything in it, carried fields included."""
+
+    form: str
+    fields: Mapping[str, str]
+    keep: str
+
+
+@dataclass(frozen=True, slots=True)
+class DenySubmitted:
+    """A denial was sent, with its reason or without."""
+
+    card: ApprovalRef
+    reason: str
+    keep: str
+
+
+@dataclass(frozen=True, slots=True)
+class ConfirmationSubmitted:
+    """A confirmation was sent; `typed` is what the person wrote."""
+
+    words: tuple[str, ...]
+    typed: str
+    keep: str
+
+
+Back = FormSubmitted | DenySubmitted | ConfirmationSubmitted

@@ -1,0 +1,159 @@
+"""Windows that were sent: what comes of one soon is put into it, while it takes longer it says how far that is.
+
+Slack waits three seconds for what becomes of a window (docs.slack.dev, "Modals").
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from time import monotonic
+from typing import Any
+
+from bot.chat.decisions import decide
+from bot.chat.rejection_messages import ENOUGH, TROUBLE, error_message
+from bot.domain.approvals import DecisionType
+from bot.domain.commands import Form
+from bot.errors import CountersignError, DeliveryFailed
+from bot.platforms.slack.command_runner import CommandRunner, TriggerId
+from bot.platforms.slack.context import PlatformContext
+from bot.platforms.slack.forms import errors, form_to_modal
+from bot.platforms.slack.interactions import InteractionHandler
+from bot.platforms.slack.mentions import resolve_mentions
+from bot.platforms.slack.modal_parsing import read_submission
+from bot.platforms.slack.modal_results import Back, ConfirmationSubmitted, DenySubmitted, FormSubmitted, Window
+from bot.platforms.slack.modals import note_modal
+from bot.platforms.slack.notification_text import fallback_text
+from bot.platforms.slack.outgoing import CommandReply
+from bot.platforms.slack.payloads import user_of
+from bot.platforms.slack.responders import APART_SECONDS, ResponseTarget
+from bot.platforms.slack.web_api import WebApi
+
+log = logging.getLogger(__name__)
+
+SOON_SECONDS = 1.8
+BUSY = "This takes a moment…"
+DONE = "Done."
+TITLE = "Countersign"
+
+Answer = Mapping[str, Any]
+"""How Slack wants to be answered; an empty one closes the window."""
+CLEAR: Answer = {"response_action": "clear"}
+
+
+class _Meanwhile:
+    """What a window says while something takes longer: the latest answer that is not the last."""
+
+    def __init__(self, api: WebApi, view_id: str) -> None:
+        self._api = api
+        self._view_id = view_id
+        self._text = BUSY
+        self._changed: float | None = None
+
+    def window(self) -> Window:
+        """The window, which from now on is there to be changed."""
+        self._changed = monotonic()
+        return note_modal(TITLE, self._text)
+
+    async def say(self, sheet: CommandReply) -> None:
+        """It is that far by now. Never raises."""
+        self._text = fallback_text(sheet.blocks) or BUSY
+        if self._changed is None or monotonic() - self._changed < APART_SECONDS:
+            return
+        if self._api.pacing.has_headroom("views.update"):
+            try:
+                await self._api.edit("views.update", view_id=self._view_id, view=self.window())
+            except DeliveryFailed as error:
+                log.info("a window could not say how far something is: %s", error)
+
+
+class ModalSubmissionHandler:
+    """Takes sent windows."""
+
+    def __init__(self, desk: PlatformContext, invocations: CommandRunner, counter: InteractionHandler) -> None:
+        self._desk = desk
+        self._invocations = invocations
+        self._counter = counter
+
+    async def take(self, body: Mapping[str, Any]) -> Answer:
+        """What becomes of a window that was sent."""
+        view = body.get("view")
+        if not isinstance(view, dict) or (sent := read_submission(view)) is None:
+            return {}
+        outcome: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        trigger = TriggerId.fresh(str(body.get("trigger_id") or ""))
+        view_id = str(view.get("id") or "")
+        meanwhile = _Meanwhile(self._desk.api, view_id)
+        answering = functools.partial(self._answer, sent, user_of(body), trigger, meanwhile)
+        work = self._work(answering, outcome, view_id)
+        if not self._desk.errands.start_for(user_of(body), work, "slack: window"):
+            return _update(note_modal(TITLE, ENOUGH))
+        await asyncio.wait({outcome}, timeout=SOON_SECONDS)
+        if outcome.done() and not outcome.cancelled():
+            return outcome.result()
+        outcome.cancel()
+        return _update(meanwhile.window())
+
+    async def _work(
+        self, answering: Callable[[], Awaitable[Answer]], outcome: asyncio.Future[Answer], view_id: str
+    ) -> None:
+        answer = _update(note_modal(TITLE, TROUBLE))
+        try:
+            answer = await answering()
+        except (CountersignError, TimeoutError) as error:
+            log.warning("a window that was sent in Slack did not work: %s", error)
+            answer = _update(note_modal(TITLE, error_message(error)))
+        finally:
+            late = outcome.done()
+            if not late:
+                outcome.set_result(answer)
+        if late:  # the window says by now that it takes longer
+            window = answer.get("view") or note_modal(TITLE, DONE)
+            await self._desk.api.edit("views.update", view_id=view_id, view=window)
+
+    async def _answer(self, sent: Back, user: str, trigger: TriggerId | None, meanwhile: _Meanwhile) -> Answer:
+        match sent:
+            case DenySubmitted(ref, reason):
+                member = await self._desk.people.member(user)
+                if told := await decide(self._desk.engine, [ref], DecisionType.DENY, member, reason):
+                    return _update(note_modal("Deny", await resolve_mentions(self._desk.people, told)))
+                return CLEAR
+            case ConfirmationSubmitted(words, typed, kept):
+                if (place := _place(kept, user)) is not None:
+                    errand = self._counter.command((*words, "--confirm", typed), place, trigger)
+                    self._counter.begin(errand, place, "command")
+                return CLEAR
+            case FormSubmitted(form, fields, kept):
+                place = _place(kept, user)
+                return CLEAR if place is None else await self._filled(form, fields, user, place, meanwhile)
+
+    async def _filled(
+        self, form: str, fields: Mapping[str, str], user: str, place: ResponseTarget, meanwhile: _Meanwhile
+    ) -> Answer:
+        member = await self._desk.people.member(user)
+        if refusal := self._desk.manners.rejection(member):
+            return _update(note_modal(TITLE, refusal))
+        answer = await self._invocations.submit(form, fields, member, place, meanwhile.say)
+        if not isinstance(answer, Form):
+            return CLEAR
+        wrong = errors(answer)
+        if wrong and answer.id == form and not _differ(answer, fields):
+            return {"response_action": "errors", "errors": wrong}
+        return _update(form_to_modal(answer, str(place)))
+
+
+def _differ(form: Form, fields: Mapping[str, str]) -> bool:
+    """Whether the form shows other fields than were sent, or other values in them: then errors alone would not do."""
+    return any(fields.get(field.name, "") != field.value for field in form.fields)
+
+
+def _update(window: Window) -> Answer:
+    return {"response_action": "update", "view": window}
+
+
+def _place(kept: str, user: str) -> ResponseTarget | None:
+    """Where the window was opened, for whoever sends it: nobody else's place is theirs."""
+    place = ResponseTarget.parse(kept)
+    return place if place is not None and place.spot.user == user else None

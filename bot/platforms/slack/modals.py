@@ -1,0 +1,202 @@
+"""Windows (modals) around an approval and a confirmation: everything of a call, why not, and the text to be typed.
+
+Called by the listener when a button asks for one. What a window is about travels in its `private_metadata`; what comes
+back is read by `modal_parsing`.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from bot.chat.actions import ApprovalRef, OpenConfirmation, ViewCall
+from bot.domain.approvals import Portion
+from bot.domain.turns import StepStatus, ToolStep
+from bot.platforms.slack import limits
+from bot.platforms.slack.blocks import (
+    Element,
+    button,
+    buttons,
+    plain_text,
+    preformatted,
+    rich_section,
+    rich_text,
+    section,
+    small,
+    words,
+)
+from bot.platforms.slack.cards import decisions, facts
+from bot.platforms.slack.outgoing import Block
+from bot.rendering.approval_card import ApprovalCard, approval_card, headline, whole_card
+from bot.rendering.approval_text import warning_lines, withheld_text
+from bot.rendering.call_arguments import CardArgument
+from bot.rendering.text_safety import single_line
+
+DENY, CONFIRM, SHOWN = "cs.deny", "cs.confirm", "cs.shown"
+REASON, TYPED = "reason", "typed"
+LONGEST_REASON = 500
+DENYING = "The call will not be run. The assistant is told so, and goes on without it."
+ON_THE_LAST_PAGE = "The buttons are on the last page."
+PIECE = 2_500
+WARNINGS_A_BLOCK = 6
+PAGE_BYTES = 150_000
+PAGE_BLOCKS = 80
+
+View = dict[str, Any]
+"""One view as JSON."""
+
+
+def deny_modal(ref: ApprovalRef, keep: str) -> View:
+    """Asks for a reason, which may be left out. `keep` comes back with what is sent."""
+    return modal(
+        "Deny",
+        [
+            section(DENYING),
+            text_input(
+                REASON, "Reason", hint="The assistant reads it, and may try another way.", longest=LONGEST_REASON
+            ),
+        ],
+        callback_id=DENY,
+        metadata=json.dumps([keep, ref.approval_id, ref.revision], ensure_ascii=False),
+        submit="Deny",
+    )
+
+
+def confirm_modal(press: OpenConfirmation, keep: str) -> View:
+    """Asks for the text that has to be typed before a command is said. `keep` comes back with it."""
+    label = f"Type {single_line(press.text, 200)} to confirm"
+    return modal(
+        single_line(press.label, limits.VIEW_TITLE),
+        [text_input(TYPED, label, longest=len(press.text) + 50, required=True, lines=False)],
+        callback_id=CONFIRM,
+        metadata=json.dumps([keep, *press.words], ensure_ascii=False),
+        submit=single_line(press.label, limits.VIEW_TITLE),
+    )
+
+
+def call_modal(step: ToolStep, page: int = 1, keep: str = "") -> View:
+    """A call with every argument in full, page by page, as everybody may see it. Its buttons stand on the last page
+    while it waits for a signature. A page that does not exist is the nearest that does. `keep` is the window's
+    `private_metadata`.
+    """
+    return _call_window(step, approval_card(step), page, keep)
+
+
+def whole_call_modal(step: ToolStep, page: int = 1, keep: str = "") -> View:
+    """The same for somebody who may approve the call, with the parts that look like a secret."""
+    return _call_window(step, whole_card(step), page, keep)
+
+
+def page_of_call(step: ToolStep, page: int) -> Portion:
+    """Which page of how many a window with the whole call shows."""
+    made = whole_card(step)
+    pages = len(_pages(made)) if made is not None else 1
+    return Portion(min(max(page, 1), pages), pages)
+
+
+def _call_window(step: ToolStep, made: ApprovalCard | None, page: int, keep: str) -> View:
+    if made is None:
+        return modal("Call", [section("This call needs no approval.")])
+    pages = _pages(made)
+    page = min(max(page, 1), len(pages))
+    ref = ApprovalRef(made.approval_id, made.revision)
+    blocks = [rich_text(rich_section(words(headline(step, made), bold=True)), facts(made)), *pages[page - 1]]
+    if len(pages) > 1:
+        back = button("◀ Back", ViewCall(ref, page - 1)) if page > 1 else None
+        on = button("More ▶", ViewCall(ref, page + 1)) if page < len(pages) else None
+        blocks += [*small(f"Page {page} of {len(pages)}"), *buttons([back, on])]
+    if step.status is StepStatus.AWAITING:
+        blocks += small(withheld_text(made)) if made.withheld else []
+        # Whoever approves has had every page before them.
+        blocks += decisions(step, made) if page == len(pages) else small(ON_THE_LAST_PAGE)
+    elif made.outcome:
+        blocks.append(section(made.outcome))
+    return modal("Everything in this call", blocks, metadata=keep)
+
+
+def note_modal(title: str, text: str) -> View:
+    """A window that only says something."""
+    return modal(title, [section(text)])
+
+
+def modal(title: str, blocks: list[Block], *, callback_id: str = SHOWN, metadata: str = "", submit: str = "") -> View:
+    """A modal; without `submit` it can only be closed."""
+    made: View = {
+        "type": "modal",
+        "callback_id": callback_id,
+        "title": plain_text(single_line(title, limits.VIEW_TITLE), limits.VIEW_TITLE),
+        "close": plain_text("Cancel" if submit else "Close"),
+        "private_metadata": metadata,
+        "blocks": blocks,
+    }
+    return {**made, "submit": plain_text(single_line(submit, limits.VIEW_TITLE), limits.VIEW_TITLE)} if submit else made
+
+
+def text_input(
+    name: str,
+    label: str,
+    *,
+    hint: str = "",
+    value: str = "",
+    longest: int = limits.INPUT_LENGTH,
+    required: bool = False,
+    lines: bool = True,
+) -> Block:
+    """A field to type in; `name` is its block and what it is read back by."""
+    element: Element = {
+        "type": "plain_text_input",
+        "action_id": name,
+        "multiline": lines,
+        "max_length": min(max(longest, 1), limits.INPUT_LENGTH),
+    }
+    if value:
+        element["initial_value"] = value[: element["max_length"]]
+    return input_block(name, label, element, hint=hint, required=required)
+
+
+def input_block(name: str, label: str, element: Element, *, hint: str = "", required: bool = False) -> Block:
+    """Any field, with its label above and its hint below."""
+    block: Block = {
+        "type": "input",
+        "block_id": name,
+        "label": plain_text(single_line(label, limits.INPUT_LABEL), limits.INPUT_LABEL),
+        "element": element,
+        "optional": not required,
+    }
+    return {**block, "hint": plain_text(hint, limits.INPUT_HINT)} if hint else block
+
+
+def _pages(made: ApprovalCard) -> list[list[Block]]:
+    pages: list[list[Block]] = [[]]
+    taken = 0
+    for argument in made.arguments:
+        for block in _pieces(argument):
+            size = len(json.dumps(block))
+            if pages[-1] and (len(pages[-1]) >= PAGE_BLOCKS or taken + size > PAGE_BYTES):
+                pages.append([])
+                taken = 0
+            pages[-1].append(block)
+            taken += size
+    return pages if pages[0] else [[section("This call has no arguments.")]]
+
+
+def _pieces(argument: CardArgument) -> list[Block]:
+    """One argument in pieces that a block takes: its name before the first, its warnings behind the last."""
+    full = argument.full or " "
+    size = f"   {len(argument.full)} characters" if argument.shortened else ""
+    first_name, *more_name = [argument.name[start : start + PIECE] for start in range(0, len(argument.name), PIECE)]
+    name = rich_section(words(first_name, bold=True), words(size or " "))
+    first, *rest = [full[start : start + PIECE] for start in range(0, len(full), PIECE)]
+    lines = warning_lines(argument)
+    warnings = [
+        rich_text(rich_section(words("\n".join(lines[start : start + WARNINGS_A_BLOCK]), bold=True)))
+        for start in range(0, len(lines), WARNINGS_A_BLOCK)
+    ]
+    if not more_name:
+        return [rich_text(name, preformatted(first)), *map(_piece, rest), *warnings]
+    long_name = [rich_text(rich_section(words(piece, bold=True))) for piece in more_name]
+    return [rich_text(name), *long_name, _piece(first), *map(_piece, rest), *warnings]
+
+
+def _piece(text: str) -> Block:
+    return rich_text(preformatted(text))

@@ -1,0 +1,161 @@
+"""How often each of Slack's methods may be called: kept for the whole workspace, by all processes that share a
+database, or else by everything in this one.
+
+Limits count per method, workspace and app (docs.slack.dev, "Rate limits" and each method's own page). What Slack
+itself says in `Retry-After` wins. Must not know what is being sent; how large it may be stands in `sizes.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from time import monotonic
+
+from bot.domain.metrics import MetricSink, PlatformLimited, null_sink
+from bot.errors import DeliveryFailed
+from bot.platforms.slack.rate_window import RateWindow
+from bot.platforms.slack.shared_rate_limits import SharedRateLimits
+from bot.ports import Quota, QuotaExceeded, QuotaGranted, Quotas
+
+MINUTE = 60.0
+POSTS_AT_ONCE = 3
+POSTS_PERIOD = 3.2
+"""Slack takes about one post a second in a channel, and a few at once."""
+PATIENCE = 20.0
+"""Seconds a caller waits for its turn; longer waits are a DeliveryFailed that says how long."""
+RESERVE = 0.25
+"""The part of a limit that is kept for what must get out: ends and cards."""
+AT_ONCE = 1 / 3
+"""The part of a limit that all processes together may use at once; the rest is spread over the minute."""
+REMEMBERED_CHANNELS = 1000
+
+_A_MINUTE: Mapping[str, int] = {
+    "auth.test": 100,
+    "chat.appendStream": 100,
+    "chat.delete": 50,
+    "chat.postEphemeral": 100,
+    "chat.postMessage": 300,
+    "chat.startStream": 20,
+    "chat.stopStream": 20,
+    "chat.update": 50,
+    "conversations.info": 50,
+    "conversations.open": 50,
+    "conversations.replies": 50,
+    "conversations.history": 50,
+    "files.completeUploadExternal": 100,
+    "files.getUploadURLExternal": 100,
+    "files.info": 100,
+    "usergroups.list": 20,
+    "users.info": 100,
+    "views.open": 100,
+    "views.publish": 100,
+    "views.push": 100,
+    "views.update": 100,
+}
+DEFAULT_A_MINUTE = 50
+MARGIN = 0.95
+"""Slack counts at its own end, where calls arrive bunched."""
+_POSTS = frozenset({"chat.postMessage", "chat.startStream"})
+_BUNCHED = frozenset({"chat.startStream", "chat.stopStream"})
+"""People ask at the same moment: half of these few may be used at once."""
+_NEEDLESS = frozenset({"chat.startStream"})
+"""What cannot be begun as a stream is posted: nothing must get out this way, and nothing is kept for it."""
+
+
+class RateLimiter:
+    """Lets calls through one after the other, as fast as Slack takes them.
+
+    `account` is whose limits these are, the same in all processes that use the same token; it is no secret. `observe`
+    counts how long calls wait.
+    """
+
+    def __init__(
+        self,
+        *,
+        account: str = "",
+        observe: MetricSink = null_sink,
+        clock: Callable[[], float] = monotonic,
+        pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._account = account
+        self._observe = observe
+        self._clock = clock
+        self._pause = pause
+        self._sharing: SharedRateLimits | None = None
+        self._gates: dict[str, RateWindow] = {}
+        self._channels: dict[str, RateWindow] = {}
+
+    def share(self, quotas: Quotas) -> None:
+        """Keep the limits together with other processes from now on."""
+        self._sharing = SharedRateLimits(quotas, self._account, self._clock)
+
+    async def take(self, method: str, channel: str = "") -> None:
+        """Wait for the method's turn, and for a post for the channel's. Raises DeliveryFailed if that would take too
+        long.
+        """
+        # The channel first: it is what refuses, and a turn of the method would be lost with it.
+        gates = [self._channel(channel)] if method in _POSTS and channel else []
+        wait = 0.0
+        for gate in (*gates, self._gate(method)):
+            wait = max(wait, await self._turn(gate, method))
+        if wait > 0:
+            self._observe(PlatformLimited("slack", wait))
+            await self._pause(wait)
+
+    async def close(self, method: str, seconds: float) -> None:
+        """Slack has asked for a pause."""
+        self._observe(PlatformLimited("slack", seconds))
+        gate = self._gate(method)
+        gate.close(self._clock() + seconds)
+        if self._sharing is not None:
+            await self._sharing.pause(gate.name, gate.quota, seconds)
+
+    def has_headroom(self, method: str) -> bool:
+        """Whether there is room for a call that might as well not be made: some is kept for those that must. What other
+        processes use is estimated.
+        """
+        gate, now = self._gate(method), self._clock()
+        return gate.has_headroom(now) and (not self._shares or gate.spare_for_all(now))
+
+    def remaining(self, method: str) -> float:
+        """How many calls a minute there are that might as well not be made."""
+        gate = self._gate(method)
+        return MINUTE / gate.quota.interval if self._shares else gate.count * (1 - gate.reserve)
+
+    @property
+    def _shares(self) -> bool:
+        return self._sharing is not None and self._sharing.works
+
+    async def _turn(self, gate: RateWindow, method: str) -> float:
+        """Take a turn; the seconds until it comes. Raises DeliveryFailed, and takes none, if nobody waits that long."""
+        answer = await self._sharing.take(gate.name, gate.quota, PATIENCE) if self._sharing is not None else None
+        now = self._clock()
+        match answer:
+            case QuotaGranted(wait, left):
+                gate.record_retry_after(left, now)
+                wait = max(wait, gate.closed(now))
+            case QuotaExceeded(wait):
+                gate.record_retry_after(1.0, now + wait)
+            case None:
+                wait = gate.opens(now) - now
+        if isinstance(answer, QuotaExceeded) or wait > PATIENCE:
+            raise DeliveryFailed(f"Slack takes no more {method} for now.", retry_after=wait)
+        gate.take(now + wait)
+        return wait
+
+    def _gate(self, method: str) -> RateWindow:
+        if method not in self._gates:
+            count = int(_A_MINUTE.get(method, DEFAULT_A_MINUTE) * MARGIN)
+            at_once = round(count / 2 if method in _BUNCHED else count * AT_ONCE)
+            quota = Quota(at_once, MINUTE / (count - at_once))
+            self._gates[method] = RateWindow(method, count, MINUTE, quota, 0.0 if method in _NEEDLESS else RESERVE)
+        return self._gates[method]
+
+    def _channel(self, channel: str) -> RateWindow:
+        if len(self._channels) > REMEMBERED_CHANNELS:
+            now = self._clock()
+            self._channels = {name: gate for name, gate in self._channels.items() if gate.opens(now) > now}
+        quota = Quota(POSTS_AT_ONCE, POSTS_PERIOD / POSTS_AT_ONCE)
+        return self._channels.setdefault(
+            channel, RateWindow(f"posts:{channel}", POSTS_AT_ONCE, POSTS_PERIOD, quota, 0.0)
+        )

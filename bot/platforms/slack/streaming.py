@@ -1,0 +1,233 @@
+"""Native streaming of the message that is being written, where Slack offers it.
+
+A stream is decoration: it begins, it grows, and whatever ends it, the message is edited to what it should be in the
+end, so nothing hangs on how much of a stream got through. Slack ends one five minutes after it began, and refuses one
+that has grown to some ten thousand bytes; this module stays below both limits. Which process streams a
+message is known to that process alone: any other one simply edits it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import StrEnum
+from time import monotonic
+from typing import Any
+
+from bot.domain.conversations import ConversationKey
+from bot.domain.turns import Turn
+from bot.errors import DeliveryFailed
+from bot.platforms.slack.errors import SlackWebApiError
+from bot.platforms.slack.ids import MessageRef
+from bot.platforms.slack.stream_content import Stream, Task, TaskStatus
+from bot.platforms.slack.web_api import WebApi
+from bot.rendering.markdown_split import text_weight
+
+log = logging.getLogger(__name__)
+
+LONGEST_SECONDS = 240.0
+FORGOTTEN = 600.0
+"""Seconds after which no stream of this process can still be running."""
+HEAVIEST = 9_500
+"""In `markdown_parts.weight`; a task counts as much as a text of TASK_WEIGHT."""
+TASK_WEIGHT = 250
+REMEMBERED = 1000
+_NOT_HERE = frozenset(
+    {
+        "unknown_method",
+        "feature_not_enabled",
+        "channel_type_not_supported",
+        "method_not_supported_for_channel_type",
+        "missing_scope",
+        "not_allowed_token_type",
+        "access_denied",
+        "no_permission",
+    }
+)
+
+
+class Streaming(StrEnum):
+    """Where replies are streamed: in a channel only the person who asked sees a stream grow."""
+
+    NOWHERE = "nowhere"
+    DIRECT = "direct"
+    EVERYWHERE = "everywhere"
+
+
+class StreamSession(StrEnum):
+    """What Slack shows of the conversation once a stream has stopped."""
+
+    ACTIVE = "active"
+    SUSPENDED = "suspended"
+    """Somebody has to decide something."""
+
+
+@dataclass(slots=True)
+class _Growing:
+    """A stream of this process, and what it has been sent."""
+
+    ref: MessageRef
+    began: float
+    text: str = ""
+    tasks: dict[str, Task] = field(default_factory=dict)
+
+
+class StreamManager:
+    """The streams of this process, by turn and message."""
+
+    def __init__(
+        self, api: WebApi, streaming: Streaming = Streaming.DIRECT, *, clock: Callable[[], float] = monotonic
+    ) -> None:
+        self._api = api
+        self._streaming = streaming
+        self._clock = clock
+        self._growing: dict[tuple[str, str], _Growing] = {}
+        self._unable: set[str] = set()
+        self._suspended: OrderedDict[str, None] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._growing)
+
+    def has(self, turn_id: str, name: str) -> bool:
+        """Whether this process streams that message."""
+        return (turn_id, name) in self._growing
+
+    def wanted(self, where: ConversationKey) -> bool:
+        """Whether a message there should be streamed, as far as is known."""
+        direct = where.channel.startswith("D")
+        allowed = self._streaming is Streaming.EVERYWHERE or (self._streaming is Streaming.DIRECT and direct)
+        return allowed and bool(where.thread) and _kind(where) not in self._unable
+
+    async def start(self, turn: Turn, stream: Stream) -> MessageRef | None:
+        """Begin a message as a stream; None where it has to be posted instead. Raises DeliveryFailed if nobody knows
+        whether it began.
+        """
+        where = turn.conversation
+        if not (self.wanted(where) and self._api.pacing.has_headroom("chat.startStream")):
+            return None
+        growing = _Growing(MessageRef(where.channel, ""), self._clock())
+        chunks = _chunks(growing, stream)
+        recipient = (
+            {}
+            if where.channel.startswith("D")
+            else {
+                "recipient_user_id": turn.author.id,
+                "recipient_team_id": where.workspace,
+            }
+        )
+        try:
+            answer = await self._api.post(
+                "chat.startStream",
+                channel=where.channel,
+                thread_ts=where.thread,
+                chunks=chunks or None,
+                task_display_mode="timeline",
+                **recipient,
+            )
+        except SlackWebApiError as refusal:
+            log.info("a reply is not streamed: %s", refusal)
+            if refusal.code in _NOT_HERE:
+                self._unable.add(_kind(where))
+            return None
+        growing.ref = MessageRef(str(answer.get("channel") or where.channel), str(answer.get("ts") or ""))
+        _sent(growing, stream)
+        # One that nobody ended here was taken over by another process.
+        self._growing = {each: kept for each, kept in self._growing.items() if kept.began > growing.began - FORGOTTEN}
+        self._growing[turn.id, stream.name] = growing
+        return growing.ref
+
+    async def append(self, turn_id: str, stream: Stream) -> bool:
+        """Bring a stream up to date, unless there is no room for that now; False if it cannot go on as a stream."""
+        growing = self._growing[turn_id, stream.name]
+        too_old = self._clock() - growing.began > LONGEST_SECONDS
+        too_heavy = text_weight(stream.text) + TASK_WEIGHT * len(stream.tasks) > HEAVIEST
+        if too_old or too_heavy or not stream.text.startswith(growing.text):
+            return False
+        chunks = _chunks(growing, stream)
+        if not chunks or not self._api.pacing.has_headroom("chat.appendStream"):
+            return True
+        try:
+            await self._api.post("chat.appendStream", channel=growing.ref.channel, ts=growing.ref.ts, chunks=chunks)
+        except DeliveryFailed as failure:
+            log.info("a stream ended: %s", failure)
+            return False
+        _sent(growing, stream)
+        return True
+
+    async def stop(self, turn_id: str, name: str, session: StreamSession = StreamSession.ACTIVE) -> None:
+        """Stop a stream. Never raises: whoever edits the message next stops what still runs."""
+        growing = self._growing.pop((turn_id, name), None)
+        if growing is None:
+            return
+        self._remember(turn_id, session)
+        open_tasks = [task for task in growing.tasks.values() if task.status is TaskStatus.IN_PROGRESS]
+        chunks = [_task_chunk(task, TaskStatus.COMPLETE) for task in open_tasks]
+        try:
+            await self._api.post(
+                "chat.stopStream",
+                channel=growing.ref.channel,
+                ts=growing.ref.ts,
+                chunks=chunks or None,
+                session_status=session.value,
+            )
+        except DeliveryFailed as failure:
+            log.info("a stream could not be stopped: %s", failure)
+
+    async def finish(self, turn: Turn) -> None:
+        """The turn has ended. If its last stream was stopped for an approval, and none came after that, Slack would
+        show for ever that somebody has to decide. Never raises.
+        """
+        if turn.id not in self._suspended:
+            return
+        del self._suspended[turn.id]
+        where = turn.conversation
+        try:
+            await self._api.edit(
+                "agents.sessions.setStatus",
+                channel_id=where.channel,
+                thread_ts=where.thread,
+                status=StreamSession.ACTIVE.value,
+            )
+        except DeliveryFailed as failure:
+            log.info("a session stays as it was: %s", failure)
+
+    def _remember(self, turn_id: str, session: StreamSession) -> None:
+        self._suspended.pop(turn_id, None)
+        if session is StreamSession.SUSPENDED:
+            self._suspended[turn_id] = None
+        while len(self._suspended) > REMEMBERED:
+            self._suspended.popitem(last=False)
+
+
+def _chunks(growing: _Growing, stream: Stream) -> list[dict[str, Any]]:
+    """What is new: text, and tasks that came or changed."""
+    chunks: list[dict[str, Any]] = []
+    for task in stream.tasks:
+        before = growing.tasks.get(task.id)
+        if before != task:
+            chunks.append(_task_chunk(task, task.status, before))
+    if new := stream.text[len(growing.text) :]:
+        chunks.append({"type": "markdown_text", "text": new})
+    return chunks
+
+
+def _task_chunk(task: Task, status: TaskStatus, before: Task | None = None) -> dict[str, Any]:
+    """An update of one task. Slack appends details and output to what it has, so each goes out once."""
+    chunk: dict[str, Any] = {"type": "task_update", "id": task.id, "title": task.title, "status": status.value}
+    if before is None and task.details:
+        chunk["details"] = task.details
+    if task.output and (before is None or not before.output) and task.status is not TaskStatus.IN_PROGRESS:
+        chunk["output"] = task.output
+    return chunk
+
+
+def _sent(growing: _Growing, stream: Stream) -> None:
+    growing.text = stream.text
+    growing.tasks.update({task.id: task for task in stream.tasks})
+
+
+def _kind(where: ConversationKey) -> str:
+    """Direct conversations may stream where channels do not."""
+    return where.channel[:1]

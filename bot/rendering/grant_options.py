@@ -1,0 +1,84 @@
+"""What may be granted with a signature, as data: the words of a button or an entry, and what it stands for.
+
+Called by every platform that draws a card. A button carries the offer's `word` alone, and `parse_grant_option` reads it
+back; whether this person may grant it is for the engine to say (`EngineApi.grant`), whatever was drawn.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from bot.domain.grants import ArgumentsScope, GrantRequest, HoursScope, PermanentScope, Scope, ThreadScope
+from bot.domain.turns import StepStatus, ToolStep
+
+
+@dataclass(frozen=True, slots=True)
+class GrantOption:
+    """One thing to allow from now on. `hint` says in a sentence what that means."""
+
+    word: str
+    label: str
+    hint: str
+    permission: GrantRequest
+
+
+OFFERS = (
+    GrantOption(
+        "thread",
+        "Allow in this thread",
+        "Calls of this tool run here without asking, until there was none for an hour.",
+        GrantRequest(ThreadScope()),
+    ),
+    GrantOption(
+        "arguments",
+        "Allow this very call",
+        "The same call runs here without asking, until there was none for an hour. Any other asks.",
+        GrantRequest(ArgumentsScope()),
+    ),
+    GrantOption(
+        "8h",
+        "Allow for 8 hours",
+        "Calls of this tool by the same person run in this workspace without asking, for 8 hours.",
+        GrantRequest(HoursScope(8)),
+    ),
+    GrantOption(
+        "always",
+        "Always allow (admins)",
+        "Calls of this tool by the same person run in this workspace without asking, until somebody revokes that.",
+        GrantRequest(PermanentScope()),
+    ),
+)
+"""The narrowest that is of use comes first: a card has room for one."""
+
+
+def grant_offers(step: ToolStep) -> tuple[GrantOption, ...]:
+    """What may be offered beside a signature; nothing for a call that may destroy something, that takes more than one
+    signature, or that waits for nobody.
+    """
+    tool, approval = step.tool, step.approval
+    if step.status is not StepStatus.AWAITING or tool is None or approval is None:
+        return ()
+    if tool.destructive or approval.terms.quorum > 1:
+        return ()
+    return OFFERS
+
+
+def format_grant(scope: Scope | None) -> str:
+    """What was granted with a signature, as the card says it afterwards; empty if nothing was."""
+    match scope:
+        case None:
+            return ""
+        case ThreadScope():
+            what = "allowed in this thread until it was not used for an hour"
+        case ArgumentsScope():
+            what = "this very call allowed in this thread until it was not used for an hour"
+        case HoursScope(hours):
+            what = f"allowed for {hours:g} {'hour' if hours == 1 else 'hours'}"
+        case PermanentScope():
+            what = "always allowed"
+    return f"{what} · /mcp grants list"
+
+
+def parse_grant_option(word: str) -> GrantRequest | None:
+    """What a button stood for; None if its word is none of these."""
+    return next((offer.permission for offer in OFFERS if offer.word == word), None)

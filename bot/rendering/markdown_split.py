@@ -1,0 +1,186 @@
+"""A Markdown text cut into messages: each is whole Markdown by itself, and none is larger than it may be.
+
+Called by platforms whose messages have a size, with text that has been through `text_safety`. A growing text is cut
+where it was cut before, and what was once in a message is never taken out of it again but for blanks at its end, so it
+can be sent while it is being written. An open code block is closed at the cut and opened again, a table begins again
+with its headings, a nested list moves to the left.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+_FENCE = re.compile(r"^(?P<indent> *(?:(?:[-*+]|\d{1,9}[.)]) +)*)(?P<fence>`{3,100}|~{3,100})(?P<info>[^\n]*)")
+_ITEM = re.compile(r"^ *([-*+]|\d{1,9}[.)])(\s|$)")
+_DELIMITER = re.compile(r"^ {0,3}\|?[ \t]*:?-+:?[ \t]*(\|[ \t]*:?-+:?[ \t]*)*\|?[ \t]*$")
+_LONGEST_INFO = 60
+_LINES_FROM, _WORDS_FROM = 0.85, 0.92
+"""From these fractions of `most` on a text is cut between lines that belong together, and within a line."""
+
+
+def text_weight(text: str) -> int:
+    """The size of a text on the wire: bytes of UTF-8, and what escaping `&`, `<` and `>` adds."""
+    return len(text.encode("utf-8", "replace")) + 4 * text.count("&") + 3 * (text.count("<") + text.count(">"))
+
+
+@dataclass(frozen=True, slots=True)
+class SizeLimit:
+    """How much goes into one message, as `weigh` counts: from `good` on it ends where a block does, and it never
+    holds more than `most`, which is 1,000 at least.
+    """
+
+    good: int
+    most: int
+    weigh: Callable[[str], int] = text_weight
+
+    def after(self, used: int) -> SizeLimit:
+        """What is left of it."""
+        return SizeLimit(max(self.good - used, 0), max(self.most - used, 0), self.weigh)
+
+
+def split(markdown: str, room: SizeLimit) -> tuple[str, ...]:
+    """The whole text, message by message."""
+    found = []
+    rest = markdown
+    while rest:
+        part, rest = split_once(rest, room)
+        found.append(part)
+    return tuple(found)
+
+
+def split_once(markdown: str, room: SizeLimit) -> tuple[str, str]:
+    """What goes into a message, and what the next one begins with: empty if this is the end of the text. Where there
+    is no room left at all, nothing goes in.
+    """
+    scan = _Scan(room)
+    for line in _lines(markdown):
+        if scan.ends_before(line) or scan.ends_within(line):
+            return scan.before(markdown), scan.behind(markdown)
+        scan.read(line)
+    return markdown, ""
+
+
+def _lines(text: str) -> list[str]:
+    pieces = text.split("\n")
+    return [f"{piece}\n" for piece in pieces[:-1]] + ([pieces[-1]] if pieces[-1] else [])
+
+
+@dataclass(slots=True)
+class _Scan:
+    """Lines in, the place of the cut out."""
+
+    room: SizeLimit
+    at: int = 0
+    used: int = 0
+    blank: bool = True
+    listed: bool = False
+    last: str = ""
+    fence: str = ""
+    info: str = ""
+    indent: int = 0
+    head: list[str] = field(default_factory=list)
+    """The headings of the table that is being read, and the line below them."""
+
+    @property
+    def most(self) -> int:
+        """A cut in a code block needs room for its end."""
+        return self.room.most - (len(self.fence) + self.indent + 2 if self.fence else 0)
+
+    def read(self, line: str) -> None:
+        """Go past a line."""
+        self.at += len(line)
+        self.used += self.room.weigh(line)
+        if self.fence:
+            self._read_code(line)
+        else:
+            self._read_text(line)
+        self.blank = not line.strip()
+        self.last = line
+
+    def ends_before(self, line: str) -> bool:
+        """Whether the message ends here. Blanks that may still become something decide nothing."""
+        if not line.strip() and not line.endswith("\n"):
+            return False
+        if not self.fence and self.used >= self.room.good and self._starts_block(line):
+            return True
+        if self.used < self.room.most * _LINES_FROM or not self.used:
+            return False
+        if self.fence:
+            return not line.lstrip().startswith(self.fence[0])
+        return bool(self.head) or "|" not in self.last
+
+    def ends_within(self, line: str) -> bool:
+        """Whether the message ends somewhere in this line: behind a blank if there is one late enough."""
+        if self.used + self.room.weigh(line) < self.room.most * _WORDS_FROM:
+            return False
+        used = self.used
+        for index, character in enumerate(line):
+            used += self.room.weigh(character)
+            over = used > self.most
+            wordwise = character == " " and used >= self.room.most * _WORDS_FROM and line[: index + 1].strip()
+            if over or (wordwise and line[index + 1 :].strip()):
+                self.at += index if over else index + 1
+                self.indent = self.indent if self.fence else _indent(line)
+                self.blank = self.blank and not index
+                return True
+        return False
+
+    def before(self, text: str) -> str:
+        """The message, whole."""
+        head = text[: self.at]
+        if not self.fence:
+            return head
+        return f"{head}{'' if head.endswith(chr(10)) else chr(10)}{' ' * self.indent}{self.fence}"
+
+    def behind(self, text: str) -> str:
+        """What the next message begins with, and everything after it."""
+        rest = text[self.at :]
+        if self.fence:
+            return f"{self.fence}{self.info}\n{_to_the_left(rest, self.indent)}"
+        if self.head:
+            return "".join(self.head) + rest
+        return _to_the_left(rest, _indent(rest) or self.indent) if self.listed else rest
+
+    def _starts_block(self, line: str) -> bool:
+        return line[0] == "#" or (self.blank and not line[0].isspace())
+
+    def _read_code(self, line: str) -> None:
+        closing = line.strip()
+        if closing.startswith(self.fence) and not closing.strip(self.fence[0]):
+            self.fence, self.indent = "", 0
+
+    def _read_text(self, line: str) -> None:
+        if _ITEM.match(line):
+            self.listed = True
+        elif self.blank and line.strip() and not line[0].isspace():
+            self.listed = False
+        if not line.strip():
+            self.head = []
+        elif not self.head and "|" in self.last and _DELIMITER.match(line.rstrip("\n")):
+            self.head = [self.last, line] if self.room.weigh(self.last + line) <= self.room.good // 2 else []
+        if opened := self._opened(line):
+            self.fence, self.indent = opened["fence"], len(opened["indent"])
+            self.info = opened["info"].strip()[:_LONGEST_INFO]
+
+    def _opened(self, line: str) -> re.Match[str] | None:
+        """The code block that a line opens. After backticks there can be no backtick (CommonMark, section 4.5)."""
+        match = _FENCE.match(line)
+        if not match or (match["fence"][0] == "`" and "`" in match["info"]):
+            return None
+        return match if self.listed or len(match["indent"]) <= 3 else None
+
+
+def _indent(line: str) -> int:
+    return len(line) - len(line.lstrip(" "))
+
+
+def _to_the_left(text: str, columns: int) -> str:
+    """The text with as many blanks less before each line, up to the first line that has not got them."""
+    lines = _lines(text)
+    for number, line in enumerate(lines):
+        if line.strip() and _indent(line) < columns and number:
+            break
+        lines[number] = line[min(columns, _indent(line)) :]
+    return "".join(lines)

@@ -1,0 +1,73 @@
+"""Markdown from outside that a platform reads itself, with everything taken out of its hands that it could act on.
+
+Called where text is sent as Markdown while it is being written. Nobody is mentioned, no picture is fetched, and links
+lead only where `links` lets them, with their target beside them where they would deceive. The words stay as they are;
+a word joiner, which nobody sees, stands where something would have begun.
+"""
+
+from __future__ import annotations
+
+import re
+
+from bot.rendering.links import is_deceptive, safe_url
+from bot.rendering.text_safety import strip_control
+
+JOINER = "\N{WORD JOINER}"
+
+_LABEL, _TARGET = r"[^\[\]\n]{0,300}", r"[^()\s]{0,500}(?:\([^()\s]{0,100}\)[^()\s]{0,500})?"
+_LINK = rf"!?\[(?P<label>{_LABEL})\]\((?P<target>{_TARGET})\)"
+_ANGLE = r"<(?P<angle>[^<>\s]{0,500})>"
+_ACTIVE = re.compile(
+    rf"{_LINK}|{_ANGLE}"
+    r"|(?P<call>(?<![\w.+/?=&%-])[@#](?=[A-Za-z]))"  # @here, @ana, #general
+    r"|(?P<entity>&(?:lt|#0*60|#[xX]0*3[cC]);(?=[!@#a-zA-Z]))"  # the same, should somebody read it twice
+    r"|(?P<mark><(?=[!@#a-zA-Z]))"  # <!channel>, <@U1>, <https://x|y>
+    r"|(?P<join>\](?=[(\[:]))"  # what is no link above must not become one
+)
+_MARKED = re.compile(r"[<>]|&(?:lt|#0*60|#[xX]0*3[cC]);")
+"""No address has these in it; whoever reads mentions before links would find one."""
+_UNDECIDED = re.compile(rf"(?:!|!?\[{_LABEL}(?:\](?:\([^\s]{{0,1100}})?)?|<[^<>\s]{{0,500}})\Z")
+
+
+def sanitize(markdown: str) -> str:
+    """A whole text."""
+    return _ACTIVE.sub(_made_inert, strip_control(markdown))
+
+
+def sanitize_partial(markdown: str) -> str:
+    """A text that is being written, as far as it can be said: each time it begins with what it was before, and in the
+    end it is `sanitize` without the blanks behind it. What may still become a link waits until it has.
+    """
+    text = strip_control(markdown)
+    if waits := _UNDECIDED.search(text[-2000:]):
+        text = text[: len(text) - len(waits.group())]
+    return _ACTIVE.sub(_made_inert, text).rstrip()
+
+
+def _made_inert(match: re.Match[str]) -> str:
+    match match.lastgroup:
+        case "target":
+            return _link(match["label"], match["target"])
+        case "angle":
+            return _address(match["angle"])
+        case _:
+            return match.group() + JOINER
+
+
+def _link(label: str, target: str) -> str:
+    inside = _ACTIVE.sub(_made_inert, label)
+    if not _leads(target):
+        return f"[{inside}]{JOINER}({_ACTIVE.sub(_made_inert, target)})"
+    shown = f"[{inside or target}]({target})"
+    return f"{shown} ({target})" if label and is_deceptive(label, target) else shown
+
+
+def _leads(target: str) -> bool:
+    return bool(safe_url(target)) and not _MARKED.search(target)
+
+
+def _address(inside: str) -> str:
+    """`<https://example.com>` is an address; everything else in angle brackets is text."""
+    if _leads(inside) and "|" not in inside:
+        return f"<{inside}>"
+    return f"<{JOINER}{_ACTIVE.sub(_made_inert, inside)}>"

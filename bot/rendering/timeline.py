@@ -1,0 +1,223 @@
+"""A turn taken apart into what stands below each other in a thread: passages of replies and tool lines, and between
+them the questions for a signature and those of servers.
+
+Called by platforms that draw a turn as messages. Every passage and question keeps its number from its first appearance
+on, so that a drawing finds its message again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from bot.domain.elicitations import Elicitation
+from bot.domain.turns import ModelStep, StepStatus, ToolStep, TurnStatus
+from bot.domain.views import TurnView
+from bot.rendering.available_actions import waiting_text
+from bot.rendering.text_safety import single_line
+from bot.rendering.tool_status import ToolStatus, tool_status
+
+NOTE_LIMIT = 500
+REASON_LIMIT = 300
+SECOND_TRY = "It may have happened before. Signing runs it once more."
+STOPPED = "Okay, I stopped."
+FAILED = "Something went wrong."
+
+
+@dataclass(frozen=True, slots=True)
+class ReplyText:
+    """A reply of the model, Markdown as it wrote it; `growing` while it writes."""
+
+    text: str
+    growing: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CallLine:
+    """A tool call, by the number of its step."""
+
+    n: int
+    line: ToolStatus
+
+
+@dataclass(frozen=True, slots=True)
+class ToolOutput:
+    """What a call returned that a person ran by hand: nobody else tells it."""
+
+    text: str
+    failed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """A sentence beside the replies, on one line."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ActivityLine:
+    """What goes on at this moment; it leaves nothing behind."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why there is no answer, and the reference under which it is logged."""
+
+    text: str
+    reference: str
+
+
+Entry = ReplyText | CallLine | ToolOutput | Note | ActivityLine | Failure
+
+
+@dataclass(frozen=True, slots=True)
+class TimelineSection:
+    """What is said and done without a signature. The first is number 0; it may be empty while nothing has happened."""
+
+    number: int
+    entries: tuple[Entry, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalEntry:
+    """Calls that one reply asked for and that needed a signature, however that went. `number` is the first one's step,
+    `reason` what the model said with it, on one line.
+    """
+
+    number: int
+    calls: tuple[ToolStep, ...]
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ElicitationEntry:
+    """What the server of one call has asked back, in order, answered or not. `number` is the call's step."""
+
+    number: int
+    step: ToolStep
+    elicitations: tuple[Elicitation, ...]
+
+
+_END = {
+    StepStatus.AWAITING: StepStatus.CANCELLED,
+    StepStatus.READY: StepStatus.CANCELLED,
+    StepStatus.STARTED: StepStatus.UNKNOWN,
+    StepStatus.ASKING: StepStatus.CANCELLED,
+}
+"""What becomes of a call when its turn has ended without it."""
+
+
+def timeline(view: TurnView) -> tuple[TimelineSection | ApprovalEntry | ElicitationEntry, ...]:
+    """The whole turn in its order: there is a passage first, even if it is empty. What a server has asked back stands
+    behind what its call stands in.
+    """
+    reader = _Reader()
+    for entry in _entries(view):
+        reader.take(entry)
+    return reader.finished()
+
+
+def last_state(step: ToolStep, view: TurnView) -> ToolStep:
+    """A call as it stands for good once its turn has ended."""
+    if not view.turn.status.ended or step.status.ended:
+        return step
+    return replace(step, status=_END[step.status])
+
+
+def reference(turn_id: str) -> str:
+    """How people name a turn when they report it."""
+    return turn_id[:8]
+
+
+class _Reader:
+    """Puts what it is given into passages; the calls of a reply that need a signature follow behind it, and what
+    servers have asked back behind those.
+    """
+
+    def __init__(self) -> None:
+        self._parts: list[TimelineSection | ApprovalEntry | ElicitationEntry] = []
+        self._entries: list[Entry] = []
+        self._asked: list[ToolStep] = []
+        self._inquired: list[ElicitationEntry] = []
+        self._reason = ""
+
+    def take(self, entry: Entry | ModelStep | ToolStep | ElicitationEntry) -> None:
+        match entry:
+            case ToolStep():
+                self._asked.append(entry)
+            case ElicitationEntry():
+                self._inquired.append(entry)
+            case CallLine():
+                self._entries.append(entry)
+            case ModelStep():
+                if self._asked or self._inquired:
+                    self._close()
+                self._reason = single_line(entry.message.text, REASON_LIMIT)
+            case _:
+                if self._asked or self._inquired:
+                    self._close()
+                self._entries.append(entry)
+
+    def finished(self) -> tuple[TimelineSection | ApprovalEntry | ElicitationEntry, ...]:
+        self._close()
+        return tuple(self._parts) or (TimelineSection(0),)
+
+    def _close(self) -> None:
+        if self._entries or not self._parts:
+            number = sum(isinstance(part, TimelineSection) for part in self._parts)
+            self._parts.append(TimelineSection(number, tuple(self._entries)))
+        if self._asked:
+            self._parts.append(ApprovalEntry(self._asked[0].n, tuple(self._asked), self._reason))
+        self._parts += self._inquired
+        self._entries, self._asked, self._inquired, self._reason = [], [], [], ""
+
+
+def _entries(view: TurnView) -> Iterator[Entry | ModelStep | ToolStep | ElicitationEntry]:
+    turn = view.turn
+    if turn.question.again and not turn.status.ended:
+        yield Note(SECOND_TRY)
+    for step in view.steps:
+        match step:
+            case ModelStep():
+                yield step
+                yield from _said(step.message.text)
+                yield from (Note(single_line(note, NOTE_LIMIT)) for note in step.notes if note.strip())
+            case ToolStep():
+                yield from _called(last_state(step, view), view)
+    yield from _ending(view)
+
+
+def _ending(view: TurnView) -> Iterator[Entry]:
+    match view.turn.status:
+        case TurnStatus.QUEUED if said := waiting_text(view):
+            yield ActivityLine(said)
+        case TurnStatus.QUEUED | TurnStatus.RUNNING | TurnStatus.WAITING:
+            yield from (replace(each, growing=True) for each in _said(view.streaming))
+            if not view.streaming.strip() and (activity := single_line(str(view.activity), NOTE_LIMIT)):
+                yield ActivityLine(activity)
+        case TurnStatus.CANCELLED:
+            yield Note(STOPPED)
+        case TurnStatus.FAILED:
+            yield Failure(single_line(view.turn.failure, NOTE_LIMIT) or FAILED, reference(view.turn.id))
+        case TurnStatus.DONE:
+            return
+
+
+def _said(text: str) -> Sequence[ReplyText]:
+    return (ReplyText(text),) if text.strip() else ()
+
+
+def _called(step: ToolStep, view: TurnView) -> Iterator[Entry | ToolStep | ElicitationEntry]:
+    line = tool_status(step, view)
+    text = step.result.text.strip() if step.result else ""
+    by_hand = view.turn.question.call is not None and text and step.status in (StepStatus.DONE, StepStatus.FAILED)
+    yield CallLine(step.n, replace(line, summary="", more="") if by_hand else line)
+    if step.approval is not None:
+        yield step
+    if step.elicitations:
+        yield ElicitationEntry(step.n, step, step.elicitations)
+    if by_hand:
+        yield ToolOutput(text, step.status is StepStatus.FAILED)

@@ -1,0 +1,129 @@
+"""A tool call on one line: what it is called, how it stands, what came of it.
+
+Called by every platform's drawing of a turn. Knows steps and views; how a mark looks is the platform's business.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import assert_never
+
+from bot.domain.messages import FilePart, ImagePart, StoredFile, ToolResult
+from bot.domain.tools import UNSURE
+from bot.domain.turns import StepStatus, ToolStep
+from bot.domain.views import TurnView
+from bot.rendering.text_safety import single_line
+
+SUMMARY_LIMIT = 72
+NAME_LIMIT = 60
+
+
+class StatusIcon(StrEnum):
+    """The kinds of marks that may stand before a tool line."""
+
+    WAITING = "waiting"
+    RUNNING = "running"
+    DONE = "done"
+    FAILED = "failed"
+    DENIED = "denied"
+    UNKNOWN = "unknown"
+    SKIPPED = "skipped"
+
+
+@dataclass(frozen=True, slots=True)
+class ToolStatus:
+    """A tool call on one line. All text is plain; `state` may be empty where the mark says enough, `more` says how
+    much there is beyond the `summary`: `+4 lines`.
+    """
+
+    mark: StatusIcon
+    name: str
+    state: str = ""
+    summary: str = ""
+    more: str = ""
+
+
+_UNSENT = {
+    StepStatus.AWAITING: (StatusIcon.WAITING, "waits for approval"),
+    StepStatus.ASKING: (StatusIcon.WAITING, "waits for an answer"),
+    StepStatus.EXPIRED: (StatusIcon.SKIPPED, "timed out, not run"),
+    StepStatus.CANCELLED: (StatusIcon.SKIPPED, "cancelled, not run"),
+}
+_SENT = {
+    StepStatus.DONE: (StatusIcon.DONE, ""),
+    StepStatus.FAILED: (StatusIcon.FAILED, "failed"),
+    StepStatus.UNKNOWN: (StatusIcon.UNKNOWN, "may or may not have happened"),
+}
+
+
+def tool_status(step: ToolStep, view: TurnView) -> ToolStatus:
+    """How a call of this view stands: in the present while it runs, in the past when it has ended."""
+    name = tool_name(step)
+    match step.status:
+        case StepStatus.AWAITING | StepStatus.ASKING | StepStatus.EXPIRED | StepStatus.CANCELLED:
+            mark, state = _UNSENT[step.status]
+            return ToolStatus(mark, name, state)
+        case StepStatus.READY | StepStatus.STARTED if step.pending_elicitations:
+            return ToolStatus(StatusIcon.WAITING, name, _UNSENT[StepStatus.ASKING][1])
+        case StepStatus.READY | StepStatus.STARTED:
+            moving = step.status is StepStatus.STARTED or step.n in view.running
+            progress = single_line(view.progress.get(step.n, ""), SUMMARY_LIMIT)
+            return ToolStatus(StatusIcon.RUNNING, name, "running" if moving else "about to run", progress)
+        case StepStatus.DENIED:
+            return ToolStatus(StatusIcon.DENIED, name, "denied", *_denial(step))
+        case StepStatus.DONE | StepStatus.FAILED:
+            mark, state = _SENT[step.status]
+            return ToolStatus(mark, name, ", ".join(filter(None, (state, _granted(step)))), *_told(step.result))
+        case StepStatus.UNKNOWN:
+            mark, state = _SENT[step.status]
+            return ToolStatus(mark, name, state, _reason(step.result))
+        case _:
+            assert_never(step.status)
+
+
+def tool_name(step: ToolStep) -> str:
+    """`server.tool`, or the name the model made up."""
+    if step.tool is None:
+        return single_line(step.call.name, NAME_LIMIT)
+    return single_line(f"{step.tool.server}.{step.tool.name}", NAME_LIMIT)
+
+
+def _told(result: ToolResult | None) -> tuple[str, str]:
+    """What a result says on one short line, and how much more there is."""
+    if result is None:
+        return "", ""
+    lines = [line for line in result.text.splitlines() if line.strip()]
+    first = single_line(lines[0], SUMMARY_LIMIT) if lines else ""
+    if first in ("{", "[", "```", "---"):
+        return _counted(len(lines), "line"), ""
+    return first or _attachments(result), f"+{_counted(len(lines) - 1, 'line')}" if len(lines) > 1 else ""
+
+
+def _reason(result: ToolResult | None) -> str:
+    """Why nobody knows how a call ended, without what only the model needs to be told."""
+    return single_line(result.text.partition(UNSURE)[0], SUMMARY_LIMIT) if result else ""
+
+
+def _attachments(result: ToolResult) -> str:
+    kept = [part for part in result.parts if isinstance(part, StoredFile)]
+    images = sum(isinstance(part, ImagePart) for part in result.parts) + sum(each.is_image for each in kept)
+    files = sum(isinstance(part, FilePart) for part in result.parts) + sum(not each.is_image for each in kept)
+    return ", ".join(_counted(count, word) for count, word in ((images, "image"), (files, "file")) if count)
+
+
+def _denial(step: ToolStep) -> tuple[str, str]:
+    decider = single_line(step.approval.decided_by, 40) if step.approval else ""
+    reason = single_line(step.approval.reason, SUMMARY_LIMIT) if step.approval else ""
+    if not decider:
+        return _told(step.result)
+    return f"by {decider}: {reason}" if reason else f"by {decider}", ""
+
+
+def _granted(step: ToolStep) -> str:
+    """Who had allowed it, where nobody was asked."""
+    return f"granted by {single_line(step.grant.name, 40) or single_line(step.grant.by, 40)}" if step.grant else ""
+
+
+def _counted(count: int, word: str) -> str:
+    return f"{count} {word}" if count == 1 else f"{count} {word}s"

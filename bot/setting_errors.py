@@ -1,0 +1,88 @@
+"""What is wrong with a setting, for whoever wrote it: its name, what it says, what is wanted and an example.
+
+Called by `settings`. What is wanted follows from the setting's own description there; a value that may be a secret is
+never repeated.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from enum import Enum
+from typing import Any, Literal, get_args, get_origin
+
+from pydantic.fields import FieldInfo
+from pydantic_core import ErrorDetails
+
+from bot.domain.secret_detection import MASK, redact
+
+_LONGEST_SHOWN = 60
+_SECRET_ENDINGS = ("_key", "_url", "_password", "_token", "_secret")
+_RUN = re.compile(r"[A-Za-z0-9_+/=-]{20,}")
+_KEY = re.compile(r"[0-9a-fA-F]{32,}|(?=[^0-9]*[0-9])(?=[^a-z]*[a-z])(?=[^A-Z]*[A-Z]).*")
+"""A run of letters that is written like a key: one may stand in a line that is not its own."""
+_BY_VALIDATOR = "value_error"
+"""What pydantic calls an error that a function of ours has raised, in words for people."""
+_PREFIX = "Value error, "
+
+
+def format_error(error: ErrorDetails, fields: Mapping[str, FieldInfo]) -> str:
+    """One complaint of pydantic about one of these settings, in our words."""
+    name = str(error["loc"][0])
+    wrong = redact(error["msg"].removeprefix(_PREFIX)) if error["type"] == _BY_VALIDATOR else _wanted(fields.get(name))
+    if name.endswith(_SECRET_ENDINGS):
+        return f"{name.upper()}: {wrong}"
+    return f"{name.upper()} is {format_value(error['input'])}: {wrong}"
+
+
+def format_value(value: Any) -> str:
+    """A value as it was written, the beginning of it if it is long, with dots for what looks like a secret."""
+    written = repr(_RUN.sub(_unless_key, redact(value)) if isinstance(value, str) else value)
+    return written if len(written) <= _LONGEST_SHOWN else f"{written[:_LONGEST_SHOWN]}…"
+
+
+def _unless_key(run: re.Match[str]) -> str:
+    return MASK if _KEY.fullmatch(run[0]) else run[0]
+
+
+def _wanted(field: FieldInfo | None) -> str:
+    """What the setting takes: `write a whole number from 1 to 65535, such as 5432`."""
+    if field is None:
+        return "it cannot be used"
+    example = f", such as {field.default:.15g}" if isinstance(field.default, int | float) else ""
+    match field.annotation:
+        case type() as kind if kind is bool:
+            return "write true or false"
+        case type() as kind if kind is int:
+            return f"write a whole number{_bounds(field)}{example}"
+        case type() as kind if kind is float:
+            return f"write a number{_bounds(field)}{example}"
+        case annotation:
+            choices = list(_choices(annotation))
+            return f"write {' or '.join([', '.join(choices[:-1]), choices[-1]])}" if choices else "it cannot be used"
+
+
+def _bounds(field: FieldInfo) -> str:
+    bounds = {
+        name: getattr(each, name) for each in field.metadata for name in ("gt", "ge", "le") if hasattr(each, name)
+    }
+    match bounds:
+        case {"ge": least, "le": most}:
+            return f" from {least} to {most}"
+        case {"gt": below, "le": most}:
+            return f", more than {below} and at most {most}"
+        case {"gt": below}:
+            return f", more than {below}"
+        case _:
+            return ""
+
+
+def _choices(annotation: Any) -> Iterator[str]:
+    """The words that stand for themselves: those of a Literal or an Enum, optional or not."""
+    if get_origin(annotation) is Literal:
+        yield from map(str, get_args(annotation))
+    elif isinstance(annotation, type) and issubclass(annotation, Enum):
+        yield from (str(each.value) for each in annotation)
+    else:
+        for each in get_args(annotation):
+            yield from _choices(each)

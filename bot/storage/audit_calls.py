@@ -1,0 +1,228 @@
+"""What the audit says of calls: that a signature was asked for, that a policy forbade it, that somebody tried to sign
+who may not, and how it ran.
+
+Called by the transactions in which these things happen. A call is named by its server and tool, its arguments by their
+fingerprint alone: the same one that a signature is bound to.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy import bindparam
+
+from bot.domain.conversations import Author, ConversationKey
+from bot.domain.grants import GrantUse
+from bot.domain.metrics import ApprovalAsked, CallEnded
+from bot.domain.tools import digest
+from bot.domain.turns import StepStatus, ToolRef, ToolStep, Turn
+from bot.storage import audit
+from bot.storage.codec import decode_call, read_grant
+from bot.storage.tables import approvals, steps, turns
+from bot.storage.turn_reader import UNREADABLE
+from bot.storage.tx_metrics import record
+
+_this_approval = sa.and_(approvals.c.turn_id == steps.c.turn_id, approvals.c.n == steps.c.n)
+_ran = (
+    sa.select(
+        turns.c.conversation,
+        turns.c.author_id,
+        # As text: one body that cannot be read must not keep its turn from ending.
+        sa.cast(steps.c.body, sa.Text).label("body"),
+        sa.cast(approvals.c.revised, sa.Text).label("revised"),
+        approvals.c.id.label("approval"),
+        steps.c.status,
+        steps.c.started_at,
+        steps.c.ended_at,
+    )
+    .join(turns, turns.c.id == steps.c.turn_id)
+    .outerjoin(approvals, _this_approval)
+    .where(steps.c.turn_id == bindparam("t"), steps.c.n == bindparam("i"))
+)
+_asked_for = (
+    sa.select(approvals.c.turn_id, approvals.c.n, approvals.c.fingerprint, sa.cast(steps.c.body, sa.Text).label("body"))
+    .join(steps, _this_approval)
+    .where(approvals.c.id == bindparam("a"))
+)
+
+
+def record_new(connection: sa.Connection, turn: Turn, new: Sequence[ToolStep]) -> None:
+    """Calls of a turn that were asked for just now, as far as they wait for a signature or a policy forbids them. Of
+    others nothing is said before they run.
+    """
+    for step in new:
+        if step.approval is not None:
+            audit.record(
+                connection,
+                "asked",
+                step.approval.requested_for.principal,
+                turn_id=turn.id,
+                subject=step.tool.server_id if step.tool else "",
+                step=step.n,
+                approval=step.approval.id,
+                **_called(step.tool),
+                **_ruled(step),
+                fingerprint=step.approval.fingerprint,
+            )
+            record(connection, ApprovalAsked(turn.conversation.platform))
+        elif step.status is StepStatus.DENIED:
+            added = audit.record_once(
+                connection,
+                "forbidden",
+                turn.author.principal,
+                turn_id=turn.id,
+                subject=step.tool.server_id if step.tool else "",
+                step=step.n,
+                **_called(step.tool),
+                **_ruled(step),
+                fingerprint=_fingerprint(step.tool, step.call.arguments),
+            )
+            if added:
+                record(connection, _ended(step.tool, StepStatus.DENIED, None))
+
+
+def record_finished(connection: sa.Connection, turn_id: str, n: int, seconds: float | None = None) -> None:
+    """How a call has ended: it was sent and answered, or nobody knows the answer, or it was not sent after all.
+    `seconds` is how long it was under way; where it is not given, what the rows say. The actor is whoever asked.
+    """
+    row = connection.execute(_ran, {"t": turn_id, "i": n}).one()
+    asker = Author(ConversationKey.parse(row.conversation).platform, row.author_id, "")
+    if seconds is None and row.started_at is not None and row.ended_at is not None:
+        seconds = row.ended_at - row.started_at
+    tool, facts = _stored(row)
+    _record_ended(
+        connection,
+        _EndedCall(
+            turn_id,
+            row.conversation,
+            asker.principal,
+            n,
+            row.status,
+            tool,
+            facts,
+            seconds,
+            approval=row.approval,
+            sent=seconds is not None or row.started_at is not None,
+        ),
+    )
+
+
+def record_sent(connection: sa.Connection, turn: Turn, step: ToolStep, seconds: float) -> None:
+    """How a call has ended that asked no signature and was sent, by the step that was just written. `seconds` is how
+    long it was under way.
+    """
+    facts = _facts(step.tool, step.call.arguments, step.grant)
+    asker = turn.author.principal
+    _record_ended(
+        connection,
+        _EndedCall(turn.id, str(turn.conversation), asker, step.n, step.status, step.tool, facts, seconds, sent=True),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _EndedCall:
+    """A call that is over. `approval` is the id of its signature, if it had to have one."""
+
+    turn_id: str
+    conversation: str
+    asker: str
+    n: int
+    status: str
+    tool: ToolRef | None
+    facts: Mapping[str, Any]
+    seconds: float | None
+    _: KW_ONLY
+    approval: str | None = None
+    sent: bool
+
+
+def _record_ended(connection: sa.Connection, call: _EndedCall) -> None:
+    audit.record(
+        connection,
+        "ran" if call.sent else "not run",
+        call.asker,
+        turn_id=call.turn_id,
+        conversation=call.conversation,
+        subject=call.tool.server_id if call.tool else "",
+        step=call.n,
+        status=call.status,
+        seconds=None if call.seconds is None else round(call.seconds, 3),
+        approval=call.approval,
+        **_called(call.tool),
+        **call.facts,
+    )
+    record(connection, _ended(call.tool, call.status, call.seconds))
+
+
+def record_refused(connection: sa.Connection, approval_id: str, by: Author, reason: str) -> None:
+    """Somebody has tried to decide who may not. Once for each person, approval and reason, however often they try."""
+    row = connection.execute(_asked_for, {"a": approval_id}).first()
+    if row is None:
+        return
+    tool, _ = _stored(row)
+    audit.record_once(
+        connection,
+        "refused",
+        by.principal,
+        turn_id=row.turn_id,
+        subject=tool.server_id if tool else "",
+        step=row.n,
+        approval=approval_id,
+        **_called(tool),
+        reason=reason,
+        fingerprint=row.fingerprint,
+    )
+
+
+def server_id_of(connection: sa.Connection, approval_id: str) -> str:
+    """The id of the server that an approval is about, empty if that is not known."""
+    row = connection.execute(_asked_for, {"a": approval_id}).first()
+    tool = None if row is None else _stored(row)[0]
+    return tool.server_id if tool else ""
+
+
+def call_facts(row: Any) -> Mapping[str, Any]:
+    """Return what the audit says of a call that is stored (`body` and `revised` as text): its fingerprint, its grant.
+    Empty if it cannot be read.
+    """
+    return _stored(row)[1]
+
+
+def _stored(row: Any) -> tuple[ToolRef | None, dict[str, Any]]:
+    """The tool of a step as it is kept, and the fingerprint of what would be sent; nothing if it cannot be read."""
+    try:
+        body = json.loads(row.body)
+        call, tool, _ = decode_call(body)
+        revised = json.loads(row.revised) if getattr(row, "revised", None) else None
+        return tool, _facts(tool, call.arguments if revised is None else revised, read_grant(body))
+    except UNREADABLE:
+        return None, {}
+
+
+def _facts(tool: ToolRef | None, arguments: Any, grant: GrantUse | None) -> dict[str, Any]:
+    used = {} if grant is None else {"grant": grant.id, "granted_by": grant.by}
+    return {"fingerprint": _fingerprint(tool, arguments), **used}
+
+
+def _ended(tool: ToolRef | None, status: str, seconds: float | None) -> CallEnded:
+    return CallEnded(tool.server if tool else "", tool.name if tool else "", status, seconds)
+
+
+def _called(tool: ToolRef | None) -> dict[str, str]:
+    return {"server": tool.server, "tool": tool.name} if tool else {}
+
+
+def _ruled(step: ToolStep) -> dict[str, str]:
+    """By which rule, in the rule's own name."""
+    return {"rule": step.ruling.rule} if step.ruling is not None and step.ruling.rule else {}
+
+
+def _fingerprint(tool: ToolRef | None, arguments: Any) -> str:
+    """What `bot.domain.approvals.fingerprint` makes of the tool itself."""
+    if tool is None:
+        return ""
+    return digest([tool.server, tool.server_id, tool.place, tool.name, tool.definition, arguments])

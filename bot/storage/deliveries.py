@@ -1,0 +1,293 @@
+"""Transactions of whoever draws: what is behind, where it was drawn, up to what it is out.
+
+Drawing is durable work of its own: a turn's end is not the end of it, the answer is out when a surface said so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+import sqlalchemy as sa
+from sqlalchemy import bindparam
+
+from bot.domain.conversations import ConversationKey
+from bot.domain.turns import StepStatus, TurnStatus
+from bot.domain.views import BlockingTurn, MessageRefs, PostedMessage, TurnView
+from bot.errors import LostLease
+from bot.storage import elicitation_rows
+from bot.storage.clock import now
+from bot.storage.pg_notify import notify_all, notify_turn
+from bot.storage.queue_positions import position_of
+from bot.storage.tables import approvals, deliveries, drawings, is_live, steps, turns
+from bot.storage.turn_completion import LEASE_SECONDS, mark_view_stale, requeue
+from bot.storage.turn_reader import read_record
+from bot.storage.turn_steps import park_until_decided
+from bot.storage.undeliverable_approvals import deny_undeliverable, record_undeliverable
+from bot.storage.upsert import Upsert
+
+_nobodys = sa.or_(
+    deliveries.c.owner.is_(None), deliveries.c.owner == bindparam("me"), deliveries.c.lease_until <= now()
+)
+_behind = (
+    sa.select(deliveries.c.turn_id)
+    .join(turns, turns.c.id == deliveries.c.turn_id)
+    .where(
+        deliveries.c.drawn < deliveries.c.wanted,
+        deliveries.c.due_at <= now(),
+        _nobodys,
+        turns.c.status != TurnStatus.RUNNING,
+        sa.func.substr(turns.c.conversation + ":", 1, bindparam("length")) == bindparam("reach"),
+    )
+    .order_by(turns.c.created_at, turns.c.seq)
+    .limit(bindparam("limit"))
+)
+SHOWN_AFTER_SECONDS = 2.0
+"""A turn that begins sooner is not shown as waiting."""
+_waits_unseen = (
+    sa.select(turns.c.id)
+    .join(deliveries, deliveries.c.turn_id == turns.c.id)
+    .where(
+        is_live(turns),
+        turns.c.status == TurnStatus.QUEUED,
+        turns.c.created_at <= now() - SHOWN_AFTER_SECONDS,
+        deliveries.c.wanted == 0,
+        sa.func.substr(turns.c.conversation + ":", 1, bindparam("length")) == bindparam("reach"),
+    )
+    .order_by(turns.c.created_at)
+    .limit(bindparam("limit"))
+)
+_show_waiting = (
+    deliveries.update().where(deliveries.c.turn_id.in_(_waits_unseen), deliveries.c.wanted == 0).values(wanted=1)
+)
+_signs = sa.exists().where(steps.c.turn_id == turns.c.id, steps.c.status == StepStatus.AWAITING)
+_ahead = (
+    sa.select(turns.c.id, turns.c.status, _signs.label("signs"), elicitation_rows.still_asks.label("asks"))
+    .where(turns.c.conversation == bindparam("conversation"), turns.c.seq < bindparam("seq"), is_live(turns))
+    .order_by(turns.c.seq)
+)
+_recent = (
+    sa.select(turns.c.id)
+    .where(turns.c.conversation == bindparam("conversation"))
+    .order_by(turns.c.seq.desc())
+    .limit(bindparam("limit"))
+)
+_refs = sa.select(drawings.c.slot, drawings.c.ref).where(drawings.c.turn_id == bindparam("turn_id"))
+_driven_elsewhere = sa.exists().where(
+    turns.c.id == deliveries.c.turn_id, turns.c.status == TurnStatus.RUNNING, turns.c.owner != bindparam("me")
+)
+_take = (
+    deliveries.update()
+    .where(
+        deliveries.c.turn_id == bindparam("t"),
+        deliveries.c.drawn <= bindparam("revision"),
+        _nobodys,
+        ~_driven_elsewhere,
+    )
+    .values(owner=bindparam("me"), lease_until=now() + LEASE_SECONDS)
+    .returning(deliveries.c.turn_id)
+)
+_prove = (
+    deliveries.update()
+    .where(deliveries.c.turn_id == bindparam("t"), deliveries.c.owner == bindparam("me"))
+    .values(lease_until=now() + LEASE_SECONDS)
+    .returning(deliveries.c.turn_id)
+)
+# Rows that another transaction has in its hands are passed over: none of them waits for the others.
+_within_reach = (
+    sa.select(deliveries.c.turn_id)
+    .where(deliveries.c.turn_id.in_(bindparam("ids", expanding=True)), deliveries.c.owner == bindparam("me"))
+    .with_for_update(skip_locked=True)
+    .cte("within_reach")
+)
+_hold = (
+    deliveries.update()
+    .where(deliveries.c.turn_id.in_(sa.select(_within_reach.c.turn_id)))
+    .values(lease_until=now() + LEASE_SECONDS)
+)
+_held = sa.select(deliveries.c.turn_id).where(
+    deliveries.c.turn_id.in_(bindparam("ids", expanding=True)),
+    deliveries.c.owner == bindparam("me"),
+    deliveries.c.lease_until > now(),
+)
+_put_down = (
+    deliveries.update()
+    .where(deliveries.c.turn_id == bindparam("t"), deliveries.c.owner == bindparam("me"))
+    .values(owner=None, lease_until=None)
+    .returning((deliveries.c.drawn < deliveries.c.wanted).label("behind"))
+)
+_still_ours = (
+    sa.select(deliveries.c.turn_id, bindparam("s", type_=sa.String), bindparam("r", type_=sa.String))
+    .where(deliveries.c.turn_id == bindparam("t"), deliveries.c.owner == bindparam("me"))
+    .with_for_update()
+)
+_keep = Upsert(
+    lambda insert: (
+        insert(drawings)
+        .from_select(["turn_id", "slot", "ref"], _still_ours)
+        .on_conflict_do_update(index_elements=["turn_id", "slot"], set_={"ref": bindparam("r")})
+        .returning(drawings.c.turn_id)
+    )
+)
+_running = sa.exists().where(turns.c.id == deliveries.c.turn_id, turns.c.status == TurnStatus.RUNNING)
+_is_over = sa.and_(bindparam("upto") >= deliveries.c.wanted, ~_running)
+_drawn = (
+    deliveries.update()
+    .where(deliveries.c.turn_id == bindparam("t"), deliveries.c.owner == bindparam("me"))
+    .values(
+        drawn=sa.case((deliveries.c.drawn < bindparam("upto"), bindparam("upto")), else_=deliveries.c.drawn),
+        attempts=0,
+        problem="",
+        owner=sa.case((_is_over, None), else_=bindparam("me")),
+        lease_until=sa.case((_is_over, None), else_=now() + LEASE_SECONDS),
+    )
+    .returning(deliveries.c.owner)
+)
+_posted = (
+    approvals.update()
+    .where(
+        approvals.c.turn_id == bindparam("t"),
+        approvals.c.posted_at.is_(None),
+        approvals.c.seen_from <= bindparam("upto"),
+        sa.exists().where(
+            steps.c.turn_id == approvals.c.turn_id, steps.c.n == approvals.c.n, steps.c.status == StepStatus.AWAITING
+        ),
+    )
+    .values(posted_at=now(), expires_at=now() + approvals.c.expires_in)
+)
+_unposted = sa.select(
+    sa.or_(
+        sa.exists().where(
+            approvals.c.turn_id == bindparam("t"),
+            approvals.c.posted_at.is_(None),
+            approvals.c.seen_from <= bindparam("upto"),
+        ),
+        elicitation_rows.unposted,
+    )
+)
+_lock = sa.select(turns.c.status).where(turns.c.id == bindparam("t")).with_for_update(key_share=True)
+_postpone = (
+    deliveries.update()
+    .where(deliveries.c.turn_id == bindparam("t"))
+    .values(due_at=now() + bindparam("seconds"), attempts=deliveries.c.attempts + 1)
+)
+_abandon = (
+    deliveries.update()
+    .where(deliveries.c.turn_id == bindparam("t"), deliveries.c.drawn < bindparam("upto"))
+    .values(drawn=bindparam("upto"), problem=bindparam("why"))
+)
+
+
+def read_view(connection: sa.Connection, turn_id: str) -> TurnView:
+    """The turn as it should be drawn from disk alone. Raises NotFound."""
+    record = read_record(connection, turn_id)
+    turn = record.turn
+    if turn.status is not TurnStatus.QUEUED:
+        return TurnView(turn, record.steps, record.revision)
+    ahead = connection.execute(_ahead, {"conversation": str(turn.conversation), "seq": turn.seq}).all()
+    return TurnView(
+        turn,
+        record.steps,
+        record.revision,
+        ahead=len(ahead) + position_of(connection, turn),
+        blocker=_blocker(ahead[0]) if ahead else None,
+    )
+
+
+def _blocker(row: sa.Row[tuple[str, str, bool, bool]]) -> BlockingTurn:
+    """A signature comes first: without it the call is not sent, and its server asks nothing."""
+    asks = row.asks and not row.signs
+    return BlockingTurn(row.id, awaits_signature=row.status == TurnStatus.WAITING and not asks, awaits_answer=asks)
+
+
+def read_recent(connection: sa.Connection, conversation: ConversationKey, limit: int) -> Sequence[TurnView]:
+    """The last turns of a conversation, oldest first."""
+    found = connection.execute(_recent, {"conversation": str(conversation), "limit": limit}).scalars().all()
+    return [read_view(connection, turn_id) for turn_id in reversed(found)]
+
+
+def stale_views(connection: sa.Connection, me: str, reach: str, limit: int) -> Sequence[str]:
+    """Turns whose drawing is behind and in nobody's hands, in conversations that `reach` takes in. Among them are those
+    that wait for a place for longer than SHOWN_AFTER_SECONDS.
+    """
+    found = {"me": me, "reach": reach, "length": len(reach), "limit": limit}
+    connection.execute(_show_waiting, {"reach": reach, "length": len(reach), "limit": limit})
+    return connection.execute(_behind, found).scalars().all()
+
+
+def acquire(connection: sa.Connection, me: str, turn_id: str, revision: int) -> MessageRefs:
+    """Take the drawing of a turn in hand: where it has been drawn so far. Raises LostLease if another process draws or
+    drives it, or has drawn more than `revision`.
+    """
+    if connection.execute(_take, {"t": turn_id, "me": me, "revision": revision}).first() is None:
+        raise LostLease(turn_id)
+    return {row.slot: row.ref for row in connection.execute(_refs, {"turn_id": turn_id})}
+
+
+def renew(connection: sa.Connection, me: str, turn_ids: Collection[str]) -> frozenset[str]:
+    """Renew the leases on drawings in hand; those that are still ours."""
+    wanted = {"ids": list(turn_ids), "me": me}
+    connection.execute(_hold, wanted)
+    return frozenset(connection.execute(_held, wanted).scalars())
+
+
+def release(connection: sa.Connection, me: str, turn_id: str) -> None:
+    """Let go of a drawing."""
+    left = connection.execute(_put_down, {"t": turn_id, "me": me}).first()
+    if left is not None and left.behind:
+        notify_all(connection)
+
+
+def save_message_ref(connection: sa.Connection, me: str, turn_id: str, drawn: PostedMessage) -> None:
+    """Remember where a slot was drawn. Raises LostLease: whoever slept meanwhile must not make people's message another
+    than the one that the next has drawn.
+    """
+    kept = connection.execute(_keep.on(connection), {"t": turn_id, "me": me, "s": drawn.slot, "r": drawn.ref})
+    if kept.first() is None:
+        raise LostLease(turn_id)
+
+
+def mark_drawn(connection: sa.Connection, me: str, turn_id: str, revision: int) -> bool:
+    """Everything up to `revision` is out: the approvals among it were posted, and their time runs from now. Whether
+    more is to come, and the drawing still in hand. Raises LostLease.
+    """
+    _start_the_clocks(connection, turn_id, revision)
+    left = connection.execute(_drawn, {"t": turn_id, "me": me, "upto": revision}).first()
+    if left is None:
+        raise LostLease(turn_id)
+    return left.owner is not None
+
+
+def postpone(connection: sa.Connection, turn_id: str, seconds: float) -> None:
+    """Try the drawing again after that time."""
+    connection.execute(_postpone, {"t": turn_id, "seconds": seconds})
+
+
+def give_up(connection: sa.Connection, me: str, turn_id: str, revision: int, reason: str) -> bool:
+    """Give up drawing what is wanted up to `revision`: calls whose card was to be posted with it are turned down.
+    Whether there were any. Raises LostLease: the next may be posting the card at this moment.
+    """
+    denied = deny_undeliverable(connection, turn_id, revision, reason)
+    withdrawn = elicitation_rows.cancel_undelivered(connection, turn_id, revision, reason)
+    if connection.execute(_prove, {"t": turn_id, "me": me}).first() is None:
+        raise LostLease(turn_id)
+    connection.execute(_abandon, {"t": turn_id, "upto": revision, "why": reason})
+    record_undeliverable(connection, turn_id, denied)
+    if withdrawn:
+        requeue(connection, turn_id)
+        mark_view_stale(connection, turn_id)
+        notify_turn(connection, turn_id)
+    return bool(denied) or withdrawn
+
+
+def _start_the_clocks(connection: sa.Connection, turn_id: str, revision: int) -> None:
+    """The time of the approvals and questions that are asked for up to `revision` runs from now."""
+    told = {"t": turn_id, "upto": revision}
+    if not connection.execute(_unposted, told).scalar():
+        return
+    # The turn first, as everywhere: whoever parks it at this moment would not know when to wake it.
+    status = connection.execute(_lock, {"t": turn_id}).scalar()
+    posted = bool(connection.execute(_posted, told).rowcount) | elicitation_rows.start_expiry(
+        connection, turn_id, revision
+    )
+    if posted and status == TurnStatus.WAITING:
+        park_until_decided(connection, turn_id)

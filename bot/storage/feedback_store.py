@@ -1,0 +1,53 @@
+"""What people think of answers, on a database; see `bot.ports.FeedbackStore`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import sqlalchemy as sa
+from sqlalchemy import bindparam
+
+from bot.domain.conversations import Author
+from bot.errors import NotFound
+from bot.ports import Feedback
+from bot.storage.clock import now
+from bot.storage.database import Database
+from bot.storage.tables import opinions, turns
+from bot.storage.upsert import Upsert
+
+# Locked, so that it is not deleted in between.
+_turn = sa.select(turns.c.id).where(turns.c.id == bindparam("t")).with_for_update(read=True, key_share=True)
+_keep = Upsert(
+    lambda insert: (
+        insert(opinions)
+        .values(turn_id=bindparam("t"), person=bindparam("who"), good=bindparam("good"), at=now())
+        .on_conflict_do_update(index_elements=["turn_id", "person"], set_={"good": bindparam("good"), "at": now()})
+    )
+)
+_of = sa.select(opinions).where(opinions.c.turn_id == bindparam("t")).order_by(opinions.c.at, opinions.c.person)
+
+
+class SqlFeedbackStore:
+    """Opinions by turn and person."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def save(self, turn_id: str, good: bool, by: Author) -> None:
+        """Keep what a person thinks now."""
+        await self._database.run(lambda connection: _keep_opinion(connection, turn_id, good, by))
+
+    async def for_turn(self, turn_id: str) -> Sequence[Feedback]:
+        """What people think of a turn's answer."""
+        return await self._database.run(lambda connection: _read(connection, turn_id))
+
+
+def _keep_opinion(connection: sa.Connection, turn_id: str, good: bool, by: Author) -> None:
+    if connection.execute(_turn, {"t": turn_id}).first() is None:
+        raise NotFound("That answer is not kept any more.")
+    connection.execute(_keep.on(connection), {"t": turn_id, "who": by.principal, "good": good})
+
+
+def _read(connection: sa.Connection, turn_id: str) -> Sequence[Feedback]:
+    rows = connection.execute(_of, {"t": turn_id})
+    return [Feedback(row.turn_id, row.good, row.person, row.at) for row in rows]

@@ -1,0 +1,199 @@
+"""Transactions that come from people: a message, a stop; decisions are in `approvals`. Any process may run them.
+
+The order of locks is always conversation, turn, steps, deliveries, and the audit last.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy import bindparam
+
+from bot.domain.conversations import Author, InboundMessage
+from bot.domain.turns import NO_LIMIT, NO_TURN_LIMITS, Claim, Receipt, TurnInput, TurnLimits, TurnStatus
+from bot.storage import audit
+from bot.storage.claims import claimed
+from bot.storage.clock import now
+from bot.storage.codec import question_body
+from bot.storage.pg_notify import notify_all, notify_stop
+from bot.storage.tables import (
+    LIVE,
+    conversations,
+    deliveries,
+    is_live,
+    message_keys,
+    turns,
+)
+from bot.storage.turn_completion import LEASE_SECONDS, end_turn, lock_turn
+from bot.storage.upsert import Upsert
+
+_TITLE_LENGTH = 80
+_QUEUES = 0x717565756573
+"""Keeps PostgreSQL's advisory locks on persons apart from others."""
+
+_seen = sa.select(message_keys.c.turn_id).where(message_keys.c.key.in_(bindparam("keys", expanding=True)))
+_next_seq = Upsert(
+    lambda insert: (
+        insert(conversations)
+        .values(key=bindparam("k"), title=bindparam("t"), last_seq=1, created_at=now(), updated_at=now())
+        .on_conflict_do_update(
+            index_elements=["key"], set_={"last_seq": conversations.c.last_seq + 1, "updated_at": now()}
+        )
+        .returning(conversations.c.last_seq)
+    )
+)
+_add_turn = turns.insert().values(created_at=now(), status=TurnStatus.QUEUED)
+_add_driven = (
+    turns.insert()
+    .values(created_at=now(), status=TurnStatus.RUNNING, fence=1, lease_until=now() + LEASE_SECONDS)
+    .returning(turns, sa.literal(0).label("revision"))
+)
+_add_key = Upsert(
+    lambda insert: (
+        insert(message_keys)
+        .values(key=bindparam("k"), turn_id=bindparam("t"))
+        .on_conflict_do_nothing()
+        .returning(message_keys.c.key)
+    )
+)
+_add_delivery = deliveries.insert()
+_add_delivery_in_hand = deliveries.insert().values(wanted=0, lease_until=now() + LEASE_SECONDS)
+_ahead = (
+    sa.select(sa.func.count())
+    .select_from(turns)
+    .where(turns.c.conversation == bindparam("conversation"), is_live(turns))
+)
+
+
+def _counted(of_person: sa.ColumnElement[bool]) -> sa.Select[int]:
+    some = (
+        sa.select(sa.literal(1))
+        .select_from(turns)
+        .where(is_live(turns), turns.c.person == bindparam("person"), of_person)
+        .limit(bindparam("most"))
+    )
+    return sa.select(sa.func.count()).select_from(some.subquery())
+
+
+_queued_of = _counted(turns.c.status == TurnStatus.QUEUED)
+_running_of = _counted(turns.c.status == TurnStatus.RUNNING)
+_lock_person = sa.select(sa.func.pg_advisory_xact_lock(sa.func.hashtextextended(bindparam("person"), _QUEUES)))
+_ask_to_stop = turns.update().where(turns.c.id == bindparam("t")).values(stop_by=bindparam("by"))
+
+
+class Duplicate(Exception):
+    """The message is on disk already."""
+
+
+def find_duplicate(connection: sa.Connection, message: InboundMessage, turn_id: str) -> Receipt | None:
+    """The turn of a message that was put on disk before, under the id given (whose COMMIT's answer was lost) or not."""
+    known = connection.execute(_seen, {"keys": list(message.keys)}).scalar()
+    return None if known is None else Receipt(known, redelivery=known != turn_id)
+
+
+def enqueue(
+    connection: sa.Connection, message: InboundMessage, turn_id: str, limits: TurnLimits = NO_TURN_LIMITS
+) -> Receipt | None:
+    """Make a turn of a message under the id given; None if its author's queue is full. Raises Duplicate if one of its
+    keys was.
+    """
+    if _is_full(connection, message, limits):
+        # A message that is in the queue already is not refused when it is delivered again.
+        return find_duplicate(connection, message, turn_id)
+    seq, ahead = _line_up(connection, message)
+    connection.execute(_add_turn, _turn_row(message, turn_id, seq))
+    _add_keys(connection, message, turn_id)
+    # A turn that has to wait is shown as waiting; one that runs at once is shown when it does.
+    connection.execute(_add_delivery, {"turn_id": turn_id, "wanted": 1 if ahead else 0})
+    notify_all(connection)
+    return Receipt(turn_id, queue_position=ahead)
+
+
+def take_in(
+    connection: sa.Connection, message: InboundMessage, turn_id: str, me: str, limits: TurnLimits = NO_TURN_LIMITS
+) -> tuple[Receipt | None, Claim | None]:
+    """Make a turn of a message and claim it, with its drawing, unless it has to wait; no receipt if its author's queue
+    is full. Raises Duplicate.
+    """
+    if _is_full(connection, message, limits):
+        return find_duplicate(connection, message, turn_id), None
+    seq, ahead = _line_up(connection, message)
+    if ahead or _must_wait(connection, message, limits):
+        connection.execute(_add_turn, _turn_row(message, turn_id, seq))
+        connection.execute(_add_delivery, {"turn_id": turn_id, "wanted": 1 if ahead else 0})
+        claim = None
+    else:
+        row = connection.execute(_add_driven, {**_turn_row(message, turn_id, seq), "owner": me}).one()
+        connection.execute(_add_delivery_in_hand, {"turn_id": turn_id, "owner": me})
+        claim = claimed(row)
+    _add_keys(connection, message, turn_id)
+    return Receipt(turn_id, queue_position=ahead), claim
+
+
+def _is_full(connection: sa.Connection, message: InboundMessage, limits: TurnLimits) -> bool:
+    """True if the author has as many turns queued as one person may."""
+    if limits.queued == NO_LIMIT:
+        return False
+    person = message.author.principal
+    if connection.dialect.name == "postgresql":
+        # Two messages of one person are counted one after the other.
+        connection.execute(_lock_person, {"person": person})
+    queued: int = connection.execute(_queued_of, {"person": person, "most": limits.queued}).scalar_one()
+    return queued >= limits.queued
+
+
+def _must_wait(connection: sa.Connection, message: InboundMessage, limits: TurnLimits) -> bool:
+    """True if the author's earlier turns take every place that one person may have."""
+    if limits.running == NO_LIMIT:
+        return False
+    given = {"person": message.author.principal, "most": limits.running}
+    busy: int = sum(connection.execute(counted, given).scalar_one() for counted in (_running_of, _queued_of))
+    return busy >= limits.running
+
+
+def _line_up(connection: sa.Connection, message: InboundMessage) -> tuple[int, int]:
+    """The place of a new turn in its conversation, and how many there are before it that have not ended."""
+    key = str(message.conversation)
+    title = " ".join(message.text.split())[:_TITLE_LENGTH]
+    seq = connection.execute(_next_seq.on(connection), {"k": key, "t": title}).scalar_one()
+    # Counted under the conversation's lock: of two messages at once, one is behind the other.
+    return seq, connection.execute(_ahead, {"conversation": key}).scalar_one()
+
+
+def _turn_row(message: InboundMessage, turn_id: str, seq: int) -> dict[str, Any]:
+    return {
+        "id": turn_id,
+        "conversation": str(message.conversation),
+        "seq": seq,
+        "kind": "call" if message.call else "question",
+        "author_id": message.author.id,
+        "author_name": message.author.name,
+        "person": message.author.principal,
+        "workspace": message.conversation.workspace_key,
+        "question": question_body(
+            TurnInput(message.text, message.attachments, message.context, message.call, message.again)
+        ),
+    }
+
+
+def _add_keys(connection: sa.Connection, message: InboundMessage, turn_id: str) -> None:
+    # In one order everywhere: two that insert the same keys must not wait for each other.
+    for each in sorted(message.keys):
+        if connection.execute(_add_key.on(connection), {"k": each, "t": turn_id}).first() is None:
+            raise Duplicate
+
+
+def stop(connection: sa.Connection, turn_id: str, by: Author) -> bool:
+    """End a turn that nobody drives, or ask its owner to end it. False if there is nothing to stop."""
+    row = lock_turn(connection, turn_id)
+    if row is None or row.status not in LIVE:
+        return False
+    if row.stop_by is not None:
+        return True
+    connection.execute(_ask_to_stop, {"t": turn_id, "by": by.name})
+    if row.status != TurnStatus.RUNNING:
+        end_turn(connection, turn_id, TurnStatus.CANCELLED, f"Stopped by {by.name}.")
+    audit.record(connection, "stopped", by.principal, turn_id=turn_id)
+    notify_stop(connection, turn_id)
+    return True

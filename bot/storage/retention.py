@@ -1,0 +1,88 @@
+"""What is done to the database beside the turns: jobs that are due, old conversations, deletion."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from sqlalchemy import bindparam
+
+from bot.domain.conversations import Author, ConversationKey
+from bot.storage import audit, grant_rows, summaries
+from bot.storage.clock import now
+from bot.storage.tables import conversations, deliveries, is_live, jobs, turns
+from bot.storage.upsert import Upsert
+
+_add_job = Upsert(lambda insert: insert(jobs).values(name=bindparam("name"), due_at=now()).on_conflict_do_nothing())
+_take_job = (
+    jobs.update()
+    .where(
+        jobs.c.name == bindparam("job"),
+        # Further ahead than one round: the clock was put back, or the round was longer.
+        sa.or_(jobs.c.due_at <= now(), jobs.c.due_at > now() + bindparam("seconds")),
+    )
+    .values(due_at=now() + bindparam("seconds"))
+    .returning(jobs.c.name)
+)
+_old = (
+    sa.select(turns.c.id)
+    .join(deliveries, deliveries.c.turn_id == turns.c.id)
+    .where(
+        ~is_live(turns),
+        turns.c.ended_at < now() - bindparam("seconds"),
+        deliveries.c.drawn >= deliveries.c.wanted,
+    )
+    .order_by(turns.c.ended_at)
+    .limit(bindparam("limit"))
+)
+_key = conversations.c.key
+# Those that somebody writes to at this moment are not empty, or will not be in a moment.
+_at_rest = (
+    sa.select(_key).where(_key.in_(bindparam("keys", expanding=True))).order_by(_key).with_for_update(skip_locked=True)
+)
+_lock = sa.select(_key).where(_key == bindparam("k")).with_for_update()
+_delete_turns = turns.delete().where(turns.c.id.in_(bindparam("ids", expanding=True))).returning(turns.c.conversation)
+_delete_empty = conversations.delete().where(
+    conversations.c.key.in_(bindparam("keys", expanding=True)),
+    ~sa.exists().where(turns.c.conversation == conversations.c.key),
+)
+_delete_conversation = (
+    conversations.delete().where(conversations.c.key == bindparam("k")).returning(conversations.c.key)
+)
+_live_in = sa.select(turns.c.id).where(turns.c.conversation == bindparam("k"), is_live(turns)).limit(1)
+
+
+def try_start_job(connection: sa.Connection, name: str, seconds: float) -> bool:
+    """Whether this process is the one to do the job now; it is due again `seconds` from now."""
+    if connection.execute(_take_job, {"job": name, "seconds": seconds}).first() is not None:
+        return True
+    connection.execute(_add_job.on(connection), {"name": name})
+    return connection.execute(_take_job, {"job": name, "seconds": seconds}).first() is not None
+
+
+def delete_old(connection: sa.Connection, seconds: float, limit: int) -> int:
+    """Delete up to `limit` turns that ended longer ago than that and whose end has been seen; how many there were. What
+    was granted goes when it has ended as long ago.
+    """
+    grant_rows.forget_ended(connection, seconds)
+    ids = connection.execute(_old, {"seconds": seconds, "limit": limit}).scalars().all()
+    if ids:
+        keys = set(connection.execute(_delete_turns, {"ids": ids}).scalars())
+        summaries.forget(connection, keys)
+        # Looked at once more under their locks: a message may have come in since.
+        at_rest = connection.execute(_at_rest, {"keys": list(keys)}).scalars().all()
+        connection.execute(_delete_empty, {"keys": at_rest})
+        audit.record(connection, "deleted old turns", audit.NOBODY, count=len(ids))
+    return len(ids)
+
+
+def delete_conversation(connection: sa.Connection, conversation: ConversationKey, by: Author) -> bool:
+    """Delete a conversation with everything of it but the audit. False if there is none, or a turn of it is live."""
+    key = str(conversation)
+    # First the lock, then the look: a message that comes in meanwhile waits, or is seen.
+    connection.execute(_lock, {"k": key})
+    if connection.execute(_live_in, {"k": key}).first() is not None:
+        return False
+    if connection.execute(_delete_conversation, {"k": key}).first() is None:
+        return False
+    grant_rows.forget_conversation(connection, key)
+    audit.record(connection, "deleted conversation", by.principal, conversation=key)
+    return True

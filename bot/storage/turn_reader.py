@@ -1,0 +1,255 @@
+"""Reading turns: rows to values. Everything else in the turn log reads through here."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy import bindparam
+
+from bot.domain.approvals import Approval
+from bot.domain.conversations import Author, ConversationKey
+from bot.domain.grants import parse_scope
+from bot.domain.history import History, truncate_results
+from bot.domain.turns import Step, StepStatus, ToolStep, Turn, TurnRecord, TurnStatus
+from bot.errors import NotFound
+from bot.storage import elicitation_rows
+from bot.storage.codec import (
+    decode_call,
+    decode_reply,
+    read_grant,
+    read_question,
+    read_result,
+    read_ruling,
+    read_secrets,
+    read_terms,
+)
+from bot.storage.history_cache import HistoryCache
+from bot.storage.summaries import read_summary
+from bot.storage.tables import approvals, conversations, deliveries, grants, is_live, steps, turns
+
+log = logging.getLogger(__name__)
+
+UNREADABLE = (ValueError, TypeError, LookupError, AttributeError, AssertionError)
+"""What reading a row raises that a later release wrote, or that somebody has changed by hand."""
+
+_step_columns = (
+    *(
+        column.label(f"step_{column.name}")
+        for column in (
+            steps.c.turn_id,
+            steps.c.n,
+            steps.c.kind,
+            steps.c.status,
+            steps.c.repeatable,
+            steps.c.body,
+            steps.c.result,
+        )
+    ),
+    *(column.label(f"approval_{column.name}") for column in approvals.c),
+    *(
+        sa.select(what).where(grants.c.approval_id == approvals.c.id).limit(1).scalar_subquery().label(name)
+        for name, what in (
+            ("granted_scope", grants.c.scope),
+            ("granted_seconds", grants.c.expires_at - grants.c.created_at),
+        )
+    ),
+)
+_asked = sa.and_(approvals.c.turn_id == steps.c.turn_id, approvals.c.n == steps.c.n)
+# One statement a record: nothing is read more often.
+_record = (
+    sa.select(turns, deliveries.c.wanted.label("revision"), elicitation_rows.asked_back.label("asks"), *_step_columns)
+    .select_from(turns)
+    .join(deliveries, deliveries.c.turn_id == turns.c.id)
+    .outerjoin(steps, steps.c.turn_id == turns.c.id)
+    .outerjoin(approvals, _asked)
+    .where(turns.c.id == bindparam("turn_id"))
+    .order_by(steps.c.n)
+)
+_all_steps = (
+    sa.select(*_step_columns)
+    .select_from(steps)
+    .outerjoin(approvals, _asked)
+    .where(steps.c.turn_id.in_(bindparam("ids", expanding=True)))
+    .order_by(steps.c.n)
+)
+_call_at = (
+    sa.select(*_step_columns)
+    .select_from(steps)
+    .join(turns, turns.c.id == steps.c.turn_id)
+    .outerjoin(approvals, _asked)
+    .where(
+        turns.c.conversation == bindparam("conversation"),
+        turns.c.seq == bindparam("seq"),
+        steps.c.n == bindparam("n"),
+        steps.c.kind == "tool",
+    )
+)
+_turn_of_approval = sa.select(approvals.c.turn_id, approvals.c.n).where(approvals.c.id == bindparam("approval_id"))
+_turns = sa.select(turns).where(turns.c.id.in_(bindparam("ids", expanding=True)))
+_ended_before = (
+    sa.select(turns.c.id, deliveries.c.wanted.label("revision"))
+    .join(deliveries, deliveries.c.turn_id == turns.c.id)
+    .where(
+        turns.c.conversation == bindparam("conversation"),
+        turns.c.seq < bindparam("before"),
+        turns.c.seq > bindparam("after"),
+        ~is_live(turns),
+    )
+    .order_by(turns.c.seq.desc())
+    .limit(bindparam("limit"))
+)
+_latest = (
+    sa.select(conversations.c.key)
+    .where(sa.func.substr(conversations.c.key, 1, bindparam("length")) == bindparam("reach"))
+    .order_by(conversations.c.updated_at.desc())
+    .limit(1)
+)
+
+
+def read_record(connection: sa.Connection, turn_id: str) -> TurnRecord:
+    """A turn with its steps. Raises NotFound."""
+    rows = connection.execute(_record, {"turn_id": turn_id}).all()
+    if not rows:
+        raise NotFound(f"There is no turn {turn_id}.")
+    turn = read_turn(rows[0])
+    done = tuple(_read_step(row, turn.author.platform) for row in rows if row.step_n is not None)
+    if rows[0].asks:
+        asked = elicitation_rows.read(connection, turn_id)
+        done = tuple(_with_elicitations(step, asked.get(step.n, ())) for step in done)
+    return TurnRecord(turn, done, rows[0].revision)
+
+
+def read_history(
+    connection: sa.Connection, conversation: ConversationKey, before: int, limit: int, ended: HistoryCache
+) -> History:
+    """The last `limit` turns of a conversation that ended, before a sequence number, oldest first, as far as the
+    summary does not speak of them. Those that `ended` does not know as they stand are read, and kept there.
+    """
+    summary = read_summary(connection, str(conversation))
+    wanted = {"before": before, "after": summary.upto if summary else 0, "limit": limit}
+    rows = connection.execute(_ended_before, {"conversation": str(conversation), **wanted}).all()
+    revisions = {row.id: row.revision for row in reversed(rows)}
+    known = ended.get(revisions)
+    if len(known) < len(revisions):
+        read = _read_turns(connection, {turn_id: seen for turn_id, seen in revisions.items() if turn_id not in known})
+        ended.put(read.values())
+        known |= read
+    return History(tuple(known[turn_id] for turn_id in revisions if turn_id in known), summary)
+
+
+def read_call_at(connection: sa.Connection, conversation: ConversationKey, seq: int, n: int) -> ToolStep | None:
+    """The call that is the step `n` of a conversation's turn `seq`; None if there is no such thing."""
+    row = connection.execute(_call_at, {"conversation": str(conversation), "seq": seq, "n": n}).first()
+    try:
+        step = None if row is None else _read_step(row, conversation.platform)
+    except UNREADABLE as error:
+        log.warning("a call of %s cannot be read: %r", conversation, error)
+        return None
+    return step if isinstance(step, ToolStep) else None
+
+
+def _read_turns(connection: sa.Connection, revisions: Mapping[str, int]) -> dict[str, TurnRecord]:
+    """Turns that are over, without those that cannot be read: they must not keep the next from being answered. Each
+    has the revision that was seen before it was read: what changes meanwhile is read again another time.
+    """
+    ids = list(revisions)
+    found: dict[str, list[Any]] = {turn_id: [] for turn_id in ids}
+    for step in connection.execute(_all_steps, {"ids": ids}):
+        found[step.step_turn_id].append(step)
+    records = {}
+    for row in connection.execute(_turns, {"ids": ids}):
+        try:
+            turn = read_turn(row)
+            done = tuple(_read_step(step, turn.conversation.platform) for step in found[row.id])
+        except UNREADABLE as error:
+            log.warning("turn %s cannot be read and is left out of the history: %r", row.id, error)
+        else:
+            records[row.id] = truncate_results(TurnRecord(turn, done, revisions[row.id]))
+    return records
+
+
+def read_latest(connection: sa.Connection, reach: str) -> ConversationKey | None:
+    """The conversation whose key begins with `reach` in which something was said last."""
+    key = connection.execute(_latest, {"reach": reach, "length": len(reach)}).scalar()
+    return None if key is None else ConversationKey.parse(key)
+
+
+def read_approval(connection: sa.Connection, approval_id: str) -> tuple[Turn, ToolStep] | None:
+    """The turn and the step an approval belongs to."""
+    row = connection.execute(_turn_of_approval, {"approval_id": approval_id}).first()
+    if row is None:
+        return None
+    record = read_record(connection, row.turn_id)
+    return record.turn, next(step for step in record.calls if step.n == row.n)
+
+
+def read_turn(row: Any) -> Turn:
+    """A turn of its row in `turns`."""
+    conversation = ConversationKey.parse(row.conversation)
+    return Turn(
+        id=row.id,
+        conversation=conversation,
+        seq=row.seq,
+        author=Author(conversation.platform, row.author_id, row.author_name),
+        question=read_question(row.question),
+        status=TurnStatus(row.status),
+        created_at=row.created_at,
+        failure=row.failure,
+        begun=row.fence > 0,
+    )
+
+
+def _read_step(row: Any, platform: str) -> Step:
+    if row.step_kind == "model":
+        return decode_reply(row.step_n, row.step_body)
+    call, tool, origin = decode_call(row.step_body)
+    if row.approval_revised is not None:
+        call = dataclasses.replace(call, arguments=row.approval_revised)
+    return ToolStep(
+        n=row.step_n,
+        call=call,
+        tool=tool,
+        status=StepStatus(row.step_status),
+        repeatable=row.step_repeatable,
+        origin=origin,
+        result=read_result(row.step_result),
+        approval=None if row.approval_id is None else _read_approval(row, platform),
+        ruling=read_ruling(row.step_body),
+        grant=read_grant(row.step_body),
+    )
+
+
+def _with_elicitations(step: Step, rows: Sequence[Any]) -> Step:
+    if not rows or not isinstance(step, ToolStep):
+        return step
+    resume = None if step.status.ended or step.status is StepStatus.ASKING else elicitation_rows.replies_of(rows)
+    return dataclasses.replace(step, elicitations=elicitation_rows.elicitations_of(rows), resume=resume)
+
+
+def _read_approval(row: Any, platform: str) -> Approval:
+    revised = row.approval_revised is not None
+    proposed_secrets = read_secrets(row.approval_proposed_secrets)
+    return Approval(
+        id=row.approval_id,
+        revision=row.approval_revision,
+        fingerprint=row.approval_fingerprint,
+        requested_for=Author(platform, row.approval_requested_for_id, row.approval_requested_for_name),
+        expires_in=row.approval_expires_in,
+        expires_at=row.approval_expires_at,
+        decided_by=row.approval_decided_by,
+        decided_at=row.approval_decided_at,
+        reason=row.approval_reason,
+        proposed=row.approval_proposed if revised else None,
+        revised_by=row.approval_revised_by,
+        editors=frozenset(row.approval_editors or ()),
+        terms=read_terms(row.approval_terms),
+        signers=tuple(row.approval_signers or ()),
+        remind_in=row.approval_remind_in,
+        granted=parse_scope(row.granted_scope or "", row.granted_seconds),
+        secrets=read_secrets(row.approval_revised_secrets) if revised else proposed_secrets,
+        proposed_secrets=proposed_secrets if revised else (),
+    )

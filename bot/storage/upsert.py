@@ -1,0 +1,27 @@
+"""INSERT with a conflict clause, in each database's own words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+import sqlalchemy as sa
+
+
+class Upsert:
+    """One statement, built for a database the first time it is run there.
+
+    `build` gets that dialect's `insert` function: `lambda insert: insert(table).values(...).on_conflict_do_nothing()`.
+    """
+
+    def __init__(self, build: Callable[[Callable[[sa.Table], Any]], sa.Executable]) -> None:
+        self._build = build
+        self._built: dict[str, sa.Executable] = {}
+
+    def on(self, connection: sa.Connection) -> sa.Executable:
+        """The statement for the database of this connection."""
+        dialect = connection.dialect.name
+        if dialect not in self._built:
+            self._built[dialect] = self._build(import_module(f"sqlalchemy.dialects.{dialect}").insert)
+        return self._built[dialect]

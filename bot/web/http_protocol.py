@@ -1,0 +1,143 @@
+"""The HTTP protocol of the server: uvicorn's, with limits of time and of pipelining, and a place in the table of
+connections.
+
+A connection without a request costs a file. Without limits, clients that only connect, send half a request or read no
+response would take the files of the database and of the platforms. A client that sends its requests without waiting
+for the responses would keep the event loop from accepting others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import Any
+
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from bot.web.connection_table import ConnectionLimits, ConnectionTable, TrustedProxies
+
+_CLOSE = (b"connection", b"close")
+_BUSY = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 5\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+
+
+class LimitedProtocol(H11Protocol):
+    """One connection. The head of a request must arrive within `head_seconds`; a body is read, and timed, by the route.
+    uvicorn ends a connection that is idle between two requests, and serves one request of it at a time.
+    """
+
+    def __init__(self, *args: Any, limits: ConnectionLimits, table: ConnectionTable, **more: Any) -> None:
+        super().__init__(*args, **more)
+        self._limits = limits
+        self._table = table
+        self._admitted = False
+        self._head: asyncio.TimerHandle | None = None
+        self._stalled: asyncio.TimerHandle | None = None
+
+    @property
+    def address(self) -> str:
+        """IP address of the peer."""
+        return self.client[0] if self.client else ""
+
+    def evict(self) -> None:
+        """Close the connection now; its place in the table is released already."""
+        self._admitted = False
+        self.transport.abort()
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Admit a new connection, or answer 503."""
+        super().connection_made(transport)
+        # A write that the kernel does not take at once counts as stalled, whether or not the response is over.
+        transport.set_write_buffer_limits(high=0)
+        self._admitted = self._table.admit(self)
+        if not self._admitted:
+            transport.write(_BUSY)
+            transport.close()
+            return
+        self._start_head()
+        self._update()
+
+    def data_received(self, data: bytes) -> None:
+        """Take a piece of a request, or several requests."""
+        super().data_received(data)
+        if self.cycle is not None and not self.cycle.response_complete:
+            self._end_head()
+        elif self._head is None:
+            self._start_head()
+        self._update()
+
+    def handle_events(self) -> None:
+        """Begin the next request. If the peer has sent more behind it, its response is the last one."""
+        super().handle_events()
+        cycle = self.cycle
+        if cycle is None or cycle.more_body or cycle.response_complete or not cycle.keep_alive:
+            return
+        if self.conn.trailing_data[0]:
+            # As if the peer had asked for it: the header says so, unless the response has begun.
+            cycle.scope["headers"] = [*cycle.scope["headers"], _CLOSE]
+            cycle.keep_alive = False
+
+    def on_response_complete(self) -> None:
+        """Go on to the next request."""
+        super().on_response_complete()
+        self._update()
+
+    def pause_writing(self) -> None:
+        """The peer reads nothing more for now."""
+        super().pause_writing()
+        if self._stalled is None:
+            self._start_stall()
+        self._update()
+
+    def resume_writing(self) -> None:
+        """The peer reads again."""
+        super().resume_writing()
+        self._end_stall()
+        self._update()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Release what the connection holds."""
+        self._end_head()
+        self._end_stall()
+        super().connection_lost(exc)
+        if self._admitted:
+            self._admitted = False
+            self._table.remove(self)
+
+    def _update(self) -> None:
+        """Tell the table which side owes the next step."""
+        if not self._admitted:
+            return
+        request_is_whole = self.cycle is not None and not self.cycle.response_complete and not self.cycle.more_body
+        if request_is_whole and not self.flow.write_paused:
+            self._table.work(self)
+        else:
+            self._table.wait(self)
+
+    def _start_head(self) -> None:
+        self._head = self.loop.call_later(self._limits.head_seconds, self.transport.abort)
+
+    def _end_head(self) -> None:
+        if self._head is not None:
+            self._head.cancel()
+            self._head = None
+
+    def _start_stall(self) -> None:
+        unsent = self.transport.get_write_buffer_size()
+        self._stalled = self.loop.call_later(self._limits.stalled_seconds, self._check_stall, unsent)
+
+    def _check_stall(self, unsent_before: int) -> None:
+        """Cut off a peer that has read nothing since the last check."""
+        if self.transport.get_write_buffer_size() < unsent_before:
+            self._start_stall()
+        else:
+            self.transport.abort()
+
+    def _end_stall(self) -> None:
+        if self._stalled is not None:
+            self._stalled.cancel()
+            self._stalled = None
+
+
+def connection_factory(limits: ConnectionLimits, proxies: TrustedProxies) -> partial[LimitedProtocol]:
+    """Return the protocol of one server: all of its connections share one table."""
+    return partial(LimitedProtocol, limits=limits, table=ConnectionTable(limits, proxies))

@@ -1,0 +1,313 @@
+"""What is measured, as Prometheus reads it: `/metrics`.
+
+The composition root makes one `Metrics` for the process and hands its `observe` to whoever measures. Counters are this
+process's alone and begin anew with it; what is unfinished is read from the database when somebody looks, and is the
+same in every process. The only module that knows prometheus_client, whose global registry is left alone.
+
+Labels are names of platforms, models, servers and tools, of which there are few; whatever there turn out to be too many
+of is counted as `other`. None holds what people said, or who they are.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import platform
+from collections import Counter as Tally
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from time import monotonic
+from typing import TYPE_CHECKING, get_args
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.metrics_core import GaugeMetricFamily
+from prometheus_client.registry import Collector
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from bot import __version__
+from bot.domain.metrics import (
+    ApprovalAsked,
+    ApprovalEnded,
+    ApprovalOutcome,
+    CacheUsed,
+    CallEnded,
+    Delivered,
+    DeliveryOutcome,
+    LoopLagged,
+    MetricEvent,
+    ModelAnswered,
+    PlatformLimited,
+    SessionChanged,
+    TurnEnded,
+)
+from bot.domain.servers import ServerSnapshot, ServerStatus
+from bot.domain.turns import TurnStatus
+from bot.errors import DatabaseError
+from bot.ports import Backlog
+
+if TYPE_CHECKING:
+    from prometheus_client.metrics_core import Metric
+
+log = logging.getLogger(__name__)
+
+PATH = "/metrics"
+MOST_TOOLS = 200
+MOST_SERVERS = 100
+MOST_MODELS = 50
+OTHER = "other"
+LONGEST_NAME = 100
+FRESH_SECONDS = 5.0
+"""How long what was read of the database is shown again, however often somebody looks."""
+READING_SECONDS = 3.0
+
+_SHORT = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+_LONG = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 40.0, 60.0, 120.0, 300.0, 600.0, 1800.0, 3600.0)
+_PEOPLE = (5.0, 15.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0, 3600.0, 14400.0, 86400.0)
+_LAG = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
+
+Names = tuple[str, ...]
+
+
+class _Known:
+    """The first so many names; all that come later are one. Servers give tools names that are long, or hold half a
+    character.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._names: set[Names] = set()
+
+    def __call__(self, *given: str) -> Names:
+        names = tuple(each[:LONGEST_NAME].encode("utf-8", "replace").decode() for each in given)
+        if names not in self._names:
+            if len(self._names) >= self._most:
+                return (OTHER,) * len(names)
+            self._names.add(names)
+        return names
+
+
+class _Registry(CollectorRegistry):
+    """Without the library's samples of when each series began, which double their number and which nobody reads."""
+
+    def collect(self) -> Iterable[Metric]:
+        """Everything that is counted."""
+        for metric in super().collect():
+            metric.samples = [each for each in metric.samples if not each.name.endswith("_created")]
+            yield metric
+
+
+class Metrics:
+    """Everything that is counted in this process, and how the rest stands whenever somebody looks."""
+
+    def __init__(self, *, clock: Callable[[], float] = monotonic) -> None:
+        self.registry = registry = _Registry()
+        self._standing = _Standing(clock)
+        self._platforms: set[str] = set()
+        self._servers, self._tools, self._models = _Known(MOST_SERVERS), _Known(MOST_TOOLS), _Known(MOST_MODELS)
+
+        def counter(name: str, told: str, *labels: str) -> Counter:
+            return Counter(f"countersign_{name}", told, labels, registry=registry)
+
+        def histogram(name: str, told: str, buckets: Sequence[float], *labels: str) -> Histogram:
+            return Histogram(f"countersign_{name}", told, labels, buckets=buckets, registry=registry)
+
+        self._turns = counter("turns", "Turns that have ended, as done, failed or cancelled.", "platform", "status")
+        self._turn_seconds = histogram(
+            "turn_seconds", "From the question to the end, people's thinking included.", _LONG, "platform"
+        )
+        self._requests = counter("model_requests", "Times a model was asked, repeats included.", "model", "outcome")
+        self._model_seconds = histogram("model_seconds", "How long a model took for a whole answer.", _LONG, "model")
+        self._first_token = histogram(
+            "model_first_token_seconds", "How long a model took to begin its answer.", _LONG, "model"
+        )
+        self._tokens = counter("model_tokens", "Tokens, as the provider counted them.", "model", "kind")
+        self._calls = counter("tool_calls", "Tool calls that have ended.", "server", "tool", "status")
+        self._call_seconds = histogram("tool_seconds", "How long a tool call was under way.", _SHORT, "server")
+        self._asked = counter("approvals_asked", "Signatures that were asked for.", "platform")
+        self._ended = counter("approvals_ended", "Approvals that wait no longer.", "platform", "outcome")
+        self._approval_seconds = histogram(
+            "approval_seconds", "From asking for a signature to its end.", _PEOPLE, "outcome"
+        )
+        self._deliveries = counter("deliveries", "Drawings of turns that were attempted.", "platform", "outcome")
+        self._delivery_seconds = histogram(
+            "delivery_seconds", "How long a platform took for a whole drawing.", _SHORT, "platform"
+        )
+        self._limited = histogram(
+            "platform_limited_seconds", "How long a platform's limits made calls wait.", _SHORT, "platform"
+        )
+        self._sessions = counter("mcp_sessions", "Sessions with MCP servers.", "server", "event")
+        self._cache = counter("mcp_cache", "Uses of what is known of a server's tools.", "server", "event")
+        self._lag = histogram("event_loop_lag_seconds", "How late the event loop was.", _LAG)
+        build = Gauge("countersign_build_info", "What runs.", ("version", "python"), registry=registry)
+        build.labels(__version__, platform.python_version()).set(1)
+        registry.register(self._standing)
+        ProcessCollector(registry=registry)
+
+    def look_at(
+        self,
+        backlog: Callable[[], Awaitable[Backlog]],
+        servers: Callable[[], Iterable[ServerSnapshot]],
+        takes_writes: Callable[[], bool] = lambda: True,
+    ) -> None:
+        """Read from these what is unfinished, how MCP servers stand, and whether the database takes writes."""
+        self._standing.backlog, self._standing.servers = backlog, servers
+        self._standing.takes_writes = takes_writes
+
+    def observe(self, measurement: MetricEvent) -> None:  # noqa: C901 - one case for each kind
+        """Count it."""
+        match measurement:
+            case TurnEnded(where, status, seconds):
+                self._begin(where)
+                self._turns.labels(where, status).inc()
+                self._turn_seconds.labels(where).observe(seconds)
+            case ModelAnswered():
+                self._count_answer(measurement)
+            case CallEnded(server, tool, status, seconds):
+                self._calls.labels(*self._tools(server, tool), status).inc()
+                if seconds is not None:
+                    self._call_seconds.labels(*self._servers(server)).observe(seconds)
+            case ApprovalAsked(where):
+                self._begin(where)
+                self._asked.labels(where).inc()
+            case ApprovalEnded(where, outcome, seconds):
+                self._ended.labels(where, _word(outcome)).inc()
+                self._approval_seconds.labels(_word(outcome)).observe(seconds)
+            case Delivered(where, outcome, seconds):
+                self._begin(where)
+                self._deliveries.labels(where, _word(outcome)).inc()
+                self._delivery_seconds.labels(where).observe(seconds)
+            case PlatformLimited(where, seconds):
+                self._limited.labels(where).observe(seconds)
+            case SessionChanged(server, event):
+                self._sessions.labels(*self._servers(server), event).inc()
+            case CacheUsed(server, event):
+                self._cache.labels(*self._servers(server), event).inc()
+            case LoopLagged(seconds):
+                self._lag.observe(seconds)
+
+    def _begin(self, where: str) -> None:
+        """Let all series of a platform begin at zero: of one that begins later nobody sees that its first has come."""
+        if where in self._platforms:
+            return
+        self._platforms.add(where)
+        for status in TurnStatus:
+            if status.ended:
+                self._turns.labels(where, status)
+        for ending in get_args(ApprovalOutcome):
+            self._ended.labels(where, _word(ending))
+        for outcome in get_args(DeliveryOutcome):
+            self._deliveries.labels(where, _word(outcome))
+
+    async def written(self, accept: str = "") -> tuple[bytes, str]:
+        """Everything as text, and the media type it is in: the one that was asked for, if it is one of Prometheus's."""
+        await self._standing.look()
+        encode, media_type = choose_encoder(accept)
+        # In a thread: thousands of series take a while, and nobody's turn should wait for that.
+        return await asyncio.to_thread(encode, self.registry), media_type
+
+    def route(self) -> Route:
+        """Where it is read."""
+
+        async def read(request: Request) -> Response:
+            content, media_type = await self.written(request.headers.get("accept", ""))
+            return Response(content, headers={"Content-Type": media_type})
+
+        return Route(PATH, read)
+
+    def _count_answer(self, answer: ModelAnswered) -> None:
+        (model,) = self._models(answer.model)
+        self._requests.labels(model, answer.outcome).inc()
+        if answer.outcome == "answered":
+            self._model_seconds.labels(model).observe(answer.seconds)
+            self._tokens.labels(model, "input").inc(answer.input_tokens)
+            self._tokens.labels(model, "output").inc(answer.output_tokens)
+        if answer.first_seconds is not None:
+            self._first_token.labels(model).observe(answer.first_seconds)
+
+
+def _word(outcome: str) -> str:
+    """An outcome as queries write it."""
+    return outcome.replace(" ", "_")
+
+
+class _Standing(Collector):
+    """How things stand, as it was last read. Without a house there is nothing to tell."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self.backlog: Callable[[], Awaitable[Backlog]] | None = None
+        self.servers: Callable[[], Iterable[ServerSnapshot]] = tuple
+        self.takes_writes: Callable[[], bool] = lambda: True
+        self._clock = clock
+        self._read: Backlog | None = None
+        self._states: Sequence[ServerSnapshot] = ()
+        self._read_at = -FRESH_SECONDS
+        self._reading = asyncio.Lock()
+
+    async def look(self) -> None:
+        """Read it again if it is old. What cannot be read now is left out."""
+        self._states = tuple(self.servers())
+        async with self._reading:
+            if self.backlog is None or self._clock() - self._read_at < FRESH_SECONDS:
+                return
+            self._read = None
+            try:
+                async with asyncio.timeout(READING_SECONDS):
+                    self._read = await self.backlog()
+            except (DatabaseError, TimeoutError) as error:
+                log.debug("what is unfinished cannot be read: %s", error or "the database does not answer")
+            self._read_at = self._clock()
+
+    def describe(self) -> Iterable[Metric]:
+        """Nothing is looked at when this is registered."""
+        return ()
+
+    def collect(self) -> Iterable[Metric]:
+        """What Prometheus sees of it. Called in a thread, so it touches nothing that lives in the event loop."""
+        if self.backlog is not None:
+            answers = float(self._read is not None)
+            yield GaugeMetricFamily("countersign_database_up", "Whether the database answers.", answers)
+            yield GaugeMetricFamily(
+                "countersign_database_writable",
+                "0 while the database refuses writes: its disk is full or fails, or it is read-only.",
+                float(self.takes_writes()),
+            )
+        if self._read is not None:
+            yield from _unfinished(self._read)
+        yield from _connections(self._states)
+
+
+def _unfinished(backlog: Backlog) -> Iterable[Metric]:
+    live = GaugeMetricFamily("countersign_turns_live", "Turns that go on, in all processes.", labels=["status"])
+    for status, number in backlog.turns.items():
+        live.add_metric([status], number)
+    yield live
+    yield GaugeMetricFamily(
+        "countersign_turns_ready_oldest_seconds",
+        "How long the oldest turn has waited that could begin, in all processes. Turns that the limit of their user "
+        "holds back do not count.",
+        backlog.oldest_ready,
+    )
+    yield GaugeMetricFamily(
+        "countersign_approvals_waiting", "Calls that wait for a signature, in all processes.", backlog.approvals
+    )
+    yield GaugeMetricFamily(
+        "countersign_deliveries_behind", "Turns whose drawing is behind, in all processes.", backlog.drawings
+    )
+
+
+def _connections(states: Sequence[ServerSnapshot]) -> Iterable[Metric]:
+    known = _Known(MOST_SERVERS)
+    active: Tally[str] = Tally()
+    for state in states:
+        (server,) = known(state.config.name)
+        active[server] += state.status is ServerStatus.CONNECTED
+    sessions = GaugeMetricFamily("countersign_mcp_sessions_active", "Sessions that stand.", labels=["server"])
+    for server, number in active.items():
+        sessions.add_metric([server], number)
+    yield sessions
+    servers = GaugeMetricFamily("countersign_mcp_servers", "MCP servers by how they stand.", labels=["status"])
+    for status, number in Tally(state.status.name.lower() for state in states).items():
+        servers.add_metric([status], number)
+    yield servers

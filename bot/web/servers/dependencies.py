@@ -1,0 +1,158 @@
+"""What the routes about servers, rules and profiles are built from: the services that `/mcp` is built from, too; and
+where a request acts.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+from typing import Annotated, cast
+
+from fastapi import Depends, Path, Query, Request
+from pydantic import AfterValidator, Field
+
+from bot.commands.call_builder import CallBuilder
+from bot.commands.dependencies import CommandDependencies
+from bot.commands.policy_service import PolicyService
+from bot.commands.profile_service import ProfileService
+from bot.commands.server_directory import ServerDirectory
+from bot.commands.server_service import ServerService
+from bot.commands.server_validation import ServerValidator
+from bot.commands.sign_in import SignInSteps
+from bot.commands.tool_review import ToolReview
+from bot.domain.api_clients import ApiClient
+from bot.domain.conversations import Author, ConversationKey, Member
+from bot.domain.servers import EVERYWHERE
+from bot.web.authentication import AdminCaller, ensure_workspace
+from bot.web.problems import Problem
+
+WORKSPACE = r"^[a-z][a-z-]{0,40}:[A-Za-z0-9._~@+-]{1,200}$"
+"""How a workspace is written: `slack:T1`, `discord:1`, `api:default`. It stands in addresses as it is."""
+WORKSPACE_FORM = "a workspace is PLATFORM:ID, for example slack:T1"
+"""The same for people."""
+OFF = "MCP is switched off (MCP_ENABLED=false), so there are no servers and no tools."
+
+
+def _written(workspace: str) -> str:
+    if not re.fullmatch(WORKSPACE, workspace):
+        raise ValueError(WORKSPACE_FORM)
+    return workspace
+
+
+WorkspaceName = Annotated[str, AfterValidator(_written), Field(json_schema_extra={"pattern": WORKSPACE})]
+"""A workspace as a request names it."""
+
+
+@dataclass(frozen=True, slots=True)
+class RequestScope:
+    """Where a request acts, and for whom. What it keeps belongs to `workspace`; what belongs EVERYWHERE is seen from
+    every workspace. `servers` is the path of the servers there.
+    """
+
+    caller: ApiClient
+    conversation: ConversationKey
+    workspace: str
+    servers: str = "/api/mcp/servers"
+
+    @property
+    def member(self) -> Member:
+        """Whoever calls."""
+        return self.caller.member
+
+    @property
+    def author(self) -> Author:
+        """The same, for the record."""
+        return self.caller.author
+
+    @property
+    def everywhere(self) -> bool:
+        """It acts for all workspaces."""
+        return self.workspace == EVERYWHERE
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """The services, over one set of parts."""
+
+    parts: CommandDependencies
+    directory: ServerDirectory
+    drafting: ServerValidator
+    keeping: ServerService
+    calls: CallBuilder
+    signing_in: SignInSteps
+    reviewing: ToolReview
+    policies: PolicyService
+    profiles: ProfileService
+
+    @classmethod
+    def of(cls, parts: CommandDependencies) -> Services:
+        """Build them."""
+        directory = ServerDirectory(parts)
+        return cls(
+            parts,
+            directory,
+            ServerValidator(parts, directory),
+            ServerService(parts, directory),
+            CallBuilder(parts, directory),
+            SignInSteps(parts, directory),
+            ToolReview(parts),
+            PolicyService(parts, directory),
+            ProfileService(parts),
+        )
+
+    async def globally(self, request: Request, caller: AdminCaller) -> RequestScope:
+        """Acts for all workspaces, or in the token's own if it has one. Raises Problem."""
+        return _kept(request, self.at(caller, caller.workspace))
+
+    async def in_workspace(
+        self,
+        request: Request,
+        caller: AdminCaller,
+        workspace: Annotated[WorkspaceName, Path(description="Such as `slack:T1` or `api:default`.")],
+    ) -> RequestScope:
+        """Acts in the workspace that the path names. Raises Problem."""
+        here = self.at(caller, ensure_workspace(caller, workspace))
+        return _kept(request, replace(here, servers=f"/api/workspaces/{workspace}/mcp-servers"))
+
+    async def asked(
+        self,
+        request: Request,
+        caller: AdminCaller,
+        workspace: Annotated[
+            WorkspaceName | None, Query(description="Such as `slack:T1`; without it, as the token goes.")
+        ] = None,
+    ) -> RequestScope:
+        """Acts in the workspace that the query names, if it names one. Raises Problem."""
+        return _kept(
+            request, self.at(caller, caller.workspace if workspace is None else ensure_workspace(caller, workspace))
+        )
+
+    def at(self, caller: ApiClient, workspace: str) -> RequestScope:
+        """Acts in a workspace that the caller has to do with: there alone, whatever else the token is good for. Raises
+        Problem.
+        """
+        if not self.parts.servers.enabled:
+            raise Problem(503, "mcp_disabled", OFF, "set MCP_ENABLED=true and start again")
+        there = replace(caller, workspace=workspace)
+        return RequestScope(there, there.place(), workspace)
+
+
+FindHere = Callable[..., Awaitable[RequestScope]]
+"""One of the three above, as a dependency of a router: how its routes learn where they act."""
+
+
+def _kept(request: Request, here: RequestScope) -> RequestScope:
+    request.state.here = here
+    return here
+
+
+async def _found(request: Request) -> RequestScope:
+    """What the router's dependency has kept. Where that could not be read from the request, the request is refused
+    with all that is wrong with it, and no route sees this.
+    """
+    return cast("RequestScope", getattr(request.state, "here", None))
+
+
+AtHere = Annotated[RequestScope, Depends(_found)]
+"""Where the request acts, as the router's dependency has found it."""

@@ -1,0 +1,301 @@
+"""A server as programs describe it, and how that becomes the fields that `/mcp add` and `/mcp edit` take.
+
+What a field may hold is for `bot.commands.server_definition` to say: here is only how it is called over HTTP. A secret
+is taken as itself, to be kept encrypted, or as a reference `env:NAME` or `file:/path`; `***` leaves the one that is
+kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from pydantic import AliasChoices, Field, SecretStr
+
+from bot.commands.server_definition import KEEP, NO, YES
+from bot.commands.server_templates import MISSING_SECRET as UNNAMED_SECRET
+from bot.commands.server_templates import SLOT
+from bot.domain.plain_headers import is_plain_header
+from bot.domain.secrets import SecretReference
+from bot.domain.servers import USER_SLOT, AuthenticationKind
+from bot.web.schemas import RequestModel
+
+_REFERENCES = ("env:", "file:")
+MISSING_SECRET = "It is missing: the secret itself, or env:NAME or file:/path, where it is."  # noqa: S105 - a sentence
+AUTH_OF = {
+    "apiKey": AuthenticationKind.API_KEY,
+    "config.headerValue": AuthenticationKind.HEADER,
+    "config.password": AuthenticationKind.BASIC,
+    "config.clientSecret": AuthenticationKind.OAUTH,
+}
+"""The field that holds the secret, and how a server signs in that has it."""
+
+
+class ConfigBody(RequestModel):
+    """What depends on how a server is reached and how the bot signs in there."""
+
+    url: str | None = None
+    headers: dict[str, SecretStr] | None = Field(
+        default=None,
+        description="Further headers. A value is a secret if the header has the name of a credential or the value is "
+        "hard to guess; all others are shown.",
+    )
+    header_name: str | None = Field(
+        default=None,
+        description="The header that carries the secret.",
+        validation_alias=AliasChoices("headerName", "apiKeyHeader"),
+    )
+    header_value: SecretStr | None = Field(default=None, description="For `header`: sent as it is.")
+    username: SecretStr | None = Field(default=None, description="For `basic`; kept and shown like the password.")
+    password: SecretStr | None = Field(default=None, description="For `basic`.")
+    client_id: str | None = Field(
+        default=None,
+        description="For `oauth` and `client_credentials`: what the authorization server knows the bot by.",
+    )
+    client_secret: SecretStr | None = Field(default=None, description="That client's, if it has one.")
+    scope: str | None = Field(default=None, description="For both: what to ask for, with blanks between.")
+    template: str | None = Field(default=None, description="The launch template that it is started by.")
+    slots: dict[str, str] | None = Field(default=None, description="What fills the template's slots.")
+    command: str | None = None
+    args: list[str] | None = None
+    env: dict[str, SecretStr] | None = None
+    cwd: str | None = None
+
+
+class ServerBody(RequestModel):
+    """A server. To change one, only what is different needs to be there."""
+
+    name: str | None = Field(default=None, description="What people call it.")
+    server_id: str | None = Field(default=None, description="Its slug, which its tools' names begin with.")
+    description: str | None = None
+    url: str | None = Field(default=None, validation_alias=AliasChoices("url", "baseUrl"))
+    transport_type: str | None = Field(
+        default=None,
+        description="`STREAMABLE_HTTP` (or `HTTP`), `SSE`, `AUTO`, `JSONRPC_HTTP` or `STDIO`.",
+        validation_alias=AliasChoices("transportType", "transport"),
+    )
+    auth_type: str | None = Field(
+        default=None, description="`none`, `header`, `basic`, `api_key`, `oauth` or `client_credentials`."
+    )
+    api_key: SecretStr | None = Field(
+        default=None, description="For `api_key`: sent as a bearer's token, or as it is in `config.headerName`."
+    )
+    config: ConfigBody | None = None
+    auto_connect: bool | None = None
+    enabled: bool | None = None
+    trusted: bool | None = Field(default=None, description="Whether its word counts on which tools only read.")
+    policy: str | None = Field(
+        default=None, description="For a new one: what holds for its tools from the first moment."
+    )
+    system_instruction: str | None = Field(
+        default=None, validation_alias=AliasChoices("systemInstruction", "system_instruction")
+    )
+    response_instruction: str | None = Field(
+        default=None, validation_alias=AliasChoices("responseInstruction", "response_instruction")
+    )
+    auto_context_tool: str | None = Field(
+        default=None, validation_alias=AliasChoices("autoContextTool", "auto_context_tool")
+    )
+    connect_timeout: float | None = Field(default=None, description="Seconds.")
+    list_timeout: float | None = Field(default=None, description="Seconds.")
+    tool_timeout: float | None = Field(default=None, description="Seconds.")
+    tool_timeout_max: float | None = Field(default=None, description="Seconds, while it tells of progress.")
+    tool_timeouts: dict[str, float] | None = Field(default=None, description="Seconds of single tools, by name.")
+    words: str | None = Field(default=None, description="Whose words its tools return: `own`, `shared`, `strangers`.")
+    sends: str | None = Field(default=None, description="Who reads what calls carry: `closed`, `team` or `world`.")
+    tool_words: dict[str, str] | None = Field(default=None, description="`words` of single tools, by name.")
+    tool_sends: dict[str, str] | None = Field(default=None, description="`sends` of single tools, by name.")
+    tool_recipients: dict[str, list[str]] | None = Field(
+        default=None, description="The arguments of single tools that name who gets what a call carries."
+    )
+    version: int | None = Field(default=None, ge=0, description="Nothing is done if it has another by now.")
+
+
+@dataclass(slots=True)
+class ParsedServer:
+    """A description, read. `called` says what a field of a definition is called in it, for what is wrong with it."""
+
+    fields: dict[str, str] = field(default_factory=dict)
+    hidden: str = ""
+    values: dict[str, str] = field(default_factory=dict)
+    argv: tuple[str, ...] = ()
+    errors: dict[str, str] = field(default_factory=dict)
+    called: dict[str, str] = field(default_factory=dict)
+
+    def wrong(self, errors: Mapping[str, str]) -> dict[str, str]:
+        """What is wrong, by the names that the description has for it."""
+        found = dict(self.errors)
+        for name, error in errors.items():
+            said = MISSING_SECRET if name == "secret" and error.startswith("Its secret is missing.") else error
+            place = f"config.slots.{name.removeprefix(SLOT)}" if name.startswith(SLOT) else _CALLED.get(name, name)
+            if error == UNNAMED_SECRET:
+                said, place = f"{MISSING_SECRET} It is for the slot {name.removeprefix(SLOT)}.", "config.env"
+            found.setdefault(self.called.get(name, place), said)
+        return found
+
+
+_CALLED = {
+    "title": "name",
+    "transport": "transportType",
+    "auth": "authType",
+    "auth_header": "config.headerName",
+    "username": "config.username",
+    "client_id": "config.clientId",
+    "scope": "config.scope",
+    "headers": "config.headers",
+    "env": "config.env",
+    "template": "config.template",
+    "command": "config.command",
+    "cwd": "config.cwd",
+    "secret": "apiKey",
+    "hidden": "apiKey",
+    "system_instruction": "systemInstruction",
+    "response_instruction": "responseInstruction",
+    "auto_context_tool": "autoContextTool",
+    "connect_timeout": "connectTimeout",
+    "list_timeout": "listTimeout",
+    "tool_timeout": "toolTimeout",
+    "tool_timeout_max": "toolTimeoutMax",
+    "tool_timeouts": "toolTimeouts",
+    "tool_words": "toolWords",
+    "tool_sends": "toolSends",
+    "tool_recipients": "toolRecipients",
+    "auto_connect": "autoConnect",
+}
+_SECRET_FIELD = {
+    "header": "config.headerValue",
+    "basic": "config.password",
+    "oauth": "config.clientSecret",
+    "client_credentials": "config.clientSecret",
+}
+
+
+def given(body: ServerBody) -> ParsedServer:
+    """Read a description."""
+    read = ParsedServer()
+    config = body.config or ConfigBody()
+    url = body.url if body.url is not None else config.url
+    plain: Mapping[str, object] = {
+        "title": body.name,
+        "description": body.description,
+        "url": url,
+        "transport": body.transport_type,
+        "auth": body.auth_type,
+        "auth_header": config.header_name,
+        "client_id": config.client_id,
+        "scope": config.scope,
+        "cwd": config.cwd,
+        "template": config.template,
+        "auto_connect": body.auto_connect,
+        "trusted": body.trusted,
+        "system_instruction": body.system_instruction,
+        "response_instruction": body.response_instruction,
+        "auto_context_tool": body.auto_context_tool,
+        "connect_timeout": body.connect_timeout,
+        "list_timeout": body.list_timeout,
+        "tool_timeout": body.tool_timeout,
+        "tool_timeout_max": body.tool_timeout_max,
+        "tool_timeouts": None
+        if body.tool_timeouts is None
+        else "\n".join(f"{tool}={seconds:g}" for tool, seconds in body.tool_timeouts.items()),
+        "words": body.words,
+        "sends": body.sends,
+        "tool_words": _by_tool(body.tool_words),
+        "tool_sends": _by_tool(body.tool_sends),
+        "tool_recipients": None
+        if body.tool_recipients is None
+        else _by_tool({tool: ",".join(names) for tool, names in body.tool_recipients.items()}),
+    }
+    read.fields.update({name: _text(value) for name, value in plain.items() if value is not None})
+    read.fields.update({f"{SLOT}{name}": value for name, value in (config.slots or {}).items()})
+    if body.url is None and config.url is not None:
+        read.called["url"] = "config.url"
+    if body.name is None:
+        read.called["name"] = "serverId"
+    if config.command is not None:
+        read.argv = (config.command, *(config.args or ()))
+        read.fields.setdefault("transport", "stdio")
+    elif config.args:
+        read.errors["config.args"] = "These are arguments of a program: config.command is missing."
+    _read_secret(read, body, config)
+    _read_user(read, config)
+    for name, prefix, values in (("headers", "header:", config.headers), ("env", "env:", config.env)):
+        if values is not None:
+            read.fields[name] = "\n".join(_lines(read, prefix, values))
+    return read
+
+
+def _by_tool(values: Mapping[str, str] | None) -> str | None:
+    """One line a tool, as a form has them."""
+    return None if values is None else "\n".join(f"{tool}={value}" for tool, value in values.items())
+
+
+def _read_secret(read: ParsedServer, body: ServerBody, config: ConfigBody) -> None:
+    sent = {
+        "apiKey": body.api_key,
+        "config.headerValue": config.header_value,
+        "config.password": config.password,
+        "config.clientSecret": config.client_secret,
+    }
+    values = {name: value.get_secret_value() for name, value in sent.items() if value is not None}
+    kind = read.fields.get("auth", "").lower().replace("-", "_")
+    name = _SECRET_FIELD.get(kind, "apiKey") if kind else next(iter(values), "apiKey")
+    for other in values.keys() - {name}:
+        read.errors[other] = f"It goes with authType {AUTH_OF[other].value}."
+    read.called |= {"secret": name, "hidden": name}
+    if name not in values:
+        return
+    if not values[name]:
+        # Taken away: it signs in no more, unless the same request says how.
+        read.fields.setdefault("auth", AuthenticationKind.NONE.value)
+        return
+    read.fields.setdefault("auth", AUTH_OF[name].value)
+    if values[name].startswith(_REFERENCES):
+        read.fields["secret"] = values[name]
+    elif values[name] != KEEP:
+        read.hidden = values[name]
+
+
+def _read_user(read: ParsedServer, config: ConfigBody) -> None:
+    """The user name of basic: itself, a reference, or `***` for the one that is kept."""
+    if config.username is None:
+        return
+    value = config.username.get_secret_value()
+    if value in ("", KEEP) or _is_reference(value):
+        read.fields["username"] = value
+    else:
+        read.fields["username"] = KEEP
+        read.values[USER_SLOT] = value
+
+
+def _lines(read: ParsedServer, prefix: str, values: Mapping[str, SecretStr]) -> Iterator[str]:
+    """Secrets by name and plain headers as the lines of a definition; secrets that were given themselves are kept
+    beside.
+    """
+    for name, secret in values.items():
+        value = secret.get_secret_value()
+        if "=" in name or name != name.strip() or not name.isprintable():
+            read.errors["config.headers" if prefix == "header:" else "config.env"] = "One of the names cannot be used."
+        elif value == KEEP or _is_reference(value) or (prefix == "header:" and is_plain_header(name, value)):
+            yield f"{name}={value}"
+        else:
+            read.values[f"{prefix}{name}"] = value
+            yield f"{name}={KEEP}"
+
+
+def _is_reference(text: str) -> bool:
+    try:
+        SecretReference.parse(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _text(value: object) -> str:
+    match value:
+        case bool():
+            return YES if value else NO
+        case float():
+            return f"{value:g}"
+        case _:
+            return str(value)

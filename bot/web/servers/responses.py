@@ -1,0 +1,388 @@
+"""A server as programs read it: how it is defined, how it stands, what it offers. No secret is in any of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import Field
+
+from bot.commands.dependencies import CommandDependencies
+from bot.commands.server_definition import KEEP, command_line, plain_headers_of
+from bot.commands.server_directory import ServerDirectory, VisibleServer
+from bot.commands.sign_in import kind_of_sign_in
+from bot.domain.capabilities import ServerCapabilities
+from bot.domain.conversations import ConversationKey
+from bot.domain.secrets import SecretReference, SecretSource
+from bot.domain.servers import (
+    AUTH_SECRET,
+    OAUTH_KINDS,
+    USER_SLOT,
+    AuthenticationKind,
+    HttpTransport,
+    ServerEnablement,
+    ServerRecord,
+    ServerStatus,
+    StdioTransport,
+    TemplateLaunch,
+    kind_of,
+)
+from bot.domain.tools import Tool
+from bot.web.schemas import ResponseModel
+from bot.web.servers.response_options import Moment, ResponseOptions
+
+_SESSIONS = {
+    ServerStatus.PENDING: "IDLE",
+    ServerStatus.CONNECTING: "INITIALIZING",
+    ServerStatus.CONNECTED: "ACTIVE",
+    ServerStatus.IDLE: "IDLE",
+    ServerStatus.FAILED: "ERROR",
+    ServerStatus.AUTH_REQUIRED: "ERROR",
+    ServerStatus.DISCONNECTED: "CLOSED",
+    ServerStatus.DISABLED: "CLOSED",
+}
+_SECRET_KEYS = {
+    AuthenticationKind.HEADER: "headerValue",
+    AuthenticationKind.BASIC: "password",
+    AuthenticationKind.API_KEY: "apiKey",
+    AuthenticationKind.OAUTH: "clientSecret",
+    AuthenticationKind.CLIENT_CREDENTIALS: "clientSecret",
+}
+
+
+class ServerAnswer(ResponseModel):
+    """One server in a list."""
+
+    id: str
+    server_id: str = Field(description="Its slug.")
+    name: str
+    description: str
+    url: str | None
+    transport_type: str
+    auth_type: str
+    api_key_set: bool = Field(description="It has a secret that it signs in with.")
+    missing_secrets: list[str] = Field(
+        description="Secrets that are still to be entered: `auth`, `header:NAME` or `env:NAME`. A stored secret is "
+        "cleared if the server moves to another address."
+    )
+    status: str
+    session_state: str = Field(description="INITIALIZING, ACTIVE, IDLE, ERROR or CLOSED.")
+    last_error: str | None
+    sync_status: str = Field(description="NEVER_SYNCED, SYNCING, SYNCED or SYNC_FAILED.")
+    last_synced_at: Moment
+    auto_connect: bool
+    enabled: bool
+    trusted: bool
+    tool_count: int
+    workspace: str | None = Field(description="Whose it is; null for every workspace's.")
+    managed_in: str = Field(description="`file` for the operator's own, which are read-only here, or `database`.")
+    version: int | None = Field(description="Grows with every change; null for the operator's own.")
+    server_version: str | None = Field(description="What the server says of itself.")
+    protocol_version: str | None
+    created_at: Moment
+    created_by: str | None
+    updated_at: Moment
+    updated_by: str | None
+    last_updated: Moment
+
+
+class SessionResponse(ResponseModel):
+    """A connection."""
+
+    state: str
+    connected_at: Moment
+
+
+class ServerDetails(ServerAnswer):
+    """One server in full."""
+
+    command_line: str | None = Field(description="For a program: exactly what is started, as a shell would take it.")
+
+    config: dict[str, Any] = Field(description="As it was given, `***` for every secret that is kept here.")
+    tools: list[str]
+    system_instruction: str
+    response_instruction: str
+    auto_context_tool: str
+    connect_timeout: float | None = Field(description="Seconds; null for the usual time.")
+    list_timeout: float
+    tool_timeout: float
+    tool_timeout_max: float
+    tool_timeouts: dict[str, float]
+    words: str | None = Field(description="Whose words its tools return; null if its hints decide.")
+    sends: str | None = Field(description="Who reads what its calls carry; null if its hints decide.")
+    tool_words: dict[str, str]
+    tool_sends: dict[str, str]
+    tool_recipients: dict[str, list[str]]
+    session: SessionResponse
+
+
+class ToolAnswer(ResponseModel):
+    """A tool."""
+
+    name: str
+    offered_as: str = Field(description="What the model calls it.")
+    title: str
+    description: str
+    input_schema: dict[str, Any]
+    output_schema: dict[str, Any] | None
+    annotations: dict[str, bool] = Field(description="The server's own hints; those it did not give are left out.")
+    policy: str = Field(description="What happens when somebody asks for it here, as far as that depends on nobody.")
+
+
+class ResourceAnswer(ResponseModel):
+    """Something to read."""
+
+    uri: str
+    name: str
+    title: str
+    description: str
+    mime_type: str
+    size: int | None = Field(description="Bytes.")
+
+
+class TemplateAnswer(ResponseModel):
+    """Resources under one pattern of addresses."""
+
+    uri_template: str
+    name: str
+    title: str
+    description: str
+    mime_type: str
+
+
+class PromptArgumentAnswer(ResponseModel):
+    """What a prompt takes."""
+
+    name: str
+    description: str
+    required: bool
+
+
+class PromptAnswer(ResponseModel):
+    """A text that a server writes."""
+
+    name: str
+    title: str
+    description: str
+    arguments: list[PromptArgumentAnswer]
+
+
+class CapabilitiesAnswer(ResponseModel):
+    """Everything that a server offers, as far as it is known."""
+
+    server_id: str
+    sync_status: str
+    last_synced_at: Moment
+    server_version: str | None
+    protocol_version: str | None
+    tools: list[ToolAnswer]
+    resources: list[ResourceAnswer]
+    resource_templates: list[TemplateAnswer]
+    prompts: list[PromptAnswer]
+
+
+@dataclass(frozen=True, slots=True)
+class ServerSerializer:
+    """Writes servers as one caller wants them."""
+
+    parts: CommandDependencies
+    directory: ServerDirectory
+    manner: ResponseOptions
+
+    def listed(self, seen: VisibleServer) -> ServerAnswer:
+        """A server in a list."""
+        return ServerAnswer(**self._shared(seen))
+
+    def details(self, seen: VisibleServer) -> ServerDetails:
+        """A server in full."""
+        config = seen.config
+        shared = self._shared(seen)
+        return ServerDetails(
+            **shared,
+            command_line=command_line(config) or None,
+            config=_config(seen),
+            tools=[tool.original_name for tool in self.directory.capabilities(seen).tools],
+            system_instruction=config.system_instruction,
+            response_instruction=config.response_instruction,
+            auto_context_tool=config.auto_context_tool,
+            connect_timeout=config.connect_timeout,
+            list_timeout=config.list_timeout,
+            tool_timeout=config.tool_timeout,
+            tool_timeout_max=config.tool_timeout_max,
+            tool_timeouts=dict(config.tool_timeouts),
+            words=config.flows.words,
+            sends=config.flows.sends,
+            tool_words=dict(config.flows.tool_words),
+            tool_sends=dict(config.flows.tool_sends),
+            tool_recipients={tool: list(names) for tool, names in config.flows.tool_recipients.items()},
+            session=SessionResponse(
+                state=shared["session_state"],
+                connected_at=self.manner.moment(seen.state.connected_at if seen.state else None),
+            ),
+        )
+
+    def capabilities(self, seen: VisibleServer, where: ConversationKey) -> CapabilitiesAnswer:
+        """What it offers, and what happens to calls there."""
+        known = self.directory.capabilities(seen)
+        return CapabilitiesAnswer(
+            server_id=seen.name,
+            sync_status=seen.sync.name,
+            last_synced_at=self.manner.moment(seen.state.synced_at if seen.state else None),
+            server_version=known.server_version or None,
+            protocol_version=known.protocol or None,
+            tools=[self.tool(tool, where) for tool in known.tools],
+            resources=[
+                ResourceAnswer(
+                    uri=each.uri,
+                    name=each.name,
+                    title=each.title,
+                    description=each.description,
+                    mime_type=each.mime_type,
+                    size=each.size,
+                )
+                for each in known.resources
+            ],
+            resource_templates=[
+                TemplateAnswer(
+                    uri_template=each.pattern,
+                    name=each.name,
+                    title=each.title,
+                    description=each.description,
+                    mime_type=each.mime_type,
+                )
+                for each in known.templates
+            ],
+            prompts=_prompts(known),
+        )
+
+    def tool(self, tool: Tool, where: ConversationKey) -> ToolAnswer:
+        """One tool."""
+        hints = {
+            "readOnlyHint": tool.annotations.read_only,
+            "destructiveHint": tool.annotations.destructive,
+            "idempotentHint": tool.annotations.idempotent,
+            "openWorldHint": tool.annotations.open_world,
+        }
+        return ToolAnswer(
+            name=tool.original_name,
+            offered_as=tool.name,
+            title=tool.title,
+            description=tool.description,
+            input_schema=dict(tool.input_schema),
+            output_schema=None if tool.output_schema is None else dict(tool.output_schema),
+            annotations={name: value for name, value in hints.items() if value is not None},
+            policy=self.parts.administration.policy_of(tool, where).value,
+        )
+
+    def _shared(self, seen: VisibleServer) -> dict[str, Any]:
+        config, record, state = seen.config, seen.record, seen.state
+        moment = self.manner.moment
+        updated = moment(record.updated_at if record else None)
+        tools = len(self.directory.capabilities(seen).tools)
+        return {
+            "id": seen.id,
+            "server_id": seen.name,
+            "name": config.title or seen.name,
+            "description": config.description,
+            "url": config.transport.url if isinstance(config.transport, HttpTransport) else None,
+            "transport_type": kind_of(config.transport).upper(),
+            "auth_type": kind_of_sign_in(seen).value,
+            "api_key_set": record is not None and AUTH_SECRET in record.secrets.keys() - record.missing,
+            "missing_secrets": sorted(record.missing) if record is not None else [],
+            "status": self.manner.status(seen.status),
+            "session_state": _SESSIONS[seen.status],
+            "last_error": seen.problem or None,
+            "sync_status": seen.sync.name,
+            "last_synced_at": moment(state.synced_at if state else None),
+            "auto_connect": config.auto_connect,
+            "enabled": seen.status is not ServerStatus.DISABLED,
+            "trusted": config.trusted,
+            "tool_count": max(tools, state.tool_count if state else 0),
+            "workspace": config.workspace or None,
+            "managed_in": "file" if record is None else "database",
+            "version": record.version if record else None,
+            "server_version": (state.server_version if state else "") or None,
+            "protocol_version": (state.protocol if state else "") or None,
+            "created_at": moment(record.created_at if record else None),
+            "created_by": (record.created_by if record else "") or None,
+            "updated_at": updated,
+            "updated_by": (record.updated_by if record else "") or None,
+            "last_updated": updated,
+        }
+
+
+def _config(seen: VisibleServer) -> dict[str, Any]:
+    """What a description has under `config`; sent back as it is, it changes nothing."""
+    record = seen.record
+    match seen.config.transport:
+        case StdioTransport(launch=TemplateLaunch(template, values)):
+            slots: dict[str, Any] = {"template": template, "slots": dict(values)}
+            secrets = _slots(record, "env:")
+            return {**slots, **({"env": secrets} if secrets else {})}
+        case StdioTransport(command, args, env, cwd):
+            found: dict[str, Any] = {"command": command, "args": list(args)}
+            found |= {"cwd": cwd} if cwd else {}
+            names = {**dict.fromkeys(env, KEEP), **_slots(record, "env:")}
+            return {**found, **({"env": names} if names else {})}
+        case HttpTransport(url, headers):
+            found = {"url": url}
+            plain = plain_headers_of(record.config.transport) if record else ()
+            names = {**dict.fromkeys(headers, KEEP), **dict(plain), **_slots(record, "header:")}
+            found |= {"headers": names} if names else {}
+            return {**found, **(_signing_in(record) if record else {})}
+
+
+def _signing_in(record: ServerRecord) -> Mapping[str, str]:
+    authentication = record.authentication
+    if authentication.kind is AuthenticationKind.NONE:
+        return {}
+    found = {"headerName": authentication.header}
+    if authentication.kind is AuthenticationKind.BASIC:
+        found = {"username": _shown(record.secrets[USER_SLOT])} if USER_SLOT in record.secrets else {}
+    if authentication.kind in OAUTH_KINDS:
+        named = {"clientId": authentication.client_id, "scope": authentication.scope}
+        found = {name: value for name, value in named.items() if value}
+    if AUTH_SECRET in record.secrets and authentication.kind is not AuthenticationKind.API_KEY:
+        found[_SECRET_KEYS[authentication.kind]] = _shown(record.secrets[AUTH_SECRET])
+    return found
+
+
+def _slots(record: ServerRecord | None, prefix: str) -> dict[str, str]:
+    if record is None:
+        return {}
+    return {
+        slot.removeprefix(prefix): _shown(reference)
+        for slot, reference in sorted(record.secrets.items())
+        if slot.startswith(prefix)
+    }
+
+
+def _shown(reference: SecretReference) -> str:
+    return KEEP if reference.source is SecretSource.STORED else str(reference)
+
+
+def _prompts(known: ServerCapabilities) -> list[PromptAnswer]:
+    return [
+        PromptAnswer(
+            name=prompt.name,
+            title=prompt.title,
+            description=prompt.description,
+            arguments=[
+                PromptArgumentAnswer(name=each.name, description=each.description, required=each.required)
+                for each in prompt.arguments
+            ],
+        )
+        for prompt in known.prompts
+    ]
+
+
+def wanted_standing(*, enabled: bool | None, record: ServerRecord) -> ServerEnablement | None:
+    """What a request wants of a server's standing, if that is different from how it is."""
+    match enabled, record.standing:
+        case True, ServerEnablement.DISABLED:
+            return ServerEnablement.ON
+        case False, ServerEnablement.ON | ServerEnablement.DISCONNECTED:
+            return ServerEnablement.DISABLED
+        case _:
+            return None

@@ -1,0 +1,153 @@
+"""A question as a request brings it, and what the bot makes of it.
+
+The last message of the person is the question. What stands before it is context for the model, information and no
+instructions, and only where the conversation is new: the bot remembers what was said in one that goes on. The model,
+its parameters and its tools are the operator's to choose, so those fields have no effect; the answer names them.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from bot.chat.thread_context import append_file_names, describe_files, format_lines
+from bot.domain.conversations import Attachment
+from bot.web.problems import Problem
+from bot.web.turns.uploads import Uploads
+
+MOST_IMAGES = 5
+_DATA = re.compile(r"data:(image/(?:png|jpeg|gif|webp));base64,([A-Za-z0-9+/=\s]+)")
+_TEXTS = ("text", "input_text", "output_text")
+_IMAGES = ("image_url", "input_image")
+_PERSON = "user"
+
+
+class Piece(BaseModel):
+    """A piece of a message: text, or an image as a `data:` address."""
+
+    model_config = ConfigDict(extra="allow")
+
+    type: str = Field(max_length=40)
+    text: str | None = None
+    image_url: str | dict[str, Any] | None = None
+
+
+class InputMessage(BaseModel):
+    """One message, in the shape of either chat protocol. Other fields of theirs have no effect."""
+
+    model_config = ConfigDict(extra="allow")
+
+    role: Literal["user", "assistant", "system", "developer", "tool"] = "user"
+    content: str | list[Piece] = ""
+
+
+class Payload(BaseModel):
+    """What is asked: `messages`, or `input` as one text or a list of messages. `stream` is whether to answer with
+    events. Other fields, such as `model` and `tools`, have no effect.
+    """
+
+    model_config = ConfigDict(extra="allow")
+
+    messages: list[InputMessage] | None = Field(default=None, max_length=500)
+    input: str | list[InputMessage] | None = None
+    stream: bool = True
+
+    @property
+    def ignored(self) -> list[str]:
+        """The fields that have no effect, by name."""
+        return sorted(name for name in self.model_extra or {} if len(name) <= 64)[:50]
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedInput:
+    """What there is to answer, what was said before it, and the images that came with it."""
+
+    text: str
+    context: tuple[str, ...] = ()
+    attachments: tuple[Attachment, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Image:
+    data: bytes
+    mime_type: str
+
+
+def parse_input(payload: Payload, uploads: Uploads, owner: str) -> ParsedInput:
+    """The question of a request; its images are kept in `uploads`, as those of `owner`. Raises Problem with 422 where
+    there is none, or with something in it that cannot be read.
+    """
+    said = _messages(payload)
+    last = next((place for place in reversed(range(len(said))) if said[place].role == _PERSON), None)
+    if last is None:
+        raise _wrong("payload.messages", "There is no message of the role user.")
+    if last != len(said) - 1:
+        raise _wrong("payload.messages", "The last message must be of the role user: it is the question.")
+    text, images = _read(said[last])
+    if len(images) > MOST_IMAGES:
+        raise _wrong("payload.messages", f"A question takes {MOST_IMAGES} images at most.")
+    if not text.strip() and not images:
+        raise _wrong("payload.messages", "The question is empty.")
+    attachments = tuple(_kept(uploads, owner, number, each) for number, each in enumerate(images, start=1))
+    return ParsedInput(text.strip() or describe_files(attachments), _context(said[:last]), attachments)
+
+
+def _messages(payload: Payload) -> Sequence[InputMessage]:
+    if (payload.messages is None) == (payload.input is None):
+        raise _wrong("payload", "It takes either messages or input.")
+    if payload.messages is not None:
+        return payload.messages
+    return [InputMessage(content=payload.input)] if isinstance(payload.input, str) else payload.input or []
+
+
+def _context(said: Sequence[InputMessage]) -> tuple[str, ...]:
+    """What was said before the question, as lines behind the role that said it."""
+    lines = []
+    for each in said:
+        text, images = _read(each)
+        lines.append((each.role, append_file_names(text, [f"image {n}" for n, _ in enumerate(images, start=1)])))
+    return format_lines([line for line in lines if line[1].strip()])
+
+
+def _read(said: InputMessage) -> tuple[str, Sequence[_Image]]:
+    if isinstance(said.content, str):
+        return said.content, ()
+    texts: list[str] = []
+    images: list[_Image] = []
+    for piece in said.content:
+        if piece.type in _TEXTS and piece.text is not None:
+            texts.append(piece.text)
+        elif piece.type in _IMAGES and piece.image_url is not None:
+            images.append(_image(piece.image_url))
+        else:
+            raise _wrong("payload.messages", "A piece of a message must be a text or an image.")
+    return "\n".join(texts), images
+
+
+def _image(address: str | dict[str, Any]) -> _Image:
+    url = address.get("url") if isinstance(address, dict) else address
+    found = _DATA.fullmatch(url) if isinstance(url, str) else None
+    if found is None:
+        raise _wrong(
+            "payload.messages",
+            "An image must be in the request itself: data:image/png;base64,… (PNG, JPEG, GIF or WebP).",
+        )
+    try:
+        return _Image(base64.b64decode("".join(found[2].split()), validate=True), found[1])
+    except binascii.Error:
+        raise _wrong("payload.messages", "An image is no base64.") from None
+
+
+def _kept(uploads: Uploads, owner: str, number: int, image: _Image) -> Attachment:
+    name = f"image-{number}.{image.mime_type.removeprefix('image/')}"
+    return uploads.keep(image.data, name, image.mime_type, owner)
+
+
+def _wrong(field: str, said: str) -> Problem:
+    return Problem(422, "invalid", "Some fields cannot be used.", "correct the fields that are named", {field: said})

@@ -1,0 +1,379 @@
+"""Turns on the wire: messages, tool calls, approvals and whole responses, as data for programs.
+
+Called by the routes and by the streams of events. Arguments are as on cards in a shared place: labels for stored
+secrets, counts for parts that look like one. All other text is as the person, the model or the tool gave it: JSON makes
+it harmless, and whoever draws it cleans it. The words of states are listed in docs/http-api.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import StrEnum
+from typing import Any
+
+from pydantic import Field
+
+from bot.domain.approval_requirements import ApprovalRequirements
+from bot.domain.approvals import Approval
+from bot.domain.conversations import ConversationKey
+from bot.domain.turns import WAITING, ModelStep, StepStatus, ToolStep, Turn, TurnStatus
+from bot.domain.views import TurnView
+from bot.rendering.approval_card import ApprovalCard, approval_card, whole_card
+from bot.rendering.argument_diff import format_changes
+from bot.rendering.call_arguments import shared_json, whole_json
+from bot.rendering.view_diff import answer
+from bot.web.schemas import ResponseModel, moment
+from bot.web.turns.elicitations import ElicitationShape, elicitations_of
+
+
+class ConversationStatus(StrEnum):
+    """How a conversation stands, which is how its last response does."""
+
+    CREATED = "CREATED"
+    STREAMING = "STREAMING"
+    COMPLETED = "COMPLETED"
+    INCOMPLETE = "INCOMPLETE"
+    FAILED = "FAILED"
+
+
+class CallStatus(StrEnum):
+    """How a tool call stands. UNKNOWN: it was sent, and nobody knows whether it has happened."""
+
+    IN_PROGRESS = "IN_PROGRESS"
+    COMPLETED = "COMPLETED"
+    FAILED = "FAILED"
+    DENIED = "DENIED"
+    EXPIRED = "EXPIRED"
+    CANCELLED = "CANCELLED"
+    UNKNOWN = "UNKNOWN"
+
+
+class MessageStatus(StrEnum):
+    """Whether a message is whole."""
+
+    IN_PROGRESS = "IN_PROGRESS"
+    COMPLETED = "COMPLETED"
+
+
+class MessageShape(ResponseModel):
+    """One contribution to a conversation."""
+
+    id: str = Field(description="`RESPONSE:N`: its place among the steps of its response, 0 for the question.")
+    response_id: str
+    role: str = Field(description="USER, ASSISTANT or TOOL.")
+    content: str
+    output_index: int
+    item_id: str | None = Field(default=None, description="Of a tool's answer: the model's own id of the call.")
+    notes: list[str] = Field(default_factory=list, description="Sentences for people about this message.")
+    created_at: str = Field(description="When the question was asked to which it belongs.")
+    tool_calls: list[ToolCallShape] = Field(default_factory=list, description="What an assistant's message asks for.")
+
+
+class ToolCallShape(ResponseModel):
+    """A tool call and how it stands."""
+
+    id: str = Field(description="`RESPONSE:N`: its place among the steps of its response.")
+    response_id: str
+    item_id: str = Field(description="The model's own id of the call.")
+    output_index: int
+    type: str = Field(description="MCP; FUNCTION for a name that is no tool.")
+    server: str | None
+    name: str
+    title: str
+    status: CallStatus
+    waiting_for_approval: bool
+    waiting_for_answer: bool = Field(description="Its server waits to hear something from whoever asked.")
+    approval_request_id: str | None
+    arguments: dict[str, Any] = Field(
+        description="Labels stand for stored secrets, lengths and reasons for parts that look like a secret."
+    )
+    result: str | None
+    error: str | None = Field(description="Why it gave nothing, where it did not.")
+    decided_by: str
+    reason: str = Field(description="Why it was denied, if somebody said so.")
+    granted_by: str = Field(description="Whose standing permission it ran on, where nobody was asked.")
+    progress: str | None = Field(default=None, description="What a running call says of itself.")
+
+
+class ShownArgument(ResponseModel):
+    """One argument as a person reads it: characters that hide are spelled out."""
+
+    name: str
+    value: str
+    warnings: list[str] = Field(description="Sentences for people about characters that are not what they seem.")
+
+
+class ShownChange(ResponseModel):
+    """An argument that was changed since the model asked, as JSON; null where there was none, or is none."""
+
+    name: str
+    before: str | None
+    after: str | None
+
+
+class ApprovalShape(ResponseModel):
+    """A call that waits for a signature, with everything that would be signed."""
+
+    approval_request_id: str
+    revision: int = Field(description="Grows when the arguments are changed. A decision names the one it is about.")
+    conversation_id: str
+    response_id: str
+    tool_call_id: str
+    title: str
+    risk: str = Field(description="`reads`, `writes` or `destructive`.")
+    server: str
+    tool: str
+    arguments: dict[str, Any] = Field(
+        description="All of them. Labels stand for stored secrets, lengths and reasons for what is hidden here."
+    )
+    hidden: int = Field(
+        description="Characters that are hidden here because they look like a secret. With any, the call is approved "
+        "only after it was opened: `POST /api/responses/approval/{id}/open`."
+    )
+    shown: list[ShownArgument] = Field(description="The same as plain text for a person to read before signing.")
+    changes: list[ShownChange]
+    changed_by: str
+    fingerprint: str = Field(description="What is signed: a digest of server, tool, definition and arguments.")
+    requested_for: str
+    signed_by: str = Field(description="Whose signature it takes, in a few words.")
+    signatures: list[str] = Field(description="Who has signed so far, where it takes several.")
+    needed: int = Field(description="How many signatures it takes in all.")
+    expires_in_seconds: float | None = Field(description="From when it was asked; null if it never expires.")
+    expires_at: str | None
+
+
+class ResponseShape(ResponseModel):
+    """A question and what has come of it so far."""
+
+    response_id: str
+    conversation_id: str
+    status: ConversationStatus
+    waiting_for_approval: bool = Field(description="Nothing more happens until somebody has signed or denied.")
+    waiting_for_answer: bool = Field(description="Nothing more happens until whoever asked has answered a server.")
+    ahead: int = Field(
+        description="How many responses come first: of the conversation and, as things stand, of others."
+    )
+    text: str = Field(description="The answer, as far as it has come.")
+    error: str | None
+    messages: list[MessageShape]
+    tool_calls: list[ToolCallShape]
+    approvals: list[ApprovalShape] = Field(description="What waits for a signature.")
+    elicitations: list[ElicitationShape] = Field(description="What servers wait to hear from whoever asked.")
+    ignored: list[str] = Field(default_factory=list, description="Fields of the request that had no effect.")
+    created_at: str
+
+
+SignedBy = Callable[[ApprovalRequirements, ConversationKey], str]
+"""Whose signature a call takes somewhere, in a few words (`bot.commands.dependencies.Administration.signed_by`)."""
+
+_TURNS = {
+    TurnStatus.QUEUED: ConversationStatus.STREAMING,
+    TurnStatus.RUNNING: ConversationStatus.STREAMING,
+    TurnStatus.WAITING: ConversationStatus.STREAMING,
+    TurnStatus.DONE: ConversationStatus.COMPLETED,
+    TurnStatus.CANCELLED: ConversationStatus.INCOMPLETE,
+    TurnStatus.FAILED: ConversationStatus.FAILED,
+}
+_CALLS = {
+    StepStatus.AWAITING: CallStatus.IN_PROGRESS,
+    StepStatus.READY: CallStatus.IN_PROGRESS,
+    StepStatus.STARTED: CallStatus.IN_PROGRESS,
+    StepStatus.ASKING: CallStatus.IN_PROGRESS,
+    StepStatus.DONE: CallStatus.COMPLETED,
+    StepStatus.FAILED: CallStatus.FAILED,
+    StepStatus.DENIED: CallStatus.DENIED,
+    StepStatus.EXPIRED: CallStatus.EXPIRED,
+    StepStatus.CANCELLED: CallStatus.CANCELLED,
+    StepStatus.UNKNOWN: CallStatus.UNKNOWN,
+}
+
+
+def status_of(view: TurnView) -> ConversationStatus:
+    """How a response stands. The view `conversation_states` says the same of a conversation's last one, by the same
+    rule.
+    """
+    return ConversationStatus.CREATED if waits_its_turn(view) else _TURNS[view.turn.status]
+
+
+def waits_its_turn(view: TurnView) -> bool:
+    """Whether nothing has come of a response yet. One that goes on after a signature or an answer, or that was given
+    back by a process that ends, is in the queue for a moment, too, and has begun long since.
+    """
+    return view.turn.status is TurnStatus.QUEUED and not view.turn.begun
+
+
+def is_waiting(view: TurnView) -> bool:
+    """Whether nothing more happens until somebody has decided or answered: the engine may be about to put the turn
+    down.
+    """
+    if view.turn.status not in (TurnStatus.RUNNING, TurnStatus.WAITING):
+        return False
+    open_calls = [step for step in view.steps if isinstance(step, ToolStep) and not step.status.ended]
+    return bool(open_calls) and all(step.status in WAITING or step.pending_elicitations for step in open_calls)
+
+
+def waits_for_approval(view: TurnView) -> bool:
+    """Whether nothing more happens before somebody has signed or denied."""
+    return is_waiting(view) and bool(view.awaiting)
+
+
+def waits_for_answer(view: TurnView) -> bool:
+    """Whether nothing more happens before whoever asked has answered a server."""
+    return is_waiting(view) and view.asks
+
+
+def step_id(turn: Turn, n: int) -> str:
+    """What a step is called on the wire."""
+    return f"{turn.id}:{n}"
+
+
+def tool_call_shape(turn: Turn, step: ToolStep, progress: str | None = None) -> ToolCallShape:
+    """A call as it stands."""
+    approval, tool, grant = step.approval, step.tool, step.grant
+    text = step.result.text if step.result is not None else None
+    good = step.status is StepStatus.DONE
+    return ToolCallShape(
+        id=step_id(turn, step.n),
+        response_id=turn.id,
+        item_id=step.call.id,
+        output_index=step.n,
+        type="MCP" if tool is not None else "FUNCTION",
+        server=tool.server if tool is not None else None,
+        name=tool.name if tool is not None else step.call.name,
+        title=tool.title if tool is not None else "",
+        status=_CALLS[step.status],
+        waiting_for_approval=step.status is StepStatus.AWAITING,
+        waiting_for_answer=not step.status.ended and bool(step.pending_elicitations),
+        approval_request_id=approval.id if approval is not None else None,
+        arguments=shared_json(step.call.arguments, approval.secrets if approval is not None else ()),
+        result=text if good else None,
+        error=text if not good else None,
+        decided_by=approval.decided_by if approval is not None else "",
+        reason=approval.reason if approval is not None else "",
+        granted_by=(grant.name or grant.by) if grant is not None else "",
+        progress=progress,
+    )
+
+
+def approval_shape(turn: Turn, step: ToolStep, approval: Approval, conversation: str, who: SignedBy) -> ApprovalShape:
+    """A call that was asked for, as everybody may read it who sees the conversation. `conversation` is its id on the
+    wire.
+    """
+    drawn = approval_card(step)
+    assert drawn is not None
+    arguments = shared_json(step.call.arguments, approval.secrets)
+    return _approval_shape(turn, step, approval, drawn, arguments, conversation=conversation, signed_by=who)
+
+
+def whole_approval_shape(
+    turn: Turn, step: ToolStep, approval: Approval, conversation: str, who: SignedBy
+) -> ApprovalShape:
+    """The same for a caller who may approve the call, with the parts that look like a secret."""
+    drawn = whole_card(step)
+    assert drawn is not None
+    return _approval_shape(turn, step, approval, drawn, whole_json(step), conversation=conversation, signed_by=who)
+
+
+def _approval_shape(
+    turn: Turn,
+    step: ToolStep,
+    approval: Approval,
+    drawn: ApprovalCard,
+    arguments: dict[str, Any],
+    *,
+    conversation: str,
+    signed_by: SignedBy,
+) -> ApprovalShape:
+    return ApprovalShape(
+        approval_request_id=approval.id,
+        revision=approval.revision,
+        conversation_id=conversation,
+        response_id=turn.id,
+        tool_call_id=step_id(turn, step.n),
+        title=drawn.title,
+        risk=drawn.risk,
+        server=drawn.server,
+        tool=drawn.tool,
+        arguments=arguments,
+        hidden=drawn.withheld,
+        shown=[
+            ShownArgument(name=each.name, value=each.full, warnings=list(each.warnings)) for each in drawn.arguments
+        ],
+        changes=[ShownChange(name=each.name, before=each.before, after=each.after) for each in format_changes(step)],
+        changed_by=approval.revised_by,
+        fingerprint=approval.fingerprint,
+        requested_for=drawn.asked_by,
+        signed_by=signed_by(approval.terms, turn.conversation),
+        signatures=list(approval.signers),
+        needed=approval.terms.quorum,
+        expires_in_seconds=approval.expires_in,
+        expires_at=None if approval.expires_at is None else moment(approval.expires_at),
+    )
+
+
+def messages_of(view: TurnView) -> list[MessageShape]:
+    """The question, the replies with the calls each asks for, and what the tools answered, in order."""
+    turn = view.turn
+    asked_at = moment(turn.created_at)
+    made: list[MessageShape] = []
+    if turn.question.call is None:
+        made.append(
+            MessageShape(
+                id=step_id(turn, 0), response_id=turn.id, role="USER", content=turn.question.text, output_index=0,
+                created_at=asked_at,
+            )
+        )  # fmt: skip
+    asking: MessageShape | None = None
+    for step in view.steps:
+        message = MessageShape(
+            id=step_id(turn, step.n), response_id=turn.id, role="ASSISTANT", content="", output_index=step.n,
+            created_at=asked_at,
+        )  # fmt: skip
+        match step:
+            case ModelStep():
+                message.content, message.notes = step.message.text, list(step.notes)
+                asking = message
+            case ToolStep():
+                if asking is not None:
+                    asking.tool_calls.append(tool_call_shape(turn, step))
+                if step.result is None:
+                    continue
+                message.role, message.content, message.item_id = "TOOL", step.result.text, step.call.id
+        made.append(message)
+    return made
+
+
+def calls_of(view: TurnView) -> list[ToolCallShape]:
+    """The calls of a response, in order."""
+    calls = (step for step in view.steps if isinstance(step, ToolStep))
+    return [tool_call_shape(view.turn, step, view.progress.get(step.n)) for step in calls]
+
+
+def approvals_of(view: TurnView, conversation: str, who: SignedBy) -> list[ApprovalShape]:
+    """What of a response waits for a signature."""
+    return [
+        approval_shape(view.turn, step, step.approval, conversation, who)
+        for step in view.awaiting
+        if step.approval is not None
+    ]
+
+
+def response_shape(view: TurnView, conversation: str, who: SignedBy, reader: str = "") -> ResponseShape:
+    """A response as it stands. `conversation` is its conversation's id on the wire, `reader` the principal of whoever
+    reads this.
+    """
+    return ResponseShape(
+        response_id=view.turn.id,
+        conversation_id=conversation,
+        status=status_of(view),
+        waiting_for_approval=waits_for_approval(view),
+        waiting_for_answer=waits_for_answer(view),
+        ahead=view.ahead,
+        text=answer(view),
+        error=view.turn.failure or None,
+        messages=messages_of(view),
+        tool_calls=calls_of(view),
+        approvals=approvals_of(view, conversation, who),
+        elicitations=elicitations_of(view, conversation, reader),
+        created_at=moment(view.turn.created_at),
+    )

@@ -1,0 +1,156 @@
+"""The three questions this server answers, asked of a source of files.
+
+`server` offers these as tools. Nothing here knows MCP; what goes wrong is an `Unanswered` in words for the model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import date
+
+from mcp_servers.weather.answers import Area, Areas, Day, Forecast, Overview
+from mcp_servers.weather.areas import CANDIDATES, AmbiguousArea, AreaTable, Place, UnknownArea
+from mcp_servers.weather.forecasts import DayForecast, file_code, read_forecast
+from mcp_servers.weather.jma_json import line
+from mcp_servers.weather.overviews import read_overview
+from mcp_servers.weather.sample_data import AREA_PATH, FORECAST_PATH, OVERVIEW_PATH, bundled_areas, today_in_japan
+from mcp_servers.weather.service import ServiceProblem
+from mcp_servers.weather.source import Question, Source
+
+MOST_AREAS = 10
+
+
+class Unanswered(Exception):
+    """There is no answer; the message says why and what to do."""
+
+
+async def find_area(source: Source, text: str) -> Areas:
+    """Areas whose code or name matches. Raises Unanswered."""
+    try:
+        table = await source.question().read((AREA_PATH,), AreaTable.read)
+    except ServiceProblem as problem:
+        raise _no_data(problem) from problem
+    found = table.value.find(text, MOST_AREAS) or bundled_areas().find(text, MOST_AREAS)
+    if not found:
+        raise _unknown(text, table.sample_reason)
+    reason = table.sample_reason or None
+    return Areas(areas=[_area(place) for place in found], sample=reason is not None, sample_reason=reason)
+
+
+async def forecast(source: Source, area: str, days: int) -> Forecast:
+    """The next `days` days in an area. Raises Unanswered."""
+    question = source.question()
+    try:
+        place = await _place(question, area)
+        path = FORECAST_PATH.format(code=file_code(place.code))
+        reading = await question.read((path,), lambda value: read_forecast(value, place))
+    except ServiceProblem as problem:
+        raise _no_data(problem) from problem
+    found, reason = reading.value, reading.sample_reason or None
+    return Forecast(
+        area=place.label,
+        code=place.code,
+        part=found.area,
+        station=found.station or None,
+        office=found.office,
+        issued_at=found.issued_at,
+        days=[_day(day) for day in _from_today(found.days)[:days]],
+        sample=reason is not None,
+        sample_reason=reason,
+    )
+
+
+async def overview(source: Source, area: str) -> Overview:
+    """The forecaster's overview of an area. Raises Unanswered."""
+    question = source.question()
+    try:
+        place = await _place(question, area)
+        # Offices that share a file for the forecast may write an overview of their own; the neighbour's is next best.
+        codes = dict.fromkeys((place.code, file_code(place.code)))
+        reading = await question.read([OVERVIEW_PATH.format(code=code) for code in codes], read_overview)
+    except ServiceProblem as problem:
+        raise _no_data(problem) from problem
+    found, reason = reading.value, reading.sample_reason or None
+    return Overview(
+        area=place.label,
+        code=place.code,
+        office=found.office,
+        issued_at=found.issued_at,
+        headline=found.headline or None,
+        text=found.text,
+        sample=reason is not None,
+        sample_reason=reason,
+    )
+
+
+async def _place(question: Question, text: str) -> Place:
+    """What is meant: by the bundled table if it has this very name or code, which spares a request, else by the
+    service's, which has every municipality.
+    """
+    known = bundled_areas().exactly(text)
+    if known is not None:
+        return known
+    table = await question.read((AREA_PATH,), AreaTable.read)
+    try:
+        try:
+            return table.value.resolve(text)
+        except UnknownArea:
+            return bundled_areas().resolve(text)
+    except UnknownArea:
+        raise _unknown(text, table.sample_reason) from None
+    except AmbiguousArea as several:
+        raise Unanswered(_ambiguous(text, several.candidates)) from None
+
+
+def _from_today(days: Sequence[DayForecast]) -> Sequence[DayForecast]:
+    """Without the days that have passed, which a file published last night begins with; all of them if all have."""
+    today: date = today_in_japan()
+    return [each for each in days if each.day >= today] or days
+
+
+def _area(place: Place) -> Area:
+    return Area(
+        code=place.code,
+        name=place.name,
+        english_name=place.english_name,
+        found=place.label if place.local_code else None,
+        local_code=place.local_code or None,
+    )
+
+
+def _day(day: DayForecast) -> Day:
+    return Day(
+        day=day.day,
+        weather=day.weather or None,
+        weather_ja=day.weather_ja or None,
+        rain_chance_percent=day.rain_chance,
+        temperature_min_c=day.temperature_min,
+        temperature_max_c=day.temperature_max,
+    )
+
+
+def _ambiguous(text: str, candidates: Sequence[Place]) -> str:
+    names = "; ".join(f"{place.local_code or place.code} {_full_name(place)}" for place in candidates[:CANDIDATES])
+    more = f"; and {len(candidates) - CANDIDATES} more" if len(candidates) > CANDIDATES else ""
+    return f"{line(text)!r} could be several areas: {names}{more}. Ask again with one of these codes."
+
+
+def _full_name(place: Place) -> str:
+    return f"{place.label} in {place.english_name}" if place.spoken else place.label
+
+
+def _unknown(text: str, sample_reason: str) -> Unanswered:
+    if not text.strip():
+        return Unanswered("No area was given. Give a place in Japan such as Tokyo or 大阪, or an area code.")
+    limits = f" Only the bundled table was searched, because {sample_reason}." if sample_reason else ""
+    return Unanswered(
+        f"No area in Japan matches {line(text)!r}.{limits} "
+        "Try the prefecture, a larger city nearby, or the name in Japanese."
+    )
+
+
+def _no_data(problem: ServiceProblem) -> Unanswered:
+    return Unanswered(
+        f"There is no data, because {problem}. Try again later; "
+        "with WEATHER_SAMPLE=auto this server gives labelled sample data instead."
+    )

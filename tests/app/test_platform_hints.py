@@ -1,0 +1,28 @@
+"""What models are told about the places where their words are read."""
+
+from __future__ import annotations
+
+import pytest
+
+from bot.app.platform_hints import platform_hint
+from bot.domain.conversations import ConversationKey
+
+
+@pytest.mark.parametrize(
+    ("key", "named", "shared"),
+    [
+        (ConversationKey("slack", "T1", "C1", "1.2"), "Slack", True),
+        (ConversationKey("slack", "T1", "G1", "1.2"), "Slack", True),
+        (ConversationKey("slack", "T1", "D1", "1.2"), "Slack", False),
+        (ConversationKey("discord", "7", "8", "9"), "Discord", True),
+        (ConversationKey("console", "local", "ana", "1"), "terminal", False),
+        (ConversationKey("api", "slack:T1", "job", "1"), "program", False),
+        (ConversationKey("other", "w", "c", "1"), "", False),
+    ],
+)
+def test_the_model_knows_where_it_is_read_and_names_people_where_there_are_several(
+    key: ConversationKey, named: str, shared: bool
+) -> None:
+    place = platform_hint(key)
+    assert named in place.formatting
+    assert place.shared is shared

@@ -1,0 +1,93 @@
+"""Words read by a verb's description."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bot.commands.argument_parser import parse_arguments
+from bot.commands.rejections import CommandRejected
+from bot.domain.commands import Parameter, ParameterKind, Verb
+
+VERB = Verb(
+    "add",
+    "adds",
+    (
+        Parameter("name", "its name", required=True),
+        Parameter("url", "where", ParameterKind.OPTION),
+        Parameter("arg", "more", ParameterKind.OPTION, repeated=True),
+        Parameter("auth", "how", ParameterKind.OPTION, choices=("none", "api_key")),
+        Parameter("trusted", "believe it", ParameterKind.FLAG),
+    ),
+)
+REST = Verb("run", "runs", (Parameter("tool", "which", required=True), Parameter("values", "what", repeated=True)))
+
+
+def test_options_stand_behind_their_name_or_an_equals_sign_in_any_order() -> None:
+    one = parse_arguments(VERB, ["x", "--url", "u", "--arg", "a", "--arg=b", "--trusted"], "mcp")
+    other = parse_arguments(VERB, ["--trusted", "--arg", "a", "--url=u", "x", "--arg", "b"], "mcp")
+    assert dict(one.values) == dict(other.values)
+    assert (one.one("name"), one.one("url"), one.many("arg"), one.given("trusted")) == ("x", "u", ("a", "b"), True)
+
+
+def test_an_options_value_may_begin_with_dashes_and_hold_equals_signs() -> None:
+    read = parse_arguments(VERB, ["x", "--arg", "--verbose", "--arg=a=b=c", "--url="], "mcp")
+    assert read.many("arg") == ("--verbose", "a=b=c")
+    assert read.given("url")
+    assert read.one("url") == ""
+
+
+def test_choices_are_read_in_any_spelling() -> None:
+    assert parse_arguments(VERB, ["x", "--auth", "API-KEY"], "mcp").one("auth") == "api_key"
+
+
+def test_what_is_left_goes_to_the_last_place_options_of_others_included() -> None:
+    assert parse_arguments(REST, ["t", "a=1", "--b", "c"], "mcp").many("values") == ("a=1", "--b", "c")
+
+
+@pytest.mark.parametrize(
+    ("words", "tool", "policy"), [(["jira", "ask"], "", "ask"), (["jira", "create", "deny"], "create", "deny")]
+)
+def test_a_place_that_may_be_empty_is_filled_after_those_that_may_not(words: list[str], tool: str, policy: str) -> None:
+    verb = Verb(
+        "set",
+        "sets",
+        (
+            Parameter("server", "which", required=True),
+            Parameter("tool", "one alone"),
+            Parameter("policy", "what", required=True, choices=("ask", "deny")),
+        ),
+    )
+    read = parse_arguments(verb, words, "mcp")
+    assert (read.one("server"), read.one("tool"), read.one("policy")) == ("jira", tool, policy)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ([], "`NAME` is missing: its name."),
+        ([""], "`NAME` is missing"),
+        (["x", "y"], "That is more than this takes."),
+        (["x", "--ulr", "u"], "There is no such option. Did you mean `--url`?"),
+        (["x", "--zzzzzz"], "There is no such option. Usage"),
+        (["x", "--url"], "`--url` needs a value: where."),
+        (["x", "--url", "a", "--url", "b"], "`--url` is given twice."),
+        (["x", "--trusted=yes"], "`--trusted` takes no value."),
+        (["x", "--auth", "api_kee"], "`--auth` is one of `none`, `api_key`. Did you mean `api_key`?"),
+    ],
+)
+def test_what_does_not_fit_is_refused_with_the_usage(words: list[str], said: str) -> None:
+    with pytest.raises(CommandRejected) as refusal:
+        parse_arguments(VERB, words, "mcp")
+    assert said in str(refusal.value)
+    assert "Usage: `/mcp add NAME [--url URL] [--arg ARG…] [--auth none|api_key] [--trusted]`" in str(refusal.value)
+
+
+@given(st.lists(st.text(max_size=12), max_size=6))
+def test_any_words_are_read_or_refused(words: list[str]) -> None:
+    for verb in (VERB, REST):
+        with suppress(CommandRejected):
+            assert parse_arguments(verb, words, "mcp").given(verb.places[0].name)

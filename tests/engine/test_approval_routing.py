@@ -1,0 +1,102 @@
+"""Where a card goes: what its rule says, as far as that can be done from where the call is asked for."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bot.domain.approval_requirements import APPROVERS, ASKER, MEMBERS, ApprovalRequirements
+from bot.domain.approval_targets import ChannelTarget, DirectTarget, approval_targets
+from bot.domain.approvals import Approval, ApprovalPolicy
+from bot.domain.conversations import Author, ConversationKey
+from bot.domain.policies import Rule
+from bot.domain.policy_syntax import parse_rule, rule_to_table
+from bot.engine.approval_routing import MOST_PEOPLE, route_approval
+from bot.engine.policy import Approvers
+
+WHERE = ConversationKey("slack", "T1", "C1", "1.1")
+ANA = Author("slack", "U1", "Ana")
+BEN, ZOE = "slack:U2", "slack:U3"
+
+
+def going(*deliver: str, signatories: Approvers | None = None, **terms: object) -> frozenset[str]:
+    """Where the card of a call goes that Ana asks for."""
+    said = ApprovalRequirements(deliver=frozenset(deliver), **terms)  # type: ignore[arg-type]
+    return route_approval(said, signatories or Approvers(), WHERE, ANA).deliver
+
+
+def signed_by(*approvers: str) -> tuple[frozenset[str], ...]:
+    return (frozenset(approvers),)
+
+
+@pytest.mark.parametrize(
+    ("place", "goes"),
+    [
+        ("slack:T1:C9", True),
+        ("slack:T1:C1", False),
+        ("slack:T2:C9", False),
+        ("slack:T11:C9", False),
+        ("discord:T1:C9", False),
+    ],
+)
+def test_a_card_goes_to_another_channel_of_the_same_workspace_and_nowhere_else(place: str, goes: bool) -> None:
+    assert going(place) == ({place} if goes else frozenset())
+    assert going(place, "slack:T1:C8") == ({place, "slack:T1:C8"} if goes else {"slack:T1:C8"})
+
+
+@pytest.mark.parametrize(
+    ("approvers", "people"),
+    [
+        (signed_by(BEN, ZOE), {BEN, ZOE}),
+        (signed_by(BEN, "discord:7", "discord-role:7"), {BEN}),
+        ((frozenset({BEN}), frozenset({ZOE})), {BEN, ZOE}),
+        (signed_by(BEN, ASKER), {BEN, "slack:U1"}),
+        (signed_by(ASKER), set()),
+        (signed_by(BEN, "slack-group:S1"), set()),
+        (signed_by(BEN, MEMBERS), set()),
+        (signed_by("discord:7"), set()),
+        (signed_by(*(f"slack:U{n}" for n in range(10, 11 + MOST_PEOPLE))), set()),
+    ],
+)
+def test_approvers_are_written_to_if_all_of_them_are_people(
+    approvers: tuple[frozenset[str], ...], people: set[str]
+) -> None:
+    assert going(APPROVERS, approvers=approvers) == people
+
+
+def test_under_four_eyes_whoever_asked_is_not_written_to() -> None:
+    assert going(APPROVERS, approvers=signed_by(BEN, "slack:U1"), four_eyes=True) == {BEN}
+
+
+def test_where_a_rule_names_no_approvers_those_of_the_settings_are_written_to() -> None:
+    settings = Approvers(admins=frozenset({ZOE}), approvers=frozenset({BEN}))
+    assert going(APPROVERS, signatories=settings) == {BEN, ZOE}
+    assert going(APPROVERS, signatories=Approvers()) == frozenset()
+
+
+def test_a_channel_that_is_named_beside_approvers_who_cannot_be_written_to_still_gets_the_card() -> None:
+    assert going(APPROVERS, "slack:T1:C9", approvers=signed_by("slack-group:S1")) == {"slack:T1:C9"}
+
+
+def test_what_was_asked_for_says_where_its_card_is() -> None:
+    terms = ApprovalRequirements(deliver=frozenset({"slack:T1:C9", BEN}))
+    assert approval_targets(Approval("a", 1, "print", ANA, None, terms=terms)) == (
+        ChannelTarget("C9"),
+        DirectTarget("U2"),
+    )
+    assert approval_targets(Approval("a", 1, "print", ANA, None)) == ()
+    assert approval_targets(None) == ()
+
+
+@given(*([st.frozensets(st.sampled_from([APPROVERS, "slack:T1:C9", "discord:1:2"]))] * 2))
+def test_terms_that_are_joined_send_the_card_wherever_one_of_them_does(
+    one: frozenset[str], other: frozenset[str]
+) -> None:
+    assert ApprovalRequirements(deliver=one).joined(ApprovalRequirements(deliver=other)).deliver == one | other
+
+
+def test_a_rule_reads_as_it_is_written_and_the_thread_is_what_holds_anyway() -> None:
+    rule = Rule(ApprovalPolicy.ASK_USER, terms=ApprovalRequirements(deliver=frozenset({APPROVERS, "slack:T1:C9"})))
+    assert parse_rule(rule_to_table(rule)) == rule
+    assert parse_rule({"policy": "ASK_USER", "deliver": "thread"}) == Rule(ApprovalPolicy.ASK_USER)

@@ -1,0 +1,464 @@
+"""Who may sign: judged at the click, by the terms a call was asked on and the person as they are at that moment."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from dataclasses import dataclass, field, replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bot.domain.approval_requirements import ApprovalRequirements, OnTimeout
+from bot.domain.approvals import (
+    AlreadyDecided,
+    Approval,
+    ApprovalPolicy,
+    ApproverEvidence,
+    Decided,
+    Decision,
+    DecisionType,
+    MoreApprovalsNeeded,
+    NotAllowed,
+    StaleRevision,
+)
+from bot.domain.conversations import Author, Member
+from bot.domain.policies import Rule
+from bot.domain.turns import StepStatus, ToolRef, ToolStep
+from bot.domain.views import Notice, NoticeTarget, TurnView
+from bot.engine.approver_check import check_approver
+from bot.engine.engine import Engine
+from bot.engine.policy import Approvers, Policies
+from bot.engine.rules import RuleBook
+from bot.errors import DeliveryFailed
+from tests.engine.conftest import House
+from tests.fakes.parts import ANA, HALL, RecordingSurface, answers_ok, ask_for, call, message, running, say, tool, until
+from tests.rules import plain
+
+ASK, DENY = ApprovalPolicy.ASK_USER, ApprovalPolicy.ALWAYS_DENY
+OPS = "test-group:ops"
+BEN, ZOE, KIM = (Author("test", name.lower(), name) for name in ("Ben", "Zoe", "Kim"))
+SIGNATORIES = Approvers(
+    admins=frozenset({"test:admin"}), approvers=frozenset({"test:ben", OPS}), operator="console:root"
+)
+ADMIN = Author("test", "admin", "Admin")
+
+
+def terms(*approvers: str, **more: object) -> ApprovalRequirements:
+    return ApprovalRequirements((frozenset(approvers),) if approvers else (), **more)  # type: ignore[arg-type]
+
+
+def judged(
+    said: ApprovalRequirements, who: Member, verdict: DecisionType = DecisionType.APPROVE
+) -> ApproverEvidence | NotAllowed:
+    """Ana has asked, and Kim has changed the arguments."""
+    return check_approver(SIGNATORIES, said, who, verdict, asker=ANA, editors=frozenset({"test:kim"}))
+
+
+@pytest.mark.parametrize(
+    ("said", "who", "counts"),
+    [
+        # ------------------------------------------------ the rule says nothing: those who sign anyway
+        (terms(), Member(BEN), "test:ben"),
+        (terms(), Member(ZOE, frozenset({OPS})), OPS),
+        (terms(), Member(ADMIN), "test:admin"),
+        (terms(), Member(ZOE), None),
+        (terms(), Member(ANA), None),
+        (terms(), Member(ZOE, frozenset({OPS}), guest=True), None),
+        (terms(), Member(Author("console", "root", "root")), "operator"),
+        # ------------------------------------------------ the rule says who: these and nobody else
+        (terms("test:zoe"), Member(ZOE), "test:zoe"),
+        (terms("test:zoe"), Member(BEN), None),
+        (terms("test:zoe"), Member(ADMIN, platform_admin=True), None),
+        (terms("test:zoe"), Member(Author("console", "root", "root")), None),
+        (terms("test:zoe"), Member(Author("other", "zoe", "Zoe")), None),
+        (terms("test:zoe"), Member(Author("test", "kim", "test:zoe")), None),
+        (terms(OPS), Member(ZOE, frozenset({OPS})), OPS),
+        (terms(OPS), Member(ZOE, frozenset({"test-group:other"})), None),
+        (terms(OPS), Member(Author("test", OPS, OPS)), None),
+        (terms(OPS, "test:zoe"), Member(ZOE, frozenset({OPS})), "test:zoe"),
+        (terms("members"), Member(ZOE), "members"),
+        (terms("members"), Member(ZOE, guest=True), None),
+        (terms("members"), Member(ZOE, external=True), None),
+        (terms("test:zoe"), Member(ZOE, external=True), None),
+        (terms("asker"), Member(ANA), "asker"),
+        (terms("asker"), Member(ZOE), None),
+        # ------------------------------------------------ of every set one
+        (
+            ApprovalRequirements((frozenset({OPS}), frozenset({"members"}))),
+            Member(ZOE, frozenset({OPS})),
+            f"{OPS}, members",
+        ),
+        (ApprovalRequirements((frozenset({OPS}), frozenset({"test:ben"}))), Member(ZOE, frozenset({OPS})), None),
+        # ------------------------------------------------ four eyes: neither the asker nor an editor
+        (terms(four_eyes=True), Member(BEN), "test:ben"),
+        (terms("members", four_eyes=True), Member(ANA), None),
+        (terms("members", four_eyes=True), Member(KIM), None),
+        (terms("members", four_eyes=True), Member(ZOE), "members"),
+        (terms("test:ana", four_eyes=True), Member(ANA), None),
+    ],
+)
+def test_who_may_sign(said: ApprovalRequirements, who: Member, counts: str | None) -> None:
+    found = judged(said, who)
+    assert found == ApproverEvidence(counts, 1) if counts else isinstance(found, NotAllowed)
+
+
+def test_whoever_asked_may_turn_it_down_on_any_terms_and_an_editor_too_who_could_sign() -> None:
+    said = terms("test:zoe", "test:kim", four_eyes=True, quorum=2)
+    assert judged(said, Member(ANA), DecisionType.DENY) == ApproverEvidence("asker", 2)
+    assert judged(said, Member(KIM), DecisionType.DENY) == ApproverEvidence("test:kim", 2)
+    assert isinstance(judged(said, Member(BEN), DecisionType.DENY), NotAllowed)
+
+
+def test_whoever_may_not_is_told_who_may() -> None:
+    said = terms("members", four_eyes=True, quorum=2)
+    needed = "It needs 2 of members, neither the asker nor an editor."
+    for who, why in (
+        (Member(ZOE, guest=True), "You may not sign this."),
+        (Member(ANA), "You asked for this yourself, so others have to sign it."),
+        (Member(KIM), "You have changed what it would do, so others have to sign it."),
+    ):
+        assert judged(said, who, DecisionType.APPROVE) == NotAllowed(f"{why} {needed}")
+
+
+# ------------------------------------------------------------------ in turns
+
+
+def book(said: ApprovalRequirements, *, signatories: Approvers = SIGNATORIES) -> RuleBook:
+    return RuleBook(Policies(rules=(Rule(ASK, server="mail", terms=said, id="policy.toml:1"),)), signatories)
+
+
+def only_step(view: TurnView) -> ToolStep:
+    (step,) = (step for step in view.steps if isinstance(step, ToolStep))
+    return step
+
+
+async def asked(house: House, engine: Engine, text: str = "send it") -> tuple[str, Approval]:
+    receipt = await engine.receive(message(text))
+    view = await house.surface.wait_for(lambda view: bool(view.awaiting))
+    approval = view.awaiting[0].approval
+    assert approval is not None
+    return receipt.turn_id, approval
+
+
+def by(approval: Approval, author: Author, verdict: DecisionType = DecisionType.APPROVE, reason: str = "") -> Decision:
+    return Decision(approval.id, approval.revision, verdict, author, reason)
+
+
+def prepared(house: House, said: ApprovalRequirements) -> Engine:
+    house.toolbox.add(tool("mail__send", server_id="m1"), answers_ok)
+    house.rules = book(said)
+    house.model.script = [ask_for(call("mail__send", to="ben")), say("So.")]
+    return house.engine()
+
+
+async def test_two_of_several_have_to_sign_and_each_counts_once(house: House) -> None:
+    engine = prepared(house, terms("members", quorum=2))
+    async with running(engine):
+        turn, approval = await asked(house, engine)
+        assert approval.terms == terms("members", quorum=2)
+        assert await engine.decide(by(approval, BEN), Member(BEN)) == MoreApprovalsNeeded(1)
+        assert await engine.decide(by(approval, BEN), Member(BEN)) == AlreadyDecided(
+            "You have signed it already. It needs 1 more signature."
+        )
+        shown = await house.surface.wait_for(
+            lambda view: any(step.approval is not None and step.approval.signers == ("Ben",) for step in view.awaiting)
+        )
+        assert only_step(shown).status is StepStatus.AWAITING
+        assert house.toolbox.calls == []
+        assert await engine.decide(by(approval, ZOE), Member(ZOE)) == Decided(DecisionType.APPROVE)
+        step = only_step(await house.surface.ended(turn))
+    assert step.status is StepStatus.DONE
+    assert step.approval is not None
+    assert step.approval.decided_by == "Ben and Zoe"
+    assert len(house.toolbox.calls) == 1
+
+
+async def test_one_who_may_sign_is_enough_to_turn_it_down_also_after_having_signed(house: House) -> None:
+    engine = prepared(house, terms("members", quorum=3))
+    async with running(engine):
+        turn, approval = await asked(house, engine)
+        assert await engine.decide(by(approval, BEN), Member(BEN)) == MoreApprovalsNeeded(2)
+        assert await engine.decide(by(approval, ZOE), Member(ZOE)) == MoreApprovalsNeeded(1)
+        changed = await engine.decide(by(approval, BEN, DecisionType.DENY, "On second thoughts"), Member(BEN))
+        assert changed == Decided(DecisionType.DENY)
+        assert isinstance(await engine.decide(by(approval, KIM), Member(KIM)), AlreadyDecided)
+        step = only_step(await house.surface.ended(turn))
+    assert step.status is StepStatus.DENIED
+    assert step.approval is not None
+    assert (step.approval.decided_by, step.approval.reason) == ("Ben", "On second thoughts")
+    assert house.toolbox.calls == []
+
+
+async def test_two_who_sign_at_once_are_both_counted(house: House) -> None:
+    engine = prepared(house, terms("members", quorum=2))
+    async with running(engine):
+        turn, approval = await asked(house, engine)
+        found = await asyncio.gather(*(engine.decide(by(approval, who), Member(who)) for who in (BEN, ZOE)))
+        assert sorted(map(str, found)) == sorted(map(str, (MoreApprovalsNeeded(1), Decided(DecisionType.APPROVE))))
+        await house.surface.ended(turn)
+    assert len(house.toolbox.calls) == 1
+
+
+async def test_a_rule_that_became_weaker_changes_nothing_for_a_card_that_is_out(house: House) -> None:
+    engine = prepared(house, terms("test:zoe", four_eyes=True, quorum=1))
+    async with running(engine):
+        turn, approval = await asked(house, engine)
+        assert house.rules is not None
+        house.rules.replace_file(Policies())
+        assert isinstance(await engine.decide(by(approval, BEN), Member(BEN)), NotAllowed)
+        assert await engine.decide(by(approval, ZOE), Member(ZOE)) == Decided(DecisionType.APPROVE)
+        await house.surface.ended(turn)
+
+
+async def test_a_rule_that_became_stricter_counts_for_a_card_that_is_out(house: House) -> None:
+    engine = prepared(house, terms())
+    async with running(engine):
+        turn, approval = await asked(house, engine)
+        assert house.rules is not None
+        house.rules.amend([plain("m1", "send", ASK, terms=terms("test:zoe", "test:kim", quorum=2))], [], [])
+        assert await engine.decide(by(approval, BEN), Member(BEN)) == NotAllowed(
+            "You may not sign this. It needs 2 of test:kim or test:zoe."
+        )
+        assert await engine.decide(by(approval, ZOE), Member(ZOE)) == MoreApprovalsNeeded(1)
+        assert await engine.decide(by(approval, KIM), Member(KIM)) == Decided(DecisionType.APPROVE)
+        await house.surface.ended(turn)
+
+
+async def test_someone_who_left_the_group_a_moment_ago_may_not_sign(house: House) -> None:
+    engine = prepared(house, terms(OPS))
+    async with running(engine):
+        _, approval = await asked(house, engine)
+        assert isinstance(await engine.decide(by(approval, ZOE), Member(ZOE)), NotAllowed)
+        assert await engine.decide(by(approval, ZOE), Member(ZOE, frozenset({OPS}))) == Decided(DecisionType.APPROVE)
+
+
+async def test_a_call_expires_by_its_rule_and_waits_on_where_the_rule_says_so(house: House) -> None:
+    for said, expires_in, remind_in in (
+        (terms(expires=600.0), 600.0, None),
+        (terms(expires=600.0, remind=True), 600.0, 300.0),
+        (terms(expires=600.0, remind=True, on_timeout=OnTimeout.KEEP), None, 300.0),
+        (terms(on_timeout=OnTimeout.KEEP), None, None),
+        (terms(remind=True), 1800.0, 900.0),
+    ):
+        house.surface.views.clear()
+        engine = prepared(house, said)
+        async with running(engine):
+            turn, approval = await asked(house, engine, f"send it {said}")
+            assert (approval.expires_in, approval.remind_in, approval.terms) == (expires_in, remind_in, said)
+            await engine.stop(turn, ANA)
+            await house.surface.ended(turn)
+
+
+@dataclass
+class Telling(RecordingSurface):
+    """Remembers what it was told to say; `mute` people cannot be reached."""
+
+    told: list[tuple[NoticeTarget, str]] = field(default_factory=list)
+    mute: frozenset[str] = frozenset()
+
+    async def post_notice(self, audience: NoticeTarget, notice: Notice) -> None:
+        if audience.person in self.mute:
+            raise DeliveryFailed("They take no messages.")
+        self.told.append((audience, notice.text))
+
+
+@pytest.mark.parametrize(
+    ("approvers", "people"),
+    [(("test:zoe", "test:ben", "other:kim", OPS), ["ben", "zoe"]), ((OPS,), [""]), (("members",), [""]), ((), ["ben"])],
+)
+async def test_those_who_may_sign_are_reminded_once_at_half_time(
+    house: House, approvers: tuple[str, ...], people: list[str]
+) -> None:
+    house.surface = surface = Telling()
+    engine = prepared(house, terms(*approvers, remind=True, expires=600.0))
+    async with running(engine):
+        _, approval = await asked(house, engine)
+        await until_posted(house, approval)
+        house.clock[0] += 299
+        await looked_often(house)
+        assert surface.told == []
+        house.clock[0] += 2
+        await until(lambda: len(surface.told) >= len(people))
+        await looked_often(house)
+    assert [audience.person for audience, _ in surface.told] == people
+    assert all(audience.private is bool(audience.person) for audience, _ in surface.told)
+    assert surface.told[0][1].startswith(f"mail.send ({approval.id[:8]}), which Ana asked for, still waits")
+
+
+async def test_one_who_cannot_be_reached_does_not_keep_the_others_from_being_reminded(house: House) -> None:
+    house.surface = surface = Telling(mute=frozenset({"ben"}))
+    engine = prepared(house, terms("test:ben", "test:zoe", remind=True, expires=600.0))
+    async with running(engine):
+        _, approval = await asked(house, engine)
+        await until_posted(house, approval)
+        house.clock[0] += 301
+        await until(lambda: bool(surface.told))
+    assert [audience.person for audience, _ in surface.told] == ["zoe"]
+
+
+async def test_where_the_card_stands_in_another_channel_those_there_are_reminded(house: House) -> None:
+    house.surface = surface = Telling()
+    engine = prepared(
+        house, terms(OPS, remind=True, expires=600.0, deliver=frozenset({f"{HALL.workspace_key}:approvals"}))
+    )
+    async with running(engine):
+        _, approval = await asked(house, engine)
+        await until_posted(house, approval)
+        house.clock[0] += 301
+        await until(lambda: bool(surface.told))
+    assert [audience for audience, _ in surface.told] == [NoticeTarget(f"{HALL.workspace_key}:approvals:")]
+
+
+async def test_nobody_is_reminded_of_what_is_decided(house: House) -> None:
+    house.surface = surface = Telling()
+    engine = prepared(house, terms("test:zoe", remind=True, expires=600.0))
+    async with running(engine):
+        turn, approval = await asked(house, engine)
+        await until_posted(house, approval)
+        await engine.decide(by(approval, ZOE), Member(ZOE))
+        await surface.ended(turn)
+        house.clock[0] += 301
+        await looked_often(house)
+    assert surface.told == []
+
+
+async def until_posted(house: House, approval: Approval) -> None:
+    """Its card is out: only from then on does its time run."""
+    async with asyncio.timeout(10):
+        while True:
+            found = await house.log.get_approval(approval.id)
+            if found and found[1].approval and found[1].approval.expires_at is not None:
+                return
+            await asyncio.sleep(0.005)
+
+
+async def looked_often(house: House) -> None:
+    """Every loop has looked several times since."""
+    seen = len(house.pauses)
+    await until(lambda: len(house.pauses) > seen + 20)
+
+
+# ------------------------------------------------------------------ whatever the clicks
+
+PEOPLE = (ANA, BEN, ZOE, KIM, ADMIN)
+ENTRIES = st.sampled_from(["test:ben", "test:zoe", "test:kim", OPS, "members", "asker"])
+
+
+@st.composite
+def some_member(draw: st.DrawFn) -> Member:
+    return Member(
+        draw(st.sampled_from(PEOPLE)),
+        draw(st.frozensets(st.sampled_from([OPS, "test-group:other"]))),
+        platform_admin=draw(st.booleans()),
+        guest=draw(st.integers(0, 4)) == 0,
+        external=draw(st.integers(0, 4)) == 0,
+    )
+
+
+@st.composite
+def some_terms(draw: st.DrawFn) -> ApprovalRequirements:
+    return ApprovalRequirements(
+        tuple(draw(st.lists(st.frozensets(ENTRIES, min_size=1, max_size=3), max_size=2))),
+        four_eyes=draw(st.booleans()),
+        quorum=draw(st.integers(1, 3)),
+    )
+
+
+def is_one_of(member: Member, entries: frozenset[str]) -> bool:
+    """Said once more, and simply."""
+    if member.guest or member.external:
+        return False
+    asker = "asker" in entries and member.author == ANA
+    return asker or "members" in entries or bool({member.author.principal, *member.roles} & entries)
+
+
+Clicks = st.lists(st.tuples(some_member(), st.sampled_from(DecisionType), st.integers(1, 2)), min_size=1, max_size=12)
+
+
+@settings(deadline=None)
+@given(some_terms(), Clicks)
+def test_nobody_outside_the_approver_set_ever_decides_whatever_the_order_of_clicks(
+    said: ApprovalRequirements, clicks: object
+) -> None:
+    for who, verdict, _ in clicks:  # type: ignore[attr-defined]
+        found = judged(said, who, verdict)
+        if isinstance(found, NotAllowed):
+            continue
+        own_denial = verdict is DecisionType.DENY and who.author == ANA
+        named = all(is_one_of(who, entries) for entries in said.approvers)
+        assert own_denial or (named if said.approvers else SIGNATORIES.signs(who))
+        assert verdict is DecisionType.DENY or not said.four_eyes or who.author not in (ANA, KIM)
+        assert found.quorum == said.quorum
+
+
+@settings(deadline=None)
+@given(some_terms(), some_terms(), some_member())
+def test_terms_that_are_joined_are_met_only_by_who_meets_both(
+    one: ApprovalRequirements, other: ApprovalRequirements, who: Member
+) -> None:
+    both = judged(one.joined(other), who, DecisionType.APPROVE)
+    if isinstance(both, ApproverEvidence):
+        for each in (one, other):
+            alone = judged(each, who, DecisionType.APPROVE)
+            assert isinstance(alone, ApproverEvidence) or not each.approvers
+            assert both.quorum >= each.quorum
+    assert one.joined(other).joined(one) == replace(one.joined(other))
+
+
+def may(said: ApprovalRequirements, who: Member, verdict: DecisionType) -> bool:
+    """Who decides, said once more, and simply."""
+    if verdict is DecisionType.DENY and who.author == ANA:
+        return True
+    if verdict is DecisionType.APPROVE and said.four_eyes and who.author == ANA:
+        return False
+    return all(is_one_of(who, entries) for entries in said.approvers) if said.approvers else SIGNATORIES.signs(who)
+
+
+@pytest.mark.parametrize("seed", range(25))
+async def test_a_call_is_decided_by_those_who_may_and_by_as_many_as_have_to_whatever_the_clicks(
+    house: House, seed: int
+) -> None:
+    chance = random.Random(seed)
+    entries = ["test:ben", "test:zoe", "test:kim", OPS, "members", "asker"]
+    sets = tuple(frozenset(chance.sample(entries, 2)) for _ in range(chance.randint(0, 2)))
+    said = ApprovalRequirements(sets, four_eyes=chance.random() < 0.5, quorum=chance.randint(1, 3))
+    house.rules = book(said)
+    engine = house.engine()
+    receipt = await house.log.enqueue(message("send it"))
+    (claim,) = await house.log.claim(1)
+    approval = Approval("card", 1, "print", ANA, None, terms=said)
+    step = ToolStep(1, call("mail__send"), ToolRef("mail", "send"), StepStatus.AWAITING, approval=approval)
+    await house.log.append(claim, None, [step])
+    signed: set[str] = set()
+    settled: DecisionType | None = None
+    for _ in range(40):
+        who = Member(
+            chance.choice(PEOPLE),
+            frozenset(chance.sample([OPS, "test-group:other"], chance.randint(0, 2))),
+            platform_admin=chance.random() < 0.2,
+            guest=chance.random() < 0.2,
+            external=chance.random() < 0.2,
+        )
+        verdict = DecisionType.DENY if chance.random() < 0.05 else DecisionType.APPROVE
+        revision = chance.choice([1, 1, 1, 2])
+        found = await engine.decide(Decision("card", revision, verdict, who.author), who)
+        if not may(said, who, verdict):
+            assert isinstance(found, NotAllowed)
+        elif settled is not None:
+            assert isinstance(found, AlreadyDecided)
+        elif revision != 1:
+            assert found == StaleRevision()
+        elif verdict is DecisionType.DENY:
+            settled = verdict
+            assert found == Decided(verdict)
+        elif who.author.principal in signed:
+            assert isinstance(found, AlreadyDecided)
+        else:
+            signed.add(who.author.principal)
+            settled = verdict if len(signed) == said.quorum else None
+            assert found == (Decided(verdict) if settled else MoreApprovalsNeeded(said.quorum - len(signed)))
+    (kept,) = (each for each in (await house.log.get_view(receipt.turn_id)).steps if isinstance(each, ToolStep))
+    ends = {None: StepStatus.AWAITING, DecisionType.APPROVE: StepStatus.READY, DecisionType.DENY: StepStatus.DENIED}
+    assert kept.status is ends[settled]

@@ -1,0 +1,221 @@
+"""Changing a call before it is signed: who may, what is asked for then, what runs, and what the model hears of it."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from bot.domain.approval_requirements import ApprovalRequirements
+from bot.domain.approvals import (
+    AlreadyDecided,
+    ApprovalNotFound,
+    ApprovalPolicy,
+    Decided,
+    Decision,
+    DecisionResult,
+    DecisionType,
+    NotAllowed,
+    StaleRevision,
+    fingerprint,
+)
+from bot.domain.argument_edits import EditableCall, InvalidArguments, RevisionAccepted
+from bot.domain.audit import AuditQuery
+from bot.domain.conversations import Author, Member
+from bot.domain.policies import Rule
+from bot.domain.turns import StepStatus, ToolStep
+from bot.engine.argument_editing import SETTLED, TOOL_CHANGED, UNCHANGED
+from bot.engine.engine import Engine
+from bot.engine.policy import Approvers, Policies
+from bot.engine.rules import RuleBook
+from bot.storage.reporting import SqlReporting
+from tests.engine.conftest import House
+from tests.fakes.parts import ANA, BEN, ask_for, call, member, message, running, say, tool, words
+
+SCHEMA = {
+    "type": "object",
+    "properties": {"text": {"type": "string", "maxLength": 20}, "api_key": {"type": "string"}},
+    "required": ["text"],
+}
+ADD = tool("notes__add", server_id="n1", destructive=False, input_schema=SCHEMA)
+EVE, CY = Author("test", "eve", "Eve"), Author("test", "cy", "Cy")
+ASKER, APPROVER, SECOND = member(ANA), member(BEN), member(CY)
+SIGNATORIES = Approvers(approvers=frozenset({"test:ben", "test:cy"}))
+BREAD = {"text": "bread"}
+
+
+@pytest.fixture
+def house(house: House) -> House:
+    """Everything asks, and Ben and Cy sign."""
+    house.rules = RuleBook(Policies(), SIGNATORIES)
+    house.toolbox.add(ADD)
+    return house
+
+
+async def asked(house: House, engine: Engine, **arguments: Any) -> tuple[str, ToolStep]:
+    """Ana has asked for a call that waits; its turn."""
+    house.model.script = [ask_for(call("notes__add", **(arguments or {"text": "milk"}))), say("Done.")]
+    receipt = await engine.receive(message("do it"))
+    view = await house.surface.wait_for(lambda view: view.turn.id == receipt.turn_id and bool(view.awaiting))
+    return receipt.turn_id, view.awaiting[0]
+
+
+def card(step: ToolStep) -> str:
+    assert step.approval is not None
+    return step.approval.id
+
+
+async def signed(engine: Engine, step: ToolStep, revision: int, by: Member = APPROVER) -> DecisionResult:
+    return await engine.decide(Decision(card(step), revision, DecisionType.APPROVE, by.author), by)
+
+
+async def test_exactly_what_was_changed_runs_and_the_model_hears_who_changed_what(house: House) -> None:
+    engine = house.engine()
+    async with running(engine):
+        turn_id, step = await asked(house, engine)
+        assert await engine.revise(card(step), 1, BREAD, APPROVER) == RevisionAccepted(2)
+        assert await signed(engine, step, 1) == StaleRevision()
+        assert await signed(engine, step, 2) == Decided(DecisionType.APPROVE)
+        await house.surface.ended(turn_id)
+    assert [arguments for _, arguments, _ in house.toolbox.calls] == [BREAD]
+    told = words(house.model.requests[1])[-1]
+    assert 'Ben changed this call before it was signed. It was run with text: "milk" -> "bread".' in told
+
+
+async def test_the_view_says_who_changed_it_and_what_was_asked_for(house: House) -> None:
+    engine = house.engine()
+    async with running(engine):
+        turn_id, step = await asked(house, engine)
+        await engine.revise(card(step), 1, BREAD, APPROVER)
+        view = await house.surface.wait_for(
+            lambda view: view.turn.id == turn_id and any(each.call.arguments == BREAD for each in view.awaiting)
+        )
+    (now,) = view.awaiting
+    assert now.approval is not None
+    assert now.call.arguments == BREAD
+    assert (now.approval.revision, now.approval.proposed, now.approval.revised_by) == (2, {"text": "milk"}, "Ben")
+    assert now.approval.fingerprint == fingerprint(ADD, BREAD)
+
+
+@pytest.mark.parametrize(
+    ("who", "may"),
+    [
+        (ASKER, True),
+        (APPROVER, True),
+        (member(EVE), False),
+        (dataclasses.replace(APPROVER, guest=True), False),
+        (dataclasses.replace(APPROVER, external=True), False),
+        (dataclasses.replace(ASKER, guest=True), False),
+    ],
+    ids=["asker", "approver", "somebody", "guest", "outsider", "guest who asked"],
+)
+async def test_whoever_may_sign_and_whoever_asked_may_change_a_call(house: House, who: Member, may: bool) -> None:
+    engine = house.engine()
+    async with running(engine):
+        _, step = await asked(house, engine)
+        assert isinstance(await engine.get_editable_call(card(step), 1, who), EditableCall) is may
+        assert isinstance(await engine.revise(card(step), 1, BREAD, who), RevisionAccepted) is may
+        entries, _ = await SqlReporting(house.database).audit(AuditQuery(kinds=("refused", "revised")), 100, 0)
+    assert [(each.kind, each.actor) for each in entries] == [("revised" if may else "refused", who.author.principal)]
+
+
+async def test_who_has_asked_and_changed_it_does_not_sign_it_thereby(house: House) -> None:
+    engine = house.engine()
+    async with running(engine):
+        _, step = await asked(house, engine)
+        await engine.revise(card(step), 1, BREAD, ASKER)
+        assert isinstance(await signed(engine, step, 2, ASKER), NotAllowed)
+        assert house.toolbox.calls == []
+
+
+async def test_four_eyes_count_whoever_has_changed_it(house: House) -> None:
+    house.rules = RuleBook(
+        Policies(rules=(Rule(ApprovalPolicy.ASK_USER, terms=ApprovalRequirements(four_eyes=True)),)), SIGNATORIES
+    )
+    engine = house.engine()
+    async with running(engine):
+        turn_id, step = await asked(house, engine)
+        assert await engine.revise(card(step), 1, BREAD, APPROVER) == RevisionAccepted(2)
+        refused = await signed(engine, step, 2)
+        assert isinstance(refused, NotAllowed)
+        assert refused.reason.startswith("You have changed what it would do")
+        assert await engine.revise(card(step), 2, {"text": "butter"}, APPROVER) == RevisionAccepted(3)
+        assert await signed(engine, step, 3, SECOND) == Decided(DecisionType.APPROVE)
+        await house.surface.ended(turn_id)
+    assert [arguments for _, arguments, _ in house.toolbox.calls] == [{"text": "butter"}]
+
+
+async def test_signatures_that_were_given_before_a_change_do_not_count_for_it(house: House) -> None:
+    house.rules = RuleBook(
+        Policies(rules=(Rule(ApprovalPolicy.ASK_USER, terms=ApprovalRequirements(quorum=2)),)), SIGNATORIES
+    )
+    engine = house.engine()
+    async with running(engine):
+        _, step = await asked(house, engine)
+        await signed(engine, step, 1)
+        await engine.revise(card(step), 1, BREAD, SECOND)
+        assert not isinstance(await signed(engine, step, 2), Decided)
+        assert house.toolbox.calls == []
+
+
+async def test_what_does_not_fit_the_tool_is_not_asked_for(house: House) -> None:
+    engine = house.engine()
+    async with running(engine):
+        _, step = await asked(house, engine)
+        long = await engine.revise(card(step), 1, {"text": "x" * 21}, APPROVER)
+        missing = await engine.revise(card(step), 1, {}, APPROVER)
+        same = await engine.revise(card(step), 1, {"text": "milk"}, APPROVER)
+        assert await engine.revise(card(step), 1, BREAD, APPROVER) == RevisionAccepted(2)
+    assert isinstance(long, InvalidArguments)
+    assert [each.argument for each in long.problems] == ["text"]
+    assert isinstance(missing, InvalidArguments)
+    assert [each.argument for each in missing.problems] == [""]
+    assert isinstance(same, InvalidArguments)
+    assert same.problems[0].problem == UNCHANGED
+
+
+async def test_what_a_policy_denies_cannot_be_asked_for(house: House) -> None:
+    denied = Rule(ApprovalPolicy.ALWAYS_DENY, tool="*add", arguments={"text": "bread"})
+    engine = house.engine()
+    async with running(engine):
+        _, step = await asked(house, engine)
+        assert house.rules is not None
+        house.rules.replace_file(Policies(rules=(denied,)))
+        found = await engine.revise(card(step), 1, BREAD, APPROVER)
+    assert isinstance(found, InvalidArguments)
+    assert "A policy forbids" in found.problems[0].problem
+
+
+async def test_a_tool_that_has_changed_keeps_its_calls_from_being_changed(house: House) -> None:
+    engine = house.engine()
+    async with running(engine):
+        _, step = await asked(house, engine)
+        house.toolbox.add(dataclasses.replace(ADD, description="another"))
+        assert await engine.get_editable_call(card(step), 1, APPROVER) == NotAllowed(TOOL_CHANGED)
+        assert await engine.revise(card(step), 1, BREAD, APPROVER) == NotAllowed(TOOL_CHANGED)
+
+
+async def test_a_call_that_is_settled_unknown_or_out_of_date_cannot_be_changed(house: House) -> None:
+    engine = house.engine()
+    async with running(engine):
+        turn_id, step = await asked(house, engine)
+        assert await engine.revise("nobody's", 1, BREAD, APPROVER) == ApprovalNotFound()
+        assert await engine.revise(card(step), 7, BREAD, APPROVER) == StaleRevision()
+        await signed(engine, step, 1)
+        view = await house.surface.ended(turn_id)
+        assert await engine.revise(card(step), 1, BREAD, APPROVER) == AlreadyDecided(SETTLED)
+    assert [each.status for each in view.steps if isinstance(each, ToolStep)] == [StepStatus.DONE]
+
+
+async def test_the_model_is_told_no_secret_that_somebody_has_typed(house: House) -> None:
+    engine = house.engine()
+    async with running(engine):
+        turn_id, step = await asked(house, engine)
+        await engine.revise(card(step), 1, {"text": "milk", "api_key": "very-secret"}, APPROVER)
+        assert isinstance(await engine.open_call(card(step), 2, APPROVER), ToolStep)
+        await signed(engine, step, 2)
+        await house.surface.ended(turn_id)
+    told = words(house.model.requests[1])[-1]
+    assert "api_key: nothing -> ••••" in told
+    assert "very-secret" not in told

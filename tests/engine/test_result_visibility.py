@@ -1,0 +1,321 @@
+"""What a tool has told one person is not told to another whom a rule denies that tool."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from bot.domain.approval_requirements import MEMBERS
+from bot.domain.approvals import ApprovalPolicy
+from bot.domain.conversations import Author, InboundMessage
+from bot.domain.history import ToolReplay
+from bot.domain.messages import TextPart, ToolCall, ToolResult
+from bot.domain.policies import Rule
+from bot.domain.profiles import Binding, Profile
+from bot.domain.tools import CallOutcomeUnknown, ToolOutcome
+from bot.domain.turns import StepStatus, ToolRef, ToolStep
+from bot.engine.history import KEPT_BACK, HistoryBudget
+from bot.engine.policy import Approvers, Policies
+from bot.engine.result_visibility import ResultVisibility
+from bot.engine.rules import RuleBook
+from bot.errors import NotFound
+from tests.engine.conftest import House
+from tests.engine.test_remembering import large
+from tests.fakes.parts import ANA, BEN, HALL, ask_for, call, message, returned, running, say, tool, words
+
+DENY, ALLOW = ApprovalPolicy.ALWAYS_DENY, ApprovalPolicy.ALWAYS_ALLOW
+BENS = frozenset({BEN.principal})
+REFUSED = "A policy forbids hr__read to whoever asks now, so no more of its results is told to them."
+NOT_ENABLED = "hr__read is not enabled in this conversation's profile, so no more of its results is told here."
+QUIET = Profile("p1", "quiet", servers=frozenset({"id-mail"}))
+
+
+def reading(where: str, call_id: str = "r1") -> ToolCall:
+    return call("countersign__read_result", call_id, id=where)
+
+
+@pytest.fixture
+def house(house: House) -> House:
+    """A tool with a large answer, which everybody may use."""
+
+    async def answer(wanted: ToolCall, _context: object) -> ToolOutcome:
+        return returned(wanted, large())
+
+    house.toolbox.add(tool("hr__read", read_only=True, server_id="id-hr"), answer)
+    house.rules = RuleBook(Policies(ALLOW), Approvers())
+    return house
+
+
+def deny(house: House, **what: Any) -> None:
+    assert house.rules is not None
+    house.rules.amend([Rule(DENY, **what)], [], [])
+
+
+def bind(house: House, profile: Profile, *rules: Rule) -> None:
+    assert house.rules is not None
+    house.rules.amend(rules, [profile], [Binding(str(HALL).rpartition(":")[0], profile.id)])
+
+
+async def told(house: House, *asked: tuple[Author, str], replay: ToolReplay = ToolReplay.NAMES) -> str:
+    """What the model read last before it answered the last of these."""
+    engine = house.engine(memory=HistoryBudget(replay=replay))
+    async with running(engine):
+        for author, question in asked:
+            receipt = await engine.receive(message(question, author=author))
+            await house.surface.ended(receipt.turn_id)
+    return words(house.model.requests[-1])[-1]
+
+
+ANA_READS = (ask_for(call("hr__read", of="sam")), say("Read."))
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        pytest.param({"server": "hr", "askers": BENS}, id="its server"),
+        pytest.param({"server_id": "id-hr", "tool": "read", "askers": BENS}, id="the tool"),
+        pytest.param({"arguments": {"of": "s*"}, "askers": BENS}, id="the arguments it was called with"),
+        pytest.param({"annotations": {"read_only": True}, "askers": BENS}, id="all that read"),
+        pytest.param({"server": "hr"}, id="to everybody by now"),
+    ],
+)
+async def test_who_is_denied_a_tool_is_not_read_what_it_has_told_others(house: House, rule: dict[str, Any]) -> None:
+    house.model.script = [*ANA_READS, ask_for(reading("1.2")), say("I may not.")]
+    engine = house.engine()
+    async with running(engine):
+        await house.surface.ended((await engine.receive(message("read it"))).turn_id)
+        deny(house, **rule)
+        await house.surface.ended((await engine.receive(message("and its end?", author=BEN))).turn_id)
+    assert words(house.model.requests[-1])[-1] == REFUSED
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        pytest.param({"server": "hr", "askers": frozenset({"test:cleo"})}, id="another person"),
+        pytest.param({"server": "mail", "askers": BENS}, id="another server"),
+        pytest.param({"arguments": {"of": "priya"}, "askers": BENS}, id="other arguments"),
+    ],
+)
+async def test_who_is_denied_something_else_is_read_it(house: House, rule: dict[str, Any]) -> None:
+    deny(house, **rule)
+    house.model.script = [*ANA_READS, ask_for(reading("1.2")), say("There.")]
+    assert (await told(house, (ANA, "read it"), (BEN, "and on"))).startswith("000000000 ")
+
+
+async def test_to_somebody_of_whom_nobody_knows_who_they_are_nothing_is_read_that_members_are_denied(
+    house: House,
+) -> None:
+    async def unknown(*_asked: object) -> None:
+        raise NotFound("There is nobody of that name.")
+
+    house.model.script = [*ANA_READS, ask_for(reading("1.2")), say("I may not.")]
+    engine = house.engine()
+    async with running(engine):
+        await house.surface.ended((await engine.receive(message("read it"))).turn_id)
+        deny(house, server="hr", askers=frozenset({MEMBERS}))
+        house.surface.member = unknown  # type: ignore[method-assign, assignment]
+        await house.surface.ended((await engine.receive(message("and on", author=BEN))).turn_id)
+    assert words(house.model.requests[-1])[-1] == REFUSED
+
+
+async def test_a_page_of_a_result_is_read_to_nobody_who_may_not_read_the_result(house: House) -> None:
+    deny(house, server="hr", askers=BENS)
+    house.model.script = [
+        *(*ANA_READS, ask_for(reading("1.2")), say("There.")),
+        *(ask_for(reading("2.2")), say("I may not.")),
+    ]
+    assert await told(house, (ANA, "read it"), (ANA, "and on"), (BEN, "what was that?")) == REFUSED
+
+
+async def test_what_a_tool_has_said_that_is_gone_is_read_by_the_name_that_it_had(house: House) -> None:
+    deny(house, server="hr", askers=BENS)
+    house.model.script = [*ANA_READS, ask_for(reading("1.2")), say("No."), ask_for(reading("1.2", "r2")), say("There.")]
+    engine = house.engine()
+    async with running(engine):
+        await house.surface.ended((await engine.receive(message("read it"))).turn_id)
+        house.toolbox.tools.clear()
+        house.toolbox.add(tool("hr__read", server_id="id-other"))
+        await house.surface.ended((await engine.receive(message("and on", author=BEN))).turn_id)
+        assert words(house.model.requests[-1])[-1] == REFUSED
+        await house.surface.ended((await engine.receive(message("and on, again"))).turn_id)
+    assert words(house.model.requests[-1])[-1].startswith("000000000 ")
+
+
+@pytest.mark.parametrize("askers", [pytest.param(BENS, id="to some"), pytest.param(frozenset(), id="to everybody")])
+async def test_what_a_server_has_said_that_is_renamed_is_read_by_the_name_that_it_has(
+    house: House, askers: frozenset[str]
+) -> None:
+    house.model.script = [*ANA_READS, ask_for(reading("1.2")), say("I may not."), say("I do not know.")]
+    engine = house.engine()
+    async with running(engine):
+        await house.surface.ended((await engine.receive(message("read it"))).turn_id)
+        house.toolbox.tools.clear()
+        house.toolbox.add(tool("people__read", read_only=True, server_id="id-hr"))
+        deny(house, server="people", askers=askers)
+        await house.surface.ended((await engine.receive(message("and on", author=BEN))).turn_id)
+    assert words(house.model.requests[-1])[-1] == REFUSED
+    await told(house, (BEN, "and?"), replay=ToolReplay.FULL)
+    assert [text for text in words(house.model.requests[-1]) if "000000000" in text] == []
+
+
+async def test_what_a_server_has_said_is_no_longer_denied_by_a_name_that_it_had(house: House) -> None:
+    deny(house, server="hr", askers=BENS)
+    house.model.script = [*ANA_READS, ask_for(reading("1.2")), say("There.")]
+    engine = house.engine()
+    async with running(engine):
+        await house.surface.ended((await engine.receive(message("read it"))).turn_id)
+        house.toolbox.tools.clear()
+        house.toolbox.add(tool("people__read", read_only=True, server_id="id-hr"))
+        await house.surface.ended((await engine.receive(message("and on", author=BEN))).turn_id)
+    assert words(house.model.requests[-1])[-1].startswith("000000000 ")
+
+
+async def test_what_a_call_of_an_earlier_release_has_told_is_its_that_has_the_name(house: House) -> None:
+    _, answer = house.toolbox.tools["hr__read"]
+    house.toolbox.add(tool("hr__read", read_only=True), answer)
+    house.model.script = [*ANA_READS, ask_for(reading("1.2")), say("I may not.")]
+    engine = house.engine()
+    async with running(engine):
+        await house.surface.ended((await engine.receive(message("read it"))).turn_id)
+        house.toolbox.add(tool("hr__read", read_only=True, server_id="id-hr"))
+        deny(house, server_id="id-hr", askers=BENS)
+        await house.surface.ended((await engine.receive(message("and on", author=BEN))).turn_id)
+    assert words(house.model.requests[-1])[-1] == REFUSED
+
+
+@pytest.mark.parametrize(
+    ("profile", "said"),
+    [
+        pytest.param(QUIET, NOT_ENABLED, id="its server is not enabled"),
+        pytest.param(Profile("p1", "few", tools={"id-hr": frozenset({"write"})}), NOT_ENABLED, id="others alone are"),
+        pytest.param(Profile("p1", "hr", servers=frozenset({"id-hr"})), "000000000 ", id="it is enabled"),
+    ],
+)
+async def test_what_a_tool_has_said_is_read_to_nobody_while_the_profile_does_not_enable_it(
+    house: House, profile: Profile, said: str
+) -> None:
+    house.model.script = [*ANA_READS, ask_for(reading("1.2")), say("Well."), say("Well.")]
+    engine = house.engine()
+    async with running(engine):
+        await house.surface.ended((await engine.receive(message("read it"))).turn_id)
+        bind(house, profile)
+        await house.surface.ended((await engine.receive(message("and on"))).turn_id)
+    assert words(house.model.requests[-1])[-1].startswith(said)
+    await told(house, (ANA, "and?"), replay=ToolReplay.FULL)
+    assert (KEPT_BACK in words(house.model.requests[-1])) == (said == NOT_ENABLED)
+
+
+async def test_what_a_server_has_said_of_a_call_of_unknown_outcome_is_kept_back_too(house: House) -> None:
+    async def lost(_wanted: ToolCall, _context: object) -> ToolOutcome:
+        return CallOutcomeUnknown("The server said: 000000000, and then no more.")
+
+    house.toolbox.tools.clear()
+    house.toolbox.add(tool("hr__write", server_id="id-hr"), lost)
+    deny(house, server="hr", askers=BENS)
+    house.model.script = [ask_for(call("hr__write")), say("It is unclear."), say("I do not know.")]
+    await told(house, (ANA, "write it"), (BEN, "what came of it?"), replay=ToolReplay.FULL)
+    assert [text for text in words(house.model.requests[-1]) if "000000000" in text] == []
+    assert KEPT_BACK in words(house.model.requests[-1])
+
+
+async def test_that_nobody_knows_how_a_call_has_ended_is_told_to_everybody(house: House) -> None:
+    deny(house, server="hr", askers=BENS)
+    assert house.rules is not None
+    rules, offered = house.rules.rules(HALL), await house.toolbox.offer()
+    disclosure = ResultVisibility(rules, rules.all, offered, BEN, None, house.log)
+    cut_off = ToolStep(2, call("hr__read"), ToolRef("hr", "read", server_id="id-hr"), StepStatus.UNKNOWN)
+    assert await disclosure.rejection_reason(1, cut_off) == ""
+    answered = replace(cut_off, result=ToolResult("c1", (TextPart("A server has said this."),)))
+    assert await disclosure.rejection_reason(1, answered) == REFUSED
+
+
+async def test_results_of_earlier_turns_that_are_told_again_are_kept_back_from_who_is_denied_the_tool(
+    house: House,
+) -> None:
+    deny(house, server="hr", askers=BENS)
+    house.model.script = [*ANA_READS, say("I do not know."), say("It says zero.")]
+    await told(house, (ANA, "read it"), (BEN, "what does it say?"), replay=ToolReplay.FULL)
+    assert [text for text in words(house.model.requests[-1]) if "000000000" in text] == []
+    assert KEPT_BACK in words(house.model.requests[-1])
+    await told(house, (ANA, "and what?"), replay=ToolReplay.FULL)
+    assert KEPT_BACK not in words(house.model.requests[-1])
+    assert [text[:10] for text in words(house.model.requests[-1]) if "000000000" in text] == ["000000000 "]
+
+
+async def test_what_a_person_ran_by_hand_is_kept_back_from_a_model_that_asks_for_who_is_denied_it(
+    house: House,
+) -> None:
+    deny(house, server="hr", askers=BENS)
+    house.model.script = [say("I do not know.")]
+    engine = house.engine()
+    by_hand = InboundMessage(("k",), HALL, ANA, "hr read", call=call("hr__read"))
+    async with running(engine):
+        await house.surface.ended((await engine.receive(by_hand)).turn_id)
+        await house.surface.ended((await engine.receive(message("what is that?", author=BEN))).turn_id)
+    said = " ".join(words(house.model.requests[-1]))
+    assert KEPT_BACK in said
+    assert "000000000" not in said
+
+
+async def test_who_was_refused_a_call_is_told_again_why(house: House) -> None:
+    deny(house, server="hr", askers=BENS)
+    house.model.script = [ask_for(call("hr__read")), say("I may not."), say("As I said.")]
+    await told(house, (BEN, "read it"), (BEN, "why not?"), replay=ToolReplay.FULL)
+    assert "Not run: a policy forbids hr__read." in words(house.model.requests[-1])
+
+
+async def summed_up(house: House) -> str:
+    """What a model is given to sum up of a turn in which ana has read."""
+    house.model.script = [ANA_READS[0], say("word " * 800), say("They read."), say("Yes.")]
+    engine = house.engine(memory=HistoryBudget(tokens=1_000, replay=ToolReplay.FULL))
+    async with running(engine):
+        for question in ("read it", "and now?"):
+            await house.surface.ended((await engine.receive(message(question))).turn_id)
+    (summed,) = [request for request in house.model.requests if "Sum up" in words(request)[0]]
+    return words(summed)[-1]
+
+
+@pytest.mark.parametrize(
+    ("rule", "is_told"),
+    [
+        pytest.param({"server": "hr", "askers": BENS}, False, id="denied to some"),
+        pytest.param({"server": "hr", "profile": "strict"}, False, id="denied in a profile that does not hold there"),
+        pytest.param({"server": "mail", "askers": BENS}, True, id="another tool is denied"),
+    ],
+)
+async def test_a_summary_which_everybody_is_told_is_made_without_results_that_are_denied_to_some(
+    house: House, rule: dict[str, Any], is_told: bool
+) -> None:
+    deny(house, **rule)
+    summed = await summed_up(house)
+    assert ("000000000 " in summed, KEPT_BACK in summed) == (is_told, not is_told)
+
+
+@pytest.mark.parametrize(
+    ("rule", "is_told"),
+    [
+        pytest.param({"profile": "loose"}, False, id="in a profile alone"),
+        pytest.param({"askers": frozenset({ANA.principal})}, False, id="to some alone"),
+        pytest.param({}, True, id="to everybody"),
+    ],
+)
+async def test_where_nothing_runs_that_no_rule_allows_a_summary_is_made_of_what_everybody_is_allowed(
+    house: House, rule: dict[str, Any], is_told: bool
+) -> None:
+    house.rules = RuleBook(Policies(DENY), Approvers())
+    bind(house, Profile("p1", "loose"), Rule(ALLOW, server="hr", **rule))
+    summed = await summed_up(house)
+    assert ("000000000 " in summed, KEPT_BACK in summed) == (is_told, not is_told)
+
+
+async def test_where_nothing_runs_that_no_rule_allows_results_are_for_those_whom_one_allows_the_tool(
+    house: House,
+) -> None:
+    house.rules = RuleBook(Policies(DENY), Approvers())
+    house.rules.amend([Rule(ALLOW, server="hr", askers=frozenset({ANA.principal}))], [], [])
+    house.model.script = [*ANA_READS, ask_for(reading("1.2")), say("There."), ask_for(reading("1.2")), say("No.")]
+    assert await told(house, (ANA, "read it"), (ANA, "and on"), (BEN, "and on?")) == REFUSED
+    assert [text for text in words(house.model.requests[3]) if text.startswith("000000000 ")] != []

@@ -1,0 +1,416 @@
+"""Where there are too many tools to give a model all of them: it searches, and calls what it has found."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from bot.domain.approval_requirements import ApprovalRequirements
+from bot.domain.approvals import AlreadyDecided, ApprovalPolicy, Decided, fingerprint
+from bot.domain.argument_edits import RevisionAccepted
+from bot.domain.audit import AuditQuery
+from bot.domain.completions import Capabilities, ModelRequest
+from bot.domain.grants import GrantRequest, ThreadScope
+from bot.domain.history import ToolReplay
+from bot.domain.messages import MessageRole, ToolCall, ToolResult
+from bot.domain.policies import Rule, TaintMode
+from bot.domain.profiles import Binding, Profile
+from bot.domain.servers import EVERYWHERE
+from bot.domain.tools import ServerGuidance, Tool, ToolSearch, ToolSet
+from bot.domain.turns import StepStatus, ToolStep, TurnStatus
+from bot.domain.views import TurnView
+from bot.engine.builtin_tools.search_tools import CALL_TOOL, SEARCH_TOOLS
+from bot.engine.history import HistoryBudget
+from bot.engine.policy import Approvers, Policies
+from bot.engine.rules import RuleBook
+from bot.engine.tool_selection import FEW_TOOLS, RefusedTools, select_tools
+from bot.errors import ModelRejected
+from bot.storage.reporting import SqlReporting
+from tests.engine.conftest import House
+from tests.engine.test_turns import awaiting, calls_of, decision
+from tests.fakes.parts import ANA, BEN, ask_for, call, member, message, running, say, tool
+
+OWN = [SEARCH_TOOLS, CALL_TOOL, "countersign__read_result"]
+ALLOW, DENY, ASK = ApprovalPolicy.ALWAYS_ALLOW, ApprovalPolicy.ALWAYS_DENY, ApprovalPolicy.ASK_USER
+SEND = tool(
+    "mail__send",
+    server_id="id-mail",
+    description="Sends a letter.",
+    input_schema={"type": "object", "properties": {"to": {"type": "string"}}, "required": ["to"]},
+)
+TO_SAM = {"to": "sam@example.org"}
+
+
+def found(name: str, call_id: str = "c1", /, **arguments: Any) -> ToolCall:
+    return ToolCall(call_id, CALL_TOOL, {"name": name, "arguments": arguments})
+
+
+def searching(query: str, call_id: str = "s1") -> ToolCall:
+    return call(SEARCH_TOOLS, call_id, query=query)
+
+
+def names(request: ModelRequest) -> list[str]:
+    return [each.name for each in request.tools]
+
+
+def results(request: ModelRequest) -> list[ToolResult]:
+    return [part for each in request.messages for part in each.parts if isinstance(part, ToolResult)]
+
+
+async def answered(house: House, *script: Any, **changes: object) -> TurnView:
+    house.model.script = [*script]
+    engine = house.engine(**changes)
+    async with running(engine):
+        return await house.surface.ended((await engine.receive(message("do it"))).turn_id)
+
+
+def fill(house: House, count: int = 40) -> None:
+    """So many tools that do nothing to the purpose."""
+    for n in range(count):
+        house.toolbox.add(tool(f"lab__probe_{n:03}", server_id="id-lab", description="Measures."))
+
+
+@pytest.fixture
+def house(house: House) -> House:
+    """Forty tools, and one that sends."""
+    fill(house)
+    house.toolbox.add(SEND)
+    return house
+
+
+# ---------------------------------------------------------------------- what a model is given
+
+
+async def test_of_many_tools_a_model_is_given_the_same_three_of_the_bot_in_every_request(house: House) -> None:
+    house.allow("mail__send")
+    house.model.script = [
+        ask_for(searching("send a letter")),
+        ask_for(found("mail__send", **TO_SAM)),
+        say("Sent."),
+        say("And?"),
+    ]
+    engine = house.engine()
+    async with running(engine):
+        view = await house.surface.ended((await engine.receive(message("write to Sam"))).turn_id)
+        await house.surface.ended((await engine.receive(message("and now"))).turn_id)
+    assert [names(request) for request in house.model.requests] == [OWN] * 4
+    first, *others = (request.tools for request in house.model.requests)
+    assert all(each == first for each in others)
+    assert view.turn.status is TurnStatus.DONE
+    assert [step.notes for step in view.steps if not isinstance(step, ToolStep)] == [(), (), ()]
+    assert "41 tools, of these servers: lab (40), mail (1)." in house.model.requests[0].tools[0].description
+
+
+@pytest.mark.parametrize(
+    ("count", "words", "window", "all_of_them"),
+    [
+        pytest.param(FEW_TOOLS, 10, 128_000, True, id="few and small"),
+        pytest.param(FEW_TOOLS + 1, 10, 128_000, False, id="many"),
+        pytest.param(10, 4_000, 128_000, False, id="few that take more than 5 % of the window"),
+        pytest.param(10, 3_000, 1_000_000, True, id="the same in a larger window"),
+        pytest.param(5, 40_000, 128_000, True, id="as many as a search finds"),
+        pytest.param(8, 60, 8_192, True, id="few that take less than a search in a small window"),
+        pytest.param(8, 120, 8_192, False, id="few that take more than a search in a small window"),
+    ],
+)
+def test_all_tools_are_given_while_they_are_few(count: int, words: int, window: int, all_of_them: bool) -> None:
+    offered = ToolSet(tuple(tool(f"s__t{n}", description="word " * words) for n in range(count)))
+    got = select_tools(offered, ToolSearch.AUTO, RefusedTools(), "m", Capabilities(context_tokens=window))
+    assert (got.tools == offered.tools) is all_of_them
+    if not all_of_them:
+        assert [each.name for each in got.tools] == OWN
+
+
+@pytest.mark.parametrize("able", [Capabilities(searches=False), Capabilities()], ids=["a model that cannot", "off"])
+def test_without_search_a_model_is_given_as_many_as_services_take(able: Capabilities) -> None:
+    offered = ToolSet(tuple(tool(f"s__t{n:03}") for n in range(200)))
+    search = ToolSearch.OFF if able.searches else ToolSearch.AUTO
+    got = select_tools(offered, search, RefusedTools(), "m", able)
+    assert len(got.tools) == 128
+    assert len(got.absent) == 1
+
+
+# ---------------------------------------------------------------------- searching
+
+
+async def test_a_search_needs_no_signature_and_says_all_that_a_call_takes(house: House) -> None:
+    view = await answered(house, ask_for(searching("send a letter")), say("Found."))
+    (step,) = calls_of(view)
+    assert (step.status, step.approval) == (StepStatus.DONE, None)
+    (result,) = results(house.model.requests[-1])
+    first, second, *hits = result.text.splitlines()
+    assert first == 'Tools for "send a letter": mail__send'
+    assert CALL_TOOL in second
+    assert [json.loads(hit) for hit in hits] == [
+        {"name": "mail__send", "description": "Sends a letter.", "arguments": SEND.input_schema}
+    ]
+    assert house.toolbox.calls == []
+
+
+async def test_five_are_found_at_most_and_the_words_of_their_server_count(house: House) -> None:
+    house.toolbox.guidance = (ServerGuidance("lab", description="The observatory"),)
+    await answered(house, ask_for(searching("observatory")), say("Found."))
+    (result,) = results(house.model.requests[-1])
+    assert result.text.splitlines()[0] == 'Tools for "observatory": ' + ", ".join(
+        f"lab__probe_{n:03}" for n in range(5)
+    )
+
+
+async def test_a_search_that_finds_nothing_or_asks_for_nothing_says_so(house: House) -> None:
+    unreadable = ToolCall("s3", SEARCH_TOOLS, unreadable="{quer")
+    asked = ask_for(searching("zebra", "s1"), searching("  ", "s2"), unreadable)
+    view = await answered(house, asked, say("Nothing."))
+    assert [step.status for step in calls_of(view)] == [StepStatus.DONE, StepStatus.FAILED, StepStatus.FAILED]
+    nothing, empty, none = results(house.model.requests[-1])
+    assert nothing.text == 'No tool fits "zebra". Other words may find one.'
+    assert empty.is_error
+    assert none.is_error
+
+
+async def test_what_is_too_large_to_be_told_is_told_in_outline(house: House) -> None:
+    properties = {"to": {"type": "string", "description": "x" * 50_000}, "any": {"anyOf": [{}, {}]}}
+    house.toolbox.add(tool("mail__send", input_schema={"type": "object", "properties": properties, "required": ["to"]}))
+    await answered(house, ask_for(searching("send")), say("Found."))
+    (result,) = results(house.model.requests[-1])
+    assert json.loads(result.text.splitlines()[-1])["arguments"] == {
+        "type": "object",
+        "properties": {"to": {"type": "string"}, "any": {}},
+        "required": ["to"],
+    }
+
+
+async def test_what_does_not_fit_beside_a_large_tool_is_left_for_another_search(house: House) -> None:
+    large = {"type": "object", "properties": {"to": {"type": "string", "description": "x" * 15_000}}}
+    for n in range(3):
+        house.toolbox.add(tool(f"mail__send_{n}", input_schema=large))
+    await answered(house, ask_for(searching("send")), say("Found."))
+    (result,) = results(house.model.requests[-1])
+    assert result.text.splitlines()[0] == 'Tools for "send": mail__send, mail__send_0'
+    assert len(result.text) < 20_000
+
+
+async def test_a_definition_that_no_database_takes_as_it_is_is_found_all_the_same(house: House) -> None:
+    house.toolbox.add(tool("mail__send", input_schema={"type": "object", "properties": {"to\ud800": {"const": "\0"}}}))
+    view = await answered(house, ask_for(searching("send")), say("Found."))
+    assert view.turn.status is TurnStatus.DONE
+    (result,) = results(house.model.requests[-1])
+    assert json.loads(result.text.splitlines()[-1])["arguments"]["properties"] == {"to\ufffd": {"const": "\0"}}
+
+
+async def test_what_the_profile_does_not_enable_is_neither_found_nor_called(house: House) -> None:
+    house.rules = RuleBook(Policies(ALLOW), Approvers())
+    house.rules.amend([], [Profile("p", "lab", servers=frozenset({"id-lab"}))], [Binding(EVERYWHERE, "p")])
+    view = await answered(
+        house, ask_for(searching("send a letter")), ask_for(found("mail__send", **TO_SAM)), say("It cannot be done.")
+    )
+    looked, called = results(house.model.requests[-1])
+    assert looked.text.startswith("No tool fits")
+    assert called.text == "Not run: mail__send is not enabled in this conversation's profile."
+    assert calls_of(view)[-1].status is StepStatus.FAILED
+    assert house.toolbox.calls == []
+
+
+async def test_a_tool_whose_definition_a_service_refuses_can_still_be_found(house: House) -> None:
+    refused = RefusedTools()
+    refused.add("", SEND, ModelRejected("No such schema.", tool="mail__send"))
+    view = await answered(house, ask_for(searching("send a letter")), say("Found."), refused=refused)
+    assert "mail__send" in results(house.model.requests[-1])[0].text
+    assert [step.notes for step in view.steps if not isinstance(step, ToolStep)] == [(), ()]
+
+
+# ---------------------------------------------------------------------- calling what was found
+
+
+async def test_a_call_of_a_found_tool_is_a_call_of_that_tool_and_only_the_message_keeps_how_it_was_written(
+    house: House,
+) -> None:
+    house.allow("mail__send")
+    view = await answered(house, ask_for(found("mail__send", "outer", **TO_SAM)), say("Sent."))
+    (step,) = calls_of(view)
+    assert step.call == ToolCall("outer", "mail__send", TO_SAM)
+    assert step.tool is not None
+    assert (step.tool.server, step.tool.name, step.tool.definition) == ("mail", "send", SEND.definition)
+    assert [(name, arguments) for name, arguments, _ in house.toolbox.calls] == [("mail__send", TO_SAM)]
+    wrote, told = house.model.requests[-1].messages[-2:]
+    assert (wrote.role, wrote.tool_calls) == (MessageRole.ASSISTANT, (found("mail__send", "outer", **TO_SAM),))
+    assert [part.call_id for part in told.parts if isinstance(part, ToolResult)] == ["outer"]
+
+
+async def test_a_tool_that_was_found_may_be_called_by_its_own_name(house: House) -> None:
+    house.allow("mail__send")
+    view = await answered(house, ask_for(call("mail__send", **TO_SAM)), say("Sent."))
+    assert [step.status for step in calls_of(view)] == [StepStatus.DONE]
+    assert house.toolbox.names == ["mail__send"]
+
+
+async def test_the_signature_is_for_the_tool_and_its_arguments_and_holds_after_a_restart(house: House) -> None:
+    house.model.script = [ask_for(found("mail__send", **TO_SAM)), say("Sent.")]
+    engine = house.engine()
+    async with running(engine):
+        receipt = await engine.receive(message("write to Sam"))
+        view = await house.surface.wait_for(lambda view: bool(awaiting(view)))
+    (step,) = awaiting(view)
+    assert step.approval is not None
+    assert step.approval.fingerprint == fingerprint(SEND, TO_SAM)
+    assert house.toolbox.calls == []
+    again = house.engine()
+    async with running(again):
+        assert isinstance(await again.decide(decision(step), member(ANA)), Decided)
+        assert isinstance(await again.decide(decision(step), member(ANA)), AlreadyDecided)
+        ended = await house.surface.ended(receipt.turn_id)
+    assert ended.turn.status is TurnStatus.DONE
+    assert [(name, arguments) for name, arguments, _ in house.toolbox.calls] == [("mail__send", TO_SAM)]
+    entries, _ = await SqlReporting(house.database).audit(AuditQuery(), 100, 0)
+    told = [entry.facts for entry in entries if "tool" in entry.facts]
+    assert told
+    assert {(facts["server"], facts["tool"]) for facts in told} == {("mail", "send")}
+
+
+async def test_rules_see_the_tool_and_its_arguments(house: House) -> None:
+    house.rules = RuleBook(
+        Policies(
+            ASK,
+            rules=(
+                Rule(ALLOW, server="mail", tool="send"),
+                Rule(DENY, server="mail", arguments={"to": "*@evil.example"}),
+                Rule(ALLOW, server="countersign"),
+            ),
+        ),
+        Approvers(),
+    )
+    wanted = (
+        found("mail__send", "a", **TO_SAM),
+        found("mail__send", "b", to="x@evil.example"),
+        found("lab__probe_000", "c"),
+    )
+    house.model.script = [ask_for(*wanted)]
+    engine = house.engine()
+    async with running(engine):
+        receipt = await engine.receive(message("go"))
+        view = await house.surface.wait_for(
+            lambda view: (
+                [step.status for step in calls_of(view)] == [StepStatus.DONE, StepStatus.DENIED, StepStatus.AWAITING]
+            )
+        )
+        await engine.stop(receipt.turn_id, ANA)
+    assert [step.tool.name for step in awaiting(view) if step.tool is not None] == ["probe_000"]
+    assert house.toolbox.names == ["mail__send"]
+
+
+async def test_four_eyes_an_edit_and_a_grant_are_about_the_tool_that_was_found(house: House) -> None:
+    strict = Rule(ASK, server="mail", terms=ApprovalRequirements(four_eyes=True))
+    house.rules = RuleBook(Policies(rules=(strict,)), Approvers(approvers=frozenset({"test:ana", "test:ben"})))
+    again = found("mail__send", "c2", **TO_SAM)
+    house.model.script = [ask_for(found("mail__send", **TO_SAM)), ask_for(again), say("Both.")]
+    engine = house.engine()
+    async with running(engine):
+        receipt = await engine.receive(message("write"))
+        (step,) = awaiting(await house.surface.wait_for(lambda view: bool(awaiting(view))))
+        assert not isinstance(await engine.decide(decision(step), member(ANA)), Decided)
+        assert step.approval is not None
+        to_ana = {"to": "ana@example.org"}
+        revised = await engine.revise(step.approval.id, step.approval.revision, to_ana, member(ANA))
+        assert isinstance(revised, RevisionAccepted)
+        view = await house.surface.wait_for(lambda view: any(each.call.arguments == to_ana for each in awaiting(view)))
+        (step,) = awaiting(view)
+        signed = decision(step)
+        by_ben = type(signed)(signed.approval_id, signed.revision, signed.verdict, BEN)
+        assert isinstance(await engine.grant(by_ben, GrantRequest(ThreadScope()), member(BEN)), Decided)
+        ended = await house.surface.ended(receipt.turn_id)
+    assert house.toolbox.calls[0][:2] == ("mail__send", to_ana)
+    second = calls_of(ended)[-1]
+    assert second.grant is not None
+    assert 'to: "sam@example.org" -> "ana@example.org"' in results(house.model.requests[1])[0].text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        ({}, 'takes the "name" of a tool'),
+        ({"name": 7, "arguments": {}}, 'takes the "name" of a tool'),
+        ({"name": "mail__burn", "arguments": {}}, "There is no tool called 'mail__burn'."),
+        ({"name": "mail__send", "arguments": [1]}, 'the "arguments" for mail__send are no JSON object.'),
+        ({"name": "mail__send", "arguments": '{"to": "sa'}, 'the "arguments" for mail__send are no JSON object.'),
+        ({"name": "mail__send", "arguments": '{"to": NaN}'}, 'the "arguments" for mail__send are no JSON object.'),
+        ({"name": "mail__send", "to": "sam"}, 'the tool\'s arguments go into "arguments", and not beside it: to'),
+        ({"name": CALL_TOOL, "arguments": {"name": "mail__send"}}, f"{CALL_TOOL} is called directly"),
+        ({"name": SEARCH_TOOLS, "arguments": {"query": "send"}}, f"{SEARCH_TOOLS} is called directly"),
+        ({"name": "countersign__read_result", "arguments": {"id": "1.1"}}, "read_result is called directly"),
+    ],
+)
+async def test_a_call_that_names_nothing_to_be_called_is_refused(
+    house: House, arguments: Mapping[str, Any], reason: str
+) -> None:
+    house.rules = RuleBook(Policies(ALLOW), Approvers())
+    view = await answered(house, ask_for(ToolCall("c1", CALL_TOOL, arguments)), say("I see."))
+    (step,) = calls_of(view)
+    (told,) = results(house.model.requests[-1])
+    assert step.status is StepStatus.FAILED
+    assert (told.call_id, told.is_error) == ("c1", True)
+    assert reason in told.text
+    assert house.toolbox.calls == []
+
+
+async def test_a_call_whose_own_text_is_no_json_is_refused(house: House) -> None:
+    await answered(house, ask_for(ToolCall("c1", CALL_TOOL, unreadable='{"name": "mai')), say("I see."))
+    assert results(house.model.requests[-1])[0].text == 'Not run: the arguments are no JSON object: {"name": "mai'
+
+
+@pytest.mark.parametrize("written", ['{"to": "sam@example.org"}', TO_SAM], ids=["as a text", "as an object"])
+async def test_arguments_count_as_they_are_meant(house: House, written: object) -> None:
+    house.allow("mail__send")
+    await answered(
+        house, ask_for(ToolCall("c1", CALL_TOOL, {"name": "mail__send", "arguments": written})), say("Sent.")
+    )
+    assert [arguments for _, arguments, _ in house.toolbox.calls] == [TO_SAM]
+
+
+async def test_a_tool_without_arguments_is_called_without_any(house: House) -> None:
+    house.allow("lab__probe_001")
+    named = {"name": "lab__probe_001"}
+    wanted = ask_for(ToolCall("a", CALL_TOOL, named), ToolCall("b", CALL_TOOL, {**named, "arguments": None}))
+    await answered(house, wanted, say("Done."))
+    assert [arguments for _, arguments, _ in house.toolbox.calls] == [{}, {}]
+
+
+async def test_a_search_taints_nothing_and_what_a_found_tool_has_said_does(house: House) -> None:
+    house.rules = RuleBook(Policies(ALLOW), Approvers(admins=frozenset({"test:ana"})))
+    house.model.script = [
+        ask_for(searching("measures", "s1")),
+        ask_for(found("lab__probe_000", "c1")),
+        ask_for(found("mail__send", "c2", **TO_SAM)),
+    ]
+    for each, _ in list(house.toolbox.tools.values()):
+        house.toolbox.add(_of_nobody(each))
+    engine = house.engine(taint=TaintMode.ASK)
+    async with running(engine):
+        receipt = await engine.receive(message("go"))
+        view = await house.surface.wait_for(lambda view: bool(awaiting(view)))
+        await engine.stop(receipt.turn_id, ANA)
+    searched, probed, sent = calls_of(view)
+    assert [searched.status, probed.status] == [StepStatus.DONE, StepStatus.DONE]
+    assert sent.ruling is not None
+    assert "The model has read lab" in sent.ruling.why
+
+
+def _of_nobody(each: Tool) -> Tool:
+    return tool(each.name, trusted=False, server_id=each.server_id, input_schema=each.input_schema)
+
+
+async def test_later_questions_are_told_of_the_tool_or_of_the_call_as_it_was_written(house: House) -> None:
+    house.allow("mail__send")
+    house.model.script = [ask_for(found("mail__send", "outer", **TO_SAM)), say("Sent."), say("Yes."), say("Yes.")]
+    engine = house.engine()
+    async with running(engine):
+        await house.surface.ended((await engine.receive(message("one"))).turn_id)
+        await house.surface.ended((await engine.receive(message("two"))).turn_id)
+    assert "mail__send: done" in str(house.model.requests[-1].messages)
+    whole = house.engine(memory=HistoryBudget(replay=ToolReplay.FULL))
+    async with running(whole):
+        await house.surface.ended((await whole.receive(message("three"))).turn_id)
+    wrote = [each for each in house.model.requests[-1].messages if each.tool_calls]
+    assert [each.tool_calls for each in wrote] == [(found("mail__send", "outer", **TO_SAM),)]
+    assert [each.call_id for each in results(house.model.requests[-1])] == ["outer"]

@@ -1,0 +1,150 @@
+"""Which tools a few words find."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import threading
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from benchmarks.tool_search import index_of, labelled_queries, recall, searches, shared_words, synthetic_tools
+from bot.domain.tools import ToolSet
+from bot.engine.tool_index import MOST_HITS, ToolIndex, ToolIndexes
+from tests.fakes.parts import tool
+
+PATIENCE = 60.0
+
+
+def test_nine_of_ten_tools_are_among_the_five_that_are_found() -> None:
+    offered = synthetic_tools()
+    assert (len(offered.tools), len(offered.guidance)) == (300, 20)
+    assert len(labelled_queries()) == len({each.words for each in labelled_queries()}) == 200
+    assert shared_words(offered) < 0.6, "people do not use the words of the descriptions"
+    assert recall(searches(offered), MOST_HITS) >= 0.90
+
+
+def test_the_same_tools_are_found_in_the_same_order_however_they_are_listed() -> None:
+    offered = synthetic_tools()
+    shuffled = list(offered.tools)
+    random.Random(7).shuffle(shuffled)
+    one, other = index_of(offered), index_of(ToolSet(tuple(shuffled), offered.guidance))
+    for each in labelled_queries():
+        assert one.search(each.words) == other.search(each.words)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "create issue",
+        "creating issues",
+        "createIssue",
+        "CREATE-ISSUE",
+        "open a ticket",
+        "I need to raise a bug, please",
+        "jira",
+        "assignee",
+        "課題を作成",
+    ],
+)
+def test_forms_and_spellings_of_a_word_and_others_that_mean_the_same_find_a_tool(words: str) -> None:
+    wanted = tool(
+        "jira__createIssue",
+        title="New issue",
+        description="Adds to the backlog. 課題の作成",
+        input_schema={"type": "object", "properties": {"assigneeName": {}}},
+    )
+    index = ToolIndex([tool("a__sing", description="Sings a song."), wanted, tool("z__dance")], {})
+    assert index.search(words)[:1] == (wanted,)
+
+
+@pytest.mark.parametrize("words", ["", "the of and", "?!", "quixotic"])
+def test_words_that_say_nothing_find_nothing(words: str) -> None:
+    assert ToolIndex([tool("a__sing", description="Sings the song of the sea.")], {}).search(words) == ()
+
+
+@pytest.mark.parametrize("schema", [{}, {"properties": None}, {"type": "object", "properties": [1]}])
+def test_a_tool_is_found_whatever_its_schema_is(schema: dict[str, object]) -> None:
+    index = ToolIndex([tool("a__sing", input_schema=schema)], {})
+    assert [each.name for each in index.search("sing")] == ["a__sing"]
+
+
+@pytest.mark.parametrize("where", ["original_name", "title", "description", "input_schema"])
+def test_of_a_text_without_end_only_the_beginning_is_read(where: str) -> None:
+    long = f"sing {'la ' * 1_000} dance"
+    text: Any = {"properties": dict.fromkeys([long])} if where == "input_schema" else long
+    index = ToolIndex([replace(tool("a__t"), **{where: text}), tool("a__other")], {"a": "", "b": long})
+    assert [each.name for each in index.search("sing")] == ["a__t"]
+    assert index.search("dance") == ()
+
+
+def test_no_tools_are_no_trouble() -> None:
+    assert ToolIndex([], {}).search("anything at all") == ()
+
+
+async def test_an_index_is_made_once_for_an_offer_and_anew_for_another() -> None:
+    indexes, offered = ToolIndexes(), synthetic_tools()
+    first = await indexes.of(offered)
+    assert await indexes.of(synthetic_tools()) is first
+    fewer = ToolSet(offered.tools[1:], offered.guidance)
+    assert await indexes.of(fewer) is not first
+    assert await indexes.of(offered) is first
+    for n in range(8):
+        await indexes.of(ToolSet((tool(f"a__t{n}"),)))
+    assert await indexes.of(offered) is not first
+
+
+class SlowSchema(dict[str, Any]):
+    """A definition that takes as long to read as it is let."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.read, self.let = threading.Event(), threading.Event()
+
+    def get(self, _key: str, _default: object = None) -> None:
+        self.read.set()
+        assert self.let.wait(PATIENCE)
+
+
+async def test_an_index_that_is_there_is_given_while_another_is_made() -> None:
+    indexes, offered, slow = ToolIndexes(), synthetic_tools(), SlowSchema()
+    known = await indexes.of(offered)
+    making = asyncio.create_task(indexes.of(ToolSet((tool("a__sing", input_schema=slow),))))
+    try:
+        assert await asyncio.to_thread(slow.read.wait, PATIENCE)
+        async with asyncio.timeout(PATIENCE / 2):
+            assert await indexes.of(offered) is known
+    finally:
+        slow.let.set()
+        await making
+
+
+class SlowToCompare(dict[str, Any]):
+    """A definition that takes as long to compare as it is let."""
+
+    def __init__(self) -> None:
+        super().__init__(type="object")
+        self.compared, self.let = threading.Event(), threading.Event()
+
+    __hash__ = None
+
+    def __eq__(self, other: object) -> bool:
+        self.compared.set()
+        assert self.let.wait(PATIENCE)
+        return dict(self) == dict(other) if isinstance(other, dict) else NotImplemented
+
+
+async def test_nobody_waits_while_tools_that_were_listed_again_are_compared() -> None:
+    indexes, slow = ToolIndexes(), SlowToCompare()
+    sings, dances = ToolSet((tool("a__sing", input_schema={"type": "object"}),)), ToolSet((tool("a__dance"),))
+    first, other = await indexes.of(sings), await indexes.of(dances)
+    again = asyncio.create_task(indexes.of(ToolSet((tool("a__sing", input_schema=slow),))))
+    try:
+        assert await asyncio.to_thread(slow.compared.wait, PATIENCE)
+        async with asyncio.timeout(PATIENCE / 2):
+            assert await indexes.of(dances) is other
+    finally:
+        slow.let.set()
+        assert await again is first

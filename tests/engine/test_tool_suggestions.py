@@ -1,0 +1,25 @@
+"""Names that look like one that no tool has."""
+
+from __future__ import annotations
+
+from time import thread_time
+
+import pytest
+
+from bot.engine.tool_suggestions import closest_names
+from tests.fakes.parts import tool
+
+
+@pytest.mark.parametrize("letters", ["ab", "abcd", "abcabd"])
+def test_no_names_take_long_to_compare(letters: str) -> None:
+    """A server calls its tools what it likes, and everybody waits meanwhile."""
+    tools = [tool(f"s__{letters * 60}{n}") for n in range(1_000)]
+    began = thread_time()
+    for written in (letters * 60, letters[::-1] * 60, f"s__{letters[::-1] * 40}"):
+        closest_names(written, tools)
+    assert thread_time() - began < 1.5
+
+
+def test_the_likeliest_are_found_among_many_that_are_somewhat_like_it() -> None:
+    tools = [tool(f"s__list_{noun}_{n}") for noun in ("notes", "tasks", "issues") for n in range(300)]
+    assert closest_names("list_note_17", tools)[0] == "s__list_notes_17"

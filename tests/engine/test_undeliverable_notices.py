@@ -1,0 +1,149 @@
+"""Ends that can never be drawn where they were asked for: whoever asked hears of it in private."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass, field
+
+import pytest
+
+from bot.domain.completions import Completion, ModelRequest
+from bot.domain.turns import TurnStatus
+from bot.domain.views import MessageRefs, Notice, NoticeTarget, PostedMessage, TurnView
+from bot.engine import undeliverable_notices
+from bot.errors import DeliveryFailed, ModelRejected
+from tests.engine.conftest import House
+from tests.fakes.parts import ANA, HALL, RecordingSurface, ask_for, call, message, running, say, tool, until
+
+GONE = DeliveryFailed("The bot is not in the channel.", permanent=True)
+TOLD = "I could not answer you where you asked “hi”. The bot is not in the channel."
+
+
+@dataclass
+class Left(RecordingSurface):
+    """A place that the bot has had to leave; `open` says what can be drawn there all the same. What is said in private
+    is in `told`, unless there is `trouble_telling`.
+    """
+
+    told: list[tuple[NoticeTarget, Notice]] = field(default_factory=list)
+    trouble_telling: Exception | None = None
+    silent: bool = False
+    asked: int = 0
+
+    def open(self, view: TurnView) -> bool:
+        return False
+
+    async def deliver(self, view: TurnView, refs: MessageRefs) -> AsyncGenerator[PostedMessage, None]:
+        if not self.open(view):
+            raise GONE
+        async for drawn in super().deliver(view, refs):
+            yield drawn
+
+    async def post_notice(self, audience: NoticeTarget, notice: Notice) -> None:
+        self.asked += 1
+        if self.silent:
+            await asyncio.Event().wait()
+        if self.trouble_telling is not None:
+            raise self.trouble_telling
+        self.told.append((audience, notice))
+
+
+async def given_up(house: House, text: str = "hi") -> TurnView:
+    """What became of a question whose end nobody can draw any more."""
+    engine = house.engine()
+    async with running(engine):
+        receipt = await engine.receive(message(text))
+        await until(lambda: house.surface.asked > 0)  # type: ignore[attr-defined]
+        await until(lambda: not engine._worker._held and not engine._drawings._tasks)
+    assert await house.log.stale_views("test:", 1) == []
+    return await house.log.get_view(receipt.turn_id)
+
+
+async def test_an_answer_that_can_never_be_drawn_is_told_to_whoever_asked_in_private_once(house: House) -> None:
+    house.surface = left = Left()
+    house.model.script = [say("Hello. " * 50)]
+    view = await given_up(house)
+    assert view.turn.status is TurnStatus.DONE
+    assert left.told == [(NoticeTarget(str(HALL), ANA.id, private=True), Notice(TOLD))]
+
+
+async def test_a_failure_is_told_too(house: House) -> None:
+    house.surface = left = Left()
+    house.model.script = [ModelRejected("The key is wrong.")]
+    assert (await given_up(house)).turn.status is TurnStatus.FAILED
+    assert [notice.text for _, notice in left.told] == [TOLD]
+
+
+async def test_a_call_whose_card_could_not_be_posted_is_told_with_the_end(house: House) -> None:
+    house.surface = left = Left()
+    house.toolbox.add(tool("notes__add"))
+    house.model.script = [ask_for(call("notes__add")), say("I could not ask you.")]
+    await given_up(house)
+    assert [notice.text for _, notice in left.told] == [f"{TOLD} {undeliverable_notices.NOT_RUN}"]
+    assert house.toolbox.calls == []
+
+
+class OnlyCards(Left):
+    """A place where everything can be said, but no card posted."""
+
+    def open(self, view: TurnView) -> bool:
+        return not view.awaiting
+
+
+async def test_what_could_be_said_in_the_conversation_after_all_is_not_said_twice(house: House) -> None:
+    house.surface = left = OnlyCards()
+    house.toolbox.add(tool("notes__add"))
+    house.model.script = [ask_for(call("notes__add")), say("I could not ask you.")]
+    engine = house.engine()
+    async with running(engine):
+        await left.ended((await engine.receive(message("hi"))).turn_id)
+        await until(lambda: not engine._worker._held and not engine._drawings._tasks)
+    assert left.asked == 0
+
+
+async def test_whoever_stopped_a_turn_is_told_nothing(house: House) -> None:
+    house.surface = left = Left()
+    begun = asyncio.Event()
+
+    async def think(_request: ModelRequest) -> Completion:
+        begun.set()
+        await asyncio.Event().wait()
+        raise AssertionError("nobody lets it go on")
+
+    house.model.script = [think]
+    engine = house.engine()
+    async with running(engine):
+        receipt = await engine.receive(message("hi"))
+        await begun.wait()
+        await engine.stop(receipt.turn_id, ANA)
+        await until(lambda: not engine._worker._held and not engine._drawings._tasks)
+    assert (await house.log.get_view(receipt.turn_id)).turn.status is TurnStatus.CANCELLED
+    assert left.asked == 0
+
+
+@pytest.mark.parametrize("trouble", [GONE, RuntimeError("bug")])
+async def test_a_person_who_cannot_be_told_either_keeps_nothing_from_being_given_up(
+    house: House, trouble: Exception
+) -> None:
+    house.surface = left = Left(trouble_telling=trouble)
+    house.model.script = [say("Hello.")]
+    assert (await given_up(house)).turn.status is TurnStatus.DONE
+    assert left.asked == 1
+
+
+async def test_a_platform_that_never_answers_holds_nothing_up(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(undeliverable_notices, "TELL_SECONDS", 0.05)
+    house.surface = left = Left(silent=True)
+    house.model.script = [say("Hello.")]
+    assert (await given_up(house)).turn.status is TurnStatus.DONE
+    assert left.asked == 1
+
+
+async def test_a_long_question_is_named_by_its_beginning(house: House) -> None:
+    house.surface = left = Left()
+    house.model.script = [say("Hello.")]
+    await given_up(house, "why\n" * 1_000)
+    ((_, notice),) = left.told
+    assert "why why" in notice.text
+    assert len(notice.text) < 400

@@ -1,0 +1,515 @@
+"""What replies have taken that nobody could wait for: cut off, stopped, given back, or lost with their process."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any, cast
+
+import pytest
+
+from bot.domain.completions import (
+    Capabilities,
+    Completion,
+    ModelEvent,
+    ModelRequest,
+    ReasoningDelta,
+    StopReason,
+    TextDelta,
+    ToolCallDelta,
+    Usage,
+    UsageReported,
+)
+from bot.domain.messages import assistant
+from bot.domain.metrics import null_sink
+from bot.domain.turns import Claim, TurnStatus
+from bot.domain.usage import (
+    LimitPeriod,
+    LimitScope,
+    LimitUnit,
+    UsageEntry,
+    UsageGrouping,
+    UsageKind,
+    UsageLimit,
+    UsageQuery,
+    UsageTotal,
+)
+from bot.domain.views import TurnView
+from bot.engine.engine import Engine
+from bot.engine.history import HistoryBudget
+from bot.engine.model_retry import ATTEMPTS
+from bot.engine.token_estimates import Estimates, estimate_text
+from bot.engine.usage_limits import UsageLimiter
+from bot.engine.usage_metering import NOTE_SECONDS, UsageMeter, UsageMeters
+from bot.engine.usage_metering import RequestInfo as Request
+from bot.errors import DatabaseError, DatabaseUnavailable, ModelRejected, ModelUnavailable
+from bot.llm.fallback import FallbackModel
+from bot.llm.instrumented import InstrumentedModel
+from bot.ports import LanguageModel
+from bot.storage.turn_log import SqlTurnLog
+from bot.storage.usage_store import SqlUsageStore
+from tests.engine.conftest import House
+from tests.fakes.parts import ANA, BEN, ScriptedModel, ask_for, call, message, running, say, until
+
+REAL = Usage(1_000, 200, 400, 100, 50)
+ANSWER = Completion(assistant("Done."), StopReason.ANSWERED, REAL, "paid")
+HALF = "A sentence that is never finished, since its connection broke "
+CUT = ModelUnavailable("The reply was cut off before its end.", retry_after=0.1)
+BUSY = ModelUnavailable("It is asked too much.", retry_after=1.0)
+
+
+class Waits:
+    """A reply waits here until the test lets it go on, or nobody wants it any more."""
+
+    def __init__(self) -> None:
+        self.reached = asyncio.Event()
+        self.opened = asyncio.Event()
+
+    async def here(self) -> None:
+        self.reached.set()
+        await self.opened.wait()
+
+
+Reply = Sequence[ModelEvent | Exception | Waits]
+
+
+@dataclass
+class Broken:
+    """Answers with the next of its replies, as far as they go."""
+
+    replies: list[Reply]
+    requests: list[ModelRequest] = field(default_factory=list)
+    capabilities: Capabilities = field(default_factory=Capabilities)
+
+    async def get(self, _name: str) -> Broken:
+        return self
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
+        self.requests.append(request)
+        for each in self.replies.pop(0):
+            match each:
+                case Exception():
+                    raise each
+                case Waits():
+                    await each.here()
+                case _:
+                    yield each
+
+    async def close(self) -> None:
+        pass
+
+
+@dataclass
+class Asked:
+    """A house whose model gives these replies, and a question that is on its way."""
+
+    house: House
+    engine: Engine
+    turn_id: str
+
+    async def ended(self) -> TurnView:
+        return await self.house.surface.ended(self.turn_id)
+
+
+def replying(house: House, *replies: Reply) -> Broken:
+    model = Broken(list(replies))
+    house.model = cast("ScriptedModel", model)
+    return model
+
+
+async def unnoted(seconds: float) -> None:
+    """Never is it time to note what is under way."""
+    await (asyncio.sleep(min(seconds, 0.01)) if seconds < NOTE_SECONDS else asyncio.Event().wait())
+
+
+@asynccontextmanager
+async def asked(house: House, *replies: Reply, **changes: Any) -> AsyncIterator[Asked]:
+    replying(house, *replies)
+    engine = house.engine(pause=unnoted, **changes)
+    async with running(engine):
+        yield Asked(house, engine, (await engine.receive(message("hi"))).turn_id)
+
+
+@asynccontextmanager
+async def noted(house: House, *replies: Reply) -> AsyncIterator[Asked]:
+    """The same where time passes quickly."""
+    replying(house, *replies)
+    engine = house.engine()
+    async with running(engine):
+        yield Asked(house, engine, (await engine.receive(message("hi"))).turn_id)
+
+
+async def spent(house: House) -> UsageTotal:
+    (found,) = await SqlUsageStore(house.database).totals([UsageQuery(0)])
+    return found
+
+
+async def by_model(house: House) -> dict[str, UsageTotal]:
+    return dict(await SqlUsageStore(house.database).totals_by(UsageQuery(0), UsageGrouping.MODEL))
+
+
+async def counted(house: House, requests: int) -> UsageTotal:
+    """What was spent, once so many requests are counted."""
+    async with asyncio.timeout(10):
+        while (found := await spent(house)).requests < requests:
+            await asyncio.sleep(0.005)
+    return found
+
+
+# Cut off
+
+
+async def test_a_reply_that_was_cut_off_and_repeated_counts_beside_the_one_that_came(house: House) -> None:
+    async with asked(house, [TextDelta(HALF), CUT], [ANSWER]) as question:
+        assert (await question.ended()).turn.status is TurnStatus.DONE
+    found = await spent(house)
+    assert (found.requests, found.estimated) == (2, 1)
+    assert found.usage.input_tokens > REAL.input_tokens + estimate_text("hi")
+    assert found.usage.output_tokens == REAL.output_tokens + round(estimate_text(HALF))
+
+
+async def test_thoughts_and_arguments_that_nobody_saw_were_written_all_the_same(house: House) -> None:
+    async with asked(house, [ReasoningDelta(HALF), ToolCallDelta(HALF), CUT], [ANSWER]) as question:
+        await question.ended()
+    assert (await spent(house)).usage.output_tokens == REAL.output_tokens + round(estimate_text(HALF * 2))
+
+
+async def test_what_the_service_has_counted_is_taken_and_only_the_rest_estimated(house: House) -> None:
+    said = UsageReported(Usage(5_000, 30, 4_000, 500, 20), "paid")
+    async with asked(house, [TextDelta("Before that. "), said, TextDelta(HALF), CUT], [ANSWER]) as question:
+        await question.ended()
+    found = await by_model(house)
+    assert found["paid"].usage == Usage(6_000, 230 + round(estimate_text(HALF)), 4_400, 600, 70)
+    assert found["paid"].estimated == 1
+
+
+async def test_a_reply_that_has_only_begun_has_been_read_for(house: House) -> None:
+    async with asked(house, [UsageReported(Usage(5_000, 1), "paid"), CUT], [ANSWER]) as question:
+        await question.ended()
+    assert (await by_model(house))["paid"].usage.input_tokens == 6_000
+
+
+async def test_each_attempt_that_broke_off_counts_once_where_none_succeeds(house: House) -> None:
+    cut: Reply = [TextDelta(HALF), CUT]
+    async with asked(house, *[cut] * ATTEMPTS) as question:
+        assert (await question.ended()).turn.status is TurnStatus.FAILED
+    found = await spent(house)
+    assert (found.requests, found.estimated) == (ATTEMPTS, ATTEMPTS)
+
+
+@pytest.mark.parametrize("refusal", [BUSY, CUT, ModelRejected("The key is wrong.")])
+async def test_what_was_refused_before_any_reply_costs_nothing(house: House, refusal: Exception) -> None:
+    async with asked(house, *[[refusal]] * ATTEMPTS) as question:
+        assert (await question.ended()).turn.status is TurnStatus.FAILED
+    assert await spent(house) == UsageTotal()
+
+
+# Stopped
+
+
+async def test_a_reply_that_was_stopped_counts_as_far_as_it_came(house: House) -> None:
+    gate = Waits()
+    async with asked(house, [TextDelta(HALF), gate]) as question:
+        await gate.reached.wait()
+        await question.engine.stop(question.turn_id, BEN)
+        assert (await question.ended()).turn.status is TurnStatus.CANCELLED
+        found = await spent(house)
+    assert (found.requests, found.estimated) == (1, 1)
+    assert found.usage.output_tokens == round(estimate_text(HALF))
+
+
+async def test_a_reply_that_was_stopped_before_it_began_costs_nothing(house: House) -> None:
+    gate = Waits()
+    async with asked(house, [gate]) as question:
+        await gate.reached.wait()
+        await question.engine.stop(question.turn_id, BEN)
+        await question.ended()
+    assert await spent(house) == UsageTotal()
+
+
+async def test_a_finished_reply_that_is_stopped_in_the_same_moment_counts_as_its_service_has_counted_it(
+    house: House,
+) -> None:
+    gate = Waits()
+
+    class Lingering(Broken):
+        """Is stopped while it lets go of a connection whose reply is complete."""
+
+        async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
+            try:
+                async for event in super().stream(request):
+                    yield event
+            finally:
+                await gate.here()
+
+    house.model = cast("ScriptedModel", Lingering([[TextDelta("Done."), ANSWER]]))
+    engine = house.engine(pause=unnoted)
+    async with running(engine):
+        receipt = await engine.receive(message("hi"))
+        await gate.reached.wait()
+        await engine.stop(receipt.turn_id, BEN)
+        view = await house.surface.ended(receipt.turn_id)
+    assert (view.turn.status, view.steps) == (TurnStatus.CANCELLED, ())
+    assert await spent(house) == UsageTotal(1, REAL, unpriced=1)
+
+
+async def test_a_limit_counts_what_broke_off(house: House) -> None:
+    gate = Waits()
+    limit = UsageLimit(LimitScope.PERSON, LimitPeriod.DAY, LimitUnit.TOKENS, 5_000)
+    spending = UsageLimiter([limit], SqlUsageStore(house.database), clock=lambda: house.clock[0])
+    async with asked(house, [UsageReported(Usage(5_000, 1)), gate], [ANSWER], allow=spending.check) as question:
+        await gate.reached.wait()
+        await question.engine.stop(question.turn_id, ANA)
+        await question.ended()
+        receipt = await question.engine.receive(message("and now?"))
+        refused = await house.surface.ended(receipt.turn_id)
+    assert "your limit for today is used up, 5,001 of 5,000 tokens" in refused.turn.failure
+
+
+# Lost with their process
+
+
+async def test_a_reply_under_way_is_counted_meanwhile_so_that_it_stays_if_its_process_is_killed(house: House) -> None:
+    gate = Waits()
+    async with noted(house, [TextDelta(HALF), gate, ANSWER]) as question:
+        found = await counted(house, 1)
+        assert (found.estimated, found.usage.output_tokens) == (1, round(estimate_text(HALF)))
+        gate.opened.set()
+        await question.ended()
+        assert await spent(house) == UsageTotal(1, REAL, unpriced=1)
+
+
+async def test_a_reply_of_a_turn_that_is_given_back_counts_and_so_does_the_one_after_it(house: House) -> None:
+    gate = Waits()
+    async with asked(house, [TextDelta(HALF), gate]):
+        await gate.reached.wait()
+    assert (await spent(house)).estimated == 1
+    replying(house, [ANSWER])
+    async with running(house.engine()):
+        await house.surface.wait_for(lambda view: view.turn.status is TurnStatus.DONE)
+    found = await spent(house)
+    assert (found.requests, found.estimated) == (2, 1)
+
+
+class Counting(SqlTurnLog):
+    """Remembers what it was asked to count. `trouble` is what goes wrong first."""
+
+    def __init__(self, house: House, *trouble: Exception) -> None:
+        super().__init__(house.database)
+        self.trouble = list(trouble)
+        self.charged: list[Sequence[tuple[Claim, UsageEntry]]] = []
+
+    async def record_usage(self, uses: Sequence[tuple[Claim, UsageEntry]]) -> None:
+        self.charged.append(uses)
+        if self.trouble:
+            raise self.trouble.pop(0)
+        await super().record_usage(uses)
+
+
+async def test_what_cannot_be_written_at_once_is_written_later(house: House) -> None:
+    log = house.log = Counting(house, *[DatabaseUnavailable("The database is away.")] * 2)
+    gate = Waits()
+    async with noted(house, [TextDelta(HALF), CUT], [gate, ANSWER]) as question:
+        found = await counted(house, 1)
+        assert found.usage.output_tokens == round(estimate_text(HALF))
+        gate.opened.set()
+        await question.ended()
+        written = len(log.charged)
+        await until(lambda: len(house.pauses) > 500)
+    assert (await spent(house)).requests == 2
+    assert len(log.charged) == written, "it is written no more once it was"
+
+
+async def test_what_cannot_be_written_at_all_keeps_nobody_from_an_answer(
+    house: House, caplog: pytest.LogCaptureFixture
+) -> None:
+    house.log = Counting(house, *[DatabaseError("The database failed.")] * 3)
+    async with noted(house, [TextDelta(HALF), CUT], [ANSWER]) as question:
+        assert (await question.ended()).turn.status is TurnStatus.DONE
+    assert "could not be counted" in caplog.text
+
+
+async def test_one_that_cannot_be_written_does_not_take_the_others_along(house: House) -> None:
+    house.model.script = [say("Hello.")]
+    async with running(engine := house.engine()):
+        receipt = await engine.receive(message("hi"))
+        await house.surface.ended(receipt.turn_id)
+    before = (await spent(house)).requests
+
+    class Choosy(Counting):
+        async def record_usage(self, uses: Sequence[tuple[Claim, UsageEntry]]) -> None:
+            if any(use.model == "bad" for _, use in uses):
+                raise DatabaseError("This one cannot be written.")
+            await super().record_usage(uses)
+
+    passing = asyncio.Event()
+
+    async def pause(_seconds: float) -> None:
+        if passing.is_set():
+            await asyncio.Event().wait()
+        passing.set()
+
+    log = Choosy(house, DatabaseUnavailable("The database is away."))
+    meters = UsageMeters(log, Estimates(), pause)
+    claim = Claim(receipt.turn_id, message("").conversation, 1)
+    good, bad = UsageMeter(claim, meters), UsageMeter(claim, meters)
+    for meter, model in ((good, "good"), (bad, "bad")):
+        (await meter.begin(Request(1, UsageKind.REPLY, model, 100.0))).take(TextDelta(HALF))
+    await good.settle()  # the database is away: it is counted later
+    counting = asyncio.create_task(meters.run())
+    found = await counted(house, before + 1)
+    counting.cancel()
+    await asyncio.wait({counting})
+    assert found.requests == before + 1
+
+
+async def test_a_turn_that_goes_well_writes_nothing_besides(house: House) -> None:
+    log = house.log = Counting(house)
+    async with asked(house, [UsageReported(), TextDelta("Done."), ANSWER]) as question:
+        assert (await question.ended()).turn.status is TurnStatus.DONE
+    assert log.charged == []
+    assert await spent(house) == UsageTotal(1, REAL, unpriced=1)
+
+
+# Others in their place
+
+
+def chain(house: House, first: list[Reply], second: list[Reply]) -> None:
+    models: dict[str, LanguageModel] = {"first": Broken(first), "second": Broken(second)}
+    both = FallbackModel({name: InstrumentedModel(model, name, null_sink) for name, model in models.items()})
+
+    class Named:
+        async def get(self, _name: str) -> FallbackModel:
+            return both
+
+    house.model = cast("ScriptedModel", Named())
+
+
+@pytest.mark.parametrize("begun", [TextDelta(HALF), UsageReported(), ToolCallDelta("{")])
+async def test_each_model_of_several_is_counted_under_its_own_name(house: House, begun: ModelEvent) -> None:
+    chain(house, [[begun, CUT]], [[TextDelta("Done."), ANSWER]])
+    engine = house.engine()
+    async with running(engine):
+        await house.surface.ended((await engine.receive(message("hi"))).turn_id)
+    found = await by_model(house)
+    assert {name: (each.requests, each.estimated) for name, each in found.items()} == {
+        "first": (1, 1),
+        "second": (1, 0),
+    }
+
+
+async def test_of_models_that_refuse_only_the_one_that_began_is_counted(house: House) -> None:
+    chain(house, [[BUSY]] * ATTEMPTS, [[TextDelta(HALF), CUT]] * ATTEMPTS)
+    engine = house.engine()
+    async with running(engine):
+        await house.surface.ended((await engine.receive(message("hi"))).turn_id)
+    assert list(await by_model(house)) == ["second"]
+
+
+# Services that do not count
+
+
+def uncounted(usage: Usage) -> Completion:
+    return replace(ANSWER, usage=usage)
+
+
+async def test_a_whole_reply_that_its_service_does_not_count_is_estimated(house: House) -> None:
+    async with asked(house, [TextDelta(HALF), uncounted(Usage())]) as question:
+        assert (await question.ended()).turn.status is TurnStatus.DONE
+        found = await spent(house)
+    assert (found.requests, found.estimated) == (1, 1)
+    assert found.usage.output_tokens == round(estimate_text(HALF))
+    assert found.usage.input_tokens > 0
+
+
+async def test_what_a_service_does_not_count_of_a_reply_is_estimated_and_the_rest_is_not(house: House) -> None:
+    async with asked(house, [TextDelta(HALF), uncounted(Usage(1_000, 0, 400))]) as question:
+        await question.ended()
+        assert await spent(house) == UsageTotal(
+            1, Usage(1_000, round(estimate_text(HALF)), 400), unpriced=1, estimated=1
+        )
+
+
+async def test_a_reply_that_came_all_at_once_is_estimated_by_what_it_says(house: House) -> None:
+    async with asked(house, [replace(uncounted(Usage(1_000)), message=assistant(HALF))]) as question:
+        await question.ended()
+        assert (await spent(house)).usage == Usage(1_000, round(estimate_text(HALF)))
+
+
+async def test_what_was_written_counts_once_where_a_service_counts_it_and_not_what_it_has_read(house: House) -> None:
+    counts = Usage(0, 200)
+    async with asked(house, [TextDelta(HALF), UsageReported(counts), uncounted(counts)]) as question:
+        await question.ended()
+        found = await spent(house)
+    assert (found.usage.output_tokens, found.estimated) == (200, 1)
+    assert found.usage.input_tokens > 0
+
+
+async def test_less_than_was_noted_counts_in_the_end_where_a_service_counts_only_what_it_has_written(
+    house: House,
+) -> None:
+    gate, counts = Waits(), Usage(0, 20)
+    async with noted(house, [TextDelta(HALF * 20), gate, UsageReported(counts), uncounted(counts)]) as question:
+        assert (await counted(house, 1)).usage.output_tokens > 20
+        gate.opened.set()
+        await question.ended()
+        found = await spent(house)
+    assert (found.requests, found.usage.output_tokens, found.estimated) == (1, 20, 1)
+
+
+async def test_less_than_was_noted_counts_of_a_reply_that_broke_off_after_its_service_had_counted(house: House) -> None:
+    gate, counts = Waits(), Usage(0, 20)
+    broken: Reply = [TextDelta(HALF * 20), gate, UsageReported(counts), ModelRejected("no")]
+    async with noted(house, broken) as question:
+        assert (await counted(house, 1)).usage.output_tokens > 20
+        gate.opened.set()
+        await question.ended()
+        found = await spent(house)
+    assert (found.requests, found.usage.output_tokens, found.estimated) == (1, 20, 1)
+
+
+async def test_what_was_counted_on_the_way_stays_where_the_end_says_nothing_of_it(house: House) -> None:
+    counts = Usage(1_000, 200)
+    async with asked(house, [TextDelta(HALF), UsageReported(counts), uncounted(Usage(1_000))]) as question:
+        await question.ended()
+        assert (await spent(house)).usage == counts
+
+
+async def test_calls_that_came_all_at_once_are_estimated_by_their_arguments(house: House) -> None:
+    wants = ask_for(call("s__write", text="word " * 1_000))
+    async with asked(house, [replace(wants, usage=Usage(1_000))], [ANSWER]) as question:
+        await question.ended()
+        found = await spent(house)
+    assert found.estimated == 1
+    assert found.usage.output_tokens > REAL.output_tokens + 500
+
+
+async def test_an_answer_without_a_word_took_what_its_service_says(house: House) -> None:
+    async with asked(house, [replace(uncounted(Usage(1_000)), message=assistant(""))]) as question:
+        await question.ended()
+        assert await spent(house) == UsageTotal(1, Usage(1_000), unpriced=1)
+
+
+# Summaries
+
+
+async def test_a_summary_that_broke_off_is_counted_as_one(house: House) -> None:
+    model = ScriptedModel([replace(say(f"a{n} {'word ' * 400}"), usage=REAL) for n in range(2)])
+    house.model = model
+    engine = house.engine(memory=HistoryBudget(tokens=800))
+    async with running(engine):
+        for n in range(2):
+            await house.surface.ended((await engine.receive(message(f"q{n}"))).turn_id)
+    before = await spent(house)
+    replying(house, [TextDelta(HALF), CUT], [ANSWER])
+    engine = house.engine(memory=HistoryBudget(tokens=800))
+    async with running(engine):
+        await house.surface.ended((await engine.receive(message("and now?"))).turn_id)
+    found = dict(await SqlUsageStore(house.database).totals_by(UsageQuery(0), UsageGrouping.KIND))
+    assert before.estimated == 0
+    assert (found["summary"].requests, found["summary"].estimated) == (1, 1)
+    assert found["summary"].usage.output_tokens == round(estimate_text(HALF))
+    assert found["summary"].usage.input_tokens > 500
+    assert found["reply"].estimated == 0

@@ -1,0 +1,265 @@
+"""What people press, choose, type and submit: interactions on their way to the app and the wait for its answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from tests.fakes.discord.commands import CHAT, GROUP, MESSAGE, SUBCOMMAND
+from tests.fakes.discord.components import BUTTON, SELECT, SELECTS, walk
+from tests.fakes.discord.files import StoredFile
+from tests.fakes.discord.interactions import Asked, Interaction, Modal
+from tests.fakes.discord.messages import Message
+from tests.fakes.discord.modals import UPLOAD, Values, filled_in
+from tests.fakes.discord.people import Role, User
+from tests.fakes.discord.permissions import Permission
+from tests.fakes.discord.places import Channel
+from tests.fakes.discord.refusals import Json
+from tests.fakes.discord.state import DiscordState
+
+RESOLVED = frozenset({6, 7, 8, 9, 11})
+"""Types of options whose value is the id of a user, channel, role, of either of these, or of a file."""
+
+
+class UserActions:
+    """Interactions of people; each method waits until the app has answered or three seconds have passed."""
+
+    def __init__(self, world: DiscordState) -> None:
+        self._world = world
+        self.modals: dict[str, Modal] = {}
+        """What each person has open, by their id; opening another closes the first."""
+
+    async def press(self, user: User, message: Message, name: str, *, hidden: bool) -> Interaction:
+        """Press a button by its label or custom id; `hidden`: also one that is disabled or no longer there."""
+        button = _control(message, name, frozenset({BUTTON}), hidden=hidden)
+        assert "custom_id" in button, f"{name} is a link"
+        assert hidden or not button.get("disabled"), f"{name} is disabled"
+        data: Json = {"component_type": BUTTON, "custom_id": button["custom_id"], "id": button.get("id", 1)}
+        return await self._done(self._new(Asked.COMPONENT, user, message.channel, data, message))
+
+    async def choose(self, user: User, message: Message, name: str, values: tuple[Any, ...]) -> Interaction:
+        """Choose from a select by its placeholder or custom id: values, labels, or the users, roles and channels."""
+        select = _control(message, name, SELECTS, hidden=False)
+        data: Json = {"component_type": select["type"], "custom_id": select["custom_id"], "id": select["id"]}
+        if select["type"] == SELECT:
+            by_name = {option["label"]: option["value"] for option in select["options"]}
+            known = set(by_name.values())
+            data["values"] = [by_name[value] if value not in known else value for value in values]
+        else:
+            data["values"] = [self._resolved(value, message.channel, data) for value in values]
+        return await self._done(self._new(Asked.COMPONENT, user, message.channel, data, message))
+
+    async def command(self, user: User, words: str, channel: Channel, options: Mapping[str, Any]) -> Interaction:
+        """Type a slash command with its options; files are given as a name with bytes."""
+        command, path, takes = self._command(user, words, channel)
+        missing = [option["name"] for option in takes if option.get("required") and option["name"] not in options]
+        assert not missing, f"/{words} cannot be sent without {missing}"
+        data = self._data(command, channel)
+        data["options"] = _nested(
+            path, [self._given(takes, name, value, channel, data) for name, value in options.items()]
+        )
+        return await self._done(self._new(Asked.COMMAND, user, channel, data, None))
+
+    async def suggest(
+        self, user: User, words: str, channel: Channel, option: str, typed: str, *, others: Mapping[str, Any]
+    ) -> Interaction:
+        """Type into an option with autocomplete, perhaps with others filled in before."""
+        command, path, takes = self._command(user, words, channel)
+        data = self._data(command, channel)
+        found = next(each for each in takes if each["name"] == option)
+        assert found.get("autocomplete"), f"{option} has no autocomplete"
+        given = [self._given(takes, name, value, channel, data) for name, value in others.items()]
+        given.append({"type": found["type"], "name": option, "value": typed, "focused": True})
+        data |= {"options": _nested(path, given), "focused_type": found["type"]}
+        return await self._done(self._new(Asked.AUTOCOMPLETE, user, channel, data, None))
+
+    async def shortcut(self, user: User, name: str, message: Message) -> Interaction:
+        """Use a command of a message's context menu."""
+        command = self._found(user, name, MESSAGE, message.channel)
+        data = self._data(command, message.channel)
+        data |= {"target_id": message.id, "resolved": {"messages": {message.id: message.described()}}}
+        return await self._done(self._new(Asked.COMMAND, user, message.channel, data, None))
+
+    async def submit(self, user: User, values: Values, files: Mapping[str, list[tuple[str, bytes]]]) -> Interaction:
+        """Submit the modal somebody has open; `files`: names with bytes, by label or custom id."""
+        modal = self.modals[user.id]
+        came = modal.opened_by
+        attachments: Json = {}
+        uploaded: dict[str, list[str]] = {}
+        for label, inner in _uploads(modal.drawn):
+            given = files.get(label, files.get(inner["custom_id"], []))
+            stored = [self._world.store(name, content, came.channel.id) for name, content in given]
+            uploaded[inner["custom_id"]] = [each.id for each in stored]
+            attachments |= {each.id: each.described() for each in stored}
+        data: Json = {
+            "custom_id": modal.drawn["custom_id"],
+            "components": filled_in(modal.drawn, values, uploaded),
+            "resolved": {"attachments": attachments} if attachments else {},
+        }
+        del self.modals[user.id]
+        asked = self._new(Asked.MODAL_SUBMIT, user, came.channel, data, came.message)
+        asked.opened_from = came
+        return await self._done(asked)
+
+    # How it goes out
+
+    def _new(self, kind: Asked, user: User, channel: Channel, data: Json, message: Message | None) -> Interaction:
+        world = self._world
+        granted = channel.permissions(user, world.now())
+        assert granted & Permission.VIEW_CHANNEL, f"{user.name} does not see {channel.name}"
+        if message is not None:
+            assert message.ephemeral_to in {"", user.id}, f"{user.name} does not see this message"
+        interaction = Interaction(world.ids.new(), kind, user, channel, data, message=message)
+        sent = {name: value for name, value in data.items() if name != "focused_type"}
+        payload: Json = {
+            "id": interaction.id,
+            "application_id": world.app.id,
+            "type": int(kind),
+            "token": interaction.token,
+            "version": 1,
+            "data": sent,
+            "channel_id": channel.id,
+            "channel": channel.described() | {"permissions": _bits(granted)},
+            "locale": "en-US",
+            "entitlements": [],
+            "attachment_size_limit": world.limits.attachment_size,
+            "app_permissions": _bits(channel.permissions(world.bot, world.now())),
+        }
+        payload |= self._where(user, channel, granted)
+        if message is not None:
+            payload["message"] = message.described()
+        interaction.payload = payload
+        world.interactions[interaction.token] = interaction
+        return interaction
+
+    def _where(self, user: User, channel: Channel, granted: Permission) -> Json:
+        if channel.guild is None:
+            owners = {"0": "0"}
+            return {"user": user.described(), "context": 1, "authorizing_integration_owners": owners}
+        guild = channel.guild
+        return {
+            "member": guild.members[user.id].described(permissions=granted),
+            "guild_id": guild.id,
+            "guild": {"id": guild.id, "locale": "en-US", "features": guild.features},
+            "guild_locale": "en-US",
+            "context": 0,
+            "authorizing_integration_owners": {"0": guild.id},
+        }
+
+    async def _done(self, interaction: Interaction) -> Interaction:
+        """Send it and wait for the answer, three seconds of the clock at most."""
+        world = self._world
+        world.tell("INTERACTION_CREATE", interaction.payload, None, None)
+        await world.clock.reach_or(interaction.at + world.limits.answer_within, interaction.settled)
+        if not interaction.settled.is_set():
+            interaction.settle(failed=True)
+        if interaction.modal is not None:
+            self.modals[interaction.user.id] = interaction.modal
+        return interaction
+
+    # Commands
+
+    def _command(self, user: User, words: str, channel: Channel) -> tuple[Json, list[Json], list[Json]]:
+        """A command by its words: itself, the subcommands on the way, and the options there."""
+        name, *rest = words.removeprefix("/").split()
+        command = self._found(user, name, CHAT, channel)
+        path: list[Json] = []
+        options = command["options"]
+        for word in rest:
+            step = next((each for each in options if each["name"] == word and each["type"] in {1, 2}), None)
+            if step is None:
+                raise LookupError(f"there is no /{words}")
+            path.append(step)
+            options = step.get("options") or []
+        if any(option["type"] in {SUBCOMMAND, GROUP} for option in options):
+            raise LookupError(f"/{words} is not a command but a group of them")
+        return command, path, options
+
+    def _found(self, user: User, name: str, kind: int, channel: Channel) -> Json:
+        """A command this person can use in this place.
+
+        Raises:
+            LookupError: their client does not offer it.
+        """
+        guild = channel.guild.id if channel.guild else ""
+        registered = self._world.app.commands
+        offered = [*(registered.get(guild, []) if guild else []), *registered.get("", [])]
+        command = next((each for each in offered if each["name"] == name and each["type"] == kind), None)
+        if command is None or not self._offered(user, command, channel):
+            raise LookupError(f"{user.name} is offered no command {name!r} there")
+        return command
+
+    def _offered(self, user: User, command: Json, channel: Channel) -> bool:
+        contexts = command.get("contexts")
+        if channel.guild is None:
+            return contexts is None or 1 in contexts
+        if (contexts is not None and 0 not in contexts) or not channel.guild.with_bot:
+            return False
+        granted = channel.permissions(user, self._world.now())
+        needed = command.get("default_member_permissions")
+        if not granted & Permission.USE_APPLICATION_COMMANDS:
+            return False
+        if needed is None:
+            return True
+        return bool(granted & Permission.ADMINISTRATOR) or (int(needed) != 0 and granted & int(needed) == int(needed))
+
+    def _data(self, command: Json, channel: Channel) -> Json:
+        data: Json = {"id": command["id"], "name": command["name"], "type": command["type"]}
+        return data | ({"guild_id": command["guild_id"]} if "guild_id" in command else {})
+
+    def _given(self, takes: list[Json], name: str, value: Any, channel: Channel, data: Json) -> Json:
+        option = next((each for each in takes if each["name"] == name), None)
+        if option is None:
+            raise LookupError(f"there is no option {name!r}")
+        kind = option["type"]
+        choices = [each["value"] for each in option.get("choices") or []]
+        assert not choices or value in choices, f"{name} takes one of {choices}"
+        if kind == 3:
+            assert option.get("min_length", 0) <= len(value) <= option.get("max_length", 6000), f"{name}: {len(value)}"
+        if kind in RESOLVED:
+            value = self._resolved(value, channel, data)
+        return {"type": kind, "name": name, "value": value}
+
+    def _resolved(self, value: Any, channel: Channel, data: Json) -> str:
+        """The id of what was picked; it is described beside the options, a user with the membership."""
+        if isinstance(value, tuple):
+            value = self._world.store(value[0], value[1], "ephemeral")
+        resolved = data.setdefault("resolved", {})
+        resolved.setdefault(_PICKED[type(value)], {})[value.id] = value.described()
+        member = channel.guild.members.get(value.id) if channel.guild else None
+        if member is not None:
+            granted = channel.permissions(member.user, self._world.now())
+            described = member.described(with_user=False, permissions=granted)
+            resolved.setdefault("members", {})[value.id] = described
+        return str(value.id)
+
+
+def _nested(path: list[Json], options: list[Json]) -> list[Json]:
+    for step in reversed(path):
+        options = [{"type": step["type"], "name": step["name"], "options": options}]
+    return options
+
+
+def _control(message: Message, name: str, kinds: frozenset[int], *, hidden: bool) -> Json:
+    controls = [each for each in walk(message.components) if each["type"] in kinds]
+    if hidden:
+        for past in reversed(message.past):
+            controls += [each for each in walk(past["components"]) if each["type"] in kinds]
+    for control in controls:
+        if name in {control.get("label"), control.get("custom_id"), control.get("placeholder")}:
+            return control
+    raise LookupError(f"there is no {name!r} among {[each.get('label', each.get('custom_id')) for each in controls]}")
+
+
+def _uploads(drawn: Json) -> Iterator[tuple[str, Json]]:
+    for component in drawn["components"]:
+        inner = component.get("component", {})
+        if inner.get("type") == UPLOAD:
+            yield component["label"], inner
+
+
+_PICKED: dict[type, str] = {User: "users", Role: "roles", Channel: "channels", StoredFile: "attachments"}
+
+
+def _bits(permissions: Permission) -> str:
+    return str(int(permissions) & ((1 << 53) - 1))

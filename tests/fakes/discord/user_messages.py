@@ -1,0 +1,88 @@
+"""What people do with messages and threads: say, edit, delete, react, open threads, type."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tests.fakes.discord import events
+from tests.fakes.discord.mentions import UNSAID, settle
+from tests.fakes.discord.messages import Message, Type
+from tests.fakes.discord.people import User
+from tests.fakes.discord.permissions import Permission
+from tests.fakes.discord.places import Channel
+from tests.fakes.discord.posting import keep, open_thread
+from tests.fakes.discord.state import DiscordState
+
+
+class UserMessages:
+    """People's messages; returns at once, the events are then on their way."""
+
+    def __init__(self, world: DiscordState) -> None:
+        self._world = world
+
+    def say(
+        self,
+        user: User,
+        channel: Channel,
+        text: str,
+        *,
+        files: Iterable[tuple[str, bytes]],
+        reply_to: Message | None,
+        ping: bool,
+    ) -> Message:
+        """Post a message as a person, another bot or a webhook."""
+        world = self._world
+        need = Permission.SEND_MESSAGES_IN_THREADS if channel.is_thread else Permission.SEND_MESSAGES
+        may = user.webhook or channel.permissions(user, world.now()) & need
+        assert may, f"{user.name} may not speak in {channel.name}"
+        message = Message(world.ids.new(), channel, user, content=text, reply_to=reply_to)
+        message.type = Type.REPLY if reply_to is not None else Type.DEFAULT
+        message.webhook_id = user.id if user.webhook else ""
+        message.files = [world.store(name, content, channel.id) for name, content in files]
+        settle(message, world.users, UNSAID, world.now(), ping=ping)
+        return keep(world, message)
+
+    def edit(self, message: Message, text: str) -> None:
+        """Change the text of a message as its author."""
+        message.remember()
+        message.content, message.edited_at = text, self._world.now()
+        settle(message, self._world.users, UNSAID, self._world.now())
+        events.changed(self._world, message)
+
+    def unfurl(self, message: Message, title: str) -> None:
+        """Discord fetched a link in a message: it changes, nobody edited it."""
+        message.remember()
+        message.embeds = [*message.embeds, {"type": "link", "title": title}]
+        events.changed(self._world, message)
+
+    def again(self, message: Message) -> None:
+        """Tell of a message once more."""
+        events.posted(self._world, message)
+
+    def delete(self, message: Message) -> None:
+        """Delete a message."""
+        message.deleted = True
+        events.deleted(self._world, message)
+
+    def react(self, user: User, message: Message, emoji: str) -> None:
+        """Put an emoji on a message."""
+        message.reactions.setdefault(emoji, []).append(user.id)
+        events.reacted(self._world, message, user, emoji)
+
+    def thread(self, user: User, parent: Channel, name: str, on: Message | None) -> Channel:
+        """Open a thread as a person."""
+        return open_thread(self._world, parent, name, user, on)
+
+    def archive(self, thread: Channel, *, locked: bool) -> None:
+        """Archive a thread, as time or a person does."""
+        thread.archived, thread.locked, thread.archived_at = True, locked, self._world.now()
+        events.thread_changed(self._world, thread)
+
+    def type(self, user: User, channel: Channel) -> None:
+        """Begin to type."""
+        events.typing(self._world, channel, user)
+
+    def delete_place(self, channel: Channel) -> None:
+        """Delete a channel or thread."""
+        channel.deleted = True
+        events.channel_told(self._world, "THREAD_DELETE" if channel.is_thread else "CHANNEL_DELETE", channel)

@@ -1,0 +1,113 @@
+"""What one person sees of a channel, and what Discord fetches for previews."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tests.fakes.discord.components import BUTTON, FILE, GALLERY, SELECTS, TEXT, THUMBNAIL, walk
+from tests.fakes.discord.mentions import CODE
+from tests.fakes.discord.messages import Flag, Message
+from tests.fakes.discord.people import User
+from tests.fakes.discord.permissions import Permission
+from tests.fakes.discord.refusals import Json
+from tests.fakes.discord.state import DiscordState
+
+LINK = re.compile(r"(?<!<)\bhttps?://[^\s<>)\]]+")
+
+
+@dataclass(frozen=True)
+class VisibleState:
+    """A message as one person sees it now. `words`: every text that is drawn, a line each; `thinking`: the app has
+    answered that it will answer; `buttons`: what can be pressed; `files`: those shown, which in a message of display
+    components are only the ones it names.
+    """
+
+    id: str
+    user: str
+    content: str
+    words: str
+    components: list[Json]
+    buttons: list[str]
+    ephemeral: bool
+    thinking: bool
+    edited: bool
+    pings: frozenset[str]
+    previews: frozenset[str]
+    files: list[str]
+    reactions: dict[str, list[str]]
+    thread: str | None
+    reply_to: str | None
+
+
+def sights(world: DiscordState, user: User, channel: str) -> list[VisibleState]:
+    """The messages this person sees in a channel or thread, in order; none where they see no channel."""
+    place = world.channels[channel]
+    granted = place.permissions(user, world.now())
+    if not granted & Permission.VIEW_CHANNEL or not granted & Permission.READ_MESSAGE_HISTORY:
+        return []
+    kept = world.messages.get(channel, {}).values()
+    seen = [message for message in kept if not message.deleted and message.ephemeral_to in {"", user.id}]
+    return [sight_of(message, world) for message in sorted(seen, key=lambda message: int(message.id))]
+
+
+def sight_of(message: Message, world: DiscordState) -> VisibleState:
+    """One message as somebody sees it who sees it."""
+    return VisibleState(
+        id=message.id,
+        user=message.author.id,
+        content=message.content,
+        words="\n".join(drawn(message)),
+        components=message.components,
+        buttons=[each.get("label", "") for each in walk(message.components) if each["type"] == BUTTON],
+        ephemeral=bool(message.ephemeral_to),
+        thinking=message.loading,
+        edited=message.edited_at is not None,
+        pings=frozenset(message.pings),
+        previews=frozenset(previews(message, world)),
+        files=_shown_files(message),
+        reactions={name: list(users) for name, users in message.reactions.items()},
+        thread=message.thread.id if message.thread else None,
+        reply_to=message.reply_to.id if message.reply_to else None,
+    )
+
+
+def drawn(message: Message) -> Iterator[str]:
+    """Every text of a message, in order."""
+    if message.content:
+        yield message.content
+    for embed in message.embeds:
+        yield from (embed[name] for name in ("title", "description") if embed.get(name))
+        for each in embed.get("fields", []):
+            yield f"{each['name']}: {each['value']}"
+    for component in walk(message.components):
+        if component["type"] == TEXT:
+            yield component["content"]
+        elif component["type"] == BUTTON and component.get("label"):
+            yield component["label"]
+        elif component["type"] in SELECTS:
+            yield component.get("placeholder") or ""
+
+
+def previews(message: Message, world: DiscordState) -> set[str]:
+    """The addresses Discord fetches to show a preview below a message as it is now."""
+    if message.flags & (Flag.SUPPRESS_EMBEDS | Flag.IS_COMPONENTS_V2):
+        return set()
+    if not message.channel.permissions(message.author, world.now()) & Permission.EMBED_LINKS:
+        return set()
+    return set(LINK.findall(CODE.sub(" ", message.content)))
+
+
+def _shown_files(message: Message) -> list[str]:
+    if not message.is_v2:
+        return [stored.name for stored in message.files]
+    named = []
+    for component in walk(message.components):
+        if component["type"] == FILE:
+            named.append(component["file"]["url"])
+        elif component["type"] == THUMBNAIL:
+            named.append(component["media"]["url"])
+        elif component["type"] == GALLERY:
+            named += [item["media"]["url"] for item in component["items"]]
+    return [url.removeprefix("attachment://") for url in named if url.startswith("attachment://")]

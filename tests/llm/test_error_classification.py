@@ -1,0 +1,168 @@
+"""What the services say when something is wrong, in the words that they really use."""
+
+from __future__ import annotations
+
+import pytest
+
+from bot.llm.error_classification import ErrorKind, ProviderError, classify
+
+SAID = [
+    # Too long: OpenAI, vLLM, llama.cpp, LiteLLM, OpenRouter, Mistral, Anthropic
+    (ErrorKind.TOO_LONG, 400, {"code": "context_length_exceeded", "message": "Too much."}),
+    (ErrorKind.TOO_LONG, 400, {"message": "Your input exceeds the context window of this model. Please adjust it."}),
+    (
+        ErrorKind.TOO_LONG,
+        400,
+        {"message": "This model's maximum context length is 4096 tokens. However, you requested"},
+    ),
+    (
+        ErrorKind.TOO_LONG,
+        400,
+        {"message": "The decoder prompt (length 9) is longer than the maximum model length of 8."},
+    ),
+    (ErrorKind.TOO_LONG, 400, {"type": "exceed_context_size_error", "message": "the request exceeds it"}),
+    (ErrorKind.TOO_LONG, 400, {"message": "the request exceeds the available context size, try increasing it"}),
+    (
+        ErrorKind.TOO_LONG,
+        400,
+        {"message": "litellm.ContextWindowExceededError: too much", "type": "None", "code": "400"},
+    ),
+    (ErrorKind.TOO_LONG, 400, {"message": "This endpoint's maximum context length is 8192 tokens."}),
+    (
+        ErrorKind.TOO_LONG,
+        400,
+        {"message": "Prompt contains 9 tokens, too large for model with 8 maximum context length"},
+    ),
+    (ErrorKind.TOO_LONG, 400, {"message": "Please reduce the length of the messages or completion."}),
+    (ErrorKind.TOO_LONG, 400, {"message": "prompt is too long: 210000 tokens > 200000 maximum"}),
+    (
+        ErrorKind.TOO_LONG,
+        400,
+        {"message": "input length and `max_tokens` exceed context limit: 195000 + 8192 > 200000"},
+    ),
+    (ErrorKind.TOO_LONG, 413, {"type": "request_too_large", "message": "Request exceeds the maximum size"}),
+    (
+        ErrorKind.TOO_LONG,
+        429,
+        {"code": "rate_limit_exceeded", "message": "Request too large for gpt on tokens per min"},
+    ),
+    (ErrorKind.TOO_LONG, 200, {"code": "context_length_exceeded", "message": "Your input exceeds it"}),
+    (ErrorKind.TOO_LONG, 400, {"message": "Input is too long for requested model."}),  # Bedrock
+    (
+        ErrorKind.TOO_LONG,
+        400,
+        {"message": "Invalid request: Your request exceeded model token limit: 8192"},
+    ),  # Moonshot
+    (ErrorKind.TOO_LONG, 400, {"message": "Prompt exceeds max length"}),  # Zhipu
+    (ErrorKind.TOO_LONG, 400, {"message": "Range of input length should be [1, 30720]"}),  # Qwen
+    (ErrorKind.TOO_LONG, 400, {"message": "`inputs` tokens + `max_new_tokens` must be <= 8193. Given: 9000"}),  # TGI
+    (
+        ErrorKind.TOO_LONG,
+        400,
+        {"message": "The input token count (9) exceeds the maximum number of tokens allowed (8)."},
+    ),
+    (
+        ErrorKind.TOO_LONG,
+        400,
+        {"message": "Input tokens exceed the configured limit", "code": "context_length_exceeded"},
+    ),
+    (
+        ErrorKind.TOO_LONG,
+        400,
+        {"message": "Provider returned error", "metadata": {"raw": '{"message": "prompt is too long: 9 > 8"}'}},
+    ),
+    # Busy, and out of order
+    (ErrorKind.BUSY, 429, {"code": "rate_limit_exceeded", "message": "Rate limit reached for gpt"}),
+    (ErrorKind.BUSY, 429, {"type": "rate_limit_error", "message": "This would exceed your rate limit of 9 tokens"}),
+    (ErrorKind.BUSY, 200, {"code": "rate_limit_exceeded", "message": "Slow down."}),
+    (ErrorKind.OUT_OF_ORDER, 200, {"type": "overloaded_error", "message": "Overloaded"}),
+    (ErrorKind.OUT_OF_ORDER, 503, {"message": "The server is overloaded or not ready yet."}),
+    (ErrorKind.OUT_OF_ORDER, 200, {"code": "server_error", "message": "An error occurred."}),
+    (ErrorKind.OUT_OF_ORDER, 500, {"message": "context length exceeded in worker"}),
+    (ErrorKind.OUT_OF_ORDER, 200, {"message": "odd"}),
+    # Money
+    (ErrorKind.CREDIT, 429, {"code": "insufficient_quota", "message": "You exceeded your current quota"}),
+    (ErrorKind.CREDIT, 400, {"type": "invalid_request_error", "message": "Your credit balance is too low to access"}),
+    (ErrorKind.CREDIT, 402, {"message": "Insufficient credits. Add more"}),
+    (ErrorKind.CREDIT, 429, {"message": "litellm.RateLimitError: insufficient_quota", "type": "None", "code": "429"}),
+    (ErrorKind.CREDIT, 402, {"message": "Insufficient Balance"}),
+    (
+        ErrorKind.BUSY,
+        429,
+        {"message": "Requests to the model have exceeded the token rate limit", "code": "429"},
+    ),  # Azure
+    # An address that has moved
+    (ErrorKind.MOVED, 307, {"message": ""}),
+    # Images and documents
+    (ErrorKind.ATTACHMENTS, 400, {"message": "Could not process image"}),
+    (ErrorKind.ATTACHMENTS, 400, {"code": "invalid_image_format", "message": "Odd."}),
+    (ErrorKind.ATTACHMENTS, 400, {"message": "messages.0.content.1.pdf: The PDF specified was not valid."}),
+    (ErrorKind.ATTACHMENTS, 400, {"message": "m is not a multimodal model"}),
+    (ErrorKind.ATTACHMENTS, 500, {"message": "this model is missing data required for image input"}),
+    # Key and model
+    (ErrorKind.KEY, 401, {"code": "invalid_api_key", "message": "Incorrect API key provided"}),
+    (ErrorKind.KEY, 401, {"type": "authentication_error", "message": "invalid x-api-key"}),
+    (ErrorKind.KEY, 403, {"type": "permission_error", "message": "not for you"}),
+    (ErrorKind.MODEL, 404, {"type": "not_found_error", "message": "model: claude-9"}),
+    (ErrorKind.MODEL, 404, {"code": "model_not_found", "message": "The model `gpt-9` does not exist"}),
+    (ErrorKind.MODEL, 404, {"message": 'model "llama9" not found, try pulling it first'}),
+    # Content
+    (ErrorKind.FILTERED, 400, {"code": "content_filter", "message": "The response was filtered"}),
+    (ErrorKind.FILTERED, 400, {"message": "Output blocked by content filtering policy"}),
+    (ErrorKind.FILTERED, 200, {"code": "invalid_prompt", "message": "Invalid prompt: flagged"}),
+    # Tools that the model cannot use
+    (ErrorKind.NO_TOOLS, 400, {"message": "registry.ollama.ai/library/gemma:2b does not support tools"}),
+    (ErrorKind.NO_TOOLS, 404, {"message": "No endpoints found that support tool use."}),
+    (ErrorKind.NO_TOOLS, 400, {"message": '"auto" tool choice requires --enable-auto-tool-choice to be set'}),
+    (
+        ErrorKind.NO_TOOLS,
+        400,
+        {"message": "`tool calling` is not supported with this model: tool calling is not supported"},
+    ),
+    # Reasoning of somebody else
+    (ErrorKind.REASONING, 400, {"code": "invalid_encrypted_content", "message": "could not be verified"}),
+    (ErrorKind.REASONING, 400, {"message": "Encrypted content is not supported with this model."}),
+    (ErrorKind.REASONING, 400, {"message": "messages.1.content.0: Invalid `signature` in `thinking` block"}),
+    (ErrorKind.REASONING, 400, {"message": "Item 'rs_1' of type 'reasoning' was provided without its required item."}),
+    (ErrorKind.TOKEN_LIMIT, 400, {"message": "Unsupported parameter: 'max_tokens' is not supported with this model."}),
+    # The order of messages, as templates want it
+    (ErrorKind.ROLES, 400, {"message": "Conversation roles must alternate user/assistant/user/assistant/..."}),
+    (ErrorKind.ROLES, 400, {"message": "System message must be at the beginning."}),
+    # Everything else
+    (ErrorKind.REQUEST, 400, {"code": "invalid_function_parameters", "message": "Invalid schema for function 'look'"}),
+    (ErrorKind.REQUEST, 400, {"message": "messages: at least one message is required"}),
+    (ErrorKind.REQUEST, 400, {"message": "This model does not support tool_choice 'none'."}),
+    (ErrorKind.REQUEST, 400, {"message": "tools.3.custom.input_schema: input_schema does not support oneOf"}),
+    (ErrorKind.REQUEST, 422, {"detail": "Unprocessable"}),
+    (ErrorKind.REQUEST, 200, {"code": 400, "message": "Bad."}),
+]
+
+
+@pytest.mark.parametrize(
+    ("problem", "status", "error"),
+    SAID,
+    ids=lambda value: value["message"][:30] if isinstance(value, dict) and "message" in value else None,
+)
+def test_what_a_service_says_is_understood(problem: ErrorKind, status: int, error: dict[str, object]) -> None:
+    assert classify(ProviderError.read(status, {"error": error})) is problem
+    assert classify(ProviderError.read(status, error)) is problem
+
+
+@pytest.mark.parametrize("body", [None, 7, [], {}, {"error": None}, {"error": 7}, {"error": {"message": ["odd"]}}])
+def test_a_body_of_another_shape_says_nothing(body: object) -> None:
+    complaint = ProviderError.read(502, body)
+    assert (complaint.message, classify(complaint)) == ("", ErrorKind.OUT_OF_ORDER)
+
+
+def test_the_only_one_of_a_list_is_what_is_said() -> None:
+    assert ProviderError.read(400, [{"error": {"message": "So it is."}}]).message == "So it is."
+
+
+def test_of_a_long_text_the_beginning_is_looked_at() -> None:
+    assert len(ProviderError.read(400, {"message": "x" * 10**6}).message) < 10_000
+    assert len(ProviderError.read(400, "x" * 10**6).message) < 10_000
+
+
+def test_a_bare_text_is_what_is_said() -> None:
+    assert ProviderError.read(400, {"error": "model is loading"}).message == "model is loading"
+    assert ProviderError.read(400, "model is loading").message == "model is loading"

@@ -1,0 +1,136 @@
+"""A model whose answers are measured."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from dataclasses import replace
+
+import pytest
+
+from bot.domain.completions import (
+    Capabilities,
+    Completion,
+    ModelEvent,
+    ModelRequest,
+    StopReason,
+    TextDelta,
+    Usage,
+    UsageReported,
+)
+from bot.domain.messages import assistant, user
+from bot.domain.metrics import MetricEvent, ModelAnswered
+from bot.errors import ModelRejected, ModelUnavailable
+from bot.llm.instrumented import InstrumentedModel
+
+REQUEST = ModelRequest(messages=(user("hi"),))
+ANSWER = Completion(assistant("Hello."), StopReason.ANSWERED, Usage(100, 20))
+
+
+class Slow:
+    """Says its script, one second before each piece."""
+
+    def __init__(self, *script: ModelEvent | Exception) -> None:
+        self.script = script
+        self.time = 0.0
+        self.capabilities = Capabilities()
+        self.closed = False
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
+        for event in self.script:
+            self.time += 1.0
+            if isinstance(event, Exception):
+                raise event
+            yield event
+
+    async def close(self) -> None:
+        self.closed = True
+
+
+def measured(model: Slow) -> tuple[InstrumentedModel, list[MetricEvent]]:
+    found: list[MetricEvent] = []
+    return InstrumentedModel(model, "small", found.append, clock=lambda: model.time), found
+
+
+async def everything(model: InstrumentedModel) -> list[ModelEvent]:
+    return [event async for event in model.stream(REQUEST)]
+
+
+async def test_an_answer_is_handed_on_with_its_models_name_and_measured_once() -> None:
+    model, found = measured(Slow(TextDelta("Hel"), TextDelta("lo."), ANSWER))
+    named = replace(ANSWER, model="small")
+    assert await everything(model) == [UsageReported(model="small"), TextDelta("Hel"), TextDelta("lo."), named]
+    assert found == [ModelAnswered("small", "answered", 3.0, 1.0, 100, 20)]
+
+
+async def test_what_its_service_has_counted_is_handed_on_with_its_name_and_is_no_beginning_of_the_answer() -> None:
+    counted = UsageReported(Usage(100, 1))
+    model, found = measured(Slow(counted, TextDelta("Hello."), ANSWER))
+    said = await everything(model)
+    assert said == [replace(counted, model="small"), TextDelta("Hello."), replace(ANSWER, model="small")]
+    assert found == [ModelAnswered("small", "answered", 3.0, 2.0, 100, 20)]
+
+
+async def test_an_answer_counts_as_such_though_nobody_listens_to_the_end_of_the_stream() -> None:
+    model, found = measured(Slow(TextDelta("Hello."), ANSWER))
+    async with aclosing(model.stream(REQUEST)) as events:
+        async for event in events:
+            if isinstance(event, Completion):
+                break
+    assert found == [ModelAnswered("small", "answered", 2.0, 1.0, 100, 20)]
+
+
+@pytest.mark.parametrize(
+    ("script", "expected"),
+    [
+        ((ModelUnavailable("busy"),), ModelAnswered("small", "unavailable", 1.0)),
+        ((TextDelta("x"), ModelUnavailable("cut off")), ModelAnswered("small", "unavailable", 2.0, 1.0)),
+        ((ModelRejected("no key"),), ModelAnswered("small", "rejected", 1.0)),
+    ],
+)
+async def test_what_goes_wrong_is_raised_and_measured(
+    script: tuple[ModelEvent | Exception, ...], expected: MetricEvent
+) -> None:
+    model, found = measured(Slow(*script))
+    with pytest.raises((ModelUnavailable, ModelRejected)):
+        await everything(model)
+    assert found == [expected]
+
+
+async def test_a_stream_that_ends_without_an_answer_is_none() -> None:
+    model, found = measured(Slow(TextDelta("x")))
+    await everything(model)
+    assert found == [ModelAnswered("small", "unavailable", 1.0, 1.0)]
+
+
+async def test_a_turn_that_is_stopped_meanwhile_is_measured_as_such() -> None:
+    model, found = measured(Slow(TextDelta("x"), ANSWER))
+    async with aclosing(model.stream(REQUEST)) as events:
+        async for _ in events:
+            break
+    assert found == [ModelAnswered("small", "stopped", 1.0, 1.0)]
+
+
+async def test_so_is_one_whose_task_is_cancelled() -> None:
+    class Silent(Slow):
+        async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
+            began.set()
+            await asyncio.Event().wait()
+            yield ANSWER
+
+    began = asyncio.Event()
+    model, found = measured(Silent())
+    asking = asyncio.create_task(everything(model))
+    await began.wait()
+    asking.cancel()
+    await asyncio.gather(asking, return_exceptions=True)
+    assert found == [ModelAnswered("small", "stopped", 0.0)]
+
+
+async def test_what_it_can_do_and_its_end_are_the_models_own() -> None:
+    inner = Slow()
+    model, _ = measured(inner)
+    assert model.capabilities == replace(inner.capabilities, model="small")
+    await model.close()
+    assert inner.closed

@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+from itertools import chain, pairwise
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bot.llm.merge_roles import READ, merge_adjacent_roles
+
+Written = dict[str, Any]
+
+CONTENTS = st.text(max_size=3) | st.lists(st.builds(lambda said: {"type": "text", "text": said}, st.text(max_size=3)))
+SAID = st.builds(lambda content: [{"role": "user", "content": content}], CONTENTS)
+ANSWERED = st.builds(lambda content: [{"role": "assistant", "content": content}], CONTENTS | st.none())
+INSTRUCTED = st.builds(lambda content: [{"role": "system", "content": content}], st.text(max_size=3))
+
+
+def called(count: int, content: str | None) -> list[Written]:
+    calls = [{"id": f"c{n}", "type": "function", "function": {"name": "look", "arguments": "{}"}} for n in range(count)]
+    results = [{"role": "tool", "tool_call_id": call["id"], "content": f"r{call['id']}"} for call in calls]
+    return [{"role": "assistant", "content": content, "tool_calls": calls}, *results]
+
+
+CALLED = st.builds(called, st.integers(1, 3), st.text(max_size=3) | st.none())
+TRANSCRIPTS = st.lists(SAID | ANSWERED | INSTRUCTED | CALLED, max_size=8).map(
+    lambda parts: [*chain.from_iterable(parts)]
+)
+
+
+def texts(message: Written) -> list[str]:
+    content = message["content"] or ""
+    return [content] if isinstance(content, str) else [part["text"] for part in content]
+
+
+@settings(max_examples=300)
+@given(TRANSCRIPTS)
+def test_whatever_was_said_the_strictest_templates_take_it(transcript: list[Written]) -> None:
+    told = merge_adjacent_roles(transcript)
+    # Mistral's templates: those who speak are the person and the assistant where it calls nothing, and nobody speaks
+    # to a tool's result but the assistant.
+    speaking = [
+        each["role"]
+        for each in told
+        if each["role"] == "user" or (each["role"] == "assistant" and not each.get("tool_calls"))
+    ]
+    assert speaking == [("user", "assistant")[n % 2] for n in range(len(speaking))]
+    assert "system" not in [each["role"] for each in told[1:]]
+    for one, other in pairwise(told):
+        if one["role"] == "assistant" and one.get("tool_calls"):
+            assert other["role"] == "tool"
+        if one["role"] == "tool":
+            assert other["role"] in {"tool", "assistant"}
+
+
+@given(TRANSCRIPTS)
+def test_nothing_that_was_said_is_lost(transcript: list[Written]) -> None:
+    told = "".join(text for each in merge_adjacent_roles(transcript) for text in texts(each))
+    assert all(text in told for each in transcript for text in texts(each))
+    ids = [
+        [call["id"] for each in lines for call in each.get("tool_calls", ())]
+        for lines in (transcript, merge_adjacent_roles(transcript))
+    ]
+    assert ids[0] == ids[1]
+
+
+def test_images_that_a_tool_has_returned_follow_a_word_of_the_assistant() -> None:
+    image = {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:,"}}]}
+    question, calling, result = {"role": "user", "content": "What is there?"}, *called(1, None)
+    answer = {"role": "assistant", "content": "A cat."}
+    word = {"role": "assistant", "content": READ}
+    assert merge_adjacent_roles([question, calling, result, image, answer]) == [
+        question,
+        calling,
+        result,
+        word,
+        image,
+        answer,
+    ]

@@ -1,0 +1,124 @@
+"""How a service is named, which keys and addresses it takes, and how long it asks to wait."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from bot.errors import ModelUnavailable, SettingsError
+from bot.llm import openai_chat
+from bot.llm.error_classification import ProviderError
+from bot.llm.provider_service import Service, retry_after
+from tests.llm.conversation import events
+
+OLD_WAYS = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+"""The transport of the vendors' libraries hands a proxy's password over in a way that is deprecated."""
+HOME = "https://api.vendor.example/v1"
+
+
+def service(base_url: str | None = None, key: str = "sk-0123456789") -> Service:
+    return Service.at(HOME, base_url, vendor="Vendor", prefix="VENDOR", model="m", key=key)
+
+
+@pytest.mark.parametrize(
+    ("address", "own"),
+    [
+        (None, True),
+        ("", True),
+        ("https://api.vendor.example/v1", True),
+        ("https://eu.api.vendor.example/v1", True),
+        ("http://localhost:11434/v1", False),
+        ("https://api.vendor.example.org/v1", False),
+        ("https://example.org/api.vendor.example", False),
+        ("https://notapi.vendor.example/v1", False),
+    ],
+)
+def test_the_vendors_own_address_is_recognised(address: str | None, own: bool) -> None:
+    assert service(address).own_address is own
+
+
+@pytest.mark.parametrize(
+    ("address", "name"),
+    [
+        (None, "Vendor"),
+        ("http://localhost:11434/v1", "The model service at localhost:11434"),
+        ("https://user:secret@models.example.org/v1?key=secret", "The model service at models.example.org"),
+    ],
+)
+def test_a_service_is_named_without_secrets_of_its_address(address: str | None, name: str) -> None:
+    assert service(address).name == name
+    assert "secret" not in str(service(address).refused(ProviderError(404)))
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["localhost:11434", "ftp://example.org", "http://", "http://[::1", "http://h:99999", "http://h:0", "nonsense"],
+)
+def test_an_address_that_is_none_is_a_setting_to_correct(address: str) -> None:
+    with pytest.raises(SettingsError, match="VENDOR_BASE_URL"):
+        service(address)
+
+
+@pytest.mark.parametrize("key", ["sk-with\nnewline", "sk-ключ", "sk-\x00"])
+def test_a_key_that_cannot_be_sent_is_a_setting_to_correct(key: str) -> None:
+    with pytest.raises(SettingsError, match="VENDOR_API_KEY") as caught:
+        service(key=key)
+    assert key not in str(caught.value)
+
+
+def test_space_around_a_key_is_no_part_of_it() -> None:
+    assert service(key=" sk-0123456789\n").key == "sk-0123456789"
+
+
+def test_a_service_does_not_show_its_key() -> None:
+    assert "sk-0123456789" not in repr(service())
+
+
+def test_a_date_without_a_zone_is_in_universal_time() -> None:
+    at = (datetime.now(UTC) + timedelta(seconds=60)).strftime("%a, %d %b %Y %H:%M:%S -0000")
+    seconds = retry_after({"retry-after": at})
+    assert seconds is not None
+    assert 50 < seconds <= 60
+
+
+def test_a_date_that_has_passed_asks_for_no_wait() -> None:
+    assert retry_after({"retry-after": "Fri, 31 Dec 1999 23:59:59 GMT"}) == 0.0
+
+
+def test_without_a_key_there_is_none_to_take_out() -> None:
+    said = service(key="").refused(ProviderError(400, "none of the above"))
+    assert "none of the above" in str(said)
+
+
+@pytest.mark.parametrize(("words", "end"), [("Overloaded", "Overloaded."), ("Wait.", "Wait."), ("Why?", "Why?")])
+def test_what_a_service_says_ends_before_the_fix_begins(words: str, end: str) -> None:
+    assert str(service().refused(ProviderError(503, words))).endswith(f": {end} Fix: Ask again in a while.")
+
+
+@OLD_WAYS
+async def test_the_password_of_a_proxy_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 407 Proxy Authentication Required\r\ncontent-length: 0\r\n\r\n")
+        await writer.drain()
+        writer.close()
+
+    async with await asyncio.start_server(refuse, "127.0.0.1", 0) as proxy:
+        port = proxy.sockets[0].getsockname()[1]
+        monkeypatch.setenv("HTTPS_PROXY", f"http://sam:hunter-two@127.0.0.1:{port}")
+        model = openai_chat.create(openai_chat.Config("m", "sk-0123456789", base_url="https://models.example/v1"))
+        with pytest.raises(ModelUnavailable, match="cannot be reached through the proxy") as caught:
+            await events(model)
+        await model.close()
+    assert "hunter" not in f"{caught.value} {caught.value!r}"
+
+
+@OLD_WAYS
+async def test_a_proxy_that_is_away_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", "http://sam:hunter-two@127.0.0.1:9")
+    model = openai_chat.create(openai_chat.Config("m", "sk-0123456789", base_url="https://models.example/v1"))
+    with pytest.raises(ModelUnavailable, match="cannot be reached through the proxy"):
+        await events(model)
+    await model.close()

@@ -1,0 +1,44 @@
+"""Text from outside, made safe."""
+
+from __future__ import annotations
+
+import pytest
+
+from bot.llm.text_encoding import replace_surrogates, single_line, without_keys
+
+
+def test_well_formed_text_stays_as_it_is() -> None:
+    assert replace_surrogates("Malmö 🌧 日本") == "Malmö 🌧 日本"
+
+
+def test_two_halves_of_a_pair_become_the_character_and_one_half_is_replaced() -> None:
+    assert replace_surrogates("\ud83c\udf27") == "🌧"
+    assert replace_surrogates("a\ud83c") == "a\ufffd"
+
+
+def test_one_line_has_no_control_characters_and_a_limit() -> None:
+    assert single_line("a\r\n\tb\x1b[0m\u2028c", 20) == "a b [0m c"
+    assert single_line("x" * 50, 10) == "x" * 9 + "…"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["sk-abcdef123", "key=hunter-two", "Bearer abc.def-123", "sk-ab***xy", "pk_live_12345678", "(sk-proj-abc_def)"],
+)
+def test_keys_and_what_looks_like_keys_are_taken_out(text: str) -> None:
+    cleaned = without_keys(f"wrong: {text}!", "hunter-two")
+    for secret in ("abcdef", "hunter", "abc.def", "sk-ab", "12345678", "abc_def"):
+        assert secret not in cleaned
+    assert cleaned.startswith("wrong: ")
+
+
+@pytest.mark.parametrize("shown", ["0123456789ab****", "***456789abcdef", "x-api-key=0123456789abcdef;", "(23456789)"])
+def test_parts_of_a_key_of_any_form_are_taken_out(shown: str) -> None:
+    cleaned = without_keys(f"wrong key {shown} here", "0123456789abcdef")
+    assert "456789" not in cleaned
+    assert cleaned.startswith("wrong key ")
+    assert cleaned.endswith(" here")
+
+
+def test_ordinary_words_are_not_mistaken_for_keys() -> None:
+    assert without_keys("the task-list is risky, ask the bearer", "") == "the task-list is risky, ask the bearer"

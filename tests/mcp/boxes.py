@@ -1,0 +1,149 @@
+"""What the tests of the toolbox share: fast times, servers to start, calls to make."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Any
+
+from bot.domain.conversations import Author
+from bot.domain.messages import ToolCall
+from bot.domain.servers import DesiredServer, HttpTransport, ServerConfig, StdioTransport
+from bot.domain.tools import CallNotSent, CallOutcomeUnknown, CallReturned, Tool, ToolOutcome
+from bot.mcp.circuit_breaker import BreakerSettings
+from bot.mcp.connection_timing import ConnectionTiming
+from bot.mcp.toolbox import McpToolbox
+from bot.ports import CallContext
+from tests.fakes.programs import Program, listening, python
+
+FAKES = Path(__file__).parent.parent / "fakes" / "mcp"
+ANA = Author("console", "ana", "Ana")
+PATIENT = BreakerSettings(failures=1_000, losses=1_000)
+"""A breaker that stays closed."""
+FAST = ConnectionTiming(
+    first_pause=0.1,
+    longest_pause=0.4,
+    tries=1_000,
+    quick_pause=0.02,
+    nudge_after=0.02,
+    settle=0.02,
+    apart=0.02,
+    crowding=0.1,
+    tripping=PATIENT,
+)
+LIMIT = 60.0
+
+
+def real(name: str = "s", *options: str, env: dict[str, str] | None = None, **fields: Any) -> ServerConfig:
+    """The real server as a child process, on a Python that has loaded what it needs."""
+    transport = StdioTransport(python(), (str(FAKES / "server.py"), "stdio", *options), env or {})
+    return ServerConfig(name, transport, **fields)
+
+
+def raw(name: str = "s", *, env: dict[str, str] | None = None, script: dict[str, Any], **fields: Any) -> ServerConfig:
+    """The scripted server as a child process."""
+    arguments = ("-S", "-E", str(FAKES / "raw.py"), json.dumps(script))
+    return ServerConfig(name, StdioTransport("python", arguments, env or {}), **fields)
+
+
+def remote(name: str, url: str, headers: dict[str, str] | None = None, **fields: Any) -> ServerConfig:
+    """A server at an address."""
+    return ServerConfig(name, HttpTransport(url, headers or {}), **fields)
+
+
+@contextmanager
+def http_server(env: Mapping[str, str] | None = None, *, transport: str = "http") -> Iterator[tuple[str, Program]]:
+    """The real server over HTTP, or over `sse`: its address and its process."""
+    with listening(str(FAKES / "server.py"), transport, environment=env) as (port, process):
+        yield f"http://127.0.0.1:{port}/{'sse' if transport == 'sse' else 'mcp'}", process
+
+
+@asynccontextmanager
+async def started(
+    *servers: ServerConfig | DesiredServer, pacing: ConnectionTiming = FAST, first_wait: float = LIMIT, **options: Any
+) -> AsyncIterator[McpToolbox]:
+    """A toolbox, closed after the block, with nothing left running."""
+    box = McpToolbox(entries(*servers), pacing=pacing, first_wait=first_wait, **options)
+    await box.start()
+    try:
+        yield box
+    finally:
+        await box.close()
+        assert [task for task in asyncio.all_tasks() if task.get_name().startswith("mcp:")] == []
+
+
+def entries(*servers: ServerConfig | DesiredServer) -> list[DesiredServer]:
+    """Servers as the toolbox keeps them."""
+    return [each if isinstance(each, DesiredServer) else DesiredServer(each) for each in servers]
+
+
+def bad(name: str, problem: str) -> DesiredServer:
+    """A server that cannot be used as it is defined."""
+    return DesiredServer(ServerConfig(name, StdioTransport("")), problem=problem)
+
+
+def tools_of(box: McpToolbox, server: str = "s") -> Sequence[Tool]:
+    """The tools of a server of the operator's file, as far as they are known."""
+    return box.capabilities(f"file:{server}").tools
+
+
+def named(box: McpToolbox, tool: str, server: str = "s") -> Tool:
+    """A tool by the name its server gave it."""
+    return next(each for each in tools_of(box, server) if each.original_name == tool)
+
+
+async def call(tool: Tool, box: McpToolbox, key: str = "turn:1", **arguments: Any) -> ToolOutcome:
+    """Call a tool with these arguments."""
+    return await call_with(tool, box, CallContext(ANA, key), **arguments)
+
+
+async def call_with(tool: Tool, box: McpToolbox, context: CallContext, **arguments: Any) -> ToolOutcome:
+    """Call a tool with these arguments in this context."""
+    return await asyncio.wait_for(box.call(tool, ToolCall("c1", tool.name, arguments), context), LIMIT)
+
+
+def text(outcome: ToolOutcome) -> str:
+    """The text of an answer that is no error."""
+    assert isinstance(outcome, CallReturned), outcome
+    assert not outcome.result.is_error, outcome
+    return outcome.result.text
+
+
+def error_text(outcome: ToolOutcome) -> str:
+    """The text of an answer that is an error."""
+    assert isinstance(outcome, CallReturned), outcome
+    assert outcome.result.is_error, outcome
+    return outcome.result.text
+
+
+def unsent(outcome: ToolOutcome) -> str:
+    """Why a call was not sent."""
+    assert isinstance(outcome, CallNotSent), outcome
+    return outcome.reason
+
+
+def unknown(outcome: ToolOutcome) -> str:
+    """Why nobody knows what became of a call."""
+    assert isinstance(outcome, CallOutcomeUnknown), outcome
+    return outcome.reason
+
+
+def alive(pid: int) -> bool:
+    """The process runs. One that is dead and only waits to be noticed does not."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    stat = Path(f"/proc/{pid}/stat")
+    return not stat.exists() or stat.read_text().rpartition(")")[2].split()[0] != "Z"
+
+
+async def until(condition: Callable[[], Any]) -> None:
+    """Wait for a condition."""
+    async with asyncio.timeout(LIMIT):
+        while not condition():
+            await asyncio.sleep(0.01)

@@ -1,0 +1,367 @@
+"""Every fault that an MCP server can have, one row each: what a call of it comes to, word for word, and how the server
+stands afterwards. `test_faults` holds the toolbox to it; the servers are in `faulty_servers`.
+"""
+
+from __future__ import annotations
+
+import gzip
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from bot.domain.servers import ServerStatus
+from bot.domain.tools import CallNotSent, CallOutcomeUnknown, CallReturned, ToolOutcome
+from bot.mcp.transports.ndjson import LARGEST_ANSWER
+from tests.fakes.mcp.endpoint import Answer, Endless, HangUp, Silence, error, result
+from tests.mcp.faulty_servers import (
+    BOTH,
+    DONE,
+    SOUND,
+    Serving,
+    endpoint,
+    forgetful,
+    killed,
+    listed,
+    mute,
+    process,
+    refusing,
+    says,
+    stream,
+)
+
+
+class Afterwards(Enum):
+    """How a server stands once the call has ended."""
+
+    KEPT = "on the connection that it was on"
+    ANEW = "on another connection"
+    AWAY = "nowhere"
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """A server with it, called `bad`, and what a call of its tool `badly` comes to. `offers` are its tools; the doctor
+    says `left_out` of them if it has reason to. `deadline`: seconds that the call is waited for, if it is about time.
+    `sent`: how often the server sees the call.
+    """
+
+    name: str
+    served: Serving
+    kind: type[ToolOutcome]
+    words: str
+    afterwards: Afterwards = Afterwards.KEPT
+    offers: tuple[str, ...] = ("badly", "well")
+    left_out: str = ""
+    deadline: float | None = None
+    sent: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Useless:
+    """A server with a fault that keeps it from being used at all: how it stands, and why."""
+
+    name: str
+    served: Serving
+    status: ServerStatus
+    words: str
+
+
+ANEW, AWAY = Afterwards.ANEW, Afterwards.AWAY
+
+
+JSON = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n"
+EVENTS = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n"
+HTML = Answer(200, b"<h1>Hello</h1>", {"content-type": "text/html"})
+ELSEWHERE = Answer(307, b"", {"location": "http://127.0.0.1:9/"})
+BOMB = Answer(200, gzip.compress(b" " * (2 * LARGEST_ANSWER)), {"content-encoding": "gzip"})
+CUT_EVENT = Answer(200, b"data: {", {"content-type": "text/event-stream", "content-length": "1000"})
+NO_EVENT = Answer(200, b": nothing\n\n", {"content-type": "text/event-stream"})
+A_CALL_TO_A_MODEL = {"method": "sampling/createMessage", "params": {"messages": [], "maxTokens": 9}}
+ASKS = {"resultType": "input_required", "requestState": "s", "inputRequests": {"q": A_CALL_TO_A_MODEL}}
+TELEPATHY = {**SOUND, "resultType": "telepathy"}
+NUMBER = {"type": "object", "properties": {"n": {"type": "integer"}}}
+
+LATE = "Server bad did not answer within 1 s."
+LOST = "The connection to server bad was lost before it answered."
+BROKE = "The connection to server bad broke before it answered: "
+UNREADABLE = "The call was sent to server bad, but its answer could not be read."
+SAMPLING = "Server bad asks for a text by the language model (sampling), which is switched off here."
+FAILED = "Error calling MCP server: "
+REFUSED = f"{FAILED}MCP server request failed: "
+GONE = BROKE + "Server disconnected without sending a response."
+HEADERS = " Fix: check the headers of server bad."
+URL = " Fix: check the url of server bad, and that its transport is the right one."
+NOT_MCP = "Fix: check that it is an MCP server."
+ANOTHER_ADDRESS = (
+    f"{FAILED}Redirect to http://127.0.0.1:9/ not followed; use that URL as the endpoint if it is the intended server"
+)
+
+TOOLS = [
+    Fault("ok", process(), CallReturned, DONE),
+    Fault("badtool", process(tools=[{"inputSchema": {}}, 5, *BOTH]), CallReturned, DONE, left_out="2 without a name"),
+    Fault("nullschema", process(tools=[listed("badly", inputSchema=None), listed("well")]), CallReturned, DONE),
+    Fault(
+        "notype", process(tools=[listed("badly", inputSchema={"properties": {}}), listed("well")]), CallReturned, DONE
+    ),
+    Fault(
+        "outschema",
+        process(says(structuredContent={"n": "x"}), [listed("badly", outputSchema=NUMBER), listed("well")]),
+        CallReturned,
+        "{\"n\": \"x\"}\n(This does not fit what the tool says it returns: n: 'x' is not of type 'integer'.)",
+    ),
+    Fault(
+        "outschema_notype", process(tools=[listed("badly", outputSchema={"n": 1}), listed("well")]), CallReturned, DONE
+    ),
+    Fault(
+        "badannot", process(tools=[listed("badly", annotations={"readOnlyHint": "yes"}), *BOTH[1:]]), CallReturned, DONE
+    ),
+    Fault(
+        "dup",
+        process(tools=[*BOTH, listed("badly", description="B")]),
+        CallReturned,
+        DONE,
+        left_out="a second bad__badly",
+    ),
+    Fault(
+        "weirdname",
+        process(tools=[*BOTH, listed("w\u00eb\u0456rd name!"), listed("x" * 200)]),
+        CallReturned,
+        DONE,
+        offers=("badly", "well", "w\u00eb\u0456rd name!", "x" * 200),
+    ),
+    Fault(
+        "loopcursor",
+        process(listings=[[{"tools": BOTH, "nextCursor": "0"}]]),
+        CallReturned,
+        DONE,
+        left_out="a second bad__badly, a second bad__well",
+    ),
+    Fault(
+        "listchanged",
+        process({"do": "change"}, era="legacy", listings=[[{"tools": BOTH}], [{"tools": [*BOTH, listed("new")]}]]),
+        CallReturned,
+        "",
+        left_out="1 not offered, because nobody has looked at it yet",
+    ),
+]
+
+ANSWERS = [
+    Fault("unknowncontent", process(says({"type": "hologram"})), CallReturned, "[Unsupported content: hologram]"),
+    Fault("noContent", process({"result": {}}), CallReturned, ""),
+    Fault("no sense", process({"result": {"resultType": 5}}), CallOutcomeUnknown, UNREADABLE),
+    Fault("unknown resultType", process({"result": TELEPATHY}), CallOutcomeUnknown, UNREADABLE),
+    Fault("input_required", process({"result": ASKS}), CallReturned, SAMPLING),
+    Fault(
+        "protocol error", process({"error": {"code": -32603, "message": "No disk"}}), CallReturned, FAILED + "No disk"
+    ),
+    Fault("wrongid", process({"do": "wrong id"}), CallOutcomeUnknown, LATE, deadline=1.0),
+    Fault("twice", process({"do": "twice"}), CallReturned, DONE),
+    Fault("progress", process({"do": "progress", "steps": 3, "seconds": 0.01}), CallReturned, DONE),
+    Fault(
+        "progress for ever",
+        process({"do": "progress", "steps": 10_000, "seconds": 0.02}),
+        CallOutcomeUnknown,
+        LATE,
+        ANEW,
+        deadline=1.0,
+    ),
+    Fault("flood of progress", process({"do": "flood", "with": "progress", "lines": 2_000}), CallReturned, DONE),
+    Fault("flood of changes", process({"do": "flood", "with": "changes", "lines": 2_000}), CallReturned, DONE),
+    Fault("flood of requests", process({"do": "flood", "with": "requests", "lines": 1_000}), CallReturned, DONE),
+    Fault("flood of log", process({"do": "flood", "with": "stderr", "lines": 20_000}), CallReturned, DONE),
+    Fault("flood of junk", process({"do": "flood", "with": "junk", "lines": 5_000}), CallReturned, DONE),
+    Fault("junk", process(junk=True), CallReturned, DONE),
+    Fault(
+        "huge",
+        process({"do": "large", "characters": LARGEST_ANSWER + 1}),
+        CallOutcomeUnknown,
+        "Server bad answered, but its answer has more than 8 MB.",
+    ),
+    Fault(
+        "huge, to nobody",
+        process({"do": "large", "characters": LARGEST_ANSWER + 1, "id": "nowhere"}),
+        CallOutcomeUnknown,
+        LOST,
+        ANEW,
+    ),
+]
+
+LIVES = [
+    Fault("slow", process({"do": "slow", "seconds": 0.3}), CallReturned, DONE),
+    Fault("silence", process({"do": "silence"}), CallOutcomeUnknown, LATE, deadline=1.0),
+    Fault("hang", process({"do": "hang"}), CallOutcomeUnknown, LATE, ANEW, deadline=1.0),
+    Fault("die", process({"do": "die"}), CallOutcomeUnknown, LOST, ANEW),
+    Fault("die with many words", process({"do": "stderr"}), CallOutcomeUnknown, LOST, ANEW),
+    Fault("stubborn", process(stubborn=True, deaf=True), CallReturned, DONE),
+    Fault("exit_on_probe", process(era="legacy", probe="exit"), CallReturned, DONE),
+    Fault("silent_probe", process(era="legacy", probe="silence"), CallReturned, DONE),
+]
+
+STATUSES = [
+    Fault("HTTP 400", endpoint(Answer(400)), CallReturned, f"{REFUSED}400 Bad Request"),
+    Fault("HTTP 401", endpoint(Answer(401)), CallReturned, f"{REFUSED}401 Unauthorized.{HEADERS}"),
+    Fault("HTTP 403", endpoint(Answer(403)), CallReturned, f"{REFUSED}403 Forbidden.{HEADERS}"),
+    Fault("HTTP 404", endpoint(Answer(404)), CallReturned, f"{REFUSED}404 Not Found.{URL}"),
+    Fault("HTTP 405", endpoint(Answer(405)), CallReturned, f"{REFUSED}405 Method Not Allowed.{URL}"),
+    Fault("HTTP 409", endpoint(Answer(409)), CallReturned, f"{REFUSED}409 Conflict"),
+    Fault("HTTP 429", endpoint(Answer(429)), CallReturned, f"{REFUSED}429 Too Many Requests"),
+    Fault("HTTP 500", endpoint(Answer(500)), CallReturned, f"{REFUSED}500 Internal Server Error"),
+    Fault("HTTP 500, a page", endpoint(replace(HTML, status=500)), CallReturned, f"{REFUSED}500 Internal Server Error"),
+    Fault(
+        "HTTP 502",
+        endpoint(Answer(502)),
+        CallOutcomeUnknown,
+        "MCP server request failed: 502 Bad Gateway. The call may have arrived.",
+    ),
+    Fault("HTTP 503", endpoint(Answer(503)), CallReturned, f"{REFUSED}503 Service Unavailable"),
+    Fault(
+        "HTTP 504",
+        endpoint(Answer(504)),
+        CallOutcomeUnknown,
+        "MCP server request failed: 504 Gateway Timeout. The call may have arrived.",
+    ),
+    Fault("HTTP redirect", endpoint(ELSEWHERE), CallReturned, ANOTHER_ADDRESS),
+    Fault("HTTP session 404, once", forgetful, CallReturned, DONE, ANEW, sent=2),
+    Fault(
+        "HTTP session 404, always",
+        endpoint(Answer(404), legacy=True),
+        CallNotSent,
+        "Server bad has forgotten the session.",
+        ANEW,
+        sent=2,
+    ),
+]
+
+BODIES = [
+    Fault("HTTP a page", endpoint(HTML), CallReturned, f"{FAILED}Unexpected content type: text/html"),
+    Fault("HTTP no JSON", endpoint(Answer(200, b"{")), CallOutcomeUnknown, UNREADABLE),
+    Fault("HTTP silence", endpoint(Silence()), CallOutcomeUnknown, LATE, deadline=1.0),
+    Fault("HTTP hang up", endpoint(HangUp()), CallOutcomeUnknown, GONE),
+    Fault(
+        "HTTP cut",
+        endpoint(Answer(200, {"content": []}, cut=5)),
+        CallOutcomeUnknown,
+        BROKE + "peer closed connection without sending complete message body (received 5 bytes, expected 15).",
+    ),
+    Fault(
+        "HTTP stream cut",
+        endpoint(CUT_EVENT),
+        CallOutcomeUnknown,
+        BROKE + "peer closed connection without sending complete message body (received 7 bytes, expected 1000).",
+    ),
+    Fault("HTTP stream without the answer", endpoint(NO_EVENT), CallOutcomeUnknown, LOST),
+    Fault(
+        "HTTP endless header",
+        endpoint(Endless(JSON + b"x-padding: ", b"x" * 65_536)),
+        CallOutcomeUnknown,
+        BROKE + "Receive buffer too long.",
+    ),
+    Fault(
+        "HTTP endless headers",
+        endpoint(Endless(JSON, b"x-padding: 1\r\n" * 1000)),
+        CallOutcomeUnknown,
+        BROKE + "Receive buffer too long.",
+    ),
+    Fault(
+        "HTTP trickle",
+        endpoint(Endless(JSON + b"content-length: 100000\r\n\r\n", b" ", 0.05)),
+        CallOutcomeUnknown,
+        LATE,
+        deadline=1.0,
+    ),
+    Fault(
+        "HTTP stream of nothing",
+        endpoint(Endless(EVENTS + b"\r\n", b": here\n\n", 0.05)),
+        CallOutcomeUnknown,
+        LATE,
+        deadline=1.0,
+    ),
+    Fault(
+        "HTTP endless body",
+        endpoint(Endless(JSON + b"\r\n", b" " * 1_048_576)),
+        CallOutcomeUnknown,
+        BROKE + "its answer has more than 8 MB.",
+    ),
+    Fault(
+        "HTTP endless event",
+        endpoint(Endless(EVENTS + b"\r\ndata: ", b"x" * 1_048_576)),
+        CallOutcomeUnknown,
+        "Server bad answered, but its answer has more than 8 MB.",
+    ),
+    Fault(
+        "HTTP bomb",
+        endpoint(BOMB),
+        CallOutcomeUnknown,
+        BROKE + "its answer is compressed, though it was asked not to.",
+    ),
+    Fault(
+        "HTTP wrong id", endpoint(lambda m: result({**m, "id": 4711}, SOUND)), CallOutcomeUnknown, LATE, deadline=1.0
+    ),
+    Fault("HTTP unknown resultType", endpoint(lambda m: result(m, TELEPATHY)), CallOutcomeUnknown, UNREADABLE),
+    Fault("HTTP input_required", endpoint(lambda m: result(m, ASKS)), CallReturned, SAMPLING),
+    Fault(
+        "HTTP header mismatch",
+        endpoint(lambda m: error(m, -32020, "Header mismatch", status=400)),
+        CallNotSent,
+        "Server bad has changed the tool badly.",
+        sent=2,
+    ),
+    Fault(
+        "HTTP capability missing",
+        endpoint(lambda m: error(m, -32021, "Missing required client capability", status=400)),
+        CallReturned,
+        f"{FAILED}Missing required client capability",
+    ),
+    Fault("HTTP killed", killed, CallOutcomeUnknown, GONE, AWAY),
+    Fault("SSE cut", stream(None), CallOutcomeUnknown, LOST, ANEW),
+    Fault("SSE POST 500", stream(Answer(500)), CallReturned, f"{REFUSED}500 Internal Server Error"),
+    Fault("SSE POST hang up", stream(HangUp()), CallOutcomeUnknown, GONE),
+    Fault("SSE wrong id", stream(lambda m: result({**m, "id": 4711}, SOUND)), CallOutcomeUnknown, LATE, deadline=1.0),
+]
+
+FAULTS = [*TOOLS, *ANSWERS, *LIVES, *STATUSES, *BODIES]
+
+USELESS = [
+    Useless(
+        "badver",
+        process(version="2099-01-01"),
+        ServerStatus.FAILED,
+        "Server bad speaks a version of MCP that is not known here: 2099-01-01. Fix: update one of the two.",
+    ),
+    Useless(
+        "badver, older protocol",
+        process(era="legacy", version="1999-01-01"),
+        ServerStatus.FAILED,
+        "Server bad speaks a version of MCP that is not known here: 1999-01-01. Fix: update one of the two.",
+    ),
+    Useless(
+        "mute",
+        mute,
+        ServerStatus.FAILED,
+        "Server bad did not answer within 0.5 s. "
+        "Fix: check that it speaks MCP on its standard output, or raise its connect_timeout.",
+    ),
+    Useless(
+        "HTTP 401",
+        refusing(Answer(401)),
+        ServerStatus.AUTH_REQUIRED,
+        "MCP server request failed: 401 Unauthorized. Fix: check the headers of server bad.",
+    ),
+    Useless(
+        "HTTP 500",
+        refusing(Answer(500)),
+        ServerStatus.FAILED,
+        "Server bad: MCP server request failed: 500 Internal Server Error. Fix: look at its log.",
+    ),
+    Useless(
+        "HTTP a page",
+        refusing(HTML),
+        ServerStatus.FAILED,
+        f"Server bad could not be used: {FAILED}Unexpected content type: text/html. {NOT_MCP}",
+    ),
+    Useless(
+        "HTTP redirect",
+        refusing(ELSEWHERE),
+        ServerStatus.FAILED,
+        f"Server bad could not be used: {ANOTHER_ADDRESS}. {NOT_MCP}",
+    ),
+]

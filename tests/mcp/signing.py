@@ -1,0 +1,123 @@
+"""What the tests of signing in share: a process with its database, its toolbox and its sign-ins."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from bot.domain.conversations import ConversationKey
+from bot.domain.servers import AuthenticationKind, HttpTransport, OAuthTerms, ServerConfig
+from bot.domain.sign_ins import CALLBACK_PATH, callback_path
+from bot.errors import ServerTrouble
+from bot.mcp.addresses import AllowedTargets, Resolve, resolve_host
+from bot.mcp.oauth import ClientIdentity, OAuthDependencies, OAuthSignIns, TokenProviders
+from bot.mcp.redaction import KnownSecrets
+from bot.mcp.toolbox import McpToolbox
+from bot.ports import AuthorizationResponse, SignedIn, SignInStore
+from bot.storage.leases import SqlLeases
+from bot.storage.secret_box import SecretBox
+from bot.storage.sign_in_store import SqlSignInStore
+from bot.storage.sqlite import open_sqlite
+from tests.fakes.oauth import FakeOAuth
+from tests.mcp.boxes import ANA, FAST, call, entries, named, text
+from tests.migrated import migrated
+
+SERVER = "file:s"
+HALL = ConversationKey("console", "w", "hall", "1")
+ADDRESS = "http://localhost:9"
+BACK = f"{ADDRESS}{callback_path(SERVER)}"
+KEY = b"k" * 32
+
+
+async def anybody(_: SignedIn) -> None:
+    """Whoever comes back may."""
+
+
+@dataclass
+class Office:
+    """One process. `store` is where its sign-ins are kept."""
+
+    box: McpToolbox
+    sign_ins: OAuthSignIns
+    store: SqlSignInStore
+    secrets: KnownSecrets
+    bearers: TokenProviders
+
+    async def sign_in(self, oauth: FakeOAuth) -> SignedIn:
+        """Ana asks for a link, agrees, and comes back."""
+        return await self.back(await oauth.browser(await self.sign_ins.begin(SERVER, ANA, HALL)))
+
+    async def back(self, brought: dict[str, str], allowed: Callable[[SignedIn], Awaitable[None]] = anybody) -> SignedIn:
+        """Somebody comes back with what the authorization server has sent along."""
+        error, code = brought.get("error", ""), brought.get("code", "")
+        callback = brought["to"].removeprefix(CALLBACK_PATH)
+        response = AuthorizationResponse(callback, brought["state"], code, brought.get("iss"), error)
+        return await self.sign_ins.complete(response, allowed)
+
+
+def server(url: str, kind: AuthenticationKind | None = AuthenticationKind.OAUTH, **terms: str) -> ServerConfig:
+    """A server of the operator's file."""
+    return ServerConfig("s", HttpTransport(url), sign_in=None if kind is None else OAuthTerms(kind, **terms))
+
+
+@asynccontextmanager
+async def office(
+    folder: Path,
+    *configs: ServerConfig,
+    clock: Callable[[], float] = time.time,
+    address: str = ADDRESS,
+    allowances: AllowedTargets | None = None,
+    resolve: Resolve = resolve_host,
+    watch: Callable[[SignInStore], SignInStore] = lambda store: store,
+) -> AsyncIterator[Office]:
+    """A process over the database in the folder, which is as the last one has left it. `watch` may put something
+    between it and its sign-ins.
+    """
+    path = folder / "turns.db"
+    if not path.exists():
+        await migrated(path)
+    database = open_sqlite(path)
+    store = SqlSignInStore(database, SecretBox((KEY,)))
+    secrets = KnownSecrets()
+    allowances = allowances or AllowedTargets()
+    bearers = TokenProviders(OAuthDependencies(watch(store), SqlLeases(database), secrets, allowances, resolve, clock))
+    box = McpToolbox(
+        entries(*configs), pacing=FAST, secrets=secrets, bearers=bearers, allowances=allowances, resolve=resolve
+    )
+    await box.start()
+    try:
+        yield Office(box, OAuthSignIns(box, bearers, partial(ClientIdentity.at, address)), store, secrets, bearers)
+    finally:
+        await box.close()
+        await database.close()
+
+
+async def refusal(here: Office) -> ServerTrouble:
+    """Why Ana gets no link."""
+    with pytest.raises(ServerTrouble) as raised:
+        await here.sign_ins.begin(SERVER, ANA, HALL)
+    return raised.value
+
+
+class Clock:
+    """Epoch seconds that pass when the test says so."""
+
+    def __init__(self) -> None:
+        self.now = 1_000_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+async def meet(here: Office, place: str, people: int) -> list[str]:
+    """So many calls that all wait for each other in the server."""
+    tool = named(here.box, "meet")
+    outcomes = await asyncio.gather(*(call(tool, here.box, place=place, people=people) for _ in range(people)))
+    return [text(each) for each in outcomes]

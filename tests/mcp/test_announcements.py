@@ -1,0 +1,133 @@
+"""What servers announce all the time: changes, and lines that are none of the protocol's."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bot.domain.capabilities import ServerCapabilities
+from bot.domain.characters import visible
+from bot.domain.checks import CheckStatus
+from bot.domain.servers import DesiredServer
+from bot.mcp.protocol_noise import Junk, NoiseCounter
+from tests.mcp.boxes import FAST, call, named, raw, started, tools_of, until
+
+PACING = replace(FAST, apart=5.0, quiet_after=None)
+
+
+class Clock:
+    """Real time, which a test can push forward."""
+
+    def __init__(self) -> None:
+        self.ahead = 0.0
+
+    def __call__(self) -> float:
+        return time.monotonic() + self.ahead
+
+
+def tool(name: str) -> dict[str, Any]:
+    return {"name": name, "inputSchema": {"type": "object"}}
+
+
+def script(record: Path, *listings: list[str], lines: int = 1_000) -> dict[str, Any]:
+    return {
+        "era": "legacy",
+        "listings": [[{"tools": [tool(name) for name in names]}] for names in listings],
+        "calls": {"flood": {"do": "flood", "with": "changes", "lines": lines}, "change": {"do": "change"}},
+        "record": str(record),
+    }
+
+
+def lists(record: Path) -> int:
+    return record.read_text().count('"tools/list"')
+
+
+async def settled(record: Path, count: int) -> None:
+    """So many lists, and none more in ten times the time after which the next would have come."""
+    await until(lambda: lists(record) == count)
+    await asyncio.sleep(10 * PACING.settle)
+    assert lists(record) == count
+
+
+async def test_a_thousand_announcements_are_two_lists_at_once_and_one_more_after_five_seconds(tmp_path: Path) -> None:
+    record, clock = tmp_path / "record", Clock()
+    told = script(record, ["flood", "change"], ["flood", "change", "new"])
+    async with started(raw(script=told), pacing=PACING, clock=clock) as box:
+        await box.offer()
+        await settled(record, 1)
+        clock.ahead += 5
+        await call(named(box, "flood"), box)
+        await until(lambda: lists(record) == 2)
+        await call(named(box, "flood"), box)
+        await call(named(box, "change"), box)
+        await settled(record, 2)
+        clock.ahead += 5
+        await until(lambda: lists(record) == 3)
+        await until(lambda: len(tools_of(box)) == 3)
+        await settled(record, 3)
+
+
+async def test_what_is_announced_and_has_not_changed_is_told_nobody(tmp_path: Path) -> None:
+    record, clock, kept = tmp_path / "record", Clock(), list[int]()
+
+    async def keep(_server: str, known: ServerCapabilities) -> None:
+        kept.append(len(known.tools))
+
+    told = script(record, ["flood", "change"], ["flood", "change", "new"], lines=1)
+    async with started(raw(script=told), pacing=PACING, clock=clock, on_synced=keep) as box:
+        await box.offer()
+        await until(lambda: kept == [2])
+        for name, count in (("flood", 2), ("change", 3)):
+            clock.ahead += 5
+            await call(named(box, name), box)
+            await settled(record, count)
+        await until(lambda: len(kept) == 2)
+    assert kept == [2, 3]
+
+
+async def test_a_log_on_standard_output_is_warned_of_once_with_one_of_its_lines(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    told: dict[str, Any] = {
+        "listings": [[{"tools": [tool("much"), tool("little")]}]],
+        "calls": {
+            "much": {"do": "flood", "with": "junk", "lines": 500},
+            "little": {"do": "flood", "with": "junk", "lines": 15},
+        },
+    }
+    async with started(DesiredServer(raw(script=told), secrets=frozenset(["DEBUG line"]))) as box:
+        await box.offer()
+        await call(named(box, "little"), box)
+        assert not [check async for check in box.diagnose("file:s") if check.name == "output"]
+        await call(named(box, "much"), box)
+        [output] = [check async for check in box.diagnose("file:s") if check.name == "output"]
+        assert (output.finding, output.fix) == (CheckStatus.DOUBTFUL, "let it log to its standard error")
+        assert "such as: *** " in output.detail
+        await call(named(box, "much"), box)
+    warnings = [record.getMessage() for record in caplog.records if "no message" in record.getMessage()]
+    assert len(warnings) == 1
+    assert "MCP server s writes to its standard output" in warnings[0]
+    assert "DEBUG" not in caplog.text
+
+
+def test_twenty_lines_a_minute_are_nobodys_trouble_and_a_long_line_is_shown_short() -> None:
+    clock = Clock()
+    count = NoiseCounter("s", clock)
+    for _ in range(5):
+        for _ in range(20):
+            count.heard(Junk(b"\x1b[31mnoise " + b"x" * 5_000), visible)
+        clock.ahead += 61
+    assert not count.example
+    for _ in range(21):
+        count.heard(Junk(b"\x1b[31mnoise " + b"x" * 5_000), visible)
+    assert len(count.example) == 201
+    assert count.example.isprintable()
+
+
+def test_a_line_that_is_too_long_to_be_kept_is_not_kept() -> None:
+    assert len(Junk(b"x" * 8_000_000).line) == 2_000

@@ -1,0 +1,237 @@
+"""Which transport a server is spoken to by, what it is asked first, and what is remembered of that."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bot.domain.capabilities import Handshake, ServerCapabilities
+from bot.domain.servers import (
+    CachedCapabilities,
+    DesiredServer,
+    HttpKind,
+    HttpTransport,
+    ServerConfig,
+    ServerStatus,
+    SyncStatus,
+    kind_of,
+)
+from bot.mcp.negotiation import ProtocolNegotiation
+from bot.mcp.request_context import RequestContext
+from bot.mcp.toolbox import McpToolbox
+from tests.fakes.mcp.endpoint import Answer, FakeEndpoint, error, result
+from tests.fakes.mcp.event_stream import FakeEventStream
+from tests.mcp.boxes import call, named, raw, started, text, until
+
+OK = {"content": [{"type": "text", "text": "ok"}]}
+WEEK = 7 * 86_400.0
+
+
+def auto(url: str, **fields: Any) -> ServerConfig:
+    return ServerConfig("s", HttpTransport(url, kind=HttpKind.AUTO), **fields)
+
+
+def remembered(config: ServerConfig, capabilities: ServerCapabilities) -> DesiredServer:
+    """The server as another process would find it."""
+    return DesiredServer(config, synced=CachedCapabilities(SyncStatus.SYNCED, capabilities, 1.0))
+
+
+async def met(box: McpToolbox) -> ServerCapabilities:
+    """What is known of the server once it is connected."""
+    await box.offer()
+    await until(lambda: box.servers()[0].status is ServerStatus.CONNECTED)
+    return box.capabilities("file:s")
+
+
+@pytest.mark.parametrize("refusal", [400, 404, 405])
+async def test_a_server_that_knows_no_streamable_http_is_spoken_to_by_the_first_transport(refusal: int) -> None:
+    async with FakeEventStream(refuses=refusal) as server:
+        server.speak_legacy("t")
+        server.on["tools/call"] = lambda message: result(message, OK)
+        async with started(auto(server.url)) as box:
+            await box.offer()
+            assert text(await call(named(box, "t"), box)) == "ok"
+        assert server.opened == 1
+
+
+async def test_the_transport_that_was_found_is_remembered_across_starts() -> None:
+    async with FakeEventStream() as server:
+        server.speak_legacy("t")
+        async with started(auto(server.url)) as box:
+            known = await met(box)
+        assert known.handshake is not None
+        assert known.handshake.transport == "sse"
+        server.seen.clear()
+        async with started(remembered(auto(server.url), known)) as box:
+            assert (await met(box)).handshake == known.handshake
+        assert server.methods()[:2] == ["GET", "initialize"]
+
+
+async def test_a_server_that_has_learned_streamable_http_is_found_again() -> None:
+    async with FakeEventStream() as server:
+        server.speak_legacy("t")
+        async with started(auto(server.url)) as box:
+            known = await met(box)
+        port = server.port
+    async with FakeEndpoint(port=port) as endpoint:
+        endpoint.speak_modern("t")
+        config = auto(server.url)
+        async with started(remembered(config, known)) as box:
+            assert (await met(box)).handshake is None
+        assert endpoint.methods()[:2] == ["GET", "server/discover"]
+
+
+async def test_streamable_http_comes_first() -> None:
+    async with FakeEndpoint() as endpoint:
+        endpoint.speak_modern("t")
+        async with started(auto(endpoint.url)) as box:
+            await met(box)
+        assert "GET" not in endpoint.methods()
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (Answer(401), "401 Unauthorized"),
+        (Answer(500), "500 Internal Server Error"),
+        (
+            lambda m: error(m, -32022, "Unsupported protocol version", {"supported": ["2099-01-01"]}, status=400),
+            "400 Bad Request",
+        ),
+    ],
+)
+async def test_what_is_no_sign_of_the_first_transport_does_not_lead_to_it(answer: Any, said: str) -> None:
+    async with FakeEndpoint() as endpoint:
+        endpoint.on["server/discover"] = endpoint.on["initialize"] = answer
+        async with started(auto(endpoint.url)) as box:
+            [absent] = (await box.offer()).absent
+        assert said in absent
+        assert "GET" not in endpoint.methods()
+
+
+async def test_a_server_that_knows_neither_transport_says_what_it_answered_last() -> None:
+    async with FakeEventStream(instead=Answer(404)) as server, started(auto(server.url)) as box:
+        [absent] = (await box.offer()).absent
+        assert "404 Not Found. Fix: check the url of server s, and that its transport is the right one." in absent
+
+
+async def test_a_server_that_dies_of_the_question_for_its_protocol_does_so_once(tmp_path: Path) -> None:
+    pids = tmp_path / "pids"
+    config = raw(script={"era": "legacy", "probe": "exit", "pids": str(pids)})
+    async with started(config) as box:
+        known = await met(box)
+    assert len(pids.read_text().split()) == 2
+    async with started(remembered(config, known)) as box:
+        await met(box)
+    assert len(pids.read_text().split()) == 3
+
+
+async def test_a_server_that_is_silent_about_its_protocol_is_not_waited_for_again(tmp_path: Path) -> None:
+    record = tmp_path / "record"
+    config = raw(script={"era": "legacy", "probe": "silence", "record": str(record)})
+    handshake = ProtocolNegotiation(config, None).on_connected("2025-11-25", "0.9")
+    known = ServerCapabilities(server_version="0.9", handshake=handshake)
+    async with started(remembered(config, known)) as box:
+        await met(box)
+    assert '"initialize"' in record.read_text()
+    assert '"server/discover"' not in record.read_text()
+
+
+async def test_a_server_that_is_connected_again_is_not_asked_again(tmp_path: Path) -> None:
+    record = tmp_path / "record"
+    config = raw(script={"era": "legacy", "record": str(record), "calls": {"t": {"do": "die"}}, "listings": [LISTING]})
+    async with started(config) as box:
+        await met(box)
+        await call(named(box, "t"), box)
+        await until(lambda: record.read_text().count('"initialize"') == 2)
+    assert record.read_text().count('"server/discover"') == 1
+
+
+LISTING = [{"tools": [{"name": "t", "inputSchema": {"type": "object"}}]}]
+NOTHING = RequestContext()
+
+
+def test_what_was_found_counts_for_a_week() -> None:
+    now = [1000.0]
+    approach = ProtocolNegotiation(raw(script={}), None, lambda: now[0])
+    known = approach.on_connected("2025-11-25")
+    assert known is not None
+    assert approach.mode == "legacy"
+    now[0] += WEEK - 1
+    assert ProtocolNegotiation(raw(script={}), known, lambda: now[0]).mode == "legacy"
+    assert approach.on_connected("2025-11-25") == known
+    now[0] += 1
+    assert approach.mode == "auto"
+    assert ProtocolNegotiation(raw(script={}), known, lambda: now[0]).mode == "auto"
+
+
+def test_the_transport_that_was_found_counts_for_a_week_too() -> None:
+    now = [1000.0]
+    approach = ProtocolNegotiation(auto("https://a.example/mcp"), None, lambda: now[0])
+    assert approach.on_failed(None, RequestContext(sent=True, status=405), hung_up=False)
+    approach.on_connected("2025-11-25")
+    assert kind_of(approach.config.transport) == "sse"
+    now[0] += WEEK
+    assert kind_of(approach.config.transport) == "streamable_http"
+
+
+def test_what_was_found_of_another_program_or_address_does_not_count() -> None:
+    here, there = auto("https://a.example/mcp"), auto("https://b.example/mcp")
+    known = ProtocolNegotiation(here, None).on_connected("2025-11-25")
+    assert ProtocolNegotiation(here, known).mode == "legacy"
+    assert ProtocolNegotiation(there, known).mode == "auto"
+    assert ProtocolNegotiation(replace(here, transport=HttpTransport("https://a.example/mcp")), known).mode == "legacy"
+    assert ProtocolNegotiation(raw(script={}), known).mode == "auto"
+
+
+def test_what_was_known_is_not_counted_on_in_every_second_try() -> None:
+    approach = ProtocolNegotiation(raw(script={}), Handshake("stdio", "elsewhere", 0.0))
+    approach.on_connected("2025-11-25")
+    modes = []
+    for _ in range(4):
+        assert approach.on_failed(None, NOTHING, hung_up=False) is False
+        modes.append(approach.mode)
+    assert modes == ["auto", "legacy", "auto", "legacy"]
+
+
+def test_a_server_of_the_newest_protocol_is_always_asked() -> None:
+    approach = ProtocolNegotiation(raw(script={}), None)
+    assert approach.on_connected("2026-07-28") is None
+    assert approach.mode == "auto"
+
+
+def test_what_was_found_counts_as_long_as_the_server_is_of_the_same_version() -> None:
+    approach = ProtocolNegotiation(raw(script={}), None)
+    known = approach.on_connected("2025-11-25", "1.0")
+    assert approach.on_connected("2025-11-25", "1.0") == known
+    again = ProtocolNegotiation(raw(script={}), known, version="1.0")
+    assert again.mode == "legacy"
+    assert again.on_connected("2025-11-25", "2.0") is None
+    assert again.mode == "auto"
+    assert again.on_connected("2025-11-25", "2.0") is not None
+    assert again.mode == "legacy"
+
+
+async def test_a_server_that_has_become_another_version_is_asked_for_its_protocol_at_the_next_start(
+    tmp_path: Path,
+) -> None:
+    record = tmp_path / "record"
+    config = raw(script={"era": "legacy", "record": str(record)})
+    handshake = ProtocolNegotiation(config, None).on_connected("2025-11-25")
+    known = ServerCapabilities(server_version="0.1", handshake=handshake)
+    for asked in (0, 1, 1):
+        async with started(remembered(config, known)) as box:
+            known = await met(box)
+        assert record.read_text().count('"server/discover"') == asked
+
+
+def test_a_server_that_lets_the_time_pass_is_not_asked_in_every_second_try() -> None:
+    approach = ProtocolNegotiation(raw(script={}), None)
+    modes = [approach.mode]
+    for _ in range(3):
+        assert approach.on_failed(None, NOTHING, hung_up=False) is False
+        modes.append(approach.mode)
+    assert modes == ["auto", "legacy", "auto", "legacy"]

@@ -1,0 +1,226 @@
+"""How long calls are waited for, how many run at once, and which of them are sent a second time."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from bot.domain.tools import CallOutcomeUnknown, CallReturned, ToolOutcome
+from bot.ports import CallContext
+from tests.fakes.mcp.endpoint import Answer, FakeEndpoint, HangUp, Message, Reaction, Silence, error, result
+from tests.mcp.boxes import ANA, FAST, call, call_with, named, raw, remote, started, text, unknown, unsent, until
+
+OK = {"content": [{"type": "text", "text": "ok"}]}
+
+
+def server(action: dict[str, Any], **limits: Any) -> Any:
+    """A scripted server with two tools that do the same."""
+    tools = [{"name": name, "inputSchema": {"type": "object"}} for name in ("t", "u")]
+    return raw(script={"listings": [[{"tools": tools}]], "calls": {"t": action, "u": action}}, **limits)
+
+
+# time
+
+
+async def test_progress_gives_a_call_more_time() -> None:
+    told: list[str] = []
+    slow = {"do": "progress", "steps": 10, "seconds": 0.2}
+    async with started(server(slow, tool_timeout=1.5)) as box:
+        await box.offer()
+        context = CallContext(ANA, "k", on_progress=told.append)
+        assert text(await call_with(named(box, "t"), box, context)) == "done"
+    assert set(told) <= {str(step) for step in range(1, 11)}
+    assert told
+
+
+async def test_progress_does_not_give_a_call_more_than_its_longest_time() -> None:
+    endless = {"do": "progress", "steps": 10_000, "seconds": 0.02}
+    async with started(server(endless, tool_timeout=2.0, tool_timeout_max=2.5)) as box:
+        await box.offer()
+        assert unknown(await call(named(box, "t"), box)) == "Server s did not answer within 2.5 s."
+
+
+async def test_a_server_that_falls_silent_after_progress_is_not_waited_for_any_longer_than_another() -> None:
+    stuck = {"do": "progress", "steps": 2, "seconds": 0.1, "ends": False}
+    async with started(server(stuck, tool_timeout=0.3)) as box:
+        await box.offer()
+        assert "did not answer within" in unknown(await call(named(box, "t"), box))
+
+
+async def test_whoever_calls_may_want_it_sooner_than_progress_allows() -> None:
+    endless = {"do": "progress", "steps": 10_000, "seconds": 0.02}
+    async with started(server(endless)) as box:
+        await box.offer()
+        reason = unknown(await call_with(named(box, "t"), box, CallContext(ANA, "k", deadline=1.5)))
+        assert reason == "Server s did not answer within 1.5 s."
+
+
+async def test_a_single_tool_may_have_a_time_of_its_own() -> None:
+    async with started(server({"do": "silence"}, tool_timeout=0.4, tool_timeouts={"t": 0.1})) as box:
+        await box.offer()
+        assert "within 0.1 s" in unknown(await call(named(box, "t"), box))
+        assert "within 0.4 s" in unknown(await call(named(box, "u"), box))
+
+
+async def test_time_that_connecting_takes_is_not_the_calls() -> None:
+    async with FakeEndpoint() as endpoint:
+        endpoint.speak_modern("t")
+        endpoint.on["tools/call"] = lambda m: result(m, OK)
+        pacing = replace(FAST, idle_after=0.05)
+        async with started(remote("s", endpoint.url, tool_timeout=2.0), pacing=pacing) as box:
+            await box.offer()
+            tool = named(box, "t")
+            held = asyncio.Event()
+            arrived = endpoint.hold("server/discover", held)
+            await until(lambda: box.servers()[0].status.name == "IDLE")
+            calling = asyncio.create_task(call(tool, box))
+            await arrived.wait()
+            await asyncio.wait({calling}, timeout=2.2)
+            assert not calling.done()
+            held.set()
+            assert text(await calling) == "ok"
+
+
+# room
+
+
+async def test_a_server_works_on_eight_calls_at_once_and_the_others_wait() -> None:
+    held = asyncio.Event()
+    async with FakeEndpoint() as endpoint:
+        endpoint.speak_modern("t")
+        endpoint.on["tools/call"] = lambda m: result(m, OK)
+        endpoint.hold("tools/call", held)
+        async with started(remote("s", endpoint.url)) as box:
+            await box.offer()
+            tool = named(box, "t")
+            calls = [asyncio.create_task(call(tool, box)) for _ in range(20)]
+            await until(lambda: endpoint.methods().count("tools/call") == 8)
+            await box.sync("file:s")
+            assert endpoint.methods().count("tools/call") == 8
+            reason = unsent(await call_with(tool, box, CallContext(ANA, "k", deadline=0.1)))
+            assert reason == "Server s is busy: 8 calls to it are under way."
+            held.set()
+            assert {text(each) for each in await asyncio.gather(*calls)} == {"ok"}
+            assert endpoint.methods().count("tools/call") == 20
+
+
+async def test_a_call_that_is_given_up_makes_room() -> None:
+    held = asyncio.Event()
+    async with FakeEndpoint() as endpoint:
+        endpoint.speak_modern("t")
+        endpoint.on["tools/call"] = lambda m: result(m, OK)
+        endpoint.hold("tools/call", held)
+        async with started(remote("s", endpoint.url)) as box:
+            await box.offer()
+            tool = named(box, "t")
+            calls = [asyncio.create_task(call(tool, box)) for _ in range(12)]
+            await until(lambda: endpoint.methods().count("tools/call") == 8)
+            for each in (calls[0], calls[11]):
+                each.cancel()
+            await until(lambda: endpoint.methods().count("tools/call") == 9)
+            held.set()
+            await asyncio.gather(*calls, return_exceptions=True)
+            assert [each.cancelled() for each in calls].count(True) == 2
+            assert text(await call(tool, box)) == "ok"
+
+
+# a second time
+
+HARMLESS: list[dict[str, Any]] = [{"readOnlyHint": True}, {"idempotentHint": True}]
+CUT = Answer(200, {"jsonrpc": "2.0", "id": 0, "result": OK}, cut=20)
+ONCE: list[tuple[str, Reaction]] = [("hangs up", HangUp()), ("breaks off", CUT), ("gateway", Answer(502))]
+
+
+async def outcome_of(
+    reaction: Reaction | Any, *, trusted: bool, hints: dict[str, Any], afterwards: Any = None, **limits: Any
+) -> tuple[ToolOutcome, int]:
+    """What a call comes to when the server does that at first, and how often it was sent."""
+    async with FakeEndpoint() as endpoint:
+        endpoint.speak_modern()
+        tool = {"name": "t", "inputSchema": {"type": "object", "properties": {}}, "annotations": hints}
+        endpoint.on["tools/list"] = lambda m: result(m, {"tools": [tool]})
+        async with started(remote("s", endpoint.url, trusted=trusted, **limits)) as box:
+            await box.offer()
+
+            def reacting(message: Message) -> Reaction:
+                first = endpoint.methods().count("tools/call") == 1
+                then = reaction if first or afterwards is None else afterwards
+                done: Reaction = then(message) if callable(then) else then
+                return done
+
+            endpoint.on["tools/call"] = reacting
+            return await call(named(box, "t"), box), endpoint.methods().count("tools/call")
+
+
+@pytest.mark.parametrize("hints", HARMLESS)
+@pytest.mark.parametrize("fault", [reaction for _, reaction in ONCE], ids=[name for name, _ in ONCE])
+async def test_a_call_whose_answer_was_lost_is_sent_again_if_a_trusted_server_says_that_does_no_harm(
+    fault: Reaction, hints: dict[str, Any]
+) -> None:
+    outcome, sent = await outcome_of(fault, trusted=True, hints=hints, afterwards=lambda m: result(m, OK))
+    assert (text(outcome), sent) == ("ok", 2)
+
+
+@pytest.mark.parametrize("fault", [reaction for _, reaction in ONCE], ids=[name for name, _ in ONCE])
+async def test_it_is_sent_again_once_and_then_nobody_knows(fault: Reaction) -> None:
+    outcome, sent = await outcome_of(fault, trusted=True, hints={"readOnlyHint": True})
+    assert isinstance(outcome, CallOutcomeUnknown)
+    assert sent == 2
+
+
+@pytest.mark.parametrize(
+    ("trusted", "hints"),
+    [
+        (False, {"readOnlyHint": True}),
+        (False, {"idempotentHint": True}),
+        (True, {}),
+        (True, {"destructiveHint": False}),
+    ],
+)
+@pytest.mark.parametrize("fault", [reaction for _, reaction in ONCE], ids=[name for name, _ in ONCE])
+async def test_any_other_call_whose_answer_was_lost_is_not_sent_again(
+    fault: Reaction, trusted: bool, hints: dict[str, Any]
+) -> None:
+    outcome, sent = await outcome_of(fault, trusted=trusted, hints=hints, afterwards=lambda m: result(m, OK))
+    assert isinstance(outcome, CallOutcomeUnknown)
+    assert sent == 1
+
+
+@pytest.mark.parametrize(
+    ("fault", "kind"),
+    [
+        (Silence(), CallOutcomeUnknown),
+        (lambda m: result(m, {"resultType": 5}), CallOutcomeUnknown),
+        (lambda m: error(m, -32603, "no disk"), CallReturned),
+        (Answer(500), CallReturned),
+        (Answer(401), CallReturned),
+        (lambda m: result(m, {**OK, "isError": True}), CallReturned),
+    ],
+    ids=["time is over", "cannot be read", "error", "500", "401", "tool failed"],
+)
+async def test_what_a_second_time_would_not_mend_is_not_sent_again(fault: Any, kind: type[ToolOutcome]) -> None:
+    hints = {"readOnlyHint": True}
+    outcome, sent = await outcome_of(
+        fault, trusted=True, hints=hints, afterwards=lambda m: result(m, OK), tool_timeout=0.5
+    )
+    assert isinstance(outcome, kind)
+    assert sent == 1
+
+
+async def test_a_call_that_was_sent_and_cannot_be_sent_again_is_not_said_to_be_unsent() -> None:
+    async with FakeEndpoint() as endpoint:
+        endpoint.speak_modern()
+        tool = {"name": "t", "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": True}}
+        endpoint.on["tools/list"] = lambda m: result(m, {"tools": [tool]})
+        async with started(remote("s", endpoint.url, trusted=True), pacing=replace(FAST, patience=0.2)) as box:
+            await box.offer()
+
+            def ends(_message: Message) -> Reaction:
+                endpoint.on = dict.fromkeys(("server/discover", "initialize", "tools/list"), Answer(500))
+                return HangUp()
+
+            endpoint.on["tools/call"] = ends
+            assert "before it answered" in unknown(await call(named(box, "t"), box))

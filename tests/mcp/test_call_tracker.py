@@ -1,0 +1,224 @@
+"""Whose question it is that a server asks in the middle of a call, and what stands still until it is answered."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextvars import Context
+
+import httpx2
+import pytest
+from mcp import types
+
+from bot.domain.conversations import Author
+from bot.domain.elicitations import MOST_ROUNDS, ElicitationAction, ElicitationRequest, ElicitationResult
+from bot.mcp.call_deadline import CallDeadline
+from bot.mcp.call_tracker import ActiveCall, ActiveCalls
+from bot.mcp.read_timeout import ReadTimeout
+from bot.mcp.redaction import Redaction
+from bot.mcp.request_context import RequestContext
+from bot.ports import CallContext
+from tests.mcp.boxes import ANA, LIMIT
+
+BEN = Author("console", "ben", "Ben")
+SURE = ElicitationResult(ElicitationAction.ACCEPT, {"sure": True})
+
+
+class Pipe:
+    """A connection on which a question does not say what it is about."""
+
+    def __init__(self) -> None:
+        self.calls = ActiveCalls("s", Redaction())
+        self.asked: list[str] = []
+
+    async def call(self, author: Author = ANA, turn: str = "t1") -> ActiveCall:
+        async def elicit(_question: ElicitationRequest) -> ElicitationResult:
+            self.asked.append(f"{author.id} in {turn}")
+            return SURE
+
+        return await self.calls.begin(CallContext(author, f"{turn}:1", elicit=elicit))
+
+    async def ask(self) -> str:
+        """What the server hears."""
+        schema = {"type": "object", "properties": {"sure": {"type": "boolean"}}}
+        params = types.ElicitRequestFormParams(message="?", requested_schema=schema)
+        # In surroundings of its own, as the task that reads a pipe has them.
+        asking = asyncio.create_task(self.calls.on_elicitation(params), context=Context())
+        async with asyncio.timeout(LIMIT):
+            return (await asking).action
+
+
+@pytest.fixture
+def pipe() -> Pipe:
+    return Pipe()
+
+
+def long() -> CallDeadline:
+    return CallDeadline(LIMIT, LIMIT)
+
+
+SENT = RequestContext(sent=True)
+
+
+async def test_a_server_that_nobody_has_called_asks_nobody(pipe: Pipe) -> None:
+    assert await pipe.ask() == "cancel"
+
+
+async def test_a_server_that_asks_nobody_without_end_does_not_fill_the_log(
+    pipe: Pipe, caplog: pytest.LogCaptureFixture
+) -> None:
+    for _ in range(3 * MOST_ROUNDS):
+        assert await pipe.ask() == "cancel"
+    assert len(caplog.records) == MOST_ROUNDS
+
+
+async def test_the_only_call_is_the_one_it_is_about(pipe: Pipe) -> None:
+    with (await pipe.call()).sent(SENT, long()):
+        assert await pipe.ask() == "accept"
+    assert pipe.asked == ["ana in t1"]
+
+
+async def test_of_several_calls_of_one_turn_it_is_the_oldest(pipe: Pipe) -> None:
+    first, second = await pipe.call(), await pipe.call()
+    with first.sent(SENT, long()), second.sent(SENT, long()):
+        assert await pipe.ask() == "accept"
+    assert len(pipe.asked) == 1
+
+
+@pytest.mark.parametrize("other", [(BEN, "t2"), (ANA, "t2"), (BEN, "t1")])
+async def test_of_calls_of_several_people_or_turns_it_is_none_and_then_there_is_one_at_a_time(
+    pipe: Pipe, other: tuple[Author, str]
+) -> None:
+    first, second = await pipe.call(), await pipe.call(*other)
+    with first.sent(SENT, long()), second.sent(SENT, long()):
+        assert await pipe.ask() == "cancel"
+        first.answered = second.answered = True
+    third = asyncio.create_task(pipe.call())
+    pipe.calls.end(first)
+    await asyncio.wait({third}, timeout=0.05)
+    assert not third.done()
+    assert pipe.calls.busy == "Server s is busy: a call to it is under way."
+    pipe.calls.end(second)
+    with (await third).sent(SENT, long()):
+        assert await pipe.ask() == "accept"
+    assert pipe.asked == ["ana in t1"]
+
+
+async def test_a_call_that_was_given_up_may_still_be_what_a_server_asks_about(pipe: Pipe) -> None:
+    given_up = await pipe.call(BEN, "t2")
+    with given_up.sent(SENT, long()):
+        pass
+    pipe.calls.end(given_up)
+    call = await pipe.call()
+    with call.sent(SENT, long()):
+        assert await pipe.ask() == "cancel"
+        assert pipe.asked == []
+        pipe.calls.begin_anew()
+        assert await pipe.ask() == "accept"
+
+
+@pytest.mark.parametrize("answered", [True, False])
+async def test_a_call_that_was_answered_or_never_sent_is_not(pipe: Pipe, answered: bool) -> None:
+    other = await pipe.call(BEN, "t2")
+    with other.sent(RequestContext(sent=answered), long()):
+        other.answered = answered
+    pipe.calls.end(other)
+    with (await pipe.call()).sent(SENT, long()):
+        assert await pipe.ask() == "accept"
+    assert pipe.asked == ["ana in t1"]
+
+
+async def test_while_an_admin_reads_something_it_may_be_about_that(pipe: Pipe) -> None:
+    with (await pipe.call()).sent(SENT, long()):
+        with pipe.calls.beside():
+            assert await pipe.ask() == "cancel"
+        assert await pipe.ask() == "accept"
+
+
+async def test_nobody_is_asked_about_a_call_that_has_not_been_sent_or_has_ended(pipe: Pipe) -> None:
+    call = await pipe.call()
+    assert await pipe.ask() == "cancel"
+    with call.sent(SENT, long()):
+        pass
+    assert await pipe.ask() == "cancel"
+    assert pipe.asked == []
+
+
+async def test_a_call_may_ask_so_often_and_not_more(pipe: Pipe) -> None:
+    with (await pipe.call()).sent(SENT, long()):
+        heard = [await pipe.ask() for _ in range(MOST_ROUNDS + 2)]
+    assert heard == ["accept"] * MOST_ROUNDS + ["cancel"] * 2
+
+
+# time
+
+
+async def test_a_call_that_hears_nothing_is_over_after_its_time() -> None:
+    left = CallDeadline(0.05, 9.0)
+    with pytest.raises(TimeoutError):
+        async with left:
+            await asyncio.Event().wait()
+    assert left.waited == pytest.approx(0.05, abs=0.01)
+
+
+async def test_no_time_passes_while_a_person_is_asked() -> None:
+    left = CallDeadline(0.1, 0.1)
+    async with left:
+        with left.pause():
+            with left.pause():
+                await asyncio.sleep(0.15)
+            left.heard()
+            await asyncio.sleep(0.15)
+    assert left.still > 0.299
+    assert left.waited == pytest.approx(0.1, abs=0.001)
+
+
+async def test_time_goes_on_when_they_have_answered() -> None:
+    left = CallDeadline(0.1, 0.1)
+
+    async def asking_and_then_silent() -> None:
+        async with left:
+            with left.pause():
+                await asyncio.sleep(0.15)
+            await asyncio.Event().wait()
+
+    with pytest.raises(TimeoutError):
+        await asking_and_then_silent()
+    assert left.waited == pytest.approx(0.1, abs=0.01)
+
+
+async def chunks(*pauses: float) -> AsyncIterator[bytes]:
+    for pause in pauses:
+        await asyncio.sleep(pause)
+        yield b"x"
+
+
+def silence(seconds: float, attempt: RequestContext) -> ReadTimeout:
+    return ReadTimeout.of(httpx2.Request("GET", "http://s", extensions={"timeout": {"read": seconds}}), attempt)
+
+
+async def test_an_answer_that_breaks_off_is_not_waited_for_any_longer() -> None:
+    limit = silence(0.5, RequestContext())
+    coming = chunks(0.0, 99.0)
+    assert await limit.next(coming) == b"x"
+    with pytest.raises(httpx2.ReadTimeout):
+        await limit.next(coming)
+
+
+async def test_an_answer_may_pause_for_as_long_as_a_person_is_asked() -> None:
+    attempt = RequestContext()
+    limit = silence(0.5, attempt)
+    coming = chunks(0.8, 0.0)
+    with attempt.asking():
+        assert await limit.next(coming) == b"x"
+    assert await limit.next(coming) == b"x"
+    assert await limit.next(coming) is None
+
+
+async def test_after_that_the_answer_has_its_whole_time_again() -> None:
+    attempt = RequestContext()
+    limit = silence(1.0, attempt)
+    with attempt.asking():
+        waiting = asyncio.create_task(limit.next(chunks(1.5)))
+        await asyncio.wait({waiting}, timeout=1.2)
+    assert await waiting == b"x"

@@ -1,0 +1,246 @@
+"""Calls to real servers, over both transports: what comes back and what is known afterwards."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bot.domain.messages import ToolCall
+from bot.domain.tools import Tool
+from bot.mcp.toolbox import McpToolbox
+from bot.ports import CallContext
+from tests.mcp.boxes import (
+    ANA,
+    call,
+    call_with,
+    error_text,
+    http_server,
+    named,
+    raw,
+    real,
+    remote,
+    started,
+    text,
+    unknown,
+    unsent,
+    until,
+)
+
+
+@pytest.fixture(scope="module")
+def over_http(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
+    """One real HTTP server for all tests that leave it alive: its address and what it counts in."""
+    counted = tmp_path_factory.mktemp("http") / "count"
+    with http_server({"COUNT_FILE": str(counted)}) as (url, _):
+        yield url, counted
+
+
+@pytest.fixture
+async def box(over_http: tuple[str, Path]) -> AsyncIterator[McpToolbox]:
+    async with started(remote("s", over_http[0])) as toolbox:
+        await toolbox.offer()
+        yield toolbox
+
+
+@pytest.fixture(params=["stdio", "http"])
+async def either(
+    request: pytest.FixtureRequest, over_http: tuple[str, Path], tmp_path: Path
+) -> AsyncIterator[tuple[McpToolbox, Path]]:
+    """A toolbox on each transport, and what its server counts in."""
+    url, counted = over_http
+    counted.unlink(missing_ok=True)
+    if request.param == "stdio":
+        counted = tmp_path / "count"
+    configs = {"stdio": real(env={"COUNT_FILE": str(counted)}), "http": remote("s", url)}
+    async with started(configs[request.param]) as toolbox:
+        await toolbox.offer()
+        yield toolbox, counted
+
+
+def scripted(tmp_path: Path, era: str = "modern", **calls: Any) -> Any:
+    """A scripted server whose tools do what `calls` says, and the record of what it was told."""
+    tools = [{"name": name, "inputSchema": {"type": "object"}} for name in calls]
+    record = tmp_path / "record"
+    script = {"era": era, "listings": [[{"tools": tools}]], "calls": calls, "record": str(record)}
+    return raw(script=script), record
+
+
+def heard(record: Path, method: str) -> list[dict[str, Any]]:
+    """The messages of one method that a scripted server was sent."""
+    lines = record.read_text(encoding="utf-8").splitlines() if record.exists() else []
+    return [message for message in map(json.loads, lines) if message["method"] == method]
+
+
+async def test_a_tool_answers_with_text_and_structure(either: tuple[McpToolbox, Path]) -> None:
+    box, _ = either
+    assert text(await call(named(box, "echo"), box, text="käse")) == "käse"
+    outcome = await call(named(box, "add"), box, a=1, b=2)
+    assert json.loads(text(outcome)) == {"total": 3}
+
+
+async def test_a_failing_tool_is_an_answer_and_not_an_exception(box: McpToolbox) -> None:
+    assert "the disk is full" in error_text(await call(named(box, "fail"), box))
+    crashed = error_text(await call(named(box, "crash"), box))
+    assert "crash" in crashed
+    assert "stays in the server" not in crashed
+
+
+async def test_a_tool_that_does_not_exist_is_an_answer_that_says_so(box: McpToolbox) -> None:
+    gone = Tool("s__gone", "s", "gone", server_id="file:s")
+    assert "gone" in error_text(await call(gone, box))
+
+
+async def test_wrong_arguments_are_told_to_the_model_and_never_sent(
+    box: McpToolbox, over_http: tuple[str, Path]
+) -> None:
+    over_http[1].unlink(missing_ok=True)
+    said = error_text(await call(named(box, "count"), box, label=5))
+    assert "label: 5 is not of type 'string'" in said
+    text(await call(named(box, "count"), box, label="five"))
+    assert over_http[1].read_text() == "five\n"
+
+
+async def test_progress_is_passed_on_as_text(box: McpToolbox) -> None:
+    heard: list[str] = []
+    context = CallContext(ANA, "k", on_progress=heard.append)
+    assert text(await call_with(named(box, "slow"), box, context, seconds=0.05)) == "done"
+    await until(lambda: "5/5 copying" in heard)
+    assert sorted(heard) == [f"{step}/5 copying" for step in range(1, 6)]
+
+
+async def test_a_progress_listener_that_fails_does_not_harm_the_call(box: McpToolbox) -> None:
+    def broken(_text: str) -> None:
+        raise RuntimeError("no room on the screen")
+
+    context = CallContext(ANA, "k", on_progress=broken)
+    assert text(await call_with(named(box, "slow"), box, context, seconds=0.05)) == "done"
+
+
+async def test_the_idempotency_key_travels_with_the_call(box: McpToolbox) -> None:
+    outcome = await call(named(box, "whoami"), box, key="turn-7:3")
+    assert json.loads(text(outcome))["key"] == "turn-7:3"
+
+
+async def test_a_call_that_takes_too_long_has_an_unknown_outcome_and_is_cancelled(
+    either: tuple[McpToolbox, Path],
+) -> None:
+    box, counted = either
+    reason = unknown(await call_with(named(box, "slow"), box, CallContext(ANA, "k", deadline=0.2), seconds=30))
+    assert reason == "Server s did not answer within 0.2 s."
+    await until(counted.exists)
+    assert text(await call(named(box, "echo"), box, text="still here")) == "still here"
+
+
+async def test_cancelling_the_caller_reaches_the_server_and_leaves_the_connection_usable(
+    either: tuple[McpToolbox, Path],
+) -> None:
+    box, counted = either
+    begun = asyncio.Event()
+    context = CallContext(ANA, "k", on_progress=lambda _text: begun.set())
+    task = asyncio.create_task(call_with(named(box, "slow"), box, context, seconds=30))
+    await asyncio.wait_for(begun.wait(), 10)
+    before = box.servers()[0].connected_at
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    await until(lambda: counted.exists() and counted.read_text() == "cancelled\n")
+    assert text(await call(named(box, "echo"), box, text="still here")) == "still here"
+    assert box.servers()[0].connected_at == before
+
+
+@pytest.mark.parametrize("transport", ["stdio", "http"])
+async def test_a_server_that_dies_in_the_middle_leaves_the_outcome_unknown(transport: str) -> None:
+    with http_server() as (url, _):
+        async with started(real() if transport == "stdio" else remote("s", url)) as box:
+            await box.offer()
+            begun = asyncio.Event()
+            context = CallContext(ANA, "k", on_progress=lambda _text: begun.set())
+            sibling = asyncio.create_task(call_with(named(box, "slow"), box, context, seconds=30))
+            await asyncio.wait_for(begun.wait(), 10)
+            assert "before it answered" in unknown(await call(named(box, "die"), box))
+            assert "before it answered" in unknown(await sibling)
+
+
+async def test_fifty_calls_at_once_run_on_one_connection(box: McpToolbox) -> None:
+    tool = named(box, "whoami")
+    answers = await asyncio.gather(*(call(tool, box) for _ in range(50)))
+    assert len({json.loads(text(answer))["pid"] for answer in answers}) == 1
+
+
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+async def test_a_protocol_error_is_an_answer_in_the_known_words(tmp_path: Path, era: str) -> None:
+    error = {"code": -32603, "message": "Internal error", "data": "Location not found"}
+    config, _ = scripted(tmp_path, era, forecast={"error": error})
+    async with started(config) as box:
+        await box.offer()
+        said = error_text(await call(named(box, "forecast"), box))
+        assert said == "Error calling MCP server: Internal error - Location not found"
+
+
+async def test_a_servers_own_error_with_the_librarys_code_is_still_an_answer(tmp_path: Path) -> None:
+    config, _ = scripted(tmp_path, forecast={"error": {"code": -32000, "message": "quota used up"}})
+    async with started(config) as box:
+        await box.offer()
+        assert error_text(await call(named(box, "forecast"), box)).endswith("quota used up")
+
+
+async def test_a_result_that_breaks_its_output_schema_is_not_lost(tmp_path: Path) -> None:
+    answer = {"content": [{"type": "text", "text": "12 degrees"}], "structuredContent": {"degrees": "twelve"}}
+    schema = {"type": "object", "properties": {"degrees": {"type": "number"}}, "required": ["degrees"]}
+    tool = {"name": "t", "inputSchema": {"type": "object"}, "outputSchema": schema}
+    script = {"listings": [[{"tools": [tool]}]], "calls": {"t": {"result": answer}}}
+    async with started(raw(script=script)) as box:
+        await box.offer()
+        told = text(await call(named(box, "t"), box))
+        assert told.startswith('12 degrees\n{"degrees": "twelve"}\n')
+        assert "does not fit what the tool says it returns: degrees: 'twelve' is not of type 'number'" in told
+
+
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+async def test_content_that_nobody_knows_does_not_lose_the_result(tmp_path: Path, era: str) -> None:
+    content = [{"type": "hologram"}, {"type": "text", "text": "ok"}]
+    config, _ = scripted(tmp_path, era, t={"result": {"content": content}}, bare={"result": {}})
+    async with started(config) as box:
+        await box.offer()
+        assert text(await call(named(box, "t"), box)) == "[Unsupported content: hologram]\nok"
+        assert text(await call(named(box, "bare"), box)) == ""
+
+
+async def test_a_server_that_only_wants_the_call_again_is_not_given_it_for_ever(tmp_path: Path) -> None:
+    config, _ = scripted(tmp_path, t={"result": {"resultType": "input_required", "requestState": "x"}})
+    async with started(config) as box:
+        await box.offer()
+        assert "the same call again and again" in error_text(await call(named(box, "t"), box))
+
+
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+async def test_a_child_is_told_of_a_call_that_was_given_up(tmp_path: Path, era: str) -> None:
+    config, record = scripted(tmp_path, era, t={"do": "silence"})
+    async with started(config) as box:
+        await box.offer()
+        unknown(await call_with(named(box, "t"), box, CallContext(ANA, "k", deadline=0.1)))
+        await until(lambda: heard(record, "notifications/cancelled"))
+        [sent] = heard(record, "tools/call")
+        [told] = heard(record, "notifications/cancelled")
+        assert told["params"]["requestId"] == sent["id"]
+        assert sent["params"]["_meta"]["countersign/idempotencyKey"] == "k"
+
+
+async def test_the_servers_time_limit_counts_where_the_call_has_none(tmp_path: Path) -> None:
+    config, _ = scripted(tmp_path, t={"do": "silence"})
+    quick = raw(script=json.loads(config.transport.args[-1]), tool_timeout=0.1)
+    async with started(quick) as box:
+        await box.offer()
+        assert "within 0.1 s" in unknown(await call(named(box, "t"), box))
+
+
+async def test_a_call_to_a_server_that_is_not_configured_is_not_sent() -> None:
+    async with started() as box:
+        assert "no MCP server nowhere" in unsent(
+            await box.call(Tool("n__t", "nowhere", "t"), ToolCall("c", "n__t"), CallContext(ANA, "k"))
+        )

@@ -1,0 +1,178 @@
+"""When a server that keeps failing is left alone, and when a connection is made again: on a clock of their own."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from bot.mcp.activity import ActivityTracker
+from bot.mcp.circuit_breaker import AT_ONCE, BreakerSettings, CircuitBreaker
+from bot.mcp.connection_timing import ConnectionTiming
+from bot.mcp.reconnect_backoff import ReconnectBackoff
+
+
+class Clock:
+    """Time that passes when it is told to."""
+
+    def __init__(self) -> None:
+        self.now = 1_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+def failed_at(breaker: CircuitBreaker, clock: Clock, *moments: float) -> list[float]:
+    """How long it is open after each of the failures."""
+    began, left = clock.now, []
+    for moment in moments:
+        clock.now = began + moment
+        breaker.failed()
+        left.append(breaker.left)
+    return left
+
+
+# the breaker
+
+
+def test_three_failures_close_together_open_it_for_half_a_minute(clock: Clock) -> None:
+    breaker = CircuitBreaker(BreakerSettings(), clock)
+    assert failed_at(breaker, clock, 0, 60, 119) == [0, 0, 30]
+    clock.now += 29.5
+    assert breaker.left == 0.5
+    clock.now += 0.5
+    assert breaker.left == 0
+
+
+def test_failures_far_apart_do_not_open_it(clock: Clock) -> None:
+    assert failed_at(CircuitBreaker(BreakerSettings(), clock), clock, 0, 100, 200, 300, 400) == [0, 0, 0, 0, 0]
+
+
+def test_it_stays_open_twice_as_long_after_each_try_in_vain_and_five_minutes_at_most(clock: Clock) -> None:
+    breaker = CircuitBreaker(BreakerSettings(), clock)
+    failed_at(breaker, clock, 0, 1, 2)
+    assert failed_at(breaker, clock, 400, 800, 1200, 1600, 2000) == [60, 120, 240, 300, 300]
+
+
+def test_a_server_that_works_is_forgiven_its_failures(clock: Clock) -> None:
+    breaker = CircuitBreaker(BreakerSettings(), clock)
+    failed_at(breaker, clock, 0, 1, 2, 3)
+    breaker.works()
+    assert breaker.left == 0
+    assert failed_at(breaker, clock, 0, 1, 2) == [0, 0, 30]
+
+
+def test_seven_lost_connections_within_three_quarters_of_a_minute_open_it_though_each_had_worked(clock: Clock) -> None:
+    breaker = CircuitBreaker(BreakerSettings(), clock)
+    left = []
+    for _ in range(7):
+        breaker.works()
+        breaker.lost()
+        left.append(breaker.left)
+        clock.now += 7
+    assert left == [0, 0, 0, 0, 0, 0, 15]
+    breaker.works()
+    assert breaker.left == 8
+
+
+def test_losses_far_apart_do_not_open_it(clock: Clock) -> None:
+    breaker = CircuitBreaker(BreakerSettings(), clock)
+    for _ in range(20):
+        breaker.lost()
+        assert breaker.left == 0
+        clock.now += 8
+
+
+def test_whoever_wants_the_server_tried_closes_it(clock: Clock) -> None:
+    breaker = CircuitBreaker(BreakerSettings(), clock)
+    failed_at(breaker, clock, 0, 0, 0)
+    for _ in range(7):
+        breaker.lost()
+    breaker.reset()
+    assert breaker.left == 0
+    breaker.lost()
+    assert failed_at(breaker, clock, 0, 0, 0) == [0, 0, 30]
+
+
+@pytest.mark.parametrize("what", [CircuitBreaker.failed, CircuitBreaker.lost])
+def test_one_that_opens_at_once_stays_open_until_somebody_closes_it(clock: Clock, what: object) -> None:
+    breaker = CircuitBreaker(AT_ONCE, clock)
+    assert callable(what)
+    what(breaker)
+    clock.now += 1e9
+    assert breaker.left == math.inf
+    breaker.reset()
+    assert breaker.left == 0
+
+
+# the schedule
+
+
+def test_five_tries_with_growing_pauses_and_then_none_until_it_is_needed() -> None:
+    schedule = ReconnectBackoff(ConnectionTiming(), lambda: 0.5)
+    assert [schedule.failed() for _ in range(7)] == [5, 10, 20, 40, 60, None, None]
+
+
+@pytest.mark.parametrize(("chance", "expected"), [(0.0, [3.75, 7.5, 15, 30, 45]), (1.0, [6.25, 12.5, 25, 50, 75])])
+def test_the_pauses_vary_by_a_quarter(chance: float, expected: list[float]) -> None:
+    schedule = ReconnectBackoff(ConnectionTiming(), lambda: chance)
+    assert [schedule.failed() for _ in range(5)] == expected
+
+
+def test_a_lost_connection_that_lived_long_is_made_again_at_once_and_has_all_tries_before_it() -> None:
+    schedule = ReconnectBackoff(ConnectionTiming(), lambda: 0.5)
+    for _ in range(6):
+        schedule.failed()
+    assert schedule.lost(lived=3600) == 0.2
+    assert [schedule.failed() for _ in range(6)] == [5, 10, 20, 40, 60, None]
+
+
+def test_a_server_that_never_stays_is_made_again_more_and_more_slowly_and_then_not_at_all() -> None:
+    schedule = ReconnectBackoff(ConnectionTiming(), lambda: 0.5)
+    assert [schedule.lost(lived=1) for _ in range(7)] == [0.2, 5, 10, 20, 40, 60, None]
+
+
+def test_whoever_wants_the_server_tried_gives_it_all_tries() -> None:
+    schedule = ReconnectBackoff(ConnectionTiming(), lambda: 0.5)
+    for _ in range(9):
+        schedule.failed()
+    schedule.afresh()
+    assert schedule.failed() == 5
+
+
+def test_without_reconnecting_nothing_is_planned_after_a_failure_and_after_a_loss() -> None:
+    schedule = ReconnectBackoff(ConnectionTiming().without_reconnecting(), lambda: 0.5)
+    assert schedule.lost(lived=3600) is None
+    assert schedule.lost(lived=1) is None
+    assert schedule.failed() is None
+
+
+# the use
+
+
+def test_a_server_is_used_until_the_last_of_its_calls_has_ended(clock: Clock) -> None:
+    ended: list[int] = []
+    use = ActivityTracker(clock, lambda: ended.append(use.running))
+    with use.track_user():
+        clock.now += 100
+        with use.track_user():
+            clock.now += 100
+        clock.now += 100
+        assert use.unused_since == clock.now
+    clock.now += 50
+    assert use.unused_since == clock.now - 50
+    assert ended == [1, 0]
+
+
+def test_what_the_program_asks_by_itself_keeps_a_server_and_is_no_use(clock: Clock) -> None:
+    use = ActivityTracker(clock, lambda: None)
+    began = clock.now
+    clock.now += 100
+    with use.track_internal():
+        assert use.unused_since == clock.now
+    assert use.unused_since == began

@@ -1,0 +1,485 @@
+"""What the doctor finds, from the address to the tools, and what it leaves behind: nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bot.domain.capabilities import ServerCapabilities
+from bot.domain.checks import Check, CheckStatus
+from bot.domain.flows import ServerFlows, Words
+from bot.domain.servers import (
+    CachedCapabilities,
+    ConnectPolicy,
+    DesiredServer,
+    HttpKind,
+    HttpTransport,
+    ServerConfig,
+    ServerEnablement,
+    ServerStatus,
+    StdioTransport,
+    SyncStatus,
+)
+from bot.domain.tools import Tool
+from bot.mcp.addresses import AllowedTargets
+from tests.fakes.mcp.certificates import self_signed
+from tests.fakes.mcp.endpoint import Answer, FakeEndpoint, Silence, error, result, tool
+from tests.fakes.mcp.event_stream import FakeEventStream
+from tests.mcp.boxes import LIMIT, alive, call, http_server, named, raw, real, remote, started, text, until
+
+WAY = ["address", "DNS", "TCP", "TLS", "HTTP", "authentication", "MCP", "tools"]
+LOOPBACK = AllowedTargets(hosts=frozenset(("127.0.0.1",)))
+OK = {"content": [{"type": "text", "text": "ok"}]}
+
+
+async def all_of(checks: AsyncGenerator[Check, None]) -> list[Check]:
+    async with asyncio.timeout(LIMIT), aclosing(checks):
+        return [check async for check in checks]
+
+
+async def verified(server: ServerConfig | DesiredServer, **options: Any) -> list[Check]:
+    entry = server if isinstance(server, DesiredServer) else DesiredServer(server)
+    async with started(**options) as box:
+        return await all_of(box.verify(entry))
+
+
+def found(checks: list[Check], name: str) -> Check:
+    return next(check for check in checks if check.name == name)
+
+
+def broken_at(checks: list[Check], name: str) -> Check:
+    """The look that broke; those before it did not, those after it were not made."""
+    names = [check.name for check in checks]
+    at = names.index(name)
+    assert all(check.finding is not CheckStatus.BROKEN for check in checks[:at]), checks
+    assert all(check.finding is CheckStatus.SKIPPED for check in checks[at + 1 :]), checks
+    broken = checks[at]
+    assert broken.finding is CheckStatus.BROKEN, checks
+    assert broken.fix
+    assert broken.seconds is not None
+    return broken
+
+
+# servers at an address
+
+
+async def test_a_healthy_server_passes_every_look() -> None:
+    async with FakeEndpoint() as endpoint:
+        endpoint.speak_modern("t")
+        hints = {"readOnlyHint": False, "destructiveHint": True}
+        listed = [tool("t"), {**tool("wipe out"), "annotations": hints}]
+        endpoint.on["tools/list"] = lambda m: result(m, {"tools": listed})
+        checks = await verified(remote("s", endpoint.url, trusted=True))
+    assert [check.name for check in checks] == WAY
+    assert {check.finding for check in checks if check.name != "TLS"} - {CheckStatus.DOUBTFUL} == {CheckStatus.WELL}
+    assert found(checks, "TLS").finding is CheckStatus.SKIPPED
+    assert "2026-07-28" in found(checks, "MCP").detail
+    said = found(checks, "tools").detail
+    assert said.startswith("2 tools, 2 of which may change something and 1 may destroy")
+    assert "wipe out as s__wipe_out_" in said
+
+
+async def test_an_address_that_is_not_allowed_is_not_even_looked_up() -> None:
+    asked: list[str] = []
+
+    async def resolve(host: str, port: int) -> list[str]:
+        asked.append(host)
+        return ["127.0.0.1"]
+
+    async with FakeEndpoint() as endpoint:
+        config = ServerConfig("s", HttpTransport(endpoint.url), id="u1")
+        said = broken_at(await verified(config, resolve=resolve), "address")
+        assert "private network" in said.detail
+        inside = replace(config, transport=HttpTransport(f"https://tools.example:{endpoint.port}/mcp"))
+        assert "private network" in broken_at(await verified(inside, resolve=resolve), "DNS").detail
+        assert endpoint.seen == []
+    assert asked == ["tools.example"]
+
+
+async def test_a_host_nobody_knows_is_named() -> None:
+    async def resolve(host: str, port: int) -> list[str]:
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    config = ServerConfig("s", HttpTransport("https://no.such.example/mcp"), id="u1")
+    said = broken_at(await verified(config, resolve=resolve), "DNS")
+    assert said.detail == "no.such.example is not known: Name or service not known."
+
+
+async def test_a_name_server_that_is_silent_is_not_waited_for_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def resolve(host: str, port: int) -> list[str]:
+        await asyncio.Event().wait()
+        return []
+
+    monkeypatch.setattr("bot.mcp.diagnostics._LOOK_SECONDS", 0.1)
+    config = ServerConfig("s", HttpTransport("https://slow.example/mcp"), id="u1")
+    assert "Nothing came within 0.1 s" in broken_at(await verified(config, resolve=resolve), "DNS").detail
+
+
+async def test_a_server_of_http_and_sse_is_asked_for_its_stream() -> None:
+    async with FakeEventStream() as server:
+        server.speak_legacy("t")
+        found = await verified(ServerConfig("s", HttpTransport(server.url, kind=HttpKind.SSE)))
+    said = {check.name: check.detail for check in found}
+    assert said["HTTP"] == "a web server answers (200 OK)"
+    assert said["MCP"].startswith("speaks MCP 2025-11-25")
+
+
+async def test_a_server_whose_transport_is_found_out_may_refuse_the_first_one() -> None:
+    async with FakeEventStream() as server:
+        server.speak_legacy("t")
+        found = await verified(ServerConfig("s", HttpTransport(server.url, kind=HttpKind.AUTO)))
+    http = next(check for check in found if check.name == "HTTP")
+    assert any(check.detail.startswith("speaks MCP 2025-11-25 over HTTP+SSE") for check in found)
+    assert http.finding is CheckStatus.WELL
+    assert http.detail == "a web server answers (405 Method Not Allowed), as one of HTTP+SSE does"
+
+
+async def test_a_server_without_mcp_is_not_said_to_speak_it() -> None:
+    async with FakeEndpoint() as endpoint:
+        found = await verified(ServerConfig("s", HttpTransport(endpoint.url, kind=HttpKind.JSONRPC)))
+    mcp = next(check for check in found if check.name == "MCP")
+    assert mcp.finding is CheckStatus.SKIPPED
+    assert mcp.detail == "It speaks JSON-RPC 2.0 and no MCP, so nobody is asked before a call."
+
+
+async def test_a_port_nobody_listens_at_is_named() -> None:
+    async with FakeEndpoint() as endpoint:
+        port = endpoint.port
+    said = broken_at(await verified(remote("s", f"http://127.0.0.1:{port}/mcp")), "TCP")
+    assert f"port {port}" in said.detail
+    assert "firewall" in said.fix
+
+
+@pytest.mark.parametrize(
+    ("certificate", "trusted", "said"),
+    [
+        ({}, False, "self-signed"),
+        ({"days": -1.0}, True, "expired"),
+        ({"host": "other.example"}, True, "another host"),
+    ],
+)
+async def test_what_is_wrong_with_a_certificate_is_named(
+    certificate: dict[str, Any], trusted: bool, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    context, file = self_signed(tmp_path, **certificate)
+    if trusted:
+        monkeypatch.setenv("SSL_CERT_FILE", str(file))
+    async with FakeEndpoint(tls=context) as endpoint:
+        check = broken_at(await verified(remote("s", endpoint.url)), "TLS")
+    assert said in check.detail
+
+
+@pytest.mark.parametrize(
+    ("days", "finding"), [(365.0, CheckStatus.WELL), (3.5, CheckStatus.DOUBTFUL)], ids=["long", "for a few days"]
+)
+async def test_a_good_certificate_passes_and_one_that_soon_expires_is_told(
+    days: float, finding: CheckStatus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    context, file = self_signed(tmp_path, days=days, host="tools.example")
+    monkeypatch.setenv("SSL_CERT_FILE", str(file))
+
+    async def resolve(host: str, port: int) -> list[str]:
+        return ["127.0.0.1"]
+
+    async with FakeEndpoint(tls=context) as endpoint:
+        endpoint.speak_modern("t")
+        config = ServerConfig("s", HttpTransport(f"https://tools.example:{endpoint.port}/mcp"), id="u1")
+        allowances = AllowedTargets(hosts=frozenset(("tools.example",)))
+        checks = await verified(config, allowances=allowances, resolve=resolve)
+        assert endpoint.seen[0][0]["host"] == f"tools.example:{endpoint.port}"
+    assert found(checks, "TLS").finding is finding
+    assert found(checks, "MCP").finding is CheckStatus.WELL
+
+
+async def test_a_port_without_tls_is_named() -> None:
+    async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+        writer.close()
+
+    async with await asyncio.start_server(refuse, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        check = broken_at(await verified(remote("s", f"https://127.0.0.1:{port}/mcp")), "TLS")
+    assert "does not speak TLS" in check.detail
+
+
+async def test_the_real_server_passes_every_look() -> None:
+    with http_server() as (url, _):
+        checks = await verified(ServerConfig("s", HttpTransport(url), id="u1"), allowances=LOOPBACK)
+    assert [check.name for check in checks if check.finding in (CheckStatus.BROKEN, CheckStatus.DOUBTFUL)] == [], checks
+    assert "12 tools" in found(checks, "tools").detail
+
+
+async def test_a_redirect_is_named_without_what_may_be_secret_in_it() -> None:
+    async with FakeEndpoint() as endpoint:
+        endpoint.on["ping"] = Answer(307, headers={"location": "https://ana:passw0rd@example.org/new?key=abcdefg"})
+        check = broken_at(await verified(remote("s", endpoint.url)), "HTTP")
+    assert check.detail == "The server answers 307 Temporary Redirect and points to https://example.org/new."
+
+
+@pytest.mark.parametrize(
+    ("headers", "sent"),
+    [
+        ({}, "no Authorization header"),
+        ({"Authorization": "Bearer top-secret-1"}, "an Authorization header of the kind Bearer"),
+        ({"authorization": "top-secret-1"}, "an Authorization header of the kind of its own"),
+    ],
+)
+async def test_a_refusal_says_what_was_asked_for_and_what_was_sent(headers: dict[str, str], sent: str) -> None:
+    async with FakeEndpoint() as endpoint:
+        endpoint.on["ping"] = Answer(401, b"", {"www-authenticate": 'Basic realm="top-secret-1"'})
+        checks = await verified(remote("s", endpoint.url, headers))
+    check = broken_at(checks, "authentication")
+    assert check.detail == f"The server answers 401 Unauthorized. It asks for Basic. The bot sends {sent}."
+    assert "top-secret-1" not in repr(checks)
+
+
+async def test_a_web_server_that_is_no_mcp_server_is_told_apart() -> None:
+    async with FakeEndpoint() as endpoint:
+        page = Answer(200, b"<html>welcome</html>", {"content-type": "text/html"})
+        endpoint.on = dict.fromkeys(("ping", "server/discover", "initialize"), page)
+        checks = await verified(remote("s", endpoint.url, connect_timeout=1.0))
+    assert found(checks, "HTTP").finding is CheckStatus.WELL
+    assert broken_at(checks, "MCP").fix
+
+
+async def test_a_silent_server_is_given_up_after_its_time() -> None:
+    async with FakeEndpoint() as endpoint:
+        endpoint.on = dict.fromkeys(("server/discover", "initialize"), Silence())
+        check = broken_at(await verified(remote("s", endpoint.url, connect_timeout=0.3)), "MCP")
+    assert "within 0.3 s" in check.detail
+    assert "connect_timeout" in check.fix
+
+
+async def test_tools_that_are_not_offered_are_counted() -> None:
+    async with FakeEndpoint() as endpoint:
+        endpoint.speak_modern()
+        endpoint.on["tools/list"] = lambda m: result(m, {"tools": [tool("t"), tool("t"), {"name": 5}, {}]})
+        check = found(await verified(remote("s", endpoint.url)), "tools")
+    assert check.finding is CheckStatus.DOUBTFUL
+    assert "1 tools" in check.detail
+    assert "not offered: 2 without a name, a second s__t" in check.detail
+
+
+async def test_a_context_tool_that_is_not_there_is_told() -> None:
+    async with FakeEndpoint() as endpoint:
+        endpoint.speak_modern("t")
+        check = found(await verified(remote("s", endpoint.url, auto_context_tool="search")), "tools")
+    assert (check.finding, check.fix) == (CheckStatus.DOUBTFUL, "correct its auto_context_tool")
+
+
+# processes
+
+
+async def test_a_process_that_works_passes_and_is_ended(tmp_path: Path) -> None:
+    pids = tmp_path / "pids"
+    checks = await verified(raw(script={"listings": [[{"tools": [tool("t")]}]], "pids": str(pids)}))
+    assert [(check.name, check.finding) for check in checks] == [
+        ("command", CheckStatus.WELL),
+        ("MCP", CheckStatus.WELL),
+        ("tools", CheckStatus.WELL),
+    ]
+    assert not alive(int(pids.read_text()))
+
+
+@pytest.mark.parametrize(
+    ("transport", "said"),
+    [
+        (StdioTransport("no-such-command"), "no-such-command was not found"),
+        (StdioTransport("python", cwd="/no/such/folder"), "The folder /no/such/folder does not exist."),
+        (StdioTransport(str(Path(__file__))), "cannot be executed"),
+    ],
+)
+async def test_a_command_that_cannot_be_started_is_named_and_not_started(transport: StdioTransport, said: str) -> None:
+    assert said in broken_at(await verified(ServerConfig("s", transport)), "command").detail
+
+
+async def test_a_program_that_an_admin_may_not_run_is_not_run(tmp_path: Path) -> None:
+    pids = tmp_path / "pids"
+    config = replace(raw(script={"pids": str(pids)}), id="u1")
+    assert "the operator has not allowed" in broken_at(await verified(config), "command").detail
+    assert not pids.exists()
+
+
+async def test_the_last_words_of_a_process_are_quoted_without_its_secrets() -> None:
+    config = real("s", "--start", "exit", env={"FAKE_TOKEN": "tok-en-123"})
+    checks = await verified(DesiredServer(config, secrets=frozenset(("tok-en-123",))))
+    assert "no licence found, token ***" in broken_at(checks, "MCP").detail
+    assert "tok-en-123" not in repr(checks)
+
+
+async def test_a_definition_that_cannot_be_used_is_not_looked_at_further() -> None:
+    entry = DesiredServer(ServerConfig("s", StdioTransport("")), problem="Server s has no key. Fix: set it.")
+    [check] = await verified(entry)
+    assert (check.finding, check.detail, check.fix) == (CheckStatus.BROKEN, "Server s has no key.", "set it.")
+
+
+# stopping early
+
+
+async def test_whoever_stops_listening_leaves_nothing_behind(tmp_path: Path) -> None:
+    pids = tmp_path / "pids"
+    config = raw(script={"listings": [[{"tools": [tool("t")]}]], "pids": str(pids)})
+    async with started() as box:
+        checks = box.verify(DesiredServer(config))
+        async for check in checks:
+            if check.name == "MCP":
+                break
+        assert not alive(int(pids.read_text()))
+        await checks.aclose()
+        assert [task for task in asyncio.all_tasks() if task.get_name() == "mcp:s"] == []
+
+
+async def test_a_look_that_is_cancelled_ends_what_it_began(tmp_path: Path) -> None:
+    pids = tmp_path / "pids"
+    config = raw(script={"probe": "silence", "pids": str(pids)})
+    async with started() as box:
+        looking = asyncio.create_task(all_of(box.verify(DesiredServer(config))))
+        await until(pids.exists)
+        looking.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await looking
+        assert not alive(int(pids.read_text()))
+
+
+async def test_closing_the_toolbox_ends_what_is_being_looked_at(tmp_path: Path) -> None:
+    pids = tmp_path / "pids"
+    config = raw(script={"probe": "silence", "pids": str(pids)})
+    async with started() as box:
+        looking = asyncio.create_task(all_of(box.verify(DesiredServer(config))))
+        await until(pids.exists)
+        await box.close()
+        assert not alive(int(pids.read_text()))
+        assert broken_at(await looking, "MCP").detail
+
+
+# kept servers
+
+
+async def test_a_kept_server_is_looked_at_with_its_sync_and_its_calls() -> None:
+    async with FakeEndpoint() as endpoint:
+        endpoint.speak_modern("t")
+        endpoint.on["tools/call"] = lambda m: result(m, OK)
+        async with started(remote("s", endpoint.url)) as box:
+            await box.offer()
+            for _ in range(3):
+                assert text(await call(named(box, "t"), box)) == "ok"
+            since = box.servers()[0].connected_at
+            checks = await all_of(box.diagnose("file:s"))
+            assert box.servers()[0].connected_at == since
+    assert [check.name for check in checks] == ["standing", *WAY, "sync", "calls"]
+    assert found(checks, "standing").detail == "connected"
+    assert found(checks, "sync").finding is CheckStatus.WELL
+    assert "the last 3" in found(checks, "calls").detail
+    assert "limit 30 s" in found(checks, "calls").detail
+
+
+async def test_odd_settings_of_information_flow_are_told() -> None:
+    flows = ServerFlows(
+        Words.OWN,
+        tool_words={"gone": Words.SHARED},
+        tool_recipients={"t": ("to",)},
+    )
+    async with FakeEndpoint() as endpoint:
+        endpoint.speak_modern()
+        hints = {"openWorldHint": True, "readOnlyHint": True}
+        endpoint.on["tools/list"] = lambda m: result(m, {"tools": [{**tool("t"), "annotations": hints}]})
+        async with started(remote("s", endpoint.url, flows=flows)) as box:
+            await box.offer()
+            checks = await all_of(box.diagnose("file:s"))
+    odd = [check for check in checks if check.name == "information flow"]
+    assert {check.finding for check in odd} == {CheckStatus.DOUBTFUL}
+    assert [check.detail for check in odd] == [
+        "Words, sends or recipients are set for tools that it does not have: gone.",
+        "The recipients of t are to be in arguments that it does not have: to. They exempt nothing.",
+        "It says that the world of t is open, and they are set to own words or to closed.",
+        "It is not marked trusted, so that even tools that only read are treated as if they changed something.",
+    ]
+
+
+async def test_a_kept_server_that_is_connected_and_does_not_answer_is_found_out() -> None:
+    async with FakeEndpoint() as endpoint:
+        endpoint.speak_modern("t")
+        async with started(remote("s", endpoint.url)) as box:
+            await box.offer()
+            endpoint.on["tools/list"] = lambda m: error(m, -32603, "the disk is full")
+            check = found(await all_of(box.diagnose("file:s")), "MCP")
+    assert check.finding is CheckStatus.DOUBTFUL
+    assert "the disk is full" in check.detail
+
+
+async def test_slow_calls_are_a_reason_to_raise_the_limit() -> None:
+    async with FakeEndpoint() as endpoint:
+        endpoint.speak_modern("t")
+        async with started(remote("s", endpoint.url, tool_timeout=10.0)) as box:
+            await box.offer()
+            kept = box._servers.get("file:s")
+            assert kept is not None
+            assert kept.connection is not None
+            kept.connection.durations.extend([0.1] * 18 + [8.5, 9.5])
+            check = found(await all_of(box.diagnose("file:s")), "calls")
+    assert check.finding is CheckStatus.DOUBTFUL
+    assert check.detail == "the last 20: half within 0.10 s, 95 % within 9.50 s, limit 10 s"
+    assert "tool_timeout" in check.fix
+
+
+@pytest.mark.parametrize("standing", [ServerEnablement.DISABLED, ServerEnablement.DISCONNECTED])
+async def test_looking_at_a_server_that_is_off_does_not_switch_it_on(
+    standing: ServerEnablement, tmp_path: Path
+) -> None:
+    pids = tmp_path / "pids"
+    async with started(DesiredServer(raw(script={"pids": str(pids)}), standing)) as box:
+        checks = await all_of(box.diagnose("file:s"))
+        assert box.servers()[0].status in (ServerStatus.DISABLED, ServerStatus.DISCONNECTED)
+    assert checks[0].finding is CheckStatus.DOUBTFUL
+    assert all(check.finding is not CheckStatus.WELL for check in checks if check.name in ("MCP", "tools"))
+    assert not pids.exists()
+
+
+async def test_a_failed_server_is_looked_at_anew() -> None:
+    async with FakeEndpoint() as endpoint:
+        for method in ("server/discover", "initialize"):
+            endpoint.on[method] = lambda m: error(m, -32603, "the licence has run out")
+        async with started(remote("s", endpoint.url)) as box:
+            await box.offer()
+            checks = await all_of(box.diagnose("file:s"))
+            assert "the licence has run out" in checks[0].detail
+            assert "the licence has run out" in found(checks, "MCP").detail
+
+
+async def test_what_was_asked_long_ago_or_in_vain_is_told() -> None:
+    old = CachedCapabilities(SyncStatus.SYNCED, ServerCapabilities(), at=1000.0)
+    failed = CachedCapabilities(SyncStatus.SYNC_FAILED, ServerCapabilities(), at=1000.0, problem="No. Fix: look.")
+    config = remote("s", "http://127.0.0.1:9/mcp")
+    for synced, fix in ((old, "sync, so that"), (failed, "look."), (CachedCapabilities(), "connect it")):
+        async with started(
+            DesiredServer(config, ServerEnablement.DISCONNECTED, synced), policy=ConnectPolicy.LAZY
+        ) as box:
+            check = found(await all_of(box.diagnose("file:s")), "sync")
+        assert check.finding is CheckStatus.DOUBTFUL
+        assert check.fix.startswith(fix)
+
+
+async def test_tools_that_services_of_models_have_refused_are_named_with_the_reason() -> None:
+    def refused(tool: Tool) -> dict[str, str]:
+        reason = {"": "The schema of s__t\u202e holds hunter2-the-secret.", "openai:small": "Too deep."}
+        return reason if tool.original_name == "t" else {}
+
+    script = {"listings": [[{"tools": [{"name": name, "inputSchema": {"type": "object"}} for name in ("t", "u")]}]]}
+    entry = DesiredServer(raw(script=script), secrets=frozenset(["hunter2-the-secret"]))
+    async with started(entry, refused=refused) as box:
+        await box.offer()
+        [check] = [check async for check in box.diagnose("file:s") if check.name == "models"]
+    assert check.finding is CheckStatus.DOUBTFUL
+    assert "s__t by the model: The schema of s__t" in check.detail
+    assert "s__t by openai:small: Too deep." in check.detail
+    assert "s__u" not in check.detail
+    assert "hunter2" not in check.detail
+    assert check.detail.isprintable()
+    assert check.fix

@@ -1,0 +1,115 @@
+"""One row for every fault (`faults`): what the call comes to, how the server stands, that nobody else is touched."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from bot.domain.checks import CheckStatus
+from bot.domain.servers import ServerSnapshot, ServerStatus
+from bot.domain.tools import CallNotSent, CallOutcomeUnknown, CallReturned, ToolOutcome
+from bot.mcp.toolbox import McpToolbox
+from bot.ports import CallContext
+from tests.mcp.boxes import ANA, FAST, call, call_with, named, raw, started, text, tools_of, unsent, until
+from tests.mcp.faults import FAULTS, USELESS, Afterwards, Fault, Useless
+from tests.mcp.faulty_servers import DONE, SOUND, listed
+
+SOON = 2.0
+"""Seconds within which a neighbour's call is answered, on a slow machine."""
+PACING = replace(FAST, quiet_limit=1.0)
+GOOD = raw("good", script={"listings": [[{"tools": [listed("well")]}]], "calls": {"well": {"result": SOUND}}})
+NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+"""What every model takes as the name of a tool."""
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=[fault.name for fault in FAULTS])
+async def test_a_fault_costs_what_its_row_says_and_nobody_else_anything(fault: Fault, tmp_path: Path) -> None:
+    async with fault.served(tmp_path) as bad, started(bad.config, GOOD, pacing=PACING) as box, _neighbour(box):
+        await until(lambda: tools_of(box, "bad"))
+        offered = tools_of(box, "bad")
+        assert tuple(tool.original_name for tool in offered) == fault.offers
+        assert all(NAME.fullmatch(tool.name) for tool in offered)
+        since = _state(box, "bad").connected_at
+        context = CallContext(ANA, "k", deadline=fault.deadline)
+        outcome = await call_with(named(box, "badly", "bad"), box, context)
+        assert (type(outcome), _said(outcome)) == (fault.kind, fault.words)
+        assert bad.sent() == fault.sent
+        match fault.afterwards:
+            case Afterwards.KEPT:
+                assert text(await call(named(box, "well", "bad"), box)) == DONE
+                assert (_state(box, "bad").status, _state(box, "bad").connected_at) == (ServerStatus.CONNECTED, since)
+                assert await _complaint(box) == fault.left_out
+            case Afterwards.ANEW:
+                await until(lambda: _state(box, "bad").connected_at not in (None, since))
+                assert text(await call(named(box, "well", "bad"), box)) == DONE
+            case Afterwards.AWAY:
+                await until(lambda: _state(box, "bad").status is ServerStatus.FAILED)
+                assert "cannot be reached" in unsent(await call(named(box, "well", "bad"), box))
+
+
+@pytest.mark.parametrize("fault", USELESS, ids=[fault.name for fault in USELESS])
+async def test_a_server_that_cannot_be_used_says_why_and_costs_nobody_anything(fault: Useless, tmp_path: Path) -> None:
+    async with fault.served(tmp_path) as bad, started(bad.config, GOOD, pacing=PACING) as box, _neighbour(box):
+        assert len((await box.offer()).absent) == 1
+        assert _state(box, "bad").problem == fault.words
+        await until(lambda: _state(box, "bad").status is fault.status)
+        assert tools_of(box, "bad") == ()
+
+
+async def test_a_flood_of_changes_is_asked_about_a_few_times(tmp_path: Path) -> None:
+    [flood] = [fault for fault in FAULTS if fault.name == "flood of changes"]
+    async with flood.served(tmp_path) as bad, started(bad.config) as box:
+        await box.offer()
+        for name in ("badly", "well"):
+            assert text(await call(named(box, name, "bad"), box)) == DONE
+        assert (tmp_path / "record").read_text().count('"tools/list"') < 50
+
+
+@asynccontextmanager
+async def _neighbour(box: McpToolbox) -> AsyncIterator[None]:
+    """Somebody calls the server beside, again and again for as long as the block runs."""
+    await until(lambda: tools_of(box, "good"))
+    since = _state(box, "good").connected_at
+    over = asyncio.Event()
+
+    async def calling() -> None:
+        while not over.is_set():
+            async with asyncio.timeout(SOON):
+                assert text(await call(named(box, "well", "good"), box)) == DONE
+            await asyncio.sleep(0.02)
+
+    beside = asyncio.create_task(calling())
+    try:
+        yield
+    finally:
+        over.set()
+        await beside
+    assert (_state(box, "good").status, _state(box, "good").connected_at) == (ServerStatus.CONNECTED, since)
+
+
+async def _complaint(box: McpToolbox) -> str:
+    """What the doctor has to say of the bad server's tools; nothing if all is well."""
+    [tools] = [check async for check in box.diagnose("file:bad") if check.name == "tools"]
+    if tools.finding is CheckStatus.WELL:
+        return ""
+    return tools.detail.partition("; ")[2].removeprefix("not offered: ")
+
+
+def _state(box: McpToolbox, name: str) -> ServerSnapshot:
+    return next(each for each in box.servers() if each.config.name == name)
+
+
+def _said(outcome: ToolOutcome) -> str:
+    match outcome:
+        case CallReturned(result):
+            return result.text
+        case CallNotSent(reason) | CallOutcomeUnknown(reason):
+            return reason
+        case asks_back:
+            return repr(asks_back)

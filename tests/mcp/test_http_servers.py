@@ -1,0 +1,227 @@
+"""Servers at an address: what HTTP statuses and broken connections come to."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import replace
+
+import pytest
+
+from bot.domain.servers import ServerStatus
+from bot.mcp.toolbox import McpToolbox
+from tests.fakes.mcp.endpoint import Answer, FakeEndpoint, HangUp, Message, Reaction, Silence, error, result
+from tests.mcp.boxes import (
+    FAST,
+    LIMIT,
+    call,
+    error_text,
+    http_server,
+    named,
+    remote,
+    started,
+    text,
+    unknown,
+    unsent,
+    until,
+)
+
+OK = {"content": [{"type": "text", "text": "ok"}]}
+
+
+def status(box: McpToolbox) -> ServerStatus:
+    return box.servers()[0].status
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        (401, "MCP server request failed: 401 Unauthorized. Fix: check the headers of server s."),
+        (403, "MCP server request failed: 403 Forbidden. Fix: check the headers of server s."),
+        (404, "404 Not Found. Fix: check the url of server s, and that its transport is the right one."),
+        (405, "405 Method Not Allowed. Fix: check the url of server s"),
+        (500, "Server s: MCP server request failed: 500 Internal Server Error. Fix: look at its log."),
+    ],
+)
+async def test_a_refused_connection_says_the_status_and_what_to_do(code: int, said: str) -> None:
+    async with FakeEndpoint() as endpoint:
+        for method in ("server/discover", "initialize"):
+            endpoint.on[method] = Answer(code, b"<html>no</html>", {"content-type": "text/html"})
+        async with started(remote("s", endpoint.url)) as box:
+            [absent] = (await box.offer()).absent
+            assert said in absent
+            assert box.servers()[0].problem == absent
+
+
+async def test_an_address_nobody_listens_at_is_named_without_its_secrets() -> None:
+    async with FakeEndpoint() as endpoint:
+        port = endpoint.port
+    config = remote("s", f"http://ana:passw0rd@127.0.0.1:{port}/mcp?key=abcdefg")
+    async with started(config) as box:
+        [absent] = (await box.offer()).absent
+    assert f"cannot be reached at http://127.0.0.1:{port}/mcp" in absent
+    assert "passw0rd" not in absent
+    assert "abcdefg" not in absent
+
+
+async def test_headers_are_sent_and_never_shown(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG, logger="bot")
+
+    def echoing(message: Message) -> Reaction:
+        return error(message, -32603, "the token top-secret-1 is too old")
+
+    async with FakeEndpoint() as endpoint:
+        endpoint.speak_modern("t")
+        endpoint.on["tools/call"] = echoing
+        async with started(remote("s", endpoint.url, {"Authorization": "Bearer top-secret-1"})) as box:
+            await box.offer()
+            said = error_text(await call(named(box, "t"), box))
+            endpoint.on["server/discover"] = endpoint.on["initialize"] = echoing
+            endpoint.on["tools/call"] = HangUp()
+        assert all(headers["authorization"] == "Bearer top-secret-1" for headers, _ in endpoint.seen)
+        async with started(remote("s", endpoint.url, {"Authorization": "Bearer top-secret-1"})) as box:
+            [absent] = (await box.offer()).absent
+            problem = box.servers()[0].problem
+    assert "***" in said
+    assert "***" in problem
+    assert "top-secret-1" not in said + absent + problem + caplog.text
+
+
+async def test_an_error_of_the_server_counts_more_than_its_status() -> None:
+    async with FakeEndpoint() as endpoint:
+        endpoint.speak_modern("t")
+        endpoint.on["tools/call"] = lambda m: error(m, -32602, "Invalid params", "city", status=400)
+        async with started(remote("s", endpoint.url)) as box:
+            await box.offer()
+            said = error_text(await call(named(box, "t"), box))
+            assert said == "Error calling MCP server: Invalid params - city"
+
+
+@pytest.mark.parametrize("code", [502, 504])
+async def test_a_gateway_that_gave_up_leaves_the_outcome_unknown(code: int) -> None:
+    async with FakeEndpoint() as endpoint:
+        endpoint.speak_modern("t")
+        endpoint.on["tools/call"] = Answer(code)
+        async with started(remote("s", endpoint.url)) as box:
+            await box.offer()
+            assert str(code) in unknown(await call(named(box, "t"), box))
+
+
+@pytest.mark.parametrize("broken", ["no answer", "half an answer", "not an answer"])
+async def test_a_broken_answer_fails_one_call_and_not_its_siblings(broken: str) -> None:
+    reactions: dict[str, Reaction] = {
+        "no answer": HangUp(),
+        "half an answer": Answer(200, b'{"jsonrpc": "2.0", "id": 1, "result": {}}', cut=10),
+        "not an answer": Answer(200, b"{nonsense"),
+    }
+    held = asyncio.Event()
+
+    def by_name(message: Message) -> Reaction:
+        if message["params"]["name"] == "t":
+            return reactions[broken]
+        held.set()
+        return result(message, OK)
+
+    async with FakeEndpoint() as endpoint:
+        endpoint.speak_modern("t", "other")
+        endpoint.on["tools/call"] = by_name
+        async with started(remote("s", endpoint.url)) as box:
+            await box.offer()
+            first = box.servers()[0].connected_at
+            bad, good = await asyncio.gather(call(named(box, "t"), box), call(named(box, "other"), box))
+            unknown(bad)
+            assert text(good) == "ok"
+            assert text(await call(named(box, "other"), box)) == "ok"
+            assert box.servers()[0].connected_at == first
+            assert endpoint.methods().count("tools/call") == 3
+
+
+async def test_a_call_nobody_took_is_not_sent_and_a_later_one_finds_the_server_again() -> None:
+    async with FakeEndpoint() as endpoint:
+        endpoint.speak_modern("t")
+        endpoint.on["tools/call"] = lambda m: result(m, OK)
+        async with started(remote("s", endpoint.url)) as box:
+            await box.offer()
+            tool = named(box, "t")
+            await endpoint.stop()
+            assert "cannot be reached" in unsent(await call(tool, box))
+            assert status(box) in (ServerStatus.FAILED, ServerStatus.CONNECTING)
+            await endpoint.listen()
+            assert text(await call(tool, box)) == "ok"
+
+
+async def test_a_call_that_finds_the_port_closed_for_a_moment_is_sent_once_more() -> None:
+    async with FakeEndpoint() as endpoint:
+        endpoint.speak_modern("t")
+        endpoint.on["tools/call"] = lambda m: result(m, OK)
+        async with started(remote("s", endpoint.url), pacing=replace(FAST, quick_pause=0.3)) as box:
+            await box.offer()
+            tool = named(box, "t")
+            await endpoint.stop()
+            calling = asyncio.create_task(call(tool, box))
+            await until(lambda: status(box) is ServerStatus.FAILED)
+            await endpoint.listen()
+            assert text(await calling) == "ok"
+            assert endpoint.methods().count("tools/call") == 1
+
+
+async def test_a_forgotten_session_is_made_again_and_the_call_repeated_once() -> None:
+    async with FakeEndpoint() as endpoint:
+        endpoint.speak_legacy("t")
+
+        def needs_new_session(message: Message) -> Reaction:
+            if endpoint.seen[-1][0].get("mcp-session-id") == "s2":
+                return result(message, OK)
+            endpoint.speak_legacy("t", session="s2")
+            return Answer(404)
+
+        endpoint.on["tools/call"] = needs_new_session
+        async with started(remote("s", endpoint.url)) as box:
+            await box.offer()
+            assert box.servers()[0].protocol == "2025-11-25"
+            assert text(await call(named(box, "t"), box)) == "ok"
+            assert endpoint.methods().count("tools/call") == 2
+
+
+async def test_a_session_that_is_always_forgotten_is_not_tried_for_ever() -> None:
+    async with FakeEndpoint() as endpoint:
+        endpoint.speak_legacy("t")
+        endpoint.on["tools/call"] = Answer(404)
+        async with started(remote("s", endpoint.url)) as box:
+            await box.offer()
+            assert "forgotten the session" in unsent(await call(named(box, "t"), box))
+            assert endpoint.methods().count("tools/call") == 2
+
+
+async def test_a_silent_server_does_not_hold_up_closing() -> None:
+    async with FakeEndpoint() as endpoint:
+        endpoint.speak_legacy("t")
+        endpoint.on["DELETE"] = Silence()
+        async with started(remote("s", endpoint.url)) as box:
+            await box.offer()
+            await asyncio.wait_for(box.close(limit=0.1), 5)
+
+
+async def test_a_killed_server_is_noticed_while_nobody_calls_it() -> None:
+    with http_server() as (url, process):
+        async with started(remote("s", url)) as box:
+            await box.offer()
+            process.kill()
+            process.wait_for(LIMIT)
+            await until(lambda: status(box) is ServerStatus.FAILED)
+            assert (await box.offer()).tools == ()
+            assert "cannot be reached" in box.servers()[0].problem
+
+
+async def test_a_dead_stream_of_changes_is_not_a_dead_server() -> None:
+    async with FakeEndpoint() as endpoint:
+        endpoint.speak_modern("t")
+        hello = {"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {"listChanged": True}}}
+        endpoint.on["server/discover"] = lambda m: result(m, hello)
+        endpoint.on["subscriptions/listen"] = HangUp()
+        async with started(remote("s", endpoint.url)) as box:
+            await box.offer()
+            first = box.servers()[0].connected_at
+            await until(lambda: endpoint.methods().count("subscriptions/listen") > 2)
+            assert box.servers()[0].connected_at == first
+            assert len((await box.offer()).tools) == 1

@@ -1,0 +1,57 @@
+"""Answers of many megabytes, on every transport: up to the limit they come, beyond it they cost that call alone."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from bot.mcp.transports.ndjson import LARGEST_ANSWER
+from tests.fakes.mcp.endpoint import Answer, FakeEndpoint, Message, tool
+from tests.mcp.boxes import call, named, raw, remote, started, text, unknown
+
+MEGABYTE = 1024 * 1024
+
+
+def scripted(**sizes: dict[str, Any]) -> dict[str, Any]:
+    """A process with a tool for each of these long answers, and one that counts as a neighbour."""
+    calls = {name: {"do": "large", **size} for name, size in sizes.items()} | {"pid": {"do": "pid"}}
+    return {"listings": [[{"tools": [tool(name) for name in calls]}]], "calls": calls}
+
+
+async def test_seven_megabytes_come_from_a_process() -> None:
+    async with started(raw(script=scripted(big={"characters": 7 * MEGABYTE}))) as box:
+        await box.offer()
+        assert text(await call(named(box, "big"), box)).startswith("xxx")
+
+
+@pytest.mark.parametrize("place", ["first", "last"])
+async def test_a_processs_answer_beyond_the_limit_costs_that_call_alone(place: str) -> None:
+    script = scripted(big={"characters": 5 * LARGEST_ANSWER, "id": place})
+    async with started(raw(script=script)) as box:
+        await box.offer()
+        before = text(await call(named(box, "pid"), box))
+        assert "more than 8 MB" in unknown(await call(named(box, "big"), box))
+        assert text(await call(named(box, "pid"), box)) == before
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+async def test_seven_megabytes_come_over_http_and_more_than_the_limit_does_not(*, streamed: bool) -> None:
+    async with FakeEndpoint() as endpoint:
+        endpoint.speak_modern("fits", "flood")
+
+        def answer(message: Message) -> Answer:
+            characters = {"fits": 7 * MEGABYTE, "flood": 5 * LARGEST_ANSWER}[message["params"]["name"]]
+            result = {"resultType": "complete", "content": [{"type": "text", "text": "x" * characters}]}
+            body = {"jsonrpc": "2.0", "id": message["id"], "result": result}
+            if not streamed:
+                return Answer(200, body)
+            event = f"event: message\ndata: {json.dumps(body)}\n\n".encode()
+            return Answer(200, event, {"content-type": "text/event-stream"})
+
+        endpoint.on["tools/call"] = answer
+        async with started(remote("s", endpoint.url)) as box:
+            await box.offer()
+            assert "more than 8 MB" in unknown(await call(named(box, "flood"), box))
+            assert text(await call(named(box, "fits"), box)).startswith("xxx")

@@ -1,0 +1,52 @@
+"""What servers say of themselves in their log."""
+
+from __future__ import annotations
+
+import pytest
+
+from bot.domain.characters import visible
+from bot.domain.servers import DesiredServer, ServerConfig
+from bot.mcp.server_log import LogLine, ServerLog
+from tests.mcp.boxes import call, http_server, named, real, remote, started, until
+from tests.mcp.test_announcements import Clock
+
+
+@pytest.mark.parametrize("transport", ["stdio", "http"])
+async def test_what_a_server_says_of_itself_is_in_the_doctors_report_without_secrets(transport: str) -> None:
+    async def reported(server: ServerConfig) -> str:
+        async with started(DesiredServer(server, secrets=frozenset(["hunter22"]))) as box:
+            await box.offer()
+            complain = named(box, "complain")
+            await call(complain, box, level="info", text="all is well")
+            await call(complain, box, level="error", text="disk full,\nkey hunter22 \x1b[31mred")
+            assert box._servers.get("file:s") is not None
+            condition = box._servers.get("file:s").connection.condition  # type: ignore[union-attr]
+            await until(lambda: bool(condition.words.last))
+            [check] = [check async for check in box.diagnose("file:s") if check.name == "its log"]
+            return check.detail
+
+    if transport == "stdio":
+        said = await reported(real())
+    else:
+        with http_server() as (url, _):
+            said = await reported(remote("s", url))
+    assert "error: disk full, key *** " in said
+    assert "all is well" not in said
+    assert said.isprintable()
+
+
+def test_only_the_last_few_are_kept_and_a_flood_is_not_listened_to() -> None:
+    clock = Clock()
+    words = ServerLog(clock)
+    for n in range(1_000):
+        words.heard("warning", f"message {n}", visible)
+    assert [each.text for each in words.last] == [f"message {n}" for n in range(15, 20)]
+    clock.ahead += 61
+    words.heard("error", {"code": 7}, visible)
+    assert words.last[-1] == LogLine("error", '{"code": 7}')
+
+
+def test_a_long_message_is_shown_short() -> None:
+    words = ServerLog()
+    words.heard("alert", "x" * 5_000, visible)
+    assert len(words.last[0].text) == 201

@@ -1,0 +1,61 @@
+"""How many servers start at the same moment."""
+
+from __future__ import annotations
+
+import asyncio
+
+from bot.mcp.start_limiter import StartLimiter
+from tests.mcp.boxes import until
+
+
+async def test_no_more_than_there_is_room_for_start_at_the_same_moment() -> None:
+    turnstile = StartLimiter(2, seconds=60)
+    inside = most = passed = 0
+
+    async def start() -> None:
+        nonlocal inside, most, passed
+        async with turnstile.acquire():
+            inside += 1
+            most = max(most, inside)
+            await asyncio.sleep(0.001)
+            inside -= 1
+            passed += 1
+
+    async with asyncio.timeout(30):
+        await asyncio.gather(*(start() for _ in range(10)))
+    assert (most, passed) == (2, 10)
+
+
+async def test_one_that_takes_long_makes_room_for_the_next() -> None:
+    turnstile = StartLimiter(1, seconds=0.02)
+    inside: set[str] = set()
+
+    async def start(name: str) -> None:
+        async with turnstile.acquire():
+            inside.add(name)
+            await asyncio.Event().wait()
+
+    tasks = [asyncio.create_task(start(name)) for name in "abc"]
+    await until(lambda: inside == set("abc"))
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def test_room_is_given_back_once() -> None:
+    turnstile = StartLimiter(1, seconds=60)
+    third = asyncio.Event()
+
+    async def start() -> None:
+        async with turnstile.acquire():
+            third.set()
+
+    async with asyncio.timeout(30), turnstile.acquire() as make_room:
+        make_room()
+        make_room()
+        async with turnstile.acquire():
+            starting = asyncio.create_task(start())
+            for _ in range(5):
+                await asyncio.sleep(0)
+            assert not third.is_set()
+        await starting

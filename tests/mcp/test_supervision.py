@@ -1,0 +1,311 @@
+"""How a connection is looked after: made once, made again, given up for a while, let go, and asked whether it lives."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import signal
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bot.domain.capabilities import ServerCapabilities
+from bot.domain.servers import CachedCapabilities, ConnectPolicy, DesiredServer, ServerStatus, SyncStatus
+from bot.domain.tools import Tool
+from bot.mcp.circuit_breaker import BreakerSettings
+from bot.mcp.toolbox import McpToolbox
+from tests.fakes.mcp.endpoint import Answer, FakeEndpoint, result
+from tests.mcp.boxes import FAST, alive, call, named, raw, remote, started, text, unknown, unsent, until
+
+KNOWN = CachedCapabilities(SyncStatus.SYNCED, ServerCapabilities((Tool("s__t", "s", "t"),)), at=1000.0)
+OK = {"content": [{"type": "text", "text": "ok"}]}
+LAZY = ConnectPolicy.LAZY
+NEVER = 3600.0
+
+
+class Clock:
+    """Time that passes when it is told to."""
+
+    def __init__(self) -> None:
+        self.now = 1_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def script(tmp_path: Path, *, era: str = "modern", **actions: Any) -> dict[str, Any]:
+    """A scripted server with a tool that tells its process and one for each action; where it records."""
+    calls = {"pid": {"do": "pid"}, **actions}
+    tools = [{"name": each, "inputSchema": {"type": "object"}} for each in calls]
+    return {
+        "era": era,
+        "listings": [[{"tools": tools}]],
+        "calls": calls,
+        "record": str(tmp_path / "record"),
+        "pids": str(tmp_path / "pids"),
+    }
+
+
+def pids(tmp_path: Path) -> list[int]:
+    """The processes that a scripted server has been, in order."""
+    file = tmp_path / "pids"
+    return [int(line) for line in file.read_text().splitlines()] if file.exists() else []
+
+
+def heard(tmp_path: Path) -> list[str]:
+    """The methods that a scripted server was asked for, in order."""
+    record = tmp_path / "record"
+    return [json.loads(line).get("method", "") for line in record.read_text().splitlines()]
+
+
+def status(box: McpToolbox, server: str = "s") -> ServerStatus:
+    return next(state.status for state in box.servers() if state.config.name == server)
+
+
+async def offered(box: McpToolbox) -> Sequence[str]:
+    return [tool.name for tool in (await box.offer()).tools]
+
+
+def refusing(endpoint: FakeEndpoint) -> FakeEndpoint:
+    """Let it be there and of no use."""
+    endpoint.on = dict.fromkeys(("server/discover", "initialize"), Answer(500))
+    return endpoint
+
+
+def tries(endpoint: FakeEndpoint) -> int:
+    """How often somebody has begun to connect to it."""
+    return endpoint.methods().count("server/discover")
+
+
+# connecting
+
+
+async def test_fifty_first_calls_at_once_make_one_connection(tmp_path: Path) -> None:
+    config = raw(script=script(tmp_path))
+    async with started(config) as box:
+        await box.offer()
+        tool = named(box, "pid")
+    async with started(config, policy=LAZY) as box:
+        answers = await asyncio.gather(*(call(tool, box) for _ in range(50)))
+        [_, second] = pids(tmp_path)
+        assert {int(text(each)) for each in answers} == {second}
+
+
+async def test_four_servers_start_at_the_same_moment_and_the_others_after_them() -> None:
+    held = asyncio.Event()
+    async with FakeEndpoint() as endpoint:
+        endpoint.speak_modern("t")
+        endpoint.hold("server/discover", held)
+        configs = [remote(f"s{n}", endpoint.url) for n in range(7)]
+        async with started(*configs, pacing=replace(FAST, crowding=NEVER)) as box:
+            await until(lambda: tries(endpoint) == 4)
+            standing = [state.status for state in box.servers()]
+            assert standing.count(ServerStatus.CONNECTING) == 4
+            assert standing.count(ServerStatus.PENDING) == 3
+            held.set()
+            await until(lambda: all(state.status is ServerStatus.CONNECTED for state in box.servers()))
+
+
+# letting go
+
+
+async def test_a_server_that_nobody_uses_is_let_go_and_started_again_by_a_call(tmp_path: Path) -> None:
+    async with started(raw(script=script(tmp_path)), pacing=replace(FAST, idle_after=0.2)) as box:
+        before = await box.offer()
+        tool = named(box, "pid")
+        await until(lambda: status(box) is ServerStatus.IDLE)
+        [first] = pids(tmp_path)
+        assert not alive(first)
+        assert await box.offer() == before
+        await box.sync_all()
+        assert status(box) is ServerStatus.IDLE
+        second = int(text(await call(tool, box)))
+        assert second != first
+        await until(lambda: status(box) is ServerStatus.IDLE)
+        assert pids(tmp_path) == [first, second]
+
+
+async def test_a_server_with_a_call_under_way_is_not_let_go(tmp_path: Path) -> None:
+    slow = {"do": "progress", "steps": 10, "seconds": 0.05}
+    async with started(raw(script=script(tmp_path, slow=slow)), pacing=replace(FAST, idle_after=0.1)) as box:
+        await box.offer()
+        assert text(await call(named(box, "slow"), box)) == "done"
+
+
+async def test_a_call_that_comes_while_a_server_is_let_go_starts_it_again(tmp_path: Path) -> None:
+    """The process ignores the end of its input for two seconds, so that the call meets a connection on its way out."""
+    deaf = {**script(tmp_path), "deaf": True}
+    async with started(raw(script=deaf), pacing=replace(FAST, idle_after=0.1, patience=0.1)) as box:
+        await box.offer()
+        tool = named(box, "pid")
+        [connection] = [kept.connection for kept in box._servers]
+        assert connection is not None
+        await until(lambda: connection._session is not None and connection._session.over)
+        assert int(text(await call(tool, box))) == pids(tmp_path)[1]
+
+
+# giving up for a while
+
+
+async def test_a_server_is_given_up_after_its_tries_and_each_use_tries_once_more(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with FakeEndpoint() as endpoint:
+        refusing(endpoint)
+        entry = DesiredServer(remote("s", endpoint.url), synced=KNOWN)
+        pacing = replace(FAST, first_pause=0.01, longest_pause=0.01, tries=3)
+        async with started(entry, pacing=pacing) as box:
+            [tool] = (await box.offer()).tools
+            await until(lambda: "tried no more" in caplog.text)
+            assert tries(endpoint) == 4
+            for n in (5, 6):
+                assert "500 Internal Server Error" in unsent(await call(tool, box))
+                assert tries(endpoint) == n
+            endpoint.speak_modern("t")
+            endpoint.on["tools/call"] = lambda m: result(m, OK)
+            assert text(await call(tool, box)) == "ok"
+
+
+async def test_a_server_that_keeps_failing_is_withdrawn_and_left_alone_by_calls_until_one_may_try() -> None:
+    clock = Clock()
+    async with FakeEndpoint() as endpoint:
+        refusing(endpoint)
+        entry = DesiredServer(remote("s", endpoint.url), synced=KNOWN)
+        pacing = replace(FAST, first_pause=NEVER, longest_pause=NEVER, tripping=BreakerSettings(failures=2))
+        async with started(entry, pacing=pacing, policy=LAZY, clock=clock) as box:
+            [tool] = (await box.offer()).tools
+            for n in (1, 2):
+                assert await offered(box) == ["s__t"]
+                assert "500 Internal Server Error" in unsent(await call(tool, box))
+                assert tries(endpoint) == n
+            offer = await box.offer()
+            assert offer.tools == ()
+            assert "500 Internal Server Error" in offer.absent[0]
+            for _ in range(20):
+                assert "keeps failing and is left alone for 30 s. Server s: " in unsent(await call(tool, box))
+            assert tries(endpoint) == 2
+            clock.now += 30
+            assert await offered(box) == ["s__t"]
+            await asyncio.gather(*(call(tool, box) for _ in range(20)))
+            assert tries(endpoint) == 3
+            assert "is left alone for 60 s" in unsent(await call(tool, box))
+            endpoint.speak_modern("t")
+            endpoint.on["tools/call"] = lambda m: result(m, OK)
+            assert (await box.connect("file:s")).status is ServerStatus.CONNECTED
+            assert text(await call(tool, box)) == "ok"
+
+
+async def test_a_program_that_dies_of_every_call_is_left_alone_after_a_few(tmp_path: Path) -> None:
+    clock = Clock()
+    pacing = replace(
+        FAST, first_pause=NEVER, longest_pause=NEVER, quick_pause=NEVER, tripping=BreakerSettings(losses=3)
+    )
+    config = raw(script=script(tmp_path, bad={"do": "die"}))
+    async with started(config, pacing=pacing, clock=clock) as box:
+        await box.offer()
+        tool = named(box, "bad")
+        for n in (1, 2, 3):
+            assert "was lost" in unknown(await call(tool, box))
+            await until(lambda: status(box) is ServerStatus.FAILED)
+            assert len(pids(tmp_path)) == n
+        assert await offered(box) == []
+        for _ in range(20):
+            assert "is left alone for 15 s" in unsent(await call(tool, box))
+        assert len(pids(tmp_path)) == 3
+        clock.now += 15
+        assert "was lost" in unknown(await call(tool, box))
+        assert len(pids(tmp_path)) == 4
+
+
+async def test_without_reconnecting_a_server_that_was_lost_is_gone_until_an_admin_connects_it(tmp_path: Path) -> None:
+    async with started(raw(script=script(tmp_path)), pacing=FAST.without_reconnecting()) as box:
+        await box.offer()
+        tool = named(box, "pid")
+        os.kill(int(text(await call(tool, box))), signal.SIGKILL)
+        await until(lambda: status(box) is ServerStatus.FAILED)
+        assert await offered(box) == []
+        assert "is left alone until an admin connects it" in unsent(await call(tool, box))
+        assert len(pids(tmp_path)) == 1
+        assert (await box.connect("file:s")).status is ServerStatus.CONNECTED
+        assert int(text(await call(tool, box))) == pids(tmp_path)[1]
+
+
+async def test_a_server_that_was_let_go_comes_back_without_reconnecting_too(tmp_path: Path) -> None:
+    pacing = replace(FAST.without_reconnecting(), idle_after=0.1)
+    async with started(raw(script=script(tmp_path)), pacing=pacing) as box:
+        await box.offer()
+        tool = named(box, "pid")
+        await until(lambda: status(box) is ServerStatus.IDLE)
+        assert int(text(await call(tool, box))) == pids(tmp_path)[1]
+
+
+# asking whether it lives
+
+
+@pytest.mark.parametrize(("era", "question"), [("legacy", "ping"), ("modern", "server/discover")])
+async def test_a_quiet_server_is_asked_whether_it_is_there_in_its_own_protocol(
+    tmp_path: Path, era: str, question: str
+) -> None:
+    async with started(raw(script=script(tmp_path, era=era)), pacing=replace(FAST, quiet_after=0.05)) as box:
+        await box.offer()
+        since = box.servers()[0].connected_at
+        await until(lambda: heard(tmp_path).count(question) >= 4)
+        assert box.servers()[0].connected_at == since
+        assert heard(tmp_path).count("tools/list") == 1
+
+
+async def test_a_server_that_hangs_while_nobody_uses_it_is_found_out_and_started_again(tmp_path: Path) -> None:
+    pacing = replace(FAST, quiet_after=0.1, quiet_limit=2.0)
+    async with started(raw(script=script(tmp_path), list_timeout=2.0), pacing=pacing) as box:
+        await box.offer()
+        [first] = pids(tmp_path)
+        os.kill(first, signal.SIGSTOP)
+        await until(lambda: len(pids(tmp_path)) == 2)
+        assert int(text(await call(named(box, "pid"), box))) == pids(tmp_path)[1]
+        assert not alive(first)
+
+
+async def test_a_session_that_the_server_has_forgotten_is_made_again_before_anybody_calls() -> None:
+    async with FakeEndpoint() as endpoint:
+        endpoint.speak_legacy("t")
+        endpoint.on["ping"] = endpoint.on["tools/call"] = lambda m: result(m, OK)
+        async with started(remote("s", endpoint.url), pacing=replace(FAST, quiet_after=0.1)) as box:
+            await box.offer()
+            listed, endpoint.on["tools/list"] = endpoint.on["tools/list"], Answer(404)
+            endpoint.on["ping"] = Answer(404)
+            await until(lambda: status(box) is not ServerStatus.CONNECTED)
+            endpoint.on |= {"tools/list": listed, "ping": lambda m: result(m, OK)}
+            await until(lambda: status(box) is ServerStatus.CONNECTED)
+            assert text(await call(named(box, "t"), box)) == "ok"
+
+
+async def test_a_program_that_ignores_everything_and_a_report_that_never_ends_do_not_hold_up_closing(
+    tmp_path: Path,
+) -> None:
+    async def kept(_server_id: str, _capabilities: ServerCapabilities) -> None:
+        await asyncio.Event().wait()
+
+    stubborn = {**script(tmp_path), "deaf": True, "stubborn": True}
+    async with started(raw(script=stubborn), on_synced=kept) as box:
+        await box.offer()
+        async with asyncio.timeout(12):
+            await box.close(limit=0.2)
+        assert not any(map(alive, pids(tmp_path)))
+
+
+async def test_closing_ends_a_connection_that_rests_and_one_that_was_given_up(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING, logger="bot")
+    async with FakeEndpoint() as there, FakeEndpoint() as broken:
+        there.speak_modern("t")
+        refusing(broken)
+        pacing = replace(FAST, idle_after=0.05, tries=1, first_pause=0.01)
+        async with started(remote("a", there.url), remote("b", broken.url), pacing=pacing) as box:
+            await until(lambda: status(box, "a") is ServerStatus.IDLE and "tried no more" in caplog.text)
+            async with asyncio.timeout(10):
+                await box.close()
+        assert {state.status for state in box.servers()} == {ServerStatus.DISCONNECTED}

@@ -1,0 +1,371 @@
+"""One question and pipes: what goes to which stream, and what the process returns."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import io
+import json
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from bot.domain.approvals import DecisionType, NotAllowed, ViewRequired
+from bot.domain.commands import Reply, Table
+from bot.domain.messages import assistant
+from bot.domain.turns import ModelStep, StepStatus, ToolRef, TurnStatus
+from bot.domain.views import ModelRetry, TurnView
+from bot.errors import DatabaseHeld
+from bot.platforms.console.auto_approval import ApproveMode
+from bot.platforms.console.console import Streams, Terminal, one_question, piped
+from bot.platforms.console.local_user import LocalUser
+from bot.platforms.console.startup import StartState
+from tests.platforms.console.chat import now
+from tests.platforms.console.scripted import (
+    Script,
+    ScriptedCommands,
+    ScriptedEngine,
+    ScriptedTurn,
+    a_call,
+    a_turn,
+    an_approval,
+)
+
+
+@dataclass
+class Process:
+    """A form that runs without a terminal."""
+
+    form: Terminal
+    engine: ScriptedEngine
+    streams: Streams
+    task: asyncio.Task[int]
+
+    async def code(self) -> int:
+        async with asyncio.timeout(10):
+            return await self.task
+
+    @property
+    def out(self) -> str:
+        assert isinstance(self.streams.stdout, io.StringIO)
+        return self.streams.stdout.getvalue()
+
+    @property
+    def err(self) -> str:
+        assert isinstance(self.streams.stderr, io.StringIO)
+        return self.streams.stderr.getvalue()
+
+    @property
+    def events(self) -> list[dict[str, object]]:
+        return [json.loads(line) for line in self.out.splitlines()]
+
+
+@asynccontextmanager
+async def process(
+    question: str | None,
+    scripts: dict[str, Script] | None = None,
+    *,
+    stdin: str = "",
+    approve: ApproveMode = ApproveMode.ASK,
+    json: bool = False,
+    commands: ScriptedCommands | None = None,
+    opening: asyncio.Future[StartState] | None = None,
+    engine: ScriptedEngine | None = None,
+    stdout: io.StringIO | None = None,
+) -> AsyncIterator[Process]:
+    streams = Streams(io.StringIO(stdin), stdout or io.StringIO(), io.StringIO(), {})
+    person = LocalUser("ana")
+    if question is None:
+        form = piped(person, streams, approve=approve, json=json)
+    else:
+        form = one_question(question, person, streams, approve=approve, json=json)
+    scripted = engine or ScriptedEngine(scripts)
+    scripted.surface = form.surface
+    running = form.listener.run(now(scripted), now(commands or ScriptedCommands()), opening or now(StartState("c1")))
+    task = asyncio.create_task(running)
+    try:
+        yield Process(form, scripted, streams, task)
+    finally:
+        task.cancel()
+        await asyncio.wait((task,))
+        await scripted.close()
+
+
+async def works(turn: ScriptedTurn) -> None:
+    await turn.stream("Let me ", "Let me look.")
+    await turn.say("Let me look.")
+    n = await turn.call(StepStatus.STARTED, tool=ToolRef("weather", "forecast"))
+    await turn.update(n, status=StepStatus.DONE, result="Sunny\x1b[31m")
+    await turn.stream("It is", "It is \x1b[1msunny")
+    await turn.end("It is \x1b[1msunny.")
+
+
+async def asks(turn: ScriptedTurn) -> None:
+    await turn.ask(an_approval())
+    await turn.end("Done with it.")
+
+
+async def forever(turn: ScriptedTurn) -> None:
+    await turn.stream("Thinking")
+    await asyncio.Event().wait()
+
+
+async def test_the_answer_goes_to_standard_output_and_everything_else_to_standard_error() -> None:
+    async with process("go", {"go": works}) as running:
+        assert await running.code() == 0
+        assert running.out == "Let me look.\n\nIt is sunny.\n"
+        assert running.err.splitlines() == ["  ◌ weather.forecast  running", "  ✓ weather.forecast  Sunny"] or (
+            running.err.splitlines() == ["  o weather.forecast  running", "  + weather.forecast  Sunny"]
+        )
+
+
+async def test_each_time_the_model_is_asked_again_is_told_on_standard_error() -> None:
+    again = ModelRetry(20, "The service is overloaded (529).")
+
+    async def waits(turn: ScriptedTurn) -> None:
+        for activity in ("Thinking", again, again, "Thinking", again):
+            await turn.show(activity=activity)
+        await turn.end("There it is.")
+
+    async with process("go", {"go": waits}) as running:
+        assert await running.code() == 0
+        assert (running.out, running.err) == ("There it is.\n", f"  {again}\n" * 2)
+
+
+async def test_each_time_the_model_is_asked_again_is_an_event() -> None:
+    pauses = [ModelRetry(20, "The service is overloaded (529).\nSorry."), ModelRetry(2, "It is away.")]
+
+    async def waits(turn: ScriptedTurn) -> None:
+        for activity in ("Thinking", pauses[0], pauses[0], "Thinking", pauses[0], "Thinking", pauses[1]):
+            await turn.show(activity=activity)
+        await turn.end("There it is.")
+
+    async with process("go", {"go": waits}, json=True) as running:
+        assert await running.code() == 0
+        assert [event for event in running.events if event["event"] == "model_paused"] == [
+            {"event": "model_paused", "turn": "t1", "seconds": pause.seconds, "reason": pause.reason}
+            for pause in (pauses[0], *pauses)
+        ]
+
+
+async def test_a_failed_turn_is_exit_code_1_and_its_reason() -> None:
+    async def fails(turn: ScriptedTurn) -> None:
+        await turn.end(status=TurnStatus.FAILED, failure="The model is not reachable.")
+
+    async with process("go", {"go": fails}) as running:
+        assert await running.code() == 1
+        assert (running.out, running.err) == ("", "  The model is not reachable.\n")
+
+
+async def test_an_engine_that_cannot_be_had_is_one_line_and_exit_code_1() -> None:
+    opening: asyncio.Future[StartState] = asyncio.get_running_loop().create_future()
+    opening.set_exception(DatabaseHeld("Another chat uses this database.", "Close it."))
+    async with process("go", opening=opening) as running:
+        assert await running.code() == 1
+        assert running.err == "countersign: Another chat uses this database. Fix: Close it.\n"
+
+
+async def test_ctrl_c_stops_the_turn_and_is_exit_code_130() -> None:
+    async with process("go", {"go": forever}) as running:
+        async with asyncio.timeout(10):
+            while "Thinking" not in running.out:
+                await asyncio.sleep(0)
+        running.form.listener.interrupt()
+        assert await running.code() == 130
+        assert running.engine.stops == ["t1"]
+        assert "Stopped." in running.err
+
+
+@pytest.mark.parametrize("mode", [ApproveMode.ASK, ApproveMode.NEVER])
+async def test_without_a_terminal_an_approval_is_denied_and_the_way_out_is_told(mode: ApproveMode) -> None:
+    async with process("go", {"go": asks}, approve=mode) as running:
+        assert await running.code() == 0
+        (decision,) = running.engine.decisions
+        assert decision.verdict is DecisionType.DENY
+        assert "Add note (notes)?" in running.err
+        assert "--approve all" in running.err
+        assert running.out == "Done with it.\n"
+
+
+async def test_reads_approves_only_what_reads() -> None:
+    async def script(turn: ScriptedTurn) -> None:
+        await turn.ask(an_approval("one"), tool=ToolRef("notes", "list", read_only=True, destructive=False))
+        await turn.ask(an_approval("two"))
+        await turn.end("ok")
+
+    async with process("go", {"go": script}, approve=ApproveMode.READS) as running:
+        assert await running.code() == 0
+        verdicts = {decision.approval_id: decision.verdict for decision in running.engine.decisions}
+        assert verdicts == {"one": DecisionType.APPROVE, "two": DecisionType.DENY}
+
+
+async def test_all_approves_and_denies_with_the_reason_where_that_is_refused() -> None:
+    async with process("go", {"go": asks}, approve=ApproveMode.ALL) as running:
+        running.engine.answers = [NotAllowed("Somebody else must approve this.")]
+        assert await running.code() == 0
+        verdicts = [decision.verdict for decision in running.engine.decisions]
+        assert verdicts == [DecisionType.APPROVE, DecisionType.DENY]
+        assert "Somebody else must approve this." in running.err
+
+
+async def test_all_denies_with_the_reason_a_call_that_has_to_be_read_in_private() -> None:
+    async with process("go", {"go": asks}, approve=ApproveMode.ALL) as running:
+        running.engine.answers = [ViewRequired()]
+        assert await running.code() == 0
+        assert [decision.verdict for decision in running.engine.decisions] == [DecisionType.APPROVE, DecisionType.DENY]
+        assert "could not be approved: Part of it looks like a secret" in running.err
+        assert running.engine.decisions[-1].reason.startswith("Part of it looks like a secret")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        ({"url": "https://g\u043e\u043egle.com/x"}, "mixes alphabets: Cyrillic, Latin."),
+        ({"text": {"inner": ["rm \u202e/vrs"]}}, "1 character (U+202E) changes the order"),
+        ({"pa\u200bth": "a"}, "1 invisible character (U+200B)."),
+        ({"path": "a", "Path": "b"}, "can be taken for one another"),
+        ({"text": "\u2022\u2022\u2022\u2022"}, "Imitates a hidden part."),
+    ],
+)
+@pytest.mark.parametrize("mode", [ApproveMode.ALL, ApproveMode.READS])
+async def test_a_rule_approves_nothing_that_can_deceive_a_reader(
+    arguments: dict[str, Any], why: str, mode: ApproveMode
+) -> None:
+    reading = ToolRef("notes", "list", read_only=True, destructive=False)
+
+    async def script(turn: ScriptedTurn) -> None:
+        await turn.ask(an_approval(), tool=reading, arguments=arguments)
+        await turn.end("ok")
+
+    async with process("go", {"go": script}, approve=mode) as running:
+        assert await running.code() == 0
+        (decision,) = running.engine.decisions
+        assert decision.verdict is DecisionType.DENY
+        assert "Part of it can deceive a reader" in decision.reason
+        assert why in decision.reason
+        assert "could not be approved: Part of it can deceive a reader" in running.err
+
+
+async def test_a_rule_approves_ordinary_texts_of_any_shape() -> None:
+    async def script(turn: ScriptedTurn) -> None:
+        await turn.ask(an_approval(), arguments={"text": "    return 1\n\n\n", "name": "\u0442\u0435\u0441\u0442.txt"})
+        await turn.end("ok")
+
+    async with process("go", {"go": script}, approve=ApproveMode.ALL) as running:
+        assert await running.code() == 0
+        assert [decision.verdict for decision in running.engine.decisions] == [DecisionType.APPROVE]
+
+
+async def test_every_line_of_a_pipe_is_a_message_and_the_worst_code_counts() -> None:
+    async def fails(turn: ScriptedTurn) -> None:
+        await turn.end(status=TurnStatus.FAILED, failure="No.")
+
+    async with process(None, {"bad": fails}, stdin="one\n\nbad\n/hlep\ntwo") as running:
+        assert await running.code() == 1
+        assert running.out == "You said: one\n\nYou said: two\n"
+        assert "There is no /hlep. Did you mean /help?" in running.err
+        assert [message.text for message in running.engine.received] == ["one", "bad", "two"]
+
+
+class HungUp(io.StringIO):
+    """A pipe whose reader has gone."""
+
+    def write(self, text: str, /) -> int:
+        raise BrokenPipeError(errno.EPIPE, "Broken pipe")
+
+
+async def test_when_the_reader_has_gone_nothing_more_is_asked() -> None:
+    async with process(None, stdin="one\ntwo\nthree", stdout=HungUp()) as running:
+        assert await running.code() == 1
+        assert [message.text for message in running.engine.received] == ["one"]
+
+
+async def test_when_the_reader_goes_in_the_middle_of_an_answer_the_turn_is_stopped() -> None:
+    async with process("go", {"go": forever}, stdout=HungUp()) as running:
+        assert await running.code() == 1
+        assert running.engine.stops == ["t1"]
+
+
+async def test_when_the_reader_of_a_table_has_gone_it_is_no_crash() -> None:
+    async with process("/mcp list", commands=ScriptedCommands(Reply("none")), stdout=HungUp()) as running:
+        assert await running.code() == 1
+
+
+async def test_lines_are_read_from_a_real_pipe_as_they_come() -> None:
+    reading, writing = os.pipe()
+    engine = ScriptedEngine()
+    with os.fdopen(reading) as stdin, os.fdopen(writing, "w") as ours:
+        streams = Streams(stdin, io.StringIO(), io.StringIO(), {})
+        form = piped(LocalUser("ana"), streams)
+        engine.surface = form.surface
+        run = form.listener.run(now(engine), now(ScriptedCommands()), now(StartState("c1")))
+        task = asyncio.create_task(run)
+        ours.write("one\n")
+        ours.flush()
+        async with asyncio.timeout(10):
+            while not engine.received:
+                await asyncio.sleep(0)
+            ours.write("quit\n")
+            ours.flush()
+            assert await task == 0
+    await engine.close()
+
+
+async def test_commands_work_in_a_pipe() -> None:
+    reply = Reply("Two servers", Table(("name", "state"), (("notes", "on"), ("weather", "off"))), (("file", "x"),))
+    async with process("/mcp list", commands=ScriptedCommands(reply)) as running:
+        assert await running.code() == 0
+        assert running.out == "Two servers\n\nname     state\nnotes    on\nweather  off\n\nfile: x\n"
+
+
+async def test_json_is_one_event_a_line() -> None:
+    async with process("go", {"go": asks}, json=True) as running:
+        assert await running.code() == 0
+        assert [event["event"] for event in running.events] == [
+            "approval_requested",
+            "approval_settled",
+            "tool_finished",
+            "reply_updated",
+            "turn_finished",
+        ]
+        assert running.events[-1] == {
+            "event": "turn_finished",
+            "turn": "t1",
+            "text": "Done with it.",
+            "cancelled": False,
+        }
+
+
+async def test_answers_to_other_turns_go_to_standard_error_once() -> None:
+    async with process("go", {"go": forever}) as running:
+        view = TurnView(
+            a_turn("old", "earlier", "c0", status=TurnStatus.DONE), (ModelStep(0, assistant("Late answer.")),), 1
+        )
+        for _ in range(2):
+            async for _drawn in running.form.surface.deliver(view, {}):
+                pass
+        assert running.err.count("Late answer.") == 1
+        assert "While you were away (conversation c0): earlier" in running.err
+        assert "Late answer." not in running.out
+
+
+async def test_what_another_process_has_drawn_to_its_end_is_not_drawn_again() -> None:
+    async with process("go", {"go": forever}) as running:
+        view = TurnView(a_turn("old", "q", "c0", status=TurnStatus.DONE), (ModelStep(0, assistant("Old.")),), 1)
+        drawn = [each async for each in running.form.surface.deliver(view, {"reply": "complete"})]
+        assert [each.ref for each in drawn] == ["complete"]
+        assert "Old." not in running.err
+
+
+async def test_the_approval_of_another_turn_is_left_to_its_person() -> None:
+    async with process("go", {"go": forever}, approve=ApproveMode.ALL) as running:
+        turn = a_turn("old", "file it", "c0", status=TurnStatus.WAITING)
+        view = TurnView(turn, (a_call(0, StepStatus.AWAITING, approval=an_approval()),), 1)
+        async for _drawn in running.form.surface.deliver(view, {}):
+            pass
+        assert "countersign chat --conversation c0" in running.err
+        assert running.engine.decisions == []

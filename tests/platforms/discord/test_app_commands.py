@@ -1,0 +1,242 @@
+"""The commands that Discord is told of, made of the verbs that describe them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import discord
+import pytest
+
+from bot.domain.commands import Parameter, ParameterKind, RequiredRole, Verb
+from bot.errors import DeliveryFailed
+from bot.platforms.discord.app_commands import CommandTree, Interaction, command_tree, register, try_register
+from bot.platforms.discord.autocomplete import suggestions
+from bot.platforms.discord.command_groups import ENTRIES, LONGEST, choices, hint, levels, options, words
+from bot.platforms.discord.rest import Rest
+from tests.commands.servers import Servers, registry, two_servers
+from tests.fakes.discord import Fails, FakeDiscord
+from tests.fakes.parts import HALL
+
+VERBS = registry(Servers()).verbs
+COMMANDS = "PUT /applications/{application}/commands"
+MOST_CHARACTERS = 8_000
+
+
+class Nobody:
+    """Answers nothing."""
+
+    async def typed(self, interaction: Interaction, words: tuple[str, ...]) -> None:
+        raise NotImplementedError
+
+    async def failed(self, interaction: Interaction, why: str) -> None:
+        raise NotImplementedError
+
+    def completions(self, interaction: Interaction, verb: Verb, command: str, parameter: Parameter) -> Sequence[str]:
+        raise NotImplementedError
+
+
+def a_tree(verbs: Mapping[str, Sequence[Verb]] = VERBS, client: discord.Client | None = None) -> CommandTree:
+    return command_tree(client or discord.Client(intents=discord.Intents.none()), verbs, Nobody())
+
+
+def drawn(verbs: Mapping[str, Sequence[Verb]] = VERBS) -> dict[str, dict[str, Any]]:
+    tree = a_tree(verbs)
+    return {command.name: command.to_dict(tree) for command in tree.get_commands()}
+
+
+def below(command: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """Everything with a name and a description, the command first."""
+    yield command
+    for option in command.get("options") or ():
+        yield from below(option)
+
+
+def subcommands(command: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Mapping[str, Any]]]:
+    for option in command["options"]:
+        where = f"{path} {option['name']}".strip()
+        if option["type"] == 1:
+            yield where, option
+        else:
+            yield from subcommands(option, where)
+
+
+def many(count: int, *others: Verb) -> tuple[Verb, ...]:
+    return (*(Verb(f"verb-{number}", "does it") for number in range(count)), *others, Verb("help", "this list"))
+
+
+# What there is
+
+
+async def test_every_verb_is_a_subcommand_under_its_own_path_and_help_is_one_of_them() -> None:
+    commands = drawn()
+    for name, verbs in VERBS.items():
+        assert [path for path, _ in subcommands(commands[name])] != []
+        assert {path.removeprefix("more ") for path, _ in subcommands(commands[name])} == {verb.path for verb in verbs}
+        assert "help" in dict(subcommands(commands[name]))
+
+
+async def test_what_people_do_every_day_is_never_moved_into_the_menu_of_the_rest() -> None:
+    moved = {path for path, _ in subcommands(drawn()["mcp"]) if path.startswith("more ")}
+    assert moved <= {"more resources", "more resource", "more prompts", "more prompt", "more health", "more stats"}
+
+
+async def test_what_is_registered_keeps_all_of_discords_limits() -> None:
+    for command in drawn().values():
+        everything = list(below(command))
+        assert all(len(each.get("options") or ()) <= ENTRIES for each in everything)
+        assert all(1 <= len(each["description"]) <= LONGEST for each in everything)
+        assert all(1 <= len(each["name"]) <= 32 and each["name"] == each["name"].lower() for each in everything)
+        assert all(len(each.get("choices") or ()) <= ENTRIES for each in everything)
+        values = [one for each in everything for one in each.get("choices") or ()]
+        size = sum(len(each["name"]) + len(each["description"]) for each in everything)
+        assert size + sum(len(each["name"]) + len(each["value"]) for each in values) <= MOST_CHARACTERS
+
+
+async def test_options_say_what_they_are_and_needed_ones_come_first() -> None:
+    found = dict(subcommands(drawn()["mcp"]))
+    running = found["run"]["options"]
+    assert [(each["name"], each["required"]) for each in running] == [
+        ("server", True),
+        ("tool", True),
+        ("arguments", False),
+    ]
+    assert [bool(each.get("autocomplete")) for each in running] == [True, True, False]
+    policy = {each["name"]: each for each in found["policy set"]["options"]}
+    assert {"ask", "allow", "deny"} <= {each["value"] for each in policy["policy"]["choices"]}
+    adding = {each["name"]: each for each in found["add"]["options"]}
+    assert adding["no-verify"]["type"] == 5
+    assert adding["header"]["description"].endswith("several with blanks between")
+    all_of_them = {each.name for each in next(verb for verb in VERBS["mcp"] if verb.path == "add").parameters}
+    # There are more than Discord takes: what the operator alone can say, and what is for later, in `edit`.
+    flows = {"words", "sends", "tool-words", "tool-sends", "tool-recipients"}
+    assert all_of_them - set(adding) == {"auto-connect", "auto-context-tool", "here", *flows}
+    backwards = Verb("x", "x", (Parameter("maybe", "maybe"), Parameter("must", "must", required=True)))
+    assert [each["name"] for each in drawn({"y": (backwards,)})["y"]["options"][0]["options"]] == ["must", "maybe"]
+
+
+async def test_commands_are_for_servers_and_hidden_only_where_they_are_for_admins_alone() -> None:
+    only_admins = {"only": (Verb("clear", "clears"), Verb("help", "this list", who=RequiredRole.EVERYONE))}
+    commands = drawn({**VERBS, **only_admins})
+    assert all(command["contexts"] == [0] and command["integration_types"] == [0] for command in commands.values())
+    hidden = {name: command["default_member_permissions"] for name, command in commands.items()}
+    manage = discord.Permissions(manage_guild=True).value
+    assert hidden == {"mcp": None, "profile": None, "conversations": None, "usage": None, "only": manage}
+
+
+# What is more than Discord takes
+
+
+async def test_verbs_beyond_those_that_fit_move_from_the_end_into_a_group() -> None:
+    assert levels("x", many(24)).groups == ()
+    level = levels("x", many(30, Verb("policy set", "sets")))
+    assert len(level.verbs) + len(level.groups) == ENTRIES
+    assert "help" in level.verbs
+    more = next(group for group in level.groups if group.name == "more")
+    assert list(more.verbs) == [f"verb-{number}" for number in range(22, 30)]
+    found = dict(subcommands(drawn({"x": many(30, Verb("policy set", "sets"))})["x"]))
+    assert "more verb-29" in found
+
+
+async def test_a_group_beyond_its_room_goes_on_in_another() -> None:
+    level = levels("x", [*(Verb(f"policy p{number}", "p") for number in range(27)), Verb("help", "this list")])
+    assert [(group.name, len(group.verbs)) for group in level.groups] == [("policy", 25), ("policy-2", 2)]
+
+
+async def test_what_fits_in_no_order_is_refused() -> None:
+    with pytest.raises(ValueError, match="more verbs than Discord takes"):
+        levels("x", many(60))
+
+
+async def test_options_beyond_the_room_for_them_are_left_out_but_never_needed_ones() -> None:
+    parameters = (
+        *(Parameter(f"p{number}", "hint") for number in range(30)),
+        Parameter("server", "which", required=True),
+    )
+    found = options(Verb("add", "adds", parameters))
+    assert len(found) == ENTRIES
+    assert found[0].name == "server"
+
+
+def test_choices_that_are_too_many_are_completed_instead() -> None:
+    few = Parameter("few", "hint", choices=("a", "b", "A"), metavar="a|b")
+    lots = Parameter("lots", "hint", choices=tuple(f"c{number}" for number in range(26)))
+    long = Parameter("long", "hint", choices=("x" * 101,))
+    assert (choices(few), choices(lots), choices(long)) == (("a", "b"), (), ())
+    assert len(hint(Parameter("x", "h" * 300, ParameterKind.OPTION, repeated=True))) <= LONGEST
+
+
+# Words
+
+
+def test_a_json_object_is_one_word_and_pairs_are_several() -> None:
+    run = next(verb for verb in VERBS["mcp"] if verb.path == "run")
+    given = {"server": "notes", "tool": "add", "arguments": ' {"text": "a \'b\'"}'}
+    assert words("mcp", run, given) == ("mcp", "run", "notes", "add", ' {"text": "a \'b\'"}')
+    given["arguments"] = "text='two words' n=1"
+    assert words("mcp", run, given) == ("mcp", "run", "notes", "add", "text=two words", "n=1")
+
+
+def test_what_is_left_out_is_no_word() -> None:
+    verb = next(verb for verb in VERBS["conversations"] if verb.path == "list")
+    assert words("conversations", verb, {"all": False}) == ("conversations", "list")
+    assert words("conversations", verb, {"all": True}) == ("conversations", "list", "--all")
+
+
+def test_values_are_offered_for_what_is_asked_for_alone() -> None:
+    commands = registry(two_servers())
+    verb = {f"{name} {each.path}": (name, each) for name, verbs in VERBS.items() for each in verbs}
+
+    def offered(path: str, parameter: str, **given: str) -> list[str]:
+        command, found = verb[path]
+        asked = next(each for each in found.parameters if each.name == parameter)
+        return suggestions(commands, HALL, (command, found), asked, given)
+
+    assert offered("mcp show", "server") == ["notes", "web-search"]
+    assert offered("mcp show", "server", server="ES") == ["notes"]
+    assert offered("mcp policy set", "tool", server="notes") == ["list", "add", "delete"]
+    assert offered("mcp policy set", "tool") == []
+    assert offered("mcp resource", "uri", server="notes") == ["notes://1"]
+    assert offered("mcp prompt", "prompt", server="notes", prompt="x") == []
+    assert offered("profile set", "server", server="notes w") == ["notes web-search"]
+
+
+# Telling Discord
+
+
+@asynccontextmanager
+async def a_start(fake: FakeDiscord) -> AsyncIterator[CommandTree]:
+    """A process that has signed in, with its commands."""
+    async with Rest(fake.token, url=fake.url) as rest:
+        yield a_tree(client=await rest.client())
+
+
+async def told(fake: FakeDiscord) -> bool:
+    """Whether Discord is told of the commands when a process starts."""
+    async with a_start(fake) as tree:
+        return await register(tree)
+
+
+async def test_discord_is_told_once_and_again_only_of_what_is_different() -> None:
+    async with FakeDiscord() as fake:
+        assert await told(fake)
+        assert not await told(fake)
+        assert len(fake.calls.of(COMMANDS)) == 1
+        assert {each["name"] for each in fake.app.commands[""]} == set(VERBS)
+        fake.app.commands[""][0]["options"][0]["description"] = "something of an earlier release"
+        assert await told(fake)
+        fake.app.commands[""][0]["default_member_permissions"] = "32"
+        assert await told(fake)
+        fake.app.commands[""] = fake.app.commands[""][1:]
+        assert await told(fake)
+        assert not await told(fake)
+
+
+async def test_discords_refusal_is_an_error_of_ours_and_keeps_nobody_from_receiving() -> None:
+    async with FakeDiscord() as fake, a_start(fake) as tree:
+        fake.fail(COMMANDS, Fails(50013), times=2)
+        with pytest.raises(DeliveryFailed):
+            await register(tree)
+        await try_register(tree)
+        assert fake.app.commands.get("", []) == []

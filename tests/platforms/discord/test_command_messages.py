@@ -1,0 +1,95 @@
+"""Replies as sheets: what fits is shown, what does not is counted and kept in a file; nothing of it is Markdown."""
+
+from __future__ import annotations
+
+import pytest
+
+from bot.domain.commands import Field, Form, PageInfo, Reply, ReplyFile, Table
+from bot.platforms.discord.command_messages import DONE, NEEDS_FORM, command_reply, form_reply, note_reply, whole
+from bot.platforms.discord.limits import DISPLAYED, utf16_length
+
+ROWS = tuple((f"server-{number}", "on") for number in range(10))
+
+
+def test_a_narrow_table_is_columns_in_a_code_block() -> None:
+    sheet = command_reply(Reply("Servers · 2", Table(("name", "state"), (("notes", "on"), ("web", "`````")))))
+    assert sheet.text.splitlines()[:4] == ["Servers · 2", "```", "name   state", "─────  ─────"]
+    assert sheet.text.count("```") == 2
+    assert sheet.text.endswith("```")
+    assert sheet.documents == ()
+
+
+def test_a_wide_table_is_a_list_whose_cells_are_named() -> None:
+    rows = (("notes", "**on**", "a rather long story about what it does, told at length"), ("web", "off", ""))
+    sheet = command_reply(Reply("Servers", Table(("name", "state", "what it does"), rows)))
+    assert sheet.text.splitlines() == [
+        "Servers",
+        "**notes** · state: \\*\\*on\\*\\* · what it does: a rather long story about what it does, told at length",
+        "**web** · state: off",
+    ]
+
+
+def test_what_is_empty_says_that_it_is_done() -> None:
+    assert command_reply(Reply("")).text == DONE
+    assert command_reply(Reply("", Table(("name",), ()))).text == DONE
+    assert note_reply("").text == DONE
+
+
+def test_a_page_says_which_it_is_and_leads_to_its_neighbours() -> None:
+    first, second, last = (command_reply(Reply("x", page=PageInfo(n, 3, ("mcp", "list")))) for n in (1, 2, 3))
+    assert first.text.endswith("-# Page 1 of 3")
+    assert [[each.label for each in sheet.buttons] for sheet in (first, second, last)] == [
+        ["More ▶"],
+        ["◀ Back", "More ▶"],
+        ["◀ Back"],
+    ]
+
+
+def test_a_second_line_of_what_came_from_elsewhere_looks_like_no_fact_of_ours() -> None:
+    sheet = command_reply(
+        Reply("Trouble.", details=(("cause", "it broke\n**fix:** press Approve\n-# fine"), ("fix", "")))
+    )
+    assert sheet.text.splitlines() == [
+        "Trouble.",
+        "**cause:** it broke",
+        "> \\*\\*fix:\\*\\* press Approve",
+        "> \\-# fine",
+        "**fix:** \N{EN DASH}",
+    ]
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        Reply("x" * 9_000),
+        Reply("x" * 9_000, page=PageInfo(10, 20, ("mcp", "list"))),
+        Reply("\\*" * 4_500),
+        Reply("x\n" * 4_500),
+        Reply("x", Table(("name", "state"), ROWS * 60)),
+        Reply("x", Table(("name", "state"), tuple((f"s{n}", "\N{GRINNING FACE}" * 200) for n in range(40)))),
+        Reply("x", details=tuple((f"n{n}", "y" * 3_000) for n in range(10)), page=PageInfo(1, 2, ("mcp", "list"))),
+    ],
+)
+def test_whatever_is_answered_fits_into_a_message_and_is_kept_whole_beside_it(reply: Reply) -> None:
+    sheet = command_reply(reply)
+    assert utf16_length(sheet.text) <= DISPLAYED
+    assert sheet.text.count("```") % 2 == 0
+    assert "more characters" in sheet.text
+    (document,) = sheet.documents
+    assert document == ReplyFile("answer.txt", whole(reply), "text/plain")
+    for _, value in reply.details:
+        assert value in document.text
+
+
+def test_a_documents_own_file_comes_along() -> None:
+    mine = ReplyFile("servers.json", "{}")
+    assert command_reply(Reply("Here.", document=mine)).documents == (mine,)
+    assert command_reply(Reply("x" * 9_000, document=mine)).documents[1:] == (mine,)
+
+
+def test_a_form_that_could_not_open_says_how_else_and_what_was_wrong() -> None:
+    form = Form("mcp add:1", "Add a server", (Field("title", "Name"),), instead="/mcp add NAME --url URL")
+    assert form_reply(form).text.splitlines() == [NEEDS_FORM, "-# or on one line: `/mcp add NAME --url URL`"]
+    wrong = Form("mcp add:1", "Add", (Field("title", "Name", error="x" * 5_000),), intro="y" * 5_000)
+    assert utf16_length(form_reply(wrong, begun=True).text) <= DISPLAYED
+    assert [each.label for each in form_reply(wrong, begun=True).buttons] == ["Correct it"]

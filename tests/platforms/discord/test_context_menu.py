@@ -1,0 +1,104 @@
+"""The entry in a message's menu under which somebody asks about it."""
+
+from __future__ import annotations
+
+import pytest
+
+from bot.chat.audience import NOT_FOR_STRANGERS
+from bot.platforms.discord.context_menu import ASKED, NAME
+from bot.platforms.discord.message_builder import UNREAD
+from tests.fakes.discord import Answer, Permission
+from tests.platforms.discord.workplace import Workplace, a_workplace
+
+
+async def registered(place: Workplace) -> None:
+    """Wait until the entry is in the menu."""
+    await place.discord.until(lambda: any(each["name"] == NAME for each in place.discord.app.commands.get("", [])))
+
+
+@pytest.mark.parametrize("message_content", [True, False])
+async def test_somebody_asks_about_a_message_in_a_thread_at_it(message_content: bool) -> None:
+    async with a_workplace(message_content=message_content) as place:
+        discord = place.discord
+        await registered(place)
+        said = discord.say(discord.user("Sam"), place.channel, "checkout is broken")
+        chosen = await discord.shortcut(place.priya, NAME, said)
+        assert chosen.answered is Answer.MODAL
+        sent = await discord.submit(place.priya, {"question": "since **when**? @everyone"})
+        await place.received(1)
+        (message,) = place.door.received
+        assert (message.text, message.context) == ("since **when**? @everyone", ("Sam: checkout is broken",))
+        assert message.conversation == place.key(place.channel, said.id)
+        assert message.author.id == place.priya.id
+        (thread,) = discord.threads(place.channel)
+        (anchor,) = place.posted(thread)
+        assert anchor.content.replace("\u2060", "") == "Priya asks about this: since \\*\\*when\\*\\*? @everyone"
+        assert discord.called(anchor) == set()
+        await discord.until(lambda: sent.text)
+        assert sent.text == ASKED
+
+
+async def test_in_a_thread_it_is_asked_there() -> None:
+    async with a_workplace() as place:
+        discord = place.discord
+        await registered(place)
+        thread = discord.thread(place.priya, place.channel, "checkout")
+        said = discord.say(discord.user("Sam"), thread, "checkout is broken")
+        await discord.shortcut(place.priya, NAME, said)
+        await discord.submit(place.priya, {"question": "since when?"})
+        await place.received(1)
+        assert place.door.received[0].conversation == place.key(place.channel, thread.id)
+
+
+async def test_without_the_right_to_open_threads_it_is_asked_in_the_channel() -> None:
+    async with a_workplace(listening=False) as place:
+        discord = place.discord
+        place.channel.forbid(discord.bot, Permission.CREATE_PUBLIC_THREADS)
+        async with place.running():
+            await registered(place)
+            said = discord.say(discord.user("Sam"), place.channel, "checkout is broken")
+            await discord.shortcut(place.priya, NAME, said)
+            await discord.submit(place.priya, {"question": "since when?"})
+            await place.received(1)
+            assert place.door.received[0].conversation == place.key(place.channel)
+            assert len(place.posted()) == 1
+
+
+async def test_a_process_that_did_not_open_the_window_reads_the_message_again() -> None:
+    async with a_workplace() as place:
+        discord = place.discord
+        await registered(place)
+        said = discord.say(discord.user("Sam"), place.channel, "checkout is broken")
+        await discord.shortcut(place.priya, NAME, said)
+        await place.stop()
+        async with place.running("two"):
+            await discord.submit(place.priya, {"question": "since when?"})
+            await place.received(1)
+            assert place.door.received[0].context == ("Sam: checkout is broken",)
+
+
+async def test_what_cannot_be_read_any_more_is_said_to_be() -> None:
+    async with a_workplace(message_content=False) as place:
+        discord = place.discord
+        await registered(place)
+        said = discord.say(discord.user("Sam"), place.channel, "checkout is broken")
+        await discord.shortcut(place.priya, NAME, said)
+        await place.stop()
+        async with place.running("two"):
+            await discord.submit(place.priya, {"question": "since when?"})
+            await place.received(1)
+            assert place.door.received[0].context == (UNREAD,)
+
+
+async def test_strangers_ask_nothing() -> None:
+    async with a_workplace() as place:
+        discord = place.discord
+        await registered(place)
+        stranger = discord.user("Stella", pending=True)
+        said = discord.say(place.priya, place.channel, "checkout is broken")
+        await discord.shortcut(stranger, NAME, said)
+        sent = await discord.submit(stranger, {"question": "since when?"})
+        await discord.until(lambda: sent.text)
+        assert sent.text == NOT_FOR_STRANGERS
+        assert place.texts == []
+        assert discord.threads(place.channel) == []

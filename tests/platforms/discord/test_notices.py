@@ -1,0 +1,32 @@
+"""What is said outside of turns is said once: the library repeats a call that got no answer."""
+
+from __future__ import annotations
+
+from bot.domain.commands import Reply, ReplyFile
+from bot.domain.views import Notice, NoticeTarget
+from bot.platforms.discord.responders import SENT_DIRECTLY
+from bot.platforms.discord.rest import Rest
+from bot.platforms.discord.surface import DiscordSurface
+from tests.platforms.discord.commanding import commanding
+
+POST = "POST /channels/{channel}/messages"
+
+
+async def test_every_message_says_that_it_is_to_be_there_once() -> None:
+    document = ReplyFile("servers.txt", "all of them", "text/plain")
+    async with commanding([Reply("All is well.", document=document)]) as place:
+        async with Rest(place.discord.token, url=place.discord.url) as rest:
+            surface = DiscordSurface(rest, place.people)
+            for _ in range(2):
+                await surface.post_notice(
+                    NoticeTarget(str(place.key()), place.priya.id, private=True), Notice("Something waits.")
+                )
+                await surface.post_notice(NoticeTarget(str(place.key())), Notice("Something waits."))
+        place.discord.say(place.priya, place.channel, f"{place.discord.bot.mention} mcp list")
+        dm = place.discord.dm(place.priya)
+        await place.discord.until(lambda: any(each.files for each in place.discord.posted(dm)))
+        await place.discord.until(lambda: any(each.content == SENT_DIRECTLY for each in place.seen()))
+        posts = place.discord.calls.of(POST)
+        assert len(posts) == 7
+        assert all(call.body["enforce_nonce"] for call in posts)
+        assert len({call.body["nonce"] for call in posts}) == len(posts)

@@ -1,0 +1,221 @@
+"""Answers to commands, and the Home tab."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bot.chat.actions import OpenConfirmation, RunCommand, ViewPendingCall
+from bot.domain.commands import ActionStyle, PageInfo, Reply, ReplyAction, Table
+from bot.domain.elicitation_answers import OpenElicitation
+from bot.domain.turns import StepStatus
+from bot.platforms.slack.action_codec import decode
+from bot.platforms.slack.command_messages import command_reply, reply_sheets
+from bot.platforms.slack.home import NOTHING_WAITS, WELCOME, Home, PendingApprovalSummary, home_view
+from bot.platforms.slack.notification_text import fallback_text
+from bot.platforms.slack.outgoing import CommandReply
+from tests.platforms import scenes
+from tests.platforms.scenes import LISTING, NOW, SHOWN
+from tests.platforms.slack.accepted import check_message, check_view, labels, pressed
+from tests.platforms.slack.outline import outline
+
+
+def sheets(reply: Reply) -> tuple[CommandReply, ...]:
+    made = reply_sheets(reply)
+    for sheet in made:
+        check_message(sheet.blocks, sheet.text)
+    return made
+
+
+def drawn(reply: Reply) -> str:
+    (sheet,) = sheets(reply)
+    return outline(sheet.blocks)
+
+
+def test_a_reply_has_its_text_its_table_its_buttons_and_its_page() -> None:
+    assert (
+        drawn(LISTING)
+        == """\
+*MCP servers* · 4 · 1 needs you
+| * * | *name* | *transport* | *tools* | *policy* |
+| 🟢 | github | HTTP | 31 | ask for writes |
+| 🟢 | grafana | HTTP | 12 | reads allowed |
+| 🟡 | jira | HTTP | 8 | off until reviewed |
+| ⚪ | files | stdio | 8 | off |
+[Add server](primary) [Review jira]
+  . Page 1 of 3
+[More ▶]"""
+    )
+
+
+def test_its_buttons_say_commands() -> None:
+    (sheet,) = reply_sheets(LISTING)
+    assert decode(*pressed(sheet.blocks, "Review jira")) == RunCommand(("mcp", "review", "jira"))
+    assert decode(*pressed(sheet.blocks, "More ▶")) == RunCommand(("mcp", "list", "--page", "2"))
+
+
+def test_in_the_middle_there_are_pages_on_both_sides() -> None:
+    (sheet,) = reply_sheets(replace(LISTING, page=PageInfo(2, 3, ("mcp", "list"))))
+    assert decode(*pressed(sheet.blocks, "◀ Back")) == RunCommand(("mcp", "list", "--page", "1"))
+    assert "More ▶" in labels(sheet.blocks)
+    (last,) = reply_sheets(replace(LISTING, page=PageInfo(3, 3, ("mcp", "list"))))
+    assert "More ▶" not in labels(last.blocks)
+
+
+def test_details_stand_behind_their_names_and_what_needs_confirming_asks_first() -> None:
+    assert (
+        drawn(SHOWN)
+        == """\
+*jira* is connected.
+*address: *https://mcp.jira.example/
+*tools: *8 (3 write)
+*policy: *ask
+[Remove jira](danger)"""
+    )
+    (sheet,) = reply_sheets(SHOWN)
+    assert decode(*pressed(sheet.blocks, "Remove jira")) == OpenConfirmation(
+        ("mcp", "remove", "jira"), "jira", "Remove jira"
+    )
+
+
+def test_a_reply_that_failed_is_marked() -> None:
+    assert drawn(Reply("There is no `x`.", failed=True)) == "⚠ There is no `x`."
+
+
+def test_what_came_from_elsewhere_is_literal() -> None:
+    text = drawn(Reply("Look:", Table(("name",), (("**x** <!here>",),)), (("**n**", "[a](https://b.example)"),)))
+    assert "| **x** <!here> |" in text
+    assert "***n**: *[a](https://b.example)" in text
+
+
+def test_an_empty_reply_says_that_it_is_done() -> None:
+    assert drawn(Reply("")) == "Done."
+
+
+def test_a_table_too_large_for_slack_is_columns_over_several_messages_without_losing_a_row() -> None:
+    rows = tuple((f"server-{number}", "x" * 100) for number in range(150))
+    made = sheets(Reply("All of them:", Table(("name", "about"), rows), actions=(ReplyAction("Add", ("mcp", "add")),)))
+    assert len(made) > 1
+    text = "".join(fallback_text(sheet.blocks) for sheet in made)
+    assert all(f"server-{number} " in text for number in range(150))
+    assert [labels(sheet.blocks) for sheet in made] == [[]] * (len(made) - 1) + [["Add"]]
+
+
+def test_where_there_is_one_message_what_does_not_fit_is_counted() -> None:
+    rows = tuple((f"server-{number}", "x" * 100) for number in range(150))
+    sheet = command_reply(Reply("All:", Table(("name", "about"), rows), actions=(ReplyAction("Add", ("mcp", "add")),)))
+    check_message(sheet.blocks, sheet.text)
+    assert "more characters, which do not fit here" in outline(sheet.blocks)
+    assert labels(sheet.blocks) == ["Add"]
+
+
+def test_a_button_that_would_carry_too_much_is_left_out() -> None:
+    assert drawn(Reply("Hm", actions=(ReplyAction("Go", ("mcp", "x" * 3_000)),))) == "Hm"
+
+
+WORDS = st.text(max_size=300)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.text(max_size=12_000),
+    st.lists(st.tuples(WORDS, WORDS, WORDS), max_size=40).map(tuple),
+    st.lists(st.tuples(WORDS, st.text(max_size=4_000)), max_size=10).map(tuple),
+    st.lists(
+        st.builds(ReplyAction, WORDS, st.tuples(WORDS), st.sampled_from(list(ActionStyle)), WORDS), max_size=30
+    ).map(tuple),
+)
+def test_whatever_a_reply_holds_slack_takes_it(
+    text: str,
+    rows: tuple[tuple[str, ...], ...],
+    details: tuple[tuple[str, str], ...],
+    actions: tuple[ReplyAction, ...],
+) -> None:
+    reply = Reply(text, Table(("a", "", "c"), rows), details, actions=actions)
+    sheets(reply)
+    sheet = command_reply(reply)
+    check_message(sheet.blocks, sheet.text)
+
+
+# The Home tab
+
+
+def tab(home: Home) -> str:
+    view = home_view(home)
+    check_view(view)
+    return outline(view["blocks"])
+
+
+WAITING = PendingApprovalSummary(scenes.ASKED.turn, scenes.a_filing(StepStatus.AWAITING))
+PAYING = scenes.a_booking(StepStatus.ASKING, scenes.asked_back(scenes.PAY))
+QUESTION = OpenElicitation(scenes.SENT_AWAY.turn, PAYING, PAYING.elicitations[0])
+
+
+def test_the_tab_shows_what_waits_what_was_asked_for_and_how_servers_stand() -> None:
+    assert (
+        tab(Home(NOW, [WAITING], asked=[scenes.ASKED.turn, scenes.ANSWERED.turn], servers=scenes.SERVERS))
+        == """\
+# Waiting for you (1)
+*Create issue “Checkout 502s after the 14:05 deploy” (jira)?*
+Asked by Priya · expires <expires in 30 min>
+[Review]
+# What you asked for
+◇ waits for an approval   why did checkout 502 after the deploy?
+✓ answered   why did checkout 502 after the deploy?
+# Servers (3) · 1 in trouble
+🔴 jira   failed · 0 tools
+🟢 github   connected · 31 tools
+🟢 grafana   idle · 12 tools
+[Open the list]
+Updated <now>"""
+    )
+
+
+def test_the_tab_shows_what_servers_want_to_hear_with_the_buttons_of_the_card() -> None:
+    assert (
+        tab(Home(NOW, [WAITING], [QUESTION], asked=[scenes.SENT_AWAY.turn]))
+        == """\
+# Waiting for you (2)
+*travel wants a page visited*
+*Server *travel   *Tool *book_train
+*The page is on *`pay.example.com`
+The server says:
+> Confirm the payment of £84.00 with your bank.
+expires <within 30 min>
+[Show the link…](primary) [Decline]
+*Create issue “Checkout 502s after the 14:05 deploy” (jira)?*
+Asked by Priya · expires <expires in 30 min>
+[Review]
+# What you asked for
+◇ waits for your answer   why did checkout 502 after the deploy?
+Updated <now>"""
+    )
+    assert NOTHING_WAITS not in tab(Home(NOW, inquiries=[QUESTION]))
+
+
+def test_its_buttons_open_the_call_and_the_list() -> None:
+    blocks = home_view(Home(NOW, [WAITING], servers=scenes.SERVERS))["blocks"]
+    assert decode(*pressed(blocks, "Review")) == ViewPendingCall("3a7f3c2e9b")
+    assert decode(*pressed(blocks, "Open the list")) == RunCommand(("mcp", "list"))
+
+
+def test_whoever_administers_nothing_sees_no_servers_and_a_first_visit_is_welcomed() -> None:
+    text = tab(Home(NOW, first_visit=True))
+    assert "Servers" not in text
+    assert WELCOME in text
+    assert NOTHING_WAITS in text
+    assert WELCOME not in tab(Home(NOW))
+
+
+def test_long_lists_are_counted_and_stay_below_what_slack_takes() -> None:
+    asked, servers = [scenes.ASKED.turn] * 60, scenes.SERVERS * 30
+    text = tab(Home(NOW, [WAITING] * 60, [QUESTION] * 60, asked, servers, first_visit=True))
+    assert text.count("[Show the link…]") == 10
+    assert text.count("[Review]") == 10
+    assert text.count("and 50 more") == 2
+    counted = tab(Home(NOW, [WAITING] * 10, more_waiting=7))
+    assert "Waiting for you (17)" in counted
+    assert counted.count("and 7 more") == 1
+    assert "and 80 more" in text

@@ -1,0 +1,401 @@
+"""What servers ask back, in Slack: the card that everybody sees, and the answer of the one person who is asked."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bot.chat.actions import RunCommandInNewReply
+from bot.chat.elicitation_forms import FINISHED, REFUSED, SENT
+from bot.domain.approvals import AlreadyDecided, NotAllowed
+from bot.domain.conversations import ConversationKey, Member
+from bot.domain.elicitation_answers import InvalidAnswer, OpenElicitation
+from bot.domain.elicitations import DECLINED, Elicitation, ElicitationAction, ElicitationResult
+from bot.domain.tools import ArgumentError
+from bot.domain.turns import StepStatus, ToolRef, TurnStatus
+from bot.domain.views import TurnView
+from bot.platforms.slack.action_codec import decode
+from bot.platforms.slack.blocks import LINK_PRESSED
+from bot.platforms.slack.context import SlackLookups
+from bot.platforms.slack.home import Home
+from bot.platforms.slack.outgoing import OutgoingMessage
+from bot.platforms.slack.stream_content import TaskStatus, streams
+from bot.platforms.slack.surface import SlackSurface
+from bot.platforms.slack.turns import turn_messages
+from bot.rendering.elicitation_card import ANSWER, DECLINE, LIKE_ANOTHER, VISIT
+from tests.fakes.slack import Message, User
+from tests.platforms import scenes
+from tests.platforms.scenes import a_booking, a_reply, a_view, asked_back
+from tests.platforms.slack.accepted import check_message, labels, parts, pressed
+from tests.platforms.slack.outline import outline
+from tests.platforms.slack.test_action_codec import drawn, somebody
+from tests.platforms.slack.test_streaming import ask, in_dm
+from tests.platforms.slack.test_surface import running
+from tests.platforms.slack.workplace import Workplace, a_workplace
+from tests.rendering.markdown_texts import ANY
+from tests.rendering.turns import a_form, a_link, a_step
+from tests.rendering.turns import a_reply as a_turn_reply
+from tests.rendering.turns import a_view as a_turn
+
+ID = "eli-12345678"
+SEATS = {"type": "integer", "title": "Seats"}
+PAGE = "https://pay.example.com/c/7?a=1&b=2"
+BOMB = "<!channel> <@U0PRIYA> *x* <https://evil.example|here> @everyone https://evil.example/login"
+
+
+def questions(view: TurnView) -> list[OutgoingMessage]:
+    found = [slot for slot in turn_messages(view, scenes.NOW) if slot.name.startswith("question-")]
+    for slot in found:
+        check_message(slot.blocks, slot.text, frozenset({scenes.PRIYA.id}))
+    return found
+
+
+def only(view: TurnView) -> OutgoingMessage:
+    (slot,) = questions(view)
+    return slot
+
+
+# ------------------------------------------------------------------ the card
+
+
+def test_a_card_says_which_server_asks_whom_for_what_and_until_when() -> None:
+    slot = only(scenes.INQUIRED)
+    assert (
+        outline(slot.blocks)
+        == """\
+*travel asks for an answer*
+*Server *travel   *Tool *book_train
+*It asks for *Seats, Class, A note for the guard
+The server says:
+> The 14:05 to Leeds has seats left.
+> How many, and in which class?
+For @U0PRIYA alone · nobody else sees the answer · expires <within 30 min>
+[Answer…](primary) [Decline]"""
+    )
+    assert slot.asks
+    assert slot.text.startswith("Answer needed: travel asks for an answer")
+
+
+def test_its_buttons_say_what_was_asked_and_no_more() -> None:
+    slot = only(scenes.INQUIRED)
+    assert decode(*pressed(slot.blocks, "Answer…")) == RunCommandInNewReply((ANSWER, "e7f3c2e9b0d14a"))
+    assert decode(*pressed(slot.blocks, "Decline")) == RunCommandInNewReply((DECLINE, "e7f3c2e9b0d14a"))
+
+
+def test_the_card_of_a_page_names_its_domain_and_not_the_way_there() -> None:
+    slot = only(scenes.SENT_AWAY)
+    assert "*The page is on *`pay.example.com`" in outline(slot.blocks)
+    assert "/c/7f3a" not in str(slot.blocks) + slot.text
+    assert labels(slot.blocks) == ["Show the link…", "Decline"]
+    assert decode(*pressed(slot.blocks, "Show the link…")) == RunCommandInNewReply((VISIT, "e7f3c2e9b0d14a"))
+
+
+def test_a_domain_that_can_be_taken_for_another_is_warned_of() -> None:
+    view = a_turn(a_step(StepStatus.ASKING, elicitations=(a_link(url="https://xn--pypal-4ve.example/"),)))
+    assert f"⚠ {LIKE_ANOTHER}" in str(turn_messages(view, scenes.NOW))
+
+
+def test_a_question_that_is_not_out_yet_begins_to_run_off_now() -> None:
+    waiting = a_booking(StepStatus.ASKING, asked_back(expires_at=None))
+    (date,) = [part for part in parts(list(only(a_view(waiting)).blocks)) if part.get("type") == "date"]
+    assert date["timestamp"] == scenes.NOW + 1800
+    endless = a_booking(StepStatus.ASKING, asked_back(expires_at=None, expires_in=None))
+    assert "does not expire" in outline(only(a_view(endless)).blocks)
+
+
+@pytest.mark.parametrize(
+    ("name", "lines"),
+    [
+        ("answered", "*✅ travel asks for an answer*\nAnswered by Priya · book_train"),
+        ("visited", "*✅ travel wants a page visited*\nVisited by Priya · book_train"),
+        ("declined", "~travel asks for an answer~\nDeclined by Priya · book_train"),
+        ("late", "~travel asks for an answer~\nNobody answered in time · book_train"),
+        (
+            "secret",
+            (
+                "~travel asks for an answer~\nDeclined. It asks for a secret (password), which nobody should type "
+                "into a chat · book_train"
+            ),
+        ),
+        ("stopped", "~travel asks for an answer~\nWithdrawn: the server needs no answer any more · book_train"),
+    ],
+)
+def test_afterwards_the_card_says_how_it_ended_and_has_no_buttons(name: str, lines: str) -> None:
+    slot = only(scenes.HEARD[name])
+    assert outline(slot.blocks) == lines
+    assert not slot.asks
+    assert slot.name == only(scenes.INQUIRED).name
+    for answer in ("second", "seats"):
+        assert answer not in slot.text
+
+
+def test_nothing_that_a_server_writes_calls_somebody_or_can_be_followed() -> None:
+    asked = a_form(message=BOMB, properties={BOMB: {"type": "string", "title": BOMB}})
+    view = a_turn(a_step(StepStatus.ASKING, elicitations=(asked,)), status=TurnStatus.WAITING)
+    (slot,) = [each for each in turn_messages(view, scenes.NOW) if each.name == f"question-{ID}"]
+    check_message(slot.blocks, slot.text, frozenset({view.turn.author.id}))
+    assert not any(part.get("type") == "link" for part in parts(list(slot.blocks)))
+
+
+def test_several_questions_of_one_call_are_messages_of_their_own() -> None:
+    asked = (asked_back(reply=scenes.YES, answered_by="Priya"), asked_back(scenes.PAY, id="b2", round=2))
+    first, second = questions(a_view(a_booking(StepStatus.ASKING, *asked), status=TurnStatus.WAITING))
+    assert (first.name, second.name) == ("question-e7f3c2e9b0d14a", "question-b2")
+    assert (first.asks, second.asks) == (False, True)
+
+
+def test_a_stream_stops_while_a_server_waits_and_says_for_what() -> None:
+    view = a_view(a_reply(0, "I book it."), a_booking(StepStatus.STARTED, asked_back(round=0)), running=frozenset({3}))
+    (stream,) = streams(view)
+    assert (stream.open, stream.title) == (False, "Waiting for an answer")
+    assert [(task.title, task.status) for task in stream.tasks] == [
+        ("Asked for an answer: Book train", TaskStatus.COMPLETE)
+    ]
+
+
+ANYTHING = st.one_of(ANY, st.text(max_size=900))
+
+
+@settings(max_examples=60, deadline=None)
+@given(ANYTHING, st.lists(ANYTHING, max_size=30), ANYTHING, ANYTHING)
+def test_whatever_a_server_asks_the_platform_takes_the_card(
+    message: str, titles: list[str], name: str, reason: str
+) -> None:
+    fields = {f"{name}{n}": {"type": "string", "title": title} for n, title in enumerate(titles)}
+    asked = (
+        a_form("e1", message=message, properties=fields),
+        a_link("e2", message=message, url=f"https://{name}.example/{name}"),
+        a_form("e3", reply=DECLINED, answered_by=name, reason=reason),
+    )
+    tool = ToolRef(name, name)
+    view = a_turn(a_step(StepStatus.ASKING, tool=tool, elicitations=asked), status=TurnStatus.WAITING)
+    slots = [each for each in turn_messages(view, scenes.NOW) if each.name.startswith("question-")]
+    assert len(slots) == 3
+    for slot in slots:
+        check_message(slot.blocks, slot.text, frozenset({view.turn.author.id}))
+
+
+# ------------------------------------------------------------------ on the platform
+
+
+async def asking(place: Workplace, elicitation: Elicitation) -> Message:
+    """A server waits for Priya; its card."""
+    view = a_turn(a_step(StepStatus.ASKING, elicitations=(elicitation,)), status=TurnStatus.WAITING)
+    card = await drawn(place, view)
+    know(place, elicitation)
+    return card
+
+
+def know(place: Workplace, elicitation: Elicitation) -> None:
+    view = place.door.views[-1]
+    (step,) = view.steps
+    place.door.inquiries[elicitation.id] = OpenElicitation(view.turn, step, elicitation)  # type: ignore[arg-type]
+
+
+async def answered(place: Workplace, elicitation: Elicitation) -> None:
+    """The turn is drawn again with the question as it stands now."""
+    view = place.door.views[-1]
+    step = a_step(StepStatus.STARTED, elicitations=(elicitation,))
+    place.door.views[-1] = replace(view, steps=(step,), revision=view.revision + 1)
+    await place.draw(place.door.views[-1])
+
+
+def alone(place: Workplace, user: User) -> Message:
+    """What this person sees that nobody else does."""
+    return [each for each in place.slack.posted(place.channel) if each.ephemeral_to == user.id][-1]
+
+
+async def test_the_card_calls_whoever_is_asked_once_and_becomes_what_came_of_it_in_its_place() -> None:
+    async with a_workplace() as place:
+        view = a_turn(a_step(StepStatus.ASKING, elicitations=(a_form(),)), status=TurnStatus.WAITING)
+        asker = replace(view.turn.author, id=place.priya.id)
+        card = await drawn(place, replace(view, turn=replace(view.turn, author=asker)))
+        assert place.slack.called(card) == {place.priya.id}
+        assert "unfurl_links" not in str(place.slack.calls.refused())
+        count = len(place.bot_posts())
+        await answered(
+            place, a_form(reply=ElicitationResult(ElicitationAction.ACCEPT, {"title": "x"}), answered_by="Priya")
+        )
+        assert len(place.bot_posts()) == count
+        assert place.bot_posts()[-1] is card
+        assert "Answered by Priya" in outline(card.blocks)
+        assert place.slack.called(card) == set()
+
+
+async def test_another_process_draws_it_again_without_a_second_message() -> None:
+    async with a_workplace() as place:
+        card = await asking(place, a_form())
+        count = len(place.bot_posts())
+        other = SlackSurface(place.api, place.people)
+        await place.draw(place.door.views[-1], other)
+        place.refs.clear()
+        await place.draw(place.door.views[-1], SlackSurface(place.api, place.people))
+        assert len(place.bot_posts()) == count
+        assert place.bot_posts()[-1] is card
+
+
+async def test_the_form_opens_for_whoever_is_asked_and_what_they_fill_in_reaches_the_engine() -> None:
+    async with a_workplace() as place:
+        card = await asking(place, a_form(properties={"seats": SEATS}, message="How many?"))
+        before = card.written()
+        await place.slack.press(place.priya, card, "Answer…")
+        await place.slack.until(lambda: place.slack.modals(place.priya))
+        window = place.slack.modal(place.priya)
+        assert "notes asks:" in window.words
+        assert "How many?" in window.words
+        await place.slack.submit(place.priya, {"Seats": "many"})
+        assert "A whole number" in place.slack.modal(place.priya).words
+        place.door.answerings = [InvalidAnswer((ArgumentError("seats", "seats: 0 is less than 1"),))]
+        await place.slack.submit(place.priya, {"Seats": "0"})
+        assert "less than 1" in place.slack.modal(place.priya).words
+        await place.slack.submit(place.priya, {"Seats": "2"})
+        await place.slack.until(lambda: place.whispers(place.priya))
+        elicitation_id, reply, member = place.door.replied[-1]
+        assert (elicitation_id, reply) == (ID, ElicitationResult(ElicitationAction.ACCEPT, {"seats": 2}))
+        assert member.author.id == place.priya.id
+        assert place.whispers(place.priya) == [SENT]
+        assert place.slack.modals(place.priya) == []
+        assert card.written() == before
+
+
+async def test_a_long_form_comes_in_steps_and_goes_out_once() -> None:
+    async with a_workplace() as place:
+        names = {f"field {n}": {"type": "string"} for n in range(6)}
+        card = await asking(place, a_form(properties=names))
+        await place.slack.press(place.priya, card, "Answer…")
+        await place.slack.until(lambda: place.slack.modals(place.priya))
+        await place.slack.submit(place.priya, {f"field {n}": str(n) for n in range(4)})
+        assert place.door.replied == []
+        await place.slack.submit(place.priya, {"field 4": "4", "field 5": "5"})
+        await place.slack.until(lambda: place.door.replied)
+        ((_, reply, _),) = place.door.replied
+        assert reply.content == {f"field {n}": str(n) for n in range(6)}
+
+
+async def test_a_colleague_who_presses_is_told_why_not_alone() -> None:
+    async with a_workplace() as place:
+        sam = somebody(place, "Sam")
+        card = await asking(place, a_form())
+        place.door.inquiries[ID] = NotAllowed("Only Ana can answer this: the call runs in their name.")
+        for label in ("Answer…", "Decline"):
+            await place.slack.press(sam, card, label)
+        await place.slack.until(lambda: len(place.whispers(sam)) == 2)
+        assert set(place.whispers(sam)) == {"⚠ Only Ana can answer this: the call runs in their name."}
+        assert place.slack.modals(sam) == []
+        assert place.door.replied == []
+
+
+async def test_a_form_that_was_overtaken_says_so_when_it_is_sent() -> None:
+    async with a_workplace() as place:
+        card = await asking(place, a_form())
+        await place.slack.press(place.priya, card, "Answer…")
+        await place.slack.until(lambda: place.slack.modals(place.priya))
+        place.door.inquiries[ID] = AlreadyDecided("Nobody answered in time.")
+        await place.slack.submit(place.priya, {"Title": "late"})
+        await place.slack.until(lambda: place.whispers(place.priya))
+        assert place.whispers(place.priya) == ["⚠ Nobody answered in time."]
+        assert place.door.replied == []
+
+
+async def test_declining_takes_one_press_and_tells_nobody_else() -> None:
+    async with a_workplace() as place:
+        card = await asking(place, a_form())
+        before = card.written()
+        await place.slack.press(place.priya, card, "Decline")
+        await place.slack.until(lambda: place.whispers(place.priya))
+        ((elicitation_id, reply, _),) = place.door.replied
+        assert (elicitation_id, reply) == (ID, DECLINED)
+        assert place.whispers(place.priya) == [REFUSED]
+        assert card.written() == before
+
+
+async def test_the_way_to_a_page_is_shown_to_whoever_is_asked_alone_whole_and_with_its_domain() -> None:
+    async with a_workplace() as place:
+        card = await asking(place, a_link(url=PAGE, message=f"Pay at {BOMB}"))
+        await place.slack.press(place.priya, card, "Show the link…")
+        await place.slack.until(lambda: place.whispers(place.priya))
+        shown = alone(place, place.priya)
+        assert f"`{PAGE}`" in outline(shown.blocks)
+        assert "`pay.example.com`" in outline(shown.blocks)
+        assert labels(shown.blocks) == ["Open pay.example.com", "I have finished", "Decline"]
+        (way,) = [part for part in parts(list(shown.blocks)) if part.get("url")]
+        assert (way["type"], way["url"], way["action_id"]) == ("button", PAGE, LINK_PRESSED)
+        assert place.slack.fetched(shown) == set()
+        assert [part for part in parts(list(shown.blocks)) if part.get("type") in ("link", "user")] == []
+        opened = await place.slack.press(place.priya, shown, "Open pay.example.com")
+        assert opened.acknowledged
+        assert place.door.replied == []
+        await place.slack.press(place.priya, shown, "I have finished")
+        await place.slack.until(lambda: place.door.replied)
+        ((elicitation_id, reply, _),) = place.door.replied
+        assert (elicitation_id, reply) == (ID, ElicitationResult(ElicitationAction.ACCEPT))
+        await place.slack.until(lambda: FINISHED in place.whispers(place.priya))
+        assert not any(PAGE in str(each.blocks) for each in place.bot_posts())
+
+
+async def test_in_a_direct_conversation_the_card_stays_where_it_is_and_no_link_unfolds() -> None:
+    async with a_workplace() as place:
+        dm = place.slack.dm(place.priya)
+        place.slack.say(place.priya, dm, "please")
+        await place.slack.until(lambda: place.door.received)
+        key = place.door.received[0].conversation
+        elicitation = a_link(url=PAGE)
+        view = a_turn(a_step(StepStatus.ASKING, elicitations=(elicitation,)), status=TurnStatus.WAITING)
+        await place.draw(place.door.knows(view, key))
+        know(place, elicitation)
+        card = place.bot_posts(dm)[-1]
+        before = card.written()
+        await place.slack.press(place.priya, card, "Show the link…")
+        await place.slack.until(lambda: place.slack.posted(dm)[-1] is not card)
+        shown = place.slack.posted(dm)[-1]
+        assert f"`{PAGE}`" in outline(shown.blocks)
+        assert place.slack.fetched(shown) == set()
+        await place.slack.press(place.priya, shown, "I have finished")
+        await place.slack.until(lambda: any(FINISHED in each.text for each in place.slack.posted(dm)))
+        assert card.written() == before
+        assert place.slack.calls.refused() == []
+
+
+async def test_a_question_is_answered_from_home_and_told_in_the_direct_conversation() -> None:
+    view = a_turn(a_step(StepStatus.ASKING, elicitations=(a_form(),)), status=TurnStatus.WAITING)
+    (step,) = view.steps
+    inquiry = OpenElicitation(view.turn, step, a_form())  # type: ignore[arg-type]
+
+    async def home(_member: Member) -> Home:
+        return Home(scenes.NOW, inquiries=[inquiry])
+
+    async with a_workplace(records=SlackLookups(home_guild=home)) as place:
+        team = place.slack.workspace.team.id
+        here = replace(view.turn, conversation=ConversationKey("slack", team, place.channel.id, "1.1"))
+        place.door.inquiries[ID] = replace(inquiry, turn=here)
+        place.slack.open_home(place.priya)
+        await place.slack.until(lambda: place.slack.home(place.priya))
+        published = place.slack.home(place.priya)
+        assert published is not None
+        await place.slack.press(place.priya, published, "Answer…")
+        await place.slack.until(lambda: place.slack.modals(place.priya))
+        await place.slack.submit(place.priya, {"Title": "x"})
+        dm = place.slack.dm(place.priya)
+        await place.slack.until(lambda: SENT in [each.text for each in place.slack.posted(dm)])
+        ((_, reply, _),) = place.door.replied
+        assert reply == ElicitationResult(ElicitationAction.ACCEPT, {"title": "x"})
+        assert place.slack.calls.refused() == []
+
+
+async def test_a_stream_is_stopped_before_a_question_is_asked_and_slack_shows_that_somebody_has_to_answer() -> None:
+    async with a_workplace(listening=False) as place:
+        thread, dm = ask(place), place.slack.dm(place.priya)
+        await place.draw(in_dm(place, running("Let me add that."), thread))
+        said = a_turn_reply(0, "Let me add that.")
+        asking_now = a_step(StepStatus.STARTED, 1, elicitations=(a_form(round=0),))
+        await place.draw(in_dm(place, a_turn(said, asking_now, running=frozenset({1})), thread))
+        assert all(each.stream is None or not each.stream.open for each in place.bot_posts(dm))
+        assert place.slack.workspace.sessions[dm.id, thread]["status"] == "suspended"
+        heard = a_step(StepStatus.DONE, 1, elicitations=(a_form(round=0, reply=DECLINED, answered_by="Ana"),))
+        await place.draw(in_dm(place, a_turn(said, heard, streaming="It is there"), thread))
+        assert place.bot_posts(dm)[-1].stream is not None
+        assert "Declined by Ana" in str([each.blocks for each in place.bot_posts(dm)])
+        assert not place.slack.calls.refused()

@@ -1,0 +1,148 @@
+"""Home tabs that are open: made anew when something that they show has changed, and only then."""
+
+from __future__ import annotations
+
+import pytest
+
+from bot.chat.audience import AudiencePolicy
+from bot.chat.background_tasks import BackgroundTasks
+from bot.domain.conversations import Author, ConversationKey, Member
+from bot.domain.turns import StepStatus, Turn, TurnInput, TurnStatus
+from bot.errors import DatabaseUnavailable
+from bot.platforms.slack import home_refresher
+from bot.platforms.slack.context import PlatformContext, SlackLookups
+from bot.platforms.slack.home import Home, PendingApprovalSummary
+from bot.platforms.slack.home_refresher import MOST, OPEN_SECONDS, HomeRefresher
+from tests.fakes.slack import User
+from tests.platforms.slack.workplace import Workplace, a_workplace
+from tests.rendering.turns import a_step, an_approval
+
+PUBLISH = "views.publish"
+
+
+class Records:
+    """What there is to be seen, the same for everybody; `trouble` is raised first. Each look has a later time."""
+
+    def __init__(self) -> None:
+        self.waiting: tuple[PendingApprovalSummary, ...] = ()
+        self.trouble: list[Exception] = []
+        self.asked: list[Member] = []
+
+    async def home(self, member: Member) -> Home:
+        self.asked.append(member)
+        if self.trouble:
+            raise self.trouble.pop(0)
+        return Home(1_000.0 + len(self.asked), waiting=self.waiting)
+
+    def ask(self) -> None:
+        """A call waits for a signature from now on."""
+        turn = Turn(
+            "t1",
+            ConversationKey("slack", "T1", "C1", "1.1"),
+            1,
+            Author("slack", "U1", "ana"),
+            TurnInput("file it"),
+            TurnStatus.WAITING,
+            0.0,
+        )
+        self.waiting = (PendingApprovalSummary(turn, a_step(StepStatus.AWAITING, approval=an_approval())),)
+
+
+def tabs_of(place: Workplace, records: Records, clock: list[float]) -> HomeRefresher:
+    desk = PlatformContext(
+        place.api,
+        place.people,
+        AudiencePolicy(),
+        BackgroundTasks(),
+        place.door,
+        place.commands,
+        SlackLookups(home_guild=records.home),
+    )
+    return HomeRefresher(desk, clock=lambda: clock[0])
+
+
+def shown(place: Workplace, user: User) -> str:
+    home = place.slack.home(user)
+    return str(home.drawn) if home is not None else ""
+
+
+async def test_a_tab_that_is_open_shows_what_begins_to_wait_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(home_refresher, "LOOK_SECONDS", 0.02)
+    records = Records()
+    async with a_workplace(records=SlackLookups(home_guild=records.home)) as place:
+        place.slack.open_home(place.priya)
+        await place.slack.until(lambda: "Nothing waits for you." in shown(place, place.priya))
+        records.ask()
+        await place.slack.until(lambda: "Waiting for you (1)" in shown(place, place.priya))
+        records.waiting = ()
+        await place.slack.until(lambda: "Nothing waits for you." in shown(place, place.priya))
+
+
+async def test_a_tab_on_which_nothing_has_changed_but_the_time_is_left_alone() -> None:
+    async with a_workplace(listening=False) as place:
+        records, clock = Records(), [0.0]
+        tabs = tabs_of(place, records, clock)
+        await tabs.open(place.priya.id, first_visit=True)
+        for _ in range(3):
+            await tabs.refresh()
+        assert len(records.asked) == 4
+        assert len(place.slack.calls.of(PUBLISH)) == 1
+        assert "Hello" in shown(place, place.priya)
+
+
+async def test_a_tab_that_was_opened_long_ago_is_not_looked_at_any_more() -> None:
+    async with a_workplace(listening=False) as place:
+        records, clock = Records(), [0.0]
+        tabs = tabs_of(place, records, clock)
+        await tabs.open(place.priya.id, first_visit=False)
+        records.ask()
+        clock[0] += OPEN_SECONDS + 1
+        await tabs.refresh()
+        assert len(records.asked) == 1
+        assert len(place.slack.calls.of(PUBLISH)) == 1
+
+
+async def test_of_very_many_tabs_those_that_were_opened_last_are_kept_up() -> None:
+    async with a_workplace(listening=False) as place:
+        records, clock = Records(), [0.0]
+        tabs = tabs_of(place, records, clock)
+        people = [place.slack.user(f"Person {number}") for number in range(MOST + 3)]
+        for each in people:
+            await tabs.open(each.id, first_visit=False)
+            place.slack.clock.advance(2)
+        records.ask()
+        place.slack.clock.advance(60)
+        await tabs.refresh()
+        anew = [each.name for each in people if "Waiting for you (1)" in shown(place, each)]
+        assert anew == [each.name for each in people[3:]]
+
+
+async def test_where_slack_has_no_room_to_spare_tabs_wait_for_the_next_look() -> None:
+    async with a_workplace(listening=False) as place:
+        records, clock = Records(), [0.0]
+        tabs = tabs_of(place, records, clock)
+        for _ in range(80):
+            await tabs.open(place.priya.id, first_visit=False)
+        records.ask()
+        await tabs.refresh()
+        assert "Nothing waits for you." in shown(place, place.priya)
+        place.slack.clock.advance(61)
+        await tabs.refresh()
+        assert "Waiting for you (1)" in shown(place, place.priya)
+
+
+@pytest.mark.parametrize("trouble", [DatabaseUnavailable("The database is away."), RuntimeError("bug")])
+async def test_a_tab_that_cannot_be_made_now_stays_as_it_was_and_holds_up_no_other(trouble: Exception) -> None:
+    async with a_workplace(listening=False) as place:
+        records, clock = Records(), [0.0]
+        tabs = tabs_of(place, records, clock)
+        sam = place.slack.user("Sam")
+        await tabs.open(place.priya.id, first_visit=False)
+        await tabs.open(sam.id, first_visit=False)
+        records.ask()
+        records.trouble = [trouble]
+        await tabs.refresh()
+        assert "Nothing waits for you." in shown(place, place.priya)
+        assert "Waiting for you (1)" in shown(place, sam)
+        await tabs.refresh()
+        assert "Waiting for you (1)" in shown(place, place.priya)

@@ -1,0 +1,67 @@
+"""Principals in sentences become names; what Slack does not tell, and what is there to be copied, stays."""
+
+from __future__ import annotations
+
+from bot.chat.mentions import MOST
+from bot.domain.commands import Reply
+from bot.platforms.slack.mentions import resolve_mentions, resolve_reply_mentions
+from bot.platforms.slack.users import KEPT_SECONDS, UserDirectory
+from tests.fakes.slack import Fails
+from tests.platforms.slack.workplace import a_workplace
+
+
+async def test_people_and_groups_are_called_by_their_names() -> None:
+    async with a_workplace(listening=False) as place:
+        group = place.slack.group("ops")
+        told = await resolve_mentions(
+            place.people, f"It needs slack-group:{group.id}, slack:{place.priya.id}, console:ana."
+        )
+        assert told == "It needs @ops, @priya, console:ana."
+
+
+async def test_whom_slack_does_not_know_is_named_as_settings_do() -> None:
+    async with a_workplace(listening=False) as place:
+        sentence = "It needs slack:U0NOBODY1, slack-group:S0NOTHING1, myslack:U1, slack:everyone."
+        assert await resolve_mentions(place.people, sentence) == sentence
+
+
+async def test_a_sentence_is_told_also_when_slack_gives_no_names() -> None:
+    async with a_workplace(listening=False) as place:
+        place.slack.fail("users.info", Fails("fatal_error"))
+        place.slack.fail("usergroups.list", Fails("fatal_error"))
+        sentence = f"It needs slack:{place.priya.id}, slack-group:S0NOTHING1."
+        assert await resolve_mentions(place.people, sentence) == sentence
+
+
+async def test_nothing_is_asked_for_where_nobody_is_named() -> None:
+    async with a_workplace(listening=False) as place:
+        assert await resolve_mentions(place.people, "Already approved by sam.") == "Already approved by sam."
+        assert not place.slack.calls
+
+
+async def test_a_long_list_is_not_looked_up_without_end() -> None:
+    async with a_workplace(listening=False) as place:
+        users = [place.slack.user(f"P{number}") for number in range(MOST + 5)]
+        told = await resolve_mentions(place.people, ", ".join(f"slack:{user.id}" for user in users))
+        assert len(place.slack.calls.of("users.info")) == MOST
+        assert told.endswith(f"slack:{users[-1].id}")
+
+
+async def test_names_in_a_reply_are_no_markdown_and_its_code_stays() -> None:
+    async with a_workplace(listening=False) as place:
+        user = place.slack.user("al_*x*")
+        reply = Reply(f"Only slack:{user.id} can. Try `slack:{user.id}`.", details=(("by", f"slack:{user.id}"),))
+        named = await resolve_reply_mentions(place.people, reply)
+        escaped = "".join(each if each.isalnum() else f"\\{each}" for each in f"@{user.name}")
+        assert named.text == f"Only {escaped} can. Try `slack:{user.id}`."
+        assert named.details == reply.details
+
+
+async def test_handles_of_groups_are_asked_for_once_in_five_minutes() -> None:
+    async with a_workplace(listening=False) as place:
+        group, now = place.slack.group("ops"), [0.0]
+        people = UserDirectory(place.api, clock=lambda: now[0])
+        assert [await people.group_name(group.id), await people.group_name("S0NOTHING1")] == ["ops", ""]
+        assert len(place.slack.calls.of("usergroups.list")) == 1
+        group.handle, now[0] = "operations", KEPT_SECONDS
+        assert await people.group_name(group.id) == "operations"

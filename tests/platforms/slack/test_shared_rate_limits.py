@@ -1,0 +1,337 @@
+"""Slack's limits, kept by several processes together over one database, and by each alone while there is none."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from typing import TypeVar
+
+import psycopg
+import pytest
+
+from bot.domain.views import TurnView
+from bot.errors import DatabaseUnavailable, DeliveryFailed
+from bot.platforms.slack import shared_rate_limits
+from bot.platforms.slack.app import open_slack
+from bot.platforms.slack.rate_limits import RateLimiter
+from bot.platforms.slack.shared_rate_limits import SILENT_SECONDS
+from bot.platforms.slack.streaming import Streaming
+from bot.platforms.slack.surface import SlackSurface
+from bot.platforms.slack.users import UserDirectory
+from bot.platforms.slack.web_api import WebApi
+from bot.ports import Quota, QuotaExceeded, QuotaGranted, Quotas
+from bot.storage.address import PostgresServer
+from bot.storage.postgresql import PostgresDatabase
+from bot.storage.quotas import SqlQuotas
+from tests.fakes.slack import Message, TooMany
+from tests.platforms.slack.test_surface import done, placed, running
+from tests.platforms.slack.workplace import Workplace, a_workplace
+from tests.postgres import Server
+
+T = TypeVar("T")
+
+UPDATES = 47
+APPENDS = 95
+
+
+class Time:
+    """The one time of processes and database, which passes when a test says so."""
+
+    def __init__(self, address: str) -> None:
+        self._connection = psycopg.connect(address, autocommit=True)
+        self.now = 1000.0
+
+    @property
+    def now(self) -> float:
+        return self._now
+
+    @now.setter
+    def now(self, seconds: float) -> None:
+        self._now = seconds
+        self._connection.execute("update test_clock set at = %s", [seconds])
+
+    def names(self) -> list[str]:
+        """What the database calls the limits that were asked for."""
+        return [str(name) for (name,) in self._connection.execute("select name from quotas order by name")]
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+@dataclass
+class Processes:
+    """Some that share a database, and the time at which each call of theirs goes out."""
+
+    time: Time
+    address: str
+    stack: AsyncExitStack
+
+    async def quotas(self) -> SqlQuotas:
+        database = PostgresDatabase(PostgresServer(self.address))
+        self.stack.push_async_callback(database.close)
+        return SqlQuotas(database)
+
+    async def pacing(self, pause: Callable[[float], Awaitable[None]], account: str = "slack:one") -> RateLimiter:
+        pacing = RateLimiter(account=account, clock=lambda: self.time.now, pause=pause)
+        pacing.share(await self.quotas())
+        return pacing
+
+
+@pytest.fixture
+async def processes(postgres: Server) -> AsyncIterator[Processes]:
+    address = await asyncio.to_thread(postgres.fresh, virtual_clock=True)
+    async with AsyncExitStack() as stack:
+        time = Time(address)
+        stack.callback(time.close)
+        yield Processes(time, address, stack)
+
+
+async def nowhere(_seconds: float) -> None:
+    """A wait that is only written down."""
+
+
+def most_in_a_minute(times: Sequence[float]) -> int:
+    return max(sum(at <= each < at + 60 for each in times) for at in times)
+
+
+async def test_two_processes_together_stay_below_the_limit_of_one(processes: Processes) -> None:
+    time, out = processes.time, list[float]()
+    waited = list[float]()
+
+    async def note(seconds: float) -> None:
+        waited.append(seconds)
+
+    both = [await processes.pacing(note) for _ in range(2)]
+    while time.now < 1180:
+        for pacing in both:
+            waited.clear()
+            try:
+                await pacing.take("chat.appendStream")
+            except DeliveryFailed:
+                continue
+            out.append(time.now + sum(waited))
+        time.now += 0.4
+    assert most_in_a_minute(out) <= APPENDS
+    assert len(out) > 2 * 95, "most of three minutes can be used"
+
+
+async def test_what_can_wait_leaves_room_for_what_must_get_out_of_another_process(processes: Processes) -> None:
+    one, other = [await processes.pacing(nowhere) for _ in range(2)]
+    asked = 0
+    while one.has_headroom("chat.update"):
+        await one.take("chat.update")
+        asked += 1
+    waited = list[float]()
+    finishing = await processes.pacing(lambda seconds: _noted(waited, seconds))
+    for _ in range(3):
+        await finishing.take("chat.update")
+    assert asked > 5
+    assert waited == []
+    assert other.has_headroom("chat.update"), "it has heard nothing yet"
+    await other.take("chat.update")
+    assert not other.has_headroom("chat.update")
+    processes.time.now += 30
+    assert other.has_headroom("chat.update")
+
+
+async def _noted(into: list[float], seconds: float) -> None:
+    into.append(seconds)
+
+
+async def test_a_pause_that_slack_asks_one_process_for_holds_for_all(processes: Processes) -> None:
+    waited = list[float]()
+    one, other = [await processes.pacing(lambda seconds: _noted(waited, seconds)) for _ in range(2)]
+    await one.close("chat.update", 7)
+    await other.take("chat.update")
+    assert waited == [pytest.approx(7)]
+    assert not other.has_headroom("chat.update")
+    assert not one.has_headroom("chat.update")
+    await other.take("chat.postMessage", "C1")
+    assert len(waited) == 1
+    await one.close("chat.update", 60)
+    with pytest.raises(DeliveryFailed) as failure:
+        await other.take("chat.update")
+    assert failure.value.retry_after == pytest.approx(60)
+
+
+async def test_another_workspace_has_limits_of_its_own_and_no_token_is_written_down(processes: Processes) -> None:
+    tokens = ("xoxb-of-one-workspace", "xoxb-of-another")
+    async with AsyncExitStack() as stack:
+        for token in tokens:
+            workspace = await stack.enter_async_context(open_slack(token))
+            workspace.share(await processes.quotas())
+            for _ in range(3):
+                await workspace.api.pacing.take("chat.startStream", "C1")
+    names = processes.time.names()
+    assert len(names) == 4, "one for the method and one for the channel, in each"
+    assert not any(token in name or "xoxb" in name for name in names for token in tokens)
+
+
+class Trouble(Quotas):
+    """Quotas that answer as long as nothing is the matter."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+        self.trouble: Callable[[], Awaitable[None]] | None = None
+
+    async def acquire(self, name: str, quota: Quota, most_wait: float) -> QuotaGranted | QuotaExceeded:
+        await self._meet()
+        return QuotaGranted(0.0, quota.at_once)
+
+    async def pause(self, name: str, quota: Quota, seconds: float) -> None:
+        await self._meet()
+
+    async def forget_idle(self, limit: int) -> int:
+        await self._meet()
+        return 0
+
+    async def _meet(self) -> None:
+        self.asked += 1
+        if self.trouble is not None:
+            await self.trouble()
+
+
+async def away() -> None:
+    raise DatabaseUnavailable("The database is away.")
+
+
+async def silent() -> None:
+    await asyncio.Event().wait()
+
+
+@pytest.mark.parametrize("trouble", [away, silent])
+async def test_while_the_database_does_not_answer_each_process_counts_for_itself(
+    trouble: Callable[[], Awaitable[None]], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, shared_rate_limits.__name__)
+    monkeypatch.setattr(shared_rate_limits, "ANSWER_SECONDS", 0.02)
+    now, waited, quotas = 1000.0, list[float](), Trouble()
+    pacing = RateLimiter(clock=lambda: now, pause=lambda seconds: _noted(waited, seconds))
+    pacing.share(quotas)
+    await pacing.take("chat.update")
+    quotas.trouble = trouble
+    for _ in range(UPDATES - 1):
+        await pacing.take("chat.update")
+    assert quotas.asked == 2, "nobody waits for it again and again"
+    assert not pacing.has_headroom("chat.update")
+    with pytest.raises(DeliveryFailed):
+        await pacing.take("chat.update")
+    await pacing.close("chat.postMessage", 5)
+    await pacing.take("chat.postMessage")
+    assert waited == [5]
+    now += SILENT_SECONDS
+    await pacing.take("chat.postMessage")
+    assert quotas.asked == 3
+    quotas.trouble = None
+    now += SILENT_SECONDS
+    await pacing.take("chat.postMessage")
+    assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"]
+
+
+@dataclass
+class Drawers:
+    """Two processes that draw the same ten turns' worth of work into one workspace."""
+
+    place: Workplace
+    surfaces: Sequence[SlackSurface]
+    roots: Sequence[Message]
+
+    async def draw_all(self, view: TurnView) -> None:
+        for number, root in enumerate(self.roots):
+            shown = placed(self.place, view, root.ts, root.channel)
+            shown = dataclasses.replace(shown, turn=dataclasses.replace(shown.turn, id=f"t{number}"))
+            await self._drawn(shown, self.surfaces[number % 2])
+
+    async def _drawn(self, view: TurnView, surface: SlackSurface) -> None:
+        """As the engine does: what Slack does not take now is tried again when it does."""
+        while True:
+            try:
+                await self.place.draw(view, surface)
+            except DeliveryFailed as failure:
+                self.place.slack.clock.advance(failure.retry_after or 1)
+            else:
+                return
+
+
+class AtSlacksTime(Quotas):
+    """Quotas whose database has the time of the fake Slack."""
+
+    def __init__(self, inner: Quotas, sync: Callable[[], None]) -> None:
+        self._inner = inner
+        self._sync = sync
+
+    async def acquire(self, name: str, quota: Quota, most_wait: float) -> QuotaGranted | QuotaExceeded:
+        self._sync()
+        return await self._inner.acquire(name, quota, most_wait)
+
+    async def pause(self, name: str, quota: Quota, seconds: float) -> None:
+        self._sync()
+        await self._inner.pause(name, quota, seconds)
+
+    async def forget_idle(self, limit: int) -> int:
+        self._sync()
+        return await self._inner.forget_idle(limit)
+
+
+@asynccontextmanager
+async def ten_at_work(processes: Processes) -> AsyncIterator[Drawers]:
+    async with AsyncExitStack() as stack:
+        place = await stack.enter_async_context(a_workplace(listening=False, streaming=Streaming.EVERYWHERE))
+        slack = place.slack
+        slack.clock.stop()
+
+        def sync() -> None:
+            processes.time.now = slack.clock.now()
+
+        async def pause(seconds: float) -> None:
+            slack.clock.advance(seconds)
+
+        surfaces = []
+        for _ in range(2):
+            pacing = RateLimiter(account="slack:one", clock=slack.clock.now, pause=pause)
+            pacing.share(AtSlacksTime(await processes.quotas(), sync))
+            api = await stack.enter_async_context(WebApi(slack.bot_token, url=slack.url, pacing=pacing))
+            surface = SlackSurface(api, UserDirectory(api), streaming=Streaming.EVERYWHERE, clock=slack.clock.now)
+            surfaces.append(surface)
+        roots = [slack.say(place.priya, slack.channel(f"c{n}", place.priya), "?") for n in range(10)]
+        yield Drawers(place, surfaces, roots)
+
+
+async def test_ten_streams_of_two_processes_are_never_refused_and_end_complete(processes: Processes) -> None:
+    async with ten_at_work(processes) as at_work:
+        slack = at_work.place.slack
+        began, text = slack.clock.now(), ""
+        while slack.clock.now() < began + 150:
+            text += "word "
+            await at_work.draw_all(running(text))
+            slack.clock.advance(0.5)
+        await at_work.draw_all(done(f"{text}The end."))
+        assert not slack.calls.refused()
+        appends, updates = ([call.at for call in slack.calls.of(f"chat.{name}")] for name in ("appendStream", "update"))
+        assert most_in_a_minute(appends) < 100
+        assert most_in_a_minute(updates) < 50
+        assert len(slack.calls.of("chat.startStream")) >= 9
+        assert len(appends) > 100, "the limit is there to be used"
+        for root in at_work.roots:
+            (message,) = at_work.place.bot_posts(slack.workspace.channel(root.channel), root.ts)
+            assert message.stream is None
+            assert "The end." in str(message.blocks)
+
+
+async def test_while_slack_wants_a_pause_no_process_calls_that_method(processes: Processes) -> None:
+    async with ten_at_work(processes) as at_work:
+        slack = at_work.place.slack
+        await at_work.draw_all(running("word "))
+        slack.clock.advance(10)
+        slack.fail("chat.appendStream", TooMany(30))
+        for length in range(2, 50):
+            await at_work.draw_all(running("word " * length))
+            slack.clock.advance(1)
+        (refused,) = slack.calls.refused()
+        after = [call.at for call in slack.calls.of("chat.appendStream") if call.at > refused.at]
+        assert after
+        assert min(after) >= refused.at + 30

@@ -1,0 +1,90 @@
+"""A turn as native streams."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from slack_sdk.models.messages.chunk import MarkdownTextChunk, TaskUpdateChunk
+
+from bot.domain.turns import StepStatus, TurnStatus
+from bot.platforms.slack.stream_content import Stream, Task, TaskStatus, streams
+from bot.platforms.slack.turns import turn_messages
+from bot.rendering.markdown_split import text_weight
+from tests.fakes.slack.chunks import checked_chunks
+from tests.platforms import scenes
+from tests.platforms.scenes import a_call, a_filing, a_reply, a_view
+from tests.rendering.markdown_texts import ANY, LARGE
+
+
+def check(stream: Stream) -> None:
+    """Slack takes it whole."""
+    chunks = [
+        TaskUpdateChunk(
+            id=task.id, title=task.title, status=task.status.value, details=task.details, output=task.output
+        ).to_dict()
+        for task in stream.tasks
+    ]
+    if stream.text:
+        chunks.append(MarkdownTextChunk(text=stream.text).to_dict())
+    checked_chunks([{key: value for key, value in chunk.items() if value != ""} for chunk in chunks])
+    assert text_weight(stream.text) <= 9_000
+
+
+def test_a_stream_has_the_text_so_far_and_a_task_for_each_call() -> None:
+    (stream,) = streams(scenes.WRITING)
+    check(stream)
+    assert stream.text == "I look at the deploys and the logs."
+    assert stream.tasks == (
+        Task("call-1", "List deploys", TaskStatus.COMPLETE, "github.list_deploys", "2 deploys since 13:30"),
+        Task("call-2", "Search logs", TaskStatus.IN_PROGRESS, "grafana.search_logs"),
+    )
+    assert (stream.name, stream.title, stream.open) == ("answer-0", "Working", True)
+
+
+def test_a_stream_stops_before_a_signature_is_waited_for_and_no_task_is_left_spinning() -> None:
+    (stream,) = streams(scenes.ASKED)
+    assert not stream.open
+    assert [(task.title, task.status) for task in stream.tasks] == [
+        ("Asked for an approval: Create issue", TaskStatus.COMPLETE)
+    ]
+
+
+def test_after_the_signature_a_new_message_is_streamed() -> None:
+    view = a_view(a_reply(0, "Shall I?"), a_filing(StepStatus.DONE, "ok", **scenes.SAM), streaming="Filed")
+    assert [(stream.name, stream.text, stream.open) for stream in streams(view)] == [
+        ("answer-0", "Shall I?", False),
+        ("answer-1", "Filed", True),
+    ]
+
+
+@pytest.mark.parametrize("status", [TurnStatus.DONE, TurnStatus.FAILED, TurnStatus.CANCELLED])
+def test_when_a_turn_has_ended_nothing_is_streamed_and_nothing_spins(status: TurnStatus) -> None:
+    view = a_view(a_call(1, scenes.LOGS, StepStatus.STARTED), status=status)
+    (stream,) = streams(view)
+    assert not stream.open
+    assert all(task.status is not TaskStatus.IN_PROGRESS for task in stream.tasks)
+
+
+@settings(max_examples=40, deadline=None)
+@given(LARGE, st.integers(0, 20_000))
+def test_what_was_streamed_is_never_taken_back(text: str, cut: int) -> None:
+    for early, late in zip(streams(a_view(streaming=text[:cut])), streams(a_view(streaming=text)), strict=False):
+        check(late)
+        assert late.text.startswith(early.text)
+
+
+@settings(max_examples=40, deadline=None)
+@given(LARGE)
+def test_the_finished_text_goes_on_from_what_was_streamed(text: str) -> None:
+    during = streams(a_view(streaming=text))
+    after = streams(a_view(a_reply(0, text), status=TurnStatus.DONE))
+    assert [each.name for each in after] == [each.name for each in during]
+    assert all(late.text.startswith(early.text) for early, late in zip(during, after, strict=True))
+
+
+@settings(max_examples=40, deadline=None)
+@given(ANY)
+def test_streams_and_messages_are_the_same_messages(text: str) -> None:
+    view = a_view(a_reply(0, text), a_call(1, scenes.LOGS, StepStatus.STARTED), streaming=text)
+    assert [each.name for each in streams(view)] == [slot.name for slot in turn_messages(view, scenes.NOW)]

@@ -1,0 +1,104 @@
+"""Who people are: fresh where it decides, kept where it is only for show, closed where it is unknown."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from bot.domain.conversations import Author, ConversationKey
+from bot.errors import DeliveryFailed
+from bot.platforms.slack.users import KEPT_SECONDS, UserDirectory
+from tests.fakes.slack import Fails, Team
+from tests.platforms.slack.workplace import a_workplace
+
+
+async def test_rights_are_read_as_slack_gives_them() -> None:
+    async with a_workplace(listening=False) as place:
+        slack = place.slack
+        rights = {
+            "admin": slack.user("Ada", admin=True),
+            "owner": slack.user("Olga", owner=True),
+            "member": slack.user("Mo"),
+            "guest": slack.user("Gus", guest="multi", admin=True),
+            "single": slack.user("Sue", guest="single"),
+            "stranger": slack.user("Stella", team=Team("T0OTHER001", "other"), stranger=True, admin=True),
+            "gone": slack.user("Gil", deleted=True, admin=True),
+            "bot": slack.other_bot("Alerts"),
+        }
+        members = {name: await place.people.member(user.id) for name, user in rights.items()}
+        assert {name for name, member in members.items() if member.platform_admin} == {"admin", "owner"}
+        assert {name for name, member in members.items() if member.guest} == {"guest", "single"}
+        assert {name for name, member in members.items() if member.external} == {"stranger", "gone", "bot"}
+
+
+async def test_somebody_slack_does_not_know_is_a_stranger() -> None:
+    async with a_workplace(listening=False) as place:
+        assert (await place.people.member("U0NOBODY1")).external
+
+
+async def test_a_right_that_was_taken_away_is_gone_at_the_next_decision() -> None:
+    async with a_workplace(listening=False) as place:
+        ada = place.slack.user("Ada", admin=True)
+        where = ConversationKey("slack", place.slack.workspace.team.id, place.channel.id, "1.1")
+        author = Author("slack", ada.id, "ada")
+        assert (await place.surface.member(author, where)).platform_admin
+        ada.admin = False
+        assert not (await place.surface.member(author, where)).platform_admin
+
+
+async def test_names_are_asked_for_once_in_five_minutes_however_many_want_them() -> None:
+    async with a_workplace(listening=False) as place:
+        now = [0.0]
+        people = UserDirectory(place.api, clock=lambda: now[0])
+        await asyncio.gather(*(people.person(place.priya.id) for _ in range(10)))
+        assert len(place.slack.calls.of("users.info")) == 1
+        now[0] += KEPT_SECONDS
+        await people.person(place.priya.id)
+        assert len(place.slack.calls.of("users.info")) == 2
+
+
+async def test_groups_that_nobody_named_are_not_asked_for() -> None:
+    async with a_workplace(listening=False) as place:
+        await place.people.member(place.priya.id)
+        assert not place.slack.calls.of("usergroups.list")
+
+
+async def test_groups_are_asked_for_from_the_next_decision_on_after_one_was_named() -> None:
+    async with a_workplace(listening=False) as place:
+        ops, others = place.slack.group("ops", place.priya), place.slack.group("others", place.priya)
+        named: set[str] = set()
+
+        async def by_profiles() -> frozenset[str]:
+            return frozenset(named)
+
+        people = UserDirectory(place.api)
+        people.also_ask_for(by_profiles)
+        assert (await people.member(place.priya.id)).roles == frozenset()
+        named |= {f"slack-group:{ops.id}", "slack:U1"}
+        assert (await people.member(place.priya.id)).roles == {f"slack-group:{others.id}", f"slack-group:{ops.id}"}
+        ops.disabled = True
+        assert (await people.member(place.priya.id)).roles == {f"slack-group:{others.id}"}
+
+
+async def test_people_from_outside_have_no_groups_whatever_slack_lists() -> None:
+    async with a_workplace(listening=False) as place:
+        stella = place.slack.user("Stella", team=Team("T0OTHER001", "other"), stranger=True)
+        group = place.slack.group("ops", stella)
+        people = UserDirectory(place.api, frozenset({f"slack-group:{group.id}"}))
+        assert (await people.member(stella.id)).roles == frozenset()
+
+
+async def test_where_slack_does_not_answer_nobody_is_taken_for_anybody() -> None:
+    async with a_workplace(listening=False) as place:
+        place.slack.fail("users.info", Fails("internal_error"))
+        with pytest.raises(DeliveryFailed):
+            await place.people.member(place.priya.id)
+
+
+async def test_people_of_other_platforms_have_no_rights_here() -> None:
+    async with a_workplace(listening=False) as place:
+        where = ConversationKey("console", "local", "ana", "c1")
+        member = await place.surface.member(Author("console", "ana", "ana"), where)
+        assert member.external
+        assert not place.slack.calls

@@ -1,0 +1,202 @@
+"""An approval card: what is shown is what runs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bot.domain.approval_requirements import ApprovalRequirements
+from bot.domain.approvals import Approval
+from bot.domain.conversations import Author
+from bot.domain.turns import StepStatus, ToolRef
+from bot.rendering.approval_card import ApprovalCard, approval_card, format_duration, headline, signatures
+from bot.rendering.call_arguments import VALUE_LIMIT, VALUE_LINES, CardArgument
+from bot.rendering.text_safety import strip_control
+from tests.rendering.turns import a_step, an_approval
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=20),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+def drawn(approval: Approval | None = None, status: StepStatus = StepStatus.AWAITING, **changes: Any) -> ApprovalCard:
+    made = approval_card(a_step(status, approval=approval or an_approval(), **changes))
+    assert made is not None
+    return made
+
+
+def argument(value: Any, name: str = "text") -> CardArgument:
+    (only,) = drawn(arguments={name: value}).arguments
+    return only
+
+
+def test_a_call_that_needed_no_signature_has_no_card() -> None:
+    assert approval_card(a_step(StepStatus.DONE, result="ok")) is None
+
+
+def test_a_card_names_the_call_the_asker_and_the_time() -> None:
+    made = drawn()
+    assert (made.approval_id, made.revision, made.short_id) == ("apr-12345678", 1, "apr-1234")
+    assert (made.title, made.server, made.tool) == ("Add note (notes)?", "notes", "add_note")
+    assert (made.asked_by, made.expiry, made.outcome) == ("Ana", "expires in 30 min", "")
+    assert made.arguments == (CardArgument("text", "Buy milk", "Buy milk"),)
+    assert not made.shortened
+
+
+@pytest.mark.parametrize(
+    ("tool", "title"),
+    [
+        (ToolRef("jira", "create_issue"), "Create issue (jira)?"),
+        (ToolRef("jira", "createIssue"), "Create issue (jira)?"),
+        (ToolRef("jira", "issues.create-one"), "Issues create one (jira)?"),
+        (ToolRef("jira", "x", title="File it?"), "File it (jira)?"),
+        (ToolRef("jira", "x", title="\x1b[31m\u202eFile\nit"), "File it (jira)?"),
+        (None, "notes__add_note?"),
+    ],
+)
+def test_the_title_is_what_would_happen_and_where(tool: ToolRef | None, title: str) -> None:
+    assert drawn(tool=tool).title == title
+
+
+@pytest.mark.parametrize(
+    ("tool", "risk"),
+    [
+        (ToolRef("s", "t", read_only=True, destructive=False), "reads"),
+        (ToolRef("s", "t", read_only=False, destructive=False), "writes"),
+        (ToolRef("s", "t", read_only=False, destructive=True), "destructive"),
+        (None, "destructive"),
+    ],
+)
+def test_the_risk_is_one_word_and_the_worst_of_what_is_not_known(tool: ToolRef | None, risk: str) -> None:
+    assert drawn(tool=tool).risk == risk
+
+
+def test_arguments_keep_their_order_and_are_spelled_as_json_where_they_are_no_text() -> None:
+    shown = {each.name: each.shown for each in drawn(arguments={"b": [1, "é"], "a": None, "c": {"k": True}}).arguments}
+    assert list(shown.items()) == [("b", '[1,"é"]'), ("a", "null"), ("c", '{"k":true}')]
+
+
+def test_a_long_value_is_cut_and_says_how_long_it_is() -> None:
+    long = argument("x" * 1_000)
+    assert long.shown == "x" * VALUE_LIMIT + "… (1000 characters)"
+    assert long.full == "x" * 1_000
+    assert long.shortened
+
+
+def test_many_short_lines_cannot_push_the_title_out_of_sight() -> None:
+    tall = argument("\n" * 150 + "end")
+    assert tall.shown.count("\n") < VALUE_LINES
+    assert tall.shown.endswith("… (153 characters)")
+    assert tall.full.endswith("end")
+
+
+def test_what_hides_is_spelled_out_in_names_and_values() -> None:
+    tricky = argument("a\u202eb\x1b[8m", name="na\u200bme")
+    assert (tricky.name, tricky.shown) == ("na\\u{200b}me", "a\\u{202e}b\\u{1b}[8m")
+
+
+@pytest.mark.parametrize(
+    ("status", "approval", "outcome"),
+    [
+        (StepStatus.DENIED, {"decided_by": "Ben", "reason": "use\nINC"}, "Denied by Ben: use INC"),
+        (StepStatus.DENIED, {"decided_by": "Ben"}, "Denied by Ben"),
+        (StepStatus.EXPIRED, {}, "Timed out. Not run."),
+        (StepStatus.CANCELLED, {}, "Cancelled. Not run."),
+        (StepStatus.READY, {"decided_by": "Ben"}, "Approved by Ben"),
+        (StepStatus.DONE, {}, "Approved"),
+    ],
+)
+def test_a_settled_card_says_how_it_ended(status: StepStatus, approval: dict[str, str], outcome: str) -> None:
+    assert drawn(an_approval(**approval), status).outcome == outcome
+
+
+def test_an_asker_without_a_name_is_named_by_their_id() -> None:
+    assert drawn(an_approval(requested_for=Author("slack", "U9", ""))).asked_by == "U9"
+
+
+def test_an_approval_may_never_expire() -> None:
+    assert drawn(an_approval(expires_in=None)).expiry == "does not expire"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(0, "0 s"), (-5, "0 s"), (59.6, "60 s"), (60, "1 min"), (90, "90 s"), (1800, "30 min"), (3600, "1 h"),
+     (5400, "90 min"), (86_400, "1 day"), (172_800, "2 days"), (100_000, "28 h")],
+)  # fmt: skip
+def test_a_span_of_time_is_told_in_its_largest_unit_that_fits(seconds: float, words: str) -> None:
+    assert format_duration(seconds) == words
+
+
+@given(st.dictionaries(st.text(min_size=1, max_size=10), JSON, max_size=4), st.text(max_size=20))
+def test_whatever_the_arguments_are_the_card_can_be_drawn_as_it_stands(arguments: dict[str, Any], title: str) -> None:
+    made = drawn(arguments=arguments, tool=ToolRef("s", "t", title=title))
+    texts = [made.title, *(text for each in made.arguments for text in (each.name, each.shown, each.full))]
+    assert [strip_control(text) for text in texts] == texts
+    assert len(made.arguments) == len(arguments)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        ({"project": "OPS", "summary": "Login\nfails"}, "Add note “Login fails” (notes)?"),
+        ({"issue": "OPS-17"}, "Add note “OPS-17” (notes)?"),
+        ({"a": "x", "b": "y"}, "Add note (notes)?"),
+        ({"title": "x" * 61}, "Add note (notes)?"),
+        ({"password": "hunter2"}, "Add note (notes)?"),
+        ({"name": "a” (other)? “b"}, "Add note “a (other)? b” (notes)?"),
+        ({}, "Add note (notes)?"),
+    ],
+)
+def test_a_headline_says_what_the_call_is_about_where_that_is_short_and_no_secret(
+    arguments: dict[str, str], line: str
+) -> None:
+    step = a_step(StepStatus.AWAITING, approval=an_approval(), arguments=arguments)
+    made = approval_card(step)
+    assert made is not None
+    assert headline(step, made) == line
+
+
+SIGNERS = frozenset({"test-group:ops", "test:ben"})
+
+
+@pytest.mark.parametrize(
+    ("terms", "needs"),
+    [
+        (ApprovalRequirements(), ""),
+        (ApprovalRequirements(expires=60.0, remind=True), ""),
+        (ApprovalRequirements((SIGNERS,)), "needs 1 of test-group:ops or test:ben"),
+        (ApprovalRequirements((SIGNERS,), four_eyes=True), "needs 1 of test-group:ops or test:ben, not Ana or Sam"),
+        (ApprovalRequirements(quorum=2), "needs 2 of those who sign"),
+        (ApprovalRequirements((frozenset({"asker"}),)), "needs 1 of Ana"),
+        (
+            ApprovalRequirements((SIGNERS, frozenset({"members"})), quorum=2),
+            "needs 2 of test-group:ops or test:ben and of the members here",
+        ),
+        (
+            ApprovalRequirements((frozenset(f"test:p{n}" for n in range(9)),)),
+            "needs 1 of test:p0 or test:p1 or test:p2 or test:p3 or test:p4 or 4 more",
+        ),
+    ],
+)
+def test_a_card_says_whose_signature_it_takes_where_a_rule_does(terms: ApprovalRequirements, needs: str) -> None:
+    assert drawn(an_approval(terms=terms, revised_by="Sam")).needs == needs
+
+
+def test_a_card_says_who_has_signed_so_far_as_long_as_it_waits() -> None:
+    approval = an_approval(
+        terms=ApprovalRequirements(quorum=3), signers=("Ben", "Zoe"), decided_by="Ben and Zoe and Kim"
+    )
+    assert drawn(approval).signed == "2 of 3 signed by Ben and Zoe"
+    done = drawn(approval, StepStatus.DONE)
+    assert (done.signed, done.outcome) == ("", "Approved by Ben and Zoe and Kim")
+    assert drawn(an_approval(terms=ApprovalRequirements(quorum=3))).signed == ""
+
+
+def test_cards_that_are_drawn_together_say_each_line_once() -> None:
+    both = an_approval(terms=ApprovalRequirements(quorum=2), signers=("Ben",))
+    assert signatures([both, both, an_approval()]) == ["needs 2 of those who sign", "1 of 2 signed by Ben"]

@@ -1,0 +1,119 @@
+"""A call on one line, in every state it can be in."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bot.domain.grants import GrantUse
+from bot.domain.messages import FilePart, ImagePart, TextPart, ToolCall, ToolResult
+from bot.domain.tools import UNSURE
+from bot.domain.turns import StepStatus, ToolStep
+from bot.rendering.text_safety import single_line
+from bot.rendering.tool_status import NAME_LIMIT, SUMMARY_LIMIT, StatusIcon, ToolStatus, tool_status
+from tests.rendering.turns import a_step, a_view, an_approval
+
+
+def line(step: ToolStep) -> ToolStatus:
+    return tool_status(step, a_view(step))
+
+
+@pytest.mark.parametrize(
+    ("status", "mark", "state"),
+    [
+        (StepStatus.AWAITING, StatusIcon.WAITING, "waits for approval"),
+        (StepStatus.READY, StatusIcon.RUNNING, "about to run"),
+        (StepStatus.STARTED, StatusIcon.RUNNING, "running"),
+        (StepStatus.DONE, StatusIcon.DONE, ""),
+        (StepStatus.FAILED, StatusIcon.FAILED, "failed"),
+        (StepStatus.DENIED, StatusIcon.DENIED, "denied"),
+        (StepStatus.EXPIRED, StatusIcon.SKIPPED, "timed out, not run"),
+        (StepStatus.CANCELLED, StatusIcon.SKIPPED, "cancelled, not run"),
+        (StepStatus.UNKNOWN, StatusIcon.UNKNOWN, "may or may not have happened"),
+    ],
+)
+def test_every_state_has_a_mark_and_words(status: StepStatus, mark: StatusIcon, state: str) -> None:
+    assert line(a_step(status)) == ToolStatus(mark, "notes.add_note", state)
+
+
+def test_a_repeatable_call_runs_although_its_start_is_not_on_disk() -> None:
+    step = a_step(StepStatus.READY, n=3)
+    assert tool_status(step, a_view(step, running=frozenset({3}))).state == "running"
+
+
+@pytest.mark.parametrize(
+    ("status", "name", "state"),
+    [
+        (StepStatus.DONE, "Ana\x1b[31m\n", "granted by Ana"),
+        (StepStatus.DONE, "", "granted by slack:U1"),
+        (StepStatus.FAILED, "Ana", "failed, granted by Ana"),
+    ],
+)
+def test_a_call_that_ran_on_a_grant_says_whose(status: StepStatus, name: str, state: str) -> None:
+    assert line(a_step(status, grant=GrantUse("g1", "slack:U1", name, "f1"))).state == state
+
+
+def test_a_running_call_says_how_far_it_is() -> None:
+    step = a_step(StepStatus.STARTED, n=3)
+    assert tool_status(step, a_view(step, progress={3: "2/5\ncopying"})).summary == "2/5 copying"
+
+
+def test_a_name_the_model_made_up_stands_as_it_is() -> None:
+    step = a_step(StepStatus.FAILED, tool=None, call=ToolCall("c", "no such\x1b[31m tool"))
+    assert line(step).name == "no such tool"
+
+
+@pytest.mark.parametrize(
+    ("text", "summary", "more"),
+    [
+        ("Saved", "Saved", ""),
+        ("", "", ""),
+        ("\n\n First\n\nsecond\n", "First", "+1 line"),
+        ("a\nb\nc", "a", "+2 lines"),
+        ('{\n  "total": 3\n}', "3 lines", ""),
+        ("[\n1\n]", "3 lines", ""),
+        ("\x1b[31mred\u202e", "red", ""),
+    ],
+)
+def test_a_result_is_summed_up_by_its_first_line(text: str, summary: str, more: str) -> None:
+    done = line(a_step(StepStatus.DONE, result=text))
+    assert (done.summary, done.more) == (summary, more)
+
+
+def test_a_result_of_images_and_files_is_counted() -> None:
+    parts = (ImagePart(b"", "image/png"), ImagePart(b"", "image/png"), FilePart(b"", "text/plain", "a.txt"))
+    step = replace(a_step(StepStatus.DONE), result=ToolResult("call-0", parts))
+    assert line(step).summary == "2 images, 1 file"
+    assert line(replace(step, result=ToolResult("call-0", (*parts, TextPart("done"))))).summary == "done"
+
+
+@pytest.mark.parametrize(
+    ("decided", "summary"),
+    [
+        ({"decided_by": "Ben", "reason": "use\x1b[31m INC"}, "by Ben: use INC"),
+        ({"decided_by": "Ben"}, "by Ben"),
+        ({}, "A policy forbids it."),
+    ],
+)
+def test_a_denial_says_by_whom_and_why(decided: dict[str, str], summary: str) -> None:
+    step = a_step(StepStatus.DENIED, approval=an_approval(**decided), result="A policy forbids it.")
+    assert line(step).summary == summary
+
+
+@given(st.sampled_from(StepStatus), st.text(max_size=300), st.text(max_size=120))
+def test_every_line_is_plain_and_bounded(status: StepStatus, text: str, name: str) -> None:
+    step = a_step(status, result=text, tool=None, call=ToolCall("c", name), approval=an_approval(decided_by=name))
+    made = tool_status(step, a_view(step, progress={0: text}))
+    for part in (made.name, made.state, made.summary, made.more):
+        assert single_line(part, 1_000) == part
+    assert len(made.name) <= NAME_LIMIT
+    assert len(made.summary) <= SUMMARY_LIMIT + 50
+
+
+def test_of_an_unknown_outcome_the_reason_is_told_and_not_what_the_model_should_do() -> None:
+    text = f"No answer within 30 s. {UNSURE} Check before trying again, and tell the person."
+    unknown = line(a_step(StepStatus.UNKNOWN, result=text))
+    assert (unknown.state, unknown.summary) == ("may or may not have happened", "No answer within 30 s.")

@@ -1,0 +1,90 @@
+from __future__ import annotations
+
+import json
+from types import MappingProxyType
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bot.domain.capabilities import Prompt, PromptArgument, Resource, ResourceTemplate, ServerCapabilities
+from bot.domain.tools import Annotations, Tool
+from bot.storage.capability_codec import decode_capabilities, definitions_text, encode_capabilities, same_offer
+
+texts = st.text(st.characters(exclude_categories=()), max_size=8)
+leaves = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | texts
+values: st.SearchStrategy[Any] = st.recursive(
+    leaves, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3), max_leaves=6
+)
+schemas = st.dictionaries(texts, values, max_size=4)
+hints = st.none() | st.booleans()
+tools = st.builds(
+    Tool,
+    name=texts,
+    server=texts,
+    original_name=texts,
+    title=texts,
+    description=texts,
+    input_schema=schemas,
+    output_schema=st.none() | schemas,
+    annotations=st.builds(Annotations, hints, hints, hints, hints),
+    trusted=st.booleans(),
+    server_id=texts,
+)
+resources = st.builds(Resource, texts, texts, texts, texts, texts, st.none() | st.integers())
+templates = st.builds(ResourceTemplate, texts, texts, texts, texts, texts)
+arguments = st.lists(st.builds(PromptArgument, texts, texts, st.booleans()), max_size=2).map(tuple)
+prompts = st.builds(Prompt, texts, texts, texts, arguments)
+
+
+def some(each: st.SearchStrategy[Any]) -> st.SearchStrategy[tuple[Any, ...]]:
+    return st.lists(each, max_size=3).map(tuple)
+
+
+offers = st.builds(ServerCapabilities, some(tools), some(resources), some(templates), some(prompts), texts, texts)
+
+
+@given(offers)
+@settings(max_examples=60, deadline=None)
+def test_whatever_a_server_offers_comes_back_exactly(offer: ServerCapabilities) -> None:
+    text = encode_capabilities(offer)
+    again = decode_capabilities(text)
+    assert again == offer
+    assert [tool.definition for tool in again.tools] == [tool.definition for tool in offer.tools]
+    assert encode_capabilities(again) == text
+    assert text.isascii()
+    assert "\0" not in text
+    assert same_offer(text, text)
+
+
+@given(offers, offers)
+@settings(max_examples=60, deadline=None)
+def test_only_what_is_offered_makes_a_difference(one: ServerCapabilities, other: ServerCapabilities) -> None:
+    def offered(offer: ServerCapabilities) -> list[list[str]]:
+        kinds = (offer.tools, offer.resources, offer.templates, offer.prompts)
+        return [sorted(map(repr, kind)) for kind in kinds]
+
+    if offered(one) == offered(other):
+        assert same_offer(encode_capabilities(one), encode_capabilities(other))
+
+
+def test_tools_are_kept_in_the_words_of_the_protocol_with_the_fingerprint_of_each() -> None:
+    tool = Tool("s__run", "s", "run", "Run", "runs", MappingProxyType({"type": "object"}), None, Annotations(True))
+    offer = ServerCapabilities(tools=(tool,))
+    (body,) = json.loads(encode_capabilities(offer))["tools"]
+    told = {key: body[key] for key in ("name", "title", "description", "inputSchema", "outputSchema")}
+    assert told == {
+        "name": "run",
+        "title": "Run",
+        "description": "runs",
+        "inputSchema": {"type": "object"},
+        "outputSchema": None,
+    }
+    assert body["annotations"]["readOnlyHint"] is True
+    assert json.loads(definitions_text(offer)) == {"run": tool.definition}
+
+
+def test_a_number_that_is_none_does_no_harm() -> None:
+    tool = Tool("s__run", "s", "run", input_schema={"maximum": float("nan"), "items": [float("inf")]})
+    read = decode_capabilities(encode_capabilities(ServerCapabilities(tools=(tool,))))
+    assert read.tools[0].input_schema == {"maximum": None, "items": [None]}
