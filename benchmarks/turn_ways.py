@@ -26,8 +26,8 @@ from bot.domain.approvals import ApprovalPolicy
 from bot.domain.turns import TurnStatus
 from bot.domain.views import TurnView
 from bot.engine.engine import Engine
+from bot.platforms.console.console import ConsoleSurface
 from bot.platforms.console.local_user import LocalUser
-from bot.platforms.console.surface import ConsoleSurface
 from bot.platforms.console.turn_tracker import TurnTracker
 from bot.settings import Settings, read_settings
 

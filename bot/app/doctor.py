@@ -17,12 +17,10 @@ from bot.app.audit import examine_audit
 from bot.app.database import current, open_migrated_database, upgrade
 from bot.app.discord import examine_discord
 from bot.app.login import login_name
-from bot.app.model_check import examine_models
 from bot.app.operator_files import OperatorFiles, read_operator_files
 from bot.app.secrets import check_operator_secrets
 from bot.app.services import open_services
 from bot.app.slack import examine_slack
-from bot.app.web_check import examine_web
 from bot.domain.checks import Check, CheckStatus
 from bot.domain.secret_grants import SecretGrants
 from bot.domain.servers import ConnectPolicy
@@ -34,6 +32,234 @@ from bot.settings import Settings
 
 if TYPE_CHECKING:
     from bot.storage.database import Database
+
+
+import asyncio
+import contextlib
+import difflib
+import importlib
+import ipaddress
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+from time import monotonic
+from urllib.parse import urlsplit
+
+from bot.app.models import ModelChoice, select_model
+from bot.app.web import check_settings, is_configured
+from bot.commands.text_format import pluralize
+from bot.llm.model_availability import Available, ListsModels, NotListed, NotReported, Retired, Standing
+from bot.llm.providers import find_provider
+
+# -------------------- model check
+# The doctor's look at the language models: what the settings say of them, and what their services say.
+#
+# Each service is asked whether it has the model and takes the key, which costs no tokens.
+
+_MOST_NAMES = 5
+_LONGEST_NAME = 60
+
+
+async def examine_models(settings: Settings, files: OperatorFiles) -> AsyncGenerator[Check, None]:
+    """Look at the bot's own model, and at each that stands in for it."""
+    try:
+        choice = select_model(settings)
+    except CountersignError as error:
+        yield Check("configured", CheckStatus.BROKEN, error.cause, error.fix)
+        return
+    yield Check("configured", CheckStatus.WELL, choice.label)
+    for check in (*_of_order(choice), *_of_windows(settings, choice), *_of_prices(settings, files, choice)):
+        yield check
+    for check in await asyncio.gather(*map(_of_service, choice.all)):
+        yield check
+
+
+def _of_order(choice: ModelChoice) -> list[Check]:
+    names = choice.names
+    if "demo" not in names[:-1]:
+        return []
+    said = f"The demo always answers: {', '.join(names[names.index('demo') + 1 :])} will never be asked."
+    return [Check("order", CheckStatus.DOUBTFUL, said, "write demo last, or leave it out")]
+
+
+def _of_windows(settings: Settings, choice: ModelChoice) -> list[Check]:
+    found = []
+    before: list[str] = []
+    for pattern, _ in settings.context_tokens:
+        fitting = [name for name in choice.names if fnmatchcase(name, pattern)]
+        if pattern != "*" and not fitting:
+            said = f"CONTEXT_TOKENS has a window for {pattern!r}, which no model of BOT_MODEL is called."
+            fix = "write it like PROVIDER:NAME, with * for any letters, unless a profile names such a model"
+            found.append(Check("windows", CheckStatus.DOUBTFUL, said, fix))
+        elif pattern != "*" and all(any(fnmatchcase(name, each) for each in before) for name in fitting):
+            said = f"The window that CONTEXT_TOKENS has for {pattern!r} never counts: one before it fits as well."
+            found.append(Check("windows", CheckStatus.DOUBTFUL, said, "write the narrower ones first"))
+        before.append(pattern)
+    return found
+
+
+def _of_prices(settings: Settings, files: OperatorFiles, choice: ModelChoice) -> list[Check]:
+    return [
+        Check(
+            "prices",
+            CheckStatus.DOUBTFUL,
+            f"{name} has no price in {settings.prices_file}: limits on money do not count it.",
+            "write its price there",
+        )
+        for name in files.unpriced(choice.names)
+    ]
+
+
+async def _of_service(choice: ModelChoice) -> Check:
+    began = monotonic()
+    try:
+        model = await asyncio.to_thread(choice.create)
+        try:
+            if not isinstance(model, ListsModels):
+                return Check(choice.name, CheckStatus.WELL, "It needs no service.")
+            began = monotonic()  # what was loaded until now is the vendor's library
+            return _found(choice, model, await model.look_up(), monotonic() - began)
+        finally:
+            await model.close()
+    except CountersignError as error:
+        return Check(choice.name, CheckStatus.BROKEN, error.cause, error.fix, monotonic() - began)
+
+
+def _found(choice: ModelChoice, model: ListsModels, standing: Standing, seconds: float) -> Check:
+    service = model.service_name
+    match standing:
+        case Available(window, until) if until:
+            finding, said = CheckStatus.DOUBTFUL, f"{service} has it until {until}.{_window(choice, model, window)}"
+            fix = "name a newer one in BOT_MODEL by then"
+        case Available(int(window)) if choice.window is not None and choice.window > window:
+            finding = CheckStatus.DOUBTFUL
+            said = f"{service} has it, with a window of {window:,} tokens. CONTEXT_TOKENS says {choice.window:,}."
+            fix = "set CONTEXT_TOKENS to no more than that for it, or leave it out"
+        case Available(window):
+            finding, said, fix = CheckStatus.WELL, f"{service} has it.{_window(choice, model, window)}", ""
+        case Retired():
+            finding, said = CheckStatus.BROKEN, f"{service} has retired it: nothing is answered with it any more."
+            fix = "name a newer one in BOT_MODEL"
+        case NotListed(names):
+            said = f"{service} does not list it among its {pluralize(len(names), 'model')}."
+            fix = f"have it loaded there, or name one that it has{_such_as(choice, names)}"
+            finding = CheckStatus.BROKEN
+            if not _lists_all(choice):
+                finding, fix = CheckStatus.DOUBTFUL, f"if questions fail, {fix}"
+        case NotReported(why):
+            finding = CheckStatus.DOUBTFUL
+            said = f"{service} was reached, and could not be asked which models it has" + (f": {why}" if why else "")
+            said, fix = (
+                f"{said.rstrip('.')}.",
+                "ask it something: it may answer all the same" if why else _address(choice),
+            )
+    return Check(choice.name, finding, said, fix, seconds)
+
+
+def _lists_all(choice: ModelChoice) -> bool:
+    """Whether what is not in the service's list is not there. So it is with providers that have one place of their own;
+    what stands at another vendor's address speaks its protocol, and many such servers answer to names they do not list.
+    """
+    provider = find_provider(choice.name.partition(":")[0])
+    return provider is not None and provider.address is not None
+
+
+def _address(choice: ModelChoice) -> str:
+    ending = ", which mostly ends " + ("before /v1" if choice.module == "anthropic" else "with /v1")
+    return f"if questions fail, correct the address in {choice.config['variables']}_BASE_URL{ending}"
+
+
+def _window(choice: ModelChoice, model: ListsModels, told: int | None) -> str:
+    if choice.window is not None:
+        return f" CONTEXT_TOKENS gives it a window of {choice.window:,} tokens."
+    if told is not None:
+        return f" Its window has {told:,} tokens."
+    taken = model.capabilities.context_tokens
+    return f" How large its window is was not said: without CONTEXT_TOKENS it is taken for {taken:,} tokens."
+
+
+def _such_as(choice: ModelChoice, names: Sequence[str]) -> str:
+    close = difflib.get_close_matches(choice.config["model"], names, _MOST_NAMES) or sorted(names)[:_MOST_NAMES]
+    return f", such as {', '.join(single_line(each, _LONGEST_NAME) for each in close)}" if close else ""
+
+
+# -------------------- web check
+
+_SECONDS = 3.0
+
+
+async def examine_web(settings: Settings) -> AsyncGenerator[Check, None]:
+    """Look at everything of the web part that is set; at nothing if nothing is."""
+    if not is_configured(settings):
+        return
+    yield _of_token(settings)
+    yield await _of_port(settings)
+    yield _of_public_url(settings)
+
+
+def _of_token(settings: Settings) -> Check:
+    try:
+        check_settings(settings)
+    except SettingsError as error:
+        return Check("token", CheckStatus.BROKEN, error.cause, error.fix)
+    if settings.admin_api_token is None:
+        return Check(
+            "token", CheckStatus.WELL, "No ADMIN_API_TOKEN: programs use tokens from `countersign tokens create`."
+        )
+    return Check("token", CheckStatus.WELL, "ADMIN_API_TOKEN is hard to guess.")
+
+
+async def _of_port(settings: Settings) -> Check:
+    """Whether it can be served there, or is: the doctor works beside a running bot."""
+    where = f"{settings.web_host}, port {settings.port}"
+    if await _is_alive(settings):
+        return Check("address", CheckStatus.WELL, f"A running bot answers at {where}.")
+    server = await asyncio.to_thread(importlib.import_module, "bot.web.server")
+    try:
+        server.bind_socket(settings.web_host, settings.port).close()
+    except SettingsError as error:
+        return Check("address", CheckStatus.BROKEN, error.cause, error.fix)
+    return Check("address", CheckStatus.WELL, f"{where}, is free.")
+
+
+async def _is_alive(settings: Settings) -> bool:
+    """Whether `/healthz` answers as ours does."""
+    host = "127.0.0.1" if settings.web_host in ("0.0.0.0", "") else settings.web_host  # noqa: S104 - compared, not bound
+    with contextlib.suppress(OSError, TimeoutError):
+        async with asyncio.timeout(_SECONDS):
+            reader, writer = await asyncio.open_connection(host, settings.port)
+            try:
+                writer.write(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+                answer = await reader.read(65_536)
+            finally:
+                writer.close()
+            return answer.startswith(b"HTTP/1.1 200 ") and b"x-request-id:" in answer.lower()
+    return False
+
+
+def _of_public_url(settings: Settings) -> Check:
+    if settings.public_url is None:
+        return Check(
+            "public address", CheckStatus.SKIPPED, "No PUBLIC_URL: no links for entering secrets or signing in."
+        )
+    parts = urlsplit(settings.public_url)
+    if parts.scheme == "https" or _is_loopback(parts.hostname or ""):
+        return Check(
+            "public address", CheckStatus.WELL, f"Links begin with {parts.scheme}://{parts.netloc.rpartition('@')[2]}."
+        )
+    return Check(
+        "public address",
+        CheckStatus.DOUBTFUL,
+        "PUBLIC_URL is not https: what is typed on its pages could be read on the way.",
+        "put a proxy with a certificate before it, and set PUBLIC_URL to its https address",
+    )
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
 
 _MARKS = {CheckStatus.WELL: "✓", CheckStatus.DOUBTFUL: "!", CheckStatus.BROKEN: "✗", CheckStatus.SKIPPED: "-"}
 _LONGEST = 600

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import logging
 import signal
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from typing import TYPE_CHECKING
 
 from bot.app.database import lock_database
 from bot.app.discord import is_configured as discord_is_configured
 from bot.app.links import link_pages
-from bot.app.metrics import open_metrics, probe_routes
 from bot.app.models import select_model
 from bot.app.operator_files import read_operator_files
-from bot.app.platforms import open_platforms
 from bot.app.runtime import Runtime, open_runtime
 from bot.app.secrets import check_operator_secrets
 from bot.app.slack import can_receive as slack_can_receive
@@ -27,6 +27,108 @@ from bot.errors import SettingsError
 from bot.logs import log_to_stderr
 from bot.ports import Listener
 from bot.settings import Settings
+
+if TYPE_CHECKING:
+    from bot.web.application import Page
+    from bot.web.prometheus import Metrics
+
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from bot.app.discord import build_listener as discord_listener_of
+from bot.app.discord import open_discord
+from bot.app.slack import build_listener as slack_listener_of
+from bot.app.slack import build_lookups, look_up_groups, open_slack, share_limits
+from bot.domain.metrics import MetricSink
+from bot.ports import Surface
+
+if TYPE_CHECKING:
+    from bot.platforms.discord.app import DiscordApp
+    from bot.platforms.slack.app import SlackApp
+    from bot.web.hooks import Hook
+
+
+# -------------------- platforms
+
+
+@dataclass(slots=True)
+class Listeners:
+    """What receives, by the name of its part, and what waits for requests of platforms."""
+
+    listeners: dict[str, Listener] = field(default_factory=dict)
+    hooks: list[Hook] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Platforms:
+    """Those of the settings; None for one that is not configured."""
+
+    slack: SlackApp | None
+    discord: DiscordApp | None
+
+    @property
+    def surfaces(self) -> list[Surface]:
+        """What draws in them."""
+        return [each.surface for each in (self.slack, self.discord) if each is not None]
+
+    def attach(self, house: Runtime, settings: Settings) -> None:
+        """Let them know the house that they draw for, before anything is driven."""
+        if self.slack is not None:
+            share_limits(self.slack, house, settings)
+            look_up_groups(self.slack, house)
+
+    async def receiving(self, parts: frozenset[str], house: Runtime, settings: Settings) -> Listeners:
+        """What receives from those whose part is wanted. Raises SettingsError."""
+        found = Listeners()
+        if self.slack is not None and "slack" in parts:
+            slack = slack_listener_of(self.slack, settings, await build_lookups(self.slack, house))
+            found.listeners["slack"] = slack
+            found.hooks += [slack.hook] if slack.hook is not None else []
+        if self.discord is not None and "discord" in parts:
+            found.listeners["discord"] = await discord_listener_of(self.discord, house, settings)
+        return found
+
+
+@asynccontextmanager
+async def open_platforms(settings: Settings, observe: MetricSink) -> AsyncIterator[Platforms]:
+    """The platforms, for as long as the block runs."""
+    async with AsyncExitStack() as stack:
+        slack = discord = None
+        if slack_is_configured(settings):
+            slack = await stack.enter_async_context(open_slack(settings, observe))
+        if discord_is_configured(settings):
+            discord = await stack.enter_async_context(open_discord(settings, observe))
+        yield Platforms(slack, discord)
+
+
+# -------------------- metrics
+
+
+async def open_metrics() -> Metrics:
+    """What counts in this process. Nobody is asked for anything before `probe_routes`."""
+    module = await asyncio.to_thread(importlib.import_module, "bot.web.prometheus")
+    metrics: Metrics = module.Metrics()
+    return metrics
+
+
+@asynccontextmanager
+async def probe_routes(metrics: Metrics, house: Runtime) -> AsyncIterator[list[Page]]:
+    """The routes of health and metrics, which take no token. For as long as the block runs, the event loop is
+    watched.
+    """
+    health, lag = await asyncio.gather(
+        *(asyncio.to_thread(importlib.import_module, f"bot.web.{name}") for name in ("health", "loop_lag"))
+    )
+    office = house.office
+    metrics.look_at(office.stores.archive.backlog, office.toolbox.servers, office.takes_writes)
+    watching = asyncio.create_task(lag.watch_loop(metrics.observe), name="loop lag")
+    try:
+        yield [*health.ready_routes(office.health.look), metrics.route()]
+    finally:
+        watching.cancel()
+        await asyncio.wait({watching})
+
 
 log = logging.getLogger(__name__)
 

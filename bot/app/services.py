@@ -13,12 +13,9 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from bot.app.connection_timing import connection_timing
-from bot.app.health import HealthCheck
 from bot.app.links import build_link_service
 from bot.app.operator_files import OperatorFiles, read_operator_files
 from bot.app.secrets import UsableSecrets, secret_box
-from bot.app.session_counters import SessionCounters
 from bot.commands.dependencies import CommandDependencies, Rights
 from bot.commands.registry import CommandRegistry
 from bot.domain.api_clients import OPERATOR_PRINCIPAL
@@ -42,6 +39,161 @@ if TYPE_CHECKING:
     from bot.mcp.toolbox import McpToolbox
     from bot.storage.database import Database
     from bot.storage.turn_log import SqlTurnLog
+
+
+from collections import Counter
+from collections.abc import Awaitable, Collection, Iterable
+from time import monotonic
+
+from bot.domain.health import Health, ListenerStatus, ServersHealth
+from bot.domain.metrics import CacheUsed, MetricEvent, ProcessCounters, SessionChanged
+from bot.domain.servers import ServerSnapshot, ServerStatus
+from bot.errors import DatabaseError, DatabaseUnwritable
+from bot.mcp.connection_timing import ConnectionTiming
+from bot.ports import Listener
+
+# -------------------- health
+
+DATABASE_SECONDS = 2.0
+FRESH_SECONDS = 1.0
+"""However often somebody asks, the database is asked no more than that often."""
+_IN_TROUBLE = (ServerStatus.FAILED, ServerStatus.AUTH_REQUIRED)
+
+
+@dataclass(frozen=True, slots=True)
+class _DatabaseHealth:
+    """What the database said last."""
+
+    answers: bool
+    unwritable: str = ""
+    fix: str = ""
+
+
+class HealthCheck:
+    """Looks. `ask` writes something small to the database (`Database.check_writable`), `servers` says how MCP servers
+    stand; `watch` adds what receives.
+    """
+
+    def __init__(
+        self,
+        ask: Callable[[], Awaitable[object]],
+        servers: Callable[[], Iterable[ServerSnapshot]],
+        *,
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
+        self._ask = ask
+        self._servers = servers
+        self._clock = clock
+        self._listeners: dict[str, Listener] = {}
+        self._checkpoints_fail: Callable[[], bool] = lambda: False
+        self._asking = asyncio.Lock()
+        self._answer = _DatabaseHealth(answers=False)
+        self._asked_at = -FRESH_SECONDS
+
+    def watch(self, platform: str, listener: Listener) -> None:
+        """This platform is received here."""
+        self._listeners[platform] = listener
+
+    def watch_checkpoints(self, fail: Callable[[], bool]) -> None:
+        """Ask `fail` whether checkpoints of the audit cannot be written."""
+        self._checkpoints_fail = fail
+
+    async def look(self) -> Health:
+        """How everything stands now. Takes a few seconds at most, and never raises."""
+        platforms: dict[str, ListenerStatus] = {name: await each.listening() for name, each in self._listeners.items()}
+        database = await self._database_health()
+        return Health(
+            database.answers,
+            platforms,
+            _counted(self._servers()),
+            unwritable=database.unwritable,
+            fix=database.fix,
+            checkpoints_fail=self._checkpoints_fail(),
+        )
+
+    async def _database_health(self) -> _DatabaseHealth:
+        async with self._asking:
+            if self._clock() - self._asked_at >= FRESH_SECONDS:
+                self._answer = await self._asked_now()
+                self._asked_at = self._clock()
+            return self._answer
+
+    async def _asked_now(self) -> _DatabaseHealth:
+        try:
+            async with asyncio.timeout(DATABASE_SECONDS):
+                await self._ask()
+        except DatabaseUnwritable as error:
+            return _DatabaseHealth(answers=True, unwritable=error.reason, fix=error.fix)
+        except (DatabaseError, TimeoutError) as error:
+            log.debug("the database was asked how it is: %s", error or "no answer")
+            return _DatabaseHealth(answers=False)
+        return _DatabaseHealth(answers=True)
+
+
+def _counted(states: Iterable[ServerSnapshot]) -> ServersHealth:
+    stands = [state.status for state in states]
+    return ServersHealth(
+        total=len(stands),
+        connected=stands.count(ServerStatus.CONNECTED),
+        errors=sum(status in _IN_TROUBLE for status in stands),
+    )
+
+
+# -------------------- session counters
+# What has become of sessions with MCP servers in this process, and how often what is known of their tools was of use:
+# counted in memory for people who ask with `/mcp stats`, beside whatever else is counted.
+
+
+class SessionCounters:
+    """Counts, and hands everything on to `observe`."""
+
+    def __init__(self, observe: MetricSink) -> None:
+        self._observe = observe
+        self._sessions: Counter[tuple[str, str]] = Counter()
+        self._cache: Counter[tuple[str, str]] = Counter()
+
+    def observe(self, measurement: MetricEvent) -> None:
+        """Count it, if it is about a server."""
+        match measurement:
+            case SessionChanged(server, event):
+                self._sessions[server, event] += 1
+            case CacheUsed(server, event):
+                self._cache[server, event] += 1
+            case _:
+                pass
+        self._observe(measurement)
+
+    def of(self, servers: Collection[str]) -> ProcessCounters:
+        """What was counted of these servers, by their slugs."""
+        return ProcessCounters(_summed(self._sessions, servers), _summed(self._cache, servers))
+
+
+def _summed(counts: Counter[tuple[str, str]], servers: Collection[str]) -> Counter[str]:
+    found: Counter[str] = Counter()
+    for (server, event), count in counts.items():
+        if server in servers:
+            found[event] += count
+    return found
+
+
+# -------------------- connection timing
+# How fast connections to MCP servers are made again and let go, as the operator wants it.
+#
+# Called by `office`.
+
+
+def connection_timing(settings: Settings) -> ConnectionTiming:
+    """The times of every connection."""
+    pacing = ConnectionTiming(
+        first_pause=settings.mcp_reconnection_initial_delay_ms / 1_000,
+        factor=settings.mcp_reconnection_multiplier,
+        longest_pause=settings.mcp_reconnection_max_delay_ms / 1_000,
+        tries=settings.mcp_reconnection_max_attempts,
+        idle_after=settings.mcp_session_idle_timeout,
+        quiet_after=settings.mcp_healthcheck_interval,
+    )
+    return pacing if settings.mcp_reconnection_enabled else pacing.without_reconnecting()
+
 
 log = logging.getLogger(__name__)
 

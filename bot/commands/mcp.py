@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any
+
 from bot.commands.audit_search import AuditSearch
-from bot.commands.call_log import CallLog
-from bot.commands.command import Command
+from bot.commands.call_builder import CallBuilder
+from bot.commands.command import Command, CommandContext, VerbHandler
 from bot.commands.dependencies import CommandDependencies
-from bot.commands.grants import Grants
-from bot.commands.manual_calls import ManualCalls
+from bot.commands.paging import ROWS, cut, offset, page_of
+from bot.commands.parameters import A_SERVER, SERVER, TOOL
 from bot.commands.policy_explain import PolicyExplain
+from bot.commands.rejections import CommandRejected
 from bot.commands.server_add import ServerAdd
 from bot.commands.server_checks import ServerChecks
 from bot.commands.server_control import ServerControl
@@ -22,6 +27,275 @@ from bot.commands.server_service import ServerService
 from bot.commands.server_statistics import ServerStatistics
 from bot.commands.server_validation import ServerValidator
 from bot.commands.sign_in import SignInSteps
+from bot.commands.text_format import (
+    code,
+    did_you_mean,
+    format_ago,
+    format_duration,
+    format_expiry,
+    format_moment,
+    server_label,
+)
+from bot.domain.capabilities import BlobContents, Piece, TextContents
+from bot.domain.commands import ActionStyle, CompletionSource, Parameter, Reply, ReplyAction, RequiredRole, Table, Verb
+from bot.domain.grants import Grant
+from bot.domain.json_depth import exceeds_json_depth
+from bot.domain.lenient_json import DuplicateName, unique_names
+from bot.domain.tools import Tool
+
+# -------------------- manual calls
+# `/mcp resource`, `prompt`, `run`: what servers offer, used by hand. A call goes the way of every call: a turn of its
+# own, under the same policy and approval.
+
+LONGEST_ARGUMENTS = 100_000
+_ARGUMENTS = Parameter(
+    "arguments", "a JSON object, or KEY=VALUE for each argument", repeated=True, metavar="JSON|KEY=VALUE"
+)
+
+
+class ManualCalls:
+    """Reads, writes out and runs."""
+
+    def __init__(self, parts: CommandDependencies, directory: ServerDirectory) -> None:
+        self._servers = parts.servers
+        self._directory = directory
+        self._calls = CallBuilder(parts, directory)
+
+    @property
+    def deeds(self) -> tuple[VerbHandler, ...]:
+        """The verbs."""
+        uri = Parameter("uri", "its address", required=True, completes=CompletionSource.RESOURCES)
+        prompt = Parameter("prompt", "the prompt's name", required=True, completes=CompletionSource.PROMPTS)
+        values = Parameter("arguments", "what the prompt takes", repeated=True, metavar="KEY=VALUE")
+        return (
+            VerbHandler(
+                Verb("run", "run a tool by hand", (SERVER, TOOL, _ARGUMENTS), aliases=("call", "exec")),
+                self._run,
+                free=True,
+            ),
+            VerbHandler(
+                Verb("resource", "read a resource", (SERVER, uri), aliases=("read",)), self._resource, free=True
+            ),
+            VerbHandler(Verb("prompt", "have a prompt written out", (SERVER, prompt, values)), self._prompt, free=True),
+        )
+
+    async def _resource(self, request: CommandContext) -> AsyncIterator[Reply]:
+        seen = await self._directory.find(request.arguments.one("server"), request.conversation)
+        pieces = await self._servers.read_resource(seen.id, request.arguments.one("uri"))
+        yield _written(f"Read from {server_label(seen.config)}", pieces)
+
+    async def _prompt(self, request: CommandContext) -> AsyncIterator[Reply]:
+        arguments = request.arguments
+        seen = await self._calls.found(arguments.one("server"), request.conversation)
+        pieces = await self._calls.written(seen, arguments.one("prompt"), _pairs(arguments.many("arguments")))
+        yield _written(f"Written by {server_label(seen.config)}", pieces)
+
+    async def _run(self, request: CommandContext) -> AsyncIterator[Reply]:
+        seen = await self._calls.found(request.arguments.one("server"), request.conversation)
+        tool = self._calls.tool(seen, request.arguments.one("tool"))
+        arguments = _arguments(request.arguments.many("arguments"), tool)
+        message = self._calls.call(tool, arguments, request.conversation, request.author)
+        yield Reply(f"Running {code(tool.name, 'a tool')}…", message=message, private=False)
+
+
+def _written(text: str, pieces: Sequence[Piece]) -> Reply:
+    """What a server gave out, as it stands: it is data, and nobody's Markdown."""
+    details = tuple(_piece(piece) for piece in pieces)
+    return Reply(f"{text}:" if details else f"{text}: nothing.", details=details)
+
+
+def _piece(piece: Piece) -> tuple[str, str]:
+    match piece:
+        case TextContents(heading, text):
+            return heading, text
+        case BlobContents(heading, mime_type, size):
+            return heading, f"{size} bytes, {mime_type or 'of an unknown kind'}"
+
+
+def _pairs(words: Sequence[str]) -> dict[str, str]:
+    pairs: dict[str, str] = {}
+    for word in words:
+        key, assigned, value = word.partition("=")
+        if not assigned or not key:
+            raise CommandRejected("Each argument is `KEY=VALUE`.")
+        if key in pairs:
+            raise CommandRejected(f"The arguments cannot be used: {DuplicateName(key)}.")
+        pairs[key] = value
+    return pairs
+
+
+def _arguments(words: Sequence[str], tool: Tool) -> dict[str, Any]:
+    """The arguments of a call: one JSON object, or pairs whose values are read as their schema wants them."""
+    if sum(map(len, words)) > LONGEST_ARGUMENTS:
+        raise CommandRejected("That is more than a call by hand takes.")
+    text = " ".join(words).strip()
+    if text.startswith("{"):
+        return dict(_json(text, "The arguments are no JSON object. A shell takes one in single quotes."))
+    properties = tool.input_schema.get("properties", {})
+    known = properties if isinstance(properties, Mapping) else {}
+    pairs = _pairs(words)
+    stranger = next((name for name in pairs if known and name not in known), None)
+    if stranger is not None and tool.input_schema.get("additionalProperties") is False:
+        raise CommandRejected(f"The tool takes no such argument.{did_you_mean(stranger, known)}")
+    return {name: _value(text, known.get(name)) for name, text in pairs.items()}
+
+
+def _value(text: str, schema: object) -> Any:
+    """A text stays one where the schema wants one; anything else is JSON where it can be."""
+    wanted = schema.get("type") if isinstance(schema, Mapping) else None
+    if wanted == "string":
+        return text
+    if wanted is None and not text.startswith(("{", "[")):
+        return text
+    try:
+        return _json(text, "")
+    except CommandRejected:
+        return text
+
+
+def _json(text: str, objection: str) -> Any:
+    """What a text says in JSON. Raises Refusal, also of what JSON cannot say again and no database would keep: NaN,
+    1e999, half a character, brackets in brackets without end.
+    """
+    try:
+        read = json.loads(text, object_pairs_hook=unique_names)
+        json.dumps(read, ensure_ascii=False, allow_nan=False).encode()
+    except DuplicateName as error:
+        raise CommandRejected(f"The arguments cannot be used: {error}.") from None
+    except (ValueError, RecursionError):
+        raise CommandRejected(objection) from None
+    if exceeds_json_depth(read):
+        raise CommandRejected(objection)
+    return read
+
+
+# -------------------- grants
+# `/mcp grants list`, `revoke`: what runs without asking because somebody allowed it beforehand.
+#
+# Everybody sees what they have granted and what was granted to them; admins see all of their workspace.
+
+_WHICH = Parameter("grant", "its id as the list shows it", required=True, metavar="ID")
+_SCOPES = {
+    "thread": "all calls in the thread",
+    "arguments": "this very call in the thread",
+    "hours": "all calls, for some hours",
+    "always": "all calls",
+}
+_ACTIONS = 5
+"""More buttons would be more than a person reads."""
+
+
+class Grants:
+    """Lists and revokes."""
+
+    def __init__(self, parts: CommandDependencies) -> None:
+        self._parts = parts
+
+    @property
+    def deeds(self) -> tuple[VerbHandler, ...]:
+        """The verbs."""
+        shown = Verb("grants list", "what runs without asking, and who said so", (), RequiredRole.EVERYONE, ("grants",))
+        ended = Verb("grants revoke", "let it ask again", (_WHICH,), RequiredRole.EVERYONE, ("grants remove", "revoke"))
+        return VerbHandler(shown, self._list), VerbHandler(ended, self._revoke)
+
+    async def _list(self, request: CommandContext) -> AsyncIterator[Reply]:
+        seen = await self._seen(request)
+        if not seen:
+            yield Reply("Nothing was granted that still holds: every call that needs a signature asks for one.")
+            return
+        page = cut(seen, request.arguments.page)
+        yield Reply(
+            f"Grants · {len(seen)}",
+            Table(
+                ("id", "tool", "what runs", "where", "for", "granted by", "ends"),
+                tuple(self._row(grant) for grant in page),
+            ),
+            actions=tuple(_revoking(grant) for grant in page[:_ACTIONS]),
+            page=page_of(request.arguments.page, len(seen), ("mcp", "grants", "list")),
+        )
+
+    async def _revoke(self, request: CommandContext) -> AsyncIterator[Reply]:
+        wanted = request.arguments.one("grant").lower()
+        grant = next((each for each in await self._seen(request) if each.id == wanted), None)
+        if grant is None or not await self._parts.grants.revoke(grant.id, request.author):
+            raise CommandRejected("There is no such grant that still holds. `/mcp grants list` lists them.")
+        name = f"{code(grant.server_name, 'the server')}, {code(grant.tool, 'the tool')}"
+        yield Reply(f"{name}: calls ask for a signature again. One that runs already goes on.")
+
+    async def _seen(self, request: CommandContext) -> Sequence[Grant]:
+        """The grants this person may see; all others do not exist."""
+        grants = await self._parts.grants.active_grants(request.conversation.workspace_key)
+        if self._parts.rights.administers(request.member):
+            return grants
+        own = request.author.principal
+        return [grant for grant in grants if own in (grant.granted_by, grant.person)]
+
+    def _row(self, grant: Grant) -> tuple[str, ...]:
+        now = self._parts.clock()
+        what = _SCOPES.get(grant.scope, grant.scope)
+        return (
+            grant.id,
+            f"{grant.server_name}.{grant.tool}",
+            f"{what}, destructive ones too" if grant.destructive else what,
+            ":".join(grant.place.split(":")[2:]) or "this workspace",
+            grant.person or "everyone",
+            f"{grant.granted_name or grant.granted_by}, {format_ago(grant.created_at, now)}",
+            _end(grant, now),
+        )
+
+
+def _revoking(grant: Grant) -> ReplyAction:
+    return ReplyAction(f"Revoke {grant.id}", ("mcp", "grants", "revoke", grant.id), ActionStyle.DANGER)
+
+
+def _end(grant: Grant, now: float) -> str:
+    if grant.expires_at is None:
+        return "when somebody revokes it"
+    left = format_expiry(grant.expires_at, now)
+    return f"{left}, unless it is used" if grant.idle else left
+
+
+# -------------------- call log
+
+
+class CallLog:
+    """Looks things up."""
+
+    def __init__(self, parts: CommandDependencies, directory: ServerDirectory) -> None:
+        self._parts = parts
+        self._directory = directory
+
+    @property
+    def deed(self) -> VerbHandler:
+        """The verb."""
+        log = Verb("log", "the last calls: what, by whom, how it ended", (A_SERVER,), aliases=("calls", "history"))
+        return VerbHandler(log, self._log)
+
+    async def _log(self, request: CommandContext) -> AsyncIterator[Reply]:
+        name, number = request.arguments.one("server"), request.arguments.page
+        slug = (await self._directory.find(name, request.conversation)).name if name else ""
+        calls, count = await self._parts.archive.calls(slug, request.conversation.workspace_key, ROWS, offset(number))
+        if not count:
+            yield Reply("Nothing has been called yet.")
+            return
+        rows = tuple(
+            (
+                format_moment(call.at),
+                call.name,
+                call.status,
+                call.asked_by,
+                call.decided_by,
+                format_duration(call.seconds),
+                call.turn_id[:8],
+            )
+            for call in calls
+        )
+        yield Reply(
+            f"Calls · {count} · times in UTC",
+            Table(("when", "tool", "ended", "asked by", "signed by", "took", "turn"), rows),
+            page=page_of(number, count, ("mcp", "log", *((slug,) if slug else ()))),
+        )
+
 
 OFF = "MCP is switched off (`MCP_ENABLED=false`), so there are no servers and no tools."
 

@@ -6,26 +6,36 @@ memory.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from bot.domain.completions import Capabilities, Completion, ModelLimits, ModelRequest, ToolChoice
+from bot.domain.completions import (
+    Capabilities,
+    Completion,
+    ModelLimits,
+    ModelRequest,
+    ReasoningDelta,
+    TextDelta,
+    ToolCallDelta,
+    ToolChoice,
+    UsageReported,
+)
 from bot.domain.conversations import Attachment, Author
-from bot.domain.messages import system
+from bot.domain.messages import ImageAudience, StoredFile, system
 from bot.domain.profiles import Profile
 from bot.domain.sources import Sources
 from bot.domain.tools import Tool, ToolSet
 from bot.domain.turns import Claim, TurnRecord
 from bot.domain.usage import UsageKind
 from bot.domain.views import ModelRetry
-from bot.engine.attachments import Attached, read_attachments
+from bot.engine.attachments import LARGEST, MOST_IMAGE_BYTES, Attached, read_attachments
+from bot.engine.file_types import FileKind
 from bot.engine.history import USUAL_MEMORY, HistoryBudget
 from bot.engine.history_prompt import HistoryPrompt
-from bot.engine.model_retry import complete_with_retry
 from bot.engine.prompt_context import LAST_ROUND, PromptContext, large_results, older_results, turn_messages
 from bot.engine.result_format import HEAD, SHORT_HEAD
-from bot.engine.result_images import ReturnedImages
 from bot.engine.result_visibility import ResultVisibility
 from bot.engine.sources import sources_of_prompt
 from bot.engine.summarization import max_length
@@ -33,8 +43,121 @@ from bot.engine.system_prompt import NO_INSTRUCTIONS, SystemPrompt
 from bot.engine.token_estimates import Estimates, estimate_messages, estimate_tools, is_text, reply_limits
 from bot.engine.tool_selection import RefusedTools, refused_note, with_reading
 from bot.engine.usage_metering import RequestAttempt, RequestInfo, UsageMeter, UsageMeters
-from bot.errors import ContextTooLong, ModelRejected, SmallerWindow
+from bot.errors import ContextTooLong, ModelRejected, ModelUnavailable, NotFound, SmallerWindow
 from bot.ports import LanguageModel, TurnLog
+
+# -------------------- model retry
+
+ATTEMPTS = 4
+LONGEST_WAIT_SECONDS = 60.0
+MOST_REFUSED = 8
+"""Tools that are dropped from one question. Who finds fault with more has something else against it."""
+
+
+async def complete_with_retry(
+    model: LanguageModel,
+    request: ModelRequest,
+    *,
+    activity: str,
+    begin: Callable[[], Awaitable[RequestAttempt]],
+    on_text: Callable[[str], None],
+    on_activity: Callable[[str | ModelRetry], None],
+    on_refused: Callable[[Tool, ModelRejected], None],
+    pause: Callable[[float], Awaitable[None]],
+) -> Completion:
+    """Ask until the model has answered, at most `ATTEMPTS` times, not counting those that a tool has spoilt: its
+    service refuses a whole request for one tool, so it is asked again without it at once.
+
+    `begin` meters each attempt from then on. `on_text` gets the reply's text so far, from its beginning, also when a
+    second attempt starts over; `on_activity` gets `activity` as each attempt begins, and what the person should know
+    about the wait before the next; `on_refused` each tool that is dropped. Raises ModelUnavailable when all attempts
+    have failed or the provider asks for a longer pause than a person should sit through, ModelRejected at once where it
+    is not about a tool.
+    """
+    attempt, refused = 1, 0
+    while True:
+        on_activity(activity)
+        try:
+            return await _attempt(model, request, await begin(), on_text)
+        except ModelRejected as problem:
+            tool = next((tool for tool in request.tools if tool.name == problem.tool), None)
+            if tool is None or refused == MOST_REFUSED:
+                raise
+            refused += 1
+            on_text("")
+            on_refused(tool, problem)
+            request = replace(request, tools=tuple(each for each in request.tools if each is not tool))
+        except ModelUnavailable as problem:
+            seconds = problem.retry_after if problem.retry_after is not None else 2.0 ** (attempt - 1)
+            if attempt == ATTEMPTS or seconds > LONGEST_WAIT_SECONDS:
+                raise
+            on_text("")
+            on_activity(ModelRetry(round(seconds), problem.cause) if seconds >= 1 else problem.cause)
+            await pause(seconds)
+            attempt += 1
+
+
+async def _attempt(
+    model: LanguageModel, request: ModelRequest, attempt: RequestAttempt, on_text: Callable[[str], None]
+) -> Completion:
+    text = ""
+    # Closed at once when cancelled: the provider must not go on writing what nobody reads.
+    async with aclosing(model.stream(request)) as events:
+        async for event in events:
+            attempt.take(event)
+            match event:
+                case TextDelta(more):
+                    text += more
+                    on_text(text)
+                case ReasoningDelta() | ToolCallDelta() | UsageReported():
+                    pass
+                case Completion():
+                    return event
+    raise ModelUnavailable("The model's answer broke off.")
+
+
+# -------------------- result images
+# Images that tools returned, for a model that can see them.
+#
+# Read from the turn's files when the model is asked, and remembered while the turn is driven here. A model that
+# cannot see, and whatever is too large or too much, gets a text in the image's place (`prompt_context`).
+
+MOST = 5
+"""In one request, the newest: each costs a thousand tokens and more."""
+
+
+class ReturnedImages:
+    """Images by the id of their file, as far as they were read. `read` gives the bytes of a file."""
+
+    def __init__(self, read: Callable[[str], Awaitable[bytes]]) -> None:
+        self._read = read
+        self._known: dict[str, bytes] = {}
+
+    async def of(self, record: TurnRecord, capabilities: Capabilities, most: int = MOST) -> Mapping[str, bytes]:
+        """What this model is to see of the turn's results: the newest images that it takes, within the limits."""
+        if not capabilities.images:
+            return {}
+        wanted = dict.fromkeys(_newest(record, most, min(LARGEST[FileKind.IMAGE], capabilities.image_bytes)))
+        for file_id in wanted:
+            if file_id not in self._known:
+                try:
+                    self._known[file_id] = await self._read(file_id)
+                except NotFound:
+                    continue
+        return {file_id: self._known[file_id] for file_id in wanted if file_id in self._known}
+
+
+def _newest(record: TurnRecord, most: int, largest: int) -> Iterator[str]:
+    count, room = most, MOST_IMAGE_BYTES
+    for step in reversed(record.calls):
+        for part in reversed(step.result.parts if step.result else ()):
+            if isinstance(part, StoredFile) and part.is_image and part.readers is not ImageAudience.PEOPLE and part.id:
+                if count == 0 or part.size > room:
+                    return
+                if part.size <= largest:
+                    count, room = count - 1, room - part.size
+                    yield part.id
+
 
 NO_TOOLS = "This model has turned out to use no tools, so it answers without them."
 _MOST_MOVES = 3

@@ -9,7 +9,8 @@ import contextlib
 import logging
 import random
 import secrets
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from contextvars import Context, copy_context
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -17,12 +18,69 @@ from typing import Protocol
 from bot.domain.conversations import ConversationKey, InboundMessage
 from bot.domain.turns import Claim, Receipt, TurnRecord, TurnStatus
 from bot.domain.wakeups import ApprovalDecided, ConfigChanged, StopRequested, Wakeup, WorkAvailable
-from bot.engine.capacity import Capacity
 from bot.engine.monotonic_clock import monotonic
 from bot.engine.turn_runner import TurnRunner
 from bot.errors import CountersignError, DatabaseUnavailable, LostLease, ModelError, Stopped
 from bot.logs import in_context
 from bot.ports import TurnLog
+
+# -------------------- capacity
+# How many more turns may begin in this process, and who goes first: what waits on disk, before what comes in now.
+#
+# Called by `worker`, which holds the turns; knows neither them nor where they come from.
+
+
+@dataclass(slots=True)
+class Capacity:
+    """Room for `limit` turns side by side. Of those that are on disk and wait, this process knows what its last look
+    for them has found; until the first has ended it takes it that there are some.
+    """
+
+    limit: int = 32
+    others_wait: bool = True
+    """The last look has found no end of turns that wait."""
+    _taken_in: int = 0
+    _asked_for: int = 0
+    _lining_up: int = 0
+    _lined_up: int = 0
+
+    def available(self, held: int) -> int:
+        """How many more may begin where so many are held."""
+        return self.limit - held - self._taken_in - self._asked_for
+
+    def has_free_slot(self, held: int) -> bool:
+        """Whether one that is not on disk yet may begin, beside all that came before it."""
+        return not self.others_wait and self.available(held) > self._lining_up + self._lined_up
+
+    @contextmanager
+    def taking_in(self) -> Iterator[None]:
+        """One is put on disk that begins with that."""
+        self._taken_in += 1
+        try:
+            yield
+        finally:
+            self._taken_in -= 1
+
+    @contextmanager
+    def queueing(self) -> Iterator[None]:
+        """One is put on disk that has to be looked for. A look that is under way may miss it."""
+        self._lining_up += 1
+        try:
+            yield
+        finally:
+            self._lining_up -= 1
+            self._lined_up += 1
+
+    @contextmanager
+    def looking(self, most: int) -> Iterator[None]:
+        """It is looked for those that wait; up to `most` of them begin."""
+        self._lined_up = 0
+        self._asked_for = most
+        try:
+            yield
+        finally:
+            self._asked_for = 0
+
 
 log = logging.getLogger(__name__)
 

@@ -7,20 +7,393 @@ the time of the default.
 
 from __future__ import annotations
 
+import json
+import re
+from base64 import b64encode
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import takewhile
 from typing import Any
 
 import anthropic
 
-from bot.domain.completions import Capabilities
-from bot.llm.anthropic_reply import ReplyDraft
-from bot.llm.anthropic_request import request_body
+from bot.domain.completions import (
+    Capabilities,
+    Completion,
+    ModelRequest,
+    ReasoningDelta,
+    StopReason,
+    TextDelta,
+    ToolCallDelta,
+    ToolChoice,
+    Usage,
+    UsageReported,
+)
+from bot.domain.messages import FilePart, ImagePart, Message, MessageRole, Part, TextPart, ToolCall, ToolResult
+from bot.llm.attachment_text import describe_file, describe_image
+from bot.llm.call_ids import CallIds, distinct_ids, valid_name
+from bot.llm.error_classification import ErrorKind, ProviderError, ProviderRejected
+from bot.llm.foreign_content import fit_to_read
 from bot.llm.hosted_model import HostedModel, WireFormat
+from bot.llm.lenient_fields import get_count, get_field, get_list, text, tokens
 from bot.llm.model_list import Places
 from bot.llm.provider_service import Service
+from bot.llm.streaming import Delta
+from bot.llm.text_encoding import single_line
+from bot.llm.tool_arguments import encode_arguments, parse_call
+from bot.llm.tool_schemas import tool_description, tool_schema
 from bot.llm.vendor_client import Sdk, VendorClient, http_settings
 from bot.ports import LanguageModel
+
+# -------------------- anthropic request
+# A model request in the words of Anthropic's Messages.
+#
+# Called by `anthropic`. Knows no vendor library: plain JSON out. The service is strict about form: roles alternate
+# beginning with the user, results come first in the message after their calls, and no text is blank.
+
+METADATA = "anthropic"
+"""The key of `provider_metadata`: `{"by": who wrote it, "thinking": [{"before": part number, "block": the block as it
+came}]}`."""
+
+_KEYS = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
+"""Names of arguments (the service's words: "Property keys should match pattern")."""
+_KEPT = {"type": "ephemeral"}
+"""Marks the end of what the service keeps for the next request, for five minutes after each use."""
+_FENCE = "operator_note"
+_FORGED = re.compile(_FENCE, re.IGNORECASE)
+_LONGEST_TITLE = 200
+_IMAGES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
+
+Block = dict[str, Any]
+
+
+def request_body(
+    model: str, request: ModelRequest, _known: Collection[ErrorKind] = (), *, own_address: bool, by: str = ""
+) -> dict[str, Any]:
+    """The whole body, for the vendor's own address or for a compatible server. Thinking is shown to whom it is `by`."""
+    request = fit_to_read(request)
+    body: dict[str, Any] = {"model": model, "max_tokens": request.limits.max_tokens, "stream": True}
+    system = [_text_block(m.text) for m in takewhile(_is_system, request.messages) if m.text.strip()]
+    if system and own_address:  # the tools and the instructions are the same in every conversation
+        system[-1]["cache_control"] = _KEPT
+    if system:
+        body["system"] = system
+    leading = sum(1 for _ in takewhile(_is_system, request.messages))
+    stable = request.stable_messages - leading if own_address else 0
+    body["messages"] = _transcript(request.messages[leading:], stable, by)
+    if request.tools:
+        body["tools"] = [
+            {
+                "name": tool.name,
+                "description": tool_description(tool),
+                "input_schema": tool_schema(tool.input_schema, _KEYS),
+            }
+            for tool in request.tools
+        ]
+        if request.tool_choice is ToolChoice.NONE:  # the tools stay listed: calls in the transcript refer to them
+            body["tool_choice"] = {"type": "none"}
+    if own_address:  # the service keeps the transcript for the next request; compatible servers may not know this
+        body["cache_control"] = _KEPT
+    return body
+
+
+def _is_system(message: Message) -> bool:
+    return message.role is MessageRole.SYSTEM
+
+
+def _transcript(messages: Sequence[Message], stable: int, by: str) -> list[dict[str, Any]]:
+    """The messages, with a mark at the end of the first `stable` of them: what follows is another in the next turn."""
+    ids = CallIds()
+    merged: list[dict[str, Any]] = []
+    for n, message in enumerate(messages, start=1):
+        role = "assistant" if message.role is MessageRole.ASSISTANT else "user"
+        blocks = _blocks(message, ids, by)
+        if not blocks:
+            continue
+        if n == stable:
+            blocks[-1] = {**blocks[-1], "cache_control": _KEPT}
+        if merged and merged[-1]["role"] == role:
+            merged[-1]["content"] += blocks
+        else:
+            merged.append({"role": role, "content": blocks})
+    for each in merged:
+        each["content"].sort(key=lambda block: each["role"] == "user" and block["type"] != "tool_result")
+    if merged and merged[0]["role"] == "assistant":
+        merged.insert(0, {"role": "user", "content": [_text_block("(Earlier messages are left out.)")]})
+    return merged
+
+
+def _blocks(message: Message, ids: CallIds, by: str) -> list[Block]:
+    match message.role:
+        case MessageRole.SYSTEM:
+            text = message.text.strip()
+            return [_text_block(f"<{_FENCE}>\n{text}\n</{_FENCE}>")] if text else []
+        case MessageRole.USER:
+            return _readable(message.parts) or [_text_block("(empty message)")]
+        case MessageRole.ASSISTANT:
+            return _assistant(message, ids, by)
+        case MessageRole.TOOL:
+            return [_result(part, ids) for part in message.parts if isinstance(part, ToolResult)]
+
+
+def _assistant(message: Message, ids: CallIds, by: str) -> list[Block]:
+    thinking = _thinking(message, by)
+    blocks: list[Block] = []
+    for n, part in enumerate(message.parts):
+        blocks += [block for before, block in thinking if before == n]
+        match part:
+            case ToolCall():
+                name = valid_name(part.name)
+                call = {"type": "tool_use", "id": ids.of_call(part.id), "name": name, "input": encode_arguments(part)}
+                blocks.append(call)
+            case TextPart() if part.text.strip():
+                blocks.append(_text_block(part.text))
+    while blocks and blocks[-1]["type"].endswith("thinking"):  # refused at the end of a message
+        blocks.pop()
+    return blocks
+
+
+def _thinking(message: Message, by: str) -> list[tuple[int, Block]]:
+    kept: Any = message.provider_metadata.get(METADATA)
+    entries: Any = kept.get("thinking") if isinstance(kept, Mapping) and kept.get("by") == by else None
+    placed: list[tuple[int, Block]] = []
+    for entry in entries if isinstance(entries, Sequence) else ():
+        match entry:
+            case {"before": int(before), "block": {"type": "thinking" | "redacted_thinking"} as block}:
+                placed.append((before, dict(block)))
+    return placed
+
+
+def _result(result: ToolResult, ids: CallIds) -> Block:
+    content = _readable(result.parts)
+    block = {"type": "tool_result", "tool_use_id": ids.of_result(result.call_id), "content": content}
+    return {**block, "is_error": True} if result.is_error else block
+
+
+def _readable(parts: Sequence[Part]) -> list[Block]:
+    """What people and tools wrote."""
+    blocks: list[Block] = []
+    for part in parts:
+        match part:
+            case TextPart() if part.text.strip():
+                blocks.append(_foreign_block(part.text))
+            case ImagePart() if part.mime_type in _IMAGES:
+                data = b64encode(part.data).decode()
+                source = {"type": "base64", "media_type": part.mime_type, "data": data}
+                blocks.append({"type": "image", "source": source})
+            case ImagePart():
+                blocks.append(_foreign_block(describe_image(part)))
+            case FilePart(mime_type="application/pdf") if part.data:
+                source = {"type": "base64", "media_type": part.mime_type, "data": b64encode(part.data).decode()}
+                title = _unforged(single_line(part.name, _LONGEST_TITLE)) or "document"
+                blocks.append({"type": "document", "source": source, "title": title})
+            case FilePart():
+                blocks.append(_foreign_block(describe_file(part)))
+    return blocks
+
+
+def _foreign_block(text: str) -> Block:
+    # The operator's fence in somebody else's text would be a forgery.
+    return _text_block(_unforged(text))
+
+
+def _unforged(text: str) -> str:
+    return _FORGED.sub("operator note", text)
+
+
+def _text_block(text: str) -> Block:
+    return {"type": "text", "text": text}
+
+
+# -------------------- anthropic reply
+# A reply of Anthropic's Messages, put together from the events of its stream.
+#
+# Called by `anthropic`. The tools' JSON is read here and not by the vendor's helper, which makes a part of an object
+# out of broken JSON. Compatible servers speak this protocol too, so nothing is taken for granted.
+
+_PAUSED = "pause_turn"
+_STOPS = {
+    _PAUSED: StopReason.LENGTH,  # where it is gone on with no more
+    "max_tokens": StopReason.LENGTH,
+    "model_context_window_exceeded": StopReason.LENGTH,
+    "refusal": StopReason.REFUSED,
+}
+_KINDS = {
+    "text_delta": "text",
+    "thinking_delta": "thinking",
+    "signature_delta": "thinking",
+    "input_json_delta": "tool_use",
+}
+"""What a delta is of."""
+_COUNTS = ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
+
+
+@dataclass(slots=True)
+class _Block:
+    """A content block so far. `text` is what its deltas add up to: text, thinking or the JSON of arguments."""
+
+    kind: str
+    id: str = ""
+    name: str = ""
+    pieces: list[str] = field(default_factory=list)
+    input: Any = None
+    signature: str = ""
+    data: str = ""
+
+    @property
+    def text(self) -> str:
+        return "".join(self.pieces)
+
+    @property
+    def echo(self) -> dict[str, str] | None:
+        """The block as the service wants it back, None if it does not."""
+        if self.kind == "thinking" and self.signature:
+            return {"type": "thinking", "thinking": self.text, "signature": self.signature}
+        if self.kind == "redacted_thinking" and self.data:
+            return {"type": "redacted_thinking", "data": self.data}
+        return None
+
+
+class ReplyDraft:
+    """What has arrived of a reply. `by` says who writes it: what is meant for its service alone goes to no other."""
+
+    def __init__(self, by: str = "") -> None:
+        self._by = by
+        self._blocks: list[_Block] = []
+        self._at: dict[int, _Block] = {}
+        self._stop = ""
+        self._counts: Counter[str] = Counter()
+        self._earlier: Counter[str] = Counter()
+
+    def take(self, event: Mapping[str, Any]) -> Iterator[Delta]:
+        """Add an event and yield what people can see of it. Unknown events are passed over. Raises ProviderRejected
+        for an error.
+        """
+        match text(event, "type"):
+            case "content_block_delta":
+                yield from self._continue(event)
+            case "content_block_start":
+                yield from self._begin(get_field(event, "index"), get_field(event, "content_block"))
+            case "message_start":
+                self._count(get_field(get_field(event, "message"), "usage"))
+                yield UsageReported(self._usage())
+            case "message_delta":
+                yield from self._end(get_field(event, "delta"), get_field(event, "usage"))
+            case "message":  # a server that does not stream
+                for block in get_list(event, "content"):
+                    yield from self._begin(None, block)
+                yield from self._end(event, get_field(event, "usage"))
+            case kind if kind == "error" or event.get("error"):
+                raise ProviderRejected(ProviderError.read(200, event))
+
+    @property
+    def finished(self) -> bool:
+        """Whether the service has said why the model stopped."""
+        return bool(self._stop)
+
+    def completion(self) -> Completion | None:
+        """The finished reply, or None if the stream ended before the model did.
+
+        Calls of a reply that was cut short are left out: the last one may be half written.
+        """
+        if not self._stop:
+            return None
+        stop = _STOPS.get(self._stop)
+        calls = [block for block in self._blocks if block.kind == "tool_use" and stop is None]
+        ids = iter(distinct_ids([call.id for call in calls]))
+        parts: list[Part] = []
+        thinking: list[dict[str, Any]] = []
+        for block in self._blocks:
+            if block.echo is not None:
+                thinking.append({"before": len(parts), "block": block.echo})
+            elif block.kind == "text" and block.text:
+                parts.append(TextPart(block.text))
+            elif block.kind == "tool_use" and stop is None:
+                parts.append(parse_call(next(ids), block.name, _arguments(block)))
+        metadata = {METADATA: {"by": self._by, "thinking": thinking}} if thinking else {}
+        stop = stop or (StopReason.TOOLS if calls else StopReason.ANSWERED)
+        return Completion(Message(MessageRole.ASSISTANT, tuple(parts), metadata), stop, self._usage())
+
+    def resume(self) -> Message | None:
+        """Everything that has been said, if the service wants it back before it goes on."""
+        paused = self.completion() if self._stop == _PAUSED else None
+        if paused is None:
+            return None
+        self._earlier += self._counts
+        self._counts, self._stop, self._at = Counter(), "", {}
+        return paused.message
+
+    def _end(self, delta: object, usage: object) -> Iterator[Delta]:
+        self._stop = text(delta, "stop_reason") or self._stop
+        self._count(usage)
+        yield UsageReported(self._usage())
+        refusal = text(get_field(delta, "stop_details"), "explanation")
+        # Why the service refuses, where the model has said nothing.
+        if refusal and not any(block.kind == "text" and block.pieces for block in self._blocks):
+            yield from _add(self._new(None, "text"), refusal)
+
+    def _begin(self, index: object, start: object) -> Iterator[Delta]:
+        block = self._new(index, text(start, "type"))
+        block.id, block.name, block.input = text(start, "id"), text(start, "name"), get_field(start, "input")
+        block.data, block.signature = text(start, "data"), text(start, "signature")
+        if begun := text(start, "text") or text(start, "thinking"):
+            yield from _add(block, begun)
+
+    def _continue(self, event: Mapping[str, Any]) -> Iterator[Delta]:
+        delta = get_field(event, "delta")
+        block = self._continued(get_field(event, "index"), _KINDS.get(text(delta, "type"), ""))
+        if more := text(delta, "text") or text(delta, "partial_json") or text(delta, "thinking"):
+            yield from _add(block, more)
+        else:
+            block.signature += text(delta, "signature")
+
+    def _continued(self, index: object, kind: str) -> _Block:
+        """The block that a delta of this kind goes on with. Servers leave out the index, give all blocks the same one,
+        or do not say when one begins.
+        """
+        last = self._blocks[-1] if self._blocks else None
+        block = self._at.get(index) if isinstance(index, int) else last
+        if block is None or (kind and kind != block.kind and block.kind in _KINDS.values()):
+            return self._new(index, kind)
+        return block
+
+    def _new(self, index: object, kind: str) -> _Block:
+        block = _Block(kind)
+        self._blocks.append(block)
+        if isinstance(index, int):
+            self._at[index] = block
+        return block
+
+    def _count(self, usage: object) -> None:
+        """The counts of a reply only grow; servers that know one late send 0 first, or at last."""
+        for name in _COUNTS:
+            self._counts[name] = max(self._counts[name], get_count(usage, name))
+        thought = get_count(get_field(usage, "output_tokens_details"), "thinking_tokens")
+        self._counts["thinking_tokens"] = max(self._counts["thinking_tokens"], thought)
+
+    def _usage(self) -> Usage:
+        counts = self._earlier + self._counts
+        cached, written = counts["cache_read_input_tokens"], counts["cache_creation_input_tokens"]
+        read = counts["input_tokens"] + written + cached
+        return tokens(read, counts["output_tokens"], cached, written, counts["thinking_tokens"])
+
+
+def _add(block: _Block, more: str) -> Iterator[Delta]:
+    block.pieces.append(more)
+    if block.kind == "text":
+        yield TextDelta(more)
+    elif block.kind == "thinking":
+        yield ReasoningDelta(more)
+    elif block.kind == "tool_use":
+        yield ToolCallDelta(more)
+
+
+def _arguments(block: _Block) -> str:
+    """The JSON of the arguments; servers that do not stream them put the object where the block starts."""
+    return block.text or (json.dumps(block.input) if block.input else "")
+
 
 _HOME = "https://api.anthropic.com"
 _IMAGE_BYTES = 5 * 2**20 * 3 // 4

@@ -8,12 +8,14 @@ server judges.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
+from datetime import date, time
 from functools import cache, lru_cache
 from itertools import islice
-from typing import Any
+from typing import Any, Self
 
 # The library comes without type information.
 from jsonschema import FormatChecker, SchemaError  # type: ignore[import-untyped]
@@ -22,8 +24,96 @@ from referencing import Registry
 from referencing.exceptions import Unresolvable
 
 from bot.domain.tools import ArgumentError, canonical_json
-from bot.mcp.flat_schema import FlatSchema
-from bot.mcp.formats import FORMATS
+
+# -------------------- flat schema
+# Schemas of the simplest kind, as most tools have them, checked at a tenth of the cost.
+#
+# Asked by `arguments` before the library. It only ever says that values fit: whatever else a schema may want is the
+# library's to judge, and so is what is wrong with values that do not fit.
+
+_TYPES: Mapping[Any, tuple[type, ...]] = {
+    "string": (str,),
+    "boolean": (bool,),
+    "integer": (int,),
+    "number": (int, float),
+}
+"""What surely is of a type. There is more, as 1.0 is an integer to some drafts."""
+_WORDS = frozenset(("title", "description", "default", "examples"))
+"""Keywords that ask for nothing."""
+_OBJECT = _WORDS | {"$schema", "type", "properties", "required", "additionalProperties"}
+_PROPERTY = _WORDS | {"type"}
+
+
+@dataclass(frozen=True, slots=True)
+class FlatSchema:
+    """A schema that asks of an object that its properties have simple types, that some are there and, at most, that
+    there are no others.
+    """
+
+    types: Mapping[str, tuple[type, ...]]
+    required: tuple[str, ...]
+
+    @classmethod
+    def of(cls, schema: Mapping[str, Any]) -> Self | None:
+        """A valid schema as one of this kind, None if it is of another."""
+        properties, required = schema.get("properties", {}), schema.get("required", [])
+        if schema.get("type") != "object" or not schema.keys() <= _OBJECT or not isinstance(required, list):
+            return None
+        if not all(map(_is_simple, properties.values())):
+            return None
+        return cls({name: _TYPES[each["type"]] for name, each in properties.items()}, tuple(required))
+
+    def is_surely_valid(self, values: Mapping[str, Any]) -> bool:
+        """Whether the values fit for sure. They may fit even if not."""
+        there = all(name in values for name in self.required)
+        return there and all(type(value) in self.types.get(name, ()) for name, value in values.items())
+
+
+def _is_simple(schema: Any) -> bool:
+    kind = schema.get("type") if isinstance(schema, dict) else None
+    return isinstance(kind, str) and kind in _TYPES and schema.keys() <= _PROPERTY
+
+
+# -------------------- formats
+# What texts look like that a form asks for: the formats that servers may name (MCP specification 2026-07-28,
+# client/elicitation). Used by `arguments`.
+#
+# Only what is surely wrong is refused: the server itself is the judge.
+
+_LONGEST_EMAIL = 320
+_EMAIL = re.compile(r"[^@\s]{1,64}@[^@\s.]+(?:\.[^@\s.]+)*")
+_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[^\s<>\"{}|\\^`]+")
+_DATE = re.compile(r"\d{4}-\d\d-\d\d")
+_DATE_TIME = re.compile(r"(\d{4}-\d\d-\d\d)[Tt](\d\d:\d\d:\d\d)(?:\.\d+)?(?:[Zz]|[+-](?:[01]\d|2[0-3]):[0-5]\d)")
+
+
+def _email(text: str) -> bool:
+    return len(text) <= _LONGEST_EMAIL and _EMAIL.fullmatch(text) is not None
+
+
+def _uri(text: str) -> bool:
+    return _URI.fullmatch(text) is not None
+
+
+def _date(text: str) -> bool:
+    try:
+        return _DATE.fullmatch(text) is not None and date.fromisoformat(text) is not None
+    except ValueError:
+        return False
+
+
+def _date_time(text: str) -> bool:
+    """As RFC 3339 has it, which wants the zone."""
+    parts = _DATE_TIME.fullmatch(text)
+    try:
+        return parts is not None and _date(parts[1]) and time.fromisoformat(parts[2]) is not None
+    except ValueError:
+        return False
+
+
+FORMATS: Mapping[str, Callable[[str], bool]] = {"email": _email, "uri": _uri, "date": _date, "date-time": _date_time}
+"""Whether a text may be one, by the name of the format."""
+
 
 _MOST = 5
 _LONGEST_SENTENCE = 300

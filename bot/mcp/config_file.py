@@ -7,18 +7,292 @@ only a file that cannot be read as such is an error. Nothing here starts or reac
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from bot.domain.servers import DesiredServer, ServerConfig, ServerEnablement, StdioTransport
+from bot.domain.flows import Sends, ServerFlows, Words
+from bot.domain.servers import (
+    OAUTH_KINDS,
+    AuthenticationKind,
+    DesiredServer,
+    HttpKind,
+    HttpTransport,
+    OAuthTerms,
+    ServerConfig,
+    ServerEnablement,
+    StdioTransport,
+    Transport,
+)
 from bot.errors import SettingsError
-from bot.mcp.config_entry import KNOWN_KEYS, ConfigEntry, server_config
-from bot.mcp.errors import InvalidDefinition
+from bot.mcp.addresses import is_address
+from bot.mcp.errors import InvalidDefinition, header_fits
 from bot.mcp.json_lines import Path as JsonPath
 from bot.mcp.json_lines import lines_of
+
+# -------------------- config entry
+# One server's entry in the operator's file: its keys, their types and the variables in them.
+#
+# Called by `config_file` alone. Every complaint names the server and the key.
+
+KNOWN_KEYS = frozenset(
+    (
+        "transport", "type", "command", "args", "env", "cwd", "url", "headers", "system_instruction",
+        "response_instruction", "auto_context_tool", "trusted", "connect_timeout", "list_timeout", "tool_timeout",
+        "tool_timeout_max", "tool_timeouts", "disabled", "title", "description", "auto_connect",
+        "auth", "words", "sends", "tool_words", "tool_sends", "tool_recipients",
+    )
+)  # fmt: skip
+_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
+_NOT_SECRET = frozenset(("HOME", "LOGNAME", "PATH", "PWD", "SHELL", "TERM", "TMPDIR", "USER", "LANG", "TZ"))
+_SOUNDS_SECRET = re.compile(r"KEY|TOKEN|SECRET|PASS|PWD|AUTH|CRED", re.IGNORECASE)
+_PLAIN_WORD = re.compile(r"[a-z]{1,11}")
+"""`always` is a setting: hidden wherever it comes up, it would garble every answer."""
+_TERMS = ("client_id", "client_secret", "scope")
+_TRANSPORTS = "use stdio, streamable_http, sse, auto or jsonrpc_http"
+_LONGEST_TIMEOUT = 3600.0
+_Choice = TypeVar("_Choice", bound=StrEnum)
+
+
+class ConfigEntry:
+    """One server's keys, read with their types checked and variables filled in."""
+
+    def __init__(
+        self, name: str, values: Mapping[str, Any], environment: Mapping[str, str], *, unknown: tuple[str, ...] = ()
+    ) -> None:
+        self.name = name
+        self.unknown = unknown
+        self.secrets: set[str] = set()
+        self._values = values
+        self._environment = environment
+
+    def has(self, key: str) -> bool:
+        """The key is there and not null."""
+        return self._values.get(key) is not None
+
+    def text(self, key: str) -> str:
+        """A text without variables; empty if absent."""
+        return self._text(key, self._values.get(key))
+
+    def filled(self, key: str) -> str:
+        """A text with its variables filled in; empty if absent."""
+        return self._fill(key, self.text(key))
+
+    def filled_list(self, key: str) -> tuple[str, ...]:
+        """A list of texts with their variables filled in."""
+        value = self._values.get(key) or []
+        if not isinstance(value, list):
+            raise self._wrong(key, "a list of texts")
+        return tuple(self._fill(key, self._text(f"{key}[{n}]", each)) for n, each in enumerate(value))
+
+    def filled_map(self, key: str) -> dict[str, str]:
+        """An object of texts with their variables filled in."""
+        value = self._values.get(key) or {}
+        if not isinstance(value, dict):
+            raise self._wrong(key, "an object of texts")
+        return {name: self._fill(f"{key}.{name}", self._text(f"{key}.{name}", each)) for name, each in value.items()}
+
+    def flag(self, key: str, default: bool = False) -> bool:
+        """True or false."""
+        value = self._values.get(key)
+        if value is None:
+            return default
+        if not isinstance(value, bool):
+            raise self._wrong(key, "true or false")
+        return value
+
+    def seconds(self, key: str, default: float) -> float:
+        """A time in seconds, more than nothing and at most an hour."""
+        value = self._values.get(key)
+        return default if value is None else self._seconds(key, value)
+
+    def seconds_map(self, key: str) -> dict[str, float]:
+        """An object of times in seconds."""
+        value = self._values.get(key) or {}
+        if not isinstance(value, dict):
+            raise self._wrong(key, "an object of seconds")
+        return {name: self._seconds(f"{key}.{name}", each) for name, each in value.items()}
+
+    def choice(self, key: str, choices: type[_Choice]) -> _Choice | None:
+        """One of the values of an enum; None if absent."""
+        return self._choice(key, self._values.get(key), choices) if self.has(key) else None
+
+    def choice_map(self, key: str, choices: type[_Choice]) -> dict[str, _Choice]:
+        """An object of such values."""
+        value = self._values.get(key) or {}
+        if not isinstance(value, dict):
+            raise self._wrong(key, f"an object of tools and {_one_of(choices)}")
+        return {name: self._choice(f"{key}.{name}", each, choices) for name, each in value.items()}
+
+    def names_map(self, key: str) -> dict[str, tuple[str, ...]]:
+        """An object of lists of names, none of them empty."""
+        value = self._values.get(key) or {}
+        if not isinstance(value, dict):
+            raise self._wrong(key, "an object of tools and lists of their arguments")
+        for name, each in value.items():
+            if not (isinstance(each, list) and each and all(isinstance(one, str) and one for one in each)):
+                raise self._wrong(f"{key}.{name}", 'a list of arguments, such as ["to", "cc"]')
+        return {name: tuple(each) for name, each in value.items()}
+
+    def _choice(self, key: str, value: Any, choices: type[_Choice]) -> _Choice:
+        if value not in list(choices):
+            raise self._wrong(key, _one_of(choices))
+        return choices(value)
+
+    def _seconds(self, key: str, value: Any) -> float:
+        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+            raise self._wrong(key, "a number of seconds")
+        if not 0 < value <= _LONGEST_TIMEOUT:
+            raise self._wrong(key, f"more than 0 and at most {_LONGEST_TIMEOUT:g} seconds")
+        return float(value)
+
+    def _text(self, key: str, value: Any) -> str:
+        if value is None:
+            return ""
+        if not isinstance(value, str):
+            raise self._wrong(key, "a text in double quotes")
+        if "\0" in value:
+            raise self._wrong(key, "a text without NUL characters")
+        return value
+
+    def _fill(self, key: str, text: str) -> str:
+        def value_of(match: re.Match[str]) -> str:
+            name, default = match[1], match[2]
+            value = self._environment.get(name)
+            if default is not None and not value:
+                return str(default)
+            if value is None:
+                raise InvalidDefinition(
+                    f"Server {self.name!r} needs the environment variable {name} for {key!r}, which is not set.",
+                    f"set {name} or write ${{{name}:-default}}",
+                )
+            if _SOUNDS_SECRET.search(name) or not (name in _NOT_SECRET or _PLAIN_WORD.fullmatch(value)):
+                self.secrets.add(value)
+            return value
+
+        return _VARIABLE.sub(value_of, text)
+
+    def _wrong(self, key: str, wanted: str) -> InvalidDefinition:
+        return InvalidDefinition(
+            f"Server {self.name!r}: {key!r} has the wrong type or value.", f"make it {wanted}", key
+        )
+
+
+def _one_of(choices: type[StrEnum]) -> str:
+    *others, last = (each.value for each in choices)
+    return f"{', '.join(others)} or {last}"
+
+
+def server_config(entry: ConfigEntry) -> ServerConfig:
+    """The server an entry defines. Raises Unusable."""
+    defaults = ServerConfig(entry.name, StdioTransport(""))
+    return ServerConfig(
+        name=entry.name,
+        transport=_transport(entry),
+        trusted=entry.flag("trusted"),
+        system_instruction=entry.text("system_instruction"),
+        response_instruction=entry.text("response_instruction"),
+        auto_context_tool=entry.text("auto_context_tool"),
+        connect_timeout=entry.seconds("connect_timeout", 1.0) if entry.has("connect_timeout") else None,
+        list_timeout=entry.seconds("list_timeout", defaults.list_timeout),
+        tool_timeout=entry.seconds("tool_timeout", defaults.tool_timeout),
+        tool_timeout_max=entry.seconds("tool_timeout_max", defaults.tool_timeout_max),
+        tool_timeouts=entry.seconds_map("tool_timeouts"),
+        title=entry.text("title"),
+        description=entry.text("description"),
+        auto_connect=entry.flag("auto_connect", defaults.auto_connect),
+        sign_in=_sign_in(entry),
+        flows=ServerFlows(
+            entry.choice("words", Words),
+            entry.choice("sends", Sends),
+            entry.choice_map("tool_words", Words),
+            entry.choice_map("tool_sends", Sends),
+            entry.names_map("tool_recipients"),
+        ),
+    )
+
+
+def _sign_in(entry: ConfigEntry) -> OAuthTerms | None:
+    """How the bot signs in by OAuth, if the entry says so; every other way is a header."""
+    if not entry.has("auth"):
+        return None
+    terms = entry.filled_map("auth")
+    kind = terms.pop("type", "").replace("-", "_")
+    if kind not in OAUTH_KINDS:
+        raise InvalidDefinition(
+            f"Server {entry.name!r}: 'auth.type' is neither oauth nor client_credentials.",
+            "write one of them; a key or a password goes into 'headers'",
+        )
+    if strange := sorted(terms.keys() - _TERMS):
+        raise InvalidDefinition(
+            f"Server {entry.name!r}: 'auth' has no {strange[0]!r}.", f"use type, {', '.join(_TERMS)}"
+        )
+    if not entry.has("url"):
+        raise InvalidDefinition(f"Server {entry.name!r} is a program, which nobody signs in to.", "take 'auth' out")
+    if any(name.lower() == "authorization" for name in entry.filled_map("headers")):
+        raise InvalidDefinition(
+            f"Server {entry.name!r} has both 'auth' and a header Authorization.", "take one of them out"
+        )
+    if kind == AuthenticationKind.CLIENT_CREDENTIALS and not (terms.get("client_id") and terms.get("client_secret")):
+        raise InvalidDefinition(
+            f"Server {entry.name!r}: 'auth' of client_credentials lacks a client_id or a client_secret.",
+            "give both, the secret as ${NAME}",
+        )
+    if terms.get("client_secret") and not terms.get("client_id"):
+        raise InvalidDefinition(
+            f"Server {entry.name!r}: 'auth' has a client_secret and no client_id.", "give both or neither"
+        )
+    if terms.get("client_secret"):
+        entry.secrets.add(terms["client_secret"])
+    return OAuthTerms(AuthenticationKind(kind), **terms)
+
+
+def _transport(entry: ConfigEntry) -> Transport:
+    match entry.text("transport") or entry.text("type"):
+        case "stdio":
+            return _stdio(entry)
+        case "streamable_http" | "streamable-http" | "http":
+            return _http(entry, HttpKind.STREAMABLE)
+        case "" if entry.has("command") and not entry.has("url"):
+            return _stdio(entry)
+        case "" if entry.has("url") and not entry.has("command"):
+            return _http(entry, HttpKind.STREAMABLE)
+        case "":
+            raise InvalidDefinition(
+                f"Server {entry.name!r} has neither or both of 'command' and 'url', and no 'transport'.",
+                "give it a command (stdio) or a url (streamable_http)",
+            )
+        case word if word in list(HttpKind):
+            return _http(entry, HttpKind(word))
+        case other:
+            raise InvalidDefinition(f"Server {entry.name!r}: there is no transport {other[:40]!r}.", _TRANSPORTS)
+
+
+def _stdio(entry: ConfigEntry) -> Transport:
+    command = entry.filled("command")
+    if not command:
+        raise InvalidDefinition(f"Server {entry.name!r} has no 'command'.", "name the program that is the server")
+    return StdioTransport(command, entry.filled_list("args"), entry.filled_map("env"), entry.filled("cwd") or None)
+
+
+def _http(entry: ConfigEntry, kind: HttpKind) -> Transport:
+    url = entry.filled("url")
+    if not is_address(url):
+        raise InvalidDefinition(
+            f"Server {entry.name!r}: 'url' is not an http or https address.", "write https://host/path"
+        )
+    headers = entry.filled_map("headers")
+    for name, value in headers.items():
+        if not header_fits(name, value):
+            raise InvalidDefinition(
+                f"Server {entry.name!r}: 'headers.{name}' is not a valid header.", "use plain ASCII text"
+            )
+    return HttpTransport(url, headers, kind)
+
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _SECTIONS = ("mcpServers", "servers")

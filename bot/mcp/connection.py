@@ -11,7 +11,7 @@ import asyncio
 import logging
 import math
 from collections import deque
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import TypeVar
@@ -29,17 +29,59 @@ from bot.mcp import calls, content_format, request_context
 from bot.mcp.activity import ActivityTracker
 from bot.mcp.call_tracker import ActiveCall, ActiveCalls
 from bot.mcp.circuit_breaker import CircuitBreaker
+from bot.mcp.connection_timing import ConnectionTiming
 from bot.mcp.disconnect_reason import DisconnectReason, Ended
 from bot.mcp.errors import Problem, failed_listing, failed_request
 from bot.mcp.negotiation import ProtocolNegotiation
 from bot.mcp.protocol_noise import NoiseCounter
-from bot.mcp.reconnect_backoff import ReconnectBackoff
 from bot.mcp.redaction import Redaction
 from bot.mcp.server_log import ServerLog
 from bot.mcp.server_status import ServerStatusTracker
 from bot.mcp.session import ConnectionDependencies, Session
 from bot.mcp.tool_pinning import ToolPinning
 from bot.ports import CallContext
+
+# -------------------- reconnect backoff
+# When a connection that has ended is made again.
+#
+# Kept by the owner of one `connection`. Counts what went wrong in a row; the times come from its `pacing`.
+
+
+class ReconnectBackoff:
+    """The pauses before the next try, in seconds; None means that nobody tries until somebody needs the server.
+    `chance` gives random numbers in [0, 1).
+    """
+
+    def __init__(self, pacing: ConnectionTiming, chance: Callable[[], float]) -> None:
+        self._pacing = pacing
+        self._chance = chance
+        self._failures = 0
+
+    def failed(self) -> float | None:
+        """The server could not be connected to."""
+        self._failures += 1
+        return self._planned(self._failures)
+
+    def lost(self, lived: float) -> float | None:
+        """A connection that worked for `lived` seconds ended by itself. One that lived long is forgiven what was
+        before, and the first try after it is made at once.
+        """
+        self._failures = 0 if lived >= self._pacing.steady_after else self._failures + 1
+        if self._failures <= 1 and self._pacing.tries:
+            return self._pacing.quick_pause
+        return self._planned(max(1, self._failures - 1))
+
+    def refused(self) -> float:
+        """The server does not know us. It is asked again so rarely that this never ends."""
+        return self._pacing.sign_in_pause
+
+    def afresh(self) -> None:
+        """Somebody wants it tried, whatever has happened."""
+        self._failures = 0
+
+    def _planned(self, failures: int) -> float | None:
+        return None if failures > self._pacing.tries else self._pacing.pause(failures, self._chance())
+
 
 log = logging.getLogger(__name__)
 

@@ -46,7 +46,6 @@ from bot.mcp.connection import Connection, error_message
 from bot.mcp.connection_timing import ConnectionTiming
 from bot.mcp.diagnostics import RefusedBy, ServerDiagnostics, never_refused
 from bot.mcp.injection_scan import distinctive
-from bot.mcp.library_logs import contain_library_logs
 from bot.mcp.oauth.token_providers import TokenProviders, no_token_provider
 from bot.mcp.redaction import KnownSecrets, redacted_snapshot
 from bot.mcp.registry import ManagedServer, ServerRegistry
@@ -55,6 +54,47 @@ from bot.mcp.session import ConnectionDependencies
 from bot.mcp.start_limiter import StartLimiter
 from bot.mcp.sync_notifier import OnSynced, OnSyncFailed, SyncNotifier
 from bot.ports import CallContext
+
+# -------------------- library logs
+# Keeping the MCP library's own log lines off the terminal.
+#
+# The library logs whole tracebacks for a server's stray line of output, and frames with everything that is in them.
+# Called once by the toolbox when it starts. What the library says is a debugging matter here: our own lines say what
+# an operator needs.
+
+_LOGGERS = ("mcp", "client")
+_WHOLE_MESSAGES = ("Sending client message: ", "SSE message: ", "Received server message: ")
+"""What people have answered a server is in them, and nobody else should read that."""
+_TARGET = logging.getLogger(f"{__name__}.mcp")
+
+
+class _Demoted(logging.Handler):
+    """Passes a record's message on as a debugging line of ours, without its traceback and its length, unless it is what
+    went over the line.
+    """
+
+    def __init__(self, redact: Callable[[str], str]) -> None:
+        super().__init__()
+        self._redact = redact
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if not _TARGET.isEnabledFor(logging.DEBUG):
+            return
+        said = record.getMessage()
+        if not said.startswith(_WHOLE_MESSAGES):
+            # Before the cut: what is left of a secret behind it would not be known as one.
+            _TARGET.debug("%s: %.500s", record.name, self._redact(said))
+
+
+def contain_library_logs(redact: Callable[[str], str]) -> None:
+    """Turn every line of the library into a debugging line without secrets. Doing it again changes who redacts."""
+    for name in _LOGGERS:
+        logger = logging.getLogger(name)
+        for handler in [each for each in logger.handlers if isinstance(each, _Demoted)]:
+            logger.removeHandler(handler)
+        logger.addHandler(_Demoted(redact))
+        logger.propagate = False
+
 
 log = logging.getLogger(__name__)
 

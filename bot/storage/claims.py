@@ -8,8 +8,9 @@ takes nothing away from its owner.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
@@ -22,7 +23,6 @@ from bot.errors import LostLease, Stopped
 from bot.storage import elicitation_rows
 from bot.storage.audit_calls import record_finished
 from bot.storage.clock import now
-from bot.storage.fair_shares import Loads, WaitingTurn, choose_turns
 from bot.storage.pg_notify import notify_all
 from bot.storage.tables import deliveries, is_active, is_live, steps, turns
 from bot.storage.turn_completion import (
@@ -33,6 +33,60 @@ from bot.storage.turn_completion import (
     record_expired,
 )
 from bot.storage.turn_reader import UNREADABLE, read_turn
+
+# -------------------- fair shares
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingTurn:
+    """A turn that could run now. `created_at` is in epoch seconds."""
+
+    id: str
+    person: str
+    workspace: str
+    conversation: str
+    created_at: float
+
+
+@dataclass(slots=True)
+class Loads:
+    """How many turns run in all processes, by person and by workspace."""
+
+    persons: Counter[str] = field(default_factory=Counter)
+    workspaces: Counter[str] = field(default_factory=Counter)
+
+    def add(self, person: str, workspace: str, running: int = 1) -> None:
+        """Count turns that run."""
+        self.persons[person] += running
+        self.workspaces[workspace] += running
+
+
+def choose_turns(
+    waiting: Iterable[WaitingTurn], loads: Loads, *, most_running: int, places: int
+) -> Sequence[WaitingTurn]:
+    """Return the turns to claim, at most `places`, and count them in `loads`.
+
+    The person with the fewest running turns goes first; among equals, the workspace with the fewest; then the oldest
+    turn. A person with `most_running` gets no more.
+    """
+    queues: dict[str, list[WaitingTurn]] = defaultdict(list)
+    for turn in sorted(waiting, key=_age, reverse=True):
+        queues[turn.person].append(turn)
+    chosen: list[WaitingTurn] = []
+    while len(chosen) < places:
+        heads = [queue[-1] for person, queue in queues.items() if queue and loads.persons[person] < most_running]
+        if not heads:
+            break
+        turn = min(heads, key=lambda head: (loads.persons[head.person], loads.workspaces[head.workspace], *_age(head)))
+        queues[turn.person].pop()
+        loads.add(turn.person, turn.workspace)
+        chosen.append(turn)
+    return chosen
+
+
+def _age(turn: WaitingTurn) -> tuple[float, str]:
+    return turn.created_at, turn.conversation
+
 
 _wanted = sa.select(deliveries.c.wanted).where(deliveries.c.turn_id == turns.c.id).scalar_subquery()
 _other = turns.alias("other")

@@ -6,24 +6,132 @@ Drawing is durable work of its own: a turn's end is not the end of it, the answe
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy import bindparam
 
 from bot.domain.conversations import ConversationKey
-from bot.domain.turns import StepStatus, TurnStatus
+from bot.domain.messages import TextPart, ToolResult
+from bot.domain.turns import StepStatus, Turn, TurnStatus
 from bot.domain.views import BlockingTurn, MessageRefs, PostedMessage, TurnView
 from bot.errors import LostLease
-from bot.storage import elicitation_rows
+from bot.storage import audit, elicitation_rows
 from bot.storage.clock import now
+from bot.storage.codec import decode_call, result_body
 from bot.storage.pg_notify import notify_all, notify_turn
-from bot.storage.queue_positions import position_of
 from bot.storage.tables import approvals, deliveries, drawings, is_live, steps, turns
 from bot.storage.turn_completion import LEASE_SECONDS, mark_view_stale, requeue
 from bot.storage.turn_reader import read_record
 from bot.storage.turn_steps import park_until_decided
-from bot.storage.undeliverable_approvals import deny_undeliverable, record_undeliverable
+from bot.storage.tx_metrics import note_approvals_ended
 from bot.storage.upsert import Upsert
+
+# -------------------- undeliverable approvals
+# Calls whose card can never be posted: turned down, since nobody can sign what nobody sees.
+#
+# Called by the transaction that gives up a drawing. A card that was out once is not touched, whatever becomes of
+# later drawings, and neither is a call that somebody has decided meanwhile.
+
+_SAID = "The approval could not be shown here: {}. Not run."
+
+_unseen = (
+    sa.select(approvals.c.n, approvals.c.id, steps.c.body)
+    .join(steps, sa.and_(steps.c.turn_id == approvals.c.turn_id, steps.c.n == approvals.c.n))
+    .where(
+        approvals.c.turn_id == bindparam("t"),
+        approvals.c.posted_at.is_(None),
+        approvals.c.seen_from <= bindparam("upto"),
+        steps.c.status == StepStatus.AWAITING,
+    )
+    .order_by(approvals.c.n)
+)
+_undeliverable_approvals_lock = (
+    sa.select(turns.c.id).where(turns.c.id == bindparam("t")).with_for_update(key_share=True)
+)
+_deny = (
+    steps.update()
+    .where(steps.c.turn_id == bindparam("t"), steps.c.n == bindparam("i"))
+    .values(status=StepStatus.DENIED, result=bindparam("what"), ended_at=now())
+)
+_give_reason = (
+    approvals.update().where(approvals.c.id == bindparam("a")).values(decided_at=now(), reason=bindparam("why"))
+)
+
+
+def deny_undeliverable(connection: sa.Connection, turn_id: str, revision: int, cause: str) -> Sequence[int]:
+    """Turn down the calls that are asked for up to `revision` and that nobody has seen; which steps they were. `cause`
+    is a sentence for people and the model.
+    """
+    told = {"t": turn_id, "upto": revision}
+    if connection.execute(_unseen, told).first() is None:
+        return ()
+    connection.execute(_undeliverable_approvals_lock, {"t": turn_id})
+    # Read again under the lock: somebody may have decided by other means than a card, or stopped the turn.
+    unseen = connection.execute(_unseen, told).all()
+    said = _SAID.format(cause.strip().removesuffix("."))
+    for each in unseen:
+        call, _tool, _origin = decode_call(each.body)
+        result = ToolResult(call.id, (TextPart(said),), is_error=True)
+        connection.execute(_deny, {"t": turn_id, "i": each.n, "what": result_body(result)})
+        connection.execute(_give_reason, {"a": each.id, "why": said})
+    if unseen:
+        requeue(connection, turn_id)
+        mark_view_stale(connection, turn_id)
+        notify_turn(connection, turn_id)
+    return [each.n for each in unseen]
+
+
+def record_undeliverable(connection: sa.Connection, turn_id: str, denied: Sequence[int]) -> None:
+    """Put on record that calls were turned down because their cards could not be posted."""
+    for n in denied:
+        audit.record(connection, "not shown", audit.NOBODY, turn_id=turn_id, step=n)
+    note_approvals_ended(connection, turn_id, denied, "not shown")
+
+
+# -------------------- queue positions
+
+_held_up_by = turns.alias("held_up_by")
+# A turn behind one that waits for people takes no place.
+_competes = sa.and_(
+    turns.c.status == TurnStatus.QUEUED,
+    ~sa.exists().where(
+        _held_up_by.c.conversation == turns.c.conversation, _held_up_by.c.status == sa.literal_column("'waiting'")
+    ),
+)
+
+
+def _number(condition: sa.ColumnElement[bool]) -> sa.ColumnElement[int]:
+    return sa.func.sum(sa.case((condition, 1), else_=0))
+
+
+_others = (
+    sa.select(
+        turns.c.person,
+        _number(turns.c.status == TurnStatus.RUNNING).label("running"),
+        _number(_competes).label("queued"),
+        _number(sa.and_(_competes, turns.c.created_at < bindparam("created_at"))).label("older"),
+    )
+    .where(is_live(turns), turns.c.conversation != bindparam("conversation"))
+    .group_by(turns.c.person)
+)
+
+
+def position_of(connection: sa.Connection, turn: Turn) -> int:
+    """Return how many queued turns of other conversations are claimed before this one, as things stand: those of its
+    author that are older, and of everybody else those that find fewer turns of their author running.
+    """
+    given = {"conversation": str(turn.conversation), "created_at": turn.created_at}
+    rows: dict[str, Any] = {row.person: row for row in connection.execute(_others, given)}
+    mine = rows.pop(turn.author.principal, None)
+    before = mine.older if mine else 0
+    level = before + (mine.running if mine else 0)
+    for row in rows.values():
+        with_fewer = min(row.queued, max(0, level - row.running))
+        # One more may find as many running. Then the older goes first.
+        before += with_fewer + (row.running + with_fewer == level and row.older > with_fewer)
+    return before
+
 
 _nobodys = sa.or_(
     deliveries.c.owner.is_(None), deliveries.c.owner == bindparam("me"), deliveries.c.lease_until <= now()

@@ -7,19 +7,84 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import json
 import logging
 import secrets
 import time
 from collections.abc import Callable, Mapping
 
-from bot.domain.conversations import Author
-from bot.domain.sign_ins import SIGN_IN_SECONDS, PendingSignIn, SignIn, SignInKey
+from bot.domain.conversations import Author, ConversationKey
+from bot.domain.sign_ins import SIGN_IN_SECONDS, PendingSignIn, Registration, SignIn, SignInKey
 from bot.storage import sign_in_rows
+from bot.storage.codec import Body
 from bot.storage.database import Database
 from bot.storage.secret_box import SecretBox
-from bot.storage.sign_in_codec import decode_sign_in, encode_pending, encode_sign_in, read_under_way
 from bot.storage.sign_in_rows import EncryptedSignIn, SealedLink, sign_in_context
 from bot.storage.turn_reader import UNREADABLE
+
+# -------------------- sign in codec
+
+_VERSION = 1
+
+
+def encode_sign_in(sign_in: SignIn) -> str:
+    """A sign-in as it is kept. Which version it is, is not in it."""
+    return json.dumps({"v": _VERSION, **_fields(sign_in)})
+
+
+def decode_sign_in(body: str, version: int) -> SignIn:
+    """A sign-in as it was. Raises what `records.UNREADABLE` says."""
+    return _sign_in(_read(body), version)
+
+
+def encode_pending(under_way: PendingSignIn) -> str:
+    """What is needed when somebody comes back."""
+    by = under_way.by
+    return json.dumps(
+        {
+            "v": _VERSION,
+            "key": [under_way.key.server_id, under_way.key.person],
+            "by": [by.platform, by.id, by.name],
+            "conversation": str(under_way.conversation),
+            "sign_in": _fields(under_way.sign_in) | {"version": under_way.sign_in.version},
+            "verifier": under_way.verifier,
+            "redirect_uri": under_way.redirect_uri,
+        }
+    )
+
+
+def read_under_way(body: str, expires_at: float) -> PendingSignIn:
+    """The same as it was. Raises what `records.UNREADABLE` says."""
+    read = _read(body)
+    return PendingSignIn(
+        SignInKey(*read["key"]),
+        Author(*read["by"]),
+        ConversationKey.parse(read["conversation"]),
+        _sign_in(read["sign_in"], read["sign_in"]["version"]),
+        read["verifier"],
+        read["redirect_uri"],
+        expires_at,
+    )
+
+
+def _fields(sign_in: SignIn) -> Body:
+    fields = dataclasses.asdict(dataclasses.replace(sign_in, endpoints=dict(sign_in.endpoints)))
+    del fields["version"]
+    return fields
+
+
+def _read(body: str) -> Body:
+    read: Body = json.loads(body)
+    if read["v"] != _VERSION:
+        raise ValueError(f"a body of version {read['v']}")
+    return read
+
+
+def _sign_in(read: Body, version: int) -> SignIn:
+    known = {each.name for each in dataclasses.fields(SignIn)}
+    values = {name: value for name, value in read.items() if name in known}
+    return SignIn(**{**values, "registration": Registration(**read["registration"]), "version": version})
+
 
 log = logging.getLogger(__name__)
 

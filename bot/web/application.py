@@ -5,31 +5,270 @@ Called by the composition root, which brings the parts. Routes of the API are in
 
 from __future__ import annotations
 
+import asyncio
 import importlib
+import json
 import pkgutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from html import escape
+from typing import Any
 
 from fastapi import APIRouter, FastAPI
+from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.routing import BaseRoute, Mount, Router
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
+from starlette.routing import BaseRoute, Mount, Route, Router
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 import bot.web.api
+from bot import __version__
+from bot.domain.health import Health, HealthStatus
+from bot.domain.json_depth import DEEPEST, exceeds_json_depth
+from bot.domain.lenient_json import DuplicateName, unique_names
 from bot.ports import TokenStore
 from bot.web.authentication import AuthMiddleware
-from bot.web.body_limits import LARGEST_BODY, READING_SECONDS, BodyLimitMiddleware
 from bot.web.caller_limits import CallerLimits, CallerShares
-from bot.web.capacity import Capacity
 from bot.web.connection_table import ConnectionLimits
 from bot.web.dependencies import WebDependencies
-from bot.web.documentation import documentation_routes
-from bot.web.health import ALIVE, READY, alive_route
 from bot.web.hooks import Hook, hook_route
 from bot.web.login_throttle import LoginThrottle
-from bot.web.problems import answer_status
+from bot.web.problems import Problem, answer_status, problem_of_status, to_response
 from bot.web.request_middleware import RequestMiddleware
 from bot.web.routes import NamedRoutes, api_routes
+
+# -------------------- body limits
+# What is taken of a request before a route sees it: of a body so much, so soon, and JSON alone.
+#
+# Stands between the gate and the routes of the API: nothing is read of whoever has no token.
+
+LARGEST_BODY = 1024 * 1024
+"""Bytes."""
+READING_SECONDS = 15.0
+
+
+class BodyLimitMiddleware:
+    """Reads bodies. `largest` is in bytes; a body must have arrived within `seconds`."""
+
+    def __init__(self, app: ASGIApp, largest: int = LARGEST_BODY, seconds: float = READING_SECONDS) -> None:
+        self._app = app
+        self._largest = largest
+        self._seconds = seconds
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Hand the request on with its whole body, or say why not."""
+        try:
+            if "\0" in scope["path"]:
+                # No id and no name has it, and PostgreSQL fails on it instead of finding nothing.
+                raise problem_of_status(404)
+            body = await self._read(scope, receive)
+        except Problem as problem:
+            await to_response(problem, scope["state"]["request_id"])(scope, receive, send)
+            return
+        waiting: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+        async def next_message() -> Message:
+            return waiting.pop() if waiting else await receive()
+
+        await self._app(scope, next_message, send)
+
+    async def _read(self, scope: Scope, receive: Receive) -> bytes:
+        body = bytearray()
+        more = True
+        try:
+            async with asyncio.timeout(self._seconds):
+                while more:
+                    message = await receive()
+                    if message["type"] == "http.disconnect":
+                        raise problem_of_status(400)
+                    body += message.get("body", b"")
+                    more = message.get("more_body", False)
+                    if len(body) > self._largest:
+                        raise Problem(
+                            413, "too_large", f"The body is larger than {self._largest} bytes.", "send less at once"
+                        )
+        except TimeoutError:
+            raise problem_of_status(408, {"Connection": "close"}) from None
+        if body and not _is_json(Headers(scope=scope).get("content-type", "")):
+            raise Problem(415, "not_json", "The body must be JSON.", "send Content-Type: application/json")
+        if body and (problem := _unfit(bytes(body))) is not None:
+            raise problem
+        return bytes(body)
+
+
+def _unfit(body: bytes) -> Problem | None:
+    """What is wrong with a body, that the routes' own reader would not notice: it reads UTF-16 as well, takes NaN and
+    1e999 for numbers, half a surrogate pair for a character, and the last of two members of one name.
+    """
+    too_deep = Problem(400, "too_deep", f"The body is nested deeper than {DEEPEST} levels.", "send it flatter")
+    try:
+        read = json.loads(body.decode("utf-8-sig"), object_pairs_hook=unique_names)
+        if exceeds_json_depth(read):
+            return too_deep
+        json.dumps(read, ensure_ascii=False, allow_nan=False).encode()
+    except DuplicateName as error:
+        return Problem(400, "duplicate_name", f"The body cannot be used: {error}.", "send each name once")
+    except UnicodeEncodeError:
+        return Problem(400, "not_text", "A text in the body holds half a character.", "send whole characters")
+    except RecursionError:
+        return too_deep
+    except ValueError:
+        return Problem(400, "not_json", "The body is not JSON in UTF-8.", "send one JSON object")
+    return None
+
+
+def _is_json(content_type: str) -> bool:
+    kind = content_type.partition(";")[0].strip().lower()
+    return kind == "application/json" or (kind.startswith("application/") and kind.endswith("+json"))
+
+
+# -------------------- capacity
+
+
+class Capacity:
+    """Answer 503 to a request beyond `most`, except at the paths that are `served_always`. A request counts once its
+    body has arrived as a whole: before that its connection can make room.
+    """
+
+    def __init__(self, app: ASGIApp, served_always: Collection[str], most: int) -> None:
+        self._app = app
+        self._served_always = frozenset(served_always)
+        self._most = most
+        self._in_flight: set[object] = set()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        if scope["path"] in self._served_always:
+            await self._app(scope, receive, send)
+            return
+        if len(self._in_flight) >= self._most:
+            await to_response(_busy(), scope["state"]["request_id"])(scope, receive, send)
+            return
+        place = object()
+
+        async def next_message() -> Message:
+            message = await receive()
+            if not message.get("more_body", False):
+                self._in_flight.add(place)
+            return message
+
+        if not _has_body(scope):
+            self._in_flight.add(place)
+        try:
+            await self._app(scope, next_message, send)
+        finally:
+            self._in_flight.discard(place)
+
+
+def _has_body(scope: Scope) -> bool:
+    headers = Headers(scope=scope)
+    return headers.get("content-length", "0") != "0" or "transfer-encoding" in headers
+
+
+def _busy() -> Problem:
+    return Problem(
+        503,
+        "too_busy",
+        "Too many requests are being served.",
+        "try again in a moment",
+        headers={"Retry-After": "5"},
+    )
+
+
+# -------------------- documentation
+# The API's own description: `/openapi.json`, and a plain list of the routes at `/docs`. Served only if the operator
+# wants it (`API_DOCS=true`).
+#
+# The list is a page of our own: the usual pages of that kind load scripts from elsewhere, and this server lets no
+# page do that.
+
+_METHODS = ("get", "post", "put", "patch", "delete")
+_PAGE = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>{title}</title></head>
+<body><h1>{title}</h1>
+<p>Every request carries <code>Authorization: Bearer TOKEN</code>.
+The whole description is <a href="/openapi.json">openapi.json</a>.</p>
+{groups}
+</body></html>
+"""
+
+
+def documentation_routes(app: FastAPI) -> list[BaseRoute]:
+    """The two addresses, for the routes of this application."""
+
+    async def openapi(_request: Request) -> Response:
+        return JSONResponse(app.openapi())
+
+    async def docs(_request: Request) -> Response:
+        return HTMLResponse(page(app.openapi()))
+
+    return [Route("/openapi.json", openapi), Route("/docs", docs)]
+
+
+def page(document: Mapping[str, Any]) -> str:
+    """An OpenAPI document as a page: each subject with its routes."""
+    groups: dict[str, list[str]] = {}
+    for method, path, operation in _operations(document):
+        said = escape(str(operation.get("summary", "")))
+        line = f"<li><code>{method.upper()} {escape(path)}</code> {said}</li>"
+        groups.setdefault((operation.get("tags") or ["others"])[0], []).append(line)
+    lists = (f"<h2>{escape(name)}</h2>\n<ul>\n{chr(10).join(lines)}\n</ul>" for name, lines in groups.items())
+    info = document["info"]
+    return _PAGE.format(title=escape(f"{info['title']} {info['version']}"), groups="\n".join(lists))
+
+
+def _operations(document: Mapping[str, Any]) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
+    for path, operations in document["paths"].items():
+        for method in _METHODS:
+            if method in operations:
+                yield method, path, operations[method]
+
+
+# -------------------- health
+# Probes: `/healthz` says that the process lives, `/readyz` (and `/health`) whether it can do its work.
+#
+# Open to everybody who reaches the address, like the metrics: they say how many things stand how, and nothing else.
+
+ALIVE = "/healthz"
+READY = ("/readyz", "/health")
+
+
+def alive_route() -> Route:
+    """An answer at all is the answer: whoever restarts what does not answer asks here."""
+
+    async def alive(_request: Request) -> Response:
+        return PlainTextResponse("ok\n")
+
+    return Route(ALIVE, alive)
+
+
+def ready_routes(look: Callable[[], Awaitable[Health]]) -> list[Route]:
+    """503 while messages would not arrive or could not be kept: whoever balances load asks here."""
+
+    async def ready(_request: Request) -> Response:
+        health = await look()
+        status = 503 if health.condition is HealthStatus.UNREADY else 200
+        return JSONResponse(_told(health), status)
+
+    return [Route(path, ready) for path in READY]
+
+
+def _told(health: Health) -> dict[str, object]:
+    unwritable = {"cause": f"The database cannot be written: {health.unwritable}.", "fix": health.fix}
+    return {
+        "status": health.condition.value,
+        "version": __version__,
+        "database": "down" if not health.database else "unwritable" if health.unwritable else "up",
+        **(unwritable if health.unwritable else {}),
+        **({"auditCheckpoints": "failing"} if health.checkpoints_fail else {}),
+        "platforms": {name: listening.value for name, listening in sorted(health.platforms.items())},
+        "servers": {
+            "total": health.servers.total,
+            "connected": health.servers.connected,
+            "errors": health.servers.errors,
+        },
+    }
+
 
 Page = BaseRoute
 """An address that takes no token, for `application`."""

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import os
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, TypeVar
 
 from mcp.server.mcpserver import MCPServer
@@ -14,6 +19,8 @@ from mcp.types import CallToolResult, TextContent, ToolAnnotations
 from pydantic import BaseModel, Field
 
 from mcp_servers.knowledge.answers import (
+    DocumentAnswer,
+    Hit,
     ListAnswer,
     ReadAnswer,
     SearchAnswer,
@@ -22,11 +29,221 @@ from mcp_servers.knowledge.answers import (
     search_answer,
 )
 from mcp_servers.knowledge.folder import Refused
-from mcp_servers.knowledge.indexer import PATIENCE, BackgroundIndexer
 from mcp_servers.knowledge.library import Library
-from mcp_servers.knowledge.messages import list_text, read_text, search_text
-from mcp_servers.knowledge.settings import InvalidSetting, read_settings
-from mcp_servers.knowledge.tokenizer import question
+from mcp_servers.knowledge.tokenizer import Question, question
+
+# -------------------- indexer
+# The library in a thread of its own, and the task that keeps it up to date, so that nothing waits for the disk but
+# who asked.
+
+PATIENCE = 5.0
+"""Seconds to wait for the folder to be read before a question is answered from what has been read so far."""
+
+ANSWER_PATIENCE = 20.0
+"""Seconds that an answer itself may take."""
+
+_PAUSE = 0.005
+"""Seconds between two steps of a refresh, for another server that shares the index and waits for its turn."""
+
+
+class _Refresh:
+    """One time that the library is brought up to date. `problem` says why that could not be done."""
+
+    def __init__(self) -> None:
+        self.done = asyncio.Event()
+        self.problem = ""
+
+
+class BackgroundIndexer:
+    """Asks one library for many. `patience` is how many seconds an answer waits for files to be read."""
+
+    def __init__(self, library: Library, *, patience: float = PATIENCE) -> None:
+        self._library = library
+        self._patience = patience
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="knowledge")
+        self._wanted = asyncio.Event()
+        self._coming = _Refresh()
+
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Keep the library up to date until the block is left, then close it. To be entered once."""
+        self._wanted.set()
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                task = tasks.create_task(self._keep())
+                try:
+                    yield
+                finally:
+                    task.cancel()
+        finally:
+            # Without awaiting, which a server that is being cancelled could not do; the thread is at most a file away.
+            self._library.interrupt()
+            self._thread.shutdown(cancel_futures=True)
+            self._library.close()
+
+    async def answer(self, ask: Callable[[Library], Answer]) -> tuple[Answer, bool]:
+        """Ask the library once it knows every change made before now. The second value is False if that took too long:
+        then the answer is of what has been read so far. Raises Refused.
+        """
+        up_to_date = await self._refreshed()
+        try:
+            async with asyncio.timeout(ANSWER_PATIENCE):
+                return await self._in_thread(lambda: ask(self._library)), up_to_date
+        except TimeoutError:
+            self._library.interrupt()
+            raise Refused(
+                f"The index has not answered for {ANSWER_PATIENCE:.0f} seconds. Ask again with fewer words; "
+                "if this stays so, check the disk that the folder and KNOWLEDGE_DATABASE are on."
+            ) from None
+
+    async def _keep(self) -> None:
+        """Refresh the library whenever somebody wants it."""
+        while True:
+            await self._wanted.wait()
+            self._wanted.clear()
+            begun, self._coming = self._coming, _Refresh()
+            begun.problem = await self._refresh()
+            begun.done.set()
+
+    async def _refreshed(self) -> bool:
+        """Wait for a refresh that begins after now. Raises Refused if it cannot be done."""
+        coming = self._coming
+        self._wanted.set()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._patience):
+                await coming.done.wait()
+        if coming.problem:
+            raise Refused(coming.problem)
+        return coming.done.is_set()
+
+    async def _refresh(self) -> str:
+        """Refresh, letting others ask between the steps. Returns why it could not be done; empty if it was."""
+        refresh = self._library.refresh()
+        try:
+            more = True
+            while more:
+                more = await self._in_thread(lambda: self._library.advance(refresh))
+                await asyncio.sleep(_PAUSE if more else 0)
+        except Refused as problem:
+            return str(problem)
+        return ""
+
+    async def _in_thread(self, work: Callable[[], Answer]) -> Answer:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+
+
+# -------------------- messages
+# The answers as text: short lines that read well to a model and in a terminal.
+#
+# What is found in documents is set in, so that none of it looks like a line of this server's.
+
+_LONGEST_SAID = 100
+"""Characters of what was searched for."""
+
+STILL_READING = "(The folder is still being read: ask again in a moment, there may be more.)"
+
+
+def search_text(answer: SearchAnswer, wanted: Question | None) -> str:
+    """What was found, the id of each last in its first line."""
+    lines = [line for n, hit in enumerate(answer.hits, 1) for line in _hit_lines(n, hit)]
+    if lines:
+        lines.append("To see all of a section or a document, read it by the id in brackets.")
+    elif wanted is None:
+        lines.append("There is no word to search for in this. Use list to see the documents.")
+    else:
+        said = " ".join(wanted.terms)
+        said = said if len(said) <= _LONGEST_SAID else said[:_LONGEST_SAID] + "…"
+        how = "these words side by side" if wanted.exactly and len(wanted.terms) > 1 else "any of these words"
+        lines.append(f"No document has {how}: {said}. Try others, or use list to see the documents.")
+    return "\n".join(lines if answer.complete else [*lines, STILL_READING])
+
+
+def read_text(answer: ReadAnswer) -> str:
+    """Whose text it is, the text, and how to go on."""
+    lines = [f"{_messages_path(answer.title, answer.headings)} [{answer.id}]", "", answer.text.strip("\n")]
+    if answer.pages > 1:
+        onward = f"; set page to {answer.page + 1} to go on" if answer.page < answer.pages else ""
+        lines += ["", f"(Page {answer.page} of {answer.pages}{onward}.)"]
+    return "\n".join(lines)
+
+
+def list_text(answer: ListAnswer, after_id: str) -> str:
+    """A line to each document, how to see those that follow, and what was left out."""
+    lines = [_document_line(document) for document in answer.documents]
+    if not answer.total:
+        lines.append("There are no documents. Put Markdown (.md) or text (.txt) files into the folder.")
+    elif not lines:
+        lines.append(f"There are no documents after {after_id!r}, and {answer.total} in all.")
+    if answer.more:
+        lines.append(f"(There are {answer.total} in all: set after_id to {answer.documents[-1].id} to go on.)")
+    lines += [f"Left out: {each.file}, because {each.reason}." for each in answer.left_out]
+    if answer.left_out and answer.left_out_total > len(answer.left_out):
+        lines.append(f"Left out: {answer.left_out_total - len(answer.left_out)} more files.")
+    return "\n".join(lines if answer.complete else [*lines, STILL_READING])
+
+
+def _hit_lines(n: int, hit: Hit) -> list[str]:
+    first = f"{n}. {_messages_path(hit.title, hit.headings)} [{hit.id}]"
+    return [first, *(f"   {line}" for line in hit.text.split("\n"))]
+
+
+def _document_line(document: DocumentAnswer) -> str:
+    sections = "1 section" if document.sections == 1 else f"{document.sections} sections"
+    return f"{document.title} [{document.id}] ({sections}, {document.modified_at:%Y-%m-%d})"
+
+
+def _messages_path(title: str, headings: list[str]) -> str:
+    """The way to a section: the document's title first, once."""
+    return " > ".join(headings if headings[:1] == [title] else [title, *headings])
+
+
+# -------------------- settings
+
+SAMPLE = Path(__file__).parent / "sample"
+"""The folder that is searched when none is named."""
+
+
+class InvalidSetting(Exception):
+    """A variable has a value that cannot be used; the message names it, the value and what would do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """`database` is the index's file; None keeps the index in memory, to be made anew at every start."""
+
+    folder: Path = SAMPLE
+    database: Path | None = None
+
+
+def read_settings(environment: Mapping[str, str]) -> Settings:
+    """Read `KNOWLEDGE_FOLDER` and `KNOWLEDGE_DATABASE`; unset and empty mean the default. Raises InvalidSetting."""
+    named = environment.get("KNOWLEDGE_FOLDER", "").strip()
+    folder = _path("KNOWLEDGE_FOLDER", named) if named else SAMPLE
+    if not folder.is_dir():
+        raise InvalidSetting(
+            f"KNOWLEDGE_FOLDER is {named[:200]!r}, which is no folder here; "
+            "create it, name another one, or unset it for the bundled sample."
+        )
+    if not os.access(folder, os.R_OK | os.X_OK):
+        raise InvalidSetting(f"KNOWLEDGE_FOLDER is {named[:200]!r}, which may not be read; check its permissions.")
+    kept = environment.get("KNOWLEDGE_DATABASE", "").strip()
+    database = _path("KNOWLEDGE_DATABASE", kept) if kept else None
+    if database is not None and database.is_dir():
+        raise InvalidSetting(
+            f"KNOWLEDGE_DATABASE is {kept[:200]!r}, which is a folder; "
+            "name a file in it, such as knowledge.db, or unset it to keep the index in memory."
+        )
+    return Settings(folder, database)
+
+
+def _path(name: str, value: str) -> Path:
+    try:
+        return Path(value).expanduser().absolute()
+    except RuntimeError:
+        raise InvalidSetting(
+            f"{name} is {value[:200]!r}, which begins with a home folder that is not known here; give the whole path."
+        ) from None
+
 
 VERSION = "1.0.0"
 MOST_HITS = 20

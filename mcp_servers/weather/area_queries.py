@@ -6,16 +6,52 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import date
+from dataclasses import dataclass
+from datetime import date, datetime
 
 from mcp_servers.weather.answers import Area, Areas, Day, Forecast, Overview
 from mcp_servers.weather.areas import CANDIDATES, AmbiguousArea, AreaTable, Place, UnknownArea
 from mcp_servers.weather.forecasts import DayForecast, file_code, read_forecast
-from mcp_servers.weather.jma_json import line
-from mcp_servers.weather.overviews import read_overview
+from mcp_servers.weather.jma_json import JST, Unreadable, line, mapping, paragraphs
 from mcp_servers.weather.sample_data import AREA_PATH, FORECAST_PATH, OVERVIEW_PATH, bundled_areas, today_in_japan
 from mcp_servers.weather.service import ServiceProblem
 from mcp_servers.weather.source import Question, Source
+
+# -------------------- overviews
+
+LONGEST_TEXT = 4000
+"""Characters. The longest overviews, before a typhoon, are about half of that."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlaceOverview:
+    """The overview of an office's district; `headline` is empty unless there is something to warn of."""
+
+    area: str
+    office: str
+    issued_at: datetime
+    headline: str
+    text: str
+
+
+def read_overview(value: object) -> PlaceOverview:
+    """Read an overview file. Raises Unreadable."""
+    data = mapping(value)
+    text = paragraphs(data.get("text"), LONGEST_TEXT)
+    try:
+        issued_at = datetime.fromisoformat(line(data.get("reportDatetime"))).astimezone(JST)
+    except ValueError:
+        raise Unreadable("the weather service sent an overview without a date of issue") from None
+    if not text:
+        raise Unreadable("the weather service sent an overview without a text")
+    return PlaceOverview(
+        line(data.get("targetArea")),
+        line(data.get("publishingOffice")),
+        issued_at,
+        paragraphs(data.get("headlineText"), 500),
+        text,
+    )
+
 
 MOST_AREAS = 10
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bot.app.model_check import examine_models
+from bot.app.doctor import examine_models
 from bot.app.operator_files import read_operator_files
 from bot.domain.checks import Check, CheckStatus
 from bot.settings import read_settings

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bot.app.platform_hints import platform_hint
+from bot.app.runtime import platform_hint
 from bot.domain.conversations import ConversationKey
 
 

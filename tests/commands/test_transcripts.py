@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from bot.commands.transcripts import fence, format_transcript, inline_code
+from bot.commands.conversations import fence, format_transcript, inline_code
 from bot.domain.approvals import Approval
 from bot.domain.conversations import Attachment
 from bot.domain.messages import FilePart, ImagePart

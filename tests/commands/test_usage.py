@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from bot.commands.usage import ROWS
+from bot.commands.registry import ROWS
 from bot.commands.usage_report import MOST_NAMES
 from bot.domain.completions import Usage
 from bot.domain.usage import (

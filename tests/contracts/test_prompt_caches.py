@@ -21,7 +21,7 @@ from bot.engine.history import HistoryBudget
 from bot.engine.policy import Policies
 from bot.engine.rules import RuleBook
 from bot.engine.system_prompt import SystemPrompt
-from bot.llm.anthropic_request import request_body
+from bot.llm.anthropic import request_body
 from bot.llm.hosted_model import HostedModel
 from bot.ports import CallContext, LanguageModel
 from bot.storage.sqlite import open_sqlite

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from bot.platforms.discord.permissions import PERMISSIONS, permission_integer
+from bot.platforms.discord.diagnostics import PERMISSIONS, permission_integer
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "discord.md").read_text(encoding="utf-8")
 

@@ -15,11 +15,10 @@ from bot.domain.sign_ins import PATH as SIGN_INS
 from bot.engine.attachments import FETCH_SECONDS, LARGEST, MOST, MOST_DOCUMENT_BYTES, MOST_IMAGE_BYTES
 from bot.engine.file_types import FileKind
 from bot.platforms.discord.incoming import MOST_FILES as IN_DISCORD
-from bot.platforms.slack.events_endpoint import PATH as SLACK
 from bot.platforms.slack.files import MOST_FILES as IN_SLACK
+from bot.platforms.slack.listener import PATH as SLACK
 from bot.settings import Settings
-from bot.web.body_limits import LARGEST_BODY
-from bot.web.health import ALIVE, READY
+from bot.web.application import ALIVE, LARGEST_BODY, READY
 from bot.web.prometheus import PATH as METRICS
 from bot.web.turns.request_input import MOST_IMAGES
 

@@ -12,8 +12,8 @@ from bot.domain.profiles import Binding, Profile
 from bot.domain.servers import EVERYWHERE
 from bot.domain.tools import MISFIT, CallReturned, ToolOutcome
 from bot.domain.turns import StepStatus, ToolStep
-from bot.engine.invalid_call_limit import GAVE_UP
 from bot.engine.rules import RuleBook
+from bot.engine.turn_runner import GAVE_UP
 from bot.ports import CallContext
 from tests.engine.conftest import House
 from tests.fakes.parts import ask_for, call, message, running, say, tool, words

@@ -16,7 +16,7 @@ from bot.domain.messages import (
     ToolResult,
 )
 from bot.domain.tools import CallReturned, ToolOutcome
-from bot.engine.result_images import MOST
+from bot.engine.prompt_builder import MOST
 from bot.errors import NotFound
 from bot.ports import CallContext
 from tests.engine.conftest import House

@@ -11,7 +11,7 @@ import pytest
 from bot.domain.completions import Completion, ModelRequest
 from bot.domain.turns import TurnStatus
 from bot.domain.views import MessageRefs, Notice, NoticeTarget, PostedMessage, TurnView
-from bot.engine import undeliverable_notices
+from bot.engine import view_delivery
 from bot.errors import DeliveryFailed, ModelRejected
 from tests.engine.conftest import House
 from tests.fakes.parts import ANA, HALL, RecordingSurface, ask_for, call, message, running, say, tool, until
@@ -80,7 +80,7 @@ async def test_a_call_whose_card_could_not_be_posted_is_told_with_the_end(house:
     house.toolbox.add(tool("notes__add"))
     house.model.script = [ask_for(call("notes__add")), say("I could not ask you.")]
     await given_up(house)
-    assert [notice.text for _, notice in left.told] == [f"{TOLD} {undeliverable_notices.NOT_RUN}"]
+    assert [notice.text for _, notice in left.told] == [f"{TOLD} {view_delivery.NOT_RUN}"]
     assert house.toolbox.calls == []
 
 
@@ -133,7 +133,7 @@ async def test_a_person_who_cannot_be_told_either_keeps_nothing_from_being_given
 
 
 async def test_a_platform_that_never_answers_holds_nothing_up(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(undeliverable_notices, "TELL_SECONDS", 0.05)
+    monkeypatch.setattr(view_delivery, "TELL_SECONDS", 0.05)
     house.surface = left = Left(silent=True)
     house.model.script = [say("Hello.")]
     assert (await given_up(house)).turn.status is TurnStatus.DONE

@@ -26,10 +26,10 @@ from bot.domain.usage import (
     UsageTotal,
 )
 from bot.domain.views import TurnView
-from bot.engine.capacity import Capacity
 from bot.engine.engine import Engine
 from bot.engine.scheduler import BATCH, DAY_SECONDS, usage_retention
 from bot.engine.usage_limits import LARGE_REQUESTS, LARGE_SECONDS, UsageLimiter
+from bot.engine.worker import Capacity
 from bot.storage.turn_log import SqlTurnLog
 from bot.storage.usage_store import SqlUsageStore
 from tests.engine.conftest import House

@@ -39,7 +39,7 @@ from bot.domain.usage import (
 from bot.domain.views import TurnView
 from bot.engine.engine import Engine
 from bot.engine.history import HistoryBudget
-from bot.engine.model_retry import ATTEMPTS
+from bot.engine.prompt_builder import ATTEMPTS
 from bot.engine.token_estimates import Estimates, estimate_text
 from bot.engine.usage_limits import UsageLimiter
 from bot.engine.usage_metering import NOTE_SECONDS, UsageMeter, UsageMeters

@@ -26,7 +26,7 @@ from bot.domain.messages import (
 )
 from bot.errors import ModelRejected, ModelUnavailable
 from bot.llm import anthropic
-from bot.llm.anthropic_request import request_body
+from bot.llm.anthropic import request_body
 from tests.fakes.llm import Bytes, Call, ErrorEvent, Raw, Say, Silence
 from tests.fakes.llm_anthropic import signature
 from tests.llm.conversation import ANTHROPIC, KEY, MODEL, OPENAI_CHAT, Provider, asking, complete, events, talking

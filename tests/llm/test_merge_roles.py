@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bot.llm.merge_roles import READ, merge_adjacent_roles
+from bot.llm.openai_chat import READ, merge_adjacent_roles
 
 Written = dict[str, Any]
 

@@ -24,7 +24,7 @@ from bot.domain.messages import (
 )
 from bot.errors import ModelRejected, ModelUnavailable
 from bot.llm import openai_chat
-from bot.llm.openai_chat_request import request_body
+from bot.llm.openai_chat import request_body
 from tests.fakes.llm import Bytes, ErrorEvent, Raw, Reply, Say, Status
 from tests.llm.conversation import KEY, MODEL, OPENAI_CHAT, Provider, asking, complete, events, talking
 from tests.llm.envelopes import within

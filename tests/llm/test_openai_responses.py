@@ -26,7 +26,7 @@ from bot.domain.messages import (
 from bot.domain.tools import Tool
 from bot.errors import ContextTooLong, ModelRejected, ModelUnavailable
 from bot.llm import openai_responses
-from bot.llm.openai_responses_request import request_body
+from bot.llm.openai_responses import request_body
 from tests.fakes.llm import Bytes, Call, ErrorEvent, Raw, Reply, Say, Status
 from tests.fakes.llm_responses import sealed
 from tests.llm.conversation import ANTHROPIC, KEY, MODEL, OPENAI_RESPONSES, asking, complete, events, talking

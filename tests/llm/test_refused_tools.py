@@ -6,7 +6,7 @@ import pytest
 
 from bot.domain.tools import Tool
 from bot.errors import ModelRejected
-from bot.llm.refused_tools import refused_tool
+from bot.llm.provider_service import refused_tool
 from tests.fakes.llm import Reply, Request, Say, Status
 from tests.fakes.llm_openai import refused_parameters
 from tests.llm.conversation import EACH_PROVIDER, Provider, asking, complete, events, talking

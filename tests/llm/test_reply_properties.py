@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bot.domain.completions import UsageReported
-from bot.llm import anthropic_reply, openai_chat_reply, openai_responses_reply
+from bot.llm import anthropic, openai_chat, openai_responses
 from bot.llm.error_classification import ProviderRejected, classify
 from bot.llm.streaming import Delta, ReplyAccumulator
 
-DRAFTS = [anthropic_reply.ReplyDraft, openai_chat_reply.ReplyDraft, openai_responses_reply.ReplyDraft]
+DRAFTS = [anthropic.ReplyDraft, openai_chat.ReplyDraft, openai_responses.ReplyDraft]
 
 KINDS = st.sampled_from(
     [

@@ -13,7 +13,7 @@ from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 from bot.domain.completions import ModelRequest
 from bot.domain.messages import user
 from bot.domain.tools import Tool
-from bot.llm import anthropic_request, openai_chat_request
+from bot.llm import anthropic, openai_chat
 from bot.llm.tool_schemas import LARGEST_SCHEMA, LONGEST_DESCRIPTION
 from bot.mcp.argument_validation import validate
 from tests.fakes.llm_schemas import anthropic_complaint, openai_complaint
@@ -27,13 +27,13 @@ def tool(schema: Any, description: str = "") -> Tool:
 
 
 def for_openai(schema: Any) -> Json:
-    body = openai_chat_request.request_body("m", ModelRequest((user("?"),), (tool(schema),)), own_address=True)
+    body = openai_chat.request_body("m", ModelRequest((user("?"),), (tool(schema),)), own_address=True)
     sent: Json = body["tools"][0]["function"]["parameters"]
     return sent
 
 
 def for_anthropic(schema: Any) -> Json:
-    body = anthropic_request.request_body("m", ModelRequest((user("?"),), (tool(schema),)), own_address=True)
+    body = anthropic.request_body("m", ModelRequest((user("?"),), (tool(schema),)), own_address=True)
     sent: Json = body["tools"][0]["input_schema"]
     return sent
 
@@ -244,8 +244,8 @@ def test_a_large_schema_loses_words_before_it_loses_arguments() -> None:
 def test_a_long_description_of_a_tool_is_cut_to_what_services_take() -> None:
     request = ModelRequest((user("?"),), (tool({}, "x" * 5000),))
     for described in (
-        openai_chat_request.request_body("m", request, own_address=True)["tools"][0]["function"],
-        anthropic_request.request_body("m", request, own_address=True)["tools"][0],
+        openai_chat.request_body("m", request, own_address=True)["tools"][0]["function"],
+        anthropic.request_body("m", request, own_address=True)["tools"][0],
     ):
         assert len(described["description"]) == LONGEST_DESCRIPTION
         assert described["description"].endswith("x…")

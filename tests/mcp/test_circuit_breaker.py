@@ -8,8 +8,8 @@ import pytest
 
 from bot.mcp.activity import ActivityTracker
 from bot.mcp.circuit_breaker import AT_ONCE, BreakerSettings, CircuitBreaker
+from bot.mcp.connection import ReconnectBackoff
 from bot.mcp.connection_timing import ConnectionTiming
-from bot.mcp.reconnect_backoff import ReconnectBackoff
 
 
 class Clock:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema.validators import validator_for  # type: ignore[import-untyped]
 
-from bot.mcp.flat_schema import FlatSchema
+from bot.mcp.argument_validation import FlatSchema
 
 NAMES = st.sampled_from(("a", "b", "c"))
 PROPERTIES = st.dictionaries(

@@ -13,7 +13,7 @@ import pytest
 from bot.domain.capabilities import ServerCapabilities
 from bot.domain.servers import DesiredServer, HttpTransport, ServerConfig, ServerStatus
 from bot.logs import redact_logs
-from bot.mcp import library_logs
+from bot.mcp import toolbox
 from bot.mcp.addresses import AllowedTargets, resolve_host
 from bot.mcp.redaction import KnownSecrets, Redaction, secrets_of
 from bot.mcp.transports.http_client import GuardedTransport, http_client
@@ -130,8 +130,8 @@ def test_a_secret_across_the_end_of_a_cut_line_of_the_library_does_not_show_its_
         def emit(self, record: logging.LogRecord) -> None:
             lines.append(self.format(record))
 
-    library_logs.contain_library_logs(redact)
-    ours = logging.getLogger("bot.mcp.library_logs.mcp")
+    toolbox.contain_library_logs(redact)
+    ours = logging.getLogger("bot.mcp.toolbox.mcp")
     listening = Listening()
     ours.addHandler(listening)
     ours.setLevel(logging.DEBUG)

@@ -11,8 +11,7 @@ from mcp import MCPError, types
 from bot.domain.messages import FilePart, ImageAudience, ImagePart, TextPart, ToolResult
 from bot.domain.tools import Tool
 from bot.mcp.redaction import Redaction, Secret
-from bot.mcp.result_parts import FOR_THE_PERSON
-from bot.mcp.results import MOST_FILES, TEXT_LIMIT, error_text, failed_result, tool_result
+from bot.mcp.results import FOR_THE_PERSON, MOST_FILES, TEXT_LIMIT, error_text, failed_result, tool_result
 
 PNG = b"\x89PNG\r\n\x1a\n cat"
 WAV = b"RIFF\x04\0\0\0WAVE"

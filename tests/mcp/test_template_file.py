@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from bot.errors import SettingsError
-from bot.mcp.package_pinning import unpinned_package
-from bot.mcp.template_file import TemplatesFile, load_templates
+from bot.mcp.template_file import TemplatesFile, load_templates, unpinned_package
 
 ROOT = Path(__file__).parents[2]
 GOOD = """

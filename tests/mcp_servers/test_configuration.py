@@ -13,8 +13,8 @@ from mcp import Client
 from mcp.server.mcpserver import MCPServer
 
 from mcp_servers.knowledge.library import Library
+from mcp_servers.knowledge.server import SAMPLE
 from mcp_servers.knowledge.server import create_server as knowledge
-from mcp_servers.knowledge.settings import SAMPLE
 from mcp_servers.notes.server import create_server as notes
 from mcp_servers.weather.server import create_server as weather
 from mcp_servers.weather.settings import InvalidSetting, SampleMode, Settings, read_settings

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mcp_servers.knowledge.answers import snippet
 from mcp_servers.knowledge.sections import LONGEST_SECTION, markdown_document, parts, plain_document
-from mcp_servers.knowledge.snippets import snippet
 
 MARKDOWN = st.lists(
     st.sampled_from(

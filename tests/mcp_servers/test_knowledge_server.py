@@ -18,12 +18,10 @@ from bot.domain.turns import CallOrigin
 from bot.engine.call_authorization import CallAuthorizer
 from bot.engine.policy import Policies
 from bot.engine.rules import Rules
-from mcp_servers.knowledge import indexer
+from mcp_servers.knowledge import server
 from mcp_servers.knowledge.folder import Refused
 from mcp_servers.knowledge.library import Library
-from mcp_servers.knowledge.messages import STILL_READING
-from mcp_servers.knowledge.server import create_server
-from mcp_servers.knowledge.settings import SAMPLE, InvalidSetting, Settings, read_settings
+from mcp_servers.knowledge.server import SAMPLE, STILL_READING, InvalidSetting, Settings, create_server, read_settings
 from tests.mcp.boxes import call as called
 from tests.mcp.boxes import named, text
 from tests.mcp.boxes import started as toolbox
@@ -244,7 +242,7 @@ async def test_while_a_big_folder_is_being_read_questions_are_answered_from_what
 
 async def test_nobody_else_waits_while_the_disk_is_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "gate")
-    one = indexer.BackgroundIndexer(Library(handbook(tmp_path), None))
+    one = server.BackgroundIndexer(Library(handbook(tmp_path), None))
     async with one.running():
         # The one thread is stuck in opening a pipe until somebody writes to it: only this loop can do that.
         waiting = asyncio.create_task(one.answer(lambda _: (tmp_path / "gate").read_text()))
@@ -256,16 +254,16 @@ async def test_nobody_else_waits_while_the_disk_is_waited_for(tmp_path: Path) ->
 
 
 async def test_an_answer_that_does_not_come_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(indexer, "ANSWER_PATIENCE", 0.05)
+    monkeypatch.setattr(server, "ANSWER_PATIENCE", 0.05)
     os.mkfifo(tmp_path / "gate")
-    one = indexer.BackgroundIndexer(Library(handbook(tmp_path), None))
+    one = server.BackgroundIndexer(Library(handbook(tmp_path), None))
     async with one.running():
         with pytest.raises(
             Refused, match=r"has not answered for 0 seconds\. Ask again with fewer words; .+ check the disk"
         ):
             await one.answer(lambda _: (tmp_path / "gate").read_text())
         await asyncio.to_thread(lambda: (tmp_path / "gate").write_text("opened"))
-        monkeypatch.setattr(indexer, "ANSWER_PATIENCE", PATIENCE)
+        monkeypatch.setattr(server, "ANSWER_PATIENCE", PATIENCE)
         assert await one.answer(lambda library: library.listing("", 1).total) == (2, True)
 
 

@@ -5,11 +5,10 @@ from typing import Any
 
 import pytest
 
+from mcp_servers.weather.area_queries import read_overview
 from mcp_servers.weather.areas import Place
-from mcp_servers.weather.conditions import in_english
-from mcp_servers.weather.forecasts import DayForecast, read_forecast
+from mcp_servers.weather.forecasts import DayForecast, in_english, read_forecast
 from mcp_servers.weather.jma_json import JST, Unreadable, line, paragraphs
-from mcp_servers.weather.overviews import read_overview
 from mcp_servers.weather.sample_data import FORECAST_PATH, OVERVIEW_PATH, Sample, bundled_areas
 from tests.fakes.jma import forecast_file
 

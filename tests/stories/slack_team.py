@@ -11,11 +11,11 @@ from typing import Any
 from bot.chat.audience import AudiencePolicy
 from bot.domain.conversations import ConversationKey
 from bot.engine.rules import RuleBook
+from bot.platforms.slack.app import SlackSurface
 from bot.platforms.slack.context import SlackLookups
 from bot.platforms.slack.ids import conversation
 from bot.platforms.slack.listener import SlackListener
 from bot.platforms.slack.rate_limits import RateLimiter
-from bot.platforms.slack.surface import SlackSurface
 from bot.platforms.slack.users import UserDirectory
 from bot.platforms.slack.web_api import WebApi
 from bot.ports import Listener, Surface

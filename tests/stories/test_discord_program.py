@@ -10,7 +10,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from bot.platforms.discord.permissions import PERMISSIONS, invite_link
+from bot.platforms.discord.diagnostics import PERMISSIONS, invite_link
 from tests.fakes.discord.permissions import NOTHING
 from tests.fakes.llm import Call, FakeLanguageModel, Gate, Hold, Reply, Request, Say
 from tests.fakes.mcp.endpoint import FakeEndpoint, result

@@ -10,7 +10,7 @@ from contextlib import AsyncExitStack
 import pytest
 
 from bot.domain.completions import Completion, ModelRequest
-from bot.engine.undeliverable_notices import NOT_RUN
+from bot.engine.view_delivery import NOT_RUN
 from tests.fakes.parts import ask_for, call, say, tool, words
 from tests.postgres import Server
 from tests.stories.team import Talk, Team

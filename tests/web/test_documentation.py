@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from bot.web.application import api_routers
-from bot.web.documentation import page
+from bot.web.application import api_routers, page
 from bot.web.routes import api_routes
 from tests.web.house import Api, opened_api
 

@@ -13,8 +13,7 @@ from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from bot.web.application import application
-from bot.web.capacity import Capacity
+from bot.web.application import Capacity, application
 from bot.web.connection_table import ConnectionLimits, ConnectionTable, TrustedProxies
 from bot.web.request_middleware import RequestMiddleware
 from bot.web.server import serve

@@ -6,24 +6,250 @@ loaded only for the screen, rich only when the screen has something to draw.
 
 from __future__ import annotations
 
+import asyncio
+import codecs
+import logging
 import os
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from io import UnsupportedOperation
 from pathlib import Path
 from time import monotonic
 from typing import Protocol, TextIO
 
+from bot.domain.conversations import Attachment, Author, ConversationKey, Member
+from bot.domain.views import MessageRefs, Notice, NoticeTarget, PostedMessage, TurnView
+from bot.errors import DeliveryFailed, NotFound
 from bot.platforms.console.auto_approval import ApproveMode, AutoApprover
 from bot.platforms.console.elicitation_prompt import ElicitationPrompt, InputLines
 from bot.platforms.console.headless import HeadlessHandlers, OneQuestion, Output, PipedChat
-from bot.platforms.console.input_lines import input_lines
 from bot.platforms.console.local_user import LocalUser
 from bot.platforms.console.plain_output import JsonLines, PlainStream
 from bot.platforms.console.startup import StartState
-from bot.platforms.console.surface import ConsoleSurface, Drawing
 from bot.platforms.console.theme import ConsoleTheme
 from bot.platforms.console.turn_tracker import TurnTracker
 from bot.ports import Commands, EngineApi
+from bot.rendering.text_safety import single_line
+from bot.rendering.tool_files import LEFT_OUT, ToolFile, returned_files
+
+# -------------------- surface
+# The terminal as a Surface: all conversations of the person who sits at it.
+#
+# Called by whoever draws turns. How a view becomes letters is the drawing's business: a live screen, plain streams or
+# JSON lines.
+
+# -------------------- files
+# Files that tools returned, written into a folder: a terminal can show no image, but it can say where one is.
+#
+# Used by the surface. Each file is written once; its reference is where it went.
+
+log = logging.getLogger(__name__)
+
+LARGEST = 20 * 1024 * 1024
+"""In bytes."""
+_NAME_LENGTH = 120
+
+
+@dataclass(frozen=True, slots=True)
+class SavedFile:
+    """A file has its place, or none (`problem`). `drawn` is to be remembered."""
+
+    drawn: PostedMessage
+    name: str
+    problem: str = ""
+
+
+async def save_files(folder: Path, view: TurnView, refs: MessageRefs) -> AsyncGenerator[SavedFile, None]:
+    """Write what was not written yet, for the person's eyes alone."""
+    for file in returned_files(view, LARGEST):
+        if file.slot in refs:
+            continue
+        name = _safe(file.name)
+        path = folder / f"{view.turn.id[:12]}-{file.slot}-{name}"
+        try:
+            await _written(path, file)
+        except (NotFound, OSError) as error:
+            log.warning("a file of turn %s could not be saved: %s", view.turn.id, error)
+            yield SavedFile(PostedMessage(file.slot, LEFT_OUT), name, str(error))
+        else:
+            yield SavedFile(PostedMessage(file.slot, str(path)), name)
+
+
+async def _written(path: Path, file: ToolFile) -> None:
+    data = await file.read()
+    await asyncio.to_thread(_write, path, data)
+
+
+def _write(path: Path, data: bytes) -> None:
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600), "wb") as target:
+        target.write(data)
+
+
+def _safe(name: str) -> str:
+    """A name that leads nowhere else."""
+    return single_line(name.replace("/", "_").replace("\\", "_"), _NAME_LENGTH).lstrip(".") or "file"
+
+
+SLOT = "reply"
+COMPLETE = "complete"
+
+
+class Drawing(Protocol):
+    """Puts views in front of the person; when a method returns, it is out. Raises OSError if nobody can see it."""
+
+    def append_own(self, view: TurnView) -> None:
+        """Draw a turn that was asked from here, as it stands."""
+
+    def append_foreign(self, view: TurnView, heading: str) -> None:
+        """Draw a turn of another process or another conversation, as far as it is worth it; `heading` says where it
+        comes from.
+        """
+
+    def notice(self, text: str) -> None:
+        """Say something outside a turn."""
+
+
+class ConsoleSurface:
+    """Draws turns in the terminal, each one completely once, also across processes. What tools returned in files is
+    written into the folder `files`; without one it stays where it is.
+    """
+
+    def __init__(self, person: LocalUser, watch: TurnTracker, drawing: Drawing, files: Path | None = None) -> None:
+        self._person = person
+        self._watch = watch
+        self._drawing = drawing
+        self._files = files
+        watch.draw = self._draw_ours
+
+    @property
+    def key_prefix(self) -> str:
+        """All conversations of this person; where other processes work beside this one, the one that is open here:
+        nobody can read an answer in somebody else's terminal.
+        """
+        if self._watch.shared:
+            return f"{self._person.key(self._watch.conversation)}:"
+        return self._person.reach
+
+    @property
+    def min_interval(self) -> float:
+        """Seconds between two drawings of one turn: a terminal is fast, an eye is not."""
+        return 0.05
+
+    async def deliver(self, view: TurnView, refs: MessageRefs) -> AsyncGenerator[PostedMessage, None]:
+        """Draw a turn. One that was drawn to its end is not drawn again, which is all there is to be remembered."""
+        ours = await self._watch.ours(view.turn.id)
+        complete = self._watch.shown(view.turn.id) or (not ours and refs.get(SLOT) == COMPLETE)
+        # First, so that no line about a file comes into the midst of a reply.
+        if not complete and self._files is not None:
+            async for each in save_files(self._files, view, refs):
+                self._tell_of(each)
+                yield each.drawn
+        if not (complete or self._watch.overtaken(view)):
+            try:
+                self._draw(view, ours=ours)
+            except OSError as error:
+                self._watch.gone.set()
+                self._watch.drew(view)
+                raise DeliveryFailed(f"The terminal does not take output: {error}.", permanent=True) from error
+        try:
+            if view.turn.status.ended:
+                yield PostedMessage(SLOT, COMPLETE)
+        finally:
+            self._watch.drew(view)
+
+    async def post_notice(self, audience: NoticeTarget, notice: Notice) -> None:
+        """Say something to the person; there is nobody else here."""
+        if not audience.conversation.startswith(self._person.reach):
+            raise DeliveryFailed("That conversation is not in this terminal.", permanent=True)
+        try:
+            self._drawing.notice(notice.text)
+        except OSError as error:
+            raise DeliveryFailed(f"The terminal does not take output: {error}.", permanent=True) from error
+
+    async def member(self, author: Author, where: ConversationKey) -> Member:
+        """The person at the terminal has the rights of the one who started the program, anybody else none."""
+        here = str(where).startswith(self._person.reach)
+        return self._person.member if here and author.principal == self._person.author.principal else Member(author)
+
+    async def fetch(self, attachment: Attachment) -> bytes:
+        """Raises NotFound: nothing is uploaded in a terminal."""
+        raise NotFound(f"The terminal has no upload {attachment.name!r}.")
+
+    def _tell_of(self, file: SavedFile) -> None:
+        told = f"could not be saved: {single_line(file.problem, 200)}" if file.problem else f"is in {file.drawn.ref}"
+        with suppress(OSError):  # nobody can see it, which the next drawing finds out
+            self._drawing.notice(f"{file.name} {told}")
+
+    def _draw(self, view: TurnView, *, ours: bool) -> None:
+        if ours:
+            self._drawing.append_own(view)
+        elif not self._watch.from_another_window(view):
+            conversation = single_line(view.turn.conversation.thread, 60)
+            self._drawing.append_foreign(view, f"While you were away (conversation {conversation}): {_question(view)}")
+        elif view.turn.status.ended:  # until then that window shows it, and asks what there is to be decided
+            self._drawing.append_foreign(view, f"From another window: {_question(view)}")
+
+    def _draw_ours(self, view: TurnView) -> None:
+        """Draw a turn of ours that another process drives."""
+        try:
+            self._drawing.append_own(view)
+        except OSError:
+            self._watch.gone.set()
+        self._watch.drew(view)
+
+
+def _question(view: TurnView) -> str:
+    return single_line(view.turn.question.text, 80)
+
+
+# -------------------- input lines
+# Standard input, line by line, without a thread that nobody can stop.
+#
+# Called by the piped chat.
+
+CHUNK = 65_536
+
+
+async def input_lines(stream: TextIO) -> AsyncIterator[str]:
+    """The lines of a stream without their ends, as they arrive. Bytes that are not UTF-8 become U+FFFD."""
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    pending = ""
+    async for chunk in _chunks(stream):
+        *lines, pending = (pending + decoder.decode(chunk)).split("\n")
+        for line in lines:
+            yield line
+    if last := pending + decoder.decode(b"", final=True):
+        yield last
+
+
+async def _chunks(stream: TextIO) -> AsyncIterator[bytes]:
+    try:
+        descriptor = stream.fileno()
+    except (UnsupportedOperation, AttributeError):
+        yield stream.read().encode()
+        return
+    while True:
+        await _readable(descriptor)
+        chunk = os.read(descriptor, CHUNK)
+        if not chunk:
+            return
+        yield chunk
+
+
+async def _readable(descriptor: int) -> None:
+    """Wait until a read does not block. A regular file never blocks, and the loop refuses to watch it."""
+    loop = asyncio.get_running_loop()
+    ready = asyncio.Event()
+    try:
+        loop.add_reader(descriptor, ready.set)
+    except PermissionError:
+        return
+    try:
+        await ready.wait()
+    finally:
+        loop.remove_reader(descriptor)
 
 
 class ConsoleListener(Protocol):

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+import shlex
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
 
@@ -19,24 +20,85 @@ from bot.chat.actions import ApprovalRef, Edit, RunCommand, RunCommandInNewReply
 from bot.chat.argument_editing import edit_command, is_edit_form
 from bot.chat.elicitation_forms import is_elicitation_form
 from bot.chat.rejection_messages import ENOUGH, TROUBLE, error_message
-from bot.domain.commands import Form, FormSubmission, Invocation, Parameter, Reply, Verb
+from bot.domain.commands import Form, FormSubmission, Invocation, Parameter, ParameterKind, Reply, Verb
 from bot.domain.conversations import ConversationKey, InboundMessage, Member
 from bot.errors import CountersignError, DeliveryFailed, QueueFull
 from bot.platforms.discord.action_codec import ResumePending
-from bot.platforms.discord.autocomplete import suggestions
 from bot.platforms.discord.channel_ref import from_channel
+from bot.platforms.discord.command_groups import ENTRIES, LONGEST
 from bot.platforms.discord.command_messages import DONE, command_reply, form_reply, note_reply
 from bot.platforms.discord.command_replies import CommandReply, CustomIdAllocator, message, note_layout
 from bot.platforms.discord.context import PlatformContext, TextCommand
 from bot.platforms.discord.forms import TYPED, Modal, carried_values, confirm_modal, form_modal, read_values
 from bot.platforms.discord.ids import conversation
 from bot.platforms.discord.interaction_response import Interaction, InteractionResponse
+from bot.platforms.discord.limits import utf16_length
 from bot.platforms.discord.mentions import resolve_reply_mentions
 from bot.platforms.discord.notices import nonce_fields
 from bot.platforms.discord.pending_actions import FORM_GONE, GONE, ConfirmCommand, OpenForm, PendingActions, SendMessage
 from bot.platforms.discord.responders import ChannelResponder, DirectMessageResponder, Responder
 from bot.platforms.discord.threads import open_thread
+from bot.ports import Commands
 from bot.rendering.text_safety import single_line
+
+# -------------------- autocomplete
+# What Discord offers while an option is filled in: from memory, at once.
+#
+# Called by the tree's autocompletion. Asks what the command line would be completed with that stands for the options
+# so far; there is no second place that knows values.
+
+
+def suggestions(
+    commands: Commands,
+    where: ConversationKey,
+    words: tuple[str, Verb],
+    parameter: Parameter,
+    given: Mapping[str, str],
+) -> list[str]:
+    """Up to 25 values for a parameter. `words` are the command and the verb; `given` are the options so far, with what
+    has been typed of this one. What begins with that comes first.
+    """
+    command, verb = words
+    typed = given.get(parameter.name, "")
+    before, _, last = typed.rpartition(" ") if parameter.repeated else ("", "", typed)
+    line = _line(command, verb, parameter, given)
+    if line is None:
+        return []
+    elsewhere = {choice for each in verb.parameters for choice in each.choices} - set(parameter.choices)
+    found = (_value(each.removeprefix(line)) for each in commands.complete(line, where))
+    return _fitting((each for each in found if each not in elsewhere), before, last)
+
+
+def _line(command: str, verb: Verb, parameter: Parameter, given: Mapping[str, str]) -> str | None:
+    """The line behind which the value would stand; None if something must come first that is not there yet."""
+    line = [command, verb.path]
+    for place in verb.places:
+        if place is parameter:
+            break
+        if value := given.get(place.name):
+            line.append(value)
+        elif place.required and parameter.shape is ParameterKind.PLACE:
+            return None
+    if parameter.shape is ParameterKind.OPTION:
+        line.append(f"--{parameter.name}")
+    return " ".join(line) + " "
+
+
+def _value(offer: str) -> str:
+    """A value as it is, where a line has it in quotes; nothing for an option's name."""
+    try:
+        return "" if offer.startswith("--") else " ".join(shlex.split(offer))
+    except ValueError:
+        return ""
+
+
+def _fitting(values: Iterable[str], before: str, typed: str) -> list[str]:
+    wanted = typed.casefold()
+    fitting = [each for each in dict.fromkeys(values) if each and wanted in each.casefold()]
+    fitting.sort(key=lambda each: not each.casefold().startswith(wanted))
+    whole = (f"{before} {each}" if before else each for each in fitting)
+    return [each for each in whole if utf16_length(each) <= LONGEST][:ENTRIES]
+
 
 log = logging.getLogger(__name__)
 

@@ -6,19 +6,231 @@ once and is not among these any more (an answer that became a file, a reply that
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
 
-from bot.chat.actions import FeedbackValue, SendFeedback
-from bot.domain.turns import TurnStatus
+from bot.chat.actions import FeedbackValue, RunCommandInNewReply, SendFeedback
+from bot.domain.conversations import Author
+from bot.domain.elicitations import Elicitation, ElicitationAction
+from bot.domain.turns import ToolStep, TurnStatus
 from bot.domain.views import MessageRefs, TurnView
-from bot.platforms.discord.components import Component, button, rows
-from bot.platforms.discord.elicitation_cards import elicitation_messages
+from bot.platforms.discord.cards import GREEN, GREY, NAME, ORANGE, OUTCOME, TITLE, person, relative_time
+from bot.platforms.discord.components import ButtonStyle, Component, button, container, rows, text
+from bot.platforms.discord.escaping import break_links, escape, escape_to_limit
+from bot.platforms.discord.ids import PLATFORM
+from bot.platforms.discord.limits import utf16_length
+from bot.platforms.discord.markdown import code_block, dialect, inline_code
 from bot.platforms.discord.outgoing import FileUpload, OutgoingMessage
 from bot.platforms.discord.remote_card_messages import approval_messages
-from bot.platforms.discord.reply_messages import FILE_NAME, ReplyMessage, small, split_reply
 from bot.rendering.available_actions import StopTurnAction, available_actions
-from bot.rendering.status_text import AI_NOTICE, drop_repeats, offer_label
-from bot.rendering.timeline import ApprovalEntry, ElicitationEntry, ReplyText, TimelineSection, timeline
+from bot.rendering.elicitation_card import ElicitationCard, elicitation_card
+from bot.rendering.markdown_split import SizeLimit, split
+from bot.rendering.status_text import (
+    AI_NOTICE,
+    MARKS,
+    WORKING,
+    busy_text,
+    drop_repeats,
+    offer_label,
+    tool_text,
+    truncate_output,
+)
+from bot.rendering.text_safety import single_line, strip_control
+from bot.rendering.timeline import (
+    ActivityLine,
+    ApprovalEntry,
+    CallLine,
+    ElicitationEntry,
+    Entry,
+    Failure,
+    Note,
+    ReplyText,
+    TimelineSection,
+    ToolOutput,
+    timeline,
+)
+from bot.rendering.tool_status import ToolStatus
+
+# -------------------- reply messages
+# A passage of a turn cut into the messages that show it, in Discord's own Markdown.
+#
+# Called by the drawing of a turn. What would take more than MOST_PARTS messages becomes the first of them and a file,
+# once it is written to its end.
+
+ROOM = SizeLimit(good=1_450, most=1_840, weigh=utf16_length)
+"""With what is put before and behind it, a message stays within 1,900 characters of the 2,000 that Discord takes."""
+MOST_PARTS = 3
+TOOL_LINES = 10
+"""Tool calls that stand in a row; earlier ones are counted."""
+CONTINUED = "(continued {}/{})"
+GROWING = "(continued {})"
+STILL_WRITING = "Still writing: {:,} characters so far, which become a file"
+IN_A_FILE = "The whole answer is in {}: {:,} characters."
+NOT_ATTACHED = (
+    "The whole answer, {:,} characters, could not be attached: the bot lacks the permission Attach Files here, or the "
+    "file is too large for this server."
+)
+FILE_NAME = "answer.md"
+SILENT = "The model said nothing."
+"""Where an answer has ended in which there is nothing to see."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReplyMessage:
+    """What one message shows of a passage; `file` is the text of the whole, where that became a file, and
+    `unattached` what is shown if the file cannot be.
+    """
+
+    number: int
+    content: str
+    file: str = ""
+    unattached: str = ""
+
+
+def split_reply(entries: Sequence[Entry], *, over: bool) -> tuple[ReplyMessage, ...]:
+    """A passage, message by message; one at least. `over` says that nothing more is added to it."""
+    content = "".join(_drawn(entries)).strip("\n")
+    pages = [page for each in split(content, ROOM) if (page := each.strip("\n")).strip()]
+    if not pages:
+        return (ReplyMessage(0, small(SILENT if over else busy_text(WORKING))),)
+    if len(pages) <= MOST_PARTS:
+        return tuple(_numbered(pages, over=over))
+    whole = _whole(entries)
+    if not over:
+        shown = [*_numbered(pages[: MOST_PARTS - 1], over=False)]
+        return (*shown, ReplyMessage(MOST_PARTS - 1, small(busy_text(STILL_WRITING.format(len(whole))))))
+    told, missing = (small(each) for each in (IN_A_FILE.format(FILE_NAME, len(whole)), NOT_ATTACHED.format(len(whole))))
+    return ReplyMessage(0, pages[0]), ReplyMessage(1, told, whole, missing)
+
+
+def small(text: str) -> str:
+    """One line of small text, as it stands."""
+    return f"-# {escape(text)}"
+
+
+def _numbered(pages: Sequence[str], *, over: bool) -> Iterator[ReplyMessage]:
+    for number, page in enumerate(pages):
+        mark = CONTINUED.format(number + 1, len(pages)) if over else GROWING.format(number + 1)
+        yield ReplyMessage(number, f"{small(mark)}\n{page}" if number else page)
+
+
+def _drawn(entries: Iterable[Entry]) -> Iterator[str]:
+    last: type[Entry] | None = None
+    for kind, group in groupby(entries, key=type):
+        if last is not None:
+            yield "\n"
+        if kind is CallLine:
+            yield "\n".join(_reply_messages_called([each.line for each in group if isinstance(each, CallLine)]))
+        else:
+            yield "\n\n".join(filter(None, map(_entry, group)))
+        last = kind
+
+
+def _reply_messages_called(lines: Sequence[ToolStatus]) -> Iterator[str]:
+    """Calls in a row: the latest ones, and how many came before them and how those went."""
+    earlier = lines[:-TOOL_LINES]
+    if earlier:
+        counted = Counter(MARKS[line.mark] for line in earlier)
+        calls = "1 earlier call" if len(earlier) == 1 else f"{len(earlier)} earlier calls"
+        yield small(f"{calls}: {'  '.join(f'{count} {mark}' for mark, count in counted.items())}")
+    yield from (small(tool_text(line)) for line in lines[-TOOL_LINES:])
+
+
+def _entry(entry: Entry) -> str:
+    match entry:
+        case ReplyText(text):
+            return dialect(text)
+        case ToolOutput(text):
+            return code_block(truncate_output(text))
+        case Note(text):
+            return small(text)
+        case ActivityLine(text):
+            return small(busy_text(text))
+        case Failure(text, reference):
+            return f"⚠ {escape(text)}  {inline_code(f'ref {reference}')}"
+        case CallLine():
+            return ""
+
+
+def _whole(entries: Iterable[Entry]) -> str:
+    """What was said, as it was written."""
+    return "\n\n".join(strip_control(each.text).strip() for each in entries if isinstance(each, ReplyText | ToolOutput))
+
+
+# -------------------- elicitation cards
+# Cards of what servers ask back: what everybody in the thread sees of a question, and in the same place how it ended.
+#
+# Called by the drawing of a turn. A card calls whoever is asked when it is posted, and nobody after that. What is
+# answered, and the address of a page, never stand on it; nothing that the server writes can be followed or pressed.
+
+FIELDS, WARNING = 700, 300
+ALONE = "nobody else sees the answer"
+
+
+def elicitation_messages(inquired: ElicitationEntry, view: TurnView, now: float) -> tuple[OutgoingMessage, ...]:
+    """What the server of one call has asked back, a message for each question."""
+    return tuple(_slot(inquired.step, each, view, now) for each in inquired.elicitations)
+
+
+def _slot(step: ToolStep, elicitation: Elicitation, view: TurnView, now: float) -> OutgoingMessage:
+    made = elicitation_card(step, elicitation, view)
+    asked = bool(made.offers)
+    return OutgoingMessage(
+        f"question-{elicitation.id}",
+        components=(_open(made, view.turn.author, now) if asked else _settled(made, elicitation),),
+        asks=asked,
+        calls=_called(view.turn.author) if asked else "",
+    )
+
+
+def _open(made: ElicitationCard, author: Author, now: float) -> Component:
+    lines = [
+        f"### {escape_to_limit(made.title, TITLE)}",
+        f"**Server** {escape_to_limit(made.server, NAME)}   **Tool** {_elicitation_cards_name(made)}",
+    ]
+    if made.fields:
+        lines.append(f"**It asks for** {break_links(single_line(', '.join(made.fields), FIELDS))}")
+    if made.domain:
+        lines.append(f"**The page is on** {inline_code(made.domain)}")
+    if made.message:
+        lines += ["**The server says:**", *(f"> {break_links(line)}" for line in made.message.split("\n"))]
+    if made.warning:
+        lines.append(f"⚠ **{escape_to_limit(made.warning, WARNING)}**")
+    lines.append(f"-# For {person(author)} alone · {ALONE} · {_expiry(made, now)}")
+    offered = (
+        button(each.label, RunCommandInNewReply(each.words), ButtonStyle.SUCCESS if each.strong else ButtonStyle.PLAIN)
+        for each in made.offers
+    )
+    return container([text("\n".join(lines)), *rows(offered)], ORANGE)
+
+
+def _settled(made: ElicitationCard, elicitation: Elicitation) -> Component:
+    """One line for what was asked, one for how it ended."""
+    accepted = elicitation.reply is not None and elicitation.reply.action is ElicitationAction.ACCEPT
+    title = escape_to_limit(made.title, TITLE)
+    first = f"✅ **{title}**" if accepted else f"~~{title}~~"
+    return container(
+        [text(f"{first}\n{escape_to_limit(made.outcome, OUTCOME)} · {_elicitation_cards_name(made)}")],
+        GREEN if accepted else GREY,
+    )
+
+
+def _elicitation_cards_name(made: ElicitationCard) -> str:
+    return escape_to_limit(made.tool, NAME)
+
+
+def _expiry(made: ElicitationCard, now: float) -> str:
+    """When the question goes away by itself; one that is not out yet begins to run off `now`."""
+    if made.expires_in is None:
+        return made.expiry
+    return f"expires {relative_time(made.expires_at or now + made.expires_in)}"
+
+
+def _called(author: Author) -> str:
+    return author.id if author.platform == PLATFORM and author.id.isdecimal() else ""
+
 
 OFFERS = 5
 NONE_OUT: MessageRefs = {}

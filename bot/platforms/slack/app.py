@@ -6,20 +6,370 @@ Called by the composition root, which hands in plain values; entered before use 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
+import logging
+from collections import OrderedDict
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass, replace
+from itertools import groupby
+from time import time
 
 from bot.chat.audience import AudiencePolicy
+from bot.domain.approval_targets import ChannelTarget, DirectTarget
+from bot.domain.conversations import Attachment, Author, ConversationKey, Member
 from bot.domain.metrics import MetricSink, null_sink
+from bot.domain.turns import TurnStatus
+from bot.domain.views import MessageRefs, Notice, NoticeTarget, PostedMessage, TurnView
+from bot.errors import DeliveryFailed, NotFound
 from bot.platforms.slack.context import SlackLookups
+from bot.platforms.slack.errors import LOCKED_OUT, SlackWebApiError
+from bot.platforms.slack.files import fetch_file
+from bot.platforms.slack.ids import PLATFORM, MessageRef
 from bot.platforms.slack.listener import SlackListener
+from bot.platforms.slack.markup import defuse_mentions, escape
+from bot.platforms.slack.outgoing import OutgoingMessage
 from bot.platforms.slack.rate_limits import RateLimiter
-from bot.platforms.slack.streaming import Streaming
-from bot.platforms.slack.surface import SlackSurface
+from bot.platforms.slack.remote_card_messages import RemoteCard, SentCards, remote_cards
+from bot.platforms.slack.sending import Sender
+from bot.platforms.slack.stream_content import Stream, streams
+from bot.platforms.slack.streaming import Streaming, StreamManager, StreamSession
+from bot.platforms.slack.turns import turn_messages
+from bot.platforms.slack.uploads import direct_channel, share_file
 from bot.platforms.slack.users import UserDirectory
 from bot.platforms.slack.web_api import API_URL, WebApi
 from bot.ports import Quotas
+from bot.rendering.remote_cards import NO_MEMBER, NOT_THERE, UNREACHED, is_remote_slot, remote_approvals
+from bot.rendering.tool_files import LEFT_OUT, returned_files
+
+# -------------------- remote cards
+# Cards that are signed elsewhere: brought there before the thread says so, and kept up to date after it.
+#
+# Called by the surface with every view. A card goes only to people who could sign it, asked for at that moment: what
+# a call would do is nothing for anybody else. One that reaches none of its places must not wait for a signature.
+
+
+class RemoteCardPublisher:
+    """Posts and edits cards outside of their conversation."""
+
+    def __init__(self, api: WebApi, people: UserDirectory, sender: Sender) -> None:
+        self._api = api
+        self._people = people
+        self._sender = sender
+
+    async def outside(self, view: TurnView, refs: MessageRefs) -> SentCards:
+        """What the conversation says of the cards elsewhere is made of this. Raises DeliveryFailed."""
+        return SentCards((await self._api.identity()).url, dict(refs)) if remote_approvals(view) else SentCards()
+
+    async def post_pending(
+        self, view: TurnView, refs: MessageRefs, now: float, *, search: bool
+    ) -> AsyncGenerator[PostedMessage, None]:
+        """Post the cards that wait for a signature and are not out yet; what is settled by now need not be seen there.
+        Raises DeliveryFailed, for good if a card can be posted in none of its places.
+        """
+        for _, places in groupby(await self._copies(view, now), lambda each: each.card):
+            out, failure = False, None
+            missed: list[RemoteCard] = []
+            for copy in places:
+                if copy.slot.name in refs or not copy.slot.asks:
+                    out = True
+                    continue
+                try:
+                    ref = await self._sender.post(
+                        view.turn.id, await self._placed(copy), view.turn.conversation, search=search
+                    )
+                except DeliveryFailed as error:
+                    if not _is_of_this_place(error):
+                        raise
+                    log.warning("a card of turn %s could not be posted in one of its places: %s", view.turn.id, error)
+                    failure = error
+                    missed.append(copy)
+                else:
+                    out = True
+                    yield PostedMessage(copy.slot.name, str(ref))
+            if failure is not None and not out:
+                raise DeliveryFailed(NOT_THERE.format(failure.cause), failure.fix, permanent=True) from failure
+            for copy in missed:
+                yield PostedMessage(copy.slot.name, UNREACHED)
+
+    async def update(self, view: TurnView, refs: MessageRefs, now: float) -> AsyncGenerator[PostedMessage, None]:
+        """Bring the cards that are out up to date. What cannot be changed any more stays as it is: its buttons are
+        judged when they are pressed. Raises DeliveryFailed.
+        """
+        for copy in await self._copies(view, now):
+            ref = MessageRef.parse(refs.get(copy.slot.name, ""))
+            if ref is None or self._sender.unchanged(view.turn.id, copy.slot):
+                continue
+            slot = replace(copy.slot, place=ref.channel)
+            try:
+                shown = await self._sender.edit(view.turn.id, slot, view.turn.conversation, ref)
+            except DeliveryFailed as error:
+                if not _is_of_this_place(error):
+                    raise
+                log.warning("a card of turn %s could not be redrawn in one of its places: %s", view.turn.id, error)
+                continue
+            yield PostedMessage(slot.name, str(shown))
+
+    async def _copies(self, view: TurnView, now: float) -> list[RemoteCard]:
+        if not remote_approvals(view):
+            return []
+        return [*remote_cards(view, now, (await self._api.identity()).url)]
+
+    async def _placed(self, copy: RemoteCard) -> OutgoingMessage:
+        """The card with the channel it goes to. Raises DeliveryFailed."""
+        match copy.place:
+            case ChannelTarget(channel):
+                return replace(copy.slot, place=channel)
+            case DirectTarget(user):
+                member = await self._people.member(user)
+                if member.guest or member.external:
+                    raise DeliveryFailed(NO_MEMBER, permanent=True)
+                return replace(copy.slot, place=await direct_channel(self._api, user))
+
+
+def _is_of_this_place(error: DeliveryFailed) -> bool:
+    """Whether the trouble is one that other places need not have, and waiting does not help."""
+    return error.permanent and not (isinstance(error, SlackWebApiError) and error.code in LOCKED_OUT)
+
+
+# -------------------- surface
+# Slack as a Surface: every process with the bot's token can draw any turn of the workspace from its references alone.
+#
+# Which messages a turn is and how they look is for the drawings (`turns`, `streams`); here they get out, in order,
+# within Slack's limits. An unfinished reply is edited only while there is room for what must get out: ends and cards.
+
+# -------------------- tool files
+# Images and files that tools returned, shared below the turn that asked for them.
+#
+# A file's reference is Slack's id of it. What Slack will never take is left out, and the turn drawn without it.
+
+log = logging.getLogger(__name__)
+
+LARGEST = 20 * 1024 * 1024
+"""In bytes."""
+
+
+async def share_tool_files(api: WebApi, view: TurnView, refs: MessageRefs) -> AsyncGenerator[PostedMessage, None]:
+    """Share what has not been shared yet. Raises DeliveryFailed."""
+    where = view.turn.conversation
+    for file in returned_files(view, LARGEST):
+        if file.slot in refs:
+            yield PostedMessage(file.slot, refs[file.slot])
+            continue
+        try:
+            yield PostedMessage(
+                file.slot, await share_file(api, where.channel, where.thread, file.name, await file.read())
+            )
+        except NotFound:
+            yield PostedMessage(file.slot, LEFT_OUT)
+        except DeliveryFailed as failure:
+            if not failure.permanent:
+                raise
+            log.warning("a file of turn %s could not be shared: %s", view.turn.id, failure)
+            yield PostedMessage(file.slot, LEFT_OUT)
+
+
+FASTEST = 1.0
+SLOWEST = 2.0
+"""Seconds between two drawings of one turn: an end must not wait for long because many others are at work; what is not
+an end waits here, for as long as it takes (`_may_wait`).
+"""
+RECENTLY = 60.0
+"""A turn that was drawn at work this many seconds ago counts as one that is drawn."""
+LOCKED_OUT_SECONDS = 60.0
+REMOVED = "-"
+"""The reference of a slot that a turn had and has no more."""
+REMEMBERED_TURNS = 2000
+
+
+class SlackSurface:
+    """Draws turns into their threads."""
+
+    def __init__(
+        self,
+        api: WebApi,
+        people: UserDirectory,
+        *,
+        streaming: Streaming = Streaming.DIRECT,
+        clock: Callable[[], float] = time,
+    ) -> None:
+        self._api = api
+        self._people = people
+        self._clock = clock
+        self._sender = Sender(api)
+        self._courier = RemoteCardPublisher(api, people, self._sender)
+        self._live = StreamManager(api, streaming)
+        self._started_at = clock()
+        self._known: OrderedDict[str, tuple[int, float]] = OrderedDict()
+        self._at_work: dict[str, float] = {}
+        self._changed: dict[tuple[str, str], float] = {}
+
+    @property
+    def key_prefix(self) -> str:
+        """Everything in Slack."""
+        return f"{PLATFORM}:"
+
+    @property
+    def min_interval(self) -> float:
+        """Seconds between two drawings of one turn."""
+        return min(max(FASTEST, self._interval("chat.update") / 2), SLOWEST)
+
+    async def deliver(self, view: TurnView, refs: MessageRefs) -> AsyncGenerator[PostedMessage, None]:
+        """Draw a turn: post what is missing, edit what has changed, take away what is no longer part of it. Raises
+        DeliveryFailed, which is not permanent where only the token is no good: what waits is drawn with the next one.
+        """
+        try:
+            async with aclosing(self._draw(view, refs)) as out:
+                async for drawn in out:
+                    yield drawn
+        except SlackWebApiError as refusal:
+            if refusal.code not in LOCKED_OUT:
+                raise
+            raise DeliveryFailed(refusal.cause, refusal.fix, retry_after=LOCKED_OUT_SECONDS) from refusal
+
+    async def _draw(self, view: TurnView, refs: MessageRefs) -> AsyncGenerator[PostedMessage, None]:
+        search = view.turn.id not in self._known and view.turn.created_at < self._started_at
+        since = self._since(view)
+        out = dict(refs)
+        async for drawn in self._courier.post_pending(view, refs, since, search=search):
+            out[drawn.slot] = drawn.ref
+            yield drawn
+        lost: DeliveryFailed | None = None
+        try:
+            async with aclosing(
+                self._draw_here(view, refs, since, await self._courier.outside(view, out), search=search)
+            ) as here:
+                async for drawn in here:
+                    yield drawn
+        except DeliveryFailed as failure:
+            if not failure.permanent:
+                raise
+            lost = failure  # what stands elsewhere must not go on asking
+        async for drawn in self._courier.update(view, out, since):
+            yield drawn
+        if lost is not None:
+            raise lost
+        self._note(view, since)
+
+    async def _draw_here(
+        self, view: TurnView, refs: MessageRefs, since: float, outside: SentCards, *, search: bool
+    ) -> AsyncGenerator[PostedMessage, None]:
+        """What the conversation shows of a turn."""
+        slots = turn_messages(view, since, outside)
+        growing = {stream.name: stream for stream in streams(view) if stream.open}
+        for place, slot in enumerate(slots):
+            ref = MessageRef.parse(refs.get(slot.name, ""))
+            at_work = view.turn.status is TurnStatus.RUNNING and not (view.awaiting or view.asks)
+            unfinished = at_work and place == len(slots) - 1
+            shown = await self._streamed(view, slot, growing.get(slot.name), ref)
+            if shown is None and ref is not None and unfinished and self._may_wait(view, slot, "chat.update"):
+                shown = ref
+            if shown is None:
+                shown = await self._sent(view, slot, ref, search=search)
+            yield PostedMessage(slot.name, str(shown))
+        async for drawn in share_tool_files(self._api, view, refs):
+            yield drawn
+        for name in refs.keys() - {slot.name for slot in slots}:
+            if not is_remote_slot(name) and (ref := MessageRef.parse(refs[name])) is not None:
+                await self._live.stop(view.turn.id, name)
+                await self._sender.delete(view.turn.id, name, ref)
+                yield PostedMessage(name, REMOVED)
+        if view.turn.status.ended:
+            await self._live.finish(view.turn)
+
+    async def post_notice(self, audience: NoticeTarget, notice: Notice) -> None:
+        """Say something: to one person where they stand, to them in private, or to everyone there. Raises
+        DeliveryFailed.
+        """
+        where = ConversationKey.parse(audience.conversation)
+        if where.platform != PLATFORM:
+            raise DeliveryFailed("That conversation is not in Slack.", permanent=True)
+        text = escape(defuse_mentions(notice.text))
+        quiet = {"unfurl_links": False, "unfurl_media": False}
+        thread = where.thread or None
+        if audience.person and audience.private:
+            channel = await direct_channel(self._api, audience.person)
+            await self._api.post("chat.postMessage", channel=channel, text=text, **quiet)
+        elif audience.person:
+            await self._api.post(
+                "chat.postEphemeral", channel=where.channel, user=audience.person, thread_ts=thread, text=text
+            )
+        else:
+            await self._api.post("chat.postMessage", channel=where.channel, thread_ts=thread, text=text, **quiet)
+
+    async def member(self, author: Author, where: ConversationKey) -> Member:
+        """Who somebody is, asked for now. Raises DeliveryFailed if Slack does not say."""
+        if author.platform != PLATFORM or where.platform != PLATFORM:
+            return Member(author, external=True)
+        return await self._people.member(author.id)
+
+    async def fetch(self, attachment: Attachment) -> bytes:
+        """The bytes of a file that somebody attached. Raises NotFound and DeliveryFailed."""
+        return await fetch_file(self._api, attachment)
+
+    async def _streamed(
+        self, view: TurnView, slot: OutgoingMessage, stream: Stream | None, ref: MessageRef | None
+    ) -> MessageRef | None:
+        """The message, if it is shown as a stream now; None if it has to be sent as it stands."""
+        turn = view.turn
+        if self._live.has(turn.id, slot.name):
+            if ref is not None and stream is not None:
+                if self._may_wait(view, slot, "chat.appendStream"):
+                    return ref
+                if await self._live.append(turn.id, stream):
+                    self._touched(view, slot)
+                    return ref
+            waits = view.awaiting or view.asks
+            await self._live.stop(turn.id, slot.name, StreamSession.SUSPENDED if waits else StreamSession.ACTIVE)
+            return None
+        if ref is None and stream is not None:
+            return await self._live.start(turn, stream)
+        return None
+
+    async def _sent(self, view: TurnView, slot: OutgoingMessage, ref: MessageRef | None, *, search: bool) -> MessageRef:
+        turn = view.turn
+        if ref is None:
+            return await self._sender.post(turn.id, slot, turn.conversation, search=search)
+        if self._sender.unchanged(turn.id, slot):
+            return ref
+        self._touched(view, slot)
+        return await self._sender.edit(turn.id, slot, turn.conversation, ref)
+
+    def _may_wait(self, view: TurnView, slot: OutgoingMessage, method: str) -> bool:
+        """Whether a message that is still being written had its share, or there is no room to spare."""
+        last = self._changed.get((view.turn.id, slot.name), float("-inf"))
+        return self._clock() - last < self._interval(method) or not self._api.pacing.has_headroom(method)
+
+    def _touched(self, view: TurnView, slot: OutgoingMessage) -> None:
+        self._changed[view.turn.id, slot.name] = self._clock()
+
+    def _interval(self, method: str) -> float:
+        """Seconds between two changes of one unfinished message: together those at work keep below what Slack takes.
+        One that is alone may go faster, for a while.
+        """
+        now = self._clock()
+        at_work = sum(drawn > now - RECENTLY for drawn in self._at_work.values())
+        return at_work * 60 / self._api.pacing.remaining(method) if at_work > 1 else 0.0
+
+    def _since(self, view: TurnView) -> float:
+        """When this state of a turn was drawn first: a card that is not out yet begins to run off then, and must not
+        look different each time it is drawn.
+        """
+        known = self._known.get(view.turn.id)
+        return known[1] if known is not None and known[0] == view.revision else self._clock()
+
+    def _note(self, view: TurnView, since: float) -> None:
+        """Remember what was drawn when."""
+        turn_id, now = view.turn.id, self._clock()
+        self._known[turn_id] = (view.revision, since)
+        self._known.move_to_end(turn_id)
+        while len(self._known) > REMEMBERED_TURNS:
+            self._known.popitem(last=False)
+        self._at_work = {each: drawn for each, drawn in self._at_work.items() if drawn > now - RECENTLY}
+        self._changed = {each: changed for each, changed in self._changed.items() if changed > now - RECENTLY}
+        if view.turn.status is TurnStatus.RUNNING:
+            self._at_work[turn_id] = now
+        else:
+            self._at_work.pop(turn_id, None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,21 +8,159 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 
-from bot.domain.commands import ActionStyle, Form, FormSubmission, Invocation, Reply, ReplyAction
+from bot.chat.actions import OpenConfirmation, RunCommand
+from bot.domain.commands import ActionStyle, Form, FormSubmission, Invocation, PageInfo, Reply, ReplyAction
 from bot.domain.conversations import InboundMessage, Member
 from bot.errors import DeliveryFailed
-from bot.platforms.slack.command_messages import command_reply
+from bot.platforms.slack.blocks import (
+    Element,
+    button,
+    buttons,
+    fallback,
+    link_button,
+    preformatted,
+    rich_section,
+    rich_text,
+    shortened,
+    small,
+    words,
+)
 from bot.platforms.slack.context import PlatformContext
 from bot.platforms.slack.forms import form_to_modal
 from bot.platforms.slack.ids import conversation
+from bot.platforms.slack.limits import MESSAGE_WEIGHT
 from bot.platforms.slack.mentions import resolve_reply_mentions
-from bot.platforms.slack.outgoing import CommandReply
+from bot.platforms.slack.notification_text import fallback_text
+from bot.platforms.slack.outgoing import Block, CommandReply
 from bot.platforms.slack.responders import Responder, ResponseTarget, responder_for
+from bot.platforms.slack.rich_text import RichTextBuilder
+from bot.platforms.slack.tables import fits_a_table, table
 from bot.platforms.slack.uploads import upload
+from bot.rendering.links import open_label
+from bot.rendering.markdown_split import SizeLimit, split, text_weight
+from bot.rendering.text_columns import columns
+from bot.rendering.text_safety import single_line, strip_control
+
+# -------------------- command messages
+# Answers to commands as messages.
+#
+# Called by the listener. The text is Markdown of our own; cells and details came from elsewhere and are drawn as they
+# stand.
+
+ROOM = SizeLimit(good=MESSAGE_WEIGHT * 2 // 3, most=MESSAGE_WEIGHT - 1_000)
+NAME_LIMIT = 60
+CELL_LIMIT = 300
+DETAIL_LIMIT = 1_500
+DONE = "Done."
+_STYLES = {ActionStyle.PLAIN: "", ActionStyle.PRIMARY: "primary", ActionStyle.DANGER: "danger"}
+
+
+def reply_sheets(reply: Reply) -> tuple[CommandReply, ...]:
+    """A reply, in as many messages as it needs; the buttons are in the last one."""
+    pages = _pages(reply)
+    way = link_button(open_label(reply.link), reply.link) if reply.link else None
+    ends = [*buttons([way, *_actions(reply.actions)]), *(_turning(reply.page) if reply.page else [])]
+    return tuple(_sheet(page, ends if number == len(pages) - 1 else []) for number, page in enumerate(pages))
+
+
+def command_reply(reply: Reply) -> CommandReply:
+    """A reply in one message, for where the next one takes its place: what does not fit is counted."""
+    first, *others = reply_sheets(reply)
+    if not others:
+        return first
+    left = sum(len(fallback_text(each.blocks)) for each in others)
+    ends = [block for block in others[-1].blocks if block["type"] == "actions"]
+    return CommandReply((*first.blocks, *small(f"… {left} more characters, which do not fit here"), *ends), first.text)
+
+
+def _sheet(blocks: Sequence[Block], ends: Sequence[Block]) -> CommandReply:
+    return CommandReply((*blocks, *ends), fallback(fallback_text(blocks)))
+
+
+def _pages(reply: Reply) -> list[list[Block]]:
+    """The pieces put together as long as they fit."""
+    pages: list[list[Block]] = [[]]
+    used = 0
+    for piece in _pieces(reply):
+        size = text_weight(fallback_text(piece))
+        if pages[-1] and used + size > ROOM.most:
+            pages.append([])
+            used = 0
+        pages[-1] += piece
+        used += size
+    return pages
+
+
+def _pieces(reply: Reply) -> Iterator[list[Block]]:
+    text = strip_control(reply.text).strip()
+    rows = reply.table.rows if reply.table is not None else ()
+    if not (text or rows or reply.details):
+        text = DONE
+    for part in split(f"⚠ {text}" if reply.failed else text, ROOM):
+        prose = RichTextBuilder()
+        prose.markdown(part)
+        yield prose.blocks
+    if reply.table is not None and rows:
+        yield from _table((reply.table.headings, *rows))
+    if reply.details:
+        yield from _details(reply.details)
+
+
+def _table(rows: Sequence[Sequence[str]]) -> Iterator[list[Block]]:
+    """A table; in letters of one width, over several messages if need be, where Slack does not take it."""
+    cells = [[single_line(cell, CELL_LIMIT) for cell in row] for row in rows]
+    if fits_a_table(cells) and sum(text_weight(cell) for row in cells for cell in row) <= ROOM.most:
+        heads, *body = cells
+        elements: list[list[list[Element]]] = [[[words(cell, bold=True)] for cell in heads]]
+        yield [table([*elements, *([[words(cell)] for cell in row] for row in body)])]
+        return
+    for part in split(columns(cells), ROOM):
+        yield [rich_text(preformatted(part.rstrip("\n")))]
+
+
+def _details(details: Sequence[tuple[str, str]]) -> Iterator[list[Block]]:
+    """Names and values, one below the other."""
+    lines: list[Element] = []
+    for name, value in details:
+        lines += [words("\n")] if lines else []
+        lines += [words(f"{single_line(name, NAME_LIMIT)}: ", bold=True), words(_value(value))]
+        if sum(text_weight(each["text"]) for each in lines) > ROOM.good // 2:
+            yield [rich_text(rich_section(*lines))]
+            lines = []
+    if lines:
+        yield [rich_text(rich_section(*lines))]
+
+
+def _value(value: str) -> str:
+    text = strip_control(value).strip()
+    more = len(text) - DETAIL_LIMIT
+    return (
+        f"{text[:DETAIL_LIMIT]}… ({more} more characters)"
+        if more > 0
+        else shortened(text or "\N{EN DASH}", DETAIL_LIMIT)
+    )
+
+
+def _actions(actions: Sequence[ReplyAction]) -> list[Element | None]:
+    return [
+        button(
+            each.label,
+            OpenConfirmation(each.words, each.confirm, each.label) if each.confirm else RunCommand(each.words),
+            _STYLES[each.tone],
+        )
+        for each in actions
+    ]
+
+
+def _turning(page: PageInfo) -> list[Block]:
+    back = button("◀ Back", RunCommand((*page.words, "--page", str(page.number - 1)))) if page.number > 1 else None
+    on = button("More ▶", RunCommand((*page.words, "--page", str(page.number + 1)))) if page.number < page.of else None
+    return [*small(f"Page {page.number} of {page.of}"), *buttons([back, on])]
+
 
 log = logging.getLogger(__name__)
 

@@ -8,36 +8,272 @@ again. What a press or a command sets off goes on after its acknowledgement.
 from __future__ import annotations
 
 import asyncio
+import functools
+import json
 import logging
 import re
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from slack_bolt.async_app import AsyncAck, AsyncApp
 from slack_bolt.authorization import AuthorizeResult
+from slack_bolt.request.async_request import AsyncBoltRequest
 from slack_bolt.response import BoltResponse
+from slack_sdk.signature import SignatureVerifier
 
 from bot.chat.argument_editing import ArgumentEditForms
 from bot.chat.audience import AudiencePolicy
 from bot.chat.background_tasks import BackgroundTasks
 from bot.chat.elicitation_forms import ElicitationForms
 from bot.chat.retry import retry_until_available
+from bot.chat.thread_context import format_lines
+from bot.domain.conversations import InboundMessage
 from bot.domain.health import ListenerStatus
-from bot.errors import CountersignError, SettingsError
+from bot.errors import CountersignError, DeliveryFailed, SettingsError
 from bot.logs import in_context
 from bot.platforms.slack.command_runner import CommandRunner
 from bot.platforms.slack.context import PlatformContext, SlackLookups
-from bot.platforms.slack.events_endpoint import EventsEndpoint
+from bot.platforms.slack.ephemeral import ChannelRef, send_ephemeral, text_message
+from bot.platforms.slack.errors import LOCKED_OUT, SlackWebApiError
 from bot.platforms.slack.home_refresher import HomeRefresher
+from bot.platforms.slack.ids import conversation
 from bot.platforms.slack.interactions import InteractionHandler
+from bot.platforms.slack.markup import MentionResolver, defuse_mentions, escape, to_plain_text
 from bot.platforms.slack.messages import MessageHandler
+from bot.platforms.slack.modal_results import Window
 from bot.platforms.slack.modal_submissions import ModalSubmissionHandler
-from bot.platforms.slack.shortcuts import ShortcutHandler
+from bot.platforms.slack.modals import modal, text_input
+from bot.platforms.slack.responders import ResponseTarget
 from bot.platforms.slack.socket_mode import SocketStatus, receive_by_socket
-from bot.platforms.slack.token_revocation import RevocationWatcher
 from bot.platforms.slack.users import UserDirectory
 from bot.platforms.slack.web_api import Identity, WebApi, library_log
 from bot.ports import Commands, EngineApi
+from bot.rendering.text_safety import single_line
+
+# -------------------- shortcuts
+
+ASK = "cs.ask"
+QUESTION = "question"
+LONGEST_QUOTE = 1_500
+RECENT_TURNS = 10
+NOT_HERE = "I cannot read along here. Invite me to the channel first."
+
+
+class ShortcutHandler:
+    """Takes them. What they set off goes on after the acknowledgement."""
+
+    def __init__(self, desk: PlatformContext, counter: InteractionHandler, tabs: HomeRefresher) -> None:
+        self._desk = desk
+        self._counter = counter
+        self._tabs = tabs
+
+    def event(self, event: Mapping[str, Any]) -> None:
+        """An event that is no message."""
+        user = str(event.get("user") or "")
+        match event.get("type"):
+            case "app_home_opened" if event.get("tab") == "home" and user:
+                self._desk.errands.start_for(
+                    user, self._tabs.open(user, first_visit="view" not in event), "slack: home"
+                )
+            case "agent_session_stopped" if user:
+                place = ResponseTarget(
+                    ChannelRef(str(event.get("channel") or ""), user, str(event.get("thread_ts") or ""))
+                )
+                self._counter.begin(self._stop_all(place), place, "stop")
+            case _:
+                return
+
+    def shortcut(self, body: Mapping[str, Any]) -> None:
+        """The shortcut on a message: asks what the person wants to know about it."""
+        message, channel, user = (_dict(body, name) for name in ("message", "channel", "user"))
+        if body.get("callback_id") != ASK or not message.get("ts"):
+            return
+        thread = str(message.get("thread_ts") or message["ts"])
+        place = ResponseTarget(ChannelRef(str(channel.get("id") or ""), str(user.get("id") or ""), thread))
+        said = single_line(str(message.get("text") or ""), LONGEST_QUOTE)
+        view = _question_window(place, str(message.get("user") or ""), said)
+        self._counter.begin(self._open(str(body.get("trigger_id") or ""), view), place, "shortcut")
+
+    def asked(self, body: Mapping[str, Any]) -> bool:
+        """Whether a sent window is the shortcut's; if so, its question is handed on."""
+        view, user = _dict(body, "view"), _dict(body, "user")
+        if view.get("callback_id") != ASK:
+            return False
+        kept = json.loads(str(view.get("private_metadata") or "[]"))
+        place = ResponseTarget.parse(kept[0]) if len(kept) == 3 else None
+        if place is not None:
+            place = replace(place, spot=replace(place.spot, user=str(user.get("id") or "")))
+            errand = self._ask(str(view.get("id")), _typed(view), place, str(kept[1]), str(kept[2]))
+            self._counter.begin(errand, place, "shortcut")
+        return True
+
+    async def _stop_all(self, place: ResponseTarget) -> None:
+        member = await self._desk.people.member(place.spot.user)
+        if self._desk.manners.rejection(member):
+            return
+        for view in await self._desk.engine.recent_turns(await self._counter.where(place), RECENT_TURNS):
+            if not view.turn.status.ended:
+                await self._desk.engine.stop(view.turn.id, member.author)
+
+    async def _open(self, trigger: str, view: Window) -> None:
+        await self._desk.api.post("views.open", trigger_id=trigger, view=view)
+
+    async def _ask(self, view_id: str, question: str, place: ResponseTarget, author: str, said: str) -> None:
+        """Hand a question on, with the message it is about; the thread reads who asked what."""
+        desk, spot = self._desk, place.spot
+        member = await desk.people.member(spot.user)
+        if refusal := desk.manners.rejection(member):
+            await send_ephemeral(desk.api, spot, text_message(refusal))
+            return
+        name = (await desk.people.person(author)).name if author else "somebody"
+        await desk.api.post(
+            "chat.postMessage",
+            channel=spot.channel,
+            thread_ts=spot.thread,
+            text=escape(defuse_mentions(f"{member.author.name} asks about this: {question}")),
+            unfurl_links=False,
+            unfurl_media=False,
+        )
+        team = (await desk.api.identity()).team
+        await desk.engine.receive(
+            InboundMessage(
+                keys=(f"slack:{team}:window:{view_id}",),
+                conversation=conversation(team, spot.channel, spot.thread),
+                author=member.author,
+                text=question,
+                context=format_lines([(name, to_plain_text(said, MentionResolver()))]),
+            )
+        )
+
+
+def _question_window(place: ResponseTarget, author: str, said: str) -> Window:
+    field = text_input(QUESTION, "What do you want to know about this message?", required=True, longest=2_000)
+    kept = json.dumps([str(place.without_response_url), author, said], ensure_ascii=False)
+    return modal("Ask about this", [field], callback_id=ASK, metadata=kept, submit="Ask")
+
+
+def _typed(view: Mapping[str, Any]) -> str:
+    field = _dict(_dict(_dict(view, "state"), "values"), QUESTION)
+    return str(_dict(field, QUESTION).get("value") or "").strip()
+
+
+def _dict(body: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    found = body.get(name)
+    return found if isinstance(found, dict) else {}
+
+
+# -------------------- events endpoint
+# HTTP mode: Slack's events as signed requests, for whoever serves HTTP to hand in.
+#
+# Knows no web framework. What is not signed by Slack within the last five minutes, or is larger than anything Slack
+# sends, is refused before anybody reads it.
+
+PATH = "/slack/events"
+LARGEST_BODY = 1024 * 1024
+"""In bytes. Slack's own are below a quarter of that, a modal of 250 kB included."""
+
+
+@dataclass(frozen=True, slots=True)
+class HttpAnswer:
+    """What to send back."""
+
+    status: int
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: str = ""
+
+
+class EventsEndpoint:
+    """Takes the requests that arrive at `PATH`; `largest_body` is for the server to stop reading at."""
+
+    path = PATH
+    largest_body = LARGEST_BODY
+
+    def __init__(self, signing_secret: str) -> None:
+        self._verifier = SignatureVerifier(signing_secret)
+        self._app: AsyncApp | None = None
+
+    @property
+    def ready(self) -> bool:
+        """Whether there is somebody to take events."""
+        return self._app is not None
+
+    def attach(self, app: AsyncApp) -> None:
+        """From now on there is somebody to take events."""
+        self._app = app
+
+    def detach(self) -> None:
+        """There is nobody any more: Slack sends again what comes from now on."""
+        self._app = None
+
+    async def answer(self, headers: Mapping[str, str], body: bytes) -> HttpAnswer:
+        """Take one POST request. Never raises."""
+        if len(body) > LARGEST_BODY:
+            return HttpAnswer(413)
+        try:
+            text = body.decode()
+        except UnicodeDecodeError:
+            return HttpAnswer(400)
+        given = {name.lower(): value for name, value in headers.items()}
+        if not self._signed(given, text):
+            return HttpAnswer(401)
+        if self._app is None:
+            return HttpAnswer(503, {"Retry-After": "5"})
+        try:
+            request = AsyncBoltRequest(body=text, headers={name: [value] for name, value in given.items()})
+            response = await self._app.async_dispatch(request)
+        except Exception:
+            log.exception("an event could not be taken")
+            return HttpAnswer(500)
+        return HttpAnswer(response.status, {name: value[0] for name, value in response.headers.items()}, response.body)
+
+    def _signed(self, headers: Mapping[str, str], body: str) -> bool:
+        timestamp, signature = headers.get("x-slack-request-timestamp", ""), headers.get("x-slack-signature", "")
+        if not (timestamp.isascii() and timestamp.isdigit() and len(timestamp) < 13 and signature.isascii()):
+            return False
+        return self._verifier.is_valid(body, timestamp, signature)
+
+
+# -------------------- token revocation
+# Whether the bot is still let into the workspace: Slack says when the app was removed or its tokens were revoked.
+#
+# Called by the listener. What such an event says is only a reason to look: an app that was installed again in the
+# same moment goes on.
+
+
+class RevocationWatcher:
+    """Hears of it, and ends whatever waits for it."""
+
+    def __init__(self, api: WebApi) -> None:
+        self._api = api
+        self._doubted = asyncio.Event()
+
+    def event(self, event: Mapping[str, Any]) -> None:
+        """An event that is no message."""
+        match event.get("type"):
+            case "app_uninstalled" | "tokens_revoked":
+                self._doubted.set()
+            case _:
+                return
+
+    def refused(self, error: Exception) -> None:
+        """Something could not be done: perhaps because of that, where Slack has not said so before."""
+        if isinstance(error, SlackWebApiError) and error.code in LOCKED_OUT:
+            self._doubted.set()
+
+    async def wait_revoked(self) -> None:
+        """Wait until the bot is let in no more. Raises DeliveryFailed then, and never returns."""
+        while True:
+            await self._doubted.wait()
+            self._doubted.clear()
+            try:
+                await retry_until_available(functools.partial(self._api.edit, "auth.test"), "Slack")
+            except DeliveryFailed as failure:
+                raise DeliveryFailed(
+                    f"Slack has let the bot out. {failure.cause}", failure.fix, permanent=True
+                ) from failure
+            log.warning("Slack says that tokens of the app were revoked; the bot's own is still good")
+
 
 log = logging.getLogger(__name__)
 

@@ -7,24 +7,288 @@ meant for the bot to the engine.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from bot.chat.keyed_lock import KeyedLock
+from bot.chat.per_user_limit import PerUserRate
 from bot.chat.recent_keys import RecentKeys
 from bot.chat.rejection_messages import NOT_STORED
 from bot.chat.text_commands import parse_command
-from bot.chat.thread_context import describe_files
+from bot.chat.thread_context import append_file_names, describe_files, format_lines, messages_since
 from bot.chat.thread_tracker import ThreadTracker
-from bot.errors import DatabaseUnwritable, QueueFull
+from bot.domain.conversations import Attachment, Author, ConversationKey, InboundMessage
+from bot.errors import DatabaseUnwritable, DeliveryFailed, QueueFull
 from bot.platforms.slack.context import PlatformContext
 from bot.platforms.slack.ephemeral import ChannelRef, send_ephemeral, text_message
-from bot.platforms.slack.ids import conversation
-from bot.platforms.slack.incoming import IncomingMessage, parse_message
-from bot.platforms.slack.message_builder import InboundMessageBuilder
-from bot.platforms.slack.users import Person
-from bot.platforms.slack.web_api import Identity
+from bot.platforms.slack.files import attachments
+from bot.platforms.slack.ids import conversation, message_keys
+from bot.platforms.slack.markup import (
+    MentionResolver,
+    mentioned_people,
+    strip_bot_mention,
+    to_plain_text,
+    unnamed_channels,
+)
+from bot.platforms.slack.users import Person, UserDirectory
+from bot.platforms.slack.web_api import Identity, WebApi
+from bot.ports import EngineApi
+from bot.rendering.text_safety import single_line
+
+# -------------------- incoming
+# One message as Slack's events deliver it, read into a value; everything that nobody said to anybody is left out.
+#
+# Left out are the bot's own messages and other bots', edits, deletions, and every subtype but those that are a person
+# writing: with a file, or also to the channel. Must not decide whether the bot is meant (`attention.py`).
+
+LONGEST_TEXT = 40_000
+"""In characters: what Slack lets a person send."""
+_SPOKEN = frozenset({"", "file_share", "thread_broadcast"})
+
+
+@dataclass(frozen=True, slots=True)
+class IncomingMessage:
+    """A person's message. `thread` is the timestamp of the thread's first message, which may be this one. `notified`
+    says that this is the one event of several about a message to answer by oneself: what has no row must happen once,
+    also when the others go to another process.
+    """
+
+    channel: str
+    user: str
+    text: str
+    ts: str
+    thread: str
+    direct: bool
+    notified: bool
+    client_id: str = ""
+    files: tuple[Attachment, ...] = ()
+    mentions: tuple[str, ...] = ()
+
+    @property
+    def opens_thread(self) -> bool:
+        """Nothing was said in its thread before."""
+        return self.thread == self.ts
+
+
+def parse_message(event: Mapping[str, Any], identity: Identity) -> IncomingMessage | None:
+    """The message in an event of type `message` or `app_mention`, None if it is none of a person's."""
+    if event.get("type") not in ("message", "app_mention"):
+        return None
+    user, channel, ts = (str(event.get(name) or "") for name in ("user", "channel", "ts"))
+    if not (user and channel and ts) or user in (identity.user, "USLACKBOT"):
+        return None
+    unspoken = str(event.get("subtype") or "") not in _SPOKEN
+    if unspoken or any(event.get(flag) for flag in ("bot_id", "bot_profile", "edited", "hidden")):
+        return None
+    text = str(event.get("text") or "")[:LONGEST_TEXT]
+    direct = event.get("channel_type") == "im" or (not event.get("channel_type") and channel.startswith("D"))
+    return IncomingMessage(
+        channel=channel,
+        user=user,
+        text=text,
+        ts=ts,
+        thread=str(event.get("thread_ts") or ts),
+        direct=direct,
+        notified=direct or event.get("type") == "app_mention",
+        client_id=str(event.get("client_msg_id") or "")[:100],
+        files=attachments(event),
+        mentions=mentioned_people(text),
+    )
+
+
+# -------------------- message builder
+# A message made ready for the engine: names instead of ids, and what was said in its thread before.
+#
+# Slack waits for the acknowledgement meanwhile, so this has a limit: what could not be read by then is left out, and
+# said to be. Only who the author is must be known.
+
+# -------------------- thread history
+# What was said in a thread before a message, read from Slack.
+#
+# What the bot has said or answered itself is in its own transcript and left out.
+
+PAGE = 200
+MOST_PAGES = 5
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadMessage:
+    """A message of a thread. `speaker` is a bot's own name, empty for people; `text` is as Slack delivers it."""
+
+    ts: str
+    user: str
+    speaker: str
+    text: str
+    files: tuple[str, ...] = ()
+
+
+async def read_thread(
+    api: WebApi, identity: Identity, channel: str, thread: str, before: str, *, may_read: Callable[[], bool]
+) -> tuple[ThreadMessage, ...]:
+    """Return everything in a thread before a timestamp that the bot has not said itself, oldest first. `may_read` is
+    asked before each call. Raises DeliveryFailed.
+    """
+    found: list[ThreadMessage] = []
+    cursor: str | None = None
+    for _ in range(MOST_PAGES):
+        if not may_read():
+            raise DeliveryFailed("This user's share of conversations.replies is used up.")
+        answer = await api.read(
+            "conversations.replies", channel=channel, ts=thread, latest=before, limit=PAGE, cursor=cursor
+        )
+        messages = answer.get("messages")
+        found += [
+            line
+            for message in (messages if isinstance(messages, list) else ())
+            if isinstance(message, dict) and (line := _earlier(message, identity)) and _is_before(line.ts, before)
+        ]
+        metadata = answer.get("response_metadata")
+        cursor = str(metadata.get("next_cursor") or "") if isinstance(metadata, dict) else ""
+        if not cursor:
+            break
+    return tuple(found)
+
+
+def _earlier(message: Mapping[str, Any], identity: Identity) -> ThreadMessage | None:
+    user, bot = str(message.get("user") or ""), str(message.get("bot_id") or "")
+    if user == identity.user or (bot and bot == identity.bot) or message.get("hidden"):
+        return None
+    profile = message.get("bot_profile")
+    named = profile.get("name") if isinstance(profile, dict) else ""
+    files = message.get("files")
+    names = (
+        [str(each.get("name") or "file") for each in files if isinstance(each, dict)] if isinstance(files, list) else []
+    )
+    text = str(message.get("text") or "") or _fallback(message)
+    if not (text or names):
+        return None
+    speaker = str(message.get("username") or named or "a bot") if bot else ""
+    return ThreadMessage(str(message.get("ts") or ""), user, speaker, text, tuple(names))
+
+
+def _fallback(message: Mapping[str, Any]) -> str:
+    """What a bot says that writes in attachments alone."""
+    attached = message.get("attachments")
+    parts = [each for each in attached if isinstance(each, dict)] if isinstance(attached, list) else []
+    return "\n".join(str(each.get("fallback") or each.get("text") or "") for each in parts).strip()
+
+
+def _is_before(ts: str, before: str) -> bool:
+    return _number(ts) < _number(before)
+
+
+def _number(ts: str) -> tuple[int, int]:
+    seconds, _, micros = ts.partition(".")
+    return (int(seconds), int(micros or 0)) if seconds.isdigit() and (micros or "0").isdigit() else (0, 0)
+
+
+READING_SECONDS = 0.8
+READS_A_MINUTE = 10
+"""Calls of conversations.replies for one user: about a fifth of those that all users have (`pacing.py`)."""
+UNREAD = "(what was said in this thread before could not be read)"
+MOST_NAMES = 20
+MOST_CHANNELS = 2_000
+
+
+class InboundMessageBuilder:
+    """Makes InboundMessages."""
+
+    def __init__(self, api: WebApi, people: UserDirectory) -> None:
+        self._api = api
+        self._people = people
+        self._channels: dict[str, str] = {}
+        self._reads = PerUserRate(READS_A_MINUTE, 60.0)
+
+    async def words(self, said: IncomingMessage) -> str:
+        """What was said to the bot, as plain text. Names that cannot be found out in time stay ids."""
+        identity = await self._api.identity()
+        text = strip_bot_mention(said.text, identity.user)
+        return to_plain_text(text, await self._names([text], identity.user, identity.name)).strip()
+
+    async def build(
+        self, said: IncomingMessage, text: str, author: Author, conversation: ConversationKey, engine: EngineApi
+    ) -> InboundMessage:
+        """The message with its context."""
+        return InboundMessage(
+            keys=message_keys(conversation.workspace, said.channel, said.ts, said.user, said.client_id),
+            conversation=conversation,
+            author=author,
+            text=text,
+            attachments=said.files,
+            context=await self._context(said, conversation, engine),
+        )
+
+    async def _context(
+        self, said: IncomingMessage, conversation: ConversationKey, engine: EngineApi
+    ) -> tuple[str, ...]:
+        if said.opens_thread:
+            return ()
+        try:
+            async with asyncio.timeout(READING_SECONDS):
+                identity = await self._api.identity()
+                lines = await read_thread(
+                    self._api,
+                    identity,
+                    said.channel,
+                    said.thread,
+                    said.ts,
+                    may_read=lambda: self._reads.acquire(said.user),
+                )
+        except (DeliveryFailed, TimeoutError):
+            return (UNREAD,)
+        if not lines:
+            return ()
+        names = await self._names([line.text for line in lines], identity.user, identity.name, _speakers(lines))
+        texts = {line.ts: to_plain_text(strip_bot_mention(line.text, identity.user), names).strip() for line in lines}
+        recent = await engine.recent_turns(conversation, 1)
+        if recent:
+            last = recent[-1].turn
+            asked = (last.author.id, last.question.text)
+            lines = tuple(messages_since(lines, lambda line: (line.user, texts[line.ts]) == asked))
+        return format_lines(
+            [(self._speaker(line, names), append_file_names(texts[line.ts], line.files)) for line in lines]
+        )
+
+    async def _names(self, texts: Iterable[str], bot: str, bot_name: str, users: Sequence[str] = ()) -> MentionResolver:
+        joined = "\n".join(texts)
+        wanted = [user for user in dict.fromkeys((*users, *mentioned_people(joined))) if user != bot][:MOST_NAMES]
+        channels = unnamed_channels(joined)[:MOST_NAMES]
+        try:
+            async with asyncio.timeout(READING_SECONDS):
+                await asyncio.gather(*map(self._learn_person, wanted), *map(self._learn_channel, channels))
+        except TimeoutError:
+            pass  # ids say less than names, and nothing wrong
+        people = {user: self._people.cached_name(user) for user in wanted}
+        return MentionResolver({**people, bot: bot_name}, {name: self._channels.get(name, "") for name in channels})
+
+    async def _learn_person(self, user: str) -> None:
+        try:
+            await self._people.person(user)
+        except DeliveryFailed:
+            return
+
+    async def _learn_channel(self, channel: str) -> None:
+        if channel in self._channels:
+            return
+        try:
+            answer = await self._api.read("conversations.info", channel=channel)
+        except DeliveryFailed:
+            return
+        if len(self._channels) >= MOST_CHANNELS:
+            self._channels.clear()
+        found = answer.get("channel")
+        self._channels[channel] = single_line(str(found.get("name") or ""), 80) if isinstance(found, dict) else ""
+
+    def _speaker(self, line: ThreadMessage, names: MentionResolver) -> str:
+        return line.speaker or names.people.get(line.user) or line.user
+
+
+def _speakers(lines: Sequence[ThreadMessage]) -> list[str]:
+    """Whoever spoke, the latest first: those are the lines that are kept."""
+    return [line.user for line in reversed(lines) if line.user and not line.speaker]
+
 
 NOTHING_SAID = "What can I do for you? Mention me together with your question."
 

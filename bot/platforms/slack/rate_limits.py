@@ -8,14 +8,145 @@ itself says in `Retry-After` wins. Must not know what is being sent; how large i
 from __future__ import annotations
 
 import asyncio
+import logging
+from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
 from time import monotonic
+from typing import TypeVar
 
 from bot.domain.metrics import MetricSink, PlatformLimited, null_sink
-from bot.errors import DeliveryFailed
-from bot.platforms.slack.rate_window import RateWindow
-from bot.platforms.slack.shared_rate_limits import SharedRateLimits
+from bot.errors import DatabaseError, DeliveryFailed
 from bot.ports import Quota, QuotaExceeded, QuotaGranted, Quotas
+
+# -------------------- rate window
+# One limit: what this process has let through, and what it was told of the others.
+#
+# Used by `pacing.py`, which knows Slack's limits. Must not know what is called, and waits for nothing.
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """So many turns there were, or will be, for all processes together at a time."""
+
+    left: float
+    at: float
+
+
+@dataclass(slots=True)
+class RateWindow:
+    """At most `count` calls in any `period` seconds, as far as this process knows; `quota` is what all processes keep
+    instead while they can ask each other. `reserve` is the part that is kept for what must get out.
+    """
+
+    name: str
+    count: int
+    period: float
+    quota: Quota
+    reserve: float
+    _taken: deque[float] = field(default_factory=deque)
+    _closed_until: float = 0.0
+    _told: _Told | None = None
+
+    def opens(self, now: float) -> float:
+        """The earliest time for one more call."""
+        earliest = max(now, self._closed_until)
+        if len(self._taken) >= self.count:
+            earliest = max(earliest, self._taken[-self.count] + self.period)
+        return earliest
+
+    def take(self, at: float) -> None:
+        """A call is let through at that time."""
+        self._taken.append(at)
+        while len(self._taken) > self.count:
+            self._taken.popleft()
+
+    def close(self, until: float) -> None:
+        """Nothing goes through before that time."""
+        self._closed_until = max(self._closed_until, until)
+        self.record_retry_after(1.0, self._closed_until)
+
+    def closed(self, now: float) -> float:
+        """Seconds for which nothing goes through."""
+        return max(self._closed_until - now, 0.0)
+
+    def record_retry_after(self, left: float, at: float) -> None:
+        """So many turns all processes have left at that time."""
+        self._told = _Told(left, at)
+
+    def has_headroom(self, now: float) -> bool:
+        """Whether a call could be made now, and the reserve be left, were there no other process."""
+        used = sum(at > now - self.period for at in self._taken)
+        return self.opens(now) <= now and used < self.count * (1 - self.reserve)
+
+    def spare_for_all(self, now: float) -> bool:
+        """The same of all processes together, by what was told last and the time since."""
+        if self._told is None:
+            return True
+        left = min(self._told.left + (now - self._told.at) / self.quota.interval, float(self.quota.at_once))
+        return left >= 1 + self.quota.at_once * self.reserve
+
+
+# -------------------- shared rate limits
+# Limits that this process keeps together with others, for as long as what they share answers.
+#
+# Used by `pacing.py`. A store that says nothing must not keep a drawing from getting out: after a short time nobody
+# waits for it any more, and for a while nobody asks. Each process counts for itself then, and Slack's own refusals
+# hold.
+
+log = logging.getLogger(__name__)
+
+ANSWER_SECONDS = 2.0
+"""How long a call to Slack waits for the answer."""
+SILENT_SECONDS = 10.0
+"""How long nobody asks after there was none."""
+
+T = TypeVar("T")
+
+
+class SharedRateLimits:
+    """Quotas under the name of one account. `clock` counts seconds."""
+
+    def __init__(self, quotas: Quotas, account: str, clock: Callable[[], float]) -> None:
+        self._quotas = quotas
+        self._account = account
+        self._clock = clock
+        self._asked_again_at = float("-inf")
+        self._failing = False
+
+    @property
+    def works(self) -> bool:
+        """Whether the others are asked at present."""
+        return self._clock() >= self._asked_again_at
+
+    async def take(self, name: str, quota: Quota, most_wait: float) -> QuotaGranted | QuotaExceeded | None:
+        """Take a turn; None if the others cannot be asked."""
+        return await self._answer(lambda: self._quotas.acquire(self._named(name), quota, most_wait))
+
+    async def pause(self, name: str, quota: Quota, seconds: float) -> None:
+        """Let nobody have a turn for so long, if the others can be told."""
+        await self._answer(lambda: self._quotas.pause(self._named(name), quota, seconds))
+
+    def _named(self, name: str) -> str:
+        return f"{self._account}:{name}"
+
+    async def _answer(self, ask: Callable[[], Awaitable[T]]) -> T | None:
+        if not self.works:
+            return None
+        try:
+            async with asyncio.timeout(ANSWER_SECONDS):
+                answer = await ask()
+        except (DatabaseError, TimeoutError) as error:
+            self._asked_again_at = self._clock() + SILENT_SECONDS
+            if not self._failing:
+                self._failing = True
+                log.warning("Slack's limits are not shared with other processes for now (%s)", type(error).__name__)
+            return None
+        if self._failing:
+            self._failing = False
+            log.info("Slack's limits are shared with other processes again")
+        return answer
+
 
 MINUTE = 60.0
 POSTS_AT_ONCE = 3

@@ -36,7 +36,7 @@ from bot.domain.messages import TextPart, ToolCall, ToolResult, assistant
 from bot.domain.turns import ModelStep, Receipt, Step, StepStatus, ToolRef, ToolStep, Turn, TurnInput, TurnStatus
 from bot.domain.views import TurnView
 from bot.errors import CountersignError, DeliveryFailed
-from bot.platforms.console.surface import ConsoleSurface
+from bot.platforms.console.console import ConsoleSurface
 
 ANA = Author("console", "ana", "ana")
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bot.domain.commands import Form, FormSubmission, Invocation, PageInfo, Reply, ReplyAction, ReplyFile, Table
-from bot.platforms.console.history import LineHistory
+from bot.platforms.console.assembly import LineHistory
 from bot.platforms.console.plain_replies import reply_text
 from tests.commands.servers import config_of, office, with_jira
 from tests.platforms.console.chat import Chat, chatting

@@ -14,9 +14,8 @@ from bot.domain.conversations import Author
 from bot.domain.turns import StepStatus, TurnStatus
 from bot.domain.views import TurnView
 from bot.errors import DatabaseUnavailable
-from bot.platforms.discord.call_details import FILE, IN_THE_FILE
 from bot.platforms.discord.context import DiscordLookups
-from bot.platforms.discord.interactions import NO_OUTSIDERS
+from bot.platforms.discord.interactions import FILE, IN_THE_FILE, NO_OUTSIDERS
 from bot.platforms.discord.modals import read_modal
 from tests.fakes.discord import Answer, Channel, Message
 from tests.platforms.discord.workplace import Workplace, a_workplace

@@ -5,8 +5,14 @@ from __future__ import annotations
 from urllib.parse import parse_qs, urlsplit
 
 from bot.domain.checks import Check, CheckStatus
-from bot.platforms.discord.diagnostics import COMMANDS, READS_ALL, diagnose
-from bot.platforms.discord.permissions import PERMISSIONS, invite_link, permission_integer
+from bot.platforms.discord.diagnostics import (
+    COMMANDS,
+    PERMISSIONS,
+    READS_ALL,
+    diagnose,
+    invite_link,
+    permission_integer,
+)
 from bot.platforms.discord.rest import Rest
 from bot.platforms.discord.users import UserDirectory
 from tests.fakes.discord import Answers, Permission

@@ -18,10 +18,10 @@ from bot.domain.tools import ArgumentError
 from bot.domain.turns import StepStatus, ToolRef, TurnStatus
 from bot.domain.views import TurnView
 from bot.platforms.discord.action_codec import decode
+from bot.platforms.discord.app import DiscordSurface
 from bot.platforms.discord.cards import GREEN, GREY, ORANGE
 from bot.platforms.discord.limits import LINK
 from bot.platforms.discord.outgoing import OutgoingMessage
-from bot.platforms.discord.surface import DiscordSurface
 from bot.platforms.discord.turns import turn_messages
 from bot.rendering.elicitation_card import ANSWER, DECLINE, LIKE_ANOTHER, VISIT
 from tests.fakes.discord import Answer, Channel, Interaction, Message

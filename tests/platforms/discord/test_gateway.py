@@ -13,8 +13,7 @@ from bot.domain.health import ListenerStatus
 from bot.domain.turns import TurnStatus
 from bot.errors import DatabaseUnavailable, DeliveryFailed
 from bot.platforms.discord import backfill, gateway, messages
-from bot.platforms.discord.gateway_lease import GatewayLease
-from bot.platforms.discord.listener import DiscordListener
+from bot.platforms.discord.listener import DiscordListener, GatewayLease
 from tests.fakes.discord import Answers, Channel, Permission
 from tests.platforms.discord.workplace import SharedLeases, Workplace, a_workplace, ended
 from tests.rendering.turns import a_reply, a_view

@@ -14,9 +14,8 @@ from bot.platforms.discord.command_replies import note_layout
 from bot.platforms.discord.components import button
 from bot.platforms.discord.forms import confirm_modal, form_modal
 from bot.platforms.discord.limits import utf16_length
-from bot.platforms.discord.reply_messages import SILENT
 from bot.platforms.discord.threads import thread_name
-from bot.platforms.discord.turns import turn_messages
+from bot.platforms.discord.turns import SILENT, turn_messages
 from tests.fakes.discord.components import MOST_BYTES, checked_components, walk
 from tests.platforms.discord.accepted import check_slot
 from tests.rendering.turns import a_reply, a_step, a_view, an_approval

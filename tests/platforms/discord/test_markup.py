@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bot.platforms.discord.markup import MentionResolver, strip_bot_mention, to_plain_text
+from bot.platforms.discord.incoming import MentionResolver, strip_bot_mention, to_plain_text
 from bot.platforms.discord.threads import LONGEST, UNNAMED, thread_name
 
 NAMES = MentionResolver({"12": "sam"}, {"4": "ops"}, {"3": "general"})

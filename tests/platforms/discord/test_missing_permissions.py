@@ -7,10 +7,10 @@ import pytest
 from bot.domain.commands import Reply
 from bot.domain.turns import TurnStatus
 from bot.errors import DeliveryFailed
+from bot.platforms.discord.app import DiscordSurface
 from bot.platforms.discord.messages import NOTHING_SAID
-from bot.platforms.discord.reply_messages import NOT_ATTACHED
 from bot.platforms.discord.responders import SENT_DIRECTLY
-from bot.platforms.discord.surface import DiscordSurface
+from bot.platforms.discord.turns import NOT_ATTACHED
 from tests.fakes.discord import Channel, Fails, Permission
 from tests.platforms.discord.commanding import commanding
 from tests.platforms.discord.workplace import Workplace, a_workplace

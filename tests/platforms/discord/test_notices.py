@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from bot.domain.commands import Reply, ReplyFile
 from bot.domain.views import Notice, NoticeTarget
+from bot.platforms.discord.app import DiscordSurface
 from bot.platforms.discord.responders import SENT_DIRECTLY
 from bot.platforms.discord.rest import Rest
-from bot.platforms.discord.surface import DiscordSurface
 from tests.platforms.discord.commanding import commanding
 
 POST = "POST /channels/{channel}/messages"

@@ -14,7 +14,7 @@ from bot.domain.conversations import Author
 from bot.domain.turns import Step, StepStatus, TurnStatus
 from bot.domain.views import TurnView
 from bot.errors import DeliveryFailed
-from bot.platforms.discord.surface import DiscordSurface
+from bot.platforms.discord.app import DiscordSurface
 from bot.rendering.remote_cards import UNREACHED
 from tests.fakes.discord import Channel, Fails, Lost, Message
 from tests.platforms import scenes

@@ -14,7 +14,7 @@ from bot.domain.messages import FilePart, ImagePart, ToolResult
 from bot.domain.turns import Step, StepStatus, TurnStatus
 from bot.domain.views import Notice, NoticeTarget, TurnView
 from bot.errors import DeliveryFailed
-from bot.platforms.discord.surface import TYPING_SECONDS, DiscordSurface
+from bot.platforms.discord.app import TYPING_SECONDS, DiscordSurface
 from tests.fakes.discord import Answers, Channel, Cut, Fails, Flag, Lost, Message, Permission, TooMany
 from tests.fakes.kept_files import with_kept_files
 from tests.platforms import scenes

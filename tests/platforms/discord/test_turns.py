@@ -13,8 +13,7 @@ from bot.domain.turns import Step, StepStatus, TurnInput, TurnStatus
 from bot.domain.views import BlockingTurn, TurnView
 from bot.platforms.discord.action_codec import decode
 from bot.platforms.discord.outgoing import OutgoingMessage
-from bot.platforms.discord.reply_messages import TOOL_LINES
-from bot.platforms.discord.turns import turn_messages
+from bot.platforms.discord.turns import TOOL_LINES, turn_messages
 from bot.rendering.available_actions import CheckCallAction, RunAgainAction, StopTurnAction
 from tests.platforms import scenes
 from tests.platforms.discord.accepted import check_slot, labels, pressed

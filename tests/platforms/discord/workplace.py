@@ -10,10 +10,10 @@ from dataclasses import dataclass, field, replace
 from bot.chat.audience import AudiencePolicy
 from bot.domain.conversations import ConversationKey
 from bot.domain.views import TurnView
+from bot.platforms.discord.app import DiscordSurface
 from bot.platforms.discord.context import DiscordLookups
 from bot.platforms.discord.listener import DiscordListener
 from bot.platforms.discord.rest import Rest
-from bot.platforms.discord.surface import DiscordSurface
 from bot.platforms.discord.users import UserDirectory
 from tests.fakes.discord import Channel, FakeDiscord, Message, User
 from tests.platforms.front_door import ScriptedCommands, ScriptedDoor

@@ -6,7 +6,7 @@ import pytest
 
 from bot.errors import SettingsError
 from bot.platforms.slack.app import open_slack
-from bot.platforms.slack.scopes import SCOPES, missing
+from bot.platforms.slack.diagnostics import SCOPES, missing
 from tests.fakes.slack import FakeSlack
 
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from bot.domain.checks import Check, CheckStatus
-from bot.platforms.slack.diagnostics import SECRET, UNSAID, WAYS, diagnose
+from bot.platforms.slack.diagnostics import SCOPES, SECRET, UNSAID, WAYS, diagnose
 from bot.platforms.slack.rate_limits import RateLimiter
-from bot.platforms.slack.scopes import SCOPES
 from bot.platforms.slack.web_api import WebApi
 from tests.fakes.slack import FakeSlack
 from tests.platforms.slack.workplace import Workplace, a_workplace

@@ -14,7 +14,7 @@ from bot.domain.commands import Field, FieldKind, Form, Reply, ReplyAction, Tabl
 from bot.domain.turns import StepStatus, TurnStatus
 from bot.platforms.slack import limits
 from bot.platforms.slack.blocks import button, confirmation, header, section, shortened, small
-from bot.platforms.slack.command_messages import DETAIL_LIMIT, command_reply
+from bot.platforms.slack.command_runner import DETAIL_LIMIT, command_reply
 from bot.platforms.slack.forms import form_to_modal
 from bot.platforms.slack.home import SHOWN, Home, PendingApprovalSummary, home_view
 from bot.platforms.slack.modals import call_modal, confirm_modal, deny_modal, note_modal

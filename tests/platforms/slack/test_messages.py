@@ -5,8 +5,7 @@ from __future__ import annotations
 from bot.chat.audience import NOT_FOR_GUESTS, NOT_FOR_STRANGERS, AudiencePolicy
 from bot.domain.conversations import ConversationKey
 from bot.errors import DatabaseUnavailable, QueueFull
-from bot.platforms.slack.message_builder import UNREAD
-from bot.platforms.slack.messages import NOTHING_SAID
+from bot.platforms.slack.messages import NOTHING_SAID, UNREAD
 from tests.fakes.slack import Fails, Slow, Team
 from tests.platforms.slack.workplace import a_workplace
 

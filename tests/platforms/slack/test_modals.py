@@ -16,8 +16,8 @@ from bot.domain.commands import Field, FieldKind, Form
 from bot.domain.turns import StepStatus
 from bot.platforms.slack.action_codec import decode
 from bot.platforms.slack.forms import FIELD, TOO_LONG, ModalState, decode_state, encode_state, errors, form_to_modal
-from bot.platforms.slack.modal_parsing import read_submission
 from bot.platforms.slack.modal_results import ConfirmationSubmitted, DenySubmitted, FormSubmitted
+from bot.platforms.slack.modal_submissions import read_submission
 from bot.platforms.slack.modals import (
     REASON,
     TYPED,

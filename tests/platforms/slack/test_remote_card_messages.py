@@ -14,7 +14,7 @@ from bot.domain.conversations import ConversationKey
 from bot.domain.turns import Step, StepStatus, TurnStatus
 from bot.domain.views import TurnView
 from bot.errors import DeliveryFailed
-from bot.platforms.slack.surface import SlackSurface
+from bot.platforms.slack.app import SlackSurface
 from bot.rendering.remote_cards import UNREACHED
 from tests.fakes.slack import Channel, Fails, Lost, Message
 from tests.platforms.scenes import SAM, a_filing, a_reply, a_view, at

@@ -5,15 +5,15 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from bot.platforms.slack import scopes
-from bot.platforms.slack.scopes import EVENTS, SCOPES, WITHOUT_SCOPE, missing
+from bot.platforms.slack import diagnostics
+from bot.platforms.slack.diagnostics import EVENTS, SCOPES, WITHOUT_SCOPE, missing
 
 PROJECT = Path(__file__).parents[3]
 MANIFEST = (PROJECT / "config" / "slack_manifest.yaml").read_text(encoding="utf-8")
 CODE = "\n".join(
     path.read_text(encoding="utf-8")
     for path in sorted((PROJECT / "bot" / "platforms" / "slack").glob("*.py"))
-    if path.name != Path(scopes.__file__).name
+    if path.name != Path(diagnostics.__file__).name
 )
 _METHOD = re.compile(
     r'"((?:agents|apps|assistant|auth|bookmarks|bots|chat|conversations|emoji|files|pins|reactions|team|usergroups|users'

@@ -15,12 +15,10 @@ import pytest
 
 from bot.domain.views import TurnView
 from bot.errors import DatabaseUnavailable, DeliveryFailed
-from bot.platforms.slack import shared_rate_limits
-from bot.platforms.slack.app import open_slack
-from bot.platforms.slack.rate_limits import RateLimiter
-from bot.platforms.slack.shared_rate_limits import SILENT_SECONDS
+from bot.platforms.slack import rate_limits
+from bot.platforms.slack.app import SlackSurface, open_slack
+from bot.platforms.slack.rate_limits import SILENT_SECONDS, RateLimiter
 from bot.platforms.slack.streaming import Streaming
-from bot.platforms.slack.surface import SlackSurface
 from bot.platforms.slack.users import UserDirectory
 from bot.platforms.slack.web_api import WebApi
 from bot.ports import Quota, QuotaExceeded, QuotaGranted, Quotas
@@ -207,8 +205,8 @@ async def silent() -> None:
 async def test_while_the_database_does_not_answer_each_process_counts_for_itself(
     trouble: Callable[[], Awaitable[None]], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.INFO, shared_rate_limits.__name__)
-    monkeypatch.setattr(shared_rate_limits, "ANSWER_SECONDS", 0.02)
+    caplog.set_level(logging.INFO, rate_limits.__name__)
+    monkeypatch.setattr(rate_limits, "ANSWER_SECONDS", 0.02)
     now, waited, quotas = 1000.0, list[float](), Trouble()
     pacing = RateLimiter(clock=lambda: now, pause=lambda seconds: _noted(waited, seconds))
     pacing.share(quotas)

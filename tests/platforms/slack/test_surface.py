@@ -11,7 +11,7 @@ from bot.domain.messages import FilePart, ImagePart, ToolResult
 from bot.domain.turns import Step, StepStatus, TurnStatus
 from bot.domain.views import Notice, NoticeTarget, TurnView
 from bot.errors import DeliveryFailed
-from bot.platforms.slack.surface import SlackSurface
+from bot.platforms.slack.app import SlackSurface
 from tests.fakes.kept_files import with_kept_files
 from tests.fakes.slack import Cut, Fails, Lost, Message, TooMany
 from tests.platforms.slack.workplace import Workplace, a_workplace

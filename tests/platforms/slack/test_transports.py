@@ -15,8 +15,7 @@ from bot.chat import retry
 from bot.domain.health import ListenerStatus
 from bot.errors import DeliveryFailed, SettingsError
 from bot.platforms.slack import socket_mode
-from bot.platforms.slack.events_endpoint import LARGEST_BODY, EventsEndpoint
-from bot.platforms.slack.listener import SlackListener
+from bot.platforms.slack.listener import LARGEST_BODY, EventsEndpoint, SlackListener
 from tests.fakes.slack import Answers, Fails
 from tests.platforms.slack.workplace import Workplace, a_workplace
 
