@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import sqlalchemy as sa
 
 from bot.app.database import open_migrated_database
 from bot.app.operator_files import read_operator_files
@@ -114,17 +113,6 @@ async def test_what_another_process_pins_is_followed() -> None:
         await here.administration.refresh()
         assert [tool.original_name for tool in here.toolbox.unpinned_tools("t1")] == ["lookup"]
         assert (here.toolbox.reviewed(TOOL), here.toolbox.reviewed(changed)) == (False, True)
-
-
-@pytest.mark.usefixtures("folder")
-async def test_what_an_earlier_release_knew_of_a_server_is_pinned_at_the_first_look() -> None:
-    async with office() as (here, there):
-        await there.servers.add(record(), {}, ANA)
-        await there.servers.save_capabilities("t1", ServerCapabilities((TOOL,)))
-        await there.pins._database.run(lambda connection: connection.execute(sa.text("delete from tool_pins")))
-        await here.administration.refresh()
-        assert await there.pins.pinned() == {"t1": {"lookup": TOOL.definition}}
-        assert here.toolbox.reviewed(TOOL)
 
 
 @pytest.mark.usefixtures("folder")

@@ -128,7 +128,6 @@ async def test_calls_that_wait_in_the_same_turn_follow_at_once(house: House, rul
         (ADD, GrantRequest(HoursScope(0)), ADMIN, "That takes between one minute and 168 hours."),
         (ADD, GrantRequest(HoursScope(float("nan"))), ADMIN, "That takes between one minute and 168 hours."),
         (ADD, GrantRequest(HoursScope(169)), ADMIN, "That takes between one minute and 168 hours."),
-        (dataclasses.replace(ADD, server_id=""), THREAD, ADMIN, "nothing can be granted with it"),
     ],
 )
 async def test_whoever_may_sign_but_not_grant_that_is_told_and_nothing_is_signed(

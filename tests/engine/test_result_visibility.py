@@ -173,19 +173,6 @@ async def test_what_a_server_has_said_is_no_longer_denied_by_a_name_that_it_had(
     assert words(house.model.requests[-1])[-1].startswith("000000000 ")
 
 
-async def test_what_a_call_of_an_earlier_release_has_told_is_its_that_has_the_name(house: House) -> None:
-    _, answer = house.toolbox.tools["hr__read"]
-    house.toolbox.add(tool("hr__read", read_only=True), answer)
-    house.model.script = [*ANA_READS, ask_for(reading("1.2")), say("I may not.")]
-    engine = house.engine()
-    async with running(engine):
-        await house.surface.ended((await engine.receive(message("read it"))).turn_id)
-        house.toolbox.add(tool("hr__read", read_only=True, server_id="id-hr"))
-        deny(house, server_id="id-hr", askers=BENS)
-        await house.surface.ended((await engine.receive(message("and on", author=BEN))).turn_id)
-    assert words(house.model.requests[-1])[-1] == REFUSED
-
-
 @pytest.mark.parametrize(
     ("profile", "said"),
     [

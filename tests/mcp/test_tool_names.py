@@ -89,7 +89,7 @@ def test_names_stay_when_other_servers_come_and_go(pairs: list[tuple[str, str]],
     assert all(names[tool.server, tool.original_name] == tool.name for tool in offered(some).tools)
 
 
-def test_names_are_what_they_were_in_earlier_releases() -> None:
+def test_names_are_the_same_in_every_release() -> None:
     """Policies of operators and transcripts hold them."""
     assert offered_name("files", "read") == "files__read"
     assert offered_name("files", "read file") == "files__read_file_e097ed47"
