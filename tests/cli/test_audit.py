@@ -148,7 +148,7 @@ def test_an_audit_without_rows_is_whole(kept: Kept) -> None:
     assert kept.run("export").out == ""
 
 
-COPY = "seq, at, kind, conversation, turn_id, actor, body, previous, hash, subject"
+COPY = "seq, at, kind, conversation, turn_id, actor, body, previous, hash, subject, mac"
 
 
 @pytest.mark.parametrize(

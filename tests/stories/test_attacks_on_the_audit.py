@@ -245,7 +245,7 @@ ATTACKS: dict[Callable[[Crime], None], str] = {
     _approve_by_hand: "and no row says that it was approved.",
     _change_the_call: "is about other arguments than step ",
     _delete_a_turn: "3 turns are gone that the audit has rows of",
-    _forge_a_grant: "The grant g-1 (.add, as granted by console:boss) exists, and no row says that it was given.",
+    _forge_a_grant: "The grant g-1 (notes.add, as granted by console:boss) exists, and no row says that it was given.",
     _take_a_trigger_off: "which refuses changes of rows, is gone.",
 }
 
