@@ -117,14 +117,14 @@ async def probe_routes(metrics: Metrics, house: Runtime) -> AsyncIterator[list[P
     """The routes of health and metrics, which take no token. For as long as the block runs, the event loop is
     watched.
     """
-    health, lag = await asyncio.gather(
-        *(asyncio.to_thread(importlib.import_module, f"bot.web.{name}") for name in ("health", "loop_lag"))
+    application, lag = await asyncio.gather(
+        *(asyncio.to_thread(importlib.import_module, f"bot.web.{name}") for name in ("application", "loop_lag"))
     )
     office = house.office
     metrics.look_at(office.stores.archive.backlog, office.toolbox.servers, office.takes_writes)
     watching = asyncio.create_task(lag.watch_loop(metrics.observe), name="loop lag")
     try:
-        yield [*health.ready_routes(office.health.look), metrics.route()]
+        yield [*application.ready_routes(office.health.look), metrics.route()]
     finally:
         watching.cancel()
         await asyncio.wait({watching})
