@@ -118,7 +118,7 @@ async def test_a_turn_begins_with_its_message_unless_its_author_has_enough_runni
     assert await take(ledger, 8, [claim for claim in claims if claim]) == []
 
 
-@pytest.mark.parametrize("way", ["enqueue", "take_in"])
+@pytest.mark.parametrize("way", ["enqueue", "enqueue_and_claim"])
 async def test_a_full_queue_refuses_its_persons_messages_alone(ledger: Ledger, way: str) -> None:
     log = limited(ledger, running=1, queued=2)
     receive = getattr(log, way)
@@ -131,7 +131,7 @@ async def test_a_full_queue_refuses_its_persons_messages_alone(ledger: Ledger, w
     await receive(said(BEN, 1))
 
 
-@pytest.mark.parametrize("way", ["enqueue", "take_in"])
+@pytest.mark.parametrize("way", ["enqueue", "enqueue_and_claim"])
 async def test_a_message_that_was_accepted_is_not_refused_when_it_comes_again(ledger: Ledger, way: str) -> None:
     log = limited(ledger, queued=2)
     first = [await log.enqueue(said(ANA, n)) for n in range(2)]
