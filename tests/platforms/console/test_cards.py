@@ -16,7 +16,8 @@ from tests.platforms.console.chat import Chat, chatting, now
 from tests.platforms.console.scripted import ScriptedTurn, a_call, a_turn, an_approval
 from tests.platforms.console.terminal import echoed
 
-KEYS = "[y] once  [v] view all  [n] no, because…  [Enter] no"
+FIRST_KEYS = "[y] once  [t] in this thread  [g] allow more…  [e] edit  [v] view all"
+KEYS = "[n] no, because…  [Enter] no"
 ONE_KEY_PAUSE = 0.06
 
 
@@ -40,6 +41,7 @@ async def test_a_card_shows_what_will_run() -> None:
             "  ▌",
             "  ▌ text  Buy milk",
             "  ▌",
+            f"  ▌ {FIRST_KEYS}",
             f"  ▌ {KEYS}",
         ]
 
@@ -89,7 +91,7 @@ async def test_v_shows_all_of_a_long_argument_page_by_page() -> None:
         for page in ("line 10", "line 30", "line 39"):
             chat.terminal.press("v")
             await chat.terminal.shows(page)
-            await chat.terminal.until(lambda: "[y] once" in chat.terminal.lines[-1], "the keys")
+            await chat.terminal.until(lambda: chat.terminal.lines[-1].endswith(KEYS), "the keys")
             await asyncio.sleep(ONE_KEY_PAUSE)
         chat.terminal.press("y")
         await chat.terminal.shows("Approved.")
@@ -140,7 +142,7 @@ async def test_any_other_key_decides_nothing() -> None:
     async with chatting({"go": asks}) as chat:
         await carded(chat)
         chat.terminal.press("x")
-        await chat.terminal.shows("One key: y, v, n, or Enter for no.")
+        await chat.terminal.shows("One key: y, t, g, e, v, n, or Enter for no.")
         assert chat.engine.decisions == []
 
 

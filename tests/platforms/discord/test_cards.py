@@ -19,6 +19,7 @@ from bot.platforms.discord.action_codec import decode
 from bot.platforms.discord.cards import CALLS_A_CARD, GREEN, GREY, ORANGE, RED
 from bot.platforms.discord.outgoing import OutgoingMessage
 from bot.platforms.discord.turns import turn_messages
+from bot.rendering.approval_text import RISKS
 from bot.rendering.available_actions import RunAgainAction
 from tests.platforms import scenes
 from tests.platforms.discord.accepted import check_slot, labels, pressed, texts
@@ -197,7 +198,9 @@ def test_whatever_is_asked_for_a_card_stays_within_what_discord_takes(
         approval = replace(an_approval(n), decided_by=person, decided_at=NOW, reason=person, revised_by=person)
         steps.append(a_call(n, tool, status, person, arguments=arguments, approval=approval))
     for slot in cards(a_view(a_reply(0, reason), *steps, status=TurnStatus.WAITING)):
-        assert len(labels(slot.components)) == 3 * said(slot).count("**Risk**")
+        shown = said(slot)
+        writing, destroying = (shown.count(f"**Risk** {RISKS[risk]}") for risk in ("writes", "destructive"))
+        assert len(labels(slot.components)) == 5 * writing + 4 * destroying  # only a call that writes can be granted
 
 
 def test_calls_that_were_changed_a_lot_show_their_arguments_too() -> None:
