@@ -1,7 +1,4 @@
-"""How a press on one of our buttons is written into the button.
-
-Called by the drawings, which write, and by the listener, which reads.
-"""
+"""Codec between an `Action` and the `action_id` and `value` of a Slack button."""
 
 from __future__ import annotations
 
@@ -30,15 +27,15 @@ PREFIX = "cs"
 
 
 def encode(press: Action) -> tuple[str, str] | None:
-    """A button's `action_id` and `value`; None where Slack would not take the value."""
+    """Return a button's `action_id` and `value`, or None if they exceed Slack's limits."""
     kind, content = _content(press)
     value = json.dumps(content, ensure_ascii=False, separators=(",", ":"))
     return (f"{PREFIX}.{kind}", value) if len(value) <= BUTTON_VALUE else None
 
 
 def decode(action_id: str, value: str) -> Action | None:
-    """What a pressed button means; None if it is none of ours. What stands behind a second dot of the `action_id`
-    only tells apart buttons of one block.
+    """Return the action of a button, or None if it is not one of the bot's. The part after a second dot of the
+    `action_id` only makes ids of one block unique.
     """
     prefix, _, rest = action_id.partition(".")
     if prefix != PREFIX:

@@ -1,6 +1,6 @@
-"""Slack, put together: what draws in every process, and what receives where it is wanted.
+"""The Slack app of one workspace: its surface, which every process has, and its listener.
 
-Called by the composition root, which hands in plain values; entered before use and left when nothing draws any more.
+Enter it before use, and leave it after the last delivery.
 """
 
 from __future__ import annotations
@@ -57,14 +57,14 @@ class RemoteCardPublisher:
         self._sender = sender
 
     async def outside(self, view: TurnView, refs: MessageRefs) -> SentCards:
-        """What the conversation says of the cards elsewhere is made of this. Raises DeliveryFailed."""
+        """Return the remote cards that the messages of the conversation link to. Raises DeliveryFailed."""
         return SentCards((await self._api.identity()).url, dict(refs)) if remote_approvals(view) else SentCards()
 
     async def post_pending(
         self, view: TurnView, refs: MessageRefs, now: float, *, search: bool
     ) -> AsyncGenerator[PostedMessage, None]:
-        """Post the cards that wait for a signature and are not out yet; what is settled by now need not be seen there.
-        Raises DeliveryFailed, for good if a card can be posted in none of its places.
+        """Post the pending cards that have not been posted. A decided approval needs no remote card. Raises
+        DeliveryFailed, permanent if a card cannot be posted in any of its channels.
         """
         for _, places in groupby(await self._copies(view, now), lambda each: each.card):
             out, failure = False, None
@@ -92,8 +92,8 @@ class RemoteCardPublisher:
                 yield PostedMessage(copy.slot.name, UNREACHED)
 
     async def update(self, view: TurnView, refs: MessageRefs, now: float) -> AsyncGenerator[PostedMessage, None]:
-        """Bring the cards that are out up to date. What cannot be changed any more stays as it is: its buttons are
-        judged when they are pressed. Raises DeliveryFailed.
+        """Update the posted cards. A card that cannot be edited stays: its buttons are checked when a user clicks.
+        Raises DeliveryFailed.
         """
         for copy in await self._copies(view, now):
             ref = MessageRef.parse(refs.get(copy.slot.name, ""))
@@ -115,7 +115,7 @@ class RemoteCardPublisher:
         return [*remote_cards(view, now, (await self._api.identity()).url)]
 
     async def _placed(self, copy: RemoteCard) -> OutgoingMessage:
-        """The card with the channel it goes to. Raises DeliveryFailed."""
+        """Return the card with the channel it goes to. Raises DeliveryFailed."""
         match copy.place:
             case ChannelTarget(channel):
                 return replace(copy.slot, place=channel)
@@ -127,7 +127,7 @@ class RemoteCardPublisher:
 
 
 def _is_of_this_place(error: DeliveryFailed) -> bool:
-    """Whether the trouble is one that other places need not have, and waiting does not help."""
+    """Return True if the error concerns one channel only and a retry cannot help."""
     return error.permanent and not (isinstance(error, SlackWebApiError) and error.code in LOCKED_OUT)
 
 
@@ -149,7 +149,7 @@ LARGEST = 20 * 1024 * 1024
 
 
 async def share_tool_files(api: WebApi, view: TurnView, refs: MessageRefs) -> AsyncGenerator[PostedMessage, None]:
-    """Share what has not been shared yet. Raises DeliveryFailed."""
+    """Share the files that have not been shared yet. Raises DeliveryFailed."""
     where = view.turn.conversation
     for file in returned_files(view, LARGEST):
         if file.slot in refs:
@@ -170,11 +170,11 @@ async def share_tool_files(api: WebApi, view: TurnView, refs: MessageRefs) -> As
 
 FASTEST = 1.0
 SLOWEST = 2.0
-"""Seconds between two drawings of one turn: an end must not wait for long because many others are at work; what is not
-an end waits here, for as long as it takes (`_may_wait`).
+"""Seconds between two deliveries of an unfinished turn. The end of a turn must not wait for long while many turns are
+active.
 """
 RECENTLY = 60.0
-"""A turn that was drawn at work this many seconds ago counts as one that is drawn."""
+"""A turn that was delivered unfinished within this many seconds counts as active."""
 LOCKED_OUT_SECONDS = 60.0
 REMOVED = "-"
 """The reference of a slot that a turn had and has no more."""
@@ -205,17 +205,17 @@ class SlackSurface:
 
     @property
     def key_prefix(self) -> str:
-        """Everything in Slack."""
+        """Key prefix of all Slack conversations."""
         return f"{PLATFORM}:"
 
     @property
     def min_interval(self) -> float:
-        """Seconds between two drawings of one turn."""
+        """Seconds between two deliveries of one turn."""
         return min(max(FASTEST, self._interval("chat.update") / 2), SLOWEST)
 
     async def deliver(self, view: TurnView, refs: MessageRefs) -> AsyncGenerator[PostedMessage, None]:
-        """Draw a turn: post what is missing, edit what has changed, take away what is no longer part of it. Raises
-        DeliveryFailed, which is not permanent where only the token is no good: what waits is drawn with the next one.
+        """Deliver a turn: post missing messages, edit changed ones, delete those that no longer belong to it. Raises
+        DeliveryFailed, which is not permanent if the token was rejected: the turn is delivered with the next token.
         """
         try:
             async with aclosing(self._draw(view, refs)) as out:
@@ -253,7 +253,7 @@ class SlackSurface:
     async def _draw_here(
         self, view: TurnView, refs: MessageRefs, since: float, outside: SentCards, *, search: bool
     ) -> AsyncGenerator[PostedMessage, None]:
-        """What the conversation shows of a turn."""
+        """Deliver the messages of the turn's own conversation."""
         slots = turn_messages(view, since, outside)
         growing = {stream.name: stream for stream in streams(view) if stream.open}
         for place, slot in enumerate(slots):
@@ -277,9 +277,7 @@ class SlackSurface:
             await self._live.finish(view.turn)
 
     async def post_notice(self, audience: NoticeTarget, notice: Notice) -> None:
-        """Say something: to one person where they stand, to them in private, or to everyone there. Raises
-        DeliveryFailed.
-        """
+        """Post a notice: an ephemeral message, a direct message, or a message in the channel. Raises DeliveryFailed."""
         where = ConversationKey.parse(audience.conversation)
         if where.platform != PLATFORM:
             raise DeliveryFailed("That conversation is not in Slack.", permanent=True)
@@ -297,19 +295,19 @@ class SlackSurface:
             await self._api.post("chat.postMessage", channel=where.channel, thread_ts=thread, text=text, **quiet)
 
     async def member(self, author: Author, where: ConversationKey) -> Member:
-        """Who somebody is, asked for now. Raises DeliveryFailed if Slack does not say."""
+        """Return the user with current rights and groups. Raises DeliveryFailed."""
         if author.platform != PLATFORM or where.platform != PLATFORM:
             return Member(author, external=True)
         return await self._people.member(author.id)
 
     async def fetch(self, attachment: Attachment) -> bytes:
-        """The bytes of a file that somebody attached. Raises NotFound and DeliveryFailed."""
+        """Download an attached file. Raises NotFound and DeliveryFailed."""
         return await fetch_file(self._api, attachment)
 
     async def _streamed(
         self, view: TurnView, slot: OutgoingMessage, stream: Stream | None, ref: MessageRef | None
     ) -> MessageRef | None:
-        """The message, if it is shown as a stream now; None if it has to be sent as it stands."""
+        """Return the ref of a message that is being streamed, or None if it must be sent as a whole."""
         turn = view.turn
         if self._live.has(turn.id, slot.name):
             if ref is not None and stream is not None:
@@ -335,7 +333,7 @@ class SlackSurface:
         return await self._sender.edit(turn.id, slot, turn.conversation, ref)
 
     def _may_wait(self, view: TurnView, slot: OutgoingMessage, method: str) -> bool:
-        """Whether a message that is still being written had its share, or there is no room to spare."""
+        """Return True if an unfinished message has used its share of the limit, or the limit has no headroom."""
         last = self._changed.get((view.turn.id, slot.name), float("-inf"))
         return self._clock() - last < self._interval(method) or not self._api.pacing.has_headroom(method)
 
@@ -343,22 +341,22 @@ class SlackSurface:
         self._changed[view.turn.id, slot.name] = self._clock()
 
     def _interval(self, method: str) -> float:
-        """Seconds between two changes of one unfinished message: together those at work keep below what Slack takes.
-        One that is alone may go faster, for a while.
+        """Return the seconds between two edits of one unfinished message, so that all active turns together stay below
+        Slack's limit. A single active turn may go faster for a short time.
         """
         now = self._clock()
         at_work = sum(drawn > now - RECENTLY for drawn in self._at_work.values())
         return at_work * 60 / self._api.pacing.remaining(method) if at_work > 1 else 0.0
 
     def _since(self, view: TurnView) -> float:
-        """When this state of a turn was drawn first: a card that is not out yet begins to run off then, and must not
-        look different each time it is drawn.
+        """Return when this state of the turn was delivered first. The expiry of an unposted card counts from then, so
+        that a second delivery renders the same card.
         """
         known = self._known.get(view.turn.id)
         return known[1] if known is not None and known[0] == view.revision else self._clock()
 
     def _note(self, view: TurnView, since: float) -> None:
-        """Remember what was drawn when."""
+        """Record the time of this delivery."""
         turn_id, now = view.turn.id, self._clock()
         self._known[turn_id] = (view.revision, since)
         self._known.move_to_end(turn_id)
@@ -374,14 +372,14 @@ class SlackSurface:
 
 @dataclass(frozen=True, slots=True)
 class SlackApp:
-    """One workspace as the bot: `surface` draws; `api` tells a check-up whom the token speaks for and what it may."""
+    """Slack app of one workspace. `surface` delivers turns; `api` is for diagnostics."""
 
     api: WebApi
     people: UserDirectory
     surface: SlackSurface
 
     def share(self, quotas: Quotas) -> None:
-        """Keep Slack's limits together with other processes of the same token."""
+        """Share the rate limits with other processes that use the same token."""
         self.api.pacing.share(quotas)
 
     def listener(
@@ -392,8 +390,8 @@ class SlackApp:
         manners: AudiencePolicy | None = None,
         records: SlackLookups | None = None,
     ) -> SlackListener:
-        """What receives: by Socket Mode with an app token, over HTTP (`SlackListener.hook`) with a signing secret.
-        Raises SettingsError if there is neither.
+        """Return the listener: Socket Mode with an app token, HTTP (`SlackListener.hook`) with a signing secret. Raises
+        SettingsError if both are missing.
         """
         return SlackListener(
             self.api, self.people, app_token=app_token, signing_secret=signing_secret, manners=manners, records=records
@@ -409,8 +407,8 @@ async def open_slack(
     streaming: Streaming = Streaming.DIRECT,
     observe: MetricSink = null_sink,
 ) -> AsyncIterator[SlackApp]:
-    """The workspace of a bot token. `groups` are the user groups that settings name (`slack-group:S…`). `observe`
-    counts how long Slack's limits make calls wait. Asks Slack for nothing until it is used.
+    """Open the workspace of a bot token. `groups` are the user groups in the settings (`slack-group:S…`). `observe`
+    receives the seconds that rate limits delay calls. No request is sent before the first use.
     """
     async with WebApi(token, url=url, pacing=RateLimiter(account=_account(token), observe=observe)) as api:
         people = UserDirectory(api, groups)
@@ -418,5 +416,5 @@ async def open_slack(
 
 
 def _account(token: str) -> str:
-    """Whose limits these are: the token's, as a digest that says nothing of it. Slack counts by app and workspace."""
+    """Return the account of rate limits: a digest of the token, because Slack counts by app and workspace."""
     return f"slack:{hashlib.sha256(token.encode()).hexdigest()[:16]}"

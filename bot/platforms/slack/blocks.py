@@ -1,8 +1,7 @@
-"""The blocks our messages and windows are made of, as JSON that Slack takes whatever text goes in.
+"""Block Kit elements as JSON.
 
-Called by every drawing of this folder. Text from outside is put into `plain_text` and `rich_text` only, where nothing
-in it is read as a mention, a link or a style; there is no `mrkdwn` anywhere but in the fallback of a message, which is
-escaped here.
+Text from outside goes into `plain_text` and `rich_text` only, where Slack reads no mention, link or style in it. Only
+the fallback text of a message is `mrkdwn`, escaped here.
 """
 
 from __future__ import annotations
@@ -24,16 +23,16 @@ from bot.rendering.text_safety import ELLIPSIS, single_line, strip_control
 PARAGRAPH = 1_000
 """Texts that may be this long are paragraphs, shorter ones labels."""
 LINK_PRESSED = "cs.link"
-"""Slack tells of these presses as well; nothing comes of them."""
+"""Action id of link buttons. Slack reports these clicks too; the bot ignores them."""
 COUNT_ROOM = 40
-"""Characters for saying how many were left out."""
+"""Characters for the count of omitted characters."""
 
 Element = dict[str, Any]
 """A part of a block as JSON."""
 
 
 def fallback(text: str) -> str:
-    """`text` of a message: escaped, unable to mention anybody, and short enough to be edited."""
+    """Return the `text` of a message: escaped, without mentions, and within the limit for edits."""
     pieces = [_ENTITIES.get(each, each) for each in defuse_mentions(single_line(text, 2 * limits.UPDATED_TEXT))]
     ends = list(accumulate(len(piece.encode()) for piece in pieces))
     if not ends or ends[-1] <= limits.UPDATED_TEXT:
@@ -45,13 +44,13 @@ _ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
 
 
 def plain_text(text: str, limit: int = limits.PLAIN_TEXT) -> Element:
-    """A text object in which nothing but line ends means anything."""
+    """Return a `plain_text` object; only line ends keep their meaning."""
     return {"type": "plain_text", "text": shortened(text, limit), "emoji": False}
 
 
 def shortened(text: str, limit: int) -> str:
-    """Plain text of 1 to `limit` characters: an ellipsis stands for what did not fit, and where there is nothing. What
-    is left out of a paragraph is counted, on a label there is no room for that.
+    """Return plain text of 1 to `limit` characters. An ellipsis replaces the rest, or an empty text. The omitted
+    characters of a paragraph are counted; a label has no room for the count.
     """
     text = strip_control(text).strip()
     if len(text) <= limit:
@@ -63,7 +62,7 @@ def shortened(text: str, limit: int) -> str:
 
 
 def small(*lines: str) -> list[Block]:
-    """Lines in small grey letters, in as many blocks as they need."""
+    """Return context blocks (small grey text), as many as the lines need."""
     blocks: list[Block] = []
     text = ""
     for line in (shortened(each, limits.PLAIN_TEXT) for each in lines):
@@ -79,59 +78,59 @@ def _context(text: str) -> Block:
 
 
 def section(text: str, accessory: Element | None = None) -> Block:
-    """A paragraph of plain text, with a button beside it if there is one."""
+    """Return a section of plain text, with an optional button beside it."""
     block: Block = {"type": "section", "text": plain_text(text)}
     return {**block, "accessory": accessory} if accessory else block
 
 
 def header(text: str) -> Block:
-    """A large line."""
+    """Return a header."""
     return {"type": "header", "text": plain_text(single_line(text, limits.HEADER), limits.HEADER)}
 
 
 def divider() -> Block:
-    """A line across."""
+    """Return a divider."""
     return {"type": "divider"}
 
 
 def rich_text(*elements: Element) -> Block:
-    """A block of `rich_text_section` and the like."""
+    """Return a rich text block."""
     return {"type": "rich_text", "elements": list(elements)}
 
 
 def rich_section(*elements: Element) -> Element:
-    """Running text in a rich text block."""
+    """Return running text of a rich text block."""
     return {"type": "rich_text_section", "elements": list(elements)}
 
 
 def preformatted(text: str) -> Element:
-    """Text in letters of one width."""
+    """Return monospaced text."""
     return {"type": "rich_text_preformatted", "elements": [words(text)]}
 
 
 def quote(text: str) -> Element:
-    """Somebody else's words, as they stand."""
+    """Return a run of quoted text."""
     return {"type": "rich_text_quote", "elements": [words(text)]}
 
 
 def words(text: str, **style: bool) -> Element:
-    """A run of literal text; `bold`, `italic`, `strike` and `code` are its styles."""
+    """Return a run of literal text; `bold`, `italic`, `strike` and `code` are its styles."""
     element: Element = {"type": "text", "text": strip_control(text) or " "}
     return {**element, "style": style} if style else element
 
 
 def person(user_id: str, name: str = "") -> Element:
-    """A person who took part, by name on everybody's screen. What does not look like an id is text."""
+    """Return a mention of a user in rich text. An invalid id is shown as text."""
     return {"type": "user", "user_id": user_id} if USER_ID.fullmatch(user_id) else words(name or user_id)
 
 
 def channel(channel_id: str) -> Element:
-    """A channel, by its name on the screens of those who may know it."""
+    """Return a channel link, which shows the name only to users with access."""
     return {"type": "channel", "channel_id": channel_id}
 
 
 def link(address: str, text: str) -> Element:
-    """A link of ours."""
+    """Return a link of the bot's own."""
     return {"type": "link", "url": address, "text": text}
 
 
@@ -139,12 +138,12 @@ USER_ID = re.compile(r"[UW][A-Z0-9]{1,20}")
 
 
 def moment(at: float, fmt: str, otherwise: str) -> Element:
-    """A point in time on the reader's own clock."""
+    """Return a timestamp in the reader's time zone."""
     return {"type": "date", "timestamp": int(at), "format": fmt, "fallback": otherwise}
 
 
 def button(label: str, press: Action, style: str = "", confirm: Element | None = None) -> Element | None:
-    """A button; None where Slack would not take what it carries. `style` is `primary`, `danger` or empty."""
+    """Return a button, or None if its action exceeds Slack's limits. `style` is `primary`, `danger` or empty."""
     names = encode(press)
     if names is None:
         return None
@@ -161,7 +160,7 @@ def button(label: str, press: Action, style: str = "", confirm: Element | None =
 
 
 def link_button(label: str, address: str) -> Element | None:
-    """A button that leads out of Slack; None where Slack would not take the address."""
+    """Return a button that opens a URL, or None if the URL exceeds Slack's limit."""
     if len(address) > limits.BUTTON_LINK or not safe_url(address):
         return None
     text = plain_text(single_line(label, limits.BUTTON_TEXT), limits.BUTTON_TEXT)
@@ -169,7 +168,7 @@ def link_button(label: str, address: str) -> Element | None:
 
 
 def menu(entries: Iterable[tuple[str, Action]]) -> Element | None:
-    """An overflow menu ("⋯") of labels and what they are for; None where there is nothing in it."""
+    """Return an overflow menu of labels and their actions, or None if it is empty."""
     named = [(label, encode(press)) for label, press in entries]
     options = [
         (names[0], {"text": plain_text(single_line(label, limits.OPTION_TEXT), limits.OPTION_TEXT), "value": names[1]})
@@ -182,7 +181,7 @@ def menu(entries: Iterable[tuple[str, Action]]) -> Element | None:
 
 
 def confirmation(title: str, text: str, yes: str, no: str = "Cancel") -> Element:
-    """The question Slack asks before it takes a press."""
+    """Return the confirmation dialog of a button."""
     return {
         "title": plain_text(title, limits.CONFIRM_TITLE),
         "text": plain_text(text, limits.CONFIRM_TEXT),
@@ -193,7 +192,7 @@ def confirmation(title: str, text: str, yes: str, no: str = "Cancel") -> Element
 
 
 def buttons(elements: Iterable[Element | None]) -> list[Block]:
-    """Buttons side by side, in as many blocks as they need. Each gets an `action_id` of its own."""
+    """Return buttons in as many blocks as they need, with unique `action_id`s."""
     made = [element for element in elements if element is not None]
     return [
         _actions(made[start : start + limits.BUTTONS_A_BLOCK]) for start in range(0, len(made), limits.BUTTONS_A_BLOCK)

@@ -1,8 +1,7 @@
-"""Approval cards: what a person reads before signing, and in the same place how it went.
+"""Approval cards as Slack blocks.
 
-Called by the drawing of a turn. Calls that one reply asked for share a card and are decided one by one. A card shows
-what `rendering.cards` says of a call: exactly what runs. A call that hides a part which looks like a secret is approved
-from the window that shows all of it.
+Calls of one model reply share a card; each has its own decision. A call with a hidden part that looks like a secret can
+only be approved in the modal that shows all of it.
 """
 
 from __future__ import annotations
@@ -57,7 +56,7 @@ DECIDED = "{time}"
 
 
 def card_messages(asking: ApprovalEntry, view: TurnView, now: float) -> tuple[OutgoingMessage, ...]:
-    """The cards of calls that were asked for together; more than CALLS_A_CARD get several."""
+    """Return the cards of calls that were requested together, at most CALLS_A_CARD in each."""
     pages = [asking.calls[start : start + CALLS_A_CARD] for start in range(0, len(asking.calls), CALLS_A_CARD)]
     return tuple(
         OutgoingMessage(
@@ -70,19 +69,19 @@ def card_messages(asking: ApprovalEntry, view: TurnView, now: float) -> tuple[Ou
 
 
 def card_ref(approval: Approval) -> ApprovalRef:
-    """The approval and the arguments a button is about."""
+    """Return the approval and revision that a button decides."""
     return ApprovalRef(approval.id, approval.revision)
 
 
 def facts(made: ApprovalCard) -> Element:
-    """Where a call goes and what it may do."""
+    """Return the server, the tool and the risk of a call."""
     where = [words("Server ", bold=True), words(f"{made.server}   ")] if made.server else []
     tool = [words("Tool ", bold=True), words(f"{made.tool}   ")]
     return rich_section(*where, *tool, words("Risk ", bold=True), words(RISKS[made.risk]))
 
 
 def decisions(step: ToolStep, made: ApprovalCard, *more: Element | None) -> list[Block]:
-    """The buttons of one open call, and `more` of them behind those that decide. Without those that approve where a
+    """Return the buttons of one pending call, with `more` after the decisions. The approve buttons are missing if a
     part of the call is hidden.
     """
     ref = ApprovalRef(made.approval_id, made.revision)
@@ -140,7 +139,9 @@ def _open(step: ToolStep, made: ApprovalCard, room: int, about: Sequence[Element
 
 
 def _settled(step: ToolStep, approval: Approval, made: ApprovalCard, view: TurnView) -> list[Block]:
-    """One line for what was asked, one for how it went; what timed out can be asked for again once its turn is over."""
+    """Return one line for the call and one for its outcome. An expired call can be requested again after its turn has
+    ended.
+    """
     icon = ICONS.get(step.status, "")
     title = headline(step, made).removesuffix("?")
     first = words(f"{icon} {title}", bold=True) if icon else words(title, strike=True)
@@ -156,12 +157,12 @@ def _settled(step: ToolStep, approval: Approval, made: ApprovalCard, view: TurnV
 
 
 def _in_utc(at: float) -> str:
-    """A time for whoever is not shown their own: notifications, screen readers."""
+    """Return a UTC time for clients that cannot show local times: notifications, screen readers."""
     return datetime.fromtimestamp(at, UTC).strftime("%H:%M UTC")
 
 
 def _about(waiting: Sequence[ToolStep], reason: str, now: float) -> list[Element]:
-    """Who asked and why, until when, and under which number."""
+    """Return the requester, the model's reason, the expiry and the approval ids."""
     approvals = [step.approval for step in waiting if step.approval]
     made: list[Element] = [words(f"Reason given by the model: “{redact(reason)}”\n", italic=True)] if reason else []
     asker = approvals[0].requested_for
@@ -172,7 +173,7 @@ def _about(waiting: Sequence[ToolStep], reason: str, now: float) -> list[Element
 
 
 def _expiry(approvals: Sequence[Approval], now: float) -> list[Element]:
-    """When the first of these questions goes away."""
+    """Return the earliest expiry of these approvals."""
     end = earliest_expiry(approvals, now)
     if end is None:
         return [words("does not expire")]
@@ -181,7 +182,7 @@ def _expiry(approvals: Sequence[Approval], now: float) -> list[Element]:
 
 
 def _together(waiting: Sequence[ToolStep]) -> list[Block]:
-    """One button for all of them, where none may destroy or hides anything."""
+    """Return the button that approves all calls, unless one is destructive or has a hidden part."""
     cards = [made for step in waiting if (made := approval_card(step))]
     if len(cards) < 2 or any(each.risk == "destructive" or each.withheld for each in cards):
         return []

@@ -1,7 +1,7 @@
-"""Commands: said behind a slash, to the bot, by a button or in a window; answered where they were given.
+"""Commands from slash commands, mentions, buttons and modals, answered in the conversation they came from.
 
-A form needs a trigger, which lives for three seconds: where there is none, or answering takes longer, the answer is a
-button that opens the form.
+Opening a modal needs a trigger id, which lives for three seconds. Without a valid one the answer is a button that opens
+the form.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ _STYLES = {ActionStyle.PLAIN: "", ActionStyle.PRIMARY: "primary", ActionStyle.DA
 
 
 def reply_sheets(reply: Reply) -> tuple[CommandReply, ...]:
-    """A reply, in as many messages as it needs; the buttons are in the last one."""
+    """Return a reply as one or more messages; the buttons are in the last one."""
     pages = _pages(reply)
     way = link_button(open_label(reply.link), reply.link) if reply.link else None
     ends = [*buttons([way, *_actions(reply.actions)]), *(_turning(reply.page) if reply.page else [])]
@@ -68,7 +68,7 @@ def reply_sheets(reply: Reply) -> tuple[CommandReply, ...]:
 
 
 def command_reply(reply: Reply) -> CommandReply:
-    """A reply in one message, for where the next one takes its place: what does not fit is counted."""
+    """Return a reply as one message, for places where the next message replaces it. Omitted parts are counted."""
     first, *others = reply_sheets(reply)
     if not others:
         return first
@@ -82,7 +82,7 @@ def _sheet(blocks: Sequence[Block], ends: Sequence[Block]) -> CommandReply:
 
 
 def _pages(reply: Reply) -> list[list[Block]]:
-    """The pieces put together as long as they fit."""
+    """Return the blocks, joined into messages within the limits."""
     pages: list[list[Block]] = [[]]
     used = 0
     for piece in _pieces(reply):
@@ -111,7 +111,7 @@ def _pieces(reply: Reply) -> Iterator[list[Block]]:
 
 
 def _table(rows: Sequence[Sequence[str]]) -> Iterator[list[Block]]:
-    """A table; in letters of one width, over several messages if need be, where Slack does not take it."""
+    """Return a table block, or monospaced text over several messages if the table exceeds Slack's limits."""
     cells = [[single_line(cell, CELL_LIMIT) for cell in row] for row in rows]
     if fits_a_table(cells) and sum(text_weight(cell) for row in cells for cell in row) <= ROOM.most:
         heads, *body = cells
@@ -123,7 +123,7 @@ def _table(rows: Sequence[Sequence[str]]) -> Iterator[list[Block]]:
 
 
 def _details(details: Sequence[tuple[str, str]]) -> Iterator[list[Block]]:
-    """Names and values, one below the other."""
+    """Return names and values, one below the other."""
     lines: list[Element] = []
     for name, value in details:
         lines += [words("\n")] if lines else []
@@ -165,30 +165,30 @@ def _turning(page: PageInfo) -> list[Block]:
 log = logging.getLogger(__name__)
 
 TRIGGER_SECONDS = 2.5
-"""A trigger is good for three; what is left is for the way."""
+"""Seconds that a trigger id is used. Slack allows three; the rest is for the network."""
 ANSWER_SECONDS = 300.0
 
 
 @dataclass(frozen=True, slots=True)
 class TriggerId:
-    """The right to open a window, until a time of the event loop's clock."""
+    """Trigger id of an interaction, valid until a time of the event loop's clock."""
 
     id: str
     until: float
 
     @classmethod
     def fresh(cls, trigger_id: str) -> TriggerId | None:
-        """One that was just handed out."""
+        """Return a trigger id that was received now, or None if it is empty."""
         return cls(trigger_id, asyncio.get_running_loop().time() + TRIGGER_SECONDS) if trigger_id else None
 
     @property
     def is_valid(self) -> bool:
-        """It can still be used."""
+        """True while a modal can be opened with it."""
         return asyncio.get_running_loop().time() < self.until
 
 
 class CommandRunner:
-    """Hands commands to whoever answers them, and shows what comes back."""
+    """Runs commands and posts their replies."""
 
     def __init__(self, desk: PlatformContext) -> None:
         self._api = desk.api
@@ -199,7 +199,7 @@ class CommandRunner:
     async def run(
         self, words: tuple[str, ...], member: Member, place: ResponseTarget, trigger: TriggerId | None
     ) -> None:
-        """Answer a command. Raises DeliveryFailed."""
+        """Run a command and answer it. Raises DeliveryFailed."""
         name, *rest = words
         where = conversation((await self._api.identity()).team, place.spot.channel, place.spot.thread)
         request = Invocation(name, tuple(rest), member, where)
@@ -215,9 +215,9 @@ class CommandRunner:
         place: ResponseTarget,
         progress: Callable[[CommandReply], Awaitable[None]],
     ) -> Form | Reply | None:
-        """Take a form back, and show what comes of it where the command was given. What comes before that goes to
-        `progress`: behind a slash command it could not be replaced. A form is returned instead, to be put into the
-        window. Raises DeliveryFailed.
+        """Submit a form and post the reply in the conversation of the command. Earlier replies go to `progress`,
+        because they could not be replaced behind a slash command. Return a form to show in the modal instead. Raises
+        DeliveryFailed.
         """
         where = conversation((await self._api.identity()).team, place.spot.channel, place.spot.thread)
         request = FormSubmission(form, fields, member, where)
@@ -255,7 +255,7 @@ class CommandRunner:
     async def _open(
         self, form: Form, words: tuple[str, ...], place: ResponseTarget, trigger: TriggerId | None
     ) -> Reply | None:
-        """Open a form; what to say instead where it cannot be opened."""
+        """Open a form. Return a reply to post instead if it cannot be opened."""
         if trigger is not None and trigger.is_valid:
             try:
                 await self._api.post("views.open", trigger_id=trigger.id, view=form_to_modal(form, str(place)))
@@ -269,14 +269,14 @@ class CommandRunner:
         )
 
     async def _deliver(self, reply: Reply, place: ResponseTarget) -> None:
-        """What comes along with a reply: a message for the engine, a document."""
+        """Deliver the parts of a reply that are no text: a message for the engine, a file."""
         if reply.message is not None:
             await self._hand_on(reply, reply.message, place)
         if reply.document is not None:
             await upload(self._api, place.spot, reply.document, private=reply.private)
 
     async def _hand_on(self, reply: Reply, message: InboundMessage, place: ResponseTarget) -> None:
-        """Hand a message to the engine; outside a thread one begins with it, for everybody to see."""
+        """Pass a message to the engine. Outside a thread it starts a public thread."""
         if not place.spot.thread:
             sheet = command_reply(replace(reply, message=None))
             answer = await self._api.post(
@@ -292,6 +292,6 @@ class CommandRunner:
 
 
 async def _closable(answers: AsyncIterator[Reply | Form]) -> AsyncGenerator[Reply | Form, None]:
-    """The answers as a generator that can be closed, whatever they are."""
+    """Return the replies as a generator that can be closed."""
     async for answer in answers:
         yield answer

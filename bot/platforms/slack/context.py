@@ -1,4 +1,4 @@
-"""What everything that receives works with, for as long as it receives."""
+"""Dependencies of all Slack event handlers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from bot.ports import Commands, EngineApi
 
 @dataclass(frozen=True, slots=True)
 class SlackLookups(Lookups):
-    """What is kept for Slack beside. `home_guild` makes one person's Home; it may be missing."""
+    """Lookups outside the engine. `home_guild` builds a user's Home tab and may be missing."""
 
     home_guild: Callable[[Member], Awaitable[Home]] | None = None
 

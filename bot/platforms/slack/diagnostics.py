@@ -1,7 +1,6 @@
-"""Is Slack set up, and if not, what is missing and what for: what `countersign doctor` looks at, one after another.
+"""Checks of the Slack setup for `countersign doctor`.
 
-Nothing is posted. The socket that Slack offers is not opened: every connection more would take events from a bot that
-runs.
+Nothing is posted. The socket is not opened, because a second connection would take events from a running bot.
 """
 
 from __future__ import annotations
@@ -24,8 +23,8 @@ from bot.platforms.slack.web_api import Identity, WebApi
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """One permission of the bot's token: what it is for, in words that finish "without it …", the methods that need
-    it, and the events that come only with it.
+    """One OAuth scope of the bot's token: its purpose, which completes "without it …", and the methods and events that
+    need it.
     """
 
     name: str
@@ -106,7 +105,7 @@ EVENTS = tuple(dict.fromkeys((*(event for scope in SCOPES for event in scope.eve
 
 
 def missing(granted: Iterable[str]) -> tuple[Scope, ...]:
-    """The scopes that a token has not got. Slack names what it has in the header `x-oauth-scopes` of every answer."""
+    """Return the scopes that a token lacks. Slack lists the granted ones in the header `x-oauth-scopes`."""
     names = frozenset(each.strip() for each in granted)
     return tuple(scope for scope in SCOPES if scope.name not in names)
 
@@ -117,7 +116,7 @@ SECRET = "Requests are taken at /slack/events. Whether the secret is the app's s
 
 
 async def diagnose(api: WebApi, *, app_token: str = "", signing_secret: str = "") -> AsyncGenerator[Check, None]:
-    """Look at the bot's token, its scopes, and the ways by which Slack can reach the bot."""
+    """Check the bot's token, its scopes, and the transports by which Slack can reach the bot."""
     began = monotonic()
     try:
         identity = await api.identity()

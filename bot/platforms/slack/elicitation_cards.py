@@ -1,7 +1,7 @@
-"""Cards of what servers ask back: what everybody in the thread sees of a question, and in the same place how it ended.
+"""Elicitation cards: the question of a server in the thread, and its outcome.
 
-Called by the drawing of a turn and by the Home tab. A card calls whoever is asked, once: Slack notifies of a mention
-when a message is posted and not when it is edited. What is answered, and the address of a page, never stand on it.
+A card mentions the user who must answer. Slack notifies when a message with a mention is posted, not when it is edited.
+Answers and page addresses never appear on a card.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ ALONE = "nobody else sees the answer"
 
 
 def elicitation_messages(inquired: ElicitationEntry, view: TurnView, now: float) -> tuple[OutgoingMessage, ...]:
-    """What the server of one call has asked back, a message for each question."""
+    """Return the elicitations of one call, one message each."""
     return tuple(_slot(inquired.step, each, view, now) for each in inquired.elicitations)
 
 
 def open_elicitation(made: ElicitationCard) -> Block:
-    """What an open question is about: the server's words are text and nothing else."""
+    """Return the question of an open elicitation, as plain text."""
     elements = [rich_section(words(made.title, bold=True)), *_facts(made)]
     if made.message:
         elements += [rich_section(words("The server says:")), quote(made.message)]
@@ -50,7 +50,7 @@ def open_elicitation(made: ElicitationCard) -> Block:
 
 
 def expiry(made: ElicitationCard, now: float) -> list[Element]:
-    """When the question goes away by itself; one that is not out yet begins to run off `now`."""
+    """Return the expiry of an elicitation; an unposted one counts from `now`."""
     if made.expires_in is None:
         return [words(made.expiry)]
     end = made.expires_at or now + made.expires_in
@@ -58,7 +58,7 @@ def expiry(made: ElicitationCard, now: float) -> list[Element]:
 
 
 def elicitation_buttons(offers: Sequence[ElicitationButton]) -> list[Block]:
-    """The buttons of an open question."""
+    """Return the buttons of an open elicitation."""
     return buttons(
         button(each.label, RunCommandInNewReply(each.words), "primary" if each.strong else "") for each in offers
     )
@@ -83,7 +83,7 @@ def _open(made: ElicitationCard, view: TurnView, now: float) -> list[Block]:
 
 
 def _facts(made: ElicitationCard) -> Iterator[Element]:
-    """Whose question it is, and what it is after."""
+    """Return the server, the addressee and the requested data."""
     server = [words("Server ", bold=True), words(f"{made.server}   ")]
     yield rich_section(*server, words("Tool ", bold=True), words(made.tool))
     if made.fields:
@@ -93,7 +93,7 @@ def _facts(made: ElicitationCard) -> Iterator[Element]:
 
 
 def _settled(made: ElicitationCard, elicitation: Elicitation) -> list[Block]:
-    """One line for what was asked, one for how it ended."""
+    """Return one line for the question and one for its outcome."""
     accepted = elicitation.reply is not None and elicitation.reply.action is ElicitationAction.ACCEPT
     title = words(f"✅ {made.title}", bold=True) if accepted else words(made.title, strike=True)
     return [rich_text(rich_section(title, words(f"\n{made.outcome} · {made.tool}")))]

@@ -1,4 +1,4 @@
-"""Short words to one person: refusals, hints, what became of a press."""
+"""Ephemeral messages: rejections, hints and results of actions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from bot.platforms.slack.web_api import WebApi
 
 @dataclass(frozen=True, slots=True)
 class ChannelRef:
-    """Where a person stands: a channel, a thread in it (or none), and whether only they and the bot are there."""
+    """Location of a user: a channel, an optional thread in it, and the type of the channel."""
 
     channel: str
     user: str
@@ -20,17 +20,17 @@ class ChannelRef:
 
     @property
     def direct(self) -> bool:
-        """A direct conversation with the bot."""
+        """True for a direct conversation with the bot."""
         return self.channel.startswith("D")
 
 
 def text_message(text: str) -> CommandReply:
-    """A sheet of one plain sentence."""
+    """Return a message of one plain sentence."""
     return CommandReply((), escape(defuse_mentions(text)))
 
 
 async def send_ephemeral(api: WebApi, spot: ChannelRef, sheet: CommandReply) -> None:
-    """Show something to one person alone; in a direct conversation as a message that stays. Raises DeliveryFailed."""
+    """Post an ephemeral message; in a direct conversation a regular one. Raises DeliveryFailed."""
     content: dict[str, Any] = {"text": sheet.text, "blocks": list(sheet.blocks) or None}
     thread = spot.thread or None
     if spot.direct:

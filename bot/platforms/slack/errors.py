@@ -1,7 +1,7 @@
-"""What Slack says when it refuses, as DeliveryFailed with a cause and a fix.
+"""Slack's errors, as DeliveryFailed with a cause and a fix.
 
-Error codes as in the methods' reference at docs.slack.dev; called by everything here that talks to Slack. Nothing in
-an error holds a token or the text that was sent.
+The error codes are those of the method reference at docs.slack.dev. No error contains a token or the text that was
+sent.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _FOR_GOOD: Mapping[str, tuple[str, str]] = {
 LOCKED_OUT = frozenset(
     {"invalid_auth", "not_authed", "account_inactive", "token_revoked", "token_expired", "org_login_required"}
 )
-"""Codes that say nothing about what was asked for: nobody is let in with this token, until there is another one."""
+"""Codes for a token that Slack rejects whatever the request is."""
 
 
 class SlackWebApiError(DeliveryFailed):
@@ -72,11 +72,11 @@ class SlackWebApiError(DeliveryFailed):
 
 
 class SlackConnectionError(DeliveryFailed):
-    """No answer came: what was asked for may or may not have happened."""
+    """Connection error: the request may or may not have been processed."""
 
 
 def api_error(method: str, answer: Mapping[str, Any], retry_after: float | None = None) -> SlackWebApiError:
-    """What Slack's answer to a call of `method` means; `retry_after` is in seconds."""
+    """Return the error for Slack's answer to a call of `method`; `retry_after` is in seconds."""
     code = str(answer.get("error") or "unknown_error")[:80]
     if code == "missing_scope":
         needed = str(answer.get("needed") or "")[:200]

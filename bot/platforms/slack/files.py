@@ -1,7 +1,7 @@
-"""Files that people attach: as values in a message, and their bytes when somebody needs them.
+"""Files that users attach: their metadata in a message, and their bytes on demand.
 
-Bytes come only from Slack's own hosts or from the one the API is at, with the bot's token, never beyond the limit and
-never by way of a redirect to somewhere else.
+Bytes are loaded with the bot's token, only from Slack's hosts or the host of the API, within the size limit and without
+redirects.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ _HOSTS = ("files.slack.com", "slack-files.com", "files-origin.slack.com")
 
 
 def attachments(event: Mapping[str, Any]) -> tuple[Attachment, ...]:
-    """The files of a message, as far as they can be read at all."""
+    """Return the readable files of a message."""
     files = event.get("files")
     found = [each for each in files if isinstance(each, dict)] if isinstance(files, list) else []
     return tuple(_attachment(each) for each in found if each.get("id") and each.get("mode") != "tombstone")[:MOST_FILES]
 
 
 async def fetch_file(api: WebApi, attachment: Attachment) -> bytes:
-    """The bytes of a file. Raises NotFound if it is gone or must not be read, DeliveryFailed if Slack gave none."""
+    """Download a file. Raises NotFound if it is missing or not readable, DeliveryFailed if the download failed."""
     if attachment.size > LARGEST_FILE:
         raise NotFound(f"{_name(attachment)} is larger than {LARGEST_FILE // 2**20} MB.", "share a smaller file")
     try:
@@ -69,7 +69,7 @@ async def _download(api: WebApi, url: str, attachment: Attachment) -> bytes:
 
 
 def _ours(url: str, api_url: str) -> bool:
-    """Whether the bot's token may be sent there."""
+    """Return True if the bot's token may be sent to this URL."""
     place, home = urlsplit(url), urlsplit(api_url)
     if (place.scheme, place.netloc) == (home.scheme, home.netloc):
         return True

@@ -1,7 +1,7 @@
-"""Forms of commands as windows (modals).
+"""Forms of commands as modals.
 
-Called by the listener, which opens them; `modal_parsing` reads what comes back. A secret is never asked for in Slack:
-such a field is shown as a hint where else to put it.
+A secret is never entered in Slack: such a field is a hint to the page where it can be entered. `modal_parsing` reads
+the submission.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _ZIPPED = "z:"
 
 @dataclass(frozen=True, slots=True)
 class ModalState:
-    """What a form's window carries along."""
+    """State that a form's modal carries in `private_metadata`."""
 
     form: str
     keep: str
@@ -36,8 +36,8 @@ class ModalState:
 
 
 def form_to_modal(form: Form, keep: str) -> View:
-    """A form to fill in. One that carries more than Slack takes becomes a window that says how else to do it. `keep`
-    comes back with what is sent.
+    """Return the modal of a form. A form that exceeds Slack's limits becomes a modal that names the alternative. `keep`
+    is returned with the submission.
     """
     metadata = encode_state(ModalState(form.id, keep, form.carried))
     if metadata is None:
@@ -55,7 +55,7 @@ def form_to_modal(form: Form, keep: str) -> View:
 
 
 def errors(form: Form) -> dict[str, str]:
-    """What is wrong with what was filled in, for Slack to put below the fields; empty if nothing is."""
+    """Return the validation errors by field, for Slack to show below the fields."""
     return {
         FIELD + field.name: shortened(field.error, limits.INPUT_HINT)
         for field in form.fields
@@ -64,7 +64,7 @@ def errors(form: Form) -> dict[str, str]:
 
 
 def encode_state(luggage: ModalState) -> str | None:
-    """The luggage as `private_metadata`; None if it does not fit."""
+    """Return the state as `private_metadata`, or None if it exceeds the limit."""
     plain = json.dumps([luggage.form, luggage.keep, dict(luggage.carried)], ensure_ascii=False)
     if len(plain) <= limits.PRIVATE_METADATA:
         return plain
@@ -73,7 +73,7 @@ def encode_state(luggage: ModalState) -> str | None:
 
 
 def decode_state(metadata: str) -> ModalState:
-    """The luggage again. Raises ValueError for anything else."""
+    """Parse the state of a modal. Raises ValueError if it is invalid."""
     if metadata.startswith(_ZIPPED):
         try:
             metadata = zlib.decompress(base64.b85decode(metadata.removeprefix(_ZIPPED))).decode()
@@ -124,7 +124,9 @@ def _choice(field: Field, name: str, choices: Sequence[str]) -> Block:
 
 
 def _offerable(choices: Sequence[str]) -> bool:
-    """Whether Slack takes these as options: not too many, none too long, empty or twice."""
+    """Return True if Slack takes these options: their count and lengths are within the limits, without empty or
+    duplicate ones.
+    """
     return (
         0 < len(choices) <= limits.OPTIONS
         and len(set(choices)) == len(choices)

@@ -1,7 +1,4 @@
-"""The bot's Home tab: what waits for a person, what they asked for, and how the servers stand.
-
-Called by the listener, which knows whose tab it is and leaves out what they may not see.
-"""
+"""The bot's Home tab: pending approvals and elicitations of a user, their turns, and the server status."""
 
 from __future__ import annotations
 
@@ -35,7 +32,7 @@ from bot.rendering.elicitation_card import elicitation_card
 from bot.rendering.text_safety import single_line
 
 SHOWN = 10
-"""How many of each kind a tab lists: with all kinds it stays far below what Slack takes."""
+"""Entries of each kind in a tab, far below Slack's limit for blocks."""
 QUESTION_LIMIT = 120
 WELCOME = (
     "Mention me in a channel, or write to me in the Messages tab. I answer in a thread, use the tools of this "
@@ -66,7 +63,7 @@ _LIGHTS = {
 
 @dataclass(frozen=True, slots=True)
 class PendingApprovalSummary:
-    """A call that this person may decide."""
+    """A call that this user may decide."""
 
     turn: Turn
     step: ToolStep
@@ -74,9 +71,9 @@ class PendingApprovalSummary:
 
 @dataclass(frozen=True, slots=True)
 class Home:
-    """What one person's tab shows; lists come newest first. `more_waiting` counts the calls that wait for them beside
-    those listed; `all_counted` is False if more calls wait than were read. `inquiries` are what servers wait to hear
-    from them. `servers` is None for whoever administers none, `now` is epoch seconds.
+    """Content of one user's tab; lists are sorted newest first. `more_waiting` counts pending calls that are not
+    listed; `all_counted` is False if more calls wait than were read. `inquiries` are open elicitations for the user.
+    `servers` is None for users who administer no server; `now` is in epoch seconds.
     """
 
     now: float
@@ -90,7 +87,7 @@ class Home:
 
 
 def home_view(home: Home) -> View:
-    """The tab."""
+    """Return the view of the Home tab."""
     blocks: list[Block] = []
     if home.first_visit:
         blocks += [header("Hello"), section(WELCOME), divider()]

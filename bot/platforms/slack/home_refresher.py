@@ -1,8 +1,7 @@
-"""Everybody's Home tab: made when it is opened, and made anew while something that it shows changes.
+"""Refreshing of opened Home tabs.
 
-Slack does not say when a tab is closed, so those that were opened lately in this process are looked at again every few
-seconds, and published only if they would show something else. Nothing has to be called out for that, and a change that
-another process made is found just the same.
+Slack does not report the closing of a tab, so recently opened tabs are polled every few seconds and published if they
+changed. Polling needs no events and also finds changes by other processes.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ log = logging.getLogger(__name__)
 LOOK_SECONDS = 10.0
 OPEN_SECONDS = 3600.0
 MOST = 25
-"""So many tabs are kept up, those that were opened last."""
+"""Number of tabs that are refreshed, the most recently opened ones."""
 MAKING_SECONDS = 15.0
 
 
@@ -55,7 +54,7 @@ class HomeRefresher:
         self._tabs: OrderedDict[str, _Tab] = OrderedDict()
 
     async def open(self, user: str, *, first_visit: bool) -> None:
-        """Somebody has opened their tab. Raises CountersignError."""
+        """Publish the tab of a user who opened it. Raises CountersignError."""
         tab = _Tab(self._clock(), first_visit)
         member = await self._desk.people.member(user)
         home = await self._home(member, first_visit=first_visit)
@@ -66,13 +65,13 @@ class HomeRefresher:
         await self._publish(user, home)
 
     async def run(self) -> None:
-        """Look after the tabs that are open, until cancelled."""
+        """Refresh the open tabs until cancelled."""
         while True:
             await self._pause(LOOK_SECONDS)
             await self.refresh()
 
     async def refresh(self) -> None:
-        """Publish every tab anew that would show something else by now."""
+        """Publish every tab whose content changed."""
         for user, tab in list(self._tabs.items()):
             if self._clock() - tab.opened_at > OPEN_SECONDS:
                 self._tabs.pop(user, None)
@@ -108,5 +107,5 @@ class HomeRefresher:
 
 
 def _digest(home: Home) -> str:
-    """What a tab shows, but for the time at which it was made."""
+    """Return a digest of a tab's content, without the time it was built."""
     return hashlib.sha256(json.dumps(home_view(replace(home, now=0.0)), sort_keys=True).encode()).hexdigest()

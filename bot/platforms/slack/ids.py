@@ -1,4 +1,4 @@
-"""How a conversation and a message of Slack's are named on disk."""
+"""Keys of Slack conversations and messages."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ class MessageRef:
 
     @classmethod
     def parse(cls, text: str) -> Self | None:
-        """Read the text form back; None for anything else."""
+        """Parse the text form; return None if it is invalid."""
         channel, colon, ts = text.partition(":")
         return cls(channel, ts) if channel and colon and ts else None
 
 
 def conversation(team: str, channel: str, thread: str) -> ConversationKey:
-    """The conversation in a thread, which is named by its first message; with an empty one, the channel itself."""
+    """Return the key of a thread, named by its first message, or of the channel if `thread` is empty."""
     return ConversationKey(PLATFORM, team, channel, thread)
 
 
 def message_keys(team: str, channel: str, ts: str, user: str, client_id: str = "") -> tuple[str, ...]:
-    """What a message is known by however it is delivered: its place, and the id that its author's client gave it,
-    which stays when that client sends it a second time.
+    """Return the keys that deduplicate a message: its location, and the id of its author's client, which stays the same
+    if the client sends it twice.
     """
     place = f"{PLATFORM}:{team}:{channel}:{ts}"
     return (place, f"{PLATFORM}:{team}:{channel}:{user}:{client_id}") if client_id else (place,)

@@ -1,7 +1,7 @@
-"""Presses and commands: each one is acknowledged at once, and done afterwards.
+"""Clicks and commands: acknowledged at once, handled afterwards.
 
-Who did it is asked for anew, and whether they may is decided by the engine or by the command; nothing that a button
-carries is believed. Whoever may not hears of it alone.
+The user is looked up again, and the engine or the command checks their rights; the content of a button is not trusted.
+A rejection is an ephemeral message.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ NO_OUTSIDERS = "Only full members of this workspace may see that."
 
 
 class InteractionHandler:
-    """Takes what people do with buttons and commands."""
+    """Handles buttons and commands."""
 
     def __init__(self, desk: PlatformContext, invocations: CommandRunner) -> None:
         self._desk = desk
@@ -63,23 +63,23 @@ class InteractionHandler:
         self._invocations = invocations
 
     def on_text_command(self, asked: TextCommand) -> None:
-        """A command was said to the bot."""
+        """Handle a command in a mention of the bot."""
         place = ResponseTarget(asked.spot)
         self.begin(self.command(asked.words, place, None), place, "command")
 
     def on_slash_command(self, body: Mapping[str, Any]) -> None:
-        """A command was typed behind a slash."""
+        """Handle a slash command."""
         slashed = read_slash(body)
         self.begin(self._slash(slashed, TriggerId.fresh(slashed.trigger)), slashed.place, "command")
 
     def on_action(self, body: Mapping[str, Any]) -> None:
-        """A button was pressed."""
+        """Handle a click on a button."""
         pressed = read_press(body)
         if pressed is not None:
             self.begin(self._press(pressed, TriggerId.fresh(pressed.trigger)), pressed.place, "press")
 
     def begin(self, errand: Coroutine[Any, Any, None], place: ResponseTarget, name: str) -> None:
-        """Do something after the acknowledgement; whoever wanted it hears if it does not work."""
+        """Start a task after the acknowledgement; the user is notified if it fails."""
         told = self._told(errand, place)
         if not self._desk.errands.start_for(
             place.spot.user, told, f"slack: {name}", lambda: self._whisper(place, ENOUGH)
@@ -87,7 +87,7 @@ class InteractionHandler:
             errand.close()
 
     async def command(self, words: tuple[str, ...], place: ResponseTarget, trigger: TriggerId | None) -> None:
-        """Answer a command of the person who stands there. Raises DeliveryFailed."""
+        """Answer a command. Raises DeliveryFailed."""
         member = await self._people.member(place.spot.user)
         if refusal := self._desk.manners.rejection(member):
             await self._whisper(place, refusal)
@@ -135,7 +135,7 @@ class InteractionHandler:
                 await self._take_up(pressed.press, place)
 
     async def _beside(self, words: tuple[str, ...], place: ResponseTarget, trigger: TriggerId | None) -> None:
-        """Answer what was pressed on a card: what comes of it takes the card's place nowhere."""
+        """Answer an action on a card without replacing the card."""
         await self.command(words, replace(place, replaces=False), trigger)
 
     async def _approve(self, cards: tuple[ApprovalRef, ...], pressed: ActionPayload) -> None:
@@ -147,7 +147,7 @@ class InteractionHandler:
         await self._answered(await approve_with_grant(self._engine, card, offer, member), card, pressed)
 
     async def _answered(self, told: str, card: ApprovalRef, pressed: ActionPayload) -> None:
-        """Say what there is to say of a signature, or show in a window that it counts."""
+        """Post the result of a decision, or show it in the modal."""
         if told:
             await self._whisper(pressed.place, await resolve_mentions(self._people, told))
         elif pressed.view and (step := await self._desk.records.find_approval(card.approval_id)) is not None:
@@ -193,22 +193,22 @@ class InteractionHandler:
         return await find_approval_step(self._engine, self._desk.records, await self.where(place), card)
 
     async def _is_outsider(self, pressed: ActionPayload) -> bool:
-        """Whether somebody may not see what a call would do; if so, they have been told."""
+        """Return True if the user may not see the call; such a user is notified."""
         member = await self._people.member(pressed.place.spot.user)
         if outside := member.guest or member.external:
             await self._whisper(pressed.place, NO_OUTSIDERS)
         return outside
 
     async def _open(self, window: Window, pressed: ActionPayload) -> None:
-        """Open a window, on top of the one in which the button stands."""
+        """Open a modal, on top of the one that contains the button."""
         method = "views.push" if pressed.view else "views.open"
         await self._api.post(method, trigger_id=pressed.trigger, view=window)
 
     async def _at_home(self, pressed: ActionPayload) -> ActionPayload:
-        """The same press, answered in the direct conversation with whoever pressed."""
+        """Return the same payload, answered in the direct conversation with the user."""
         spot = replace(pressed.place.spot, channel=await direct_channel(self._api, pressed.place.spot.user))
         return replace(pressed, place=replace(pressed.place, spot=spot), view="")
 
     async def where(self, place: ResponseTarget) -> ConversationKey:
-        """The conversation of a place."""
+        """Return the conversation of a target."""
         return conversation((await self._api.identity()).team, place.spot.channel, place.spot.thread)

@@ -1,13 +1,10 @@
-"""What Slack takes (docs.slack.dev and the models of slack_sdk 3.47).
-
-Called by every drawing of this folder. Numbers only: of characters and of things, where nothing else is said.
-"""
+"""Slack's limits (docs.slack.dev and the models of slack_sdk 3.47), in characters or items unless noted."""
 
 from __future__ import annotations
 
 MESSAGE_WEIGHT = 9_000
-"""What one message may hold of text, in `markdown_parts.weight`. Slack names no number for blocks; streamed messages
-were refused from about 10,600 bytes on.
+"""Text of one message, in `markdown_split.weight`. Slack documents no limit for blocks; streamed messages were rejected
+from about 10,600 bytes on.
 """
 UPDATED_TEXT = 4_000
 """`text` of a message that is edited, in bytes of UTF-8."""

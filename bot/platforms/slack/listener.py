@@ -1,8 +1,7 @@
-"""Slack as a Listener: events, presses, windows and commands come in, by Socket Mode, over HTTP, or both.
+"""Slack listener: events, interactions and commands by Socket Mode, HTTP, or both.
 
-The acknowledgement of a message follows its insert (`EngineApi.receive`) and waits for nothing else but finding out
-who speaks and what was said before, which has a limit; if the insert fails, there is none, and Slack sends the message
-again. What a press or a command sets off goes on after its acknowledgement.
+A message is acknowledged after its insert (`EngineApi.receive`). Without an acknowledgement, for example because the
+insert failed, Slack sends it again. Interactions are handled after their acknowledgement.
 """
 
 from __future__ import annotations
@@ -61,7 +60,7 @@ NOT_HERE = "I cannot read along here. Invite me to the channel first."
 
 
 class ShortcutHandler:
-    """Takes them. What they set off goes on after the acknowledgement."""
+    """Handles message shortcuts after their acknowledgement."""
 
     def __init__(self, desk: PlatformContext, counter: InteractionHandler, tabs: HomeRefresher) -> None:
         self._desk = desk
@@ -69,7 +68,7 @@ class ShortcutHandler:
         self._tabs = tabs
 
     def event(self, event: Mapping[str, Any]) -> None:
-        """An event that is no message."""
+        """Handle an event other than a message."""
         user = str(event.get("user") or "")
         match event.get("type"):
             case "app_home_opened" if event.get("tab") == "home" and user:
@@ -85,7 +84,7 @@ class ShortcutHandler:
                 return
 
     def shortcut(self, body: Mapping[str, Any]) -> None:
-        """The shortcut on a message: asks what the person wants to know about it."""
+        """Handle the shortcut on a message: open the modal for a question about it."""
         message, channel, user = (_dict(body, name) for name in ("message", "channel", "user"))
         if body.get("callback_id") != ASK or not message.get("ts"):
             return
@@ -96,7 +95,7 @@ class ShortcutHandler:
         self._counter.begin(self._open(str(body.get("trigger_id") or ""), view), place, "shortcut")
 
     def asked(self, body: Mapping[str, Any]) -> bool:
-        """Whether a sent window is the shortcut's; if so, its question is handed on."""
+        """Return True if the modal is the shortcut's; its question is passed on."""
         view, user = _dict(body, "view"), _dict(body, "user")
         if view.get("callback_id") != ASK:
             return False
@@ -120,7 +119,7 @@ class ShortcutHandler:
         await self._desk.api.post("views.open", trigger_id=trigger, view=view)
 
     async def _ask(self, view_id: str, question: str, place: ResponseTarget, author: str, said: str) -> None:
-        """Hand a question on, with the message it is about; the thread reads who asked what."""
+        """Pass on a question with the message it is about; the thread shows who asked."""
         desk, spot = self._desk, place.spot
         member = await desk.people.member(spot.user)
         if refusal := desk.manners.rejection(member):
@@ -176,7 +175,7 @@ LARGEST_BODY = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class HttpAnswer:
-    """What to send back."""
+    """Response to a request of Slack."""
 
     status: int
     headers: Mapping[str, str] = field(default_factory=dict)
@@ -195,19 +194,19 @@ class EventsEndpoint:
 
     @property
     def ready(self) -> bool:
-        """Whether there is somebody to take events."""
+        """True while events are accepted."""
         return self._app is not None
 
     def attach(self, app: AsyncApp) -> None:
-        """From now on there is somebody to take events."""
+        """Accept events from now on."""
         self._app = app
 
     def detach(self) -> None:
-        """There is nobody any more: Slack sends again what comes from now on."""
+        """Stop accepting events: Slack sends later ones again."""
         self._app = None
 
     async def answer(self, headers: Mapping[str, str], body: bytes) -> HttpAnswer:
-        """Take one POST request. Never raises."""
+        """Answer one POST request. Never raises."""
         if len(body) > LARGEST_BODY:
             return HttpAnswer(413)
         try:
@@ -242,14 +241,14 @@ class EventsEndpoint:
 
 
 class RevocationWatcher:
-    """Hears of it, and ends whatever waits for it."""
+    """Watches for a revoked token or a removed app."""
 
     def __init__(self, api: WebApi) -> None:
         self._api = api
         self._doubted = asyncio.Event()
 
     def event(self, event: Mapping[str, Any]) -> None:
-        """An event that is no message."""
+        """Handle an event other than a message."""
         match event.get("type"):
             case "app_uninstalled" | "tokens_revoked":
                 self._doubted.set()
@@ -257,12 +256,12 @@ class RevocationWatcher:
                 return
 
     def refused(self, error: Exception) -> None:
-        """Something could not be done: perhaps because of that, where Slack has not said so before."""
+        """Check the token after an error, because Slack may not have reported its revocation."""
         if isinstance(error, SlackWebApiError) and error.code in LOCKED_OUT:
             self._doubted.set()
 
     async def wait_revoked(self) -> None:
-        """Wait until the bot is let in no more. Raises DeliveryFailed then, and never returns."""
+        """Wait until the token is revoked. Never returns; raises DeliveryFailed then."""
         while True:
             await self._doubted.wait()
             self._doubted.clear()
@@ -281,9 +280,9 @@ _ANY = re.compile(".*", re.DOTALL)
 
 
 class SlackListener:
-    """Receives from Slack. With an app token by Socket Mode; with a signing secret `hook` takes requests.
+    """Receives from Slack: Socket Mode with an app token; `hook` takes requests with a signing secret.
 
-    Raises SettingsError if there is neither: nothing could ever arrive.
+    Raises SettingsError if both are missing.
     """
 
     def __init__(
@@ -309,8 +308,8 @@ class SlackListener:
         self._line = SocketStatus()
 
     async def run(self, engine: EngineApi, commands: Commands) -> None:
-        """Receive until cancelled; what was begun gets a moment to finish. Raises DeliveryFailed if Slack does not
-        take the tokens, or takes them no more.
+        """Receive until cancelled; tasks in progress get a short time to finish. Raises DeliveryFailed if Slack rejects
+        or revokes the tokens.
         """
         identity = await retry_until_available(self._api.identity, "Slack")
         errands = BackgroundTasks()
@@ -330,7 +329,7 @@ class SlackListener:
             await errands.close()
 
     async def listening(self) -> ListenerStatus:
-        """Whether messages arrive now: where there is a socket, by that."""
+        """Status of the listener; with Socket Mode, that of the connection."""
         arrive = await self._line.is_connected() if self._app_token else self.hook is not None and self.hook.ready
         return ListenerStatus.CONNECTED if arrive else ListenerStatus.CONNECTING
 
@@ -341,7 +340,7 @@ class SlackListener:
             await asyncio.Event().wait()
 
     def _app(self, identity: Identity) -> AsyncApp:
-        """Bolt, told who it is instead of asking Slack at each event."""
+        """Return Bolt's app with a known identity, because it would otherwise ask Slack at each event."""
 
         async def authorize() -> AuthorizeResult:
             return AuthorizeResult(
@@ -366,7 +365,7 @@ class SlackListener:
 
 
 class _Handlers:
-    """Takes everything that Bolt hands out to where it belongs."""
+    """Dispatches the events of Bolt to their handlers."""
 
     def __init__(self, app: AsyncApp, desk: PlatformContext, access: RevocationWatcher, tabs: HomeRefresher) -> None:
         invocations = CommandRunner(desk)
@@ -414,7 +413,7 @@ class _Handlers:
         await ack()
 
     async def _failed(self, error: Exception) -> BoltResponse:
-        """No acknowledgement: Slack sends it again."""
+        """Return an error status, so that Slack sends the event again."""
         self._access.refused(error)
         if isinstance(error, CountersignError):
             log.warning("an event from Slack could not be taken and will come again: %s", error)
@@ -424,7 +423,7 @@ class _Handlers:
 
 
 async def _until_one_ends(*work: Coroutine[Any, Any, None]) -> None:
-    """Do all of it side by side, until one ends. Raises what it raised."""
+    """Run all tasks until one ends. Raises its error."""
     tasks = [asyncio.create_task(each) for each in work]
     try:
         ended, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

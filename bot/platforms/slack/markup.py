@@ -1,6 +1,6 @@
-"""What people type in Slack as plain text: mentions, channels and links by their names, entities undone.
+"""Slack markup as plain text: mentions, channels and links by name, entities unescaped.
 
-The syntax is Slack's "formatting text for app surfaces". What comes out is data and is shown to the model as such.
+The syntax is "formatting text for app surfaces" at docs.slack.dev. The result is untrusted data.
 """
 
 from __future__ import annotations
@@ -19,31 +19,31 @@ _UNNAMED_CHANNEL = re.compile(r"<#([CGD][A-Z0-9]+)\|?>")
 
 @dataclass(frozen=True, slots=True)
 class MentionResolver:
-    """Names of people and channels by id, as far as they are known."""
+    """Known names of users and channels, by id."""
 
     people: Mapping[str, str] = field(default_factory=dict)
     channels: Mapping[str, str] = field(default_factory=dict)
 
 
 def mentioned_people(text: str) -> tuple[str, ...]:
-    """The ids of everybody a text mentions, in order."""
+    """Return the ids of the mentioned users, in order."""
     return tuple(dict.fromkeys(_USER.findall(text)))
 
 
 def unnamed_channels(text: str) -> tuple[str, ...]:
-    """The ids of the channels a text names without saying what they are called."""
+    """Return the ids of channel references without a name."""
     return tuple(dict.fromkeys(_UNNAMED_CHANNEL.findall(text)))
 
 
 def strip_bot_mention(text: str, bot: str) -> str:
-    """The text without the mentions of the bot it begins or ends with."""
+    """Return the text without a mention of the bot at its beginning or end."""
     mention = rf"<@{re.escape(bot)}(?:\|[^<>]*)?>"
     text = re.sub(rf"^(?:\s*{mention}[\s,:]*)+", "", text)
     return re.sub(rf"(?:\s*{mention})+\s*$", "", text).strip()
 
 
 def to_plain_text(text: str, names: MentionResolver) -> str:
-    """The text as it reads on the screen."""
+    """Return the text as Slack displays it."""
     return html.unescape(_TOKEN.sub(lambda match: _token(match[1], names), text))
 
 
@@ -67,10 +67,10 @@ def _special(target: str, label: str) -> str:
 
 
 def escape(text: str) -> str:
-    """Text that Slack shows as it stands: nothing in it mentions, links or formats a name."""
+    """Escape text, so that Slack reads no mention, link or format in it."""
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
 def defuse_mentions(text: str) -> str:
-    """Text in which `@here` is no more than a word."""
+    """Return text in which `@here` notifies no user."""
     return _AT.sub(f"@{_WORD_JOINER}", text)

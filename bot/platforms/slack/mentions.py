@@ -1,7 +1,5 @@
-"""People and groups of Slack in what the engine and the commands say, by their names: `slack:U1` becomes `@sam`, and
+"""Names of Slack users and groups in sentences of the engine and the commands: `slack:U1` becomes `@sam`, and
 `slack-group:S1` becomes `@ops`.
-
-Called by whatever shows such a sentence.
 """
 
 from __future__ import annotations
@@ -14,12 +12,12 @@ _PRINCIPALS = r"slack:[UW][A-Z0-9]{1,20}|slack-group:S[A-Z0-9]{1,20}"
 
 
 async def resolve_mentions(people: UserDirectory, sentence: str) -> str:
-    """The sentence as it is read by people."""
+    """Replace the principals of a sentence by names."""
     return await mentions.resolve_mentions(_names(people), sentence)
 
 
 async def resolve_reply_mentions(people: UserDirectory, reply: Reply) -> Reply:
-    """A reply whose text, which is Markdown, names people. What stands in code is there to be copied and stays."""
+    """Replace the principals of a reply's Markdown by names. Code stays, because it is copied."""
     return await mentions.resolve_reply_mentions(_names(people), reply)
 
 

@@ -1,8 +1,8 @@
-"""From an event to a turn on disk. What returns may be acknowledged; what raises must not be, for Slack sends it again.
+"""Slack messages to turns. Acknowledge an event only if its handler returns: Slack sends unacknowledged events again.
 
-What is said in one thread is taken in the order in which it came, for finding out about a message takes its time.
-Decides who may talk at all. A command said to the bot (`@bot mcp list`) goes to the commands, everything else that is
-meant for the bot to the engine.
+Messages of one thread are handled in order of arrival, because reading their context takes time. Decides which users
+may talk to the bot. Commands in a mention (`@bot mcp list`) go to the commands, other messages for the bot to the
+engine.
 """
 
 from __future__ import annotations
@@ -44,15 +44,15 @@ from bot.rendering.text_safety import single_line
 # writing: with a file, or also to the channel. Must not decide whether the bot is meant (`attention.py`).
 
 LONGEST_TEXT = 40_000
-"""In characters: what Slack lets a person send."""
+"""Characters of a message; Slack's limit for users."""
 _SPOKEN = frozenset({"", "file_share", "thread_broadcast"})
 
 
 @dataclass(frozen=True, slots=True)
 class IncomingMessage:
-    """A person's message. `thread` is the timestamp of the thread's first message, which may be this one. `notified`
-    says that this is the one event of several about a message to answer by oneself: what has no row must happen once,
-    also when the others go to another process.
+    """A user's message. `thread` is the timestamp of the thread's first message, which may be this one. `notified` is
+    True for exactly one of the several events of a message: replies without a row in the database are sent for that
+    event, because other processes may get the other events.
     """
 
     channel: str
@@ -68,12 +68,12 @@ class IncomingMessage:
 
     @property
     def opens_thread(self) -> bool:
-        """Nothing was said in its thread before."""
+        """True if the message starts its thread."""
         return self.thread == self.ts
 
 
 def parse_message(event: Mapping[str, Any], identity: Identity) -> IncomingMessage | None:
-    """The message in an event of type `message` or `app_mention`, None if it is none of a person's."""
+    """Parse an event of type `message` or `app_mention`. Return None if it is no user's message."""
     if event.get("type") not in ("message", "app_mention"):
         return None
     user, channel, ts = (str(event.get(name) or "") for name in ("user", "channel", "ts"))
@@ -115,7 +115,7 @@ MOST_PAGES = 5
 
 @dataclass(frozen=True, slots=True)
 class ThreadMessage:
-    """A message of a thread. `speaker` is a bot's own name, empty for people; `text` is as Slack delivers it."""
+    """A message of a thread. `speaker` is the name of another bot, empty for users; `text` is Slack markup."""
 
     ts: str
     user: str
@@ -127,8 +127,8 @@ class ThreadMessage:
 async def read_thread(
     api: WebApi, identity: Identity, channel: str, thread: str, before: str, *, may_read: Callable[[], bool]
 ) -> tuple[ThreadMessage, ...]:
-    """Return everything in a thread before a timestamp that the bot has not said itself, oldest first. `may_read` is
-    asked before each call. Raises DeliveryFailed.
+    """Return the messages of a thread before a timestamp, without the bot's own, oldest first. `may_read` is asked
+    before each call. Raises DeliveryFailed.
     """
     found: list[ThreadMessage] = []
     cursor: str | None = None
@@ -169,7 +169,7 @@ def _earlier(message: Mapping[str, Any], identity: Identity) -> ThreadMessage | 
 
 
 def _fallback(message: Mapping[str, Any]) -> str:
-    """What a bot says that writes in attachments alone."""
+    """Return the text of a bot's message that consists of attachments only."""
     attached = message.get("attachments")
     parts = [each for each in attached if isinstance(each, dict)] if isinstance(attached, list) else []
     return "\n".join(str(each.get("fallback") or each.get("text") or "") for each in parts).strip()
@@ -202,7 +202,7 @@ class InboundMessageBuilder:
         self._reads = PerUserRate(READS_A_MINUTE, 60.0)
 
     async def words(self, said: IncomingMessage) -> str:
-        """What was said to the bot, as plain text. Names that cannot be found out in time stay ids."""
+        """Return the message as plain text. Names that cannot be resolved in time stay ids."""
         identity = await self._api.identity()
         text = strip_bot_mention(said.text, identity.user)
         return to_plain_text(text, await self._names([text], identity.user, identity.name)).strip()
@@ -210,7 +210,7 @@ class InboundMessageBuilder:
     async def build(
         self, said: IncomingMessage, text: str, author: Author, conversation: ConversationKey, engine: EngineApi
     ) -> InboundMessage:
-        """The message with its context."""
+        """Return the message with its context."""
         return InboundMessage(
             keys=message_keys(conversation.workspace, said.channel, said.ts, said.user, said.client_id),
             conversation=conversation,
@@ -286,7 +286,7 @@ class InboundMessageBuilder:
 
 
 def _speakers(lines: Sequence[ThreadMessage]) -> list[str]:
-    """Whoever spoke, the latest first: those are the lines that are kept."""
+    """Return the speakers, latest first: only their lines remain in the context."""
     return [line.user for line in reversed(lines) if line.user and not line.speaker]
 
 
@@ -295,14 +295,14 @@ NOTHING_SAID = "What can I do for you? Mention me together with your question."
 
 @dataclass(frozen=True, slots=True)
 class TextCommand:
-    """A command that somebody said to the bot instead of typing it behind a slash."""
+    """A command in a mention of the bot."""
 
     words: tuple[str, ...]
     spot: ChannelRef
 
 
 class MessageHandler:
-    """Takes events of people saying something. `invoke` answers commands."""
+    """Handles message events. `invoke` runs commands."""
 
     def __init__(self, desk: PlatformContext, invoke: Callable[[TextCommand], None]) -> None:
         self._desk = desk
@@ -314,7 +314,7 @@ class MessageHandler:
         self._delayed = RecentKeys()
 
     async def handle(self, body: Mapping[str, Any]) -> None:
-        """Take an event in, so that it may be acknowledged. Raises CountersignError if it must come again."""
+        """Handle an event before its acknowledgement. Raises CountersignError if Slack must send it again."""
         event = body.get("event")
         identity = await self._desk.api.identity()
         if not isinstance(event, dict) or not _concerns(body, identity):
@@ -339,7 +339,9 @@ class MessageHandler:
         await self._take(said, person, identity)
 
     async def _is_meant(self, said: IncomingMessage, identity: Identity) -> bool:
-        """Mentions and direct messages are; in a thread where the bot has a turn, so is what turns to nobody else."""
+        """Return True for mentions, for direct messages, and for messages in a thread with a turn of the bot that
+        mention no other user.
+        """
         if said.direct or identity.user in said.mentions:
             return True
         if said.opens_thread or said.mentions:
@@ -377,12 +379,12 @@ class MessageHandler:
         self._attention.follow(key)
 
     def _refuse(self, said: IncomingMessage, why: str) -> None:
-        """Say so to whoever turned to the bot; people who only go on talking in a thread hear nothing."""
+        """Reject a message that addresses the bot; other messages of a thread get no answer."""
         if said.notified:
             self._tell(said, why)
 
     def _tell(self, said: IncomingMessage, why: str) -> None:
-        """Tell the author alone, once, why nothing comes of a message."""
+        """Tell the author once, in an ephemeral message, why a message was rejected."""
         if self._done.add(f"{said.channel}:{said.ts}"):
             self._notify(said, why)
 
@@ -397,7 +399,7 @@ def _spot(said: IncomingMessage) -> ChannelRef:
 
 
 def _concerns(body: Mapping[str, Any], identity: Identity) -> bool:
-    """Whether an event is for this installation: one that comes from a shared channel names the other workspace."""
+    """Return True if the event belongs to this installation: an event of a shared channel names the other workspace."""
     authorizations = body.get("authorizations")
     teams = [each.get("team_id") for each in authorizations if isinstance(each, dict)] if authorizations else []
     return identity.team in teams or body.get("team_id") == identity.team

@@ -1,4 +1,4 @@
-"""What comes back with a window: read by `modal_parsing`, acted on by `modal_submissions`."""
+"""Results of modals: parsed by `modal_parsing`, handled by `modal_submissions`."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class DenySubmitted:
 
 @dataclass(frozen=True, slots=True)
 class ConfirmationSubmitted:
-    """A confirmation was sent; `typed` is what the person wrote."""
+    """A confirmation was submitted; `typed` is the user's text."""
 
     words: tuple[str, ...]
     typed: str

@@ -1,6 +1,6 @@
-"""Windows that were sent: what comes of one soon is put into it, while it takes longer it says how far that is.
+"""Submitted modals: a fast result is shown in the modal, a slow one with its progress.
 
-Slack waits three seconds for what becomes of a window (docs.slack.dev, "Modals").
+Slack waits three seconds for the response to a submission (docs.slack.dev, "Modals").
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from bot.platforms.slack.web_api import WebApi
 
 
 def read_submission(view: Mapping[str, Any]) -> Back | None:
-    """What was sent; None if the window is none of ours."""
+    """Parse a submission. Return None if the modal is not one of the bot's."""
     metadata = str(view.get("private_metadata") or "")
     typed = _typed(view)
     try:
@@ -64,7 +64,7 @@ def read_submission(view: Mapping[str, Any]) -> Back | None:
 
 
 def _typed(view: Mapping[str, Any]) -> dict[str, str]:
-    """Every field's value by its block; empty for one that was left out."""
+    """Return the value of every field by its block id; empty for a missing one."""
     values = (view.get("state") or {}).get("values") or {}
     return {
         str(block): _value(element)
@@ -90,12 +90,12 @@ DONE = "Done."
 TITLE = "Countersign"
 
 Answer = Mapping[str, Any]
-"""How Slack wants to be answered; an empty one closes the window."""
+"""Response to a submission; an empty one closes the modal."""
 CLEAR: Answer = {"response_action": "clear"}
 
 
 class _Meanwhile:
-    """What a window says while something takes longer: the latest answer that is not the last."""
+    """Progress of a slow submission in its modal: shows the latest reply before the final one."""
 
     def __init__(self, api: WebApi, view_id: str) -> None:
         self._api = api
@@ -104,12 +104,12 @@ class _Meanwhile:
         self._changed: float | None = None
 
     def window(self) -> Window:
-        """The window, which from now on is there to be changed."""
+        """Return the progress modal, which may be updated from now on."""
         self._changed = monotonic()
         return note_modal(TITLE, self._text)
 
     async def say(self, sheet: CommandReply) -> None:
-        """It is that far by now. Never raises."""
+        """Show progress. Never raises."""
         self._text = fallback_text(sheet.blocks) or BUSY
         if self._changed is None or monotonic() - self._changed < APART_SECONDS:
             return
@@ -129,7 +129,7 @@ class ModalSubmissionHandler:
         self._counter = counter
 
     async def take(self, body: Mapping[str, Any]) -> Answer:
-        """What becomes of a window that was sent."""
+        """Return the response to a submission."""
         view = body.get("view")
         if not isinstance(view, dict) or (sent := read_submission(view)) is None:
             return {}
@@ -196,7 +196,9 @@ class ModalSubmissionHandler:
 
 
 def _differ(form: Form, fields: Mapping[str, str]) -> bool:
-    """Whether the form shows other fields than were sent, or other values in them: then errors alone would not do."""
+    """Return True if the form shows other fields or values than were submitted, so that a response with errors is not
+    enough.
+    """
     return any(fields.get(field.name, "") != field.value for field in form.fields)
 
 
@@ -205,6 +207,6 @@ def _update(window: Window) -> Answer:
 
 
 def _place(kept: str, user: str) -> ResponseTarget | None:
-    """Where the window was opened, for whoever sends it: nobody else's place is theirs."""
+    """Return the target the modal was opened in, or None if another user opened it."""
     place = ResponseTarget.parse(kept)
     return place if place is not None and place.spot.user == user else None

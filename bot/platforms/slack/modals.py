@@ -1,7 +1,6 @@
-"""Windows (modals) around an approval and a confirmation: everything of a call, why not, and the text to be typed.
+"""Modals of an approval and of a confirmation: the whole call, the reason of a denial, the text to type.
 
-Called by the listener when a button asks for one. What a window is about travels in its `private_metadata`; what comes
-back is read by `modal_parsing`.
+The context of a modal is its `private_metadata`; `modal_parsing` reads the submission.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ View = dict[str, Any]
 
 
 def deny_modal(ref: ApprovalRef, keep: str) -> View:
-    """Asks for a reason, which may be left out. `keep` comes back with what is sent."""
+    """Return the modal for the optional reason of a denial. `keep` is returned with the submission."""
     return modal(
         "Deny",
         [
@@ -63,7 +62,7 @@ def deny_modal(ref: ApprovalRef, keep: str) -> View:
 
 
 def confirm_modal(press: OpenConfirmation, keep: str) -> View:
-    """Asks for the text that has to be typed before a command is said. `keep` comes back with it."""
+    """Return the modal for the text that confirms a command. `keep` is returned with the submission."""
     label = f"Type {single_line(press.text, 200)} to confirm"
     return modal(
         single_line(press.label, limits.VIEW_TITLE),
@@ -75,20 +74,19 @@ def confirm_modal(press: OpenConfirmation, keep: str) -> View:
 
 
 def call_modal(step: ToolStep, page: int = 1, keep: str = "") -> View:
-    """A call with every argument in full, page by page, as everybody may see it. Its buttons stand on the last page
-    while it waits for a signature. A page that does not exist is the nearest that does. `keep` is the window's
-    `private_metadata`.
+    """Return one page of a call with all arguments, redacted. Its buttons are on the last page while the approval is
+    pending. A page out of range becomes the nearest one. `keep` is the modal's `private_metadata`.
     """
     return _call_window(step, approval_card(step), page, keep)
 
 
 def whole_call_modal(step: ToolStep, page: int = 1, keep: str = "") -> View:
-    """The same for somebody who may approve the call, with the parts that look like a secret."""
+    """Return the same for an approver, with the parts that look like a secret."""
     return _call_window(step, whole_card(step), page, keep)
 
 
 def page_of_call(step: ToolStep, page: int) -> Portion:
-    """Which page of how many a window with the whole call shows."""
+    """Return the number of a page and the count of pages."""
     made = whole_card(step)
     pages = len(_pages(made)) if made is not None else 1
     return Portion(min(max(page, 1), pages), pages)
@@ -115,12 +113,12 @@ def _call_window(step: ToolStep, made: ApprovalCard | None, page: int, keep: str
 
 
 def note_modal(title: str, text: str) -> View:
-    """A window that only says something."""
+    """Return a modal without fields."""
     return modal(title, [section(text)])
 
 
 def modal(title: str, blocks: list[Block], *, callback_id: str = SHOWN, metadata: str = "", submit: str = "") -> View:
-    """A modal; without `submit` it can only be closed."""
+    """Return a modal; without `submit` it can only be closed."""
     made: View = {
         "type": "modal",
         "callback_id": callback_id,
@@ -142,7 +140,7 @@ def text_input(
     required: bool = False,
     lines: bool = True,
 ) -> Block:
-    """A field to type in; `name` is its block and what it is read back by."""
+    """Return a text field; `name` is its block id."""
     element: Element = {
         "type": "plain_text_input",
         "action_id": name,
@@ -155,7 +153,7 @@ def text_input(
 
 
 def input_block(name: str, label: str, element: Element, *, hint: str = "", required: bool = False) -> Block:
-    """Any field, with its label above and its hint below."""
+    """Return a field with its label above and its hint below."""
     block: Block = {
         "type": "input",
         "block_id": name,
@@ -181,7 +179,7 @@ def _pages(made: ApprovalCard) -> list[list[Block]]:
 
 
 def _pieces(argument: CardArgument) -> list[Block]:
-    """One argument in pieces that a block takes: its name before the first, its warnings behind the last."""
+    """Return one argument as blocks: its name first, its warnings last."""
     full = argument.full or " "
     size = f"   {len(argument.full)} characters" if argument.shortened else ""
     first_name, *more_name = [argument.name[start : start + PIECE] for start in range(0, len(argument.name), PIECE)]

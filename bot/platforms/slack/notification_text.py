@@ -1,7 +1,4 @@
-"""What blocks say, for where they cannot be seen: notifications and screen readers.
-
-Called by the drawings. Buttons are not read out.
-"""
+"""Text of blocks for notifications and screen readers, without buttons."""
 
 from __future__ import annotations
 
@@ -23,7 +20,7 @@ _LINES = (
 
 
 def fallback_text(blocks: Iterable[Block]) -> str:
-    """The text of blocks in their order."""
+    """Return the text of blocks in order."""
     return "".join(piece for block in blocks if block.get("type") not in _SILENT for piece in _pieces(block)).strip()
 
 

@@ -1,7 +1,4 @@
-"""One message as it should stand in Slack.
-
-Called by drawings, which make them, and by the surface, which sends them. Knows nothing of how.
-"""
+"""Outgoing message: one message as it should be in Slack."""
 
 from __future__ import annotations
 
@@ -14,10 +11,10 @@ Block = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class OutgoingMessage:
-    """One message of a turn. `name` is the same in every drawing of the turn; `text` is what notifications show and
-    screen readers read, already escaped. Slots come in the order in which their messages stand. Where it `asks`,
-    somebody must be able to press its buttons: without its layout it must not be out at all. `place` is the channel in
-    which it stands, empty for the conversation.
+    """One message of a turn. `name` is the same in every delivery of the turn; `text` is the escaped text of
+    notifications and screen readers. Messages are listed in their order in Slack. If `asks` is True, the message has
+    buttons that a user needs: it must not be posted without its layout. `place` is its channel, empty for the
+    conversation's.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""A press, a sent window or a command as Slack's payloads describe it, read into values."""
+"""Slack's payloads of clicks, submissions and slash commands, parsed into values."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from bot.platforms.slack.responders import ResponseTarget
 
 @dataclass(frozen=True, slots=True)
 class ActionPayload:
-    """Somebody pressed a button. `place` is where it stands; `view` is the window it stands in, if it is in one."""
+    """A click on a button. `place` is its location; `view` is its modal, if any."""
 
     press: Action
     place: ResponseTarget
@@ -24,7 +24,7 @@ class ActionPayload:
 
 @dataclass(frozen=True, slots=True)
 class SlashCommandPayload:
-    """Somebody typed a command behind a slash."""
+    """A slash command."""
 
     command: str
     text: str
@@ -33,7 +33,7 @@ class SlashCommandPayload:
 
 
 def read_press(body: Mapping[str, Any]) -> ActionPayload | None:
-    """What was pressed and where, None if it is none of ours."""
+    """Parse a click. Return None if the button is not one of the bot's."""
     actions = body.get("actions")
     action = actions[0] if isinstance(actions, list) and actions else None
     if not isinstance(action, dict):
@@ -59,7 +59,7 @@ def read_press(body: Mapping[str, Any]) -> ActionPayload | None:
 
 
 def read_slash(body: Mapping[str, Any]) -> SlashCommandPayload:
-    """A slash command."""
+    """Parse a slash command."""
     spot = ChannelRef(
         str(body.get("channel_id") or ""), str(body.get("user_id") or ""), str(body.get("thread_ts") or "")
     )
@@ -72,7 +72,7 @@ def read_slash(body: Mapping[str, Any]) -> SlashCommandPayload:
 
 
 def user_of(body: Mapping[str, Any]) -> str:
-    """Who did it."""
+    """Return the id of the user."""
     return str(_dict(body, "user").get("id") or body.get("user_id") or "")
 
 
@@ -86,7 +86,7 @@ def _spot(body: Mapping[str, Any]) -> ChannelRef:
 
 
 def _is_private(body: Mapping[str, Any]) -> bool:
-    """Whether only the person who pressed sees the message with the button: nobody else's is replaced."""
+    """Return True if the message with the button is visible to this user only; other messages are not replaced."""
     return bool(_dict(body, "container").get("is_ephemeral")) or _spot(body).direct
 
 

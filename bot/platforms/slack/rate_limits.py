@@ -1,8 +1,7 @@
-"""How often each of Slack's methods may be called: kept for the whole workspace, by all processes that share a
-database, or else by everything in this one.
+"""Rate limits of Slack's methods, shared by all processes that share a database, else local to this process.
 
-Limits count per method, workspace and app (docs.slack.dev, "Rate limits" and each method's own page). What Slack
-itself says in `Retry-After` wins. Must not know what is being sent; how large it may be stands in `sizes.py`.
+Limits count per method, workspace and app (docs.slack.dev, "Rate limits" and each method's page). Slack's `Retry-After`
+has precedence.
 """
 
 from __future__ import annotations
@@ -35,8 +34,8 @@ class _Told:
 
 @dataclass(slots=True)
 class RateWindow:
-    """At most `count` calls in any `period` seconds, as far as this process knows; `quota` is what all processes keep
-    instead while they can ask each other. `reserve` is the part that is kept for what must get out.
+    """At most `count` calls in any `period` seconds of this process. `quota` replaces the count while the processes
+    share their limits. `reserve` is the share for required calls.
     """
 
     name: str
@@ -49,38 +48,38 @@ class RateWindow:
     _told: _Told | None = None
 
     def opens(self, now: float) -> float:
-        """The earliest time for one more call."""
+        """Return the earliest time of one more call."""
         earliest = max(now, self._closed_until)
         if len(self._taken) >= self.count:
             earliest = max(earliest, self._taken[-self.count] + self.period)
         return earliest
 
     def take(self, at: float) -> None:
-        """A call is let through at that time."""
+        """Count a call at that time."""
         self._taken.append(at)
         while len(self._taken) > self.count:
             self._taken.popleft()
 
     def close(self, until: float) -> None:
-        """Nothing goes through before that time."""
+        """Block all calls until that time."""
         self._closed_until = max(self._closed_until, until)
         self.record_retry_after(1.0, self._closed_until)
 
     def closed(self, now: float) -> float:
-        """Seconds for which nothing goes through."""
+        """Return the seconds until calls are unblocked."""
         return max(self._closed_until - now, 0.0)
 
     def record_retry_after(self, left: float, at: float) -> None:
-        """So many turns all processes have left at that time."""
+        """Record the number of calls that all processes had left at that time."""
         self._told = _Told(left, at)
 
     def has_headroom(self, now: float) -> bool:
-        """Whether a call could be made now, and the reserve be left, were there no other process."""
+        """Return True if this process could make a call now without using the reserve."""
         used = sum(at > now - self.period for at in self._taken)
         return self.opens(now) <= now and used < self.count * (1 - self.reserve)
 
     def spare_for_all(self, now: float) -> bool:
-        """The same of all processes together, by what was told last and the time since."""
+        """Return True if all processes together have headroom, estimated from the last answer and the time since."""
         if self._told is None:
             return True
         left = min(self._told.left + (now - self._told.at) / self.quota.interval, float(self.quota.at_once))
@@ -97,9 +96,9 @@ class RateWindow:
 log = logging.getLogger(__name__)
 
 ANSWER_SECONDS = 2.0
-"""How long a call to Slack waits for the answer."""
+"""Seconds that a call to Slack waits for the shared store."""
 SILENT_SECONDS = 10.0
-"""How long nobody asks after there was none."""
+"""Seconds without requests to the shared store after it failed."""
 
 T = TypeVar("T")
 
@@ -116,15 +115,15 @@ class SharedRateLimits:
 
     @property
     def works(self) -> bool:
-        """Whether the others are asked at present."""
+        """True while the shared store is asked."""
         return self._clock() >= self._asked_again_at
 
     async def take(self, name: str, quota: Quota, most_wait: float) -> QuotaGranted | QuotaExceeded | None:
-        """Take a turn; None if the others cannot be asked."""
+        """Take a permit; return None if the shared store is unavailable."""
         return await self._answer(lambda: self._quotas.acquire(self._named(name), quota, most_wait))
 
     async def pause(self, name: str, quota: Quota, seconds: float) -> None:
-        """Let nobody have a turn for so long, if the others can be told."""
+        """Pause this method in all processes; no effect while the shared store is down."""
         await self._answer(lambda: self._quotas.pause(self._named(name), quota, seconds))
 
     def _named(self, name: str) -> str:
@@ -151,13 +150,13 @@ class SharedRateLimits:
 MINUTE = 60.0
 POSTS_AT_ONCE = 3
 POSTS_PERIOD = 3.2
-"""Slack takes about one post a second in a channel, and a few at once."""
+"""Seconds of a window for posts. Slack allows about one post a second in a channel, with short bursts."""
 PATIENCE = 20.0
-"""Seconds a caller waits for its turn; longer waits are a DeliveryFailed that says how long."""
+"""Seconds a caller waits for its turn. A longer wait raises DeliveryFailed, which names the seconds."""
 RESERVE = 0.25
-"""The part of a limit that is kept for what must get out: ends and cards."""
+"""Share of a limit reserved for required calls: ends of turns and cards."""
 AT_ONCE = 1 / 3
-"""The part of a limit that all processes together may use at once; the rest is spread over the minute."""
+"""Share of a limit that all processes together may use in a burst; the rest is spread over the minute."""
 REMEMBERED_CHANNELS = 1000
 
 _A_MINUTE: Mapping[str, int] = {
@@ -185,19 +184,19 @@ _A_MINUTE: Mapping[str, int] = {
 }
 DEFAULT_A_MINUTE = 50
 MARGIN = 0.95
-"""Slack counts at its own end, where calls arrive bunched."""
+"""Share of Slack's limit that is used, because calls arrive at Slack in bursts."""
 _POSTS = frozenset({"chat.postMessage", "chat.startStream"})
 _BUNCHED = frozenset({"chat.startStream", "chat.stopStream"})
-"""People ask at the same moment: half of these few may be used at once."""
+"""Methods that users trigger at the same moment: half of their limit may be used in a burst."""
 _NEEDLESS = frozenset({"chat.startStream"})
-"""What cannot be begun as a stream is posted: nothing must get out this way, and nothing is kept for it."""
+"""Optional methods without a reserve: a stream that cannot be started is posted instead."""
 
 
 class RateLimiter:
-    """Lets calls through one after the other, as fast as Slack takes them.
+    """Delays calls until Slack's limits allow them.
 
-    `account` is whose limits these are, the same in all processes that use the same token; it is no secret. `observe`
-    counts how long calls wait.
+    `account` identifies the owner of the limits. It is equal in all processes with the same token and is not a secret.
+    `observe` receives the seconds that calls wait.
     """
 
     def __init__(
@@ -217,12 +216,12 @@ class RateLimiter:
         self._channels: dict[str, RateWindow] = {}
 
     def share(self, quotas: Quotas) -> None:
-        """Keep the limits together with other processes from now on."""
+        """Share the limits with other processes from now on."""
         self._sharing = SharedRateLimits(quotas, self._account, self._clock)
 
     async def take(self, method: str, channel: str = "") -> None:
-        """Wait for the method's turn, and for a post for the channel's. Raises DeliveryFailed if that would take too
-        long.
+        """Wait for a permit of the method, and of the channel for a post. Raises DeliveryFailed if the wait would be
+        too long.
         """
         # The channel first: it is what refuses, and a turn of the method would be lost with it.
         gates = [self._channel(channel)] if method in _POSTS and channel else []
@@ -234,7 +233,7 @@ class RateLimiter:
             await self._pause(wait)
 
     async def close(self, method: str, seconds: float) -> None:
-        """Slack has asked for a pause."""
+        """Pause a method for the seconds that Slack requested."""
         self._observe(PlatformLimited("slack", seconds))
         gate = self._gate(method)
         gate.close(self._clock() + seconds)
@@ -242,14 +241,12 @@ class RateLimiter:
             await self._sharing.pause(gate.name, gate.quota, seconds)
 
     def has_headroom(self, method: str) -> bool:
-        """Whether there is room for a call that might as well not be made: some is kept for those that must. What other
-        processes use is estimated.
-        """
+        """Return True if the limit has headroom for an optional call. The use by other processes is estimated."""
         gate, now = self._gate(method), self._clock()
         return gate.has_headroom(now) and (not self._shares or gate.spare_for_all(now))
 
     def remaining(self, method: str) -> float:
-        """How many calls a minute there are that might as well not be made."""
+        """Return the number of optional calls a minute."""
         gate = self._gate(method)
         return MINUTE / gate.quota.interval if self._shares else gate.count * (1 - gate.reserve)
 
@@ -258,7 +255,9 @@ class RateLimiter:
         return self._sharing is not None and self._sharing.works
 
     async def _turn(self, gate: RateWindow, method: str) -> float:
-        """Take a turn; the seconds until it comes. Raises DeliveryFailed, and takes none, if nobody waits that long."""
+        """Take a permit and return the seconds until it is valid. Raises DeliveryFailed without taking one if the wait
+        would be too long.
+        """
         answer = await self._sharing.take(gate.name, gate.quota, PATIENCE) if self._sharing is not None else None
         now = self._clock()
         match answer:

@@ -1,7 +1,6 @@
-"""Cards that are signed elsewhere, as messages: the card in its place, and the line that stands for it in the thread.
+"""Remote cards as messages: the card in its channel, and the line in the thread that links to it.
 
-Called by the drawing of a turn and by the courier. Links are made from the references of what is out, so that drawing
-takes no request.
+Links are built from message refs without a request.
 """
 
 from __future__ import annotations
@@ -28,13 +27,13 @@ DIRECTLY = "a direct conversation"
 
 @dataclass(frozen=True, slots=True)
 class SentCards:
-    """What is known of a turn's messages in other places: the address of the workspace, and what is out where."""
+    """Posted remote cards of a turn, and the URL of the workspace."""
 
     url: str = ""
     refs: MessageRefs = field(default_factory=dict)
 
     def address(self, slot: str) -> str:
-        """The address of a message; empty if it is not known."""
+        """Return the permalink of a message; empty if it is not posted."""
         ref = MessageRef.parse(self.refs.get(slot, ""))
         return message_address(self.url, ref) if ref is not None else ""
 
@@ -51,7 +50,7 @@ class RemoteCard:
 def approval_messages(
     asking: ApprovalEntry, view: TurnView, now: float, outside: SentCards
 ) -> Iterator[OutgoingMessage]:
-    """Calls that were asked for together, as the conversation shows them: cards, or lines that say where they are."""
+    """Return the messages for calls that were requested together: cards, or lines that link to remote cards."""
     for each in group_by_target(asking):
         slots = card_messages(each, view, now)
         if targets_of(each) and is_pending(each):
@@ -61,7 +60,7 @@ def approval_messages(
 
 
 def remote_cards(view: TurnView, now: float, url: str) -> Iterator[RemoteCard]:
-    """The cards of a turn that stand elsewhere, place by place, each saying where it was asked for."""
+    """Return the remote cards of a turn by channel, each with a link to its conversation."""
     asked_in = rich_text(rich_section(words("Asked in "), _origin(view.turn.conversation, url)))
     for asking in remote_approvals(view):
         for slot in card_messages(asking, view, now):
@@ -71,7 +70,7 @@ def remote_cards(view: TurnView, now: float, url: str) -> Iterator[RemoteCard]:
 
 
 def message_address(url: str, ref: MessageRef) -> str:
-    """The address of a message in the archives: what chat.getPermalink answers, without asking."""
+    """Return the permalink of a message, as chat.getPermalink would, without a request."""
     return f"{url.rstrip('/')}/archives/{ref.channel}/p{ref.ts.replace('.', '')}" if url else ""
 
 
@@ -83,7 +82,7 @@ def _origin(where: ConversationKey, url: str) -> Element:
 
 
 def _line(name: str, asking: ApprovalEntry, view: TurnView, outside: SentCards) -> OutgoingMessage:
-    """Where the calls are signed, one line each; what is decided already says so."""
+    """Return one line for each call: its remote card, or its outcome."""
     places = _places(name, targets_of(asking), outside)
     sections = [rich_section(*_told(step, view, places)) for step in asking.calls]
     blocks = (rich_text(*sections),)

@@ -1,7 +1,6 @@
-"""A passage of a turn cut into the messages that show it.
+"""A section of a turn, split into messages.
 
-Called by the two drawings of a turn, which must agree: as blocks, and as a stream. A message keeps what it has once
-shown, however the passage grows.
+Blocks and streams must split alike. Text stays in its message while the section grows.
 """
 
 from __future__ import annotations
@@ -16,15 +15,15 @@ from bot.rendering.text_safety import strip_control
 from bot.rendering.timeline import CallLine, Entry, ReplyText, TimelineSection, ToolOutput
 
 ROOM = SizeLimit(good=MESSAGE_WEIGHT * 2 // 3, most=MESSAGE_WEIGHT - 600)
-"""What is left beside it takes the small lines at the end of a message."""
+"""Size limit of the text; the rest of the message is for the small lines at its end."""
 LINE_WEIGHT = 250
-"""What a tool line counts, however long it is now: it changes, and no text may move because of it."""
+"""Weight of a tool line, independent of its length, so that a changed line moves no text."""
 ENTRIES = 20
 
 
 @dataclass(frozen=True, slots=True)
 class ReplyMessage:
-    """What one message shows of a passage. `last` is false if the passage goes on in another one."""
+    """Part of a section in one message. `last` is False if the section continues in another message."""
 
     name: str
     number: int
@@ -33,7 +32,7 @@ class ReplyMessage:
 
 
 def split_reply(passage: TimelineSection) -> tuple[ReplyMessage, ...]:
-    """The passage, message by message; one at least."""
+    """Split a section into one or more messages."""
     pages = [*_pages(passage)]
     return tuple(
         ReplyMessage(_name(passage, number), number, entries, number == len(pages) - 1)

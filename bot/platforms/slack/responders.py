@@ -1,8 +1,7 @@
-"""Where the answers to a command appear: under the command itself, for whoever said it alone, each one in the place of
-the one before.
+"""Responders to a command: under the command, visible to its user only, each answer replacing the previous one.
 
-A slash command and a press come with an address that takes five answers within half an hour (Slack, "Handling user
-interaction"); the last is kept for the last answer, and the bot's token says what the address does not take any more.
+A `response_url` takes five answers within 30 minutes (Slack, "Handling user interaction"). The last use is reserved for
+the last answer; the bot's token posts later ones.
 """
 
 from __future__ import annotations
@@ -25,15 +24,15 @@ from bot.platforms.slack.web_api import WebApi
 log = logging.getLogger(__name__)
 
 USES = 5
-"""Of these, one is for the last answer; where answers do not replace each other, one more is enough."""
+"""Uses of a `response_url`: one is for the last answer, and one more is enough if answers do not replace each other."""
 APART_SECONDS = 2.0
 _HOSTS = ("hooks.slack.com", "hooks.slack-gov.com")
 
 
 @dataclass(frozen=True, slots=True)
 class ResponseTarget:
-    """Where a person gave a command, and the address for answers, if there is one. `replaces` says that answers take
-    the place of the message that was pressed; behind a slash command there is none, and each stands for itself.
+    """Location of a command, and its `response_url`, if any. `replaces` is True if answers replace the clicked message;
+    after a slash command each answer is a new message.
     """
 
     spot: ChannelRef
@@ -45,7 +44,7 @@ class ResponseTarget:
 
     @classmethod
     def parse(cls, text: str) -> Self | None:
-        """Read the text form back; None for anything else."""
+        """Parse the text form; return None if it is invalid."""
         try:
             channel, user, thread, url, replaces = json.loads(text)
         except (ValueError, TypeError):
@@ -54,7 +53,7 @@ class ResponseTarget:
 
     @property
     def without_response_url(self) -> ResponseTarget:
-        """The same place, with nothing that could be answered through."""
+        """The same target without the `response_url`."""
         return replace(self, url="")
 
 
@@ -62,14 +61,14 @@ class Responder(Protocol):
     """Shows answers, each replacing the one before."""
 
     async def progress(self, sheet: CommandReply, /) -> None:
-        """Show an answer that another one follows. It may be left out."""
+        """Show an answer that another one follows. May be skipped."""
 
     async def finish(self, sheet: CommandReply) -> None:
         """Show the last answer. Raises DeliveryFailed."""
 
 
 def responder_for(api: WebApi, place: ResponseTarget, *, clock: Callable[[], float] = monotonic) -> Responder:
-    """The way to answer in a place."""
+    """Return the responder for a target."""
     if place.url and _trusted(place.url, api.url):
         return _ByAddress(api, place, clock)
     return _AsMessage(api, place.spot) if place.spot.direct else _Whispered(api, place.spot)
@@ -124,7 +123,7 @@ class _ByAddress:
 
 
 class _AsMessage:
-    """As a message that is edited: in a direct conversation, where nobody else reads."""
+    """Responder that edits a message, for direct conversations."""
 
     def __init__(self, api: WebApi, spot: ChannelRef) -> None:
         self._api = api
@@ -151,7 +150,7 @@ class _AsMessage:
 
 
 class _Whispered:
-    """As a message for one person alone, which nobody can edit: only the last answer is worth one."""
+    """Responder with ephemeral messages, which cannot be edited: only the last answer is posted."""
 
     def __init__(self, api: WebApi, spot: ChannelRef) -> None:
         self._api = api

@@ -1,7 +1,7 @@
 """Markdown as Slack's rich text.
 
-Called by whatever draws what a model wrote, or Markdown of our own. Rich text says what each piece is, so text is only
-ever text: no mention, no image that is fetched, no link but those that `rendering` lets through.
+Rich text types each piece, so untrusted text stays text: no mentions, no fetched images, and only the links that
+`rendering` allows.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _TASKS = {"[ ] ": "☐ ", "[x] ": "☑ ", "[X] ": "☑ "}
 _RULE = "──────────"
 _AS_IT_IS = Style()
 _MANY = 400
-"""Nobody says how many pieces rich text may have; beyond these it begins a new block, or forgets its styles."""
+"""Elements of a rich text block. Slack documents no limit; a longer text starts a new block or loses its styles."""
 
 
 class RichTextBuilder:
@@ -48,12 +48,12 @@ class RichTextBuilder:
         self._elements: list[Element] = []
 
     def markdown(self, text: str) -> None:
-        """Add a piece of Markdown."""
+        """Add Markdown."""
         self._nodes(parse(text), indent=0)
         self._end_block()
 
     def block(self, *blocks: Block) -> None:
-        """Add blocks that are no Markdown."""
+        """Add blocks other than Markdown."""
         self.blocks += blocks
 
     def _nodes(self, nodes: Iterable[Node], indent: int) -> None:
@@ -75,7 +75,7 @@ class RichTextBuilder:
                     self._line((Text(_RULE),))
 
     def _line(self, line: Line, style: Style = _AS_IT_IS) -> None:
-        """A paragraph: a blank line is between two of them, and behind a list. One of very many pieces gets several."""
+        """Add a paragraph, after a blank line where one is needed. A paragraph of many elements gets several blocks."""
         first, rest = line[:_MANY], line[_MANY:]
         self._paragraph(first, style)
         if rest:
@@ -93,7 +93,7 @@ class RichTextBuilder:
                 self._add({"type": "rich_text_section", "elements": made})
 
     def _items(self, items: List, indent: int) -> None:
-        """A list. What is not text interrupts it, and it goes on counting behind."""
+        """Add a list. Blocks other than text interrupt it; its numbering continues after them."""
         run: list[Element] = []
         begun = items.start or 0
         for number, nodes in enumerate(items.items, start=begun):
@@ -151,14 +151,14 @@ class RichTextBuilder:
 
 
 def rich_blocks(markdown: str) -> list[Block]:
-    """A piece of Markdown that is a whole message or a part of a window."""
+    """Return the blocks of Markdown that is a whole message or a part of a modal."""
     prose = RichTextBuilder()
     prose.markdown(markdown)
     return prose.blocks
 
 
 def _leading(nodes: Sequence[Node]) -> tuple[Line, Sequence[Node]]:
-    """The text an item begins with, and what follows it that is no text."""
+    """Split an item into its leading text and the nodes after it."""
     lines: list[Inline] = []
     for number, node in enumerate(nodes):
         match node:
@@ -172,7 +172,7 @@ def _leading(nodes: Sequence[Node]) -> tuple[Line, Sequence[Node]]:
 
 
 def _as_task(line: Line) -> Line:
-    """`[ ]` and `[x]` at the beginning of an item as boxes."""
+    """Replace `[ ]` and `[x]` at the beginning of an item by boxes."""
     if not line or not isinstance(line[0], Text) or line[0].text[:4] not in _TASKS:
         return line
     first = line[0]
@@ -180,7 +180,7 @@ def _as_task(line: Line) -> Line:
 
 
 def _flat(nodes: Iterable[Node], before: str = "") -> Iterator[Inline]:
-    """Blocks where Slack takes running text only: in a quote."""
+    """Flatten blocks to running text, because Slack allows nothing else in a quote."""
     for number, node in enumerate(nodes):
         if number or before:
             yield Text("\n" if before or isinstance(node, List) else "\n\n")
@@ -221,7 +221,7 @@ def _restyled(line: Line, style: Style) -> Iterator[Inline]:
 
 
 def _elements(line: Line, style: Style = _AS_IT_IS) -> list[Element]:
-    """A line as elements, runs of one style in one; Slack takes neither an empty line nor an empty text."""
+    """Return the elements of a line, merging runs of one style. Slack rejects empty lines and empty texts."""
     made: list[Element] = []
     for each in _few(tuple(joined(_restyled(line, style)))):
         element: Element = _text(each.text)
@@ -235,7 +235,7 @@ def _elements(line: Line, style: Style = _AS_IT_IS) -> list[Element]:
 
 
 def _few(line: Line) -> Line:
-    """The line itself, or what it says, with its targets, if it has more pieces than anybody should."""
+    """Return the line, or its text with link targets if it has more than `_MANY` elements."""
     if len(line) <= _MANY:
         return line
     return (Text("".join(each.text if isinstance(each, Text) else _told(each) for each in line)),)

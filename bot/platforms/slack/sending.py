@@ -1,7 +1,7 @@
-"""Getting one message of a turn into its thread: posted once, edited from then on, posted anew if somebody deleted it.
+"""Sender of a turn's messages: posts each once, edits it afterwards, and posts it again if a user deleted it.
 
-Nothing that is sent unfurls or links names. A post carries which turn and which slot it is, for the case that nobody
-learned whether it got through: before posting again, the thread is searched for it.
+Messages unfurl no links. The metadata of a post names its turn and message, so that a post without a response can be
+found in the thread before it is repeated.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ REMEMBERED = 2000
 LATEST = 200
 """Messages of a channel among which one is looked for that is in no thread."""
 LONGEST_TEXT = 3_990
-"""Bytes of `text` in an edit, with room for an ellipsis: Slack names 4,000 and does not say of what."""
+"""Bytes of `text` in an edit, with room for an ellipsis. Slack names 4,000 without a unit."""
 _HALF_ENTITY = re.compile(r"&[a-z]{0,3}$")
 _GONE = frozenset({"message_not_found", "cant_update_message", "edit_window_closed"})
 _UNCLEAR = frozenset({"internal_error", "fatal_error", "request_timeout", "service_unavailable"})
@@ -38,7 +38,7 @@ _TOO_MUCH = frozenset({"invalid_blocks", "invalid_blocks_format", "msg_too_long"
 
 
 class Sender:
-    """Posts and edits the messages of turns. Knows what it has sent, to send nothing twice."""
+    """Posts and edits the messages of turns. Caches their content to skip edits without a change."""
 
     def __init__(self, api: WebApi) -> None:
         self._api = api
@@ -46,14 +46,14 @@ class Sender:
         self._unsure: set[tuple[str, str]] = set()
 
     def unchanged(self, turn_id: str, slot: OutgoingMessage) -> bool:
-        """Whether this very message stands there already, as far as this process knows."""
+        """Return True if the message already has this content, as far as this process knows."""
         return self._sent.get((turn_id, slot.name)) == _digest(slot)
 
     async def post(
         self, turn_id: str, slot: OutgoingMessage, where: ConversationKey, *, search: bool = False
     ) -> MessageRef:
-        """Post a message, or find the one that was posted without anybody learning of it: looked for after a post
-        without an answer, and with `search`. Raises DeliveryFailed.
+        """Post a message, or find it if an earlier post got no response. `search` forces the lookup. Raises
+        DeliveryFailed.
         """
         key = (turn_id, slot.name)
         if search or key in self._unsure:
@@ -76,7 +76,7 @@ class Sender:
         return MessageRef(str(answer.get("channel") or slot.place or where.channel), str(answer.get("ts", "")))
 
     async def edit(self, turn_id: str, slot: OutgoingMessage, where: ConversationKey, ref: MessageRef) -> MessageRef:
-        """Bring a message up to date; the reference of the one that shows it now. Raises DeliveryFailed."""
+        """Edit a message and return the ref of the one that shows it now. Raises DeliveryFailed."""
         try:
             await self._edited(slot, ref)
         except SlackWebApiError as error:
@@ -88,7 +88,7 @@ class Sender:
         return ref
 
     async def delete(self, turn_id: str, name: str, ref: MessageRef) -> None:
-        """Take a message away that is not part of the turn any more. Raises DeliveryFailed."""
+        """Delete a message that no longer belongs to the turn. Raises DeliveryFailed."""
         try:
             await self._api.edit("chat.delete", channel=ref.channel, ts=ref.ts)
         except SlackWebApiError as error:
@@ -97,7 +97,7 @@ class Sender:
         self._sent.pop((turn_id, name), None)
 
     def forget(self, turn_id: str, name: str) -> None:
-        """Something else than this has changed the message."""
+        """Drop the cached content, because the message was changed by other means."""
         self._sent.pop((turn_id, name), None)
 
     async def _posted(self, slot: OutgoingMessage, where: ConversationKey, key: tuple[str, str]) -> Mapping[str, Any]:
@@ -130,7 +130,7 @@ class Sender:
         raise SlackWebApiError("streaming_state_conflict", "Slack still streams that message.", retry_after=5.0)
 
     async def _stop_stream(self, ref: MessageRef) -> None:
-        """End a stream that another process left behind, or that this one lost."""
+        """Stop a stream that this or another process did not finish."""
         try:
             await self._api.edit("chat.stopStream", channel=ref.channel, ts=ref.ts)
         except SlackWebApiError as error:
@@ -138,7 +138,9 @@ class Sender:
                 raise
 
     async def _find(self, key: tuple[str, str], where: ConversationKey, place: str = "") -> MessageRef | None:
-        """The message of a slot, by what it carries: in its thread, or among the latest of its place."""
+        """Return the message with these metadata, in its thread or among the latest of its channel; None if it is not
+        found.
+        """
         if place:
             return await self._find_in(place, key)
         if not where.thread:
@@ -183,7 +185,7 @@ class Sender:
 
 
 def _check_that_text_will_do(slot: OutgoingMessage, error: SlackWebApiError) -> None:
-    """Whether a message may go out without the layout that Slack refused. Raises SlackWebApiError if not."""
+    """Check that a message may be posted without the layout that Slack rejected. Raises SlackWebApiError if not."""
     if error.code not in _TOO_MUCH:
         raise error
     if slot.asks:
@@ -204,7 +206,7 @@ def _digest(slot: OutgoingMessage) -> str:
 
 
 def _text(slot: OutgoingMessage) -> str:
-    """As much of the message's text as Slack takes."""
+    """Return the message's text, cut to Slack's limit."""
     whole = slot.text.encode()
     if len(whole) <= LONGEST_TEXT:
         return slot.text or ELLIPSIS

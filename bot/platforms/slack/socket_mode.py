@@ -1,8 +1,7 @@
 """Socket Mode: Slack's events over a websocket that this process opens, with the app's token.
 
-Slack's client reconnects by itself. What it does not do is watched here: an address that was good for one connection
-is thrown away when it does not work, a token that is no good ends the program instead of being tried for ever, and on
-leaving nothing of it keeps running. What Slack sent and got no acknowledgement for comes again.
+Slack's client reconnects by itself. This module adds three things: it replaces a URL that does not connect, ends the
+program on a rejected token, and closes the client's tasks at shutdown. Slack sends unacknowledged events again.
 """
 
 from __future__ import annotations
@@ -26,28 +25,28 @@ log = logging.getLogger(__name__)
 PING_SECONDS = 10.0
 LOOK_SECONDS = 5.0
 LOOKS = 3
-"""So many looks without a connection make an address a bad one."""
+"""Consecutive checks without a connection before the URL is replaced."""
 
 
 class SocketStatus:
-    """Tells whether there is a connection that events could come by."""
+    """Connection status of Socket Mode."""
 
     def __init__(self) -> None:
         self._client: Any = None
 
     def attach(self, client: Any) -> None:
-        """From now on it is this client's, or nobody's if it is None."""
+        """Watch this client; None for none."""
         self._client = client
 
     async def is_connected(self) -> bool:
-        """Whether it is connected now, by all that its client knows."""
+        """Return True if the client reports a connection."""
         return self._client is not None and bool(await self._client.is_connected())
 
 
 async def receive_by_socket(
     app: AsyncApp, api: WebApi, app_token: str, line: SocketStatus, *, ping: float = PING_SECONDS
 ) -> None:
-    """Receive until cancelled, by `line`. Raises DeliveryFailed if Slack does not take the app's token."""
+    """Receive until cancelled, reporting to `line`. Raises DeliveryFailed if Slack rejects the app's token."""
     address = await retry_until_available(functools.partial(socket_address, api, app_token), "Slack")
     handler: Any = AsyncSocketModeHandler(
         app, app_token, logger=library_log(), web_client=api.client(), ping_interval=ping
@@ -68,7 +67,7 @@ async def receive_by_socket(
 
 
 async def socket_address(api: WebApi, app_token: str) -> str:
-    """An address that is good for one connection. Raises DeliveryFailed."""
+    """Return a URL for one connection. Raises DeliveryFailed."""
     try:
         return str((await api.with_token(app_token, "apps.connections.open")).get("url") or "")
     except SlackWebApiError as error:
@@ -82,7 +81,7 @@ async def socket_address(api: WebApi, app_token: str) -> str:
 
 
 async def _watch(handler: Any, ask: Callable[[], Awaitable[str]]) -> None:
-    """Replace an address that leads nowhere. Raises DeliveryFailed if there will never be another."""
+    """Replace a URL that does not work. Raises DeliveryFailed if the token is rejected."""
     away = 0
     while True:
         await asyncio.sleep(LOOK_SECONDS)
@@ -93,7 +92,7 @@ async def _watch(handler: Any, ask: Callable[[], Awaitable[str]]) -> None:
 
 
 async def _another(ask: Callable[[], Awaitable[str]]) -> str | None:
-    """A fresh address; None where Slack gives none for now, and its client has to ask for itself."""
+    """Return a new URL, or None if Slack gives none for now and its client has to retry."""
     try:
         return await ask()
     except DeliveryFailed as failure:

@@ -1,7 +1,7 @@
-"""A turn as native streams: the text of every answer message so far, and its tool calls as tasks.
+"""Turns as native streams: the text of each answer message so far, and its tool calls as tasks.
 
-Called by the surface where Slack can stream. The messages are those of `turns.turn_slots`, by the same names. While a
-message is streamed it shows this; when its stream has stopped, it is updated to its blocks, which say it in full.
+The messages and their names are those of `turns.turn_messages`. After its stream has stopped, a message is updated to
+its blocks.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class TaskStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One tool call. `details` never change, `output` may: Slack appends to either, so each is sent once."""
+    """One tool call. `details` never change, `output` may. Slack appends to both, so each is sent once."""
 
     id: str
     title: str
@@ -41,9 +41,9 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """One answer message while it is written. `text` is Markdown and begins with what it was before, unless a reply
-    has started again; `title` is the plan's. `open` is false once nothing more comes to this message: then its stream
-    is stopped.
+    """One answer message that is being written. `text` is Markdown and extends the earlier text, unless the model's
+    reply restarted; `title` is that of the plan. `open` is False if the message is complete: then its stream is
+    stopped.
     """
 
     name: str
@@ -62,8 +62,8 @@ _STATUSES = {
     StatusIcon.UNKNOWN: TaskStatus.ERROR,
     StatusIcon.SKIPPED: TaskStatus.COMPLETE,
 }
-"""A task in progress spins for ever once its stream has stopped, so a call that waits for a person is complete: it has
-been asked for.
+"""Task status by step status. A call that waits for a user is complete, because an unfinished task spins forever after
+its stream has stopped.
 """
 _TITLES = {
     TurnStatus.QUEUED: "Waiting",
@@ -79,7 +79,7 @@ WAITS_FOR_AN_ANSWER = "Waiting for an answer"
 
 
 def streams(view: TurnView) -> tuple[Stream, ...]:
-    """Every answer message of a turn, in order."""
+    """Return every answer message of a turn, in order."""
     sequence = timeline(view)
     steps = {step.n: last_state(step, view) for step in view.steps if isinstance(step, ToolStep)}
     going_on = view.turn.status is TurnStatus.RUNNING and not (view.awaiting or view.asks)

@@ -1,9 +1,8 @@
-"""Native streaming of the message that is being written, where Slack offers it.
+"""Native streaming of the message that is being written, where Slack supports it.
 
-A stream is decoration: it begins, it grows, and whatever ends it, the message is edited to what it should be in the
-end, so nothing hangs on how much of a stream got through. Slack ends one five minutes after it began, and refuses one
-that has grown to some ten thousand bytes; this module stays below both limits. Which process streams a
-message is known to that process alone: any other one simply edits it.
+Streaming is optional: the message is edited to its final blocks however its stream ended. Slack ends a stream five
+minutes after its start and rejects one above about ten thousand bytes; this module stays below both limits. Only the
+process that started a stream knows it; other processes edit the message.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ _NOT_HERE = frozenset(
 
 
 class Streaming(StrEnum):
-    """Where replies are streamed: in a channel only the person who asked sees a stream grow."""
+    """Streaming support by conversation type: in a channel only the user who asked sees the stream grow."""
 
     NOWHERE = "nowhere"
     DIRECT = "direct"
@@ -57,16 +56,16 @@ class Streaming(StrEnum):
 
 
 class StreamSession(StrEnum):
-    """What Slack shows of the conversation once a stream has stopped."""
+    """Session status that Slack shows after a stream has stopped."""
 
     ACTIVE = "active"
     SUSPENDED = "suspended"
-    """Somebody has to decide something."""
+    """A user has to decide."""
 
 
 @dataclass(slots=True)
 class _Growing:
-    """A stream of this process, and what it has been sent."""
+    """A stream of this process and its sent content."""
 
     ref: MessageRef
     began: float
@@ -91,18 +90,18 @@ class StreamManager:
         return len(self._growing)
 
     def has(self, turn_id: str, name: str) -> bool:
-        """Whether this process streams that message."""
+        """Return True if this process streams the message."""
         return (turn_id, name) in self._growing
 
     def wanted(self, where: ConversationKey) -> bool:
-        """Whether a message there should be streamed, as far as is known."""
+        """Return True unless streaming is known to fail in this conversation."""
         direct = where.channel.startswith("D")
         allowed = self._streaming is Streaming.EVERYWHERE or (self._streaming is Streaming.DIRECT and direct)
         return allowed and bool(where.thread) and _kind(where) not in self._unable
 
     async def start(self, turn: Turn, stream: Stream) -> MessageRef | None:
-        """Begin a message as a stream; None where it has to be posted instead. Raises DeliveryFailed if nobody knows
-        whether it began.
+        """Start a message as a stream. Return None if it has to be posted instead. Raises DeliveryFailed if the start
+        may have succeeded.
         """
         where = turn.conversation
         if not (self.wanted(where) and self._api.pacing.has_headroom("chat.startStream")):
@@ -139,7 +138,7 @@ class StreamManager:
         return growing.ref
 
     async def append(self, turn_id: str, stream: Stream) -> bool:
-        """Bring a stream up to date, unless there is no room for that now; False if it cannot go on as a stream."""
+        """Append to a stream, if the rate limit has headroom. Return False if it cannot continue as a stream."""
         growing = self._growing[turn_id, stream.name]
         too_old = self._clock() - growing.began > LONGEST_SECONDS
         too_heavy = text_weight(stream.text) + TASK_WEIGHT * len(stream.tasks) > HEAVIEST
@@ -157,7 +156,7 @@ class StreamManager:
         return True
 
     async def stop(self, turn_id: str, name: str, session: StreamSession = StreamSession.ACTIVE) -> None:
-        """Stop a stream. Never raises: whoever edits the message next stops what still runs."""
+        """Stop a stream. Never raises: the next edit of the message stops a stream that still runs."""
         growing = self._growing.pop((turn_id, name), None)
         if growing is None:
             return
@@ -176,8 +175,8 @@ class StreamManager:
             log.info("a stream could not be stopped: %s", failure)
 
     async def finish(self, turn: Turn) -> None:
-        """The turn has ended. If its last stream was stopped for an approval, and none came after that, Slack would
-        show for ever that somebody has to decide. Never raises.
+        """Finish an ended turn. If its last stream stopped for an approval, Slack would show forever that a user has to
+        decide. Never raises.
         """
         if turn.id not in self._suspended:
             return
@@ -202,7 +201,7 @@ class StreamManager:
 
 
 def _chunks(growing: _Growing, stream: Stream) -> list[dict[str, Any]]:
-    """What is new: text, and tasks that came or changed."""
+    """Return the new content: text, and new or changed tasks."""
     chunks: list[dict[str, Any]] = []
     for task in stream.tasks:
         before = growing.tasks.get(task.id)
@@ -214,7 +213,7 @@ def _chunks(growing: _Growing, stream: Stream) -> list[dict[str, Any]]:
 
 
 def _task_chunk(task: Task, status: TaskStatus, before: Task | None = None) -> dict[str, Any]:
-    """An update of one task. Slack appends details and output to what it has, so each goes out once."""
+    """Return an update of one task. Slack appends details and output, so each is sent once."""
     chunk: dict[str, Any] = {"type": "task_update", "id": task.id, "title": task.title, "status": status.value}
     if before is None and task.details:
         chunk["details"] = task.details
@@ -229,5 +228,5 @@ def _sent(growing: _Growing, stream: Stream) -> None:
 
 
 def _kind(where: ConversationKey) -> str:
-    """Direct conversations may stream where channels do not."""
+    """Return the conversation type: streaming may work in direct conversations only."""
     return where.channel[:1]

@@ -1,7 +1,7 @@
-"""Tables: Slack's own where it takes them, columns of text otherwise.
+"""Tables: Slack's `table` block within its limits, text columns otherwise.
 
-Called by the drawings. A message may have one `table` block (docs.slack.dev, table block), so every further table of a
-message is drawn as text; so is what is too large for one. No row and no letter is left out.
+A message may have one `table` block (docs.slack.dev, table block). Further and larger tables are text; no row is
+omitted.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from bot.platforms.slack.outgoing import Block
 
 
 def fits_a_table(rows: Sequence[Sequence[str]]) -> bool:
-    """Whether a `table` block takes these cells."""
+    """Return True if a `table` block takes these cells."""
     return (
         0 < len(rows) <= limits.TABLE_ROWS
         and all(0 < len(row) <= limits.TABLE_COLUMNS for row in rows)
@@ -23,7 +23,7 @@ def fits_a_table(rows: Sequence[Sequence[str]]) -> bool:
 
 
 def table(rows: Sequence[Sequence[Sequence[Element]]], aligned: Sequence[str] = ()) -> Block:
-    """A `table` block of cells that are runs of text; the first row are the headings."""
+    """Return a `table` block; the first row contains the headings."""
     block: Block = {"type": "table", "rows": [[rich_text(_cell(cell)) for cell in row] for row in rows]}
     block["column_settings"] = [
         {"align": side if side in ("center", "right") else "left", "is_wrapped": True}

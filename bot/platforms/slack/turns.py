@@ -1,7 +1,7 @@
-"""A turn as messages: one slot for every message, with the blocks it should show now.
+"""Turns as messages, each with its current blocks.
 
-Called by the surface whenever it draws, with whole views; the same view makes the same blocks. A slot that was drawn
-once and is not among these any more (a reply began again and became shorter) has to be taken away.
+The same view always gives the same blocks. Delete a posted message that is not in the result, for example after a
+restarted, shorter reply.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ NOWHERE = SentCards()
 
 
 def turn_messages(view: TurnView, now: float, outside: SentCards = NOWHERE) -> tuple[OutgoingMessage, ...]:
-    """Every message of a turn in its conversation, in order. `now` (epoch seconds) is when cards that are not out yet
-    begin to run off; `outside` is what is out elsewhere.
+    """Return all messages of a turn in its conversation, in order. The expiry of unposted cards counts from `now`
+    (epoch seconds); `outside` are the posted remote cards.
     """
     sequence = timeline(view)
     last = max(number for number, each in enumerate(sequence) if isinstance(each, TimelineSection))
@@ -91,7 +91,7 @@ def _slot(part: ReplyMessage, view: TurnView, *, ends: bool) -> OutgoingMessage:
 
 
 def _draw(prose: RichTextBuilder, kind: type[Entry], entries: list[Entry]) -> None:
-    """Entries of one kind that follow each other."""
+    """Add consecutive entries of one kind."""
     if kind is CallLine:
         prose.block(*small(*(tool_text(each.line) for each in entries if isinstance(each, CallLine))))
         return
@@ -112,7 +112,7 @@ def _draw(prose: RichTextBuilder, kind: type[Entry], entries: list[Entry]) -> No
 
 
 def _end(view: TurnView, part: ReplyMessage) -> list[Block]:
-    """What can be done about the turn."""
+    """Return the buttons at the end of a turn."""
     turn = view.turn
     if turn.status is TurnStatus.QUEUED:
         return buttons(

@@ -1,6 +1,6 @@
-"""Files that the bot shares: a document that a command wrote, what a tool returned.
+"""Upload of files: replies of commands and results of tools.
 
-Slack takes them in three steps: an address for the bytes, the bytes, and where the file belongs.
+An upload has three steps: request a URL, send the bytes, share the file in a channel.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from bot.rendering.text_safety import single_line
 
 
 async def upload(api: WebApi, spot: ChannelRef, document: ReplyFile, *, private: bool) -> None:
-    """Share a document where a command was given; a private one with whoever gave it alone. Raises DeliveryFailed."""
+    """Upload a reply file to the command's conversation; a private one to the user alone. Raises DeliveryFailed."""
     channel, thread = spot.channel, spot.thread
     if private and not spot.direct:
         channel, thread = await direct_channel(api, spot.user), ""
@@ -27,7 +27,7 @@ async def upload(api: WebApi, spot: ChannelRef, document: ReplyFile, *, private:
 
 
 async def share_file(api: WebApi, channel: str, thread: str, name: str, data: bytes) -> str:
-    """Share a file in a channel or a thread; its id. Raises DeliveryFailed."""
+    """Share a file in a channel or a thread and return its id. Raises DeliveryFailed."""
     name = single_line(name, 200) or "file"
     place = await api.read("files.getUploadURLExternal", filename=name, length=max(len(data), 1))
     await _send(api, str(place.get("upload_url") or ""), data)
@@ -38,7 +38,7 @@ async def share_file(api: WebApi, channel: str, thread: str, name: str, data: by
 
 
 async def direct_channel(api: WebApi, user: str) -> str:
-    """The direct conversation with somebody. Raises DeliveryFailed."""
+    """Return the direct conversation with a user. Raises DeliveryFailed."""
     answer = await api.edit("conversations.open", users=user)
     channel = answer.get("channel")
     found = str(channel.get("id") or "") if isinstance(channel, dict) else ""

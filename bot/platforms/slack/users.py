@@ -1,8 +1,7 @@
-"""Who people are in the workspace: names, rights, user groups.
+"""Users of the workspace: names, rights, user groups.
 
-Answers are kept for five minutes, for names; whoever decides by them asks anew. Groups are asked for only where
-settings, profiles or rules name any. Bots, guests and people of other organizations are marked as such, and so is
-whoever cannot be looked up.
+Names are cached for five minutes; decisions need a fresh lookup. Groups are requested only if settings, profiles or
+rules name some. Bots, guests, users of other organizations and unknown users are marked as such.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ _UNKNOWN = ("user_not_found", "user_not_visible", "users_not_found")
 
 @dataclass(frozen=True, slots=True)
 class Person:
-    """One person or bot, as Slack describes them to this workspace."""
+    """A user or bot of the workspace."""
 
     id: str
     name: str
@@ -38,13 +37,13 @@ class Person:
 
     @property
     def author(self) -> Author:
-        """As the engine knows people."""
+        """Author of messages, as the engine names users."""
         return Author("slack", self.id, self.name)
 
 
 class UserDirectory:
-    """Looks people up. `groups` are user groups whose members matter, as settings name them (`slack-group:S1`): without
-    any, nobody's groups are asked for.
+    """Looks up users. `groups` are the user groups in the settings (`slack-group:S1`); without groups, memberships are
+    not requested.
     """
 
     def __init__(
@@ -60,11 +59,11 @@ class UserDirectory:
         self._handles: tuple[float, Mapping[str, str]] = (float("-inf"), {})
 
     def also_ask_for(self, groups: Callable[[], Awaitable[frozenset[str]]]) -> None:
-        """Groups whose members matter beside those of the settings; asked for again at every decision."""
+        """Add groups to those of the settings; memberships are requested at every decision."""
         self._more_groups = groups
 
     async def person(self, user: str) -> Person:
-        """Somebody, as of the last five minutes. Raises DeliveryFailed."""
+        """Return a user, cached for five minutes. Raises DeliveryFailed."""
         if (known := self._lately(user)) is not None:
             return known
         lock = self._asking.setdefault(user, asyncio.Lock())
@@ -76,25 +75,21 @@ class UserDirectory:
                 self._asking.pop(user, None)
 
     async def member(self, user: str) -> Member:
-        """Somebody with their rights and groups, asked for now. Raises DeliveryFailed."""
+        """Return a user with current rights and groups. Raises DeliveryFailed."""
         person = await self._ask(user)
         return _member(person, await self._groups_of(user, fresh=True))
 
     async def cached_member(self, user: str) -> Member:
-        """Somebody with their rights and groups, as of the last five minutes: for reading, never to decide by. Raises
-        DeliveryFailed.
-        """
+        """Return a user with rights and groups, up to five minutes old, not for decisions. Raises DeliveryFailed."""
         return _member(await self.person(user), await self._groups_of(user, fresh=False))
 
     def cached_name(self, user: str) -> str:
-        """The name of somebody who was looked up lately; their id if nobody did."""
+        """Return the name of a recently looked up user, or their id."""
         kept = self._people.get(user)
         return kept[1].name if kept is not None else user
 
     async def group_name(self, group: str) -> str:
-        """What people call a user group, as of the last five minutes; empty if it is not known. Raises
-        DeliveryFailed.
-        """
+        """Return the name of a user group, cached for five minutes; empty if unknown. Raises DeliveryFailed."""
         asked_at, handles = self._handles
         if self._clock() - asked_at >= KEPT_SECONDS:
             listed = (await self._api.read("usergroups.list")).get("usergroups")
@@ -171,7 +166,7 @@ def _read(user: str, found: Mapping[str, Any], identity: Identity) -> Person:
 
 
 def _is_ours(found: Mapping[str, Any], identity: Identity) -> bool:
-    """Whether somebody belongs to this workspace, or to it as part of one Grid organization."""
+    """Return True if the user belongs to this workspace, or to its Grid organization."""
     if found.get("team_id") == identity.team:
         return True
     grid = found.get("enterprise_user")

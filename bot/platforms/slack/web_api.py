@@ -1,7 +1,6 @@
-"""Slack's Web API: one session, every call within its limits, every failure a DeliveryFailed.
+"""Client of Slack's Web API: one session, rate limits for every call, every failure a DeliveryFailed.
 
-The only module that holds slack_sdk's client; whatever else speaks to Slack is handed this one. Reading methods go
-out as GET and writing ones as JSON, which is how Slack takes them.
+The only module that uses slack_sdk's client. Reading methods are sent as GET, writing ones as JSON.
 """
 
 from __future__ import annotations
@@ -45,8 +44,8 @@ class _Discreet(logging.Filter):
 
 
 def library_log(part: str = "sdk") -> logging.Logger:
-    """The logger that a part of Slack's libraries is given: warnings only, for at lower levels they write out whole
-    messages; of Bolt errors only, which warns of what is meant to be.
+    """Return the logger for a part of Slack's libraries: warnings only, because lower levels log whole messages; errors
+    only for Bolt, which warns of intended settings.
     """
     log = logging.getLogger(f"bot.platforms.slack.library.{part}")
     log.setLevel(logging.ERROR if part == "bolt" else logging.WARNING)
@@ -57,7 +56,7 @@ def library_log(part: str = "sdk") -> logging.Logger:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Whom the token speaks for. `url` is the workspace's own address."""
+    """Owner of the token. `url` is that of the workspace."""
 
     team: str
     enterprise: str
@@ -69,7 +68,7 @@ class Identity:
 
 
 class WebApi:
-    """Calls Slack as the bot. To be entered before use, and left when nothing calls any more."""
+    """Calls Slack as the bot. Enter it before use, and leave it after the last call."""
 
     def __init__(self, token: str, *, url: str = API_URL, pacing: RateLimiter | None = None) -> None:
         self._token = token
@@ -92,19 +91,19 @@ class WebApi:
 
     @property
     def session(self) -> aiohttp.ClientSession:
-        """The one session for everything that goes to Slack."""
+        """Shared session for all requests to Slack."""
         if self._session is None:
             raise RuntimeError("the Web API was not entered")
         return self._session
 
     @property
     def bearer(self) -> Mapping[str, str]:
-        """The header that lets the bot in."""
+        """Authorization header of the bot."""
         return {"Authorization": f"Bearer {self._token}"}
 
     def client(self, *, patient: bool = True) -> AsyncWebClient:
-        """Slack's own client on the shared session. A patient one repeats what got no answer: for calls that may
-        happen twice.
+        """Return Slack's client on the shared session. A patient one retries calls without a response, for calls that
+        may be repeated.
         """
         if patient not in self._clients:
             handlers: list[AsyncRetryHandler] = (
@@ -120,7 +119,7 @@ class WebApi:
         return self._clients[patient]
 
     async def identity(self) -> Identity:
-        """Whom the token speaks for, asked once. Raises DeliveryFailed."""
+        """Return the owner of the token, requested once. Raises DeliveryFailed."""
         async with self._asking:
             if self._identity is None:
                 answer, headers = await self._call("auth.test", {}, verb="POST", patient=True)
@@ -136,18 +135,18 @@ class WebApi:
             return self._identity
 
     async def read(self, method: str, **arguments: Any) -> Mapping[str, Any]:
-        """Ask for something. Raises DeliveryFailed."""
+        """Call a reading method. Raises DeliveryFailed."""
         given = {name: value for name, value in arguments.items() if value is not None}
         return (await self._call(method, given, verb="GET", patient=True))[0]
 
     async def edit(self, method: str, **arguments: Any) -> Mapping[str, Any]:
-        """Do something that does no harm if it happens twice. Raises DeliveryFailed."""
+        """Call a method that is safe to repeat. Raises DeliveryFailed."""
         given = {name: value for name, value in arguments.items() if value is not None}
         return (await self._call(method, given, verb="POST", patient=True))[0]
 
     async def post(self, method: str, **arguments: Any) -> Mapping[str, Any]:
-        """Do something once: where no answer comes, SlackConnectionError says that it may have happened. Raises
-        DeliveryFailed.
+        """Call a method once. Raises SlackConnectionError without a response, because the call may have been processed.
+        Raises DeliveryFailed.
         """
         given = {name: value for name, value in arguments.items() if value is not None}
         return (await self._call(method, given, verb="POST", patient=False))[0]
