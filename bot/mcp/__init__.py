@@ -1,6 +1,6 @@
 """MCP servers as one toolbox: configuration, connections, names, calls and results.
 
-The composition root builds `toolbox.McpToolbox` and tells it which servers to keep: those that
-`config_file.read_servers` found, and those that admins have defined, made ready by `authentication`. Everybody else
-sees the ports `Toolbox` and `ServerAdmin`. Nothing outside this folder knows the MCP library.
+Build `toolbox.McpToolbox` and give it the servers of `config_file.load_servers` and those that admins have defined,
+completed by `credentials.inject_secrets`. Other packages use the ports `Toolbox` and `ServerAdmin`. Only this package
+imports the MCP library.
 """

@@ -1,6 +1,6 @@
-"""Who uses a connection now, and since when nobody does.
+"""Activity of one connection: running requests and the time of the last use.
 
-Kept by the `connection`: calls and what people ask of a server count, what the program asks by itself does not.
+Tool calls and requests of users count as use; internal requests such as pings do not.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from contextlib import contextmanager
 
 
 class ActivityTracker:
-    """The use of one server. `clock` is in seconds; `on_end` is called whenever somebody has done with it.
+    """Tracker of the use of one server. `clock` is in seconds; `on_end` is called after each request.
 
-    `wondered`: a call has ended without an answer and no other is under way, so whoever tends the connection may ask
-    whether the server is still there.
+    `wondered` is set when a call has ended without an answer and no other request is running: the server should be
+    pinged.
     """
 
     def __init__(self, clock: Callable[[], float], on_end: Callable[[], None]) -> None:
@@ -27,7 +27,7 @@ class ActivityTracker:
 
     @contextmanager
     def track_user(self) -> Iterator[None]:
-        """Somebody uses it within the block."""
+        """Count a request of a user within the block."""
         with self.track_internal():
             try:
                 yield
@@ -36,7 +36,7 @@ class ActivityTracker:
 
     @contextmanager
     def track_internal(self) -> Iterator[None]:
-        """The program itself needs it within the block; it does not stay open for that."""
+        """Count an internal request within the block. It does not keep the connection open."""
         self.running += 1
         try:
             yield
@@ -48,10 +48,10 @@ class ActivityTracker:
             self._on_end()
 
     def mark_unresponsive(self) -> None:
-        """The server did not answer in time: it may hang."""
+        """Record that the server did not answer in time."""
         self._wondering = True
 
     @property
     def unused_since(self) -> float:
-        """The time on the clock since which nobody has used it: now if somebody does."""
+        """Clock time of the last use, or now while a request is running."""
         return self._clock() if self.running else self._last

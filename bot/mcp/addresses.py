@@ -1,9 +1,8 @@
-"""Which addresses and commands an admin may give a server.
+"""Rules for the addresses and commands that admins may give a server.
 
-Whoever may add a server in chat must not reach with it what only this machine reaches: loopback, the private network,
-the cloud's metadata service with its keys. Names are looked at when a server is defined, the addresses behind them
-whenever a connection is made, because a name can mean another address a moment later. The operator's own file is not
-limited. Knows no MCP.
+A server added in chat must not reach loopback, the private network or the cloud's metadata service. Names are checked
+when a server is defined. Their addresses are checked at each connection, because DNS answers change. Servers of the
+operator's file are not limited.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ _METADATA = frozenset(
         ),
     )
 )  # fmt: skip
-"""Where AWS, Google, Azure, Alibaba, Oracle and Tencent answer questions about a machine and its keys."""
+"""Addresses of the metadata services of AWS, Google, Azure, Alibaba, Oracle and Tencent."""
 _NAT64 = IPv6Network("64:ff9b::/96")
 _LOCAL_NAT64 = IPv6Network("64:ff9b:1::/48")
 _COMPATIBLE = IPv6Network("::/96")
@@ -49,9 +48,11 @@ _COMPATIBLE = IPv6Network("::/96")
 
 @dataclass(frozen=True, slots=True)
 class AllowedTargets:
-    """What admins may use beyond the public network. `hosts` are `host` or `host:port`; `commands` are programs, as
-    they are written in a definition; `templates` says which launch templates there are at the moment. `names` are the
-    only slugs of servers that run, those of the operator's file included; empty allows all.
+    """Targets that admins may use beyond the public network.
+
+    `hosts` are `host` or `host:port`. `commands` are programs, spelled as in a definition. `templates` returns the
+    current launch templates. `names` are the only server names that may run, those of the operator's file included;
+    empty allows all.
     """
 
     hosts: frozenset[str] = frozenset()
@@ -64,7 +65,7 @@ class AllowedTargets:
         return not self.names or slug in self.names
 
     def host(self, host: str, port: int) -> bool:
-        """The operator lets admins use this host, at least on this port."""
+        """Return True if the operator allows this host, at least on this port."""
         bare = _plain(host)
         spelled = f"[{bare}]" if ":" in bare else bare
         listed = {_plain_entry(each) for each in self.hosts}
@@ -72,7 +73,7 @@ class AllowedTargets:
 
 
 def is_address(url: str) -> bool:
-    """It is an http or https address of a usable form."""
+    """Return True if this is a usable http or https address."""
     try:
         parts = urlsplit(url)
         usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
@@ -82,13 +83,13 @@ def is_address(url: str) -> bool:
 
 
 def origin_of(url: str) -> tuple[str, int]:
-    """The host and the port of a usable address."""
+    """Return the host and the port of a usable address."""
     parts = urlsplit(url)
     return parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
 
 
 def check_definition(config: ServerConfig, allowances: AllowedTargets) -> None:
-    """Raise Unusable if this server may not be used, by its name or its place. Host names are not resolved."""
+    """Check a server's name and target without resolving host names. Raises InvalidDefinition."""
     if not allowances.admits(config.name):
         raise InvalidDefinition(
             f"MCP_ALLOWED_SERVERS does not list the name {config.name}.",
@@ -99,7 +100,9 @@ def check_definition(config: ServerConfig, allowances: AllowedTargets) -> None:
 
 
 def check_place(config: ServerConfig, allowances: AllowedTargets) -> None:
-    """Raise Unusable if an admin may not define a server with this address or program. Host names are not resolved."""
+    """Check the address or program of a server that an admin defines, without resolving names. Raises
+    InvalidDefinition.
+    """
     if config.from_file:
         return
     match config.transport:
@@ -143,7 +146,7 @@ def _check_name(host: str, port: int, allowances: AllowedTargets) -> None:
 
 
 def check_ip(address: IpAddress, host: str, port: int, allowances: AllowedTargets) -> None:
-    """Raises Unusable if admins may not use this address, which is what `host` means now."""
+    """Check one address of `host`. Raises InvalidDefinition if admins may not use it."""
     meanings = _meanings(address)
     if not _METADATA.isdisjoint(meanings):
         raise _metadata(host)
@@ -154,7 +157,7 @@ def check_ip(address: IpAddress, host: str, port: int, allowances: AllowedTarget
 
 
 async def resolve_allowed(host: str, port: int, allowances: AllowedTargets, resolve: Resolve) -> list[str]:
-    """The addresses behind a host, each of which may be used. Raises Unusable, and OSError if the name is unknown."""
+    """Return the addresses of a host after checking each. Raises InvalidDefinition, and OSError."""
     _check_name(host, port, allowances)
     literal = parse_ip(host)
     found = [str(literal)] if literal is not None else await resolve(host, port)
@@ -164,14 +167,14 @@ async def resolve_allowed(host: str, port: int, allowances: AllowedTargets, reso
 
 
 async def resolve_host(host: str, port: int) -> list[str]:
-    """The addresses behind a name, in the system's order. Raises OSError."""
+    """Return the addresses of a host name, in the system's order. Raises OSError."""
     answers = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(str(answer[4][0]) for answer in answers))
 
 
 def parse_ip(host: str) -> IpAddress | None:
-    """The address a host is written as, also in the spellings that only the system's resolver takes: `2130706433`,
-    `0x7f.1`, `0177.0.0.1`. None for a name.
+    """Parse a host as an IP address, also as `2130706433`, `0x7f.1` or `0177.0.0.1`, which the system's resolver
+    accepts. Return None for a name.
     """
     plain = _plain(host)
     with suppress(ValueError):
@@ -182,7 +185,7 @@ def parse_ip(host: str) -> IpAddress | None:
 
 
 def _plain(host: str) -> str:
-    """One spelling for equal hosts."""
+    """Return one spelling for equal hosts."""
     return unicodedata.normalize("NFKC", host).lower().rstrip(".").removeprefix("[").removesuffix("]")
 
 
@@ -193,7 +196,7 @@ def _plain_entry(entry: str) -> str:
 
 
 def _meanings(address: IpAddress) -> list[IpAddress]:
-    """The address itself and the IPv4 addresses that it stands for: mapped, compatible, translated or tunnelled."""
+    """Return the address and the IPv4 addresses embedded in it: mapped, compatible, translated or tunnelled."""
     if isinstance(address, IPv4Address):
         return [address]
     within: list[IpAddress | None] = [address.ipv4_mapped, address.sixtofour, *(address.teredo or ())]

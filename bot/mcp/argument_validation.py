@@ -1,8 +1,7 @@
-"""Do a call's arguments fit the tool's schema? The one home of `jsonschema`.
+"""Validation of a call's arguments against the tool's JSON Schema.
 
-Asked before a call is sent, so that the model can correct itself without the server having seen anything. A schema
-that is broken itself proves nothing against the arguments, and neither does one that would take too long: then the
-server judges.
+Arguments are validated before a call is sent, so that the model can correct them. An invalid schema and one that takes
+too long accept all arguments: then the server decides. Only this module imports `jsonschema`.
 """
 
 from __future__ import annotations
@@ -25,11 +24,7 @@ from referencing.exceptions import Unresolvable
 
 from bot.domain.tools import ArgumentError, canonical_json
 
-# -------------------- flat schema
-# Schemas of the simplest kind, as most tools have them, checked at a tenth of the cost.
-#
-# Asked by `arguments` before the library. It only ever says that values fit: whatever else a schema may want is the
-# library's to judge, and so is what is wrong with values that do not fit.
+# -------------------- flat schemas: a check of the most common kind, at a tenth of the library's cost
 
 _TYPES: Mapping[Any, tuple[type, ...]] = {
     "string": (str,),
@@ -37,25 +32,23 @@ _TYPES: Mapping[Any, tuple[type, ...]] = {
     "integer": (int,),
     "number": (int, float),
 }
-"""What surely is of a type. There is more, as 1.0 is an integer to some drafts."""
+"""Python types that certainly match a JSON type. Some drafts also accept 1.0 as an integer."""
 _WORDS = frozenset(("title", "description", "default", "examples"))
-"""Keywords that ask for nothing."""
+"""Keywords without a constraint."""
 _OBJECT = _WORDS | {"$schema", "type", "properties", "required", "additionalProperties"}
 _PROPERTY = _WORDS | {"type"}
 
 
 @dataclass(frozen=True, slots=True)
 class FlatSchema:
-    """A schema that asks of an object that its properties have simple types, that some are there and, at most, that
-    there are no others.
-    """
+    """Schema of an object whose properties have simple types. It may name required properties and forbid others."""
 
     types: Mapping[str, tuple[type, ...]]
     required: tuple[str, ...]
 
     @classmethod
     def of(cls, schema: Mapping[str, Any]) -> Self | None:
-        """A valid schema as one of this kind, None if it is of another."""
+        """Return a valid schema as a flat one, or None if it is of another kind."""
         properties, required = schema.get("properties", {}), schema.get("required", [])
         if schema.get("type") != "object" or not schema.keys() <= _OBJECT or not isinstance(required, list):
             return None
@@ -64,7 +57,7 @@ class FlatSchema:
         return cls({name: _TYPES[each["type"]] for name, each in properties.items()}, tuple(required))
 
     def is_surely_valid(self, values: Mapping[str, Any]) -> bool:
-        """Whether the values fit for sure. They may fit even if not."""
+        """Return True if the values are valid for certain. False says nothing: the library has to check them."""
         there = all(name in values for name in self.required)
         return there and all(type(value) in self.types.get(name, ()) for name, value in values.items())
 
@@ -74,11 +67,7 @@ def _is_simple(schema: Any) -> bool:
     return isinstance(kind, str) and kind in _TYPES and schema.keys() <= _PROPERTY
 
 
-# -------------------- formats
-# What texts look like that a form asks for: the formats that servers may name (MCP specification 2026-07-28,
-# client/elicitation). Used by `arguments`.
-#
-# Only what is surely wrong is refused: the server itself is the judge.
+# -------------------- formats of form fields (MCP specification 2026-07-28, client/elicitation)
 
 _LONGEST_EMAIL = 320
 _EMAIL = re.compile(r"[^@\s]{1,64}@[^@\s.]+(?:\.[^@\s.]+)*")
@@ -103,7 +92,7 @@ def _date(text: str) -> bool:
 
 
 def _date_time(text: str) -> bool:
-    """As RFC 3339 has it, which wants the zone."""
+    """Return True for an RFC 3339 date and time, which needs a time zone."""
     parts = _DATE_TIME.fullmatch(text)
     try:
         return parts is not None and _date(parts[1]) and time.fromisoformat(parts[2]) is not None
@@ -112,7 +101,7 @@ def _date_time(text: str) -> bool:
 
 
 FORMATS: Mapping[str, Callable[[str], bool]] = {"email": _email, "uri": _uri, "date": _date, "date-time": _date_time}
-"""Whether a text may be one, by the name of the format."""
+"""Checks by format name. A check rejects only a text that is certainly wrong, because the server decides."""
 
 
 _MOST = 5
@@ -123,7 +112,7 @@ _MOST_STEPS = 10_000
 
 @dataclass(slots=True)
 class _Steps:
-    """How many one check has taken."""
+    """Count of the steps of one check."""
 
     taken: int = 0
 
@@ -132,17 +121,19 @@ _steps: ContextVar[_Steps] = ContextVar("schema_steps")
 
 
 class _Unjudged(Exception):
-    """This schema is not for us to check."""
+    """The schema cannot be checked here."""
 
 
 def validate(schema: Mapping[str, Any], arguments: Mapping[str, Any]) -> tuple[str, ...]:
-    """One phrase for each argument that does not fit, at most five; empty if all fit or nobody can tell."""
+    """Return one phrase for each invalid argument, at most five. Empty if all are valid or the schema cannot be
+    checked.
+    """
     return tuple(_phrase(error) for error in _errors(schema, arguments, None))
 
 
 def group_by_argument(schema: Mapping[str, Any], arguments: Mapping[str, Any]) -> tuple[ArgumentError, ...]:
-    """The same, each with the name of the argument it is about, for people who fill in a form: to them the formats of
-    texts (an address, a date) are rules as well.
+    """Return the invalid arguments with their names, for the fields of a form. Formats (an email, a date) are checked
+    too.
     """
     return tuple(
         ArgumentError(str(error.absolute_path[0]) if error.absolute_path else "", _phrase(error))
@@ -151,11 +142,10 @@ def group_by_argument(schema: Mapping[str, Any], arguments: Mapping[str, Any]) -
 
 
 def _errors(schema: Mapping[str, Any], arguments: Mapping[str, Any], formats: FormatChecker | None) -> list[Any]:
-    """What the library finds, as long as it can be trusted to come to an end.
+    """Return the library's errors.
 
     References outside the schema are never fetched (MCP specification 2026-07-28: MUST NOT). Regular expressions are
-    never run, because some take years, and no check takes more than ten thousand steps: a server must not be able to
-    hold up everybody else.
+    never run and a check has at most ten thousand steps, because a server must not block the process.
     """
     token = _steps.set(_Steps())
     try:
@@ -172,7 +162,7 @@ def _errors(schema: Mapping[str, Any], arguments: Mapping[str, Any], formats: Fo
 
 @cache
 def _format_checker() -> FormatChecker:
-    """Knows the formats that forms may have, and lets every other pass."""
+    """Return a checker of the formats in `FORMATS`, which accepts all others."""
 
     def check(fits: Callable[[str], bool]) -> Callable[[Any], bool]:
         return lambda value: not isinstance(value, str) or fits(value)
@@ -185,8 +175,8 @@ def _format_checker() -> FormatChecker:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Schema:
-    """A schema that is the same as another only if it is the same object: nobody changes one, and to compare what is in
-    it costs more than the check. As long as it is remembered, no other object can be taken for it.
+    """Cache key that compares schemas by identity, because comparing their contents costs more than the check. It keeps
+    the schema alive, so its id is not reused.
     """
 
     given: Mapping[str, Any]
@@ -200,7 +190,7 @@ class _Schema:
 
 @dataclass(frozen=True, slots=True)
 class _Rules:
-    """What a schema asks for: for the library, and without it if it is simple enough."""
+    """Validator of a schema for the library, and its flat form if it has one."""
 
     validator: Any
     flat: FlatSchema | None
@@ -227,7 +217,7 @@ def _compiled(text: str) -> _Rules:
 
 @cache
 def _bounded(kind: Any) -> Any:
-    """A draft's rules without regular expressions, each rule counted."""
+    """Return a draft's validator class without regular expressions, each rule counted."""
     rules = {name: _counted(rule) for name, rule in kind.VALIDATORS.items()}
     return extend(kind, {**rules, "pattern": lambda *_: None})
 

@@ -1,4 +1,4 @@
-"""How long a call is still waited for. Used by `calls`."""
+"""Deadline of a call that pauses while a user is asked."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Self
 
 
 class CallDeadline:
-    """A limit for a block: `silence` seconds after the last word of the server and `whole` in all, without the time in
-    which a person is asked; `still` is how much that was. Raises TimeoutError out of the block.
+    """Timeout for a block: `silence` seconds after the server's last message and `whole` seconds in all, without
+    pauses. `still` is the sum of the pauses in seconds. Raises TimeoutError out of the block.
     """
 
     def __init__(self, silence: float, whole: float) -> None:
@@ -26,17 +26,17 @@ class CallDeadline:
 
     @property
     def waited(self) -> float:
-        """The seconds after which it was over, or until now."""
+        """Seconds until the timeout, or until now, without pauses."""
         return (self._limit.when() or self._now()) - self._began - self.still
 
     def heard(self) -> None:
-        """The server has said something."""
+        """Restart the silence timeout because the server sent a message."""
         if not self._pauses:
             self._set(self._next())
 
     @contextmanager
     def pause(self) -> Iterator[None]:
-        """No time passes within the block."""
+        """Stop the clock within the block."""
         if not self._pauses:
             self._stopped = self._now()
             self._set(None)
@@ -64,6 +64,6 @@ class CallDeadline:
         return min(self._now() + self._silence, self._ends)
 
     def _set(self, when: float | None) -> None:
-        # What comes too late finds the time over.
+        # A message after the deadline must not extend it.
         with suppress(RuntimeError):
             self._limit.reschedule(when)

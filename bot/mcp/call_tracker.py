@@ -1,9 +1,8 @@
-"""The calls that one server works on: how many there are at once, and whose question it is that it asks meanwhile.
+"""Running calls of one server, and the call that an elicitation belongs to.
 
-Servers of the protocol before 2026 ask in the middle of a call and do not say of which. Over streamable HTTP a question
-comes with the call it is about; elsewhere it belongs to the only call there is. Where there are several of different
-people it is nobody's, because a question must never be shown to a stranger. Kept by the `connection`, asked by its
-`session`.
+Servers of the protocol before 2026 ask during a call without naming it. Over streamable HTTP the request arrives in the
+call's stream. Elsewhere it belongs to the only running call. If calls of several users run, it is cancelled, because it
+must never be shown to the wrong user.
 """
 
 from __future__ import annotations
@@ -29,22 +28,22 @@ from bot.ports import CallContext
 log = logging.getLogger(__name__)
 
 AT_ONCE = 8
-"""Calls that one server works on at the same moment."""
+"""Maximum number of calls that run on one server at the same time."""
 _DOUBTED_SECONDS = 600.0
-"""How long a server may still ask something about a call that was given up."""
+"""Seconds in which an abandoned call may still cause an elicitation."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Asker:
-    """In whose name a call runs, and in which turn."""
+    """User and turn of a call."""
 
     person: str
     turn: str
 
 
 class ActiveCall:
-    """One call. `answered` once the server can have nothing more to ask about it; `seconds_asked` is how long people
-    were asked.
+    """One call. `answered` is True once the server can no longer ask about it; `seconds_asked` is the time users took
+    to answer.
     """
 
     def __init__(self, context: CallContext) -> None:
@@ -60,7 +59,7 @@ class ActiveCall:
 
     @contextmanager
     def sent(self, attempt: RequestContext, time: CallDeadline) -> Iterator[None]:
-        """It is sent and waited for within the block. Nobody is asked anything about it afterwards."""
+        """Accept elicitations for this call within the block only."""
         self._attempt, self._time, self.answered = attempt, time, False
         token = _current.set(self)
         try:
@@ -74,8 +73,8 @@ class ActiveCall:
                 asking.cancel()
 
     async def ask(self, asked: ElicitationRequest) -> ElicitationResult:
-        """Ask the person in whose name it runs, in the surroundings of the call itself. Its time stands still. Where it
-        ends before they have answered, nobody has.
+        """Ask the user of this call, in the call's context, with its deadline paused. Cancel the question if the call
+        ends first.
         """
         if self._time is None or self._asked >= MOST_ROUNDS:
             return CANCELLED
@@ -96,7 +95,7 @@ _current: ContextVar[ActiveCall | None] = ContextVar("mcp_call", default=None)
 
 
 class ActiveCalls:
-    """The calls of one connection, not too many at once. More wait here."""
+    """Calls of one connection, at most `AT_ONCE` at the same time. Further calls wait."""
 
     def __init__(self, server: str, redact: Redaction) -> None:
         self._server = server
@@ -110,23 +109,23 @@ class ActiveCalls:
 
     @property
     def busy(self) -> str:
-        """What is said where there is no room."""
+        """Error text for a server at its concurrency limit."""
         which = "a call to it is" if self._most == 1 else f"{self._most} calls to it are"
         return f"Server {self._server} is busy: {which} under way."
 
     async def begin(self, context: CallContext, patience: float | None = None) -> ActiveCall:
-        """Take room, after a wait of at most so many seconds for it. Raises TimeoutError."""
+        """Wait for a free slot, at most `patience` seconds. Raises TimeoutError."""
         if self._room.locked() or len(self._calls) >= self._most:
             async with asyncio.timeout(patience):
                 await self._wait_for_room()
-        else:  # as most calls find it, and a limit would cost more than all the rest here
+        else:  # The usual case: a timeout would cost more than the rest.
             await self._room.acquire()
         call = ActiveCall(context)
         self._calls.append(call)
         return call
 
     def end(self, call: ActiveCall) -> None:
-        """It needs no room any more."""
+        """Release the slot of a call."""
         self._calls.remove(call)
         if not call.answered:
             self._doubtful.append((asyncio.get_running_loop().time() + _DOUBTED_SECONDS, call.asker))
@@ -135,12 +134,12 @@ class ActiveCalls:
 
     async def _wait_for_room(self) -> None:
         await self._room.acquire()
-        while len(self._calls) >= self._most:  # it has become one at a time, and the other places are gone
+        while len(self._calls) >= self._most:  # The limit may have become 1.
             await self._room.acquire()
 
     @contextmanager
     def beside(self) -> Iterator[None]:
-        """Something that is no call of a tool is wanted of the server within the block: nobody is asked about that."""
+        """Mark a request that is not a tool call within the block: elicitations for it are cancelled."""
         self._beside += 1
         try:
             yield
@@ -148,12 +147,12 @@ class ActiveCalls:
             self._beside -= 1
 
     def begin_anew(self) -> None:
-        """There is a new session, on which nothing is asked about calls of the last."""
+        """Reset the elicitation state for a new session."""
         self._doubtful.clear()
         self._complaints = 0
 
     async def on_elicitation(self, params: types.ElicitRequestParams) -> types.ElicitResult:
-        """Have a question answered by the person it is for, if there is one."""
+        """Answer an elicitation through the user it is for. Cancel it if there is none."""
         call = _current.get() or self._only_call()
         if call is None:
             return result(CANCELLED)
@@ -164,14 +163,14 @@ class ActiveCalls:
             return result(CANCELLED)
 
     def _complain(self, what: str) -> None:
-        """Say what is odd about a question, as often as a server may ask: it can ask without end."""
+        """Log a problem of an elicitation, at a limited rate because a server can send any number."""
         self._complaints += 1
         if self._complaints <= MOST_ROUNDS:
             log.warning("MCP server %s %s", self._server, what)
 
     def _only_call(self) -> ActiveCall | None:
-        """The oldest call, if all are of the same person and turn. If they are not, there is one at a time from now on,
-        so that the server can ask the next time.
+        """Return the oldest call if all are of the same user and turn. If not, run one call at a time from now on, so
+        that later elicitations have an owner.
         """
         now = asyncio.get_running_loop().time()
         self._doubtful = [each for each in self._doubtful if each[0] > now]
@@ -185,7 +184,7 @@ class ActiveCalls:
 
 
 def _looked_at(asking: asyncio.Future[ElicitationResult]) -> None:
-    """Nobody may be there any more to hear that it failed."""
+    """Retrieve the exception, because the waiting call may be gone."""
     if not asking.cancelled():
         asking.exception()
 

@@ -1,7 +1,7 @@
-"""One call to one server, and what can be said about it afterwards.
+"""One tool call to one server, and its outcome.
 
-Called by `connection`. It goes below the library's `execute_call` to the session's `send_request`: the former throws a
-result away when it does not fit the tool's output schema.
+Calls use the session's `send_request`, because the library's `execute_call` drops a result that does not match the
+tool's output schema.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ from bot.mcp.transports.ndjson import TOO_LARGE
 log = logging.getLogger(__name__)
 
 IDEMPOTENCY_KEY = "countersign/idempotencyKey"
-"""Where a server that wants to recognise a repeated call finds its key."""
+"""Key in `_meta` by which a server can recognize a repeated call."""
 
 _ANSWER: TypeAdapter[types.CallToolResult | types.InputRequiredResult] = TypeAdapter(
     types.CallToolResult | types.InputRequiredResult
 )
 _LONGEST_PROGRESS = 200
 _STAND_INS = {INTERNAL_ERROR: "Server returned an error response", METHOD_NOT_FOUND: "Not Found"}
-"""What the library says in place of an HTTP error that came without a JSON-RPC body."""
+"""Messages of the library for an HTTP error without a JSON-RPC body."""
 _GATEWAY_GAVE_UP = frozenset((502, 504))
 BROKEN = (
     MCPError,
@@ -55,13 +55,13 @@ BROKEN = (
     anyio.ClosedResourceError,
     anyio.BrokenResourceError,
 )
-"""What a request to a server can end with, but for its time being over."""
+"""Exceptions of a request, except a timeout."""
 
 
 @dataclass(frozen=True, slots=True)
 class RequestNotSent:
-    """The server never saw the call, so it may be sent again. `gone`: this connection is of no more use; if not, it
-    is only in doubt.
+    """The server never received the call, so it may be sent again. `gone`: the connection is unusable; otherwise it is
+    suspect.
     """
 
     reason: str
@@ -70,34 +70,32 @@ class RequestNotSent:
 
 @dataclass(frozen=True, slots=True)
 class NoResponse:
-    """The call was sent, and the way back for its answer is gone. It may be sent again if doing it twice does no harm
-    (`Tool.repeatable`).
-    """
+    """The call was sent and its response is lost. Send it again only if it is repeatable (`Tool.repeatable`)."""
 
     reason: str
 
 
 class Deadline:
-    """The moment after which a caller, who has given so many seconds, waits for nothing more."""
+    """Deadline of a call, from its timeout in seconds."""
 
     def __init__(self, seconds: float | None) -> None:
         self._at = math.inf if seconds is None else asyncio.get_running_loop().time() + seconds
 
     def within(self, seconds: float) -> float:
-        """So many seconds, or fewer if the moment comes before."""
+        """Return `seconds`, or fewer if the deadline comes first."""
         return max(0.0, min(seconds, self._at - asyncio.get_running_loop().time()))
 
 
 @dataclass(frozen=True, slots=True)
 class CallLimits:
-    """How many seconds a call may take: `silence` after the last word of the server, `whole` in all."""
+    """Timeouts of a call in seconds: `silence` after the server's last message, `whole` in all."""
 
     silence: float
     whole: float
 
     @classmethod
     def of(cls, config: ServerConfig, tool: Tool, deadline: Deadline) -> CallLimits:
-        """Those of a tool, before a deadline."""
+        """Return the limits of a tool, cut to a deadline."""
         silence = config.read_timeout(tool.original_name)
         return cls(deadline.within(silence), deadline.within(max(silence, config.tool_timeout_max)))
 
@@ -105,8 +103,8 @@ class CallLimits:
 async def send(
     client: Client, tool: Tool, call: ToolCall, under_way: ActiveCall, *, limits: CallLimits, redact: Redaction
 ) -> ToolOutcome | RequestNotSent | NoResponse:
-    """Send a call and wait for its answer as long as the limits say, without the time in which the server has a person
-    asked. When the time is over, or the caller is cancelled, the server is told. Raises nothing but cancellation.
+    """Send a call and wait for its response within the limits, without the time for elicitations. On a timeout or a
+    cancellation the server is notified. Raises only CancelledError.
     """
     modern = client.protocol_version in MODERN_PROTOCOL_VERSIONS
     context, replies = under_way.context, under_way.context.replies
@@ -142,7 +140,7 @@ async def send(
 
 
 def _params(tool: Tool, call: ToolCall, key: str, replies: ElicitationResults | None) -> types.CallToolRequestParams:
-    """What is sent. The server's own words about where it was go back as they came, and into no other request."""
+    """Return the request's parameters. The server's opaque state goes back unchanged, and into no other request."""
     return types.CallToolRequestParams(
         name=tool.original_name,
         arguments=dict(call.arguments),
@@ -155,7 +153,7 @@ def _params(tool: Tool, call: ToolCall, key: str, replies: ElicitationResults | 
 async def _answer(
     client: Client, params: types.CallToolRequestParams, progressed: ProgressFnT
 ) -> types.CallToolResult | types.InputRequiredResult:
-    """Send, and send again where the server wants nothing more than that, with what it says of where it was."""
+    """Send a request, and repeat it while the server only asks for that, with the state it returned."""
     rounds = 0
     while True:
         request = types.CallToolRequest(params=params)
@@ -179,7 +177,7 @@ def _outcome(
 
 
 def _visits(error: MCPError, tool: Tool, call: ToolCall, redact: Redaction) -> ToolOutcome | None:
-    """What a server wants visited before it does anything, None if that is not what an error says."""
+    """Return the pages that must be visited before the call, or None if the error does not ask for any."""
     try:
         return elicitation.visits_required(error, redact)
     except UnsupportedElicitation as refused:
@@ -187,7 +185,7 @@ def _visits(error: MCPError, tool: Tool, call: ToolCall, redact: Redaction) -> T
 
 
 def progress_text(progress: float, total: float | None, message: str | None, redact: Redaction) -> str:
-    """`2/5 copying`, `copying` or `2`."""
+    """Return the text of a progress notification: `2/5 copying`, `copying` or `2`."""
     words = redact(visible(message or "")).replace("\n", " ").strip()
     if total:
         words = f"{progress:g}/{total:g} {words}".strip()
@@ -197,7 +195,7 @@ def progress_text(progress: float, total: float | None, message: str | None, red
 def _verdict(
     error: Exception, attempt: RequestContext, tool: Tool, protocol: str
 ) -> CallNotSent | RequestNotSent | NoResponse | CallOutcomeUnknown | str:
-    """What a failure means; a text is an answer that the model may read."""
+    """Map an error of a call to its outcome. A text is a result that the model may read."""
     if attempt.refusal:
         return CallNotSent(attempt.refusal)
     unanswered = _undelivered(error, attempt, tool, protocol) or _unknown(error, attempt, tool)
@@ -214,8 +212,8 @@ def _undelivered(error: Exception, attempt: RequestContext, tool: Tool, protocol
     if not attempt.sent:
         why = f": {attempt.failure.rstrip('.')}" if attempt.failure else ""
         return RequestNotSent(f"Server {tool.server} could not be reached{why}.", gone=not attempt.failure)
-    # With sessions, 404 means that this one is unknown and nothing was done (MCP specification 2025-11-25,
-    # transports, session management). The newer protocol has none.
+    # With sessions, 404 means an unknown session and a call that did not run (MCP specification 2025-11-25, transports,
+    # session management). The newer protocol has no sessions.
     if attempt.status == 404 and protocol not in MODERN_PROTOCOL_VERSIONS:
         return RequestNotSent(f"Server {tool.server} has forgotten the session.", gone=True)
     if isinstance(error, MCPError) and error.code == HEADER_MISMATCH:
@@ -239,8 +237,8 @@ def _unknown(error: Exception, attempt: RequestContext, tool: Tool) -> NoRespons
 
 
 def _unread(error: MCPError) -> str:
-    """Why an answer that came is not there. The library has words of its own for an event in a stream that has more
-    bytes than it was told to read.
+    """Return the reason why a response could not be read. The library has its own message for an SSE event above the
+    size limit.
     """
     if error.message.startswith("SSE stream failed: ") and error.message.endswith("byte limit."):
         return TOO_LARGE
@@ -248,12 +246,12 @@ def _unread(error: MCPError) -> str:
 
 
 def _cut_off(error: MCPError) -> bool:
-    """The library made this error up because the answer can no longer come."""
+    """Return True if the library made this error because the stream has ended."""
     return error.code == CONNECTION_CLOSED and (
         error.message == "Connection closed" or error.message.startswith("SSE stream ")
     )
 
 
 def _garbled(error: MCPError) -> bool:
-    """The library made this error up because what came is no JSON-RPC."""
+    """Return True if the library made this error because the response is not JSON-RPC."""
     return error.code == PARSE_ERROR and error.message.startswith("Failed to parse")

@@ -1,8 +1,7 @@
-"""What a server offers, in our words.
+"""Fetching of a server's tools, resources, templates and prompts.
 
-Called by `session` after connecting, whenever the server says that something has changed, and when somebody asks.
-Texts come out without hidden characters. They are not redacted: an item in which a secret of the server stands is left
-out, because a definition that was changed on the way is another one.
+Texts are returned without invisible characters. They are not redacted: an item that contains a secret of the server is
+left out, because a changed definition would be a different one.
 """
 
 from __future__ import annotations
@@ -32,9 +31,10 @@ log = logging.getLogger(__name__)
 
 _MOST_PAGES = 100
 _MOST = 5_000
-"""Of each kind."""
+"""Maximum number of items of each kind."""
 _LARGEST = 4 * 1024 * 1024
-"""Characters of each kind, as JSON: what a server lists is kept, compared and sent to models over and over."""
+"""Maximum size of the items of each kind, in characters of JSON, because they are stored, compared and sent to models.
+"""
 _LEAKING = "one with a secret of the server in it"
 _Item = TypeVar("_Item", bound=BaseModel)
 _Ours = TypeVar("_Ours")
@@ -43,9 +43,7 @@ _Page = tuple[list[_Item], str | None]
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """The tools of a server, and what of them cannot be offered, in a few words each. `ttl` is for how many seconds the
-    server says that they stay as they are.
-    """
+    """Tools of a server, and the reasons why others are left out. `ttl` is the server's cache lifetime in seconds."""
 
     tools: tuple[Tool, ...] = ()
     left_out: tuple[str, ...] = ()
@@ -54,14 +52,14 @@ class Listing:
 
 @dataclass(frozen=True, slots=True)
 class CapabilityFetcher:
-    """Asks one server for what it offers. `names_beside` says what the tools of other servers are called."""
+    """Fetcher for one server. `names_beside` returns the tool names of the other servers."""
 
     config: ServerConfig
     redact: Redaction
     names_beside: Callable[[ServerConfig], frozenset[str]]
 
     async def tools(self, client: Client) -> Listing:
-        """Every tool. Of two with one name the first counts."""
+        """Fetch all tools. Of two with one name the first is used."""
         if client.server_capabilities.tools is None:
             return Listing()
         left_out: list[str] = []
@@ -90,8 +88,8 @@ class CapabilityFetcher:
         return Listing(tuple(found.values()), tuple(left_out), min(ttls, default=0) / 1000)
 
     async def others(self, client: Client, before: ServerCapabilities) -> ServerCapabilities:
-        """`before` with the resources, templates and prompts that the server has now. A server that declares them and
-        then does not know how to list them has none.
+        """Return `before` with the current resources, templates and prompts. A server that declares a kind and cannot
+        list it has none of it.
         """
         declared = client.server_capabilities
         resources: tuple[Resource, ...] = ()
@@ -160,13 +158,11 @@ class CapabilityFetcher:
         )
 
     def _holds_secret(self, item: BaseModel) -> bool:
-        """True if a strong secret of the server is anywhere in an item: it is neither shown nor kept."""
+        """Return True if any text of the item contains a strong secret of the server."""
         return self.redact.found_in(item.model_dump(mode="json"))
 
     def _tool(self, tool: types.Tool, foreign: Collection[str]) -> Tool:
-        """One tool as it is offered: characters that nobody sees are gone, everything else is the server's. `foreign`
-        are names of other servers' tools.
-        """
+        """Return one tool without invisible characters. `foreign` are tool names of other servers."""
         hints = tool.annotations or types.ToolAnnotations()
         offered = Tool(
             name="",
@@ -187,16 +183,16 @@ class CapabilityFetcher:
         return apply_definition(offered, self.config)
 
     def _schema(self, schema: dict[str, Any]) -> Any:
-        """A schema without hidden characters in what people and models read of it."""
+        """Return a schema whose texts have no invisible characters."""
         return clean_schema(schema, self.clean)
 
     def clean(self, text: str | None) -> str:
-        """A text of the server without hidden characters."""
+        """Return a text of the server without invisible characters."""
         return visible(text or "")
 
 
 def apply_definition(tool: Tool, config: ServerConfig) -> Tool:
-    """A tool as it is offered by a server that is defined like this: what was stored may be of an older definition."""
+    """Return a tool as this definition of its server offers it. The stored tool may be of an older definition."""
     generic = kind_of(config.transport) == HttpKind.JSONRPC
     name = generic_name(config.name) if generic else offered_name(config.name, tool.original_name)
     return replace(
@@ -211,8 +207,8 @@ def apply_definition(tool: Tool, config: ServerConfig) -> Tool:
 
 
 async def _all_pages(page: Callable[[str | None], Awaitable[_Page[_Item]]]) -> tuple[list[_Item], bool]:
-    """Everything on all pages, and whether that is all. A cursor that comes again ends the listing, and so do a hundred
-    pages, five thousand items, and the first one that does not fit into what is left of four megabytes.
+    """Return the items of all pages, and True if that is all. The listing ends at a repeated cursor, after a hundred
+    pages, at `_MOST` items, or at the first item above `_LARGEST`.
     """
     found: list[_Item] = []
     room = _LARGEST

@@ -1,9 +1,8 @@
-"""Whether a server that keeps failing is left alone for a while.
+"""Circuit breaker of one server that keeps failing.
 
-Every call that meets a server which is down could make it be tried at once, and a hundred calls would be a hundred
-starts. The breaker of a `connection` stops that: it opens after failures close together, and while it is open no call
-wants the server and none of its tools is offered. Then one try decides. Planned tries do not ask it: they are paced
-by the `schedule`. Knows times and nothing else.
+It opens after several failures in a short time. While it is open, calls do not connect and the server's tools are not
+offered. After the pause one attempt decides. Planned reconnects do not use it: their pauses come from
+`ReconnectBackoff`.
 """
 
 from __future__ import annotations
@@ -18,11 +17,11 @@ _MOST_DOUBLINGS = 16
 
 @dataclass(frozen=True, slots=True)
 class BreakerSettings:
-    """What opens a breaker. All times are in seconds.
+    """Thresholds of a breaker, times in seconds.
 
-    `failures`, `failures_within`, `pause`, `longest_pause`: so many tries that failed within that time open it, for
-    `pause` at first and twice as long each time it has opened in vain.
-    `losses`, `losses_within`, `loss_pause`: the same for a server that can be connected to and does not stay.
+    `failures`, `failures_within`, `pause`, `longest_pause`: this number of failed attempts within that time opens it,
+    for `pause` at first and twice as long after each further failure. `losses`, `losses_within`, `loss_pause`: the same
+    for connections that were made and then lost.
     """
 
     failures: int = 3
@@ -35,11 +34,11 @@ class BreakerSettings:
 
 
 AT_ONCE = BreakerSettings(failures=1, pause=math.inf, longest_pause=math.inf, losses=1, loss_pause=math.inf)
-"""The first failure opens it, until somebody says otherwise."""
+"""Settings that open at the first failure, until a reset."""
 
 
 class CircuitBreaker:
-    """The breaker of one server. It begins closed. `clock` is in seconds."""
+    """Breaker of one server, closed at first. `clock` is in seconds."""
 
     def __init__(self, tripping: BreakerSettings, clock: Callable[[], float]) -> None:
         self._tripping = tripping
@@ -51,11 +50,11 @@ class CircuitBreaker:
 
     @property
     def left(self) -> float:
-        """For how many seconds it stays open: nothing if it is closed, infinity if until it is reset."""
+        """Seconds until it closes: 0 if it is closed, infinite if only a reset closes it."""
         return max(0.0, max(self._failed_until, self._lost_until) - self._clock())
 
     def failed(self) -> None:
-        """The server could not be connected to. After an open time one failure is enough to open it again."""
+        """Record a failed attempt to connect. After an open time one failure opens it again."""
         now = self._clock()
         self._failures.append(now)
         if self._in_vain or _close_together(self._failures, now - self._tripping.failures_within):
@@ -64,20 +63,20 @@ class CircuitBreaker:
             self._in_vain += 1
 
     def lost(self) -> None:
-        """A connection that had worked ended by itself."""
+        """Record the loss of an established connection."""
         now = self._clock()
         self._losses.append(now)
         if _close_together(self._losses, now - self._tripping.losses_within):
             self._lost_until = now + self._tripping.loss_pause
 
     def works(self) -> None:
-        """The server is connected to. Its losses count on: they all began like this."""
+        """Record a successful connection. Earlier losses still count, because each began with one."""
         self._failures.clear()
         self._in_vain = 0
         self._failed_until = -math.inf
 
     def reset(self) -> None:
-        """Somebody wants it tried, whatever has happened."""
+        """Close it, without regard to earlier failures."""
         self.works()
         self._losses.clear()
         self._lost_until = -math.inf

@@ -1,7 +1,7 @@
-"""The operator's file of MCP servers, `config/mcp_servers.json`.
+"""Parser of the operator's file of MCP servers, `config/mcp_servers.json`.
 
-Called by the composition root, once. What is wrong with one server is that server's problem and never the others';
-only a file that cannot be read as such is an error. Nothing here starts or reaches a server.
+An error in one server's entry affects this server only. An unreadable file raises SettingsError. No server is started
+or contacted.
 """
 
 from __future__ import annotations
@@ -34,10 +34,7 @@ from bot.mcp.errors import InvalidDefinition, header_fits
 from bot.mcp.json_lines import Path as JsonPath
 from bot.mcp.json_lines import lines_of
 
-# -------------------- config entry
-# One server's entry in the operator's file: its keys, their types and the variables in them.
-#
-# Called by `config_file` alone. Every complaint names the server and the key.
+# -------------------- one entry: its keys, their types and variables. Errors name the server and the key.
 
 KNOWN_KEYS = frozenset(
     (
@@ -51,7 +48,7 @@ _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 _NOT_SECRET = frozenset(("HOME", "LOGNAME", "PATH", "PWD", "SHELL", "TERM", "TMPDIR", "USER", "LANG", "TZ"))
 _SOUNDS_SECRET = re.compile(r"KEY|TOKEN|SECRET|PASS|PWD|AUTH|CRED", re.IGNORECASE)
 _PLAIN_WORD = re.compile(r"[a-z]{1,11}")
-"""`always` is a setting: hidden wherever it comes up, it would garble every answer."""
+"""Words such as `always` are settings, not secrets: redacting them would garble results."""
 _TERMS = ("client_id", "client_secret", "scope")
 _TRANSPORTS = "use stdio, streamable_http, sse, auto or jsonrpc_http"
 _LONGEST_TIMEOUT = 3600.0
@@ -59,7 +56,7 @@ _Choice = TypeVar("_Choice", bound=StrEnum)
 
 
 class ConfigEntry:
-    """One server's keys, read with their types checked and variables filled in."""
+    """One server's keys, read with type checks and variables substituted."""
 
     def __init__(
         self, name: str, values: Mapping[str, Any], environment: Mapping[str, str], *, unknown: tuple[str, ...] = ()
@@ -71,33 +68,33 @@ class ConfigEntry:
         self._environment = environment
 
     def has(self, key: str) -> bool:
-        """The key is there and not null."""
+        """Return True if the key is present and not null."""
         return self._values.get(key) is not None
 
     def text(self, key: str) -> str:
-        """A text without variables; empty if absent."""
+        """Return a text without variables; empty if it is missing."""
         return self._text(key, self._values.get(key))
 
     def filled(self, key: str) -> str:
-        """A text with its variables filled in; empty if absent."""
+        """Return a text with its variables substituted; empty if it is missing."""
         return self._fill(key, self.text(key))
 
     def filled_list(self, key: str) -> tuple[str, ...]:
-        """A list of texts with their variables filled in."""
+        """Return a list of texts with their variables substituted."""
         value = self._values.get(key) or []
         if not isinstance(value, list):
             raise self._wrong(key, "a list of texts")
         return tuple(self._fill(key, self._text(f"{key}[{n}]", each)) for n, each in enumerate(value))
 
     def filled_map(self, key: str) -> dict[str, str]:
-        """An object of texts with their variables filled in."""
+        """Return an object of texts with their variables substituted."""
         value = self._values.get(key) or {}
         if not isinstance(value, dict):
             raise self._wrong(key, "an object of texts")
         return {name: self._fill(f"{key}.{name}", self._text(f"{key}.{name}", each)) for name, each in value.items()}
 
     def flag(self, key: str, default: bool = False) -> bool:
-        """True or false."""
+        """Return a boolean, `default` if it is missing."""
         value = self._values.get(key)
         if value is None:
             return default
@@ -106,30 +103,30 @@ class ConfigEntry:
         return value
 
     def seconds(self, key: str, default: float) -> float:
-        """A time in seconds, more than nothing and at most an hour."""
+        """Return a time in seconds, above 0 and at most an hour."""
         value = self._values.get(key)
         return default if value is None else self._seconds(key, value)
 
     def seconds_map(self, key: str) -> dict[str, float]:
-        """An object of times in seconds."""
+        """Return an object of times in seconds."""
         value = self._values.get(key) or {}
         if not isinstance(value, dict):
             raise self._wrong(key, "an object of seconds")
         return {name: self._seconds(f"{key}.{name}", each) for name, each in value.items()}
 
     def choice(self, key: str, choices: type[_Choice]) -> _Choice | None:
-        """One of the values of an enum; None if absent."""
+        """Return a value of an enum; None if it is missing."""
         return self._choice(key, self._values.get(key), choices) if self.has(key) else None
 
     def choice_map(self, key: str, choices: type[_Choice]) -> dict[str, _Choice]:
-        """An object of such values."""
+        """Return an object of enum values."""
         value = self._values.get(key) or {}
         if not isinstance(value, dict):
             raise self._wrong(key, f"an object of tools and {_one_of(choices)}")
         return {name: self._choice(f"{key}.{name}", each, choices) for name, each in value.items()}
 
     def names_map(self, key: str) -> dict[str, tuple[str, ...]]:
-        """An object of lists of names, none of them empty."""
+        """Return an object of lists of names, none of them empty."""
         value = self._values.get(key) or {}
         if not isinstance(value, dict):
             raise self._wrong(key, "an object of tools and lists of their arguments")
@@ -188,7 +185,7 @@ def _one_of(choices: type[StrEnum]) -> str:
 
 
 def server_config(entry: ConfigEntry) -> ServerConfig:
-    """The server an entry defines. Raises Unusable."""
+    """Return the server that an entry defines. Raises InvalidDefinition."""
     defaults = ServerConfig(entry.name, StdioTransport(""))
     return ServerConfig(
         name=entry.name,
@@ -217,7 +214,7 @@ def server_config(entry: ConfigEntry) -> ServerConfig:
 
 
 def _sign_in(entry: ConfigEntry) -> OAuthTerms | None:
-    """How the bot signs in by OAuth, if the entry says so; every other way is a header."""
+    """Return the OAuth settings of an entry, or None. Other ways to sign in are headers."""
     if not entry.has("auth"):
         return None
     terms = entry.filled_map("auth")
@@ -300,8 +297,8 @@ _SECTIONS = ("mcpServers", "servers")
 
 @dataclass(frozen=True, slots=True)
 class ServersFile:
-    """What the file says. An entry that cannot be used has its `problem` and neither command nor address, unless it is
-    disabled: then it is just that. The `secrets` of an entry are the values in it that came from the environment.
+    """Contents of the file. An invalid entry has a `problem` and no command or address. A disabled one has no problem.
+    `secrets` of an entry are its values from the environment.
     """
 
     entries: tuple[DesiredServer, ...] = ()
@@ -309,10 +306,10 @@ class ServersFile:
 
 
 def load_servers(path: Path, environment: Mapping[str, str]) -> ServersFile:
-    """Read the file and fill in `${NAME}` and `${NAME:-default}` from `environment`.
+    """Read the file and substitute `${NAME}` and `${NAME:-default}` from `environment`.
 
     A missing file means no servers. Raises SettingsError if the file cannot be read, is not JSON or has no object of
-    servers in it.
+    servers.
     """
     try:
         text = path.read_text(encoding="utf-8-sig")
@@ -341,18 +338,18 @@ def load_servers(path: Path, environment: Mapping[str, str]) -> ServersFile:
 
 
 def _line(lines: Mapping[JsonPath, int], at: JsonPath) -> str:
-    """The line of a key, or of what it stands in where the key itself is missing."""
+    """Return the line of a key, or of its parent if the key is missing."""
     found = (lines.get(at[:length]) for length in range(len(at), 0, -1))
     return next((f", line {each}" for each in found if each is not None), "")
 
 
 def _enabled(entry: ConfigEntry) -> DesiredServer:
-    config = server_config(entry)  # Only then are the secrets in it known.
+    config = server_config(entry)  # Collects the secrets of the entry.
     return DesiredServer(config, secrets=frozenset(entry.secrets))
 
 
 def _disabled(entry: ConfigEntry) -> DesiredServer:
-    """A server that nobody uses may be unfinished, such as one whose variables are not set: that is no problem yet."""
+    """Return a disabled server. It may be incomplete, for example with a variable that is not set."""
     try:
         return replace(_enabled(entry), standing=ServerEnablement.DISABLED)
     except InvalidDefinition:
@@ -388,7 +385,7 @@ def _repeated(pairs: list[tuple[str, Any]]) -> Iterator[str]:
 
 
 def _section(path: Path, document: Any, warnings: list[str]) -> tuple[str, Mapping[str, Any]]:
-    """The servers, and the key that they stand under."""
+    """Return the servers and the key that holds them."""
     example = 'Write {"mcpServers": {"name": {"command": "..."}}}.'
     if not isinstance(document, dict):
         raise SettingsError(f"{path} does not hold a JSON object.", example)

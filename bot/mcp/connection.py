@@ -1,8 +1,7 @@
-"""One server: a task that owns its connection, and calls from everybody else.
+"""Connection to one server: an owner task, and calls from other tasks.
 
-The MCP library's client is opened and closed in the owner's task and nowhere else; it never reconnects by itself, so
-the owner lives one `session` after the other. There is no owner until somebody needs the server, and it sleeps when
-nobody has needed it for long or when it has tried often enough. Called by `toolbox`; knows one server and no other.
+Only the owner task opens and closes the MCP library's client, which never reconnects by itself. The owner runs one
+`Session` after the other. It starts with the first use and ends when the server is idle or the retries are used up.
 """
 
 from __future__ import annotations
@@ -42,14 +41,11 @@ from bot.mcp.tool_pinning import ToolPinning
 from bot.ports import CallContext
 
 # -------------------- reconnect backoff
-# When a connection that has ended is made again.
-#
-# Kept by the owner of one `connection`. Counts what went wrong in a row; the times come from its `pacing`.
 
 
 class ReconnectBackoff:
-    """The pauses before the next try, in seconds; None means that nobody tries until somebody needs the server.
-    `chance` gives random numbers in [0, 1).
+    """Pauses before the next attempt, in seconds; None means no attempt before the next use. `chance` returns random
+    numbers in [0, 1).
     """
 
     def __init__(self, pacing: ConnectionTiming, chance: Callable[[], float]) -> None:
@@ -58,13 +54,13 @@ class ReconnectBackoff:
         self._failures = 0
 
     def failed(self) -> float | None:
-        """The server could not be connected to."""
+        """Return the pause after a failed attempt to connect."""
         self._failures += 1
         return self._planned(self._failures)
 
     def lost(self, lived: float) -> float | None:
-        """A connection that worked for `lived` seconds ended by itself. One that lived long is forgiven what was
-        before, and the first try after it is made at once.
+        """Return the pause after the loss of a connection that lived `lived` seconds. A long life resets the failures,
+        and the first attempt after it is immediate.
         """
         self._failures = 0 if lived >= self._pacing.steady_after else self._failures + 1
         if self._failures <= 1 and self._pacing.tries:
@@ -72,11 +68,11 @@ class ReconnectBackoff:
         return self._planned(max(1, self._failures - 1))
 
     def refused(self) -> float:
-        """The server does not know us. It is asked again so rarely that this never ends."""
+        """Return the pause after a rejected sign-in. It is long, because these attempts have no limit."""
         return self._pacing.sign_in_pause
 
     def afresh(self) -> None:
-        """Somebody wants it tried, whatever has happened."""
+        """Reset the failures."""
         self._failures = 0
 
     def _planned(self, failures: int) -> float | None:
@@ -86,7 +82,7 @@ class ReconnectBackoff:
 log = logging.getLogger(__name__)
 
 _FORCED_SECONDS = 8.0
-"""The library takes up to six seconds to end a process that ignores both a closed input and SIGTERM."""
+"""The library needs up to six seconds to end a process that ignores a closed input and SIGTERM."""
 _REMEMBERED_CALLS = 200
 _Answer = TypeVar("_Answer")
 
@@ -95,12 +91,12 @@ UNCONFIRMED = (
     "Server {} did not confirm in time that its tools are still the ones that were approved, so nothing was sent. "
     "Ask again later to get a new approval."
 )
-"""Said of a call that somebody approved and that was not sent."""
+"""Result of an approved call that was not sent."""
 
 
 class Connection:
-    """The connection to one server, kept up from its start until it is closed. `redact` has its secrets. `synced` is
-    what is known already, and `pinned` what is pinned of that.
+    """Connection to one server, kept until it is closed. `redact` has its secrets. `synced` are its cached
+    capabilities, and `pinned` their pins.
     """
 
     def __init__(
@@ -145,17 +141,17 @@ class Connection:
 
     @property
     def started(self) -> bool:
-        """Somebody has needed the server."""
+        """True after the first use of the server."""
         return self._owner is not None
 
     def learn(self, synced: CachedCapabilities, pinned: Pinned | None) -> None:
-        """What somebody else has found out of the server, and what is pinned of it."""
+        """Take over capabilities and pins that another process has synced."""
         self.condition.update_cache(synced)
         if self.condition.learn_pins(pinned) and self._session is not None and self._session.usable:
             self._session.line.mark_list_changed()
 
     def learn_sign_in(self, version: int) -> None:
-        """Which version of its sign-in is kept, 0 for none: whoever waits for one tries again."""
+        """Record the stored version of the sign-in, 0 for none. A connection that waits for a sign-in retries."""
         if self._bearer is None or not self._bearer.learn(version):
             return
         if self.condition.status is ServerStatus.AUTH_REQUIRED and version:
@@ -166,22 +162,20 @@ class Connection:
             self._session.line.mark_suspect()
 
     def start(self) -> None:
-        """Begin to connect, and go on until closed."""
+        """Begin to connect, and reconnect until closed."""
         if self._owner is None and not self._closing.is_set():
-            # Whoever needs the server first starts it, and it outlives them.
+            # An empty context, because the owner task outlives the caller that starts it.
             with out_of_context():
                 self._owner = asyncio.create_task(self._own(), name=f"mcp:{self.config.name}")
 
     async def first_attempt_done(self) -> None:
-        """Wait until the first attempt to connect, if there is one, has ended one way or the other. A server whose
-        tools are known is not waited for.
-        """
+        """Wait until the first running attempt to connect has ended. Return at once if the tools are known."""
         fresh = (ServerStatus.PENDING, ServerStatus.CONNECTING)
         while self.started and not self.condition.known and self.condition.status in fresh and not self._failed_tries:
             await self.condition.change()
 
     async def close(self, limit: float) -> None:
-        """End the connection and its process. Gentle for `limit` seconds, then not."""
+        """End the connection and its process, gracefully for `limit` seconds, then by force."""
         self._closing.set()
         self._hurry.set()
         if self._owner is None:
@@ -200,7 +194,7 @@ class Connection:
             log.error("the connection to MCP server %s does not end", self.config.name)
 
     async def disconnect(self, limit: float) -> None:
-        """Close, but let running calls end first, if they do so soon. Nothing is reported from now on."""
+        """Close after the running calls have ended, at most `limit` seconds later. Nothing is reported from now on."""
         self._leaving = True
         self.condition.detach()
         with suppress(TimeoutError):
@@ -210,13 +204,13 @@ class Connection:
         await self.close(limit)
 
     async def connect(self) -> None:
-        """Connect now, whatever happened before, and wait for how it ends."""
+        """Connect now, ignoring the breaker, and wait for the result."""
         with self._use.track_user():
             await self._connect()
 
     async def confirm(self) -> str:
-        """Make sure that the tools are known as they are now, connecting if need be. Return why that is not so, empty
-        if it is.
+        """Make sure that the tools are up to date; connect if needed. Return the reason if that fails, else an empty
+        text.
         """
         since = self._shared.clock()
         with self._use.track_user():
@@ -230,8 +224,8 @@ class Connection:
             return ""
 
     async def call(self, tool: Tool, call: ToolCall, context: CallContext) -> ToolOutcome:
-        """Run a tool. What never reached the server, or does no harm twice on the word of a trusted one, is sent once
-        more if the connection comes back in time.
+        """Run a tool. A call that never reached the server, or is repeatable on a trusted server, is sent again once if
+        the connection is back in time.
         """
         with self._use.track_user():
             outcome = await self._call(tool, call, context)
@@ -264,7 +258,7 @@ class Connection:
             if limits.silence <= 0:
                 return unknown or CallNotSent(f"There was no time left for server {self.config.name}.")
             if objection := self.condition.rejection_reason(tool):
-                # A server that was at rest may have become another one since its tools were offered.
+                # An idle server may have changed since its tools were offered.
                 return unknown or CallNotSent(objection)
             began = asyncio.get_running_loop().time()
             outcome = await calls.send(session.client, tool, call, under_way, limits=limits, redact=self._redact)
@@ -286,7 +280,7 @@ class Connection:
         return unknown or CallNotSent(self._why_not(reason))
 
     async def sync(self) -> ServerCapabilities:
-        """Ask the server for everything it offers. Connects if need be. Raises ServerTrouble."""
+        """Fetch all capabilities of the server; connect if needed. Raises ServerTrouble."""
         with self._use.track_internal():
             session = await self._wanted()
             try:
@@ -305,7 +299,7 @@ class Connection:
                 )
 
     async def prompt(self, name: str, arguments: Mapping[str, str]) -> Sequence[Piece]:
-        """Have a prompt written out. Raises ServerTrouble."""
+        """Get a prompt. Raises ServerTrouble."""
         with self._use.track_user():
             session = await self._wanted()
             asking = content_format.format_prompt(session.client, name, arguments, self._redact)
@@ -324,11 +318,13 @@ class Connection:
 
     @property
     def _signed_out(self) -> str:
-        """Why the server does not let the bot in, if that is what it does."""
+        """Reason of a rejected sign-in, else empty."""
         return self._bearer.problem if self._bearer is not None and self._bearer.out else ""
 
     async def _wanted(self) -> Session:
-        """A session for what an admin asks, who waits as long as connecting may take. Raises ServerTrouble."""
+        """Return a session for a request of an admin; wait for a connection at most the connect timeout. Raises
+        ServerTrouble.
+        """
         if self.condition.status is ServerStatus.DISCONNECTED:
             raise error_message(self._why_not())
         await self._connect()
@@ -345,8 +341,8 @@ class Connection:
             await self._usable_session(self.condition.connect_limit + self._shared.pacing.patience)
 
     async def _needed(self, deadline: calls.Deadline) -> Session | None:
-        """A session for a call. Whoever wakes a server waits as long as connecting may take; who calls one that keeps
-        failing, or that must be signed in to, does not make it be tried again.
+        """Return a session for a call, or None. An idle server is connected, within the connect timeout. A failing one,
+        or one that needs a sign-in, is not.
         """
         if self._session is not None and self._session.usable:
             return self._session
@@ -359,7 +355,7 @@ class Connection:
         return await self._usable_session(deadline.within(patience))
 
     async def _usable_session(self, patience: float) -> Session | None:
-        """The live session, after a wait for one that is being made. The owner is told that somebody waits."""
+        """Return the live session, waiting at most `patience` seconds for a connection in progress."""
         tries = self._failed_tries
 
         def settled() -> bool:
@@ -406,7 +402,7 @@ class Connection:
                 await self._rest(self._next_try(ended, asyncio.get_running_loop().time() - began))
 
     def _next_try(self, ended: Ended, lived: float) -> float | None:
-        """How long to wait before it; None if nobody tries until somebody needs the server."""
+        """Return the pause before the next attempt in seconds; None if the next use starts it."""
         if ended.worked:
             self.condition.breaker.lost()
             pause = self._schedule.lost(lived)
@@ -422,7 +418,7 @@ class Connection:
         return pause
 
     async def _rest(self, pause: float | None) -> None:
-        """Wait before the next try. Whoever wants the server cuts it short, though not to nothing."""
+        """Wait before the next attempt. A use shortens the pause to its minimum."""
         self._asleep = pause is None
         nudge = self._shared.pacing.nudge_after
         least = asyncio.get_running_loop().time() + (nudge if pause is None else min(pause, nudge))
@@ -434,7 +430,7 @@ class Connection:
                 await self._closing.wait()
 
     async def _connect_and_serve(self) -> Ended | None:
-        """One session from its beginning to its end: how it ended, None if because nobody needed it."""
+        """Run one session. Return the reason of its end, None if it was idle."""
         self._hurry.clear()
         session = self._session = Session(
             self.condition,
@@ -471,6 +467,6 @@ class Connection:
 
 
 def error_message(sentence: str) -> ServerTrouble:
-    """The error for a sentence with cause and fix."""
+    """Return the error for a sentence with cause and fix."""
     cause, _, fix = sentence.partition(" Fix: ")
     return ServerTrouble(cause, fix)

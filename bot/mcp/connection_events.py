@@ -1,6 +1,6 @@
-"""The news about one live connection, on their way to the task that owns it.
+"""Events of one live connection for the task that owns it.
 
-Calls, notifications and the transport's end report here, from any task; the owner in `connection` waits.
+Calls, notifications and the transport report here from any task; the owner in `connection` waits.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from mcp import Client
 
 
 class ConnectionEvents:
-    """A live connection as its users see it. `client` is there once the server has answered.
+    """State and events of a live connection. `client` is set after the server has answered.
 
-    `lost`: it is over. `doubted`: a request did not get through, so calls wait until the owner has tried. `stale`: the
-    tools may have changed since the owner began to list them. `resting`: nobody needs it, and it is to be closed.
+    `lost`: the connection is closed. `doubted`: a request failed, so calls wait for a ping. `stale`: the tools may have
+    changed since the last listing began. `resting`: the connection is idle and is to be closed.
     """
 
     def __init__(self, settle: float, apart: float, clock: Callable[[], float] = time.monotonic) -> None:
@@ -37,44 +37,46 @@ class ConnectionEvents:
 
     @property
     def usable(self) -> bool:
-        """Calls may be sent."""
+        """True if calls may be sent."""
         return self.client is not None and not (self.lost or self.doubted or self.resting)
 
     @property
     def idle(self) -> bool:
-        """The owner waits for news and does nothing else."""
+        """True if the owner only waits for events."""
         return not (self._listing or self.is_list_due or self.doubted)
 
     @property
     def is_list_due(self) -> bool:
-        """The tools may have changed, and it is time to list them: the server has said nothing more for a while, or
-        does not stop, and it is long enough since they were listed.
+        """True if the tools may have changed and it is time to list them.
+
+        Changes are collected until the server is quiet for `settle` seconds, at most for `apart` seconds. Two listings
+        are at least `apart` seconds apart.
         """
         quiet_at = min(self._last_told + self._settle, self._first_told + self._apart)
         return self.stale and self._clock() >= max(quiet_at, self._listed_at + self._apart)
 
     @property
     def listing(self) -> bool:
-        """The tools were asked for, and no answer has come."""
+        """True while a listing of the tools is running."""
         return self._listing
 
     def mark_closed(self) -> None:
-        """The other side has hung up, or is of no more use."""
+        """Record that the connection is closed or unusable."""
         self.lost = True
         self._news.set()
 
     def mark_suspect(self) -> None:
-        """Something did not get through: let the owner try."""
+        """Record that a request failed, so that the owner sends a ping."""
         self.doubted = True
         self._news.set()
 
     def mark_idle(self) -> None:
-        """Nobody has used it for long."""
+        """Record that the connection is idle."""
         self.resting = True
         self._news.set()
 
     def mark_list_changed(self) -> None:
-        """The tools may have changed. The owner hears of it when they are `is_list_due`."""
+        """Record that the tools may have changed. The owner is woken when `is_list_due`."""
         self._last_told = self._clock()
         if not self.stale:
             self._first_told = self._last_told
@@ -82,7 +84,7 @@ class ConnectionEvents:
         self._watch()
 
     def list_begins(self) -> None:
-        """The owner asks for the tools. A change that is told from now on may be missing in the answer."""
+        """Record the start of a listing. Its response may lack changes from now on."""
         self._listing = True
         self.stale = False
         if self._alarm is not None:
@@ -90,27 +92,27 @@ class ConnectionEvents:
             self._alarm = None
 
     def list_ends(self) -> None:
-        """The answer is there, so the connection works."""
+        """Record a completed listing, which also shows that the connection works."""
         self._listing = self.doubted = False
         self._listed_at = self._clock()
         self._watch()
 
     def list_fails(self) -> None:
-        """No answer has come in time. What was known before may be old, and the connection may be well."""
+        """Record a listing without a response in time. The cached tools may be outdated."""
         self._listing = False
         self.mark_list_changed()
 
     def interrupt(self) -> None:
-        """Let the owner look around for another reason."""
+        """Wake the owner for another reason."""
         self._news.set()
 
     async def wait(self) -> None:
-        """Wait until something has happened."""
+        """Wait for the next event."""
         await self._news.wait()
         self._news.clear()
 
     def _watch(self) -> None:
-        """Look once in a while whether it is time: each notification would set the clock anew."""
+        """Poll `is_list_due`, because a timer for each notification would restart the wait."""
         if self.stale and self._alarm is None and not self._listing:
             self._alarm = asyncio.get_running_loop().call_later(self._settle, self._look)
 

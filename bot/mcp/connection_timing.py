@@ -1,7 +1,4 @@
-"""How long a connection waits before it tries again, and similar times.
-
-A value given to every connection; tests give a fast one. All times are in seconds.
-"""
+"""Timing of connections: pauses, timeouts and intervals, in seconds."""
 
 from __future__ import annotations
 
@@ -12,25 +9,20 @@ from bot.mcp.circuit_breaker import AT_ONCE, BreakerSettings
 
 @dataclass(frozen=True, slots=True)
 class ConnectionTiming:
-    """The times of a connection.
+    """Times of a connection.
 
-    `first_pause`, `factor`, `longest_pause`, `spread`: 5, 10, 20, 40, 60, 60 ... each up to a quarter more or less.
-    `tries`: after so many of them in vain the server is tried no more, but once whenever somebody needs it.
-    `quick_pause`: before the first try after a connection that had worked was lost.
-    `steady_after`: a connection that lived this long is forgiven its earlier failures.
-    `nudge_after`: a call shortens the pause, but never below this.
-    `patience`: how long a call waits for a connection that is being made.
-    `settle`, `apart`: what a server says has changed is listed when it has said nothing more for the first, and no
-    sooner than the second after it was listed last; one that never stops is not waited for longer than that.
-    `sign_in_pause`: before a server that does not know us is tried again without being asked to.
-    `farewell`: how long a connection that is replaced or given up waits for its running calls.
-    `crowding`: how long a server that starts keeps others from starting, if there are many.
-    `idle_after`: a connection that nobody has used for so long is closed until somebody does; None means never.
-    `confirm`: how long a server may take to confirm its tools before a call that somebody approved is sent.
-    `longest_ttl`: for how long a server's word that its tools stay as they are is taken, at most.
-    `quiet_after`, `quiet_limit`: a server that nobody has used for so long is asked whether it is there, and how long
-    it may take to say so; None asks nobody.
-    `tripping`: when calls leave a server alone that keeps failing.
+    `first_pause`, `factor`, `longest_pause`, `spread`: pauses between attempts of 5, 10, 20, 40, 60, 60 ..., each up to
+    a quarter more or less. `tries`: maximum number of failed attempts in a row; after that each use starts one attempt.
+    `quick_pause`: before the first attempt after a lost connection. `steady_after`: a connection that lived this long
+    resets the failures. `nudge_after`: minimum pause when a call waits. `patience`: how long a call waits for a
+    connection in progress. `settle`, `apart`: changed capabilities are listed when the server has been quiet for the
+    first, and at least the second after the last listing. `sign_in_pause`: between attempts at a server that rejects
+    the credentials. `farewell`: maximum wait for running calls when a connection is closed. `crowding`: how long a
+    starting server delays the start of others, if there are many. `idle_after`: an unused connection is closed after
+    this time; None means never. `confirm`: timeout for confirming the tools before an approved call is sent.
+    `longest_ttl`: upper limit for a server's cache lifetime of its tools. `quiet_after`, `quiet_limit`: an unused
+    server is pinged after the first, with the second as timeout; None means no pings. `tripping`: settings of the
+    circuit breaker.
     """
 
     first_pause: float = 5.0
@@ -55,11 +47,11 @@ class ConnectionTiming:
     tripping: BreakerSettings = BreakerSettings()
 
     def without_reconnecting(self) -> ConnectionTiming:
-        """The same times, and a server that has failed is left alone until an admin connects it."""
+        """Return the same times without reconnects: after a failure an admin has to connect the server."""
         return replace(self, tries=0, tripping=AT_ONCE)
 
     def pause(self, failures: int, chance: float) -> float:
-        """The wait after so many failures in a row (at least one). `chance` is a random number in [0, 1)."""
-        # Long before this many doublings the pause is the longest one; a float ends at some thousand.
+        """Return the pause after `failures` failures in a row, at least 1. `chance` is a random number in [0, 1)."""
+        # The longest pause is reached long before 64 doublings; a float overflows at 1,024.
         planned = min(self.first_pause * self.factor ** min(failures - 1, 64), self.longest_pause)
         return planned * (1 + self.spread * (2 * chance - 1))

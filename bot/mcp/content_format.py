@@ -1,7 +1,6 @@
-"""Resources and prompts, as people may read them.
+"""Resources and prompts as text for users.
 
-Called by `connection`. A server's answer in, pieces out: text without what nobody sees and without secrets, and the
-size of everything else.
+Texts have no invisible characters and no secrets. Other contents are shown by their size.
 """
 
 from __future__ import annotations
@@ -19,13 +18,13 @@ from bot.mcp.results import truncate
 
 
 async def format_resource(client: Client, uri: str, redact: Redaction) -> Sequence[Piece]:
-    """The contents of a resource. Raises what requests raise, `calls.BROKEN`."""
+    """Read a resource and return its contents. Raises the errors of a request, `calls.BROKEN`."""
     answer = await client.read_resource(uri, cache_mode="bypass")
     return tuple(_content(each, redact) for each in answer.contents)
 
 
 async def format_prompt(client: Client, name: str, arguments: Mapping[str, str], redact: Redaction) -> Sequence[Piece]:
-    """The messages of a prompt. Raises what requests raise, `calls.BROKEN`."""
+    """Get a prompt and return its messages. Raises the errors of a request, `calls.BROKEN`."""
     answer = await client.get_prompt(name, dict(arguments))
     return tuple(_message(each, redact) for each in answer.messages)
 
@@ -55,7 +54,7 @@ def _text(heading: str, text: str, redact: Redaction, mime_type: str = "") -> Te
 
 
 def _size(data: str) -> int:
-    """In bytes, of what is written in base64; its length as text if it is not."""
+    """Return the size in bytes of base64 data; the length of the text if it is not base64."""
     try:
         return len(base64.b64decode(data, validate=True))
     except (binascii.Error, ValueError):

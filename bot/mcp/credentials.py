@@ -1,7 +1,6 @@
-"""Filling a server's secrets into its definition, just before it is connected to.
+"""Injection of stored secrets into a server's definition, before each connection.
 
-Called by the composition root with what the stores hold. What comes out is never shown: `redaction.secrets_of` finds
-every secret in it again.
+The result must never be shown: `redaction.secrets_of` finds each secret in it.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ _WITHOUT_HEADER = (AuthenticationKind.NONE, AuthenticationKind.OAUTH, Authentica
 
 
 def inject_secrets(record: ServerRecord, values: Mapping[str, str]) -> ServerConfig:
-    """The server with its secrets in it; `values` are by slot. Raises Unusable, which never shows a value."""
+    """Return the server with its secrets. `values` are by slot. Raises InvalidDefinition, without secrets in it."""
     config = record.config
     missing = sorted(record.secrets.keys() - values.keys())
     if missing:
@@ -57,7 +56,7 @@ def inject_secrets(record: ServerRecord, values: Mapping[str, str]) -> ServerCon
 
 
 def _terms(server: str, authentication: Authentication, secret: str) -> OAuthTerms | None:
-    """How it is signed in to by OAuth."""
+    """Return the OAuth settings of a server, or None."""
     match authentication.kind:
         case AuthenticationKind.CLIENT_CREDENTIALS if not (authentication.client_id and secret):
             raise InvalidDefinition(
@@ -82,12 +81,12 @@ def _slots(values: Mapping[str, str], kind: str) -> dict[str, str]:
 
 
 def _joined(*several: Mapping[str, str]) -> dict[str, str]:
-    """All headers; of two that are the same but for their case the later one."""
+    """Merge headers by their names without case. The last value is used."""
     return dict({name.lower(): (name, value) for each in several for name, value in each.items()}.values())
 
 
 def _signing_in(server: str, authentication: Authentication, secret: str, user: str) -> dict[str, str]:
-    """The header that shows who the bot is, if it is always the same. RFC 7617 (basic), RFC 6750 (bearer)."""
+    """Return the static header that authenticates the bot: RFC 7617 (basic), RFC 6750 (bearer)."""
     kind = authentication.kind
     if not secret and kind not in _WITHOUT_HEADER:
         raise InvalidDefinition(f"Server {server} has no secret to sign in with.", "set its secret")
@@ -119,7 +118,7 @@ def _signing_in(server: str, authentication: Authentication, secret: str, user: 
 
 
 def _check_header(server: str, name: str, value: str) -> None:
-    # A name may be a mistyped secret: it is shown only if it can be a name at all.
+    # A name may be a mistyped secret, so it is shown only if it is a valid header name.
     if not header_fits(name, ""):
         raise InvalidDefinition(
             f"Server {server}: the name of a header is not valid.", "use letters, digits and hyphens"

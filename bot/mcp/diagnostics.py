@@ -1,7 +1,7 @@
-"""Whether a server can be used, and if not, why: from its address to its tools, cause and fix for each.
+"""Diagnosis of a server: checks from its address to its tools, with cause and fix.
 
-Called by the toolbox. A look that finds something broken is the last one; what a look opened is closed before its
-result is told, so whoever stops listening leaves nothing behind.
+The first broken check ends the diagnosis; the remaining ones are skipped. Each check closes its resources before its
+result is returned, so the generators may be closed at any time.
 """
 
 from __future__ import annotations
@@ -46,11 +46,9 @@ from bot.mcp.start_limiter import StartLimiter
 from bot.mcp.sync_notifier import SyncNotifier
 from bot.mcp.transports.open import child_environment
 
-# -------------------- flow warnings
-
 
 def flow_warnings(config: ServerConfig, tools: Sequence[Tool]) -> Iterator[tuple[str, str]]:
-    """Yield what is odd about a server's settings, and what to do about it. `tools` are those it has."""
+    """Yield doubtful information-flow settings of a server, each with its fix. `tools` are the server's tools."""
     flows = config.flows
     if flows == NO_FLOWS or not tools:
         return
@@ -94,7 +92,7 @@ _LOOK_SECONDS = 15.0
 _GENTLE_SECONDS = 5.0
 _AT_ONCE = 4
 _OLD = 900.0
-"""Seconds after which what is known of a server should have been asked for again."""
+"""Age in seconds above which capabilities should be synced."""
 _NAMED = 5
 
 Look = Callable[[], Awaitable[Check]]
@@ -102,13 +100,13 @@ RefusedBy = Callable[[Tool], Mapping[str, str]]
 
 
 def never_refused(tool: Tool) -> Mapping[str, str]:  # noqa: ARG001 - see RefusedBy
-    """Where no model is asked."""
+    """Return no rejections, for a process without a model."""
     return {}
 
 
 class ServerDiagnostics:
-    """Looks at servers. Shares nothing with the kept connections but what is secret, allowed and how fast things go.
-    `refused` says why services of models have refused a tool, by model.
+    """Diagnosis of servers. Test connections share only secrets, allowed targets and timing with the managed ones.
+    `refused` returns the reasons why models rejected a tool, by model.
     """
 
     def __init__(self, shared: ConnectionDependencies, refused: RefusedBy) -> None:
@@ -118,11 +116,11 @@ class ServerDiagnostics:
         self._trials: set[Connection] = set()
 
     async def close(self, limit: float) -> None:
-        """End what is being tried."""
+        """Close the test connections."""
         await asyncio.gather(*(trial.close(limit) for trial in self._trials))
 
     async def verify(self, entry: DesiredServer) -> AsyncGenerator[Check, None]:
-        """Look at a server that need not be kept."""
+        """Check a server that need not be managed."""
         redact = self._shared.secrets.open(entry)
         try:
             looks = self._verified(entry, redact)
@@ -150,7 +148,7 @@ class ServerDiagnostics:
                 yield check
 
     async def diagnose(self, kept: ManagedServer) -> AsyncGenerator[Check, None]:
-        """Look at a kept server: first how it stands, last how it has done so far."""
+        """Check a managed server: its status first, its recent results last."""
         looks = self._examined(kept)
         async with aclosing(looks):
             async for check in looks:
@@ -214,7 +212,7 @@ class ServerDiagnostics:
                 return (("command", command),)
 
     def _command(self, config: ServerConfig, process: StdioTransport) -> Check:
-        """May the program be started, and is it there? Nothing is started."""
+        """Check the program of a server without starting it."""
         try:
             check_definition(config, self._shared.allowances)
             check_paths(config, self._shared.allowances.templates())
@@ -245,7 +243,7 @@ class ServerDiagnostics:
             yield check
 
     async def _tried(self, trial: Connection) -> Check:
-        """Connect for once, and be gone before anything is told."""
+        """Connect once, and disconnect before the result is returned."""
         self._trials.add(trial)
         try:
             await trial.connect()
@@ -264,7 +262,7 @@ async def _timed(name: str, look: Look) -> Check:
     loop = asyncio.get_running_loop()
     began = loop.time()
     try:
-        # Speaking MCP has the limit of the server's own connect_timeout.
+        # The MCP check has the server's own connect_timeout.
         async with asyncio.timeout(None if name == "MCP" else _LOOK_SECONDS):
             check = await look()
     except TimeoutError:
@@ -274,7 +272,7 @@ async def _timed(name: str, look: Look) -> Check:
 
 
 def _met(condition: ServerStatusTracker) -> Check:
-    """How speaking MCP went."""
+    """Check the result of the MCP handshake."""
     if condition.status is not ServerStatus.CONNECTED:
         return _split("MCP", condition.problem or "It did not answer in time. Fix: raise its connect_timeout.")
     known = condition.synced.capabilities
@@ -289,7 +287,7 @@ def _met(condition: ServerStatusTracker) -> Check:
 
 
 def _tools(condition: ServerStatusTracker) -> Check:
-    """Which tools there are, and which are not offered as they are, and why."""
+    """Check the tools: their number, and those that are left out or renamed, with the reason."""
     tools = condition.synced.capabilities.tools
     changing = [tool for tool in tools if not tool.read_only]
     destructive = [tool for tool in tools if tool.destructive]
@@ -319,7 +317,7 @@ def _renamed(config: ServerConfig, tools: Sequence[Tool]) -> str:
 
 
 def _standing(kept: ManagedServer) -> Check:
-    """How a kept server stands."""
+    """Check the status of a managed server."""
     state = kept.state
     if kept.problem:
         return _split("standing", kept.problem)
@@ -333,12 +331,12 @@ def _standing(kept: ManagedServer) -> Check:
         case ServerStatus.PENDING:
             return Check("standing", CheckStatus.WELL, "pending: it connects when somebody needs it")
         case ServerStatus.FAILED | ServerStatus.AUTH_REQUIRED:
-            # What is wrong is found out below, as it is now.
+            # The checks below find the current cause.
             return replace(_split("standing", f"{state.status}: {state.problem}"), finding=CheckStatus.DOUBTFUL)
 
 
 def _weak_secrets(kept: ManagedServer) -> Check | None:
-    """The secrets that were put into its definition and are easy to guess, by what they are for."""
+    """Check for weak secrets in the server's definition."""
     weak = {
         each.label: each.weakness
         for each in kept.redact.secrets
@@ -352,13 +350,13 @@ def _weak_secrets(kept: ManagedServer) -> Check | None:
 
 
 def _flows(condition: ServerStatusTracker) -> Iterator[Check]:
-    """What is odd about whose words it is said to return, and about where it is said to send."""
+    """Check the server's information-flow settings."""
     for said, fix in flow_warnings(condition.config, condition.synced.capabilities.tools):
         yield Check("information flow", CheckStatus.DOUBTFUL, f"{said[0].upper()}{said[1:]}.", fix)
 
 
 def _refusals(condition: ServerStatusTracker, refused: RefusedBy) -> Iterator[Check]:
-    """Which of its tools services of models have refused since this process began, and why."""
+    """Check for tools that models have rejected since this process started."""
     found = [
         f"{tool.name} by {model or 'the model'}: {why.rstrip('.')}"
         for tool in condition.synced.capabilities.tools
@@ -373,7 +371,7 @@ def _refusals(condition: ServerStatusTracker, refused: RefusedBy) -> Iterator[Ch
 
 
 def _output(junk: NoiseCounter) -> Iterator[Check]:
-    """What it writes where only messages belong."""
+    """Check for lines in standard output that are not messages."""
     if not junk.example:
         return
     said = (
@@ -383,14 +381,14 @@ def _output(junk: NoiseCounter) -> Iterator[Check]:
 
 
 def _words(words: ServerLog) -> Iterator[Check]:
-    """What it has said of itself lately."""
+    """Check the server's recent log messages."""
     if words.last:
         said = "; ".join(f"{each.level}: {each.text}" for each in words.last)
         yield Check("its log", CheckStatus.DOUBTFUL, f"It said: {said}")
 
 
 def _synced(condition: ServerStatusTracker) -> Check:
-    """How old what is known is. What came a moment ago has no time yet: it gets one when it is kept."""
+    """Check the age of the capabilities. Those of a new connection have no time until they are stored."""
     synced = condition.synced
     if synced.at is None and condition.status is ServerStatus.CONNECTED:
         return Check("sync", CheckStatus.WELL, "just now")
@@ -407,7 +405,7 @@ def _synced(condition: ServerStatusTracker) -> Check:
 
 
 def _calls(connection: Connection) -> Check:
-    """How long the last calls took, against the limit."""
+    """Check the duration of recent calls against the timeout."""
     times = sorted(connection.durations)
     if not times:
         return Check("calls", CheckStatus.WELL, "none answered by this process since it began")

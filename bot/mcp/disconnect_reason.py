@@ -1,4 +1,4 @@
-"""What it means for a server that a session with it has ended, or never came about. Called by `connection`."""
+"""Classification of the end of a session: server status, cause and fix."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _REFUSED = frozenset((401, 403))
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """Why a session ended, what that means for the server, and whether it had ever worked."""
+    """End of a session: the problem, the new server status, and True if it had worked."""
 
     problem: Problem
     status: ServerStatus
@@ -24,8 +24,10 @@ class Ended:
 
 @dataclass(frozen=True, slots=True)
 class DisconnectReason:
-    """How a session ended: `error` ended it, `attempt` was its last request, `words` its process's last ones; `lost`:
-    the other side has hung up; `limit` is how many seconds connecting was given.
+    """Facts about the end of a session.
+
+    `error` ended it. `attempt` is its last request. `words` are the last lines of the process's stderr. `lost`: the
+    other side closed the connection. `limit` is the connect timeout in seconds.
     """
 
     error: BaseException | None
@@ -36,7 +38,9 @@ class DisconnectReason:
     lost: bool
 
     def classify(self, config: ServerConfig, bearer: TokenProvider | None, redact: Redaction) -> Ended:
-        """What that means. A server that wants a sign-in has not failed, and is not tried again before there is one."""
+        """Return the problem and the server's new status. A server that needs a sign-in has not failed; it is not
+        retried before a sign-in.
+        """
         refused = not self.worked and self.attempt.status in _REFUSED
         if wanted := _signed_out(bearer, worked=self.worked) or (self._refusal(config) if refused else None):
             return Ended(wanted, ServerStatus.AUTH_REQUIRED, worked=False)
@@ -44,7 +48,7 @@ class DisconnectReason:
         return Ended(problem, ServerStatus.AUTH_REQUIRED if refused else ServerStatus.FAILED, self.worked)
 
     def _refusal(self, config: ServerConfig) -> Problem | None:
-        """Why the server does not let the bot in. An authorization server's own words may stand in that."""
+        """Return the reason of a rejected sign-in, or None. It may quote the authorization server."""
         if not self.attempt.refusal:
             return None
         own = f"Server {config.name} does not let the bot in. Fix: `/mcp show {config.name}` says why."
@@ -59,8 +63,8 @@ class DisconnectReason:
 
 
 def _signed_out(bearer: TokenProvider | None, *, worked: bool) -> Problem | None:
-    """Why the server does not let the bot in. One that nobody expected to may have said so when it was asked for its
-    protocol, and have refused to speak an older one after that.
+    """Return the reason of a rejected sign-in, or None. A server may have rejected the token during negotiation and
+    then failed to speak an older protocol.
     """
     if bearer is None or not (bearer.out or (bearer.turned_away and not worked)):
         return None

@@ -1,8 +1,8 @@
-"""What servers ask back, from the protocol's words into ours, and the answers from ours into the protocol's (MCP
-specification 2026-07-28, client/elicitation and basic/patterns/mrtr; 2025-11-25 for pages that must be visited first).
+"""Conversion of elicitations between the MCP types and the domain's.
 
-Called by `calls` and `call_tracker`. Pure. Whether a question may be put to anybody is not decided here but by
-`elicitations.forbidden`; what no person could be shown is refused.
+Follows MCP specification 2026-07-28, client/elicitation and basic/patterns/mrtr, and 2025-11-25 for pages that must be
+visited first. A request that no user could be shown is rejected here; `elicitations.rejection_reason` holds the other
+rules.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from bot.mcp.text_filter import clean_schema, storable_json, strip_unstorable
 LONGEST_MESSAGE = 2_000
 LONGEST_URL = 2_000
 LARGEST_SCHEMA = 32 * 1024
-"""Characters of its JSON."""
+"""Maximum size of a form's schema, in characters of JSON."""
 MOST_QUESTIONS = 10
-"""At once."""
+"""Maximum number of elicitations at once."""
 _LONGEST_KEY = 200
 _LONGEST_STATE = 100_000
 _MORE = "..."
@@ -43,11 +43,11 @@ _CHOICES = ("enum", "oneOf", "anyOf")
 
 
 class UnsupportedElicitation(Exception):
-    """A server asks for what nobody here can be asked for. The message says what, as the end of `It asks for ...`."""
+    """The server asks for something unsupported. The message ends the sentence "It asks for ..."."""
 
 
 def parse_input_required(answer: types.InputRequiredResult, redact: Redaction) -> CallNeedsInput:
-    """What a call wants to know before it is sent again. Raises UnsupportedElicitation."""
+    """Parse the elicitations that a call needs before it is sent again. Raises UnsupportedElicitation."""
     requests = answer.input_requests or {}
     if not requests:
         raise UnsupportedElicitation("the same call again and again, and for nothing else")
@@ -59,7 +59,7 @@ def parse_input_required(answer: types.InputRequiredResult, redact: Redaction) -
 
 
 def visits_required(error: MCPError, redact: Redaction) -> CallNeedsInput | None:
-    """The pages that are to be visited before a call can be made, None if that is not what an error says. Raises
+    """Parse the pages that must be visited before a call, or return None if the error does not ask for any. Raises
     UnsupportedElicitation.
     """
     if error.code != URL_ELICITATION_REQUIRED:
@@ -78,7 +78,7 @@ def visits_required(error: MCPError, redact: Redaction) -> CallNeedsInput | None
 
 
 def parse_request(key: str, asked: types.ElicitRequestParams, redact: Redaction) -> ElicitationRequest:
-    """One question as people may see it: nothing hidden in it, nothing secret. Raises UnsupportedElicitation."""
+    """Parse one elicitation; texts lose invisible characters and secrets. Raises UnsupportedElicitation."""
     if len(key) > _LONGEST_KEY or strip_unstorable(key) != key:
         raise UnsupportedElicitation("an answer under a name that cannot be kept")
     message = redact(visible(asked.message)).strip()
@@ -88,12 +88,12 @@ def parse_request(key: str, asked: types.ElicitRequestParams, redact: Redaction)
 
 
 def encode_results(replies: ElicitationResults) -> types.InputResponses | None:
-    """The answers as they go along with a call."""
+    """Encode the answers for the repeated call."""
     return {key: result(reply) for key, reply in replies.by_key.items()} or None
 
 
 def result(reply: ElicitationResult) -> types.ElicitResult:
-    """One answer in the protocol's words."""
+    """Encode one answer."""
     try:
         match reply.action:
             case ElicitationAction.ACCEPT:
@@ -106,12 +106,12 @@ def result(reply: ElicitationResult) -> types.ElicitResult:
             case _:
                 assert_never(reply.action)
     except ValidationError:
-        # The protocol has no words for such values, whatever the schema says.
+        # The protocol has no such value types, even if the schema allows them.
         return types.ElicitResult(action="cancel")
 
 
 def unvisited_reason(server: str, replies: ElicitationResults) -> str:
-    """Why a call need not be sent again, a sentence; empty if every page was visited."""
+    """Return a sentence about the pages that were not visited; empty if every page was."""
     actions = {reply.action for reply in replies.by_key.values()}
     if actions <= {ElicitationAction.ACCEPT}:
         return ""
@@ -156,14 +156,14 @@ def _form(schema: Mapping[str, Any], redact: Redaction) -> dict[str, Any]:
     if not isinstance(properties, Mapping) or not all(map(_plain, properties.values())):
         raise UnsupportedElicitation("a form with fields that are no texts, numbers, switches or choices")
     if redact.found_in(schema):
-        # What a form is made of has to stay as it is: names of fields, choices, patterns.
+        # Field names, choices and patterns of a form must not be altered by redaction.
         raise UnsupportedElicitation("a form that nobody may see, because there is a secret of the server in it")
     cleaned: dict[str, Any] = clean_schema(_names_cleaned(storable_json(dict(schema))), visible)
     return cleaned
 
 
 def _plain(field: Any) -> bool:
-    """It is a field of the kinds that forms may have: flat (MCP specification 2026-07-28, client/elicitation)."""
+    """Return True for a field of a flat kind (MCP specification 2026-07-28, client/elicitation)."""
     match field:
         case {"type": "string" | "number" | "integer" | "boolean"}:
             return _sayable(field)
@@ -182,7 +182,7 @@ def _is_choice(field: Mapping[Any, Any]) -> bool:
 
 
 def _sayable(field: Mapping[Any, Any]) -> bool:
-    """What can be chosen is what an answer may hold: the protocol has no words for objects and lists of anything."""
+    """Return True if all choices are values that an answer can hold: the protocol has no objects and mixed lists."""
     lists = {word: field[word] for word in _CHOICES if isinstance(field.get(word), list)}
     named = (each for word, of_it in lists.items() if word != "enum" for each in of_it if isinstance(each, Mapping))
     values = (*lists.get("enum", ()), *(each.get("const") for each in named))
@@ -190,7 +190,7 @@ def _sayable(field: Mapping[Any, Any]) -> bool:
 
 
 def _names_cleaned(schema: dict[str, Any]) -> dict[str, Any]:
-    """The schema without hidden characters in what its choices are called."""
+    """Return the schema with labels of choices that have no invisible characters."""
     return {**schema, "properties": {name: _with_names(field) for name, field in schema["properties"].items()}}
 
 

@@ -1,7 +1,7 @@
-"""Where a server is, as a digest: what else an approval is bound to beside the tool itself.
+"""Fingerprint of a server's endpoint, which approvals are bound to.
 
-An admin may change a server's address while a call to it waits for a signature; whoever signed meant the server that
-was there. The digest is the same in every process that reads the same definition, and no secret is in it.
+An admin may change a server's address while a call waits for approval. The digest is the same in every process with the
+same definition and contains no secret.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ _HOST = re.compile(r"\w+://[^/?#]*")
 
 
 def endpoint_fingerprint(config: ServerConfig) -> str:
-    """A digest of a server's address without its credentials, or of the program that is started for it. Headers and
-    environment are not in it: they say who asks, not who answers.
+    """Return a digest of a server's address without credentials, or of its program. Headers and environment are left
+    out: they authenticate the bot, they do not identify the server.
     """
     match config.transport:
         case HttpTransport(url):
@@ -28,13 +28,13 @@ def endpoint_fingerprint(config: ServerConfig) -> str:
             return _program(command, tuple(args), cwd or "")
 
 
-@functools.lru_cache(64)  # every tool of a server asks, and a long argument takes milliseconds to look through
+@functools.lru_cache(64)  # Needed by each tool, and a long argument takes milliseconds to scan.
 def _program(command: str, args: tuple[str, ...], folder: str) -> str:
     return digest(["stdio", command, [redact(each) for each in args], folder])
 
 
 def _shown(url: str) -> tuple[str, ...]:
-    """An address without what looks like a secret. Its host is none, whatever it looks like."""
+    """Return an address without parts that look like secrets. The host is kept in any case."""
     found = _HOST.match(url)
     host = found[0] if found else ""
     return (host, redact(url[len(host) :]))

@@ -1,7 +1,6 @@
-"""Why a server is not there, as a sentence with cause and fix.
+"""Errors of servers, as sentences with cause and fix.
 
-Called by `connection`. What the library and the operating system raise goes in; people read what comes out, after
-the connection has taken the secrets out of it.
+Texts may hold secrets: the connection redacts them.
 """
 
 from __future__ import annotations
@@ -28,31 +27,31 @@ _LONGEST_VERSION = 40
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Why a server is missing: `text` for people, which may quote the server, and `own` without text of the server."""
+    """Error of a server: `text` for users, which may quote the server, and `own` without text of the server."""
 
     text: str
     own: str
 
     @classmethod
     def quoting(cls, cause: str, quote: str, rest: str) -> Problem:
-        """Put a quote of the server behind a cause, before its full stop."""
+        """Insert a quote of the server after the cause, before its full stop."""
         return cls(f"{cause.removesuffix('.')}{quote}. {rest}", f"{cause} {rest}")
 
     @classmethod
     def without_quote(cls, text: str) -> Problem:
-        """Say the same to people and to the model."""
+        """Return a problem with one text for users and for the model."""
         return cls(text, text)
 
 
 def root_cause(error: BaseException) -> BaseException:
-    """The first error inside groups of errors."""
+    """Return the first error inside groups of errors."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error
 
 
 def status_phrase(status: int) -> str:
-    """`500 Internal Server Error`, or the number alone where it has no name."""
+    """Return `500 Internal Server Error`, or the number alone if it has no name."""
     try:
         return f"{status} {HTTPStatus(status).phrase}"
     except ValueError:
@@ -60,7 +59,7 @@ def status_phrase(status: int) -> str:
 
 
 def refused_status(server: str, status: int) -> str:
-    """The words for an HTTP status that is an error, with a fix where there is an obvious one."""
+    """Describe an HTTP error status, with a fix where one is known."""
     match status:
         case 401 | 403:
             fix = f" Fix: check the headers of server {server}."
@@ -72,7 +71,7 @@ def refused_status(server: str, status: int) -> str:
 
 
 def timeout_message(config: ServerConfig, words: tuple[str, ...], limit: float) -> Problem:
-    """The sentence for a server that was silent while connecting."""
+    """Describe a timeout while connecting."""
     what = (
         "that it speaks MCP on its standard output"
         if isinstance(config.transport, StdioTransport)
@@ -83,18 +82,18 @@ def timeout_message(config: ServerConfig, words: tuple[str, ...], limit: float) 
 
 
 def connection_lost(config: ServerConfig, words: tuple[str, ...]) -> Problem:
-    """The sentence for a server that was there and went."""
+    """Describe the loss of an established connection."""
     cause = f"The connection to server {config.name} was lost."
     return Problem.quoting(cause, _quoted(words), "It is made again when it is needed.")
 
 
 def failed_listing(config: ServerConfig, error: Exception, redact: Redaction) -> str:
-    """The sentence for a server that is connected and does not say what it offers."""
+    """Describe a failed listing of a connected server's capabilities."""
     return f"Server {config.name} did not say what it offers: {_said(config, error, redact)}. Fix: look at its log."
 
 
 def failed_request(config: ServerConfig, what: str, error: Exception, redact: Redaction) -> tuple[str, str]:
-    """Cause and fix for a resource or prompt that was asked for and not given."""
+    """Return cause and fix for a failed request of a resource or prompt."""
     if isinstance(error, TimeoutError):
         limit = f"{config.tool_timeout:g} s"
         return f"Server {config.name} did not give {what} within {limit}.", "try again later, or look at its log"
@@ -126,9 +125,7 @@ def connect_failure(
     redact: Redaction,
     limit: float,
 ) -> Problem:
-    """The sentence for an error that ended a connection or kept it from being made. `limit` is the time, in seconds,
-    that it had for that.
-    """
+    """Describe an error that ended a connection or prevented it. `limit` is the connect timeout in seconds."""
     cause = root_cause(error)
     if isinstance(cause, TimeoutError):
         return timeout_message(config, words, limit)
@@ -152,7 +149,7 @@ def connect_failure(
 
 
 def _foreign_version(cause: BaseException) -> str:
-    """The version that the library was answered with and knows nothing of; empty if that is not what happened."""
+    """Return the protocol version that the library rejected; empty if the error is another one."""
     before, found, version = str(cause).partition("Unsupported protocol version from the server: ")
     return version if isinstance(cause, RuntimeError) and found and not before else ""
 
@@ -199,7 +196,7 @@ def _quoted(words: tuple[str, ...]) -> str:
 
 
 NOT_RPC = "its answer is not JSON-RPC 2.0"
-"""Why an answer is not there, as a part of a sentence."""
+"""Reason for an unreadable response, as a part of a sentence."""
 STAND_IN = ErrorData(code=INTERNAL_ERROR, message="Server returned an error response")
 
 
@@ -208,8 +205,8 @@ class _Body(BaseModel):
 
 
 def http_error_response(response: httpx2.Response | None) -> ErrorData | None:
-    """Why a request failed, None if it did not. An error of the server's own counts more than the status it came with.
-    No response means that the connection broke.
+    """Return the error of a response, or None if it succeeded. A JSON-RPC error takes precedence over its HTTP status.
+    A missing response is a broken connection.
     """
     attempt = request_context.current()
     if response is None or attempt.failure:
@@ -228,9 +225,10 @@ _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,128}")
 
 
 class InvalidDefinition(Exception):
-    """A server cannot be used as it is defined: `cause` is a sentence, `fix` an order without its full stop. Neither
-    holds a secret. `key` is the wrong key of the server's entry, such as `headers.Authorization`; empty if no
-    single key is wrong.
+    """Server definition that cannot be used.
+
+    `cause` is a sentence, `fix` an imperative without its full stop. Neither holds a secret. `key` is the wrong key of
+    the entry, such as `headers.Authorization`; empty if no single key is wrong.
     """
 
     def __init__(self, cause: str, fix: str, key: str = "") -> None:
@@ -241,10 +239,10 @@ class InvalidDefinition(Exception):
 
     @property
     def sentence(self) -> str:
-        """Both in one."""
+        """Cause and fix in one text."""
         return f"{self.cause} Fix: {self.fix}."
 
 
 def header_fits(name: str, value: str) -> bool:
-    """Both can be sent as they are: a line break in either would be another header."""
+    """Return True if the header can be sent unchanged. A line break would inject another header."""
     return bool(_HEADER_NAME.fullmatch(name)) and value.isascii() and value.isprintable()

@@ -1,8 +1,8 @@
-"""The hosts that a text addresses: URLs, hosts alone, mail addresses, and lists of them. The one home of `ada_url`.
+"""Hosts in a text: URLs, bare hosts, mail addresses and lists of them.
 
-Clients disagree on what a URL's host is. A text is read as browsers do it (WHATWG URL) and as RFC 3986 has it, and
-where the two see different hosts it has both: a rule that forbids one of them is then about the call, and a rule that
-allows is not unless it allows both.
+Clients disagree on the host of some URLs. A text is parsed by both WHATWG URL and RFC 3986. If the results differ, both
+hosts are returned: a rule that forbids one of them applies, and a rule that allows must allow both. Only this module
+imports `ada_url`.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from urllib.parse import unquote, urlsplit
 from bot.domain.hosts import UNREADABLE, Hosts
 
 _LONGEST = 20_000
-"""Characters of one text that are read."""
+"""Maximum number of characters of a text that are parsed."""
 _MOST_PIECES = 500
 _SEPARATORS = re.compile(r"[\s,;|]+")
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 _WITH_AUTHORITY = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[/\\]{2}")
 _SPECIAL = frozenset({"http", "https", "ws", "wss", "ftp"})
-"""Schemes that browsers take without slashes, too (WHATWG URL, "special scheme")."""
+"""Schemes that browsers accept without slashes (WHATWG URL, "special scheme")."""
 _PROSE = re.compile(r"[^\s,;|]\s+[^\s,;|]")
-"""Words with blanks alone between them, which are no list of addresses."""
+"""Words separated by blanks only, so not a list of addresses."""
 _REMOVED = str.maketrans(dict.fromkeys("\t\n\r"))
 _AT = re.compile(r"@([^\s,;<>()\"'@/\\?#|]+)")
 _RELATIVE = re.compile(r"[/\\](?![/\\])|[.?#]")
 
 
 def read_hosts(text: str) -> Hosts:
-    """Return the hosts that a text addresses. An empty text has none, for certain."""
+    """Return the hosts of a text. An empty text certainly has none."""
     if len(text) > _LONGEST:
         return UNREADABLE
     address = text.translate(_REMOVED).strip()
@@ -54,14 +54,14 @@ def read_hosts(text: str) -> Hosts:
 
 
 def _list(pieces: Sequence[str]) -> Hosts:
-    """The hosts of several addresses."""
+    """Return the hosts of several addresses."""
     if len(pieces) > _MOST_PIECES:
         return UNREADABLE
     return reduce(or_, map(read_hosts, pieces), Hosts())
 
 
 def _url(address: str) -> Hosts:
-    """The hosts of what begins like a URL, by either reading."""
+    """Return the hosts of a URL by both parsers."""
     try:
         split = urlsplit(address).hostname or ""
     except ValueError:
@@ -70,7 +70,7 @@ def _url(address: str) -> Hosts:
 
 
 def _further_urls(text: str) -> Hosts:
-    """The hosts of a list of URLs in one text."""
+    """Return the hosts of further URLs in one text."""
     pieces = [each for each in _SEPARATORS.split(text) if _WITH_AUTHORITY.match(each)]
     if len(pieces) > _MOST_PIECES:
         return UNREADABLE
@@ -78,7 +78,7 @@ def _further_urls(text: str) -> Hosts:
 
 
 def _alone(address: str) -> Hosts:
-    """The host of an address without a scheme: `example.com`, `example.com:80/x`, `//example.com`, `::1`."""
+    """Return the host of an address without a scheme: `example.com`, `example.com:80/x`, `//example.com`, `::1`."""
     if _RELATIVE.match(address):
         return UNREADABLE
     try:
@@ -86,12 +86,12 @@ def _alone(address: str) -> Hosts:
     except ValueError:
         pass
     found = _url(f"http:{address}" if address.startswith(("/", "\\")) else f"http://{address}")
-    # `example.com:80` may also be read as a scheme that ends in a colon.
+    # `example.com:80` also parses as a scheme that ends in a colon.
     return found if found.names else UNREADABLE
 
 
 def _mail(text: str) -> Hosts:
-    """The hosts of mail addresses, and of what else has an `@` in it."""
+    """Return the hosts of mail addresses and other texts with an `@`."""
     names = Hosts()
     for host in _AT.findall(text)[:_MOST_PIECES]:
         names |= _host(host)
@@ -103,7 +103,7 @@ def _mail(text: str) -> Hosts:
 
 
 def _host(host: str) -> Hosts:
-    """One host in its canonical form."""
+    """Return one host in its canonical form."""
     name = _browsed(f"http://{_in_brackets(host)}/").rstrip(".") if host else ""
     if name.startswith("["):
         address = ipaddress.IPv6Address(name.strip("[]"))
@@ -112,7 +112,7 @@ def _host(host: str) -> Hosts:
 
 
 def _browsed(address: str) -> str:
-    """The host of a URL as browsers read it, empty if they refuse it."""
+    """Return the host of a URL by WHATWG; empty if it is rejected."""
     import ada_url  # noqa: PLC0415 - few rules look at hosts
 
     try:
@@ -122,5 +122,5 @@ def _browsed(address: str) -> str:
 
 
 def _in_brackets(host: str) -> str:
-    """`urlsplit` gives IPv6 without brackets; a port or credentials must not be read out of it."""
+    """Add the brackets of an IPv6 address that `urlsplit` removes."""
     return f"[{host}]" if ":" in host and not host.startswith("[") else host
