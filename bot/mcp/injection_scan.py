@@ -1,8 +1,8 @@
-"""What in a tool's definition an admin should look at before anybody is offered it.
+"""Heuristics for suspicious tool definitions: hidden text, instructions to the model, names of other servers'
+tools.
 
-Called by `catalogue` with the definition as the server sent it, before anything is taken out. A guess by nature: what
-it finds makes a tool wait for a person and nothing else, and what it does not find is still data to everybody.
-The tricks are those of mcp.md 4.1: hidden text, orders to the model, shadowing of other servers.
+The scan reads the definition as the server sent it. A finding makes the tool wait for an admin's review. A
+definition without findings is still untrusted data.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from mcp import types
 from bot.domain.characters import visible
 
 _LONGEST = 100_000
-"""Characters of a definition that are looked through."""
+"""Maximum number of characters of a definition that are scanned."""
 _LONGEST_QUOTE = 60
 _SHORTEST_NAME = 6
 
 _ESCAPES = re.compile(r"\x1b[\[\]]|\x9b")
-# Not among them: line ends of any kind, a mark at the beginning of a text, and joiners, which emoji and scripts need.
+# Allowed: all line ends, a byte order mark at the beginning, and joiners, which emoji and some scripts need.
 _HIDDEN = re.compile(
     "(?<=[^\n])\ufeff|[\x00-\x08\x0b\x0c\x0e-\x1a\x1c-\x1f\x7f-\x84\x86-\x9f\u200b\u2060-\u2064\ud800-\udfff]"
     "|[\u202a-\u202e\u2066-\u2069]|[\U000e0000-\U000e007f]|[\U000e0100-\U000e01ef]"
@@ -57,9 +57,7 @@ _PROSE = ("title", "description")
 
 
 def scan_definition(tool: types.Tool, foreign: Collection[str]) -> tuple[str, ...]:
-    """What should be looked at, in a few words each; nothing if all is plain. `foreign` are the names of other
-    servers' tools.
-    """
+    """Return the findings as short phrases; empty if there are none. `foreign` are tool names of other servers."""
     text = "\n".join(_texts(tool))
     if len(text) > _LONGEST:
         return (f"it is longer than {_LONGEST:,} characters",)
@@ -67,7 +65,7 @@ def scan_definition(tool: types.Tool, foreign: Collection[str]) -> tuple[str, ..
 
 
 def distinctive(name: str) -> bool:
-    """Whether a tool's name is hardly ever written by chance: `create_issue` and `createIssue`, not `search`."""
+    """Return True for a tool name that rarely occurs by chance: `create_issue` and `createIssue`, not `search`."""
     return len(name) >= _SHORTEST_NAME and bool(_COMPOSED.search(name))
 
 
@@ -79,7 +77,7 @@ def _of_text(text: str) -> Iterator[str]:
         (_ENCODED, "there is a long piece in it that looks encoded"),
     )
     yield from (reason for kind, reason in kinds if kind.search(text))
-    # What nobody sees may stand in the middle of an order.
+    # Invisible characters may split an instruction.
     seen = visible(text)
     for kind, reason in ((_ORDERS, "it gives orders to the model"), (_PATHS, "it names files that hold secrets")):
         if found := kind.search(seen):
@@ -95,7 +93,7 @@ def _of_names(tool: types.Tool, foreign: Collection[str]) -> str:
 
 
 def _prose(tool: types.Tool) -> Iterator[str]:
-    """What is written for people and models: a schema's values may well have the names of tools."""
+    """Yield the texts for users and models, without values of a schema, which may equal tool names."""
     yield from _top(tool)
     for schema in (tool.input_schema, tool.output_schema):
         yield from _described(schema)
@@ -115,7 +113,7 @@ def _described(schema: Any) -> Iterator[str]:
 
 
 def _texts(tool: types.Tool) -> Iterator[str]:
-    """Every text of the definition, names of arguments included."""
+    """Yield every text of the definition, argument names included."""
     yield tool.name
     yield from _top(tool)
     for schema in (tool.input_schema, tool.output_schema):

@@ -1,4 +1,4 @@
-"""Lines of the keys in a JSON document, for complaints about it."""
+"""Line numbers of the keys in a JSON document, for error messages."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ import re
 from collections.abc import Mapping
 
 Path = tuple[str | int, ...]
-"""The keys and positions that lead to a value, the outermost first."""
+"""Keys and indexes that lead to a value, the outermost first."""
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:\n]')
 
 
 def lines_of(text: str) -> Mapping[Path, int]:
-    """Return the line of every key and list entry of a valid JSON document; of a key that stands twice, the last."""
+    """Return the line of every key and list entry of a valid JSON document. Of a repeated key the last line is
+    returned.
+    """
     found: dict[Path, int] = {}
     line = 1
     path: list[str | int] = []

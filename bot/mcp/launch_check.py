@@ -1,7 +1,7 @@
-"""Whether a server that is defined by a launch template may be started, by the template as it is now.
+"""Checks of servers that are started by a launch template.
 
-Asked when a definition is taken over, when somebody types one, and again just before a process is started: the
-operator may have changed the template since, and what a path leads to may be something else. Knows no MCP.
+They run when a definition is loaded or entered, and again before each start, because the template and the files may
+have changed.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from bot.mcp.errors import InvalidDefinition
 
 
 def resolve_launch(config: ServerConfig, templates: Templates) -> ServerConfig:
-    """The server with the program that its template says, if it has one. Raises Unusable."""
+    """Return the server with the program of its template, if it has one. Raises InvalidDefinition."""
     match config.transport:
         case StdioTransport(env=env, launch=TemplateLaunch() as launch):
             filled = _filled(_template(launch, templates), launch)
@@ -25,7 +25,7 @@ def resolve_launch(config: ServerConfig, templates: Templates) -> ServerConfig:
 
 
 def check_launch(process: StdioTransport, launch: TemplateLaunch, templates: Templates) -> None:
-    """Raises Unusable unless this is exactly what the template starts now. Looks at no file."""
+    """Check that the process is what the template starts now, without reading the disk. Raises InvalidDefinition."""
     template = _template(launch, templates)
     filled = _filled(template, launch)
     if (filled.command, filled.args, filled.cwd) != (process.command, process.args, process.cwd) or any(
@@ -44,8 +44,8 @@ def check_launch(process: StdioTransport, launch: TemplateLaunch, templates: Tem
 
 
 def check_paths(config: ServerConfig, templates: Templates) -> None:
-    """Raises Unusable unless everything that was filled in as a path is there, and below its folder where links have
-    been followed. Looks at the disk: for a thread.
+    """Check that each path exists and is below its folder after following links. Reads the disk: run it in a
+    thread. Raises InvalidDefinition.
     """
     match config.transport:
         case StdioTransport(launch=TemplateLaunch() as launch):
@@ -56,7 +56,7 @@ def check_paths(config: ServerConfig, templates: Templates) -> None:
 
 
 def check_start(config: ServerConfig, templates: Templates) -> None:
-    """Both, just before the process is started. Raises Unusable. For a thread."""
+    """Run both checks before a process is started. Reads the disk: run it in a thread. Raises InvalidDefinition."""
     match config.transport:
         case StdioTransport(launch=TemplateLaunch() as launch) as process:
             check_launch(process, launch, templates)

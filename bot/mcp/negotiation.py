@@ -1,9 +1,7 @@
-"""How one server is approached: by which transport, and whether it is asked for its protocol first.
+"""Negotiation with one server: transport and protocol version.
 
-Some servers of the protocol before 2026 die of that question, or let it run into its limit: what was found out is kept
-with what the server offers, and counts for a week, or until the server is defined to be elsewhere or says that it is
-of another version. Kept by the
-`connection`, which tells it how each try went.
+Some servers of the protocol before 2026 crash or hang on the discovery request. The result is therefore cached for
+a week, or until the server's endpoint or version changes.
 """
 
 from __future__ import annotations
@@ -28,7 +26,7 @@ _MODERN = frozenset((HEADER_MISMATCH, MISSING_REQUIRED_CLIENT_CAPABILITY, UNSUPP
 
 
 class ProtocolNegotiation:
-    """The next try's way to a server. `known` is what was found out of it before, when it said to be of this `version`;
+    """Choice of the next attempt's transport and mode. `known` is the cached handshake of server version `version`.
     `clock` is in epoch seconds.
     """
 
@@ -50,7 +48,7 @@ class ProtocolNegotiation:
 
     @property
     def config(self) -> ServerConfig:
-        """The server, with the transport that is tried: never `auto`."""
+        """The server with the transport to try, never `auto`."""
         transport = self._config.transport
         if not isinstance(transport, HttpTransport) or transport.kind is not HttpKind.AUTO:
             return self._config
@@ -60,17 +58,17 @@ class ProtocolNegotiation:
 
     @property
     def mode(self) -> str:
-        """The MCP library's word for how the protocol's version is found out. HTTP+SSE is older than the question."""
+        """Negotiation mode of the MCP library. HTTP+SSE is older than the discovery request."""
         asked = not (self._mute or self._remembered or self._word == HttpKind.SSE)
         return "auto" if asked else "legacy"
 
     def protocol_label(self, protocol: str) -> str:
-        """What people are told is spoken: a server without MCP does not speak this version of it either."""
+        """Return the protocol to display. A server without MCP does not speak this version."""
         return "JSON-RPC 2.0" if self._word == HttpKind.JSONRPC else protocol
 
     def on_connected(self, protocol: str, version: str = "") -> Handshake | None:
-        """It has answered, in this version of the protocol, and says which version it is of itself. What is worth
-        knowing of it at the next start: one that has become another since is asked again then.
+        """Return the handshake to cache after a connection, or None. `version` is the server's own version: a
+        changed one is negotiated again.
         """
         another = self._remembered is not None and version != self._version
         self._version = version
@@ -82,10 +80,11 @@ class ProtocolNegotiation:
         return self._known
 
     def on_failed(self, error: BaseException | None, attempt: RequestContext, *, hung_up: bool) -> bool:
-        """It could not be connected to; whether there is another way, to be tried at once. `hung_up`: the other side
-        did, and without an error the time was over, which is what some do when they are asked for the protocol: the
-        next try does not ask. What was known is not
-        counted on in every second try: the server may be down, or another one by now.
+        """Record a failed attempt. Return True if another way is to be tried at once.
+
+        `hung_up`: the server closed the connection. No `error` means a timeout. Both can be caused by the discovery
+        request, so the next attempt leaves it out. The cached handshake is ignored in every second attempt, because
+        the server may have changed.
         """
         streamable, asked = self._word == HttpKind.STREAMABLE, self.mode == "auto"
         self._doubted = self._remembered is not None
@@ -111,7 +110,7 @@ class ProtocolNegotiation:
 
 
 def _knows_no_better(error: BaseException | None, attempt: RequestContext) -> bool:
-    """Whether a server has refused streamable HTTP as one of HTTP+SSE does (MCP specification 2026-07-28,
+    """Return True if a server rejected streamable HTTP like one of HTTP+SSE (MCP specification 2026-07-28,
     basic/transports, backwards compatibility).
     """
     cause = None if error is None else root_cause(error)

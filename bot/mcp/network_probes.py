@@ -1,7 +1,6 @@
-"""What a doctor can find out about an HTTP server before anybody speaks MCP: address, DNS, TCP, TLS, HTTP.
+"""Network checks of an HTTP server: address, DNS, TCP, TLS, HTTP and authentication.
 
-Called by `doctor`, one look after the other; each leaves behind what the next one needs. Whatever was opened is closed
-again before a look ends.
+Run them in this order: each uses the result of the one before. Each closes its connections.
 """
 
 from __future__ import annotations
@@ -44,11 +43,11 @@ _CERTIFICATE_PROBLEMS = {
     62: ("The certificate is for another host", "use the host that the certificate names"),
     64: ("The certificate is for another host", "use the host that the certificate names"),
 }
-"""By OpenSSL's number for what is wrong (X509_V_ERR_...)."""
+"""Cause and fix by OpenSSL's error number (X509_V_ERR_...)."""
 
 
 class NetworkProbes:
-    """Looks at one address. `endpoint` is the transport of `config`."""
+    """Checks of one address. `endpoint` is the transport of `config`."""
 
     def __init__(self, config: ServerConfig, endpoint: HttpTransport, shared: ConnectionDependencies) -> None:
         self._config = config
@@ -64,7 +63,7 @@ class NetworkProbes:
         return self._shared.allowances
 
     async def address(self) -> Check:
-        """Is it an address, and one that may be used?"""
+        """Check that the URL is valid and allowed."""
         url = self._endpoint.url
         if not is_address(url):
             return broken("address", "The url is not an http or https address.", "write https://host/path")
@@ -75,7 +74,7 @@ class NetworkProbes:
         return Check("address", CheckStatus.WELL, address(url))
 
     async def dns(self) -> Check:
-        """Is the host known, and do all its addresses lead where the bot may go?"""
+        """Check that the host name resolves to allowed addresses only."""
         host, port = origin_of(self._endpoint.url)
         try:
             if self._config.from_file:
@@ -90,7 +89,7 @@ class NetworkProbes:
         return Check("DNS", CheckStatus.WELL, f"{host} is {', '.join(self._addresses[:3])}")
 
     async def tcp(self) -> Check:
-        """Does anybody listen?"""
+        """Check that the port accepts connections."""
         _, port = origin_of(self._endpoint.url)
         said = ""
         for each in tuple(self._addresses):
@@ -109,7 +108,7 @@ class NetworkProbes:
         )
 
     async def tls(self) -> Check:
-        """Is the line encrypted, and is the certificate the server's?"""
+        """Check that the connection is encrypted and the certificate valid."""
         host, port = origin_of(self._endpoint.url)
         if urlsplit(self._endpoint.url).scheme == "http":
             return Check("TLS", CheckStatus.SKIPPED, "The url begins with http://, so nothing is encrypted.")
@@ -142,7 +141,7 @@ class NetworkProbes:
         return Check("TLS", CheckStatus.WELL, "the certificate fits the host")
 
     async def http(self) -> Check:
-        """Does a web server answer, and with which status?"""
+        """Check that a web server answers, and its status."""
         with request_context.begin() as attempt:
             below = network(self._config, self._allowances, self._shared.resolve, self._shared.bearer(self._config))
             async with (
@@ -166,7 +165,7 @@ class NetworkProbes:
         return client.stream("POST", self._endpoint.url, json=_QUESTION, headers=_ACCEPTED)
 
     def _judged(self, phrase: str, location: str) -> Check:
-        # The question was out of turn, so many healthy servers refuse it with 400.
+        # The request is not an MCP message, so many healthy servers answer 400.
         said = f"a web server answers ({phrase})"
         match self._status:
             case 301 | 302 | 303 | 307 | 308:
@@ -182,7 +181,7 @@ class NetworkProbes:
                 return Check("HTTP", CheckStatus.WELL, said)
 
     async def authentication(self) -> Check:
-        """Does the server know who the bot is?"""
+        """Check that the server accepts the credentials."""
         sent = next((value for name, value in self._endpoint.headers.items() if name.lower() == "authorization"), "")
         bearer = self._shared.bearer(self._config)
         kind = "Bearer" if bearer is not None and bearer.has_token else _scheme(sent) if sent else ""
@@ -206,12 +205,12 @@ _ACCEPTED = {"accept": "application/json, text/event-stream"}
 
 
 def broken(name: str, cause: str, fix: str) -> Check:
-    """A look that found something broken."""
+    """Return a failed check."""
     return Check(name, CheckStatus.BROKEN, cause, fix)
 
 
 def _scheme(header: str) -> str:
-    """The first word of an authorization header, if that can be the name of a scheme and no secret."""
+    """Return the scheme of an authorization header, if it is a scheme and not a secret."""
     word, space, _ = header.strip().partition(" ")
     return word if space and word.isalpha() and len(word) <= 20 else "of its own"
 

@@ -1,7 +1,6 @@
-"""What a server's process writes to its standard output and is no message: counted, and told once if it is much.
+"""Counter of lines in a server's standard output that are not messages. One warning is logged if there are many.
 
-Some programs print a line there when they start, which hurts nobody; some print all day. `child_process` finds such
-lines, the server's `server_status` keeps the count.
+A few lines at the start are common and harmless.
 """
 
 from __future__ import annotations
@@ -14,14 +13,14 @@ from collections.abc import Callable
 log = logging.getLogger(__name__)
 
 _MOST = 20
-"""Lines within a minute that nobody is told of."""
+"""Maximum number of lines in a minute without a warning."""
 _SECONDS = 60.0
 _KEPT_BYTES = 2_000
 _SHOWN = 200
 
 
 class Junk(ValueError):
-    """A line that is no message: the first bytes of it."""
+    """Beginning of a line that is not a message."""
 
     def __init__(self, line: bytes) -> None:
         super().__init__("a line that is no JSON-RPC message")
@@ -29,7 +28,7 @@ class Junk(ValueError):
 
 
 class NoiseCounter:
-    """The lines of one server. `clock` is in seconds."""
+    """Count of one server's lines. `clock` is in seconds."""
 
     def __init__(self, server: str, clock: Callable[[], float] = time.monotonic) -> None:
         self._server = server
@@ -39,11 +38,11 @@ class NoiseCounter:
 
     @property
     def example(self) -> str:
-        """One of the lines, shortened, once there were more than 20 within a minute; empty before that."""
+        """One of the lines, shortened; empty unless there were more than 20 in a minute."""
         return self._example
 
     def heard(self, junk: Junk, clean: Callable[[str], str]) -> None:
-        """Another one. `clean` takes from a text what nobody may see."""
+        """Count a line. `clean` redacts a text."""
         now = self._clock()
         self._heard.append(now)
         if self._example or len(self._heard) <= _MOST or now - self._heard[0] > _SECONDS:

@@ -1,7 +1,4 @@
-"""How long a server may say nothing in the middle of an answer. Used by `http_client`.
-
-The HTTP library has a limit for that, but none that stands still while a server waits for a person.
-"""
+"""Read timeout of responses that pauses while a user is asked."""
 
 from __future__ import annotations
 
@@ -15,7 +12,7 @@ from bot.mcp.request_context import RequestContext
 
 
 class ReadTimeout:
-    """A limit of so many seconds, None for none, without the time in which a person is asked about the attempt."""
+    """Timeout in seconds, None for no limit, without the time in which users are asked."""
 
     def __init__(self, seconds: float | None, attempt: RequestContext) -> None:
         self._seconds = seconds
@@ -23,13 +20,13 @@ class ReadTimeout:
 
     @classmethod
     def of(cls, request: httpx2.Request, attempt: RequestContext) -> ReadTimeout:
-        """The limit that a request has, which is taken from it."""
+        """Return the timeout of a request, and remove it from the request."""
         limits = request.extensions.get("timeout", {})
         request.extensions = {**request.extensions, "timeout": {**limits, "read": None}}
         return cls(limits.get("read"), attempt)
 
     async def first(self, network: httpx2.AsyncBaseTransport, request: httpx2.Request) -> httpx2.Response:
-        """The answer to a request, as soon as it begins. Raises ReadTimeout if that is too late."""
+        """Return the response when it begins. Raises ReadTimeout."""
         try:
             async with asyncio.timeout(self._seconds):
                 return await network.handle_async_request(request)
@@ -37,7 +34,7 @@ class ReadTimeout:
             raise httpx2.ReadTimeout("no answer", request=request) from error
 
     async def next(self, chunks: AsyncIterator[bytes]) -> bytes | None:
-        """What comes next, None at the end. Raises ReadTimeout if that is too late."""
+        """Return the next chunk, None at the end. Raises ReadTimeout."""
         if self._seconds is None:
             return await anext(chunks, None)
         try:
@@ -52,7 +49,7 @@ class ReadTimeout:
 
 
 class _Watch:
-    """Puts a limit off for as long as people are being asked."""
+    """Timer that is postponed while users are asked."""
 
     def __init__(self, limit: asyncio.Timeout, seconds: float, attempt: RequestContext) -> None:
         self._limit = limit
@@ -62,7 +59,7 @@ class _Watch:
         self._alarm = asyncio.get_running_loop().call_later(seconds, self._look)
 
     def end(self) -> None:
-        """It is over."""
+        """End the timer."""
         self._alarm.cancel()
 
     def _look(self) -> None:

@@ -1,8 +1,8 @@
-"""Known secrets, and texts without them.
+"""Redaction of known secrets.
 
-A secret belongs to one server. `Redaction` takes the secrets of a server out of that server's own texts, and of no
-others: who could see whether `***` stands in place of a guess would learn the secrets of others. `KnownSecrets` has all
-of them, and those of the operator, for the log.
+A secret belongs to one server. `Redaction` redacts a server's secrets in that server's own texts only, because a
+redacted guess would reveal the secrets of others. `KnownSecrets` has the secrets of all servers and of the
+operator, for the log.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from bot.domain.servers import DesiredServer, HttpTransport, ServerConfig, Serve
 
 HIDDEN = "***"
 _SHORTEST = 6
-"""Shorter values (`true`, `8080`) are settings rather than secrets, and hiding them would garble every sentence."""
+"""Minimum length of a secret. Shorter values (`true`, `8080`) are settings, and redacting them would garble texts."""
 USER_NAME = "user name"
 """Label of a user name for basic authentication, which may be a word."""
 _NOT_SECRET = frozenset(("accept", "accept-language", "content-type", "user-agent"))
 _REMEMBERED = 8
-"""Generations of tokens of one server."""
+"""Token generations kept for each server."""
 _SHORTEST_LINE = 16
-"""Characters of a line of a multi-line secret that is redacted by itself: logs come in lines."""
+"""Minimum length of a line of a multi-line secret that is redacted on its own, because logs are split into lines."""
 _JSON_TOKEN = re.compile(
     r"""(?P<key>"[^"\\]*(?:\\.[^"\\]*)*"(?=\s*:))|(?P<text>"[^"\\]*(?:\\.[^"\\]*)*")"""
     r"""|(?P<number>-?\d[^\s,\]}]*)|(?P<open>\{)|(?P<close>\})"""
@@ -41,24 +41,24 @@ _JSON_TOKEN = re.compile(
 _JSON_CHARACTER = re.compile(r"\\u[dD][89abAB]..\\u[dD][c-fC-F]..|\\u....|\\.|.", re.DOTALL)
 """One character of the value of a string literal, which may be a pair of escaped surrogates."""
 _KEY_NAMES = ("key", "token", "secret", "pass", "auth", "sig", "cred")
-"""Parts of names in an address's query whose values are secret by themselves, too."""
+"""Parts of query parameter names whose values are secrets of their own."""
 
 
 @dataclass(frozen=True, slots=True)
 class Secret:
-    """A secret of a server. `label` says which, for people: `header Authorization`, `variable API_KEY`."""
+    """Secret of a server. `label` names it for users: `header Authorization`, `variable API_KEY`."""
 
     value: str = field(repr=False)
     label: str = "secret"
 
     @property
     def weakness(self) -> str:
-        """Why it is too easy to guess, as the end of `It is …`; empty if it is strong enough."""
+        """Reason why it is easy to guess, as the end of `It is …`; empty if it is strong."""
         return weakness(self.value)
 
 
 class Spellings:
-    """Secrets in every form in which texts hold them. Immutable."""
+    """Secrets in every spelling that texts may contain. Immutable."""
 
     def __init__(self, secrets: Iterable[Secret] = ()) -> None:
         labels: dict[str, str] = {}
@@ -84,14 +84,14 @@ _NO_SPELLINGS = Spellings()
 
 
 class PassingTokens:
-    """The tokens that an authorization server has given out for one server: the last `_REMEMBERED` generations, because
-    a token that changes every hour must not make every text slower for ever.
-    """
+    """Temporary tokens of one server: the last `_REMEMBERED` generations, so that the set stays small."""
 
     def __init__(self) -> None:
         self._generations: deque[frozenset[str]] = deque(maxlen=_REMEMBERED)
         self.spellings = _NO_SPELLINGS
-        """Those that are strong enough. Strangers choose tokens: a word among them must hide no word of others."""
+        """Spellings of strong tokens. A weak one, chosen by the authorization server, must not redact ordinary
+        words.
+        """
 
     def learn(self, tokens: Iterable[str]) -> None:
         """Add a generation, unless it is known."""
@@ -109,8 +109,10 @@ class PassingTokens:
 
 
 class Redaction:
-    """The secrets of one server, for its own texts. As a function from text to text it puts `***` in their place, also
-    as JSON and addresses spell them. Names and definitions of tools are not for redaction: see `found_in`.
+    """Redaction of one server's secrets in its own texts.
+
+    A call replaces each secret by `***`, also in its JSON and URL spellings. Do not redact names and definitions of
+    tools: use `found_in`.
     """
 
     def __init__(self, secrets: Iterable[Secret] = (), tokens: PassingTokens | None = None) -> None:
@@ -124,12 +126,12 @@ class Redaction:
         return _without(text, self._all_spans(text))
 
     def clean(self, text: str) -> str:
-        """Return a text for people: without hidden characters and without secrets."""
+        """Return a text for users, without invisible characters and secrets."""
         return self(visible(text))
 
     def spans(self, text: str) -> tuple[SecretSpan, ...]:
-        """Return where strong secrets of this server are in the text, in order and without overlaps. A weak one, which
-        may be a word, is left alone: what people decide on must not be hidden for it.
+        """Return the positions of strong secrets in the text, in order and without overlaps. Weak ones may be
+        words, so approvers must see them.
         """
         return _merged((*self.strong.spans(text), *self._tokens.spellings.spans(text)))
 
@@ -202,9 +204,7 @@ class Redaction:
 
 
 class KnownSecrets:
-    """All secrets of this process: each server's while it is kept, and the operator's. As a function it takes them out
-    of a log line, which the operator alone reads.
-    """
+    """All secrets of this process: those of managed servers and of the operator. A call redacts a log line."""
 
     def __init__(self, operator: Iterable[str] = ()) -> None:
         self._operator = Spellings(Secret(value) for value in operator)
@@ -227,7 +227,7 @@ class KnownSecrets:
             self._tokens.pop(server_id, None)
 
     def tokens(self, server_id: str) -> PassingTokens:
-        """The tokens of a server's sign-in."""
+        """Return the temporary tokens of a server's sign-in."""
         return self._tokens.setdefault(server_id, PassingTokens())
 
     def __call__(self, text: str) -> str:
@@ -283,7 +283,7 @@ def _spellings(secret: str) -> Iterator[str]:
         for literal in (json.dumps(part)[1:-1], json.dumps(part, ensure_ascii=False)[1:-1]):
             yield literal
             yield literal.replace("/", r"\/")
-        # A variable may hold bytes that are no text, and Python spells them as halves of surrogate pairs.
+        # A variable may hold arbitrary bytes, which Python decodes to surrogates.
         yield quote(part, errors="surrogatepass")
         yield quote(part, safe="", errors="surrogatepass")
         yield quote_plus(part, errors="surrogatepass")
@@ -300,7 +300,7 @@ def secrets_of(entry: DesiredServer) -> Iterator[Secret]:
 
 
 def _named_values(config: ServerConfig) -> Iterator[tuple[str, str]]:
-    """Every value in which a secret may have been put, and its name."""
+    """Yield each value that may hold a secret, and its name."""
     if config.sign_in is not None and config.sign_in.client_secret:
         yield config.sign_in.client_secret, "secret of its OAuth client"
     match config.transport:
@@ -328,13 +328,13 @@ def _of_definition(config: ServerConfig) -> Iterator[Secret]:
                     yield Secret(value.rpartition(" ")[2], f"header {name}")
             parts = _parts(url)
             if config.from_file:
-                # Definitions of admins hold no secret (`authentication`).
+                # Definitions of admins hold no secret (`credentials`).
                 yield Secret(parts.query, "address")
                 yield from (Secret(value, "address") for name, value in parse_qsl(parts.query) if _is_key_name(name))
             yield Secret(parts.password or "", "password in the address")
             yield Secret(unquote(parts.password or ""), "password in the address")
             if parts.password:
-                # This is how it is sent (RFC 7617).
+                # This is the form in which it is sent (RFC 7617).
                 pair = f"{unquote(parts.username or '')}:{unquote(parts.password)}".encode()
                 yield Secret(base64.b64encode(pair).decode("ascii"), "password in the address")
         case _:
@@ -362,13 +362,13 @@ def _parts(url: str) -> SplitResult:
 
 
 def address(url: str) -> str:
-    """An address without what may be secret in it: credentials, query and fragment."""
+    """Return an address without credentials, query and fragment."""
     parts = _parts(url)
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
 
 def redacted_snapshot(state: ServerSnapshot, redact: Redaction) -> ServerSnapshot:
-    """Return how a server stands as people may see it: no header, no environment, no secret in command or address."""
+    """Return a server's snapshot for users: without headers and environment, with command and address redacted."""
     config = state.config
     transport: Transport
     match config.transport:

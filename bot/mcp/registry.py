@@ -1,7 +1,7 @@
-"""The servers a toolbox keeps, and how they become others.
+"""Registry of the managed servers, and its updates.
 
-Called by `toolbox`. A server that stays as it is keeps its connection; one that has changed gets a new one, while the
-old one takes its leave in a task that is owned here.
+An unchanged server keeps its connection. A changed one gets a new connection, and a task of the registry closes the
+old one.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ManagedServer:
-    """One server, and its secrets. It has no connection if it is disabled or cannot be used as it is defined. `barred`
-    is True if the operator's settings keep it out.
+    """One managed server and its secrets. It has no connection if it is disabled or invalid. `barred` is True if
+    the operator's settings exclude it.
     """
 
     entry: DesiredServer
@@ -44,12 +44,12 @@ class ManagedServer:
 
     @property
     def config(self) -> ServerConfig:
-        """What it is."""
+        """Definition of the server."""
         return self.entry.config
 
     @property
     def state(self) -> ServerSnapshot:
-        """How it stands."""
+        """Current snapshot of the server."""
         if self.connection is not None:
             return self.connection.condition.state
         known = self.entry.synced
@@ -65,23 +65,23 @@ class ManagedServer:
 
     @property
     def tools(self) -> tuple[Tool, ...]:
-        """Its tools while they may be called."""
+        """Tools that may be called now."""
         return () if self.connection is None else self.connection.condition.tools
 
     @property
     def withheld(self) -> frozenset[str]:
-        """The names of its tools that could be called if they did not wait for an admin."""
+        """Names of tools that wait for an admin's review."""
         return frozenset() if self.connection is None else self.connection.condition.withheld
 
     @property
     def known(self) -> tuple[Tool, ...]:
-        """All its tools, as far as they are known."""
+        """All known tools."""
         synced = self.entry.synced if self.connection is None else self.connection.condition.synced
         return synced.capabilities.tools
 
     @property
     def unpinned(self) -> tuple[Tool, ...]:
-        """Its tools whose definition is not the one that is pinned."""
+        """Tools whose definition differs from the pin."""
         if self.connection is not None:
             return self.connection.condition.pinning.unpinned_tools
         pinned = first_pins(self.known) if self.entry.pinned is None else self.entry.pinned
@@ -89,7 +89,7 @@ class ManagedServer:
 
 
 class ServerRegistry:
-    """All of them, by id. Nothing is connected to before the start."""
+    """Managed servers by id. No connection is made before `start`."""
 
     def __init__(self, shared: ConnectionDependencies, policy: ConnectPolicy) -> None:
         self._shared = shared
@@ -102,17 +102,17 @@ class ServerRegistry:
         return iter(sorted(self._kept.values(), key=lambda kept: (kept.config.name, kept.config.id)))
 
     def get(self, server_id: str) -> ManagedServer | None:
-        """The server with this id."""
+        """Return the server with this id, or None."""
         return self._kept.get(server_id)
 
     def start(self) -> None:
-        """Connect to those that should be, and from now on to new ones at once."""
+        """Connect to the enabled servers, and to new ones from now on."""
         self._started = True
         for kept in self:
             self._begin(kept)
 
     def follow(self, entries: Sequence[DesiredServer], limit: float) -> None:
-        """Keep these and no others. `limit` is how long, in seconds, one that goes is closed gently."""
+        """Manage exactly these servers. Removed ones are closed gracefully for `limit` seconds."""
         wanted = {entry.config.id: entry for entry in entries}
         for server_id in self._kept.keys() - wanted.keys():
             self._let_go(self._kept.pop(server_id), limit)
@@ -128,7 +128,7 @@ class ServerRegistry:
                 self._begin(kept)
 
     async def close(self, limit: float) -> None:
-        """End all connections side by side, those that take their leave included."""
+        """Close all connections concurrently, those of removed servers included."""
         present = [kept.connection for kept in self if kept.connection is not None]
         await asyncio.gather(*(connection.close(limit) for connection in (*present, *self._leaving)))
         if self._leaving:
@@ -170,20 +170,20 @@ class ServerRegistry:
         if connection is None:
             self._shared.secrets.close(kept.config.id, kept.redact)
             return
-        # Also one that nobody has needed yet: somebody may hold it and need it in a moment.
+        # Also one that is unused yet, because a caller may hold it.
         connection.condition.detach()
         task = asyncio.create_task(connection.disconnect(limit), name=f"mcp:leaving:{kept.config.name}")
         self._leaving[connection] = task
         task.add_done_callback(lambda _: self._has_left(kept, connection))
 
     def _has_left(self, kept: ManagedServer, connection: Connection) -> None:
-        # Calls that were under way may have shown its secrets until now.
+        # Calls that were running may have shown its secrets until now.
         self._leaving.pop(connection, None)
         self._shared.secrets.close(kept.config.id, kept.redact)
 
 
 def _same(before: ManagedServer, entry: DesiredServer) -> bool:
-    """The connection may stay. One that was made by hand stays when the server is then switched on for everybody."""
+    """Return True if the connection may stay. A manual connection stays when the server is then enabled."""
     if entry.problem or before.config != entry.config:
         return False
     switched_on = entry.standing is ServerEnablement.ON and before.connection is not None and before.connection.started

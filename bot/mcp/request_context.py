@@ -1,8 +1,7 @@
-"""What became of one request below the MCP library.
+"""Facts about a request that the MCP library hides: delivery, HTTP status, connection error.
 
-The library hides whether a request left the process and which HTTP status answered it. The streams and the HTTP
-client write it into the attempt of the task that asked; the library runs each message in its sender's context, so a
-context variable finds the right one among requests that run side by side.
+Streams and HTTP client write them into the context of the requesting task. The library runs each message in its
+sender's context, so a context variable separates concurrent requests.
 """
 
 from __future__ import annotations
@@ -16,10 +15,11 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)
 class RequestContext:
-    """One request. `sent`: it may have left the process. `status`: of the HTTP answer. `failure`: why the connection
-    failed under it. `quotes`: text of the other side may stand in `failure`. `refusal`: why the server does not let the
-    bot in, for people, if there is more to say than that. `people`: how many are being asked something about it,
-    `asked_until`: until when they were, in seconds of a clock. Meanwhile it is no wonder that the server says nothing.
+    """Context of one request.
+
+    `sent`: the request may have left the process. `status`: HTTP status. `failure`: connection error. `quotes`:
+    `failure` may quote the server. `refusal`: reason of a rejected sign-in, for users. `people`: number of open
+    elicitations. `asked_until`: end of the last one, in seconds of a clock. The server may be silent during them.
     """
 
     sent: bool = False
@@ -32,7 +32,7 @@ class RequestContext:
 
     @contextmanager
     def asking(self) -> Iterator[None]:
-        """A person is asked within the block."""
+        """Count an open elicitation within the block."""
         self.people += 1
         try:
             yield
@@ -41,7 +41,9 @@ class RequestContext:
             self.asked_until = time.monotonic()
 
     def quiet_since(self, moment: float) -> float:
-        """Since when the server could have said something and has not, if it last did at that moment."""
+        """Return the time since which the server is silent, if its last message came at `moment`. Elicitations do
+        not count.
+        """
         return time.monotonic() if self.people else max(moment, self.asked_until)
 
 
@@ -50,7 +52,7 @@ _current: ContextVar[RequestContext | None] = ContextVar("mcp_attempt", default=
 
 @contextmanager
 def begin() -> Iterator[RequestContext]:
-    """Record what becomes of the requests that are made in this block."""
+    """Record the requests made in this block."""
     attempt = RequestContext()
     token = _current.set(attempt)
     try:
@@ -60,5 +62,5 @@ def begin() -> Iterator[RequestContext]:
 
 
 def current() -> RequestContext:
-    """The attempt of the request being served; one that nobody reads if there is none."""
+    """Return the context of the current request, or an unused one."""
     return _current.get() or RequestContext()

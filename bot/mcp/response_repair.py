@@ -1,7 +1,7 @@
-"""Repair of what servers answer, before the MCP library reads it.
+"""Repair of server responses before the MCP library parses them.
 
-The library takes an answer whole or not at all: one malformed tool would hide all tools of its server, one unknown
-kind of content would lose a result that was paid for. Works on plain JSON; called by `streams`.
+The library rejects a whole response for one malformed part: one tool would hide all others, one unknown content
+type would lose a result. Works on plain JSON.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ _HINTS = ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
 _UNUSED = frozenset({"_meta", "icons"})
 _ROLES = ("user", "assistant")
 LEFT_OUT = "countersign/leftOut"
-"""Where a repaired listing says how many tools without a name were left out."""
+"""Key in a repaired listing: the number of removed tools without a name."""
 _ANY_OBJECT: dict[str, Any] = {"type": "object", "properties": {}}
 
 
 def repair_response(method: str, result: dict[str, Any]) -> dict[str, Any]:
-    """The result of a list or of `tools/call` in a form the library accepts; others as they are."""
+    """Return the result of a listing or of `tools/call` in a form that the library accepts; others unchanged."""
     match method:
         case "tools/list":
             return _listing(result)
@@ -52,7 +52,7 @@ def _listing(result: dict[str, Any]) -> dict[str, Any]:
 
 
 def _is_for_a_page(raw: Any) -> bool:
-    """Whether a tool says that only a page of its server's own may use it, and no model (extension
+    """Return True for a tool that is for a server's own UI only and not for models (extension
     io.modelcontextprotocol/ui, `visibility`).
     """
     meta = raw.get("_meta") if isinstance(raw, dict) else None
@@ -71,7 +71,7 @@ _TEXTS = ("title", "description", "mimeType")
 
 
 def _plain_list(result: dict[str, Any], key: str, identity: str, *others: str) -> dict[str, Any]:
-    """Resources, templates or prompts: those that have what names them, with the parts that are used here."""
+    """Return the resources, templates or prompts that have their required fields, without unused fields."""
     listed = result.get(key)
     kept: list[dict[str, Any]] = []
     for each in listed if isinstance(listed, list) else []:
@@ -110,8 +110,8 @@ def _tools(listed: list[Any]) -> Iterator[dict[str, Any]]:
 
 
 def _tool(raw: dict[str, Any]) -> dict[str, Any]:
-    """The parts of a tool that are used here. Icons and the rest are dropped: they can only be wrong. An output
-    schema is kept where every protocol version allows it.
+    """Return the used fields of a tool. Icons and others are dropped, because they could only be invalid. An output
+    schema is kept if every protocol version allows it.
     """
     tool: dict[str, Any] = {"name": raw["name"], "inputSchema": _object_schema(raw.get("inputSchema"))}
     tool |= {key: raw[key] for key in ("title", "description") if isinstance(raw.get(key), str)}
@@ -126,7 +126,7 @@ def _tool(raw: dict[str, Any]) -> dict[str, Any]:
 
 
 def _object_schema(given: Any) -> dict[str, Any]:
-    """A schema whose root has the form that every protocol version wants; deeper down anything goes."""
+    """Return a schema whose root is valid in every protocol version. The rest is unchanged."""
     if not isinstance(given, dict):
         return dict(_ANY_OBJECT)
     schema: dict[str, Any] = {**given, "type": "object"}
@@ -151,20 +151,20 @@ def _outcome(result: dict[str, Any]) -> dict[str, Any]:
         case "input_required":
             return result
         case unknown:
-            # MCP specification 2026-07-28, basic/index: not to be taken for a result. The library reads no further
-            # than to the content, so there is none.
+            # MCP specification 2026-07-28, basic/index: not to be taken for a result. The content is dropped, because
+            # the library would parse it.
             return {"resultType": unknown}
     content = result.get("content")
     fixed = {
         **result,
-        # Clients MUST take one that does not say so for complete (MCP specification 2026-07-28, basic).
+        # Clients MUST take a result without the field as complete (MCP specification 2026-07-28, basic).
         "resultType": "complete",
         "content": [_block(each) for each in (content if isinstance(content, list) else [])],
         "isError": result.get("isError") is True,
     }
     structured = result.get("structuredContent")
     if structured is not None and not isinstance(structured, dict):
-        # Only the newest protocol version takes other values here; all of them take an object.
+        # Only the newest protocol version accepts other values; all accept an object.
         fixed["structuredContent"] = {"result": structured}
     elif structured is None:
         fixed.pop("structuredContent", None)
@@ -172,7 +172,7 @@ def _outcome(result: dict[str, Any]) -> dict[str, Any]:
 
 
 def _block(block: Any) -> dict[str, Any]:
-    """A piece of content with the fields that are used here, or a text that says what it would have been."""
+    """Return a content block with the used fields, or a text that names its unsupported type."""
     audience: list[str] = []
     if isinstance(block, dict):
         block = {key: value for key, value in block.items() if key not in _UNUSED}
@@ -192,6 +192,6 @@ def _for(block: dict[str, Any], audience: list[str]) -> dict[str, Any]:
 
 
 def _audience(annotations: Any) -> list[str]:
-    """For whom a piece is, as far as it says so in words that the protocol knows."""
+    """Return the known values of a block's audience."""
     named = annotations.get("audience") if isinstance(annotations, dict) else None
     return [each for each in named if each in _ROLES] if isinstance(named, list) else []

@@ -1,7 +1,7 @@
-"""From what a server answered to what the model reads and people are given.
+"""Conversion of MCP results for the model and for users.
 
-Called by `calls`. Pure: an MCP result or error in, a ToolResult or a text out. What each kind of content becomes is in
-`result_parts`.
+A model gets texts and the images that it can read. All other content becomes a file for users, and the model gets a
+text that names it. Content with an `audience` annotation goes to that audience alone; the other gets a note.
 """
 
 from __future__ import annotations
@@ -24,12 +24,7 @@ from bot.mcp.argument_validation import validate
 from bot.mcp.redaction import Redaction
 from bot.mcp.text_filter import storable_json, strip_unstorable
 
-# -------------------- result parts
-# One piece of a result's content: what of it the model reads, and what people are given.
-#
-# Called by `results`. A model gets texts and the images it can look at; in the place of everything else stands a text
-# that says what there is, and people get the file. A piece that is for one of them alone (MCP, annotations:
-# `audience`) goes to that one alone; the other is told, at most, that it was there.
+# -------------------- content blocks
 
 FOR_THE_PERSON = "(A text that is for the person alone was given to them in a file.)"
 _NAME_LENGTH = 120
@@ -37,7 +32,7 @@ _UNSAFE = frozenset('/\\:*?"<>|')
 
 
 def to_parts(block: types.ContentBlock, redact: Redaction) -> Iterator[ResultPart]:
-    """The parts that stand for a piece, without secrets."""
+    """Yield the parts of a content block, redacted."""
     readers = _readers(block)
     match block:
         case types.TextContent(text=text):
@@ -76,7 +71,7 @@ def _text(text: str, mime_type: str, name: str, readers: ImageAudience, redact: 
 
 
 def _bytes(encoded: str, mime_type: str, name: str, readers: ImageAudience, words: TextPart) -> Iterator[ResultPart]:
-    """An image that can be looked at stands for itself. What cannot be decoded is a text and no more."""
+    """Yield the parts of binary content. Content that cannot be decoded becomes a text."""
     data = _decoded(encoded)
     image = detect_image_type(data)
     if image and readers is not ImageAudience.PEOPLE:
@@ -91,7 +86,7 @@ def _bytes(encoded: str, mime_type: str, name: str, readers: ImageAudience, word
 
 
 def _decoded(encoded: str) -> bytes:
-    """The bytes, none if they cannot be read. Some servers write an address of the kind `data:` or break the lines."""
+    """Return the decoded bytes; empty if invalid. Some servers send a `data:` URL or line breaks."""
     if encoded.startswith("data:"):
         encoded = encoded.partition(",")[2]
     try:
@@ -101,7 +96,7 @@ def _decoded(encoded: str) -> bytes:
 
 
 def _name(uri: str, redact: Redaction) -> str:
-    """What the thing at an address is called, as a file may be called anywhere; empty if that says nothing."""
+    """Return the file name in a URI, valid on every system; empty if it has none."""
     try:
         path = urlsplit(uri).path
     except ValueError:
@@ -111,7 +106,7 @@ def _name(uri: str, redact: Redaction) -> str:
 
 
 def _ending_in(name: str, mime_type: str) -> str:
-    """The name, with another ending if its own promises something else: people open files by their endings."""
+    """Return the name with the extension of its MIME type, because users open files by extension."""
     if not name or mimetypes.guess_type(name)[0] == mime_type:
         return name
     if mime_type == BINARY:
@@ -122,9 +117,9 @@ def _ending_in(name: str, mime_type: str) -> str:
 
 
 TEXT_LIMIT = 50_000
-"""Characters of one result that go on."""
+"""Maximum number of characters of one result."""
 MOST_FILES = 10
-"""Of one result."""
+"""Maximum number of files of one result."""
 _HEAD_SHARE = 0.75
 _ROOM_FOR_NOTE = 96
 _NO_WORDS = "The tool failed and did not say why."
@@ -133,11 +128,11 @@ _IN_A_FILE = f"{_LEFT_OUT}, the person has all of it in a file"
 
 
 def tool_result(call_id: str, tool: Tool, answer: types.CallToolResult, redact: Redaction) -> ToolResult:
-    """The result of a call: for each piece of content a text, an image or a file, without secrets.
+    """Return the result of a call, redacted: a text, an image or a file for each content block.
 
-    Structured content is kept unless it alone is over the limit, and its JSON is a text of its own unless the texts say
-    the same. What does not fit the tool's output schema is kept, too, and said to be so. Over the limit the texts
-    become one, three quarters of it from the beginning and the rest from the end, and people get all of it in a file.
+    Structured content is dropped if it alone exceeds `TEXT_LIMIT`. Its JSON is added as a text unless the texts
+    hold the same value. Content that does not match the tool's output schema is kept with a note. Texts above
+    `TEXT_LIMIT` are truncated to one text, and users get the full text as a file.
     """
     parts = list(_bounded(part for block in answer.content for part in to_parts(block, redact)))
     structured = redact.json(storable_json(answer.structured_content))
@@ -154,7 +149,7 @@ def tool_result(call_id: str, tool: Tool, answer: types.CallToolResult, redact: 
 
 
 def failed_result(call_id: str, text: str) -> ToolResult:
-    """A failure that the model can read."""
+    """Return a failure that the model can read."""
     return ToolResult(call_id, tuple(map(TextPart, truncate([strip_unstorable(text)]))), is_error=True)
 
 
@@ -165,8 +160,8 @@ def error_text(error: MCPError) -> str:
 
 
 def truncate(texts: Iterable[str], note: str = _LEFT_OUT) -> tuple[str, ...]:
-    """The texts, or one text if they are too long: three quarters of it from the beginning, the rest from the end.
-    `note` says between the two what became of the others.
+    """Truncate the texts to one of `TEXT_LIMIT` characters if they are longer: three quarters from the beginning,
+    the rest from the end, `note` between them.
     """
     parts = tuple(texts)
     joined = "\n".join(parts)
@@ -186,7 +181,7 @@ def _files(parts: Sequence[ResultPart]) -> list[ResultPart]:
 
 
 def _bounded(parts: Iterable[ResultPart]) -> Iterator[ResultPart]:
-    """The parts without the files that are too many."""
+    """Yield the parts with at most `MOST_FILES` files."""
     files = 0
     for part in parts:
         files += not isinstance(part, TextPart)
@@ -197,7 +192,7 @@ def _bounded(parts: Iterable[ResultPart]) -> Iterator[ResultPart]:
 
 
 def _shortened(parts: Sequence[ResultPart]) -> Sequence[ResultPart]:
-    """The same parts, or one text and the files if the texts are too long: the whole text is one of them then."""
+    """Return the parts; if the texts are too long, one truncated text, and the full text as a file."""
     texts = _texts(parts)
     shown = truncate(texts, _IN_A_FILE)
     if len(shown) == len(texts) and list(shown) == texts:
@@ -206,8 +201,8 @@ def _shortened(parts: Sequence[ResultPart]) -> Sequence[ResultPart]:
 
 
 def _told(texts: Sequence[str], structured: Any) -> bool:
-    """Whether the texts say what the structured content says: servers give its JSON as text as well, and what is no
-    object is wrapped into one, `{"result": ...}` or `{"content": "the text"}`, or falls into a text for each piece.
+    """Return True if the texts hold the structured content. Servers repeat it as JSON text, wrap a value as
+    `{"result": ...}` or `{"content": "the text"}`, or send one text for each item.
     """
     if not any(texts):
         return False
@@ -219,7 +214,7 @@ def _told(texts: Sequence[str], structured: Any) -> bool:
 
 
 def _unwrapped(structured: Any) -> Any:
-    """What is in an object of one piece: any value of `result`, and a text whatever it is called."""
+    """Return the value of an object with one key: any value of `result`, a text of any key."""
     if isinstance(structured, Mapping) and len(structured) == 1:
         ((name, value),) = structured.items()
         return value if name == "result" or isinstance(value, str) else structured
@@ -234,8 +229,8 @@ def _parsed(text: str) -> Any:
 
 
 def _objection(tool: Tool, structured: Any) -> str:
-    """What is wrong with the structured content of a result, empty if nothing is (MCP specification 2026-07-28,
-    server/tools: clients SHOULD validate it). One that is too large to be kept is not looked at.
+    """Return the mismatch of structured content with the output schema, empty if there is none (MCP specification
+    2026-07-28, server/tools: clients SHOULD validate it). Content that is too large is not validated.
     """
     if tool.output_schema is None or structured is None:
         return ""

@@ -1,7 +1,6 @@
-"""What a server says of itself while it works: log messages (MCP specification 2026-07-28, server/utilities/logging).
+"""Log messages of a server (MCP specification 2026-07-28, server/utilities/logging).
 
-The `session` hears them, the server's `server_status` keeps the last ones, the doctor shows them. They are a server's
-own words: cleaned before they are kept, few of them, and nothing is decided by them.
+Only the last ones are kept, cleaned, for display. No decision depends on them.
 """
 
 from __future__ import annotations
@@ -15,25 +14,25 @@ from typing import Any, Literal
 
 _KEPT = 5
 _A_MINUTE = 20
-"""Messages within a minute that are looked at: who says more is not listened to until it is over."""
+"""Maximum number of messages in a minute; later ones are dropped."""
 _SECONDS = 60.0
 _SHOWN = 200
 WORTH_TELLING = ("warning", "error", "critical", "alert", "emergency")
-"""The levels that people are shown (RFC 5424, as MCP names them)."""
+"""Levels that are shown to users (RFC 5424, as MCP names them)."""
 LEVEL: Literal["warning"] = "warning"
-"""The least that a server is asked for, where it asks."""
+"""Minimum level that servers are asked for."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogLine:
-    """One message: its level and its text, on one line."""
+    """One message: level and text, on one line."""
 
     level: str
     text: str
 
 
 class ServerLog:
-    """The last messages of one server that are worth telling. `clock` is in seconds."""
+    """Last messages of one server at the levels `WORTH_TELLING`. `clock` is in seconds."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -42,11 +41,11 @@ class ServerLog:
 
     @property
     def last(self) -> tuple[LogLine, ...]:
-        """The last ones, oldest first."""
+        """Last messages, oldest first."""
         return tuple(self._kept)
 
     def heard(self, level: str, data: Any, clean: Callable[[str], str]) -> None:
-        """Another one. `data` is any JSON; `clean` takes from a text what nobody may see."""
+        """Add a message. `data` is any JSON; `clean` redacts a text."""
         if level not in WORTH_TELLING:
             return
         now = self._clock()

@@ -1,6 +1,6 @@
-"""How one server stands and what is known of its offers.
+"""Status and capabilities of one server.
 
-Written by its `connection` and `session`, read by the toolbox. What changes wakes whoever waits for it.
+The `connection` and its `session` write them; each change wakes the waiting tasks.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ _OUT = frozenset((ServerStatus.AUTH_REQUIRED, ServerStatus.DISCONNECTED))
 
 
 class ServerStatusTracker:
-    """One server's condition. `synced` is what was stored of it. A `disconnected` server stays so until somebody
-    connects it. `left_out` is what of its tools cannot be offered, in a few words each.
+    """Status of one server. `synced` are its cached capabilities. A `disconnected` server stays so until an admin
+    connects it. `left_out` are reasons why tools cannot be offered.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class ServerStatusTracker:
 
     @property
     def state(self) -> ServerSnapshot:
-        """How the server stands now."""
+        """Current snapshot of the server."""
         known = self._synced.capabilities
         return replace(
             self._state,
@@ -77,34 +77,36 @@ class ServerStatusTracker:
 
     @property
     def status(self) -> ServerStatus:
-        """The word for it."""
+        """Status word."""
         return self._state.status
 
     @property
     def problem(self) -> str:
-        """A sentence with cause and fix, empty while all is well."""
+        """Sentence with cause and fix; empty without a problem."""
         return self._state.problem
 
     @property
     def synced(self) -> CachedCapabilities:
-        """What is known of the server's offers, and since when."""
+        """Cached capabilities and their time."""
         return self._synced
 
     @property
     def known(self) -> bool:
-        """The server has once said what it offers."""
+        """True if the capabilities have been fetched at least once."""
         return self._synced.at is not None
 
     @property
     def connect_limit(self) -> float:
-        """How long, in seconds, connecting may take now."""
+        """Current connect timeout in seconds."""
         return self.config.connect_seconds(known=self.known)
 
     @property
     def is_callable(self) -> bool:
-        """Its tools may be called: it is connected, or its tools are known and nothing speaks against connecting. One
-        that has failed is connected to by the call, so that what the model is offered does not come and go; one that
-        keeps failing offers nothing.
+        """True if its tools may be called: the server is connected, or its tools are known and a connection may be
+        made.
+
+        A failed server stays callable and is connected by the call, so that the offered tools do not change too
+        often. With an open circuit breaker it is not callable.
         """
         if self.status is ServerStatus.CONNECTED:
             return True
@@ -112,16 +114,16 @@ class ServerStatusTracker:
 
     @property
     def tools(self) -> tuple[Tool, ...]:
-        """Its tools while they may be called, in its own order, without those that wait for an admin."""
+        """Tools that may be called, in the server's order, without those that wait for a review."""
         return self.pinning.offered if self.is_callable else ()
 
     @property
     def withheld(self) -> frozenset[str]:
-        """The names of tools that could be called if they did not wait for an admin."""
+        """Names of tools that wait for an admin's review."""
         return self.pinning.withheld if self.is_callable else frozenset()
 
     def rejection_reason(self, tool: Tool) -> str:
-        """Why a tool that was offered must not be called as it is listed now; empty if nothing is against it."""
+        """Return the reason why an offered tool must not be called now; empty if there is none."""
         listed = self._synced.capabilities.tools
         now = next((each for each in listed if each.original_name == tool.original_name), tool)
         if now.name in self.pinning.withheld:
@@ -131,21 +133,21 @@ class ServerStatusTracker:
         return ""
 
     async def change(self) -> None:
-        """Wait until something is different."""
+        """Wait for the next change."""
         await self._changed.wait()
 
     def notify(self) -> None:
-        """Let everybody who waits look again."""
+        """Wake all waiting tasks."""
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()
 
     def detach(self) -> None:
-        """Report nothing any more: the server is gone, or another one now."""
+        """Stop reporting, because the server is removed or replaced."""
         self._silent = True
         self.notify()
 
     def update_cache(self, synced: CachedCapabilities) -> None:
-        """Somebody else has asked the server. What a live connection knows counts more."""
+        """Take over capabilities that another process has synced. Those of a live connection take precedence."""
         if self.status is ServerStatus.CONNECTED or (synced.at or 0.0) <= (self._synced.at or 0.0):
             return
         self._synced = _as_defined(synced, self.config)
@@ -154,17 +156,17 @@ class ServerStatusTracker:
             self._become(ServerSnapshot(self.config, ServerStatus.IDLE))
 
     def learn_pins(self, pinned: Pinned | None) -> bool:
-        """An admin may have pinned other definitions; whether tools are withheld now that were offered."""
+        """Take over the pins. Return True if offered tools are withheld now."""
         fewer = self.pinning.learn(pinned)
         self.notify()
         return fewer
 
     def mark_connecting(self) -> None:
-        """It is being connected to."""
+        """Record the start of an attempt to connect."""
         self._become(replace(self._state, status=ServerStatus.CONNECTING))
 
     def listed(self, capabilities: ServerCapabilities) -> None:
-        """It is connected and its tools are known; the rest is as it was."""
+        """Record the connection and its tools. Other capabilities stay."""
         self._synced = replace(self._synced, capabilities=capabilities)
         self.pinning.compare(capabilities.tools)
         wanted = self.config.auto_context_tool
@@ -184,38 +186,38 @@ class ServerStatusTracker:
         )
 
     def syncing(self) -> None:
-        """Everything is being asked for."""
+        """Record the start of a sync."""
         self._synced = replace(self._synced, status=SyncStatus.SYNCING)
 
     def sync_succeeded(self, capabilities: ServerCapabilities) -> None:
-        """Everything is known."""
+        """Record all capabilities."""
         self._synced = CachedCapabilities(SyncStatus.SYNCED, capabilities, time.time())
         if not self._silent:
             self._reports.synced(self.config.id, capabilities)
         self.notify()
 
     def sync_confirmed(self) -> None:
-        """Everything was asked for again, and is as it was."""
+        """Record a sync without changes."""
         self._synced = replace(self._synced, status=SyncStatus.SYNCED, at=time.time())
         self.notify()
 
     def sync_failed(self, problem: str) -> None:
-        """It could not be found out."""
+        """Record a failed sync."""
         self._synced = replace(self._synced, status=SyncStatus.SYNC_FAILED, problem=problem)
         if not self._silent:
             self._reports.sync_failed(self.config.id, problem)
         self.notify()
 
     def failed(self, status: ServerStatus, problem: Problem) -> None:
-        """A connection ended, or could not be made."""
+        """Record the end of a connection, or a failed attempt."""
         self._become(ServerSnapshot(self.config, status, problem.text, own_problem=problem.own))
 
     def mark_idle(self) -> None:
-        """It was connected, nobody has used it for long, and the next use connects it."""
+        """Record the end of an idle connection; the next use connects again."""
         self._become(ServerSnapshot(self.config, ServerStatus.IDLE))
 
     def ended(self) -> None:
-        """Nobody keeps it connected any more."""
+        """Record that the connection was closed by request."""
         self._become(ServerSnapshot(self.config, ServerStatus.DISCONNECTED))
 
     def _become(self, state: ServerSnapshot) -> None:
@@ -230,13 +232,13 @@ class ServerStatusTracker:
 
 
 def _as_defined(synced: CachedCapabilities, config: ServerConfig) -> CachedCapabilities:
-    """What was stored of a server, as it is defined now."""
+    """Return the cached capabilities with the current definition of the server applied."""
     tools = tuple(apply_definition(tool, config) for tool in synced.capabilities.tools)
     return replace(synced, capabilities=replace(synced.capabilities, tools=tools))
 
 
 def _session_event(before: ServerStatus, after: ServerStatus) -> SessionEvent | None:
-    """What has become of a session, if anything has."""
+    """Return the session event of a status change, or None."""
     connected = before is ServerStatus.CONNECTED
     match after:
         case ServerStatus.CONNECTED if not connected:

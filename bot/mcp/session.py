@@ -1,7 +1,7 @@
-"""One session with one server, from its first word to its last.
+"""One session with one server.
 
-Runs in the task of the `connection` that owns it: the MCP library's client is opened and closed there and nowhere
-else. Knows when the server has to be asked for what it offers, and writes that into the server's `condition`.
+It runs in the owner task of its `connection`, because the MCP library's client must be opened and closed in one
+task. It fetches the capabilities when they may have changed.
 """
 
 from __future__ import annotations
@@ -50,18 +50,15 @@ from bot.mcp.sync_notifier import SyncNotifier
 from bot.mcp.transports.open import open_transport
 
 # -------------------- health check
-# What a session does by itself while nobody uses it.
-#
-# A process that hangs, or a network path that is gone, says nothing: the next call would be the first to find out. So
-# a quiet server is asked now and then whether it is there, one that did not answer a call is asked at once, and one
-# that nobody has used for long is let go. Started by `session` beside its other work.
 
 
 async def monitor(
     client: Client, line: ConnectionEvents, use: ActivityTracker, pacing: ConnectionTiming, clock: Callable[[], float]
 ) -> None:
-    """Doubt the connection when its server does not answer, and let it rest when it is not needed. Ends with that, or
-    by cancellation.
+    """Ping a quiet server, and one that did not answer a call; end an idle session.
+
+    A hanging process or a lost network path sends no event: without pings the next call would be the first to fail.
+    Returns when the connection is suspect or idle.
     """
     idle_after = math.inf if pacing.idle_after is None else pacing.idle_after
     quiet_after = math.inf if pacing.quiet_after is None else pacing.quiet_after
@@ -87,8 +84,8 @@ async def monitor(
 
 
 async def _answers(client: Client, limit: float) -> bool:
-    """Whether the server says anything. The newer protocol has no ping: there it is asked what it speaks
-    (MCP specification 2026-07-28, changelog).
+    """Return True if the server answers. The newer protocol has no ping, so discovery is requested (MCP
+    specification 2026-07-28, changelog).
     """
     with request_context.begin() as attempt:
         try:
@@ -98,7 +95,7 @@ async def _answers(client: Client, limit: float) -> bool:
                 else:
                     await client.session.send_ping()
         except MCPError as error:
-            # Its own words, and not those of a gateway or of the library: it is there and knows no ping.
+            # An error of the server itself, not of a gateway or of the library: it is alive and has no ping.
             return error.code == METHOD_NOT_FOUND and (attempt.status or 200) < 400
         except (*BROKEN, TimeoutError):
             return False
@@ -117,16 +114,13 @@ _CHANGES = (
 
 
 def no_names(config: ServerConfig) -> frozenset[str]:  # noqa: ARG001 - see Surroundings
-    """A server that is alone."""
+    """Return no names, for a server without others."""
     return frozenset()
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectionDependencies:
-    """What all connections share: how many may be made at once, what is secret, how fast things go, what admins may
-    reach, who wants to know, who counts; what happens to tools that nobody has looked at, and what the tools of the
-    servers beside one are called. `clock` is in seconds. `bearer` has the token of a server that may be signed in to.
-    """
+    """Dependencies of all connections. `clock` is in seconds. `bearer` returns the token provider of a server."""
 
     turnstile: StartLimiter
     secrets: KnownSecrets = field(default_factory=KnownSecrets)
@@ -143,9 +137,7 @@ class ConnectionDependencies:
 
 
 class Session:
-    """A session that is to be lived once, by the way that `approach` says. It ends when `closing` is set and it is
-    woken.
-    """
+    """One session, to be run once, negotiated by `approach`. It ends when `closing` is set and it is woken."""
 
     def __init__(
         self,
@@ -179,28 +171,28 @@ class Session:
 
     @property
     def usable(self) -> bool:
-        """Requests may be sent."""
+        """True if requests may be sent."""
         return self.line.usable and not self._ended
 
     @property
     def over(self) -> bool:
-        """It has ended or is about to, and another one is needed for any request."""
+        """True if it has ended or is about to."""
         return self._ended or self.line.lost or self.line.resting
 
     @property
     def idle(self) -> bool:
-        """It is connected and waits for something to happen."""
+        """True if it is connected and only waits for events."""
         asking = self._ended or self._asking.locked()
         return self.line.client is not None and self.line.idle and not asking
 
     @property
     def client(self) -> Client:
-        """The library's client. Only while the session is usable."""
+        """Client of the library, valid while the session is usable."""
         assert self.line.client is not None
         return self.line.client
 
     async def live(self, scope: anyio.CancelScope) -> None:
-        """Connect, and serve until the connection is lost or to be closed. `scope` is around this."""
+        """Connect, and serve until the connection is lost or closed. `scope` surrounds this call."""
         async with self._shared.turnstile.acquire() as make_room:
             self._condition.mark_connecting()
             if self._bearer is not None:
@@ -228,15 +220,17 @@ class Session:
                     scope.deadline = anyio.current_time() + _GOODBYE_SECONDS
 
     async def sync(self) -> ServerCapabilities:
-        """Ask for everything, from any task. Raises TimeoutError and `calls.BROKEN`."""
+        """Fetch all capabilities, from any task. Raises TimeoutError and `calls.BROKEN`."""
         known = await self._fetched()
         self._condition.sync_succeeded(known)
         return known
 
     async def confirm(self, since: float) -> None:
-        """Make sure that the tools are known as they were at `since` or later, in seconds of the clock, or are within
-        the time for which the server said that they stay. Calls that come together share one listing, or wait for a
-        second one that begins after them. Raises TimeoutError and `calls.BROKEN`.
+        """Make sure that the tools were fetched at `since` (clock seconds) or later, or are within the server's
+        cache lifetime.
+
+        Concurrent calls share one listing, or wait for one that begins after them. Raises TimeoutError and
+        `calls.BROKEN`.
         """
         client, before = self.client, self._known.tools
         try:
@@ -254,7 +248,7 @@ class Session:
             self._failed(error)
             raise
         if tools != before:
-            # The owner keeps what has changed, and tells everybody else.
+            # The owner task stores changes and notifies others.
             self.line.mark_list_changed()
 
     def _is_fresh(self, since: float) -> bool:
@@ -300,7 +294,7 @@ class Session:
             params: types.ElicitRequestParams,
         ) -> types.ElicitResult | types.ErrorData:
             if self.line.client is not None and self.client.protocol_version in MODERN_PROTOCOL_VERSIONS:
-                # There only calls of tools are sent by our own hand; the library has come here for something else.
+                # Only tool calls set a context; other requests come from the library.
                 return types.ErrorData(code=types.INVALID_REQUEST, message=_ONLY_CALLS)
             return await self._calls.on_elicitation(params)
 
@@ -334,7 +328,7 @@ class Session:
         return listing.tools
 
     async def _serve(self, client: Client) -> None:
-        """Keep what is known fresh until the connection is lost or to be closed."""
+        """Keep the capabilities up to date until the connection is lost or closed."""
         async with anyio.create_task_group() as watchers:
             if client.protocol_version in MODERN_PROTOCOL_VERSIONS and any(_told_of(client)):
                 watchers.start_soon(self._follow, client)
@@ -347,7 +341,9 @@ class Session:
             watchers.cancel_scope.cancel()
 
     async def _others(self, client: Client) -> None:
-        """The first look at what is no tool: calls do not wait for it, and it hurts nobody if it fails."""
+        """Fetch resources, templates and prompts for the first time. Calls do not wait for it, and a failure is
+        ignored.
+        """
         async with self._asking:
             self._condition.syncing()
             try:
@@ -359,13 +355,13 @@ class Session:
                 self._condition.sync_succeeded(self._known)
 
     async def _know_others(self, client: Client) -> None:
-        """Ask for what is no tool. The tools may be listed anew meanwhile."""
+        """Fetch resources, templates and prompts. The tools may be listed concurrently."""
         others = await self._catalogue.others(client, self._known)
         self._known = replace(others, tools=self._known.tools)
 
     async def _refresh(self) -> None:
-        """Ask again because the server has said something, or nothing. Where that changes nothing nobody else is told.
-        Raises what ends the connection: its tools could not be listed.
+        """Fetch again after a change notification or a timer. Report only changes. Raises the error of a failed
+        listing, which ends the connection.
         """
         before = self._condition.synced
         try:
@@ -380,8 +376,8 @@ class Session:
             self._condition.sync_succeeded(known)
 
     async def _follow(self, client: Client) -> None:
-        """Newer servers tell of changes on a stream of its own, which is opened again when it breaks. Nothing is
-        replayed on it, so after a break everything is fetched.
+        """Read the stream of change notifications of newer servers, and open it again when it breaks. Missed
+        notifications are not replayed, so everything is fetched after a break.
         """
         failures = 0
         tools, resources, prompts = _told_of(client)
@@ -408,7 +404,7 @@ class Session:
 
 
 def _told_of(client: Client) -> tuple[bool, bool, bool]:
-    """Whether the server tells when its tools, resources and prompts change."""
+    """Return the announced change notifications: tools, resources, prompts."""
     offered = client.server_capabilities
     return (
         offered.tools is not None and bool(offered.tools.list_changed),

@@ -1,8 +1,4 @@
-"""So many servers may start at the same moment: more slow one another down until all of them time out.
-
-Shared by all connections of a toolbox. One that takes long makes room for the next, so that silent servers hold up
-nobody.
-"""
+"""Limit of servers that start at the same time, so that they do not time out together. Shared by all connections."""
 
 from __future__ import annotations
 
@@ -12,7 +8,9 @@ from contextlib import asynccontextmanager
 
 
 class StartLimiter:
-    """Lets `at_once` through, and another for each that has needed more than `seconds`."""
+    """Limiter of `at_once` slots. A slot is released after `seconds` at the latest, so that silent servers block no
+    others.
+    """
 
     def __init__(self, at_once: int, seconds: float) -> None:
         self._room = asyncio.Semaphore(at_once)
@@ -20,8 +18,8 @@ class StartLimiter:
 
     @asynccontextmanager
     async def acquire(self) -> AsyncIterator[Callable[[], None]]:
-        """Wait for room. It is given back at the end of the block, earlier by calling what the block gets, or after
-        the time.
+        """Wait for a slot. It is released at the end of the block, by calling the yielded function, or after the
+        time.
         """
         await self._room.acquire()
         taken = True

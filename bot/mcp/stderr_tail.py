@@ -1,8 +1,4 @@
-"""The end of what a server's process wrote to its standard error.
-
-Kept for the sentence that says why a server failed, and for debugging; it never reaches the terminal. Used by the
-stdio transport.
-"""
+"""End of a server process's standard error, for error messages and debugging. It is not copied to the terminal."""
 
 from __future__ import annotations
 
@@ -27,7 +23,7 @@ _DRAIN_SECONDS = 0.3
 
 
 class StderrTail(asyncio.Protocol):
-    """The last 20 lines, 500 characters of each, without secrets."""
+    """Last 20 lines, 500 characters of each, redacted."""
 
     def __init__(self, server: str, redact: Redaction) -> None:
         self._server = server
@@ -38,19 +34,19 @@ class StderrTail(asyncio.Protocol):
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """The lines, oldest first; blank ones are left out."""
+        """Lines, oldest first, without blank ones."""
         return tuple(self._lines)
 
     def data_received(self, data: bytes) -> None:
-        """Take what the process wrote."""
+        """Add output of the process."""
         *finished, unfinished = (self._unfinished + data).split(b"\n")
-        # A line without an end must not grow without an end; enough is kept to find a secret that lies across a cut.
+        # Cut a line without an end, but keep enough to find a secret across the cut.
         self._unfinished = unfinished[: 8 * _LINE_LENGTH]
         for line in finished:
             self._keep(line)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Nobody can write any more, for whatever reason."""
+        """Keep the last line when the pipe is closed."""
         del exc
         self._keep(self._unfinished)
         self._unfinished = b""
@@ -64,9 +60,7 @@ class StderrTail(asyncio.Protocol):
 
     @asynccontextmanager
     async def listening(self) -> AsyncIterator[TextIO]:
-        """A file for the process to write to. Close it when the process has it; what was written before the end of
-        the block is in the tail after it.
-        """
+        """Open a file for the process's stderr. Close it after the start. All output is in the tail after the block."""
         read_end, write_end = os.pipe()
         reader, writer = os.fdopen(read_end, "rb", buffering=0), os.fdopen(write_end, "w")
         try:

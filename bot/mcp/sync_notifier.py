@@ -1,7 +1,4 @@
-"""What was learnt of servers, on its way to whoever keeps it.
-
-Connections report here and go on; whoever keeps it may be slow or fail. The composition root gives the two functions.
-"""
+"""Background delivery of fetched capabilities to the store, so that connections do not wait for it."""
 
 from __future__ import annotations
 
@@ -19,7 +16,9 @@ _LONGEST = 30.0
 
 
 class SyncNotifier:
-    """Tells what was learnt, server after server, of each only the newest. What cannot be told is logged."""
+    """Notifier that delivers the newest result of each server, one server after the other. A failed delivery is
+    logged.
+    """
 
     def __init__(self, on_synced: OnSynced | None = None, on_sync_failed: OnSyncFailed | None = None) -> None:
         self._on_synced = on_synced
@@ -30,24 +29,24 @@ class SyncNotifier:
         self._teller: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begin to tell."""
+        """Start the delivery task."""
         if self._teller is None:
             self._teller = asyncio.create_task(self._tell_all(), name="mcp:reports")
 
     def synced(self, server_id: str, capabilities: ServerCapabilities) -> None:
-        """A server has said what it offers."""
+        """Queue the capabilities of a server."""
         self._put(server_id, capabilities)
 
     def sync_failed(self, server_id: str, problem: str) -> None:
-        """A server was asked and did not say."""
+        """Queue a failed sync of a server."""
         self._put(server_id, problem)
 
     def forget(self, server_id: str) -> None:
-        """The server is gone or another one now: what waits to be told of it is of no use."""
+        """Drop the queued result of a removed or changed server."""
         self._waiting.pop(server_id, None)
 
     async def close(self, limit: float) -> None:
-        """Tell what is left, within `limit` seconds."""
+        """Deliver the queued results, at most `limit` seconds."""
         self._ending = True
         self._news.set()
         if self._teller is None:

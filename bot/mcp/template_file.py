@@ -1,7 +1,6 @@
-"""The operator's file of launch templates, `config/launch_templates.toml`.
+"""Parser of the operator's launch templates, `config/launch_templates.toml`.
 
-Called by the composition root. What is wrong with one template makes that one unusable, is told, and never the others';
-only a file that cannot be read as such is an error. Nothing here starts anything.
+An invalid template is left out and reported. An unreadable file raises SettingsError. No program is started.
 """
 
 from __future__ import annotations
@@ -26,24 +25,21 @@ from bot.domain.launch_templates import (
 )
 from bot.errors import SettingsError
 
-# -------------------- package pinning
-# Programs that fetch a package and run it: which package a command line means, and whether its version is fixed.
-#
-# Called when the operator's launch templates are read.
+# -------------------- package pinning: programs that fetch a package and run it
 
 _FIXED = re.compile(r"(?:@|==)v?(?:\d+!)?\d+((?:\.\d+)*)(?:[-+a-z][\w.+-]*)?")
-"""What stands behind a name: `@1.2.3`, `==1.2.3`. Words such as `latest`, and ranges, fix nothing."""
+"""Fixed version after a package name: `@1.2.3`, `==1.2.3`. Tags such as `latest`, and ranges, are not fixed."""
 _OF_NPM = frozenset(("npx", "bunx"))
-"""Where a version of fewer than three numbers is a range."""
+"""Programs that treat a version of fewer than three numbers as a range."""
 _NAMING = {"npx": ("-p", "--package"), "bunx": ("-p", "--package"), "uvx": ("--from",), "pipx": ("--spec",)}
-"""Programs that do this, and the options by which they are told the package if it is not the first word."""
+"""Programs that fetch packages, and their options for a package that is not the first argument."""
 _TAKES_VALUE = frozenset(
     ("--python", "-p", "--with", "--index", "--index-url", "--registry", "--cache", "-c", "--call")
 )
 
 
 def unpinned_package(command: str, args: Sequence[str]) -> str:
-    """The package that is fetched in whatever version is published at the moment; empty if there is none."""
+    """Return the package whose version is not fixed; empty if there is none."""
     program = PurePosixPath(command).name
     words = list(args)
     if program == "uv" and words[:2] == ["tool", "run"]:
@@ -99,14 +95,12 @@ _LOADER = re.compile(
     r"|(JAVA_TOOL|JDK_JAVA|_JAVA)_OPTIONS|GIT_(SSH|SSH_COMMAND|EXEC_PATH|EXTERNAL_DIFF|ASKPASS|PAGER|EDITOR|PROXY_COMMAND)"
     r"|SSH_ASKPASS|PAGER|EDITOR|VISUAL|BROWSER|SHELL|NPM_CONFIG_.*|PIP_.*|UV_.*"
 )
-"""Variables by which whoever sets one has any program run."""
+"""Environment variables that can make a process run another program."""
 
 
 @dataclass(frozen=True, slots=True)
 class TemplatesFile:
-    """What the file says. `problems` are sentences about templates that cannot be used, `warnings` about those that
-    can.
-    """
+    """Contents of the file. `problems` are sentences about unusable templates, `warnings` about usable ones."""
 
     templates: Mapping[str, LaunchTemplate] = field(default_factory=dict)
     problems: tuple[str, ...] = ()
@@ -114,7 +108,7 @@ class TemplatesFile:
 
 
 class _Wrong(Exception):
-    """Something in the file cannot be used."""
+    """Invalid value in the file."""
 
 
 def load_templates(path: Path) -> TemplatesFile:
@@ -215,7 +209,7 @@ def _slot(name: str, table: Any) -> TemplateSlot:
 
 
 def _check_own_words(about: str, slot: TemplateSlot) -> None:
-    """What the operator has written into a slot fits the slot itself."""
+    """Check that the operator's own values fit the slot."""
     if isinstance(slot.rule, SecretRule):
         if slot.default is not None:
             raise _Wrong(f"{about} is a secret, which has no default.")

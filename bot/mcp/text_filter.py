@@ -1,7 +1,4 @@
-"""Foreign text made fit to be kept, and schemas whose words are made fit to be read.
-
-Called wherever text of a server enters. It knows nothing of MCP.
-"""
+"""Filters for untrusted text: storable characters, and texts of JSON Schemas."""
 
 from __future__ import annotations
 
@@ -17,15 +14,15 @@ _LITERAL = ("enum", "const", "default", "examples")
 
 
 def strip_unstorable(text: str) -> str:
-    """The text without NUL and lone surrogates, which no database and no UTF-8 encoder takes."""
+    """Return the text without NUL and lone surrogates, which databases and UTF-8 encoders reject."""
     if text.isascii() and "\0" not in text:
         return text
     return _UNSTORABLE.sub("", text)
 
 
 def storable_json(value: Any) -> Any:
-    """A JSON value with every string in it made storable, and with the names of infinite numbers, which a server spells
-    as `1e400` and JSON does not have.
+    """Return a JSON value with storable strings. Infinite numbers, which a server may write as `1e400`, become
+    strings.
     """
     match value:
         case str():
@@ -41,7 +38,7 @@ def storable_json(value: Any) -> Any:
 
 
 def clean_schema(schema: Any, clean: Callable[[str], str]) -> Any:
-    """A JSON Schema with its titles and descriptions cleaned; values that arguments are compared with stay."""
+    """Return a JSON Schema with cleaned titles and descriptions. Values that arguments are compared with stay."""
     match schema:
         case list():
             return [clean_schema(each, clean) for each in schema]

@@ -1,7 +1,7 @@
-"""The name under which a tool is offered to a model.
+"""Names of tools as offered to a model.
 
-Models take `^[a-zA-Z0-9_-]{1,64}$`; MCP tools may be called almost anything, and two servers may have tools of the
-same name. A name is a pure function of server and tool, so it never changes because another server came or went.
+Models accept `^[a-zA-Z0-9_-]{1,64}$`. MCP tools may have other names, and two servers may use the same one. A name
+depends only on server and tool, so it does not change with other servers.
 """
 
 from __future__ import annotations
@@ -18,20 +18,19 @@ _LOOKS_MARKED = re.compile(r"_[0-9a-f]{8}$")
 
 
 def offered_name(server: str, tool: str) -> str:
-    """`server__tool` where that is a valid name that no other pair can have; else the same made valid, cut to
-    length and marked with eight hexadecimal digits of the pair's SHA-256.
+    """Return `server__tool` if that is valid and unambiguous; else a valid, shortened form with eight hexadecimal
+    digits of the pair's SHA-256.
 
-    Marked are: names with other characters, names that are too long, servers whose name makes the border between the
-    two unclear (`a__b` + `c` and `a` + `b__c`), names that look marked themselves, and all tools of a server that is
-    called like the bot: none can be taken for one of the bot's own.
+    The digits are added to: names with other characters, long names, servers with an ambiguous border (`a__b` + `c`
+    and `a` + `b__c`), names that look marked already, and all tools of a server named like the bot.
     """
     unclear = "__" in server or server.endswith("_")
     return _valid(f"{server}__{tool}", [server, tool], clear=not unclear and server != OWN_SERVER)
 
 
 def generic_name(server: str) -> str:
-    """`mcp_server`, the tool of a server that has no others, by the same rules: no name of another
-    tool, all of which have two underscores in the middle.
+    """Return `mcp_server`, the name of a server's only tool, by the same rules. It cannot collide, because other
+    names contain two underscores.
     """
     plain = f"mcp_{server}"
     return _valid(plain, [server], clear="__" not in plain)

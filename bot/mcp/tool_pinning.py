@@ -1,7 +1,6 @@
-"""Which of one server's tools may be offered: those whose definition is the one that is pinned.
+"""Pins of one server: a tool is offered if its definition equals its pin.
 
-Belongs to the server's `server_status`. What is pinned comes from the stores; until they have said anything of a
-server, its first listing counts, as it does for them. Knows one server and no connection.
+Pins come from the stores. Until they are loaded, the server's first listing is taken as pinned.
 """
 
 from __future__ import annotations
@@ -18,9 +17,7 @@ _NAMED = 5
 
 
 class ToolPinning:
-    """The pins of one server, `name`, and how its tools stand beside them. `pinned` is None as long as nobody has
-    looked at it.
-    """
+    """Pins of the server `name`. `pinned` is None until they are loaded."""
 
     def __init__(self, name: str, policy: ReviewPolicy, pinned: Pinned | None) -> None:
         self._name = name
@@ -32,46 +29,44 @@ class ToolPinning:
         self._told: set[str] = set()
 
     def know(self, tools: Sequence[Tool]) -> None:
-        """The server has offered these before: whoever was to be told was told then."""
+        """Set tools that the server offered before, without logging."""
         self._compare(tools)
         self._told.update(self._withheld)
 
     def compare(self, tools: Sequence[Tool]) -> None:
-        """The server offers these now. What is withheld of it for the first time is logged."""
+        """Set the current tools. Newly withheld ones are logged."""
         self._compare(tools)
         self._tell()
 
     def learn(self, pinned: Pinned | None) -> bool:
-        """What is pinned now; whether tools that were offered are not any more: whoever has pinned another definition
-        has seen a newer one.
-        """
+        """Set the pins. Return True if offered tools are withheld now, because a newer definition was pinned."""
         if pinned is None or pinned == self._pinned:
             return False
         before = self._withheld
         self._pinned = pinned
         self._compare(self._tools)
-        # What has been looked at is told of again if it changes once more.
+        # Log a reviewed tool again if it changes once more.
         self._told &= self._withheld
         self._tell()
         return bool(self._withheld - before)
 
     @property
     def unpinned_tools(self) -> tuple[Tool, ...]:
-        """The tools whose definition is not the one that is pinned, in the server's own order."""
+        """Tools whose definition differs from the pin, in the server's order."""
         return self._unpinned
 
     @property
     def offered(self) -> tuple[Tool, ...]:
-        """The tools that nothing speaks against."""
+        """Tools that may be offered."""
         return tuple(tool for tool in self._tools if tool.name not in self._withheld)
 
     @property
     def withheld(self) -> frozenset[str]:
-        """The names of those that wait for an admin."""
+        """Names of tools that wait for an admin's review."""
         return self._withheld
 
     def pins(self, tool: Tool) -> bool:
-        """Whether this very definition is the one that is pinned."""
+        """Return True if this definition is pinned."""
         return self._pinned is not None and review_status(tool, self._pinned) is ReviewStatus.PINNED
 
     def _compare(self, tools: Sequence[Tool]) -> None:

@@ -1,7 +1,6 @@
-"""All MCP servers as one toolbox: the ports `Toolbox` and `ServerAdmin`.
+"""MCP servers as one toolbox: the ports `Toolbox` and `ServerAdmin`.
 
-Built by the composition root. It keeps the servers it is told to, hands out what is there, and routes each call to the
-server its tool belongs to.
+It manages the configured servers, offers their tools and routes each call to its server.
 """
 
 from __future__ import annotations
@@ -55,22 +54,17 @@ from bot.mcp.start_limiter import StartLimiter
 from bot.mcp.sync_notifier import OnSynced, OnSyncFailed, SyncNotifier
 from bot.ports import CallContext
 
-# -------------------- library logs
-# Keeping the MCP library's own log lines off the terminal.
-#
-# The library logs whole tracebacks for a server's stray line of output, and frames with everything that is in them.
-# Called once by the toolbox when it starts. What the library says is a debugging matter here: our own lines say what
-# an operator needs.
+# -------------------- log lines of the MCP library
 
 _LOGGERS = ("mcp", "client")
 _WHOLE_MESSAGES = ("Sending client message: ", "SSE message: ", "Received server message: ")
-"""What people have answered a server is in them, and nobody else should read that."""
+"""Beginnings of log lines with whole messages, which may hold users' answers to elicitations."""
 _TARGET = logging.getLogger(f"{__name__}.mcp")
 
 
 class _Demoted(logging.Handler):
-    """Passes a record's message on as a debugging line of ours, without its traceback and its length, unless it is what
-    went over the line.
+    """Filter that demotes log records to DEBUG, redacted and shortened, without traceback. Whole messages are
+    dropped.
     """
 
     def __init__(self, redact: Callable[[str], str]) -> None:
@@ -82,12 +76,14 @@ class _Demoted(logging.Handler):
             return
         said = record.getMessage()
         if not said.startswith(_WHOLE_MESSAGES):
-            # Before the cut: what is left of a secret behind it would not be known as one.
+            # Redact before the cut, because a part of a secret would not be recognized.
             _TARGET.debug("%s: %.500s", record.name, self._redact(said))
 
 
 def contain_library_logs(redact: Callable[[str], str]) -> None:
-    """Turn every line of the library into a debugging line without secrets. Doing it again changes who redacts."""
+    """Turn every log line of the MCP library into a redacted debug line. The library logs tracebacks for stray
+    output, and whole messages. A second call replaces `redact`.
+    """
     for name in _LOGGERS:
         logger = logging.getLogger(name)
         for handler in [each for each in logger.handlers if isinstance(each, _Demoted)]:
@@ -99,23 +95,22 @@ def contain_library_logs(redact: Callable[[str], str]) -> None:
 log = logging.getLogger(__name__)
 
 _AT_ONCE = 4
-"""Servers that start at the same moment."""
+"""Maximum number of servers that start at the same time."""
 _GENTLE_SECONDS = 15.0
 _REPORT_SECONDS = 5.0
-"""For what is left to tell. With the forced end of a process, which `connection` gives its time, all of closing takes
-less than half a minute.
+"""Seconds for the delivery of queued results. Together with the forced end of processes, closing takes less than
+half a minute.
 """
 
 
 class McpToolbox:
-    """The tools of all servers that are kept.
+    """Toolbox of all managed servers.
 
-    `entries` are the first ones; `reconcile` says which come later. `first_wait` is how long, in seconds from the
-    start, an offer waits for servers that connect for the first time. `secrets` has those of every server. `allowances`
-    limit what admins may reach. `on_synced` and `on_sync_failed` are told what servers offer, to keep it; `observe`
-    counts. `review` says what happens to tools whose definition is not pinned; `bearers` have the tokens of servers
-    that are signed in to. With `enabled=False` nothing is started and nothing is offered. `refused` says why services
-    of models have refused a tool, by model.
+    `entries` are the first servers; `reconcile` replaces them. `first_wait`: seconds from the start in which an
+    offer waits for first connections. `secrets` has the secrets of every server. `allowances` limit the targets of
+    admins. `on_synced` and `on_sync_failed` store the capabilities; `observe` counts events. `review` is the policy
+    for tools that are not pinned. `bearers` have the tokens of servers with OAuth. With `enabled=False` no server
+    is started and no tool is offered. `refused` returns the reasons why models rejected a tool, by model.
     """
 
     def __init__(
@@ -165,18 +160,20 @@ class McpToolbox:
 
     @property
     def enabled(self) -> bool:
-        """False if MCP is switched off altogether."""
+        """False if MCP is disabled."""
         return self._enabled
 
     async def start(self) -> None:
-        """Begin to connect to the servers that should be, and return at once."""
+        """Start connecting to the enabled servers, and return at once."""
         contain_library_logs(self._shared.secrets)
         self._first_wait_ends = asyncio.get_running_loop().time() + self._first_wait
         self._shared.reports.start()
         self._servers.start()
 
     async def close(self, limit: float = _GENTLE_SECONDS) -> None:
-        """End all connections and processes side by side, gently for `limit` seconds. Later calls are CallNotSent."""
+        """Close all connections and processes concurrently, gracefully for `limit` seconds. Later calls are
+        CallNotSent.
+        """
         self._closed = True
         await asyncio.gather(self._servers.close(limit), self._doctor.close(limit))
         if self._bearers is not None:
@@ -184,9 +181,7 @@ class McpToolbox:
         await self._shared.reports.close(min(limit, _REPORT_SECONDS))
 
     async def reconcile(self, entries: Sequence[DesiredServer]) -> None:
-        """Keep these servers and no others, from now on. Nothing is waited for here; the next offers wait for servers
-        that are new, as they do after the start.
-        """
+        """Manage exactly these servers. Returns at once; the next offers wait for new servers as after the start."""
         if not self._enabled or self._closed:
             return
         before = {kept.connection for kept in self._servers}
@@ -195,7 +190,7 @@ class McpToolbox:
             self._first_wait_ends = asyncio.get_running_loop().time() + self._first_wait
 
     async def wait_ready(self) -> None:
-        """Wait until every server that connects has been tried once, but only in the first seconds after the start."""
+        """Wait for the first attempt of each server, but only in the first seconds after the start."""
         if asyncio.get_running_loop().time() >= self._first_wait_ends:
             return
         with suppress(TimeoutError):
@@ -205,8 +200,8 @@ class McpToolbox:
                         await kept.connection.first_attempt_done()
 
     async def offer(self, workspace: str = EVERYWHERE) -> ToolSet:
-        """What may be used now in a workspace: the tools of its own servers and everybody's, by name, and a sentence
-        for each server that should be there and is not. Only the first seconds after the start are waited for.
+        """Return the tools of a workspace's servers and the global ones, by name, and a sentence for each
+        unavailable server. Waits only in the first seconds after the start.
         """
         await self.wait_ready()
         servers = [kept for kept in self._servers if kept.config.workspace in (EVERYWHERE, workspace)]
@@ -222,12 +217,12 @@ class McpToolbox:
         )
 
     async def confirm(self, server_id: str) -> str:
-        """Make sure that the server's tools are known as they are now; why that is not so, empty if it is."""
+        """Make sure that the server's tools are up to date. Return the reason if that fails, else an empty text."""
         kept = self._servers.get(server_id)
         return "" if kept is None or kept.connection is None else await kept.connection.confirm()
 
     async def call(self, tool: Tool, call: ToolCall, context: CallContext) -> ToolOutcome:
-        """Run a tool. Arguments that do not fit its schema are told to the model and never sent."""
+        """Run a tool. Invalid arguments are reported to the model and not sent."""
         kept = self._servers.get(tool.server_id)
         if kept is None:
             return CallNotSent(f"There is no MCP server {tool.server}.")
@@ -238,7 +233,7 @@ class McpToolbox:
         return await kept.connection.call(tool, call, context)
 
     def argument_error(self, tool: Tool, call: ToolCall) -> str:
-        """Why these arguments are not sent, without the server's secrets; empty if they fit or nobody can tell."""
+        """Return the error for invalid arguments, redacted; empty if they are valid or cannot be checked."""
         wrong = validate(tool.input_schema, call.arguments)
         if not wrong:
             return ""
@@ -248,56 +243,54 @@ class McpToolbox:
         return said if kept is None else kept.redact(said)
 
     def validate(self, schema: Mapping[str, Any], values: Mapping[str, Any]) -> Sequence[ArgumentError]:
-        """What of these values does not fit a schema."""
+        """Return the values that do not match a schema."""
         return group_by_argument(schema, values)
 
     def secret_spans(self, server_id: str, text: str) -> Sequence[SecretSpan]:
-        """Return where this server's own secrets are in a text, in order. One that is easy to guess is left out."""
+        """Return the positions of this server's secrets in a text, in order, without those that are easy to guess."""
         kept = self._servers.get(server_id)
         return () if kept is None else kept.redact.spans(text)
 
     def servers(self) -> Sequence[ServerSnapshot]:
-        """Every server, by name and without its secrets. One whose definition cannot be read has no command and no
-        address.
-        """
+        """Return every server by name, redacted. One with an unreadable definition has no command and no address."""
         return [self._shown(kept) for kept in self._servers]
 
     def definition(self, server: str) -> ServerConfig:
-        """A server as it is kept, with its secrets: not for people. Raises NotFound."""
+        """Return a managed server with its secrets, which must not be shown. Raises NotFound."""
         return self._found(server).config
 
     def capabilities(self, server: str) -> ServerCapabilities:
-        """What a server offers, as far as it is known. Raises NotFound."""
+        """Return a server's cached capabilities. Raises NotFound."""
         kept = self._found(server)
         return (kept.entry.synced if kept.connection is None else kept.connection.condition.synced).capabilities
 
     @property
     def review(self) -> ReviewPolicy:
-        """What happens to tools whose definition is not pinned."""
+        """Policy for tools whose definition is not pinned."""
         return self._shared.review
 
     def unpinned_tools(self, server: str) -> Sequence[Tool]:
-        """The tools of a server whose definition is not the one that is pinned. Raises NotFound."""
+        """Return the tools whose definition differs from the pin. Raises NotFound."""
         return self._found(server).unpinned
 
     def reviewed(self, tool: Tool) -> bool:
-        """Whether this very definition is the one that is pinned."""
+        """Return True if this definition is pinned."""
         kept = self._servers.get(tool.server_id)
         return kept is not None and kept.connection is not None and kept.connection.condition.pinning.pins(tool)
 
     async def connect(self, server: str) -> ServerSnapshot:
-        """Connect now, or find that it is; how it stands then. Raises NotFound."""
+        """Connect now, unless it is connected. Return the new snapshot. Raises NotFound."""
         kept = self._found(server)
         if kept.connection is not None:
             await kept.connection.connect()
         return self._shown(self._servers.get(server) or kept)
 
     async def sync(self, server: str) -> ServerCapabilities:
-        """Ask the server for everything it offers, and keep that. Raises NotFound and ServerTrouble."""
+        """Fetch all capabilities of a server and store them. Raises NotFound and ServerTrouble."""
         return await self._connection(server).sync()
 
     async def sync_all(self) -> None:
-        """The same for every connected server, side by side; who cannot answer is reported and no more."""
+        """Sync all connected servers concurrently. Failures are recorded."""
         connected = [
             kept.connection
             for kept in self._servers
@@ -306,11 +299,11 @@ class McpToolbox:
         await asyncio.gather(*map(_synced, connected))
 
     def verify(self, entry: DesiredServer) -> AsyncGenerator[Check, None]:
-        """Look whether a server could be used, step by step; it need not be kept."""
+        """Yield the checks of a server that need not be managed."""
         return self._doctor.verify(entry)
 
     def diagnose(self, server: str) -> AsyncGenerator[Check, None]:
-        """The same for a kept one, and how its tools and last calls stand. Raises NotFound at once."""
+        """Yield the checks of a managed server, with its tools and recent calls. Raises NotFound at once."""
         return self._doctor.diagnose(self._found(server))
 
     async def read_resource(self, server: str, uri: str) -> Sequence[Piece]:
@@ -318,13 +311,11 @@ class McpToolbox:
         return await self._connection(server).read(uri)
 
     async def get_prompt(self, server: str, name: str, arguments: Mapping[str, str]) -> Sequence[Piece]:
-        """Have a prompt written out. Raises NotFound and ServerTrouble."""
+        """Get a prompt. Raises NotFound and ServerTrouble."""
         return await self._connection(server).prompt(name, arguments)
 
     def _names_beside(self, config: ServerConfig) -> frozenset[str]:
-        """What the tools of other servers that are used beside this one are called, as far as that tells them apart
-        from words.
-        """
+        """Return the distinctive tool names of other servers in the same workspace."""
         return frozenset(
             name
             for kept in self._servers
@@ -376,7 +367,7 @@ class McpToolbox:
 
 
 def _waiting(server: str, count: int) -> str:
-    """Names of tools are left out: they are the server's own words, and nobody has looked at them."""
+    """Return the number of withheld tools, without their names: those are unreviewed text of the server."""
     what = "A tool" if count == 1 else f"{count} tools"
     wait = (
         "waits for an admin's review, because it is" if count == 1 else "wait for an admin's review, because they are"
@@ -390,8 +381,8 @@ async def _synced(connection: Connection) -> None:
 
 
 def _by_name(servers: Iterable[ManagedServer]) -> tuple[Tool, ...]:
-    """All tools by name, so that the same tools give the same text. A name that two servers manage to have is the
-    first server's alone.
+    """Return all tools sorted by name, so that equal tools give equal prompts. Of two with one name the first
+    server's is used.
     """
     offered: dict[str, Tool] = {}
     for kept in servers:

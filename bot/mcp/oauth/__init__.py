@@ -1,9 +1,10 @@
-"""Signing in to servers by OAuth 2.1, the client's side (MCP specification 2026-07-28, basic/authorization).
+"""OAuth 2.1 client for MCP servers (MCP specification 2026-07-28, basic/authorization).
 
-`sign_ins` lets a person sign the bot in; `bearer` has the token that comes of it, which `holding` knows and `renewal`
-keeps good, and `carrying` puts it on requests. `discovery`, `registration`, `authorization` and `tokens` are the steps;
-`asking` sends what they ask. The MCP library's pure functions do what the specification says letter by letter; its
-provider is not used, because its lock lets one request pass at a time.
+`sign_ins` runs the sign-in of a user. `token_provider` caches and refreshes its token. `auth_transport` adds it to
+requests. `discovery`, `registration`, `authorization` and `token_endpoint` are the steps of a sign-in; `http` sends
+their requests.
+
+The MCP library's pure functions are used. Its provider is not, because its lock serializes all requests.
 """
 
 from bot.mcp.oauth.dependencies import OAuthDependencies

@@ -1,7 +1,7 @@
-"""Requests to a server with its token on them, and what is tried if the server refuses it.
+"""HTTP transport that adds a server's token to requests and retries rejected ones.
 
-Below the library's client, so that calls side by side stay so: a request waits only if there is no good token. Between
-`http_client`, which turns errors into answers, and the network.
+It sits below the MCP library's client, so that requests run concurrently: a request waits only while there is no
+valid token.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from bot.mcp.oauth.token_provider import TokenProvider
 
 
 class AuthTransport(httpx2.AsyncBaseTransport):
-    """Puts the bearer's token on requests to `url`'s origin, and on no others."""
+    """Transport that adds the token to requests to `url`'s origin only."""
 
     def __init__(self, inner: httpx2.AsyncBaseTransport, bearer: TokenProvider, url: str) -> None:
         self._inner = inner
@@ -23,8 +23,8 @@ class AuthTransport(httpx2.AsyncBaseTransport):
         self._origin = _origin(httpx2.URL(url))
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        """Send a request, once more with another token if the first one is refused: then it has done nothing. Raises
-        ConnectError if there is a sign-in that cannot be used now.
+        """Send a request; send it again with another token if it was rejected, because then it had no effect.
+        Raises ConnectError if the sign-in cannot be used now.
         """
         if _origin(request.url) != self._origin:
             return await self._inner.handle_async_request(request)
@@ -54,7 +54,7 @@ class AuthTransport(httpx2.AsyncBaseTransport):
         return response
 
     async def aclose(self) -> None:
-        """Let go of all connections."""
+        """Close all connections."""
         await self._inner.aclose()
 
     async def _sent(self, request: httpx2.Request, token: str) -> httpx2.Response:

@@ -1,6 +1,6 @@
-"""The address at which a person lets the bot in, and the check of whoever comes back from there.
+"""Authorization URL of a sign-in, and the check of the returned issuer.
 
-RFC 6749 4.1 with PKCE (RFC 7636), resource indicators (RFC 8707) and the issuer in the answer (RFC 9207).
+RFC 6749 4.1 with PKCE (RFC 7636), resource indicators (RFC 8707) and the issuer in the response (RFC 9207).
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ _OURS = frozenset(
         "scope", "request", "request_uri",
     )
 )  # fmt: skip
-"""What an authorization endpoint must not bring along."""
+"""Query parameters that an authorization endpoint must not contain."""
 
 
 def new_verifier() -> str:
-    """86 characters that nobody can guess (RFC 7636 4.1)."""
+    """Return a random PKCE verifier of 86 characters (RFC 7636 4.1)."""
     return secrets.token_urlsafe(_VERIFIER_BYTES)
 
 
 def wanted_scope(
     found: DiscoveredServer, challenge: Challenge, terms: OAuthTerms, granted: str, grants: tuple[str, ...]
 ) -> str:
-    """What to ask for: what the server has just said it wants; else what it says it knows; else what an admin has set;
-    else nothing. What was granted before stays asked for where it wants more.
+    """Return the scope to request: that of the server's challenge, else of its metadata, else of an admin, else
+    empty. A wider challenge adds to the scope that was granted before.
     """
     scope = get_client_metadata_scopes(challenge.scope, found.described)
     if scope is None:
@@ -53,7 +53,7 @@ def wanted_scope(
 
 
 def address(sign_in: SignIn, state: str, verifier: str, redirect_uri: str) -> str:
-    """Where a person is sent. Raises ServerTrouble."""
+    """Return the authorization URL for the user. Raises ServerTrouble."""
     challenge = base64.urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest()).decode().rstrip("=")
     query = {
         "response_type": "code",
@@ -72,7 +72,7 @@ def address(sign_in: SignIn, state: str, verifier: str, redirect_uri: str) -> st
     endpoint = str(sign_in.endpoints["authorization_endpoint"]).partition("#")[0]
     given = {name for name, _ in parse_qsl(urlsplit(endpoint).query, keep_blank_values=True)}
     if given & _OURS:
-        # Of two the other side takes one, and it may not be ours (RFC 6749 3.1).
+        # The server uses one of two equal parameters, perhaps not ours (RFC 6749 3.1).
         raise ServerTrouble(
             f"The authorization endpoint says itself what the bot has to say: {min(given & _OURS)}.",
             "ask whoever runs the authorization server",
@@ -87,7 +87,7 @@ def address(sign_in: SignIn, state: str, verifier: str, redirect_uri: str) -> st
 
 
 def check_issuer(endpoints: Mapping[str, Any], issuer: str | None) -> None:
-    """Whoever answers must be whom the person was sent to (RFC 9207 2.4). Raises ServerTrouble."""
+    """Check that the response comes from the expected issuer (RFC 9207 2.4). Raises ServerTrouble."""
     try:
         validate_authorization_response_iss(issuer, OAuthMetadata.model_validate(endpoints))
     except OAuthFlowError as error:

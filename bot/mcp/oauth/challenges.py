@@ -1,4 +1,4 @@
-"""What a server says when it refuses a request for want of a token (RFC 6750 3, RFC 9728 5.1)."""
+"""Authentication challenges of servers (RFC 6750 3, RFC 9728 5.1)."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from mcp.client.auth.utils import (
 
 @dataclass(frozen=True, slots=True)
 class Challenge:
-    """`metadata` is where the server says who signs people in to it; empty if it has not said so. `scope` is what it
-    wants, None if it has not said. `bearer`: it wants a token.
+    """Challenge of one response. `metadata` is the URL of the resource metadata, empty if missing. `scope` is the
+    requested scope, None if missing. `bearer` is True if the server wants a token.
     """
 
     metadata: str = ""
     scope: str | None = None
     bearer: bool = False
     wider: bool = False
-    """The token is good, and not for this."""
+    """True if the token is valid but lacks scope."""
 
     @classmethod
     def of(cls, response: httpx2.Response) -> Challenge:
-        """That of a refusal."""
+        """Return the challenge of a rejection."""
         header = response.headers.get("www-authenticate", "")
         return cls(
             extract_resource_metadata_from_www_auth(response) or "",

@@ -1,7 +1,4 @@
-"""What all bearers of a process share: where sign-ins are kept, who may renew one, how it is asked for, the clocks.
-
-Owns the tasks in which sign-ins are renewed.
-"""
+"""Dependencies of all token providers of a process. Owns the refresh tasks."""
 
 from __future__ import annotations
 
@@ -24,8 +21,8 @@ from bot.ports import Leases, SignInStore
 
 @dataclass(frozen=True, slots=True)
 class OAuthDependencies:
-    """`clock` is in epoch seconds, for what expires; `elapsed` in seconds of any beginning, for how long things take.
-    `pause` waits so many seconds.
+    """Shared dependencies. `clock` is in epoch seconds, `elapsed` a monotonic clock in seconds. `pause` sleeps for
+    a number of seconds.
     """
 
     store: SignInStore
@@ -39,8 +36,8 @@ class OAuthDependencies:
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)
 
     def errand(self, config: ServerConfig) -> AbstractAsyncContextManager[AuthServerClient]:
-        """Return a client for the authorization server of this server. Raises ServerTrouble if the operator's settings
-        keep the server out.
+        """Return a client for the authorization server of this server. Raises ServerTrouble if the operator's
+        settings forbid the server.
         """
         try:
             check_definition(config, self.allowances)
@@ -49,7 +46,7 @@ class OAuthDependencies:
         return open_client(open_guarded_transport(config, self.allowances, self.resolve))
 
     def start(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
-        """A task that outlives whoever began it. What it raises is for those who wait for it."""
+        """Start a task that outlives its caller. Its exceptions are raised to the tasks that await it."""
         with out_of_context():
             task = asyncio.create_task(work, name=name)
         self._tasks.add(task)
@@ -57,7 +54,7 @@ class OAuthDependencies:
         return task
 
     async def close(self, limit: float) -> None:
-        """Let what is under way come to its end, for so many seconds: tokens that were given out must be kept."""
+        """Wait for running tasks, at most `limit` seconds, because new tokens must be stored."""
         if self._tasks:
             _, late = await asyncio.wait(set(self._tasks), timeout=limit)
             for task in late:
@@ -68,5 +65,5 @@ class OAuthDependencies:
     def _done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled():
-            # Looked at here, so that nobody has to: whoever waits gets it too.
+            # Retrieve the exception, because the task may have no waiter.
             task.exception()

@@ -1,7 +1,6 @@
-"""Finding out who signs people in to a server: RFC 9728, then RFC 8414 or OpenID Connect Discovery.
+"""Discovery of a server's authorization server: RFC 9728, then RFC 8414 or OpenID Connect Discovery.
 
-The MCP library knows the addresses, their order and how the answers are read; what it lets pass and a careful host
-must not is refused here.
+The MCP library builds the URLs and parses the responses. This module adds checks that the library lacks.
 """
 
 from __future__ import annotations
@@ -42,8 +41,8 @@ _ASK = "ask whoever runs the server"
 
 @dataclass(frozen=True, slots=True)
 class DiscoveredServer:
-    """Who signs people in to a server. `resource` is what a token has to be for (RFC 8707); `scopes` are those that the
-    server says it knows, None if it does not say.
+    """Authorization server of an MCP server. `resource` is the audience of tokens (RFC 8707). `scopes` are the
+    supported ones, None if not listed.
     """
 
     resource: str
@@ -52,17 +51,17 @@ class DiscoveredServer:
 
     @property
     def issuer(self) -> str:
-        """The authorization server's name for itself."""
+        """Issuer identifier of the authorization server."""
         return str(self.metadata.issuer)
 
     @property
     def endpoints(self) -> Mapping[str, Any]:
-        """What of the metadata is needed again."""
+        """Metadata that later steps need."""
         return self.metadata.model_dump(mode="json", exclude_none=True, include=set(_KEPT))
 
 
 async def discover(url: str, challenge: Challenge, ask: AuthServerClient) -> DiscoveredServer:
-    """Ask the server at `url` who signs people in to it, and them how. Raises ServerTrouble."""
+    """Discover the authorization server of the server at `url`. Raises ServerTrouble."""
     try:
         return await _discovered(url, challenge, ask)
     except (ValueError, httpx2.InvalidURL) as error:
@@ -84,8 +83,8 @@ async def _discovered(url: str, challenge: Challenge, ask: AuthServerClient) -> 
 
 
 def check_proof(metadata: OAuthMetadata) -> None:
-    """Without PKCE a code that somebody gets hold of is as good as a token (MCP specification 2026-07-28,
-    basic/authorization: a client must refuse). Raises ServerTrouble.
+    """Check the support of PKCE, without which a stolen code is enough to get a token (MCP specification
+    2026-07-28, basic/authorization: a client must refuse). Raises ServerTrouble.
     """
     if "S256" not in (metadata.code_challenge_methods_supported or ()):
         raise ServerTrouble(
@@ -96,7 +95,7 @@ def check_proof(metadata: OAuthMetadata) -> None:
 
 
 async def _described(url: str, challenge: Challenge, ask: AuthServerClient) -> ProtectedResourceMetadata | None:
-    """What the server says of itself as a resource; None if it says nothing, as servers of early 2025."""
+    """Fetch the server's resource metadata. Return None if there is none, as on servers of early 2025."""
     failed = 0
     for each in build_protected_resource_metadata_discovery_urls(challenge.metadata or None, url):
         if _origin(each) != _origin(url):
@@ -112,7 +111,7 @@ async def _described(url: str, challenge: Challenge, ask: AuthServerClient) -> P
 
 
 async def _metadata(server: str | None, url: str, ask: AuthServerClient) -> OAuthMetadata:
-    """What the authorization server says of itself; of a resource that names none its own host is one."""
+    """Fetch the metadata of the authorization server, by default that of the server's own host."""
     expected = server or _origin(url)
     for each in build_oauth_authorization_server_metadata_discovery_urls(server, url):
         if _origin(each) != _origin(url):
@@ -137,7 +136,7 @@ async def _metadata(server: str | None, url: str, ask: AuthServerClient) -> OAut
 def _checked(metadata: OAuthMetadata, url: str) -> OAuthMetadata:
     validate_url(str(metadata.authorization_endpoint), "authorization endpoint")
     if _is_here(str(metadata.authorization_endpoint)) and not _is_here(url):
-        # To the bot it would be harmless, but it is a person's browser that goes there.
+        # Harmless to the bot, but the user's browser would open it.
         raise ServerTrouble("The authorization endpoint is on the very machine of whoever follows the link.", _ASK)
     validate_url(str(metadata.token_endpoint), "token endpoint")
     if metadata.registration_endpoint is not None:

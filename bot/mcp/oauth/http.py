@@ -1,7 +1,7 @@
-"""Asking authorization servers: every request of an errand goes through here.
+"""HTTP client for authorization servers.
 
-What is asked comes from the server's own words, so nothing is trusted: addresses are checked as those that admins give,
-redirects are not followed, answers are small and come soon. Knows HTTP and nothing of OAuth.
+URLs come from the server, so they are untrusted: they are checked like those of admins, redirects are not followed,
+and responses are limited in size and time.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ from bot.mcp.errors import InvalidDefinition
 from bot.mcp.transports.http_client import GuardedTransport
 
 _SECONDS = 10.0
-"""For one answer."""
+"""Timeout of one response."""
 _ERRAND_SECONDS = 30.0
-"""For everything that one errand asks."""
+"""Timeout of all requests of one client."""
 _LARGEST = 256 * 1024
-"""Bytes of an answer: metadata has some thousand."""
+"""Maximum size of a response in bytes. Metadata has some thousand."""
 _LOOPBACK = frozenset(("localhost", "127.0.0.1", "::1"))
 
 
 class AuthServerClient:
-    """Sends the requests of one errand."""
+    """Client for the requests of one sign-in or refresh."""
 
     def __init__(self, client: httpx2.AsyncClient) -> None:
         self._client = client
 
     async def ask(self, request: httpx2.Request) -> httpx2.Response:
-        """The answer, read to its end, whatever its status. Raises ServerTrouble."""
+        """Return the whole response, whatever its status. Raises ServerTrouble."""
         host = request.url.host
         request.headers.update(self._client.headers)
         try:
@@ -63,14 +63,14 @@ class AuthServerClient:
                     raise httpx2.ReadError(f"its answer is larger than {_LARGEST // 1024} KiB")
         finally:
             await answer.aclose()
-        # JSON is UTF-8 whatever its header says, and Python knows encodings that are none: `zlib` for one.
+        # JSON is UTF-8 whatever its header says. Python also has codecs such as `zlib`, which a header must not choose.
         headers = [(name, value) for name, value in answer.headers.multi_items() if name.lower() != "content-type"]
         return httpx2.Response(answer.status_code, headers=headers, content=bytes(body), request=request)
 
 
 @asynccontextmanager
 async def open_client(network: httpx2.AsyncBaseTransport) -> AsyncIterator[AuthServerClient]:
-    """Somebody who asks over this network, which is closed after the block. Raises ServerTrouble if it takes long."""
+    """Open a client on this network, and close the network after the block. Raises ServerTrouble on a timeout."""
     headers = {
         "accept": "application/json",
         "accept-encoding": "identity",
@@ -87,8 +87,8 @@ async def open_client(network: httpx2.AsyncBaseTransport) -> AsyncIterator[AuthS
 def open_guarded_transport(
     config: ServerConfig, allowances: AllowedTargets, resolve: Resolve
 ) -> httpx2.AsyncBaseTransport:
-    """The network for what a server says about signing in. Its words are not the operator's, even if its address is: to
-    the host that the operator has written down, and wherever admins may go.
+    """Return the network for requests about a sign-in. Even for a server of the operator's file, it reaches only
+    that server's host and the targets that admins may use.
     """
     hosts = allowances.hosts
     match config.transport:
@@ -101,13 +101,13 @@ def open_guarded_transport(
 
 
 def is_loopback(host: str) -> bool:
-    """It names this machine, without anybody being asked."""
+    """Return True if the host names this machine, without a DNS lookup."""
     literal = parse_ip(host)
     return host == "localhost" or host.endswith(".localhost") or (literal is not None and literal.is_loopback)
 
 
 def validate_url(url: str, what: str) -> str:
-    """An address that secrets or people are sent to: over TLS, or on this machine. Raises ServerTrouble."""
+    """Check a URL that secrets or users are sent to: https, or this machine. Raises ServerTrouble."""
     parts = urlsplit(url)
     host = parts.hostname or ""
     if parts.scheme == "https" or (parts.scheme == "http" and is_loopback(host)):

@@ -1,4 +1,4 @@
-"""Whether two addresses belong to one party: the same origin, or the same registrable domain by the public suffix list.
+"""Comparison of URLs by origin and by registrable domain (public suffix list).
 
 The list comes with the library; nothing is fetched.
 """
@@ -21,9 +21,9 @@ _PORTS = {"http": 80, "https": 443}
 
 
 def check_party(metadata: OAuthMetadata, *, registered_by_hand: bool) -> None:
-    """Raise ServerTrouble if an endpoint of an authorization server belongs to another party than its issuer: metadata
-    must not send the sign-in there. An admin who has registered the bot by hand vouches for the endpoints that only the
-    bot asks, because some services have a domain of their own for those.
+    """Check that the endpoints of an authorization server belong to its issuer, so that metadata cannot redirect a
+    sign-in. A client that an admin registered by hand may use back-channel endpoints of another domain, because
+    some services need that. Raises ServerTrouble.
     """
     endpoints: list[tuple[str, object]] = [("authorization endpoint", metadata.authorization_endpoint)]
     if not registered_by_hand:

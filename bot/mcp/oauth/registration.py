@@ -1,5 +1,7 @@
-"""What an authorization server knows the bot by: as an admin has registered it there, by the address of its own
-description (CIMD), or by registering itself (RFC 7591), in this order.
+"""Registration of the bot at an authorization server.
+
+In this order: a client id set by an admin, the URL of the bot's client metadata (CIMD), dynamic registration (RFC
+7591).
 """
 
 from __future__ import annotations
@@ -38,25 +40,21 @@ _END_OF_TIME = 10**12
 
 @dataclass(frozen=True, slots=True)
 class ClientIdentity:
-    """The bot as the authorization server of one MCP server is told of it: where people come back to, and where it
-    describes itself; empty if it does not.
-    """
+    """Redirect URI and metadata URL of the bot for one MCP server. The metadata URL is empty if there is none."""
 
     redirect_uri: str
     metadata_url: str = ""
 
     @classmethod
     def at(cls, address: str, server_id: str) -> ClientIdentity:
-        """Return the bot for a server; `address` is what people reach the bot by. Others can read a description only at
-        an https address.
-        """
+        """Return the identity for a server. `address` is the bot's public URL. Metadata needs an https URL."""
         described = f"{address}{client_path(server_id)}" if address.startswith("https://") else ""
         return cls(f"{address}{callback_path(server_id)}", described)
 
 
 @dataclass(frozen=True, slots=True)
 class ClientRegistrar:
-    """Introduces the bot to an authorization server. `now` is in epoch seconds."""
+    """Registrar of the bot. `now` is in epoch seconds."""
 
     metadata: OAuthMetadata
     ourselves: ClientIdentity
@@ -64,7 +62,7 @@ class ClientRegistrar:
     now: float
 
     async def registered(self, terms: OAuthTerms, known: Registration | None, scope: str) -> Registration:
-        """What this server knows the bot by; `known` is what one has known it by before. Raises ServerTrouble."""
+        """Return the registration at this authorization server. `known` is the previous one. Raises ServerTrouble."""
         metadata, ourselves = self.metadata, self.ourselves
         if terms.client_id:
             return manual_registration(metadata, terms, known)
@@ -88,7 +86,9 @@ class ClientRegistrar:
         )
 
     def _still_good(self, known: Registration) -> bool:
-        """Credentials belong to the server that gave them out and to no other (MCP specification 2026-07-28)."""
+        """Return True if the registration belongs to this authorization server (MCP specification 2026-07-28) and
+        is valid.
+        """
         return (
             issuers_match(known.issuer, str(self.metadata.issuer))
             and known.redirect_uri == self.ourselves.redirect_uri
@@ -96,7 +96,7 @@ class ClientRegistrar:
         )
 
     async def _by_itself(self, endpoint: str, scope: str) -> Registration:
-        """RFC 7591."""
+        """Register dynamically (RFC 7591)."""
         back = self.ourselves.redirect_uri
         wanted = _preferred(_methods(self.metadata), (*_WITH_SECRET, NONE), BASIC)
         described = OAuthClientMetadata(
@@ -126,8 +126,8 @@ class ClientRegistrar:
 
 
 def manual_registration(metadata: OAuthMetadata, terms: OAuthTerms, known: Registration | None) -> Registration:
-    """What an admin has been given there. It was given out by one authorization server, the one that was used first,
-    and is shown to no other: who it is now is a word of the MCP server's alone. Raises ServerTrouble.
+    """Return the registration that an admin entered. It is bound to the first authorization server that it was used
+    at, because a malicious MCP server could name another one. Raises ServerTrouble.
     """
     same = known is not None and (
         known.client_id == terms.client_id or known.client_secret == terms.client_secret != ""
@@ -143,14 +143,14 @@ def manual_registration(metadata: OAuthMetadata, terms: OAuthTerms, known: Regis
 
 
 def _asked_for(method: str) -> str:
-    """What the bot cannot do, of what it was asked for."""
+    """Return the reason why an authentication method is not supported."""
     if method in _WITH_SECRET:
         return "it wants a secret and has given none"
     return f"it wants to be shown who the bot is by {method[:40]!r}"
 
 
 def _usable(given: OAuthClientInformationFull, wanted: str) -> str:
-    """How the bot is to show who it is: a server may decide otherwise than it was asked (RFC 7591 3.2.1)."""
+    """Return the authentication method. The server may choose another than requested (RFC 7591 3.2.1)."""
     assumed = (wanted if wanted in _WITH_SECRET else BASIC) if given.client_secret else NONE
     method = given.token_endpoint_auth_method or assumed
     if method not in (*_WITH_SECRET, NONE) or (method in _WITH_SECRET and not given.client_secret):
@@ -162,7 +162,7 @@ def _usable(given: OAuthClientInformationFull, wanted: str) -> str:
 
 
 def _methods(metadata: OAuthMetadata) -> Sequence[str]:
-    """RFC 8414 2: if omitted, the default is client_secret_basic."""
+    """Return the supported methods. RFC 8414 2: if omitted, the default is client_secret_basic."""
     return metadata.token_endpoint_auth_methods_supported or (BASIC,)
 
 

@@ -1,7 +1,7 @@
-"""People sign the bot in to servers: the port `SignIns`.
+"""Sign-ins of users for the bot: the port `SignIns`.
 
-Called by commands and by the page that people come back to, each perhaps in another process than the other: what is
-under way is in the store. A sign-in is the bot's own here, which everybody's calls use.
+`begin` and `complete` may run in different processes, because a pending sign-in is stored. The result belongs to
+the bot and is used by all calls.
 """
 
 from __future__ import annotations
@@ -42,19 +42,17 @@ _QUESTION = {"jsonrpc": "2.0", "id": "sign-in", "method": "ping"}
 
 
 class Servers(Protocol):
-    """What signing in needs of the toolbox."""
+    """Methods of the toolbox that a sign-in needs."""
 
     def definition(self, server: str) -> ServerConfig:
-        """A server as it is kept, by id. Raises NotFound."""
+        """Return a managed server by id. Raises NotFound."""
 
     async def connect(self, server: str) -> ServerSnapshot:
         """Connect now."""
 
 
 class OAuthSignIns:
-    """Signing in by OAuth's authorization code. `ourselves` is the bot as the authorization server of a server, by its
-    id, is told of it.
-    """
+    """Sign-in with OAuth authorization codes. `ourselves` returns the bot's identity for a server id."""
 
     def __init__(self, servers: Servers, bearers: TokenProviders, ourselves: Callable[[str], ClientIdentity]) -> None:
         self._servers = servers
@@ -63,7 +61,7 @@ class OAuthSignIns:
         self._ourselves = ourselves
 
     async def is_available(self, server: str) -> bool:
-        """Whether a person can sign the bot in there."""
+        """Return True if users can sign the bot in at this server."""
         config = self._servers.definition(server)
         bearer = self._bearers.of(config)
         if bearer is None or bearer.terms.kind is not AuthenticationKind.OAUTH:
@@ -82,11 +80,11 @@ class OAuthSignIns:
         return True
 
     def redirect_uri(self, server: str) -> str:
-        """Where people come back to from signing in to a server."""
+        """Return the redirect URI of a server."""
         return self._ourselves(server).redirect_uri
 
     async def begin(self, server: str, by: Author, conversation: ConversationKey) -> str:
-        """The address at which this person signs the bot in."""
+        """Start a sign-in. Return the authorization URL for this user."""
         config = self._servers.definition(server)
         bearer = self._bearer(config)
         key = SignInKey(server)
@@ -105,7 +103,7 @@ class OAuthSignIns:
     async def complete(
         self, response: AuthorizationResponse, allowed: Callable[[SignedIn], Awaitable[None]]
     ) -> SignedIn:
-        """Somebody has come back."""
+        """Complete a sign-in with the authorization response."""
         under_way = await self._desk.store.take(response.state)
         if under_way is None:
             raise NotFound(
@@ -136,7 +134,7 @@ class OAuthSignIns:
         return who
 
     async def get(self, server: str) -> SignInInfo | None:
-        """The sign-in there is."""
+        """Return the stored sign-in, or None."""
         kept = await self._kept(SignInKey(server))
         if kept is None or not kept.access_token or kept.place != self._place(server):
             return None
@@ -157,7 +155,7 @@ class OAuthSignIns:
         return kept is not None and bool(kept.access_token)
 
     async def _remember(self, key: SignInKey, before: SignIn | None, sign_in: SignIn) -> None:
-        """Whoever begins again, or never comes back, need not be registered once more. Tokens that are good stay."""
+        """Store a started sign-in, so that the next attempt need not register again. Valid tokens are kept."""
         if before is not None and before.place == sign_in.place:
             if before.access_token or before.registration == sign_in.registration:
                 return
@@ -170,7 +168,7 @@ class OAuthSignIns:
     async def _prepared(
         self, config: ServerConfig, bearer: TokenProvider, before: SignIn | None, ask: AuthServerClient
     ) -> SignIn:
-        """The sign-in as far as it goes without the person. `before` is the one there is."""
+        """Return the sign-in up to the user's part. `before` is the stored one."""
         challenge = bearer.challenge or await _challenge(config, ask)
         found = await discover(_url(config), challenge, ask)
         check_proof(found.metadata)
@@ -178,14 +176,14 @@ class OAuthSignIns:
         granted = before.scope if before is not None and before.access_token else ""
         scope = wanted_scope(found, challenge, bearer.terms, granted, GRANTS)
         registrar = ClientRegistrar(found.metadata, self._ourselves(config.id), ask, self._desk.clock())
-        # An admin's client goes with the server to another address; what the bot got there by itself does not.
+        # A client id of an admin stays valid at a new address; a dynamic registration does not.
         same = before is not None and (bool(bearer.terms.client_id) or before.place == endpoint_fingerprint(config))
         known = before.registration if before is not None and same else None
         registration = await registrar.registered(bearer.terms, known, scope)
         return SignIn(endpoint_fingerprint(config), found.resource, registration, found.endpoints, scope)
 
     async def _exchanged(self, under_way: PendingSignIn, code: str, ask: AuthServerClient) -> SignIn:
-        """The sign-in with its tokens. What the other side says of a refusal may repeat what it was sent."""
+        """Return the sign-in with its tokens. The text of a rejection may repeat secrets of the request."""
         redact = Redaction(
             (Secret(code), Secret(under_way.verifier), Secret(under_way.sign_in.registration.client_secret))
         )
@@ -195,7 +193,7 @@ class OAuthSignIns:
             raise ServerTrouble(redact(trouble.cause), trouble.fix) from trouble
 
     def _place(self, server: str) -> str:
-        """Where a server is now; empty if it is nowhere."""
+        """Return the fingerprint of a server's endpoint; empty if the server is missing."""
         try:
             return endpoint_fingerprint(self._servers.definition(server))
         except NotFound:
@@ -225,7 +223,7 @@ class OAuthSignIns:
 
 
 async def _challenge(config: ServerConfig, ask: AuthServerClient) -> Challenge:
-    """What the server says to somebody without a token."""
+    """Request the server without a token and return its challenge."""
     accepted = {"accept": "application/json, text/event-stream"}
     answer = await ask.ask(httpx2.Request("POST", _url(config), json=_QUESTION, headers=accepted))
     return Challenge.of(answer) if answer.status_code in (401, 403) else Challenge()

@@ -1,7 +1,4 @@
-"""Getting tokens: for a code, for a refresh token, for the bot's own credentials; and giving them back (RFC 7009).
-
-Knows what the answers mean and nothing of when tokens are needed or where they are kept.
-"""
+"""Token requests: authorization code, refresh token and client credentials, and revocation (RFC 7009)."""
 
 from __future__ import annotations
 
@@ -22,16 +19,16 @@ from bot.mcp.oauth.http import AuthServerClient, validate_url
 from bot.mcp.oauth.registration import BASIC, POST
 
 _EARLY_SECONDS = 60.0
-"""So long before its end a token is replaced, or at half of its life if that is shorter."""
+"""A token is refreshed this many seconds before it expires, or at half of its lifetime if that is earlier."""
 _LONGEST_LIFE = 10 * 365 * 86_400
 _CODE = re.compile(r"[\x21\x23-\x5b\x5d-\x7e ]{1,60}")
-"""An error's name (RFC 6749 5.2)."""
+"""Error code (RFC 6749 5.2)."""
 _LONGEST_SAYING = 200
 _LATER = frozenset(("temporarily_unavailable", "server_error", "slow_down"))
 
 
 class TokenRequestRejected(ServerTrouble):
-    """The authorization server gives no token, and will not if it is asked again. `error` is its word for why."""
+    """The authorization server rejects the request for good. `error` is its error code."""
 
     def __init__(self, cause: str, fix: str, error: str) -> None:
         super().__init__(cause, fix)
@@ -39,25 +36,25 @@ class TokenRequestRejected(ServerTrouble):
 
     @property
     def of_the_bot(self) -> bool:
-        """It does not know the bot, or not any more."""
+        """True if the client is unknown."""
         return self.error in ("invalid_client", "unauthorized_client")
 
 
 async def exchange_code(under_way: PendingSignIn, code: str, ask: AuthServerClient, now: float) -> SignIn:
-    """The sign-in with the tokens that a code stands for. Raises ServerTrouble."""
+    """Exchange a code. Return the sign-in with its tokens. Raises ServerTrouble."""
     proof = {"redirect_uri": under_way.redirect_uri, "code_verifier": under_way.verifier}
     form = {"grant_type": "authorization_code", "code": code, **proof}
     return _received(under_way.sign_in, await _asked(under_way.sign_in, form, ask), now)
 
 
 async def exchange_refresh_token(sign_in: SignIn, ask: AuthServerClient, now: float) -> SignIn:
-    """The sign-in with other tokens. Raises ServerTrouble."""
+    """Refresh the tokens. Return the changed sign-in. Raises ServerTrouble."""
     form = {"grant_type": "refresh_token", "refresh_token": sign_in.refresh_token}
     return _received(sign_in, await _asked(sign_in, form, ask), now)
 
 
 async def client_credentials_grant(sign_in: SignIn, ask: AuthServerClient, now: float) -> SignIn:
-    """The sign-in with a token for the bot itself. Raises ServerTrouble."""
+    """Get a token for the bot itself. Return the changed sign-in. Raises ServerTrouble."""
     form = {"grant_type": "client_credentials"}
     if sign_in.scope:
         form["scope"] = sign_in.scope
@@ -65,7 +62,7 @@ async def client_credentials_grant(sign_in: SignIn, ask: AuthServerClient, now: 
 
 
 async def revoke(sign_in: SignIn, ask: AuthServerClient) -> None:
-    """Let its tokens be good for nothing, if the server can do that. Raises ServerTrouble."""
+    """Revoke the tokens if the server supports that. Raises ServerTrouble."""
     endpoint = sign_in.endpoints.get("revocation_endpoint")
     token, kind = (sign_in.refresh_token, "refresh_token") if sign_in.refresh_token else (sign_in.access_token, "")
     if not endpoint or not token:
@@ -81,7 +78,7 @@ async def _asked(sign_in: SignIn, form: Mapping[str, str], ask: AuthServerClient
 
 
 def _request(endpoint: str, form: Mapping[str, str], registration: Registration) -> httpx2.Request:
-    """A request that shows who the bot is, in the way that the server knows it (RFC 6749 2.3.1)."""
+    """Return a request with the client's authentication (RFC 6749 2.3.1)."""
     name, secret = registration.client_id, registration.client_secret
     if registration.method == BASIC and secret:
         pair = base64.b64encode(f"{quote(name, safe='')}:{quote(secret, safe='')}".encode()).decode("ascii")
@@ -98,7 +95,7 @@ def _read(answer: httpx2.Response, issuer: str) -> OAuthToken:
     body = body if isinstance(body, dict) else {}
     error = body.get("error")
     if isinstance(error, str) and "access_token" not in body and answer.status_code < 500 and error not in _LATER:
-        # Some servers answer 200 to this, too.
+        # Some servers send errors with status 200.
         raise _refusal(issuer, error, body.get("error_description"))
     if answer.status_code not in (200, 201):
         raise ServerTrouble(f"{issuer} gave no token: {answer.status_code}.", "try again later")
@@ -117,7 +114,7 @@ def _read(answer: httpx2.Response, issuer: str) -> OAuthToken:
 
 
 def _plain(text: str) -> bool:
-    """What tokens and scopes consist of (RFC 6749, A.4, A.12, A.17)."""
+    """Return True for the characters of tokens and scopes (RFC 6749, A.4, A.12, A.17)."""
     return text.isascii() and text.isprintable()
 
 
@@ -131,7 +128,7 @@ def _refusal(issuer: str, error: str, description: object) -> TokenRequestReject
 
 
 def _received(sign_in: SignIn, token: OAuthToken, now: float) -> SignIn:
-    """The sign-in with what has come. What an answer leaves out stays as it was (RFC 6749 5.1, 6)."""
+    """Return the sign-in with the new token. Fields missing in the response stay (RFC 6749 5.1, 6)."""
     life = None if token.expires_in is None else float(min(max(token.expires_in, 0), _LONGEST_LIFE))
     return replace(
         sign_in,

@@ -1,7 +1,6 @@
-"""The token that requests to one server carry, and what is said where there is none.
+"""Token for the requests to one server: cached, refreshed, and the error text without one.
 
-Calls with a good token wait for nobody. Called by `auth_transport` for every request, and by whoever hears that
-something has changed.
+Requests with a valid token do not wait.
 """
 
 from __future__ import annotations
@@ -26,15 +25,13 @@ from bot.mcp.oauth.http import AuthServerClient
 from bot.mcp.oauth.registration import manual_registration
 from bot.mcp.oauth.token_endpoint import TokenRequestRejected, client_credentials_grant, exchange_refresh_token
 
-# -------------------- sign in cache
-# What a process knows of the sign-in that is kept for one server, and changes of it. Called by `token_provider`,
-# `refresh`.
+# -------------------- cache of the stored sign-in
 
 _UNREAD = -1
 
 
 class SignInCache:
-    """The sign-in of one server as it was read last. `KnownSecrets` has the secrets in it."""
+    """Cache of one server's stored sign-in. `KnownSecrets` gets its secrets."""
 
     def __init__(self, config: ServerConfig, desk: OAuthDependencies) -> None:
         self.key = SignInKey(config.id)
@@ -48,37 +45,37 @@ class SignInCache:
         self._version = _UNREAD
         self._told = _UNREAD
         self._stale = True
-        # Whoever reads what was kept before must not find it newer than what is being kept.
+        # Set before the write, so that a concurrent read does not replace it with the older row.
         self._turn = asyncio.Lock()
 
     @property
     def sign_in(self) -> SignIn | None:
-        """It, as far as it is known; None if there is none."""
+        """Cached sign-in; None if there is none."""
         return self._sign_in
 
     @property
     def kept(self) -> SignIn | None:
-        """What the next one takes the place of: also one that is for another place or another client."""
+        """Stored sign-in that the next write replaces, also one for another endpoint or client."""
         return self._kept
 
     @property
     def access_token(self) -> str:
-        """Its token, good or not; empty if there is none."""
+        """Cached access token, valid or not; empty if there is none."""
         return "" if self._sign_in is None else self._sign_in.access_token
 
     def learn(self, version: int) -> bool:
-        """Which version is kept now, 0 for none; whether that is news: another one than was told or read before."""
+        """Record the stored version, 0 for none. Return True if it differs from the last one."""
         before, self._told = self._told, version
         self._stale |= version != self._version
         return before != _UNREAD and {before, self._version} != {version}
 
     def doubt(self) -> None:
-        """There may be another one."""
+        """Mark the cache as outdated."""
         self._stale = True
 
     async def current(self) -> SignIn | None:
-        """What is kept, read if there may be something new. What is known already is good enough while the database is
-        away. Raises CountersignError.
+        """Return the sign-in, read again if it is outdated. The cached one is used while the database is down.
+        Raises CountersignError.
         """
         if self._stale:
             async with self._turn:
@@ -91,7 +88,7 @@ class SignInCache:
         return self._sign_in
 
     async def read(self) -> SignIn | None:
-        """What is kept now. Raises CountersignError."""
+        """Read the stored sign-in. Raises CountersignError."""
         async with self._turn:
             await self._read()
         return self._sign_in
@@ -112,8 +109,8 @@ class SignInCache:
         self._hold(None if found is None or not self._ours(found) else self._with_terms(found))
 
     async def keep(self, renewed: SignIn) -> None:
-        """Other tokens have come. They are used whatever becomes of the database, and kept as soon as it is back: those
-        before are good for nothing.
+        """Use and store refreshed tokens. They are used even if the write fails, and written again later, because
+        the previous ones are invalid.
         """
         async with self._turn:
             self._hold(renewed)
@@ -124,18 +121,18 @@ class SignInCache:
                 log.warning("the renewed sign-in to MCP server %s could not be kept: %s", self._name, error.cause)
 
     async def end(self, sign_in: SignIn) -> None:
-        """The other side has ended it. Raises CountersignError."""
+        """Delete the sign-in, because the authorization server has ended it. Raises CountersignError."""
         async with self._turn:
             await self._adopt(await self._desk.store.mark_revoked(self.key, sign_in))
 
     def drop_token(self) -> None:
-        """There is no good token, and nobody else has to know."""
+        """Drop the token in this process only."""
         if self._sign_in is not None:
             self._hold(replace(self._sign_in, access_token="", expires_at=None))
 
     async def _adopt(self, kept: SignIn | None) -> None:
         if kept is None:
-            # Somebody was faster: signed in anew, or out.
+            # Another process has signed in or out.
             await self._read()
         else:
             self._kept, self._version = kept, kept.version
@@ -143,8 +140,8 @@ class SignInCache:
             self._hold(kept)
 
     def _ours(self, found: SignIn) -> bool:
-        """It is for this server where it is now, for the client that an admin has set, and no person's where the bot
-        is to sign itself in.
+        """Return True for the current endpoint and the client id of the admin. A client credentials server rejects
+        sign-ins of users.
         """
         theirs = bool(found.signed_in_by) and self.terms.kind is AuthenticationKind.CLIENT_CREDENTIALS
         client = self.terms.client_id in ("", found.registration.client_id)
@@ -164,26 +161,22 @@ class SignInCache:
             tokens.learn((sign_in.access_token, sign_in.refresh_token, sign_in.registration.client_secret))
 
 
-# -------------------- refresh
-# Getting another token in place of one that is old or refused: once, however many want it, in however many processes.
-#
-# Within a process everybody waits for one task; between processes a lease says who asks, and the version of what is
-# kept says who was faster. Called by `token_provider`.
+# -------------------- refresh: one task in a process, one lease holder among processes
 
 log = logging.getLogger(__name__)
 
 _LEASE_SECONDS = 60.0
-"""Longer than all requests of a renewal together."""
+"""Longer than all requests of a refresh together."""
 _WAIT_SECONDS = 10.0
-"""How long one waits for another process that renews."""
+"""Maximum seconds to wait for a refresh in another process."""
 _LOOK_SECONDS = 0.1
 _REST_SECONDS = 5.0
-"""How long a token that is good still is left alone after it could not be renewed."""
+"""Seconds before the next attempt after a failed refresh, while the token is still valid."""
 
 
 class TokenRefresh:
-    """Renews one server's sign-in. `refusal` is why it got no token when it was last refused one, None once it got
-    one; `challenge` is what the server has said last, if it has refused a token.
+    """Refresh of one server's tokens. `refusal` is the last rejection, None after a success. `challenge` is the
+    server's last one, if it rejected a token.
     """
 
     def __init__(
@@ -201,17 +194,17 @@ class TokenRefresh:
         self._holder = uuid.uuid4().hex
 
     def possible(self, held: SignIn | None) -> bool:
-        """Another token can be had without anybody's help."""
+        """Return True if another token can be had without a user."""
         return self._itself or (held is not None and bool(held.refresh_token))
 
     def begin(self, old: str) -> None:
-        """Get another token than `old`, which is good for a while: nobody waits, and nobody tries again at once."""
+        """Refresh the still valid token `old` in the background, unless an attempt has just failed."""
         if self._desk.elapsed() >= self._rests_until:
             self._start(old)
 
     async def done(self, old: str) -> None:
-        """Get another token than `old`, and wait for it. Raises CountersignError if it cannot be had now; if it never
-        can be, there is none afterwards.
+        """Replace the token `old` and wait for it. After a final rejection there is no token. Raises
+        CountersignError if the refresh may succeed later.
         """
         if self._holding.access_token not in ("", old):
             return
@@ -222,8 +215,8 @@ class TokenRefresh:
         task.result()
 
     def _start(self, old: str) -> asyncio.Task[None]:
-        """The task outlives whoever wanted it: an answer that nobody waits for any more must still be kept, since the
-        refresh token in it is the only one that is good.
+        """Start the refresh in a task of its own, because its result must be stored even if the caller is
+        cancelled: the old refresh token is invalid then.
         """
         if self._task is None or self._task.done():
             self._task = self._desk.start(self._renew(old), f"sign-in:{self._config.name}")
@@ -242,7 +235,7 @@ class TokenRefresh:
         lease = f"sign-in:{key.server_id}:{key.person}"
         began = self._desk.elapsed()
         while not await self._desk.leases.acquire_or_renew(lease, self._holder, _LEASE_SECONDS):
-            # Another process renews it.
+            # Another process refreshes it.
             if self._is_done(await self._holding.read(), old):
                 return
             if self._desk.elapsed() - began > _WAIT_SECONDS:
@@ -258,7 +251,7 @@ class TokenRefresh:
                 await self._desk.leases.release(lease, self._holder)
 
     def _is_done(self, found: SignIn | None, old: str) -> bool:
-        """Somebody else has done it, or nobody can."""
+        """Return True if the token was replaced already or cannot be replaced."""
         if found is None:
             return not self._itself
         fresh = found.renew_at is None or self._desk.clock() < found.renew_at
@@ -280,7 +273,7 @@ class TokenRefresh:
             await self._holding.keep(renewed)
 
     async def _asked(self, found: SignIn | None, ask: AuthServerClient) -> SignIn:
-        """The sign-in with other tokens. Raises ServerTrouble."""
+        """Return the sign-in with other tokens. Raises ServerTrouble."""
         now = self._desk.clock()
         if found is not None and not self._itself:
             return await exchange_refresh_token(found, ask, now)
@@ -288,7 +281,7 @@ class TokenRefresh:
         return await client_credentials_grant(known, ask, now)
 
     async def _applied(self, found: SignIn | None, ask: AuthServerClient) -> SignIn:
-        """Where the bot gets a token of its own, and for what."""
+        """Request client credentials at the discovered authorization server."""
         challenge, terms = self.challenge or Challenge(), self._holding.terms
         where = await discover(self._url, challenge, ask)
         scope = wanted_scope(where, challenge, terms, found.scope if found else "", ())
@@ -300,12 +293,12 @@ class TokenRefresh:
         )
 
     def _forgotten(self, refusal: TokenRequestRejected) -> bool:
-        """The authorization server does not know the bot any more, which had registered itself there."""
+        """Return True if the authorization server has dropped the bot's dynamic registration."""
         return refusal.of_the_bot and not self._holding.terms.client_id
 
 
 def _without_registration(sign_in: SignIn) -> SignIn:
-    """Nobody can come back to a bot that is registered nowhere: the next sign-in begins with registering."""
+    """Return the sign-in without registration, so that the next one registers again."""
     return replace(sign_in, registration=replace(sign_in.registration, client_secret="", redirect_uri=""))
 
 
@@ -313,8 +306,10 @@ _LONGEST_SCOPE = 200
 
 
 class TokenProvider:
-    """One server's token. `challenge` is the last one of the server, and `problem` says why there is no good token.
-    `rejected_page`: the server has not let the bot in since it was last connected to; `out`: and it should have.
+    """Token of one server.
+
+    `challenge` is the server's last one, `problem` the reason for a missing token. `turned_away`: the server has
+    rejected the bot since the last connection. `out`: the server rejected the token although a sign-in exists.
     """
 
     def __init__(self, config: ServerConfig, endpoint: HttpTransport, desk: OAuthDependencies) -> None:
@@ -330,30 +325,30 @@ class TokenProvider:
         self._desk = desk
 
     def fits(self, config: ServerConfig) -> bool:
-        """It is for this server, as it is defined."""
+        """Return True if this provider is for the server as it is defined."""
         return self._config == config
 
     def learn(self, version: int) -> bool:
-        """Which version of the sign-in is kept now, 0 for none; whether that is news."""
+        """Record the stored version of the sign-in, 0 for none. Return True if it has changed."""
         return self._holding.learn(version)
 
     def doubt(self) -> None:
-        """There may be another sign-in than the one that is known, or none. `learn` is news all the same."""
+        """Mark the cached sign-in as outdated. The next `learn` returns True."""
         self._holding.doubt()
 
     @property
     def known(self) -> SignIn | None:
-        """What this process knows of what is kept."""
+        """Cached sign-in."""
         return self._holding.sign_in
 
     @property
     def has_token(self) -> bool:
-        """Requests carry one, good or not."""
+        """True if requests carry a token, valid or not."""
         return bool(self._holding.access_token)
 
     async def token(self) -> str:
-        """One that is good, as far as anybody here can know; empty if there is none. Raises CountersignError if one
-        cannot be had now and may be later.
+        """Return a token that is valid as far as this process knows; empty if there is none. Raises
+        CountersignError if there may be one later.
         """
         held, now = await self._holding.current(), self._desk.clock()
         if held is None:
@@ -368,9 +363,7 @@ class TokenProvider:
         return self._holding.access_token
 
     async def another(self, refused: str, challenge: Challenge) -> str:
-        """A token in place of one that the server has refused, or of none; empty if there is no other. Raises as
-        `token`.
-        """
+        """Return a token in place of a rejected or missing one; empty if there is none. Raises as `token`."""
         self.challenge = self._renewal.challenge = challenge
         self._holding.doubt()
         held = await self._holding.current()
@@ -379,7 +372,9 @@ class TokenProvider:
         return "" if self._holding.access_token == refused else self._holding.access_token
 
     async def wider(self, refused: str, challenge: Challenge) -> str:
-        """The same, for a token that is good and not for this. Only who signs in by itself can ask for more."""
+        """Return a token with more scope in place of `refused`. Only client credentials can request it without a
+        user.
+        """
         known = set((self.known.scope if self.known else "").split())
         if not self._itself or set((challenge.scope or "").split()) <= known:
             self.challenge = challenge
@@ -387,17 +382,17 @@ class TokenProvider:
         return await self.another(refused, challenge)
 
     def begins(self) -> None:
-        """The server is being connected to: whether it lets the bot in is to be seen."""
+        """Reset the rejection at the start of a connection."""
         self.turned_away = self.out = False
 
     def works(self) -> None:
-        """The server has let the bot in."""
+        """Record that the server accepts the bot."""
         self.turned_away = self.out = False
         self.problem = ""
 
     def refused(self, challenge: Challenge) -> str:
-        """The server does not let the bot in, whatever was tried: why, for people. Empty if nobody expected it to and
-        it does not say that it wants a token.
+        """Record a final rejection. Return its reason for users; empty for a server without sign-in that asks for
+        none.
         """
         self.challenge = challenge
         had = self.known is not None and bool(self.known.access_token or self.known.signed_in_by)
@@ -412,12 +407,12 @@ class TokenProvider:
         return self.problem
 
     def signed_in(self, version: int) -> None:
-        """Somebody has just signed the bot in: what the server has said before does not count any more."""
+        """Record a new sign-in, and drop the server's earlier challenge."""
         self._holding.learn(version)
         self.challenge = self._renewal.challenge = None
 
     def needs_wider_scope(self, challenge: Challenge) -> str:
-        """The token is good and not for this: a sentence for people."""
+        """Return the error text for a token that lacks scope."""
         name = self._config.name
         scope = f" ({visible(challenge.scope)[:_LONGEST_SCOPE]})" if challenge.scope else ""
         if self._itself:
@@ -428,7 +423,7 @@ class TokenProvider:
         )
 
     def unusable(self, error: CountersignError) -> str:
-        """There is no token now, and there may be one later: a sentence for people."""
+        """Return the error text for a token that cannot be had now."""
         return f"Server {self._config.name} has to be signed in to, and that does not work now. {error}"
 
     @property

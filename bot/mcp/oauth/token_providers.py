@@ -1,4 +1,4 @@
-"""The bearers of all servers that may want to be signed in to. Held by the toolbox, its doctor and the sign-ins."""
+"""Token providers of all servers with OAuth. The toolbox, its diagnostics and the sign-ins share them."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from bot.mcp.oauth.token_provider import TokenProvider
 
 
 class TokenProviders:
-    """Bearers by server: one for each, however many connections it has."""
+    """Token providers by server, one for all connections of a server."""
 
     def __init__(self, desk: OAuthDependencies) -> None:
         self.desk = desk
-        # Whoever has a connection has its bearer; definitions that were only looked at leave nothing behind.
+        # Weak, so that definitions that were only checked leave no entry.
         self._known: WeakValueDictionary[str, TokenProvider] = WeakValueDictionary()
 
     def of(self, config: ServerConfig) -> TokenProvider | None:
-        """The bearer of a server as it is defined; None for one that shows who the bot is in another way."""
+        """Return the provider of a server; None for another type of authentication."""
         match config.transport:
             case StdioTransport():
                 return None
@@ -32,10 +32,10 @@ class TokenProviders:
                 return known
 
     async def close(self, limit: float) -> None:
-        """Let what is under way come to its end, for so many seconds."""
+        """Wait for running refreshes, at most `limit` seconds."""
         await self.desk.close(limit)
 
 
 def no_token_provider(config: ServerConfig) -> TokenProvider | None:  # noqa: ARG001 - see Surroundings
-    """Where nothing is kept of sign-ins."""
+    """Return None, for a process without stored sign-ins."""
     return None

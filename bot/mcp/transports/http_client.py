@@ -1,8 +1,7 @@
-"""The HTTP client under the MCP library: one failed request fails one call.
+"""HTTP client for the MCP library that limits an error to its own request.
 
-Without it an error of one connection ends the library's client with everything in flight. It also notes, for the
-attempt that asked, the status of the answer and whether the request can have reached the server. For a server that
-an admin has defined it connects to checked addresses only. Called by `open` and the doctor.
+Otherwise a connection error would end the library's client with all its requests. The client records the status and
+whether the request may have reached the server. Servers of admins are reached at checked addresses only.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from bot.mcp.transports.http_pool import pool
 from bot.mcp.transports.ndjson import LARGEST_ANSWER, TOO_LARGE
 
 _QUOTING = (httpx2.ProtocolError, httpx2.ProxyError)
-"""Errors whose text may repeat a line that the other side has sent."""
+"""Errors whose text may quote the server."""
 _NEVER_SENT = (
     httpx2.ConnectError,
     httpx2.ConnectTimeout,
@@ -41,9 +40,11 @@ _ANY_LENGTH = "text/event-stream"
 def http_client(
     headers: Mapping[str, str], longest_call: float, network: httpx2.AsyncBaseTransport
 ) -> httpx2.AsyncClient:
-    """A client that sends these headers. A silence of five minutes ends a stream, and never a call of
-    `longest_call` seconds. Proxies of the environment are not used, redirects are not followed, and answers come as
-    they are: a megabyte that unpacks to a thousand is a way to take all memory there is.
+    """Return a client with these headers.
+
+    A stream ends after five minutes of silence, but not before a call of `longest_call` seconds. Proxies of the
+    environment are ignored and redirects are not followed. Compressed responses are not accepted, because a small
+    one may unpack to gigabytes.
     """
     timeout = httpx2.Timeout(_WRITE_SECONDS, connect=_CONNECT_SECONDS, read=max(_READ_SECONDS, longest_call + 30))
     plainly = {"accept-encoding": "identity"}
@@ -51,8 +52,10 @@ def http_client(
 
 
 class GuardedTransport(httpx2.AsyncBaseTransport):
-    """Connects to addresses that admins may use, and to no others: each request asks for the addresses behind its host,
-    checks all of them, and goes to one of those it has checked. What a name means a moment later does not matter.
+    """Transport that connects only to addresses that admins may use.
+
+    Each request resolves its host, checks all addresses and connects to one of them, so that a later DNS change has
+    no effect.
     """
 
     def __init__(self, allowances: AllowedTargets, resolve: Resolve) -> None:
@@ -61,7 +64,7 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
         self._resolve = resolve
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        """Send a request to a checked address of its host. Raises ConnectError if one of them must not be used."""
+        """Send a request to a checked address of its host. Raises ConnectError if one of them is forbidden."""
         host = request.url.raw_host.decode("ascii")
         port = request.url.port or (443 if request.url.scheme == "https" else 80)
         try:
@@ -82,12 +85,12 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
         raise failure
 
     async def aclose(self) -> None:
-        """Let go of all connections."""
+        """Close all connections."""
         await self._inner.aclose()
 
 
 def _sent_to(request: httpx2.Request, host: str, address: str) -> httpx2.Request:
-    """The same request at an address. Its Host header stays, and the certificate must still be the host's."""
+    """Return the request for an address. The Host header and the expected certificate stay those of the host."""
     return httpx2.Request(
         request.method,
         request.url.copy_with(host=address),
@@ -98,7 +101,7 @@ def _sent_to(request: httpx2.Request, host: str, address: str) -> httpx2.Request
 
 
 class _CallByCall(httpx2.AsyncBaseTransport):
-    """Turns a failed connection into an answer, and notes what happened."""
+    """Transport that turns connection errors into responses and records them."""
 
     def __init__(self, inner: httpx2.AsyncBaseTransport) -> None:
         self._inner = inner
@@ -129,8 +132,8 @@ class _CallByCall(httpx2.AsyncBaseTransport):
 
 
 class _Body(httpx2.AsyncByteStream):
-    """A body whose breaking off is the kind of error that the library counts against this one request, and so are
-    more than `most` bytes.
+    """Response body whose errors the library counts against its own request. A body above `most` bytes is such an
+    error.
     """
 
     def __init__(

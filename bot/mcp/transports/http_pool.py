@@ -1,4 +1,4 @@
-"""Connections to HTTP servers, kept open between requests. Used below the HTTP client, guarded or not."""
+"""Pool of HTTP connections to one server."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from functools import lru_cache
 import httpx2
 
 KEPT_SECONDS = 1.5
-"""How long a connection that nobody uses stays open. Servers close theirs after two seconds (gunicorn) or five
-(uvicorn, Node): a request that is on its way then has an outcome that nobody knows.
+"""Seconds until an unused connection is closed. Servers close theirs after two (gunicorn) or five seconds (uvicorn,
+Node); a request sent at that moment would have an unknown outcome.
 """
 _LIMITS = httpx2.Limits(max_connections=100, max_keepalive_connections=20, keepalive_expiry=KEPT_SECONDS)
 
 
 def pool() -> httpx2.AsyncHTTPTransport:
-    """A pool of connections, for one server."""
+    """Return a new pool for one server."""
     return httpx2.AsyncHTTPTransport(
         verify=_trust(os.environ.get("SSL_CERT_FILE", ""), os.environ.get("SSL_CERT_DIR", "")), limits=_LIMITS
     )
@@ -24,5 +24,5 @@ def pool() -> httpx2.AsyncHTTPTransport:
 
 @lru_cache(maxsize=4)
 def _trust(_file: str, _folder: str) -> ssl.SSLContext:
-    """The authorities that are trusted, read once for all servers: that takes 40 ms and most of a megabyte."""
+    """Return the TLS context, loaded once for all servers because that takes 40 ms and most of a megabyte."""
     return httpx2.create_ssl_context()

@@ -1,8 +1,7 @@
-"""A server that speaks plain JSON-RPC 2.0 and no MCP, as an MCP server with one tool.
+"""Transport for a server of plain JSON-RPC 2.0, shown as an MCP server with one tool.
 
-Called by `open`. What MCP asks for is answered here, so nothing is sent before the first call; a call of the tool
-becomes a request of the method that it names. Nobody knows which methods there are: rules look at the tool's argument
-`method`.
+MCP requests are answered locally, so nothing is sent before the first call. A call of the tool becomes a request of
+the method it names. The methods are unknown: write rules about the tool's argument `method`.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ Incoming = SessionMessage | Exception
 
 
 def generic_tool(config: ServerConfig) -> dict[str, Any]:
-    """The one tool of such a server."""
+    """Return the one tool of such a server."""
     return {
         "name": generic_name(config.name),
         "description": (
@@ -72,7 +71,7 @@ def generic_tool(config: ServerConfig) -> dict[str, Any]:
 async def json_rpc_client(
     client: httpx2.AsyncClient, url: str, config: ServerConfig
 ) -> AsyncIterator[TransportStreams]:
-    """Exchange messages with the server at an address as if it spoke MCP."""
+    """Exchange messages with the server at `url` as if it were an MCP server."""
     heard, incoming = anyio.create_memory_object_stream[Incoming](0)
     async with heard, incoming, anyio.create_task_group() as group:
         outgoing = _Outgoing(client, url, config, group, heard)
@@ -90,14 +89,14 @@ class _Answer(BaseModel):
     error: ErrorData | None = None
 
     def fits(self, request_id: str) -> bool:
-        """It is the answer to this request. An error may be that the id could not be read."""
+        """Return True if this is the response to the request. In an error response the id may be null."""
         if self.error is not None:
             return self.id in (request_id, None)
         return self.id == request_id and "result" in self.model_fields_set
 
 
 class _Outgoing(WriteStream):
-    """Takes what MCP would send, and answers it."""
+    """Write stream that answers MCP requests."""
 
     def __init__(
         self,
@@ -153,7 +152,7 @@ class _Outgoing(WriteStream):
                 return ErrorData(code=METHOD_NOT_FOUND, message="Method not found")
 
     async def _call(self, arguments: Mapping[str, Any]) -> dict[str, Any] | ErrorData:
-        """The result of a method. The server's own errors are results, too: their numbers mean nothing in MCP."""
+        """Return the result of a method. JSON-RPC errors are results, because their codes have no meaning in MCP."""
         request_id = uuid.uuid4().hex
         request = {"jsonrpc": "2.0", "id": request_id, "method": arguments.get("method")}
         if arguments.get("params") is not None:

@@ -1,7 +1,6 @@
-"""A stream of bytes as lines of bounded length, at a cost that grows with the bytes and no faster.
+"""Splitter of a byte stream into lines of bounded length, in linear time.
 
-Used for what a server's process writes. A line that is too long is never kept whole: only its two ends, from which it
-can often be told which request it would have answered.
+Only the two ends of a line that is too long are kept, because they often hold the id of the request.
 """
 
 from __future__ import annotations
@@ -12,9 +11,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 LARGEST_ANSWER = 8 * 1024 * 1024
-"""Bytes of an answer, or of one event in a stream of them, on every transport: it is kept in memory whole."""
+"""Maximum size in bytes of a response or of one event, on every transport, because it is held in memory."""
 TOO_LARGE = f"its answer has more than {LARGEST_ANSWER // 1024**2} MB"
-"""Why such an answer is not there, as a part of a sentence."""
+"""Reason for a rejected response, as a part of a sentence."""
 
 _END_LENGTH = 512
 _VERSION = rb'"jsonrpc"\s*:\s*"2\.0"'
@@ -24,20 +23,20 @@ _ID_FIRST = re.compile(
     rb"\s*\{\s*(?:" + _VERSION + rb"\s*,\s*)?" + _ID + rb"\s*,\s*(?:" + _VERSION + rb"\s*,\s*)?" + _BODY
 )
 _BODY_FIRST = re.compile(rb"\s*\{\s*(?:" + _VERSION + rb"\s*,\s*)?" + _BODY)
-# A quotation mark inside a string stands behind a backslash, so that what closes the line is the message's own.
+# A quote inside a string is escaped, so an unescaped one belongs to the message itself.
 _ID_LAST = re.compile(_ID + rb"\s*(?:,\s*" + _VERSION + rb"\s*)?\}\s*\Z")
 
 
 @dataclass(frozen=True, slots=True)
 class LineTooLong:
-    """The two ends of a line of more bytes than are read."""
+    """Both ends of a line above the limit."""
 
     head: bytes
     tail: bytes
 
     @property
     def answers(self) -> int | str | None:
-        """The id of the request that this line is the answer to; None if it cannot be told, or if it is none."""
+        """Id of the request that this line answers; None if it is unknown or the line is not a response."""
         found = _ID_FIRST.match(self.head)
         if found is None and _BODY_FIRST.match(self.head):
             found = _ID_LAST.search(self.tail)
@@ -48,7 +47,7 @@ class LineTooLong:
 
 
 class LineReader:
-    """What was fed, line by line, without the line ends. `most` is in bytes."""
+    """Line splitter. `most` is the limit of a line in bytes. Lines have no line ends."""
 
     def __init__(self, most: int = LARGEST_ANSWER) -> None:
         self._most = most
@@ -57,7 +56,7 @@ class LineReader:
         self._head = self._tail = b""
 
     def feed(self, chunk: bytes) -> Iterator[bytes | LineTooLong]:
-        """The lines that end in this chunk."""
+        """Yield the lines that end in this chunk."""
         start = 0
         while (end := chunk.find(b"\n", start)) >= 0:
             self._take(chunk[start:end])

@@ -1,6 +1,6 @@
-"""Opening the way to a server: a child process or an HTTP endpoint.
+"""Opening of a transport to a server: child process or HTTP.
 
-Called by `session`. Each way gives the MCP library's two streams, watched.
+Each transport yields the MCP library's two streams, instrumented.
 """
 
 from __future__ import annotations
@@ -37,10 +37,7 @@ from bot.mcp.transports.ndjson import LARGEST_ANSWER
 from bot.mcp.transports.sse import sse_client
 from bot.mcp.transports.stdio import child_process
 
-# -------------------- instrumented
-# A transport's two streams, watched: who was lost, what was sent, and answers repaired on the way in.
-#
-# Wrapped around every transport by `open`. Knows JSON-RPC frames, not what they mean.
+# -------------------- instrumented streams
 
 _REPAIRED = ("tools/list", "tools/call", "resources/list", "resources/templates/list", "prompts/list")
 
@@ -49,14 +46,14 @@ _REPAIRED = ("tools/list", "tools/call", "resources/list", "resources/templates/
 async def instrument(
     transport: AbstractAsyncContextManager[TransportStreams], on_end: Callable[[], None]
 ) -> AsyncIterator[TransportStreams]:
-    """The transport's streams; `on_end` is called when the other side has hung up."""
+    """Yield the transport's streams, instrumented. `on_end` is called when the other side closes the connection."""
     async with transport as (incoming, outgoing):
         methods: dict[str, str] = {}
         yield _Incoming(incoming, methods, on_end), _Outgoing(outgoing, methods)
 
 
 class _Incoming:
-    """Reads messages, repairs the answers whose method is known and tells when there are no more."""
+    """Read stream that repairs responses and reports the end."""
 
     def __init__(
         self, inner: ReadStream[SessionMessage | Exception], methods: dict[str, str], on_end: Callable[[], None]
@@ -67,7 +64,7 @@ class _Incoming:
 
     @property
     def last_context(self) -> Any:
-        """The sender's context, for transports that carry one; the library asks for it by this name."""
+        """Sender's context, on transports that carry one. The name is the library's."""
         return getattr(self._inner, "last_context", None)
 
     async def receive(self) -> SessionMessage | Exception:
@@ -110,7 +107,7 @@ class _Incoming:
 
 
 class _Outgoing:
-    """Writes messages, remembers what was asked and marks the asker's attempt as sent."""
+    """Write stream that records the method of requests and marks their context as sent."""
 
     def __init__(self, inner: WriteStream[SessionMessage], methods: dict[str, str]) -> None:
         self._inner = inner
@@ -126,8 +123,8 @@ class _Outgoing:
                 self._methods.pop(str((params or {}).get("requestId")), None)
                 await self._inner.send(item)
             case JSONRPCResponse() | JSONRPCError():
-                # What the server has asked meanwhile is answered in the surroundings of the call that it is about, and
-                # how that goes is not how the call goes.
+                # Answers to the server's elicitations run in the context of their call, whose record they must not
+                # change.
                 with request_context.begin():
                     await self._inner.send(item)
             case _:
@@ -135,7 +132,7 @@ class _Outgoing:
 
     async def _send_request(self, item: SessionMessage) -> None:
         attempt = request_context.current()
-        # Marked before and not after: a write that is cancelled half-way may have reached the server.
+        # Marked before the write, because a cancelled write may have reached the server.
         attempt.sent = True
         try:
             await self._inner.send(item)
@@ -165,9 +162,10 @@ def open_transport(
     resolve: Resolve,
     bearer: TokenProvider | None = None,
 ) -> AbstractAsyncContextManager[TransportStreams]:
-    """The way to a server, open within the block. `words` takes what a process says before it dies; the `line` is told
-    when the other side has hung up. The `allowances` limit servers that are not the operator's; the `bearer` has the
-    token of one that is signed in to.
+    """Open the transport to a server for the block.
+
+    `words` receives the process's stderr; `line` is notified when the other side closes. `allowances` limit the
+    servers of admins; `bearer` has the token of a server with OAuth.
     """
     match config.transport:
         case StdioTransport() as process:
@@ -181,7 +179,7 @@ def open_transport(
 def network(
     config: ServerConfig, allowances: AllowedTargets, resolve: Resolve, bearer: TokenProvider | None = None
 ) -> httpx2.AsyncBaseTransport:
-    """The network as this server may be reached on it, with the token of whoever is signed in."""
+    """Return the network for this server, with its token if it has one."""
     below = pool() if config.from_file else GuardedTransport(allowances, resolve)
     if bearer is None or not isinstance(config.transport, HttpTransport):
         return below
@@ -203,8 +201,8 @@ async def _stdio(
 
 
 def child_environment(process: StdioTransport) -> dict[str, str]:
-    """What a server's process gets on top of the library's short list of harmless variables: what the operator gave
-    it, and a PATH on which `python` is the interpreter this program runs on.
+    """Return the environment of a server's process on top of the library's defaults: the operator's variables, and
+    a PATH on which `python` is this interpreter.
     """
     path = os.pathsep.join(filter(None, (str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath))))
     return {"PATH": path, **process.env}

@@ -1,9 +1,7 @@
-"""HTTP+SSE, MCP's first way over HTTP: a stream of events beside the requests (MCP specification 2024-11-05,
-basic/transports).
+"""Transport for HTTP+SSE: an event stream beside the requests (MCP specification 2024-11-05, basic/transports).
 
-The stream brings everything the server says, and first the address that takes what it is told. Called by `open`.
-Stands in for the MCP library's own transport, under which a request that fails is waited for until its time is over,
-requests go out one after the other, and an event of more than a megabyte is the end.
+The first event names the endpoint for messages. The MCP library's own transport is not used: under it a failed
+request waits for its timeout, requests are serialized, and an event above a megabyte ends the stream.
 """
 
 from __future__ import annotations
@@ -31,7 +29,7 @@ log = logging.getLogger(__name__)
 _FAILED = (httpx2.HTTPError, httpx2.StreamError)
 _GONE = (anyio.ClosedResourceError, anyio.BrokenResourceError)
 _KNOWN_TYPES = frozenset(("text/html", "text/plain", "application/json"))
-"""Content types that are named to people and models. Any other is text that the server has chosen."""
+"""Content types that may be named to users and models. Others are text of the server."""
 _FIX = "check its url, and that its transport is the right one"
 
 Incoming = SessionMessage | Exception
@@ -41,8 +39,8 @@ Incoming = SessionMessage | Exception
 async def sse_client(
     client: httpx2.AsyncClient, url: str, on_doubt: Callable[[], None]
 ) -> AsyncIterator[TransportStreams]:
-    """Exchange messages with the server at an address. `on_doubt` is called when a request did not get through, which
-    ends that request and no other. Raises Unusable if nothing here is such a server, and HTTPStatusError.
+    """Exchange messages with the server at `url`. `on_doubt` is called when a request fails, which ends only that
+    request. Raises InvalidDefinition if there is no such server, and HTTPStatusError.
     """
     heard, incoming = anyio.create_memory_object_stream[Incoming](0)
     async with heard, incoming, sse_within_origin(client, url, max_event_size=LARGEST_ANSWER) as events:
@@ -74,7 +72,7 @@ async def _read(
     *,
     task_status: TaskStatus[str],
 ) -> None:
-    """Hand on what the server says, and hang up when that is over. The address to write to comes first."""
+    """Forward the server's messages, and close the stream at the end. The endpoint event comes first."""
     address = ""
     try:
         async with heard:
@@ -94,7 +92,7 @@ async def _read(
 
 
 def _within(url: str, given: str) -> str:
-    """The address to write to. Everything that is sent there was meant for the url's own host."""
+    """Return the endpoint for messages. Raises InvalidDefinition if it is on another host."""
     try:
         address = urljoin(url, given)
         ours, theirs = urlsplit(url), urlsplit(address)
@@ -116,8 +114,8 @@ def _message(data: str) -> Incoming:
 
 
 class _Outgoing(WriteStream):
-    """Takes messages and sends each as a request of its own. Requests go side by side, in the context of whoever asks;
-    what wants no answer is out before `send` returns, so that it comes first.
+    """Write stream that sends each message as a request. Requests run concurrently, in the sender's context. A
+    notification is sent before `send` returns, so that it arrives first.
     """
 
     def __init__(
@@ -151,7 +149,7 @@ class _Outgoing(WriteStream):
             await self._heard.send(SessionMessage(JSONRPCError(jsonrpc="2.0", id=request_id, error=failure)))
 
     async def _post(self, item: SessionMessage) -> httpx2.Response | None:
-        """The answer, None if it broke off."""
+        """Return the response, None if the connection broke."""
         body = item.message.model_dump(by_alias=True, mode="json", exclude_unset=True)
         try:
             return await request_within_origin(self._client, "POST", self._address, json=body)

@@ -1,9 +1,9 @@
-"""A server as a child process: one JSON-RPC message a line on its standard input and output.
+"""Transport for a child process: one JSON-RPC message a line on its standard input and output.
 
-Called by `open`. Stands in for the MCP library's own transport, which takes time that grows with the square of a
-line's length, reads lines of any length and has a task for each direction. How a process is ended is the
-specification's order: its input is closed, it gets a moment, then everything it has started is told to end, and is
-killed. (modelcontextprotocol.io/specification/2025-11-25/basic/lifecycle, Shutdown.)
+The MCP library's own transport is not used: it takes quadratic time for long lines and has no size limit.
+
+The shutdown follows modelcontextprotocol.io/specification/2025-11-25/basic/lifecycle: close the input, wait,
+terminate the process group, kill it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _LEAVE_SECONDS = 2.0
 _TERMINATE_SECONDS = 2.0
 _REAP_SECONDS = 2.0
 _IN_A_ROW = 32
-"""Messages that are handed on before everybody else has a turn: a process that never stops must not stop the loop."""
+"""Messages read before other tasks run, so that a process that never pauses cannot block the loop."""
 
 _OVERSIZE = ErrorData(code=INVALID_REQUEST, message=TOO_LARGE)
 
@@ -49,11 +49,13 @@ Incoming = SessionMessage | Exception
 async def child_process(
     command: Sequence[str], env: Mapping[str, str], cwd: str | Path | None, errors: TextIO
 ) -> AsyncIterator[TransportStreams]:
-    """Start a process and exchange messages with it; it is gone after the block. `env` comes on top of a short list of
-    harmless variables, `errors` takes its standard error. Raises OSError and ValueError if it cannot be started.
+    """Start a process and exchange messages with it; end it after the block.
+
+    `env` is added to the library's default variables. `errors` receives its stderr. Raises OSError and ValueError
+    if the start fails.
     """
-    # asyncio kills a process whose start is cancelled and waits for its end, but anyio cancels that wait, too. To start
-    # one takes no longer than the fork.
+    # asyncio kills a process whose start is cancelled and waits for its end, but anyio cancels that wait, too. The
+    # start takes no longer than the fork.
     with anyio.CancelScope(shield=True):
         transport, pipes = await asyncio.get_running_loop().subprocess_exec(
             SubprocessPipes,
@@ -79,7 +81,7 @@ async def child_process(
 
 
 class _Incoming:
-    """What the process says, message by message."""
+    """Read stream of the process's messages."""
 
     def __init__(self, pipes: SubprocessPipes) -> None:
         self._pipes = pipes
@@ -88,7 +90,7 @@ class _Incoming:
         self._in_a_row = 0
 
     async def receive(self) -> Incoming:
-        """The next message. Raises anyio.EndOfStream when nothing more comes."""
+        """Return the next message. Raises anyio.EndOfStream at the end."""
         self._in_a_row += 1
         if self._in_a_row > _IN_A_ROW:
             self._in_a_row = 0
@@ -102,7 +104,7 @@ class _Incoming:
             return _message(line)
         request = line.answers
         if request is None:
-            # Nobody can be told apart who waits for this line, so all have to be told.
+            # The request of this line is unknown, so all requests have to fail.
             log.warning("a server wrote a line that is too long to be read, and was hung up on")
             await self.aclose()
             raise anyio.EndOfStream
@@ -138,7 +140,7 @@ def _message(line: bytes) -> Incoming:
 
 
 class _Outgoing(WriteStream):
-    """What the process is told."""
+    """Write stream to the process."""
 
     def __init__(self, pipes: SubprocessPipes) -> None:
         super().__init__()
@@ -150,7 +152,7 @@ class _Outgoing(WriteStream):
 
 
 async def _end(process: asyncio.SubprocessTransport, pipes: SubprocessPipes) -> None:
-    """Wait until it has ended, and make it end. What it has started itself may hold its pipes open even then."""
+    """Wait for the end of the process, then force it. Its children may hold the pipes open."""
     if not await _left(pipes, _LEAVE_SECONDS):
         await terminate_posix_process_tree(cast("Process", _Leader(process.get_pid())), _TERMINATE_SECONDS)
         if not await _left(pipes, _REAP_SECONDS):
@@ -162,14 +164,14 @@ async def _end(process: asyncio.SubprocessTransport, pipes: SubprocessPipes) -> 
 
 @dataclass(frozen=True, slots=True)
 class _Leader:
-    """All that the library wants to know of a process to end everything that it has started."""
+    """Adapter with the attributes of a process that the library's termination needs."""
 
     pid: int
     returncode: None = None
 
 
 async def _left(pipes: SubprocessPipes, seconds: float) -> bool:
-    """Whether it has ended within that time."""
+    """Return True if the process has ended within that time."""
     with anyio.move_on_after(seconds):
         await pipes.left.wait()
     return pipes.left.is_set()

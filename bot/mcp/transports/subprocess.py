@@ -1,7 +1,7 @@
-"""The two pipes of a server's process.
+"""Pipes of a server's process.
 
-Opened by `child_process`. No task stands between a pipe and whoever reads or writes: to hand a message from one task to
-another costs more than to read it.
+Reader and writer use the pipes without a task in between, because passing a message between tasks costs more than
+reading it.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ _STDIN, _STDOUT = 0, 1
 
 
 class SubprocessPipes(asyncio.SubprocessProtocol):
-    """What asyncio tells of a process: the bytes it says, whether it can be told more, and that it has ended.
+    """asyncio protocol of a process: output, flow control and end.
 
-    `left` is set once it has ended. What it has started may hold its pipes open nevertheless.
+    `left` is set once the process has ended. Its children may still hold the pipes open.
     """
 
     def __init__(self) -> None:
@@ -30,13 +30,13 @@ class SubprocessPipes(asyncio.SubprocessProtocol):
         self._room.set()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """It has been started."""
+        """Store the transports of the pipes."""
         process = cast("asyncio.SubprocessTransport", transport)
         self._input = cast("asyncio.WriteTransport", process.get_pipe_transport(_STDIN))
         self._output = cast("asyncio.ReadTransport", process.get_pipe_transport(_STDOUT))
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:  # noqa: ARG002 - there is one that is read
-        """It has said something. Where that is not read it has to wait before it can say more."""
+        """Buffer output. A full buffer pauses the process."""
         if self._over:
             return
         self._chunks.append(data)
@@ -45,28 +45,28 @@ class SubprocessPipes(asyncio.SubprocessProtocol):
             self._output.pause_reading()
 
     def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
-        """It has closed its end, or something could not be written."""
+        """Close the stream that has ended."""
         if fd == _STDIN:
             self._room.set()
         if fd == _STDOUT or exc is not None:
-            # What could not be written may have been a request: the process may live on, and whoever waits for an
-            # answer has to see the end. One that only reads no more may have something to say.
+            # A failed write may have lost a request while the process lives on, so its callers have to see the end. A
+            # process that only closed its input may still answer.
             self._end()
 
     def pause_writing(self) -> None:
-        """It does not read what it is told."""
+        """Make writers wait."""
         self._room.clear()
 
     def resume_writing(self) -> None:
-        """It does again."""
+        """Let writers continue."""
         self._room.set()
 
     def process_exited(self) -> None:
-        """It has ended."""
+        """Set `left`."""
         self.left.set()
 
     async def read(self) -> bytes | None:
-        """What the process says next, None if nothing more is heard."""
+        """Return the next output, None at the end."""
         while not self._chunks:
             if self._over:
                 return None
@@ -78,8 +78,8 @@ class SubprocessPipes(asyncio.SubprocessProtocol):
         return chunk
 
     async def write(self, line: bytes) -> None:
-        """Tell the process something. Waits while it does not read. Raises anyio.BrokenResourceError if it can be told
-        nothing more, and nothing of this.
+        """Write a line, waiting for flow control. Raises anyio.BrokenResourceError if the input is closed; then no
+        part of the line was written.
         """
         while not self._room.is_set():
             await self._room.wait()
@@ -89,18 +89,18 @@ class SubprocessPipes(asyncio.SubprocessProtocol):
         self._input.write(line)
 
     def hang_up(self) -> None:
-        """Hear nothing more. What comes is thrown away: a process that is stuck writing reads no input."""
+        """Discard further output. The pipe is still drained, because a process blocked in a write reads no input."""
         self._chunks.clear()
         self._end()
         self._output.resume_reading()
 
     def end_input(self) -> None:
-        """Let it see the end of its input, after all that it was told."""
+        """Close the process's input after all pending writes."""
         self._input.close()
         self._room.set()
 
     def give_up(self) -> None:
-        """Forget what it has not read: others may hold its input open for ever."""
+        """Drop pending writes, because a child may hold the input open forever."""
         if self._input.get_write_buffer_size():
             self._input.abort()
 

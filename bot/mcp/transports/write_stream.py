@@ -1,4 +1,4 @@
-"""The end of a transport into which the MCP library puts messages for a server, for our own transports."""
+"""Base class of our transports' write streams."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from mcp.shared.message import SessionMessage
 
 
 class WriteStream(ABC):
-    """Takes messages until it is closed."""
+    """Stream that accepts messages until it is closed."""
 
     def __init__(self) -> None:
         self._closed = False
 
     async def send(self, item: SessionMessage) -> None:
-        """Take one. Raises anyio.ClosedResourceError once it is closed."""
+        """Accept a message. Raises anyio.ClosedResourceError if closed."""
         if self._closed:
             raise anyio.ClosedResourceError
         await self._take(item)
@@ -26,7 +26,7 @@ class WriteStream(ABC):
     async def _take(self, item: SessionMessage) -> None: ...
 
     async def aclose(self) -> None:
-        """Take none from now on."""
+        """Close the stream."""
         self._closed = True
 
     async def __aenter__(self) -> Self:
