@@ -1,10 +1,10 @@
-"""What it costs to tell a model again which tools it used in earlier turns: `HISTORY_TOOL_STEPS`, three ways.
+"""Cost of repeating earlier tool calls to a model: the three modes of `HISTORY_TOOL_STEPS`.
 
-    .venv/bin/python -m benchmarks.history
+.venv/bin/python -m benchmarks.history
 
-A conversation of twelve questions, each with two rounds of tools, every third with a large result, over the providers'
-real clients and a service on this machine that counts what it finds in its cache. Printed are tokens by the service's
-count, and what they come to where a cached token costs a tenth of another.
+Runs a conversation of twelve turns, each with two rounds of tools, every third with a large result, through the
+providers' real clients against a local service with a prompt cache. Prints tokens as counted by the service, and
+their cost if a cached token costs a tenth of another.
 """
 
 from __future__ import annotations
@@ -39,18 +39,18 @@ from tests.migrated import migrated
 QUESTIONS = 12
 CACHED_PRICE = 0.1
 SMALL, LARGE = 1_200, 20_000
-"""Characters of a result."""
+"""Size of a tool result in characters."""
 APIS: tuple[Api, ...] = ("responses", "anthropic")
 
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """One model for everybody."""
+    """One model under every name."""
 
     model: LanguageModel
 
     async def get(self, _name: str) -> LanguageModel:
-        """The model."""
+        """Return the model."""
         return self.model
 
 
@@ -59,13 +59,13 @@ def _model(api: Api, address: str) -> LanguageModel:
         return openai_responses.create(openai_responses.Config("m", "key", base_url=address))
     model = anthropic.create(anthropic.Config("m", "key", base_url=address))
     assert isinstance(model, HostedModel)
-    # Marks are for the vendor's own address.
+    # Cache marks are sent to the vendor's own address only.
     model._wording = replace(model._wording, body=partial(request_body, "m", own_address=True))  # noqa: SLF001
     return model
 
 
 async def measured(api: Api, replay: ToolReplay) -> PromptCache:
-    """What the service has counted over the conversation."""
+    """Run the conversation. Return the service's token counts."""
     cache, rounds, results = PromptCache(), itertools.count(), itertools.count()
 
     def answer(request: Request) -> Say:

@@ -1,11 +1,12 @@
-"""A burst of messages by Slack, Discord and the HTTP API at once, into the real program as a process of its own.
+"""Load test: messages from Slack, Discord and the HTTP API at once, sent to the real program in a process of its
+own.
 
-    python -m benchmarks.load [--messages N] [--rate N] [--database sqlite|postgresql]
+python -m benchmarks.load [--messages N] [--rate N] [--database sqlite|postgresql]
 
-A third of the messages comes each way, to fakes of the platforms on real sockets; the model answers at once. Prints how
-soon messages were acknowledged, how fast they were answered, and the program's memory; then makes the accounts. Exit
-code 1 if a message was lost, taken twice, or out of order in its conversation. Numbers are for people who know the
-machine: nothing is asserted of them.
+A third of the messages comes from each platform, through fakes on real sockets; the model answers at once. Prints
+the times of acknowledgements and answers and the program's memory, then compares sent messages with results. Exit
+code 1 if a message was lost, processed twice, or out of order in its conversation. Timings depend on the machine
+and have no limits.
 """
 
 from __future__ import annotations
@@ -35,31 +36,31 @@ from tests.postgres import running_server
 from tests.stories.workplace import Workplace, becomes
 
 A_CONVERSATION = 10
-"""Messages at most of one conversation, which is one person's."""
+"""Maximum number of messages in one conversation, all of one user."""
 TWICE = 20
-"""Every so manieth message comes twice."""
+"""Every message with a multiple of this number is sent twice."""
 START_SECONDS = 60.0
 STANDSTILL_SECONDS = 60.0
-"""Without anything going on, after which nothing more is waited for."""
+"""Seconds without progress after which the test ends."""
 PROJECT = Path(__file__).parents[1]
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What there is to send: `messages` in all, `rate` a second or all at once if it is 0."""
+    """Size of a load: `messages` in all, `rate` a second, or all at once if it is 0."""
 
     messages: int
     rate: float = 0.0
 
     @property
     def conversations(self) -> int:
-        """Of each way."""
+        """Number of conversations on each platform."""
         return max(2, math.ceil(self.messages / 3 / A_CONVERSATION))
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How it went. Times are in seconds from the first message; `acknowledged` are seconds by way."""
+    """Result of a load. Times are in seconds from the first message; `acknowledged` are seconds by platform."""
 
     accounts: dict[str, Account]
     sent: dict[str, int]
@@ -73,19 +74,17 @@ class Outcome:
 
     @property
     def messages(self) -> int:
-        """How many were sent, those that came twice counted once."""
+        """Number of sent messages without repetitions."""
         return sum(self.sent.values())
 
     @property
     def is_right(self) -> bool:
-        """Nothing was lost, doubled or out of order."""
+        """True if no message was lost, processed twice or out of order."""
         return all(each.is_right for each in self.accounts.values())
 
 
 async def carry(load: Load, url: str, folder: Path) -> Outcome:
-    """Start the program on a database without anything, send everything, wait until it is answered, and make the
-    accounts.
-    """
+    """Start the program on an empty database, send all messages, wait for the answers, and compare."""
     async with AsyncExitStack() as stack:
         slack, discord = await stack.enter_async_context(FakeSlack()), await stack.enter_async_context(FakeDiscord())
         http = HttpWay(name="http", conversations=load.conversations)
@@ -127,7 +126,7 @@ def _environment(ways: Sequence[Way]) -> dict[str, str]:
 
 @asynccontextmanager
 async def _program(place: Workplace) -> AsyncIterator[tuple[int, Path]]:
-    """The program from its start to its end, its process id and where it logs."""
+    """Run the program within the block. Yield its process id and its log file."""
     log = place.folder / "load.log"
     with log.open("wb") as written:
         process = await asyncio.create_subprocess_exec(
@@ -165,7 +164,7 @@ async def _logged(log: Path, pattern: str) -> str:
 
 
 async def _send(load: Load, ways: Sequence[Way]) -> None:
-    """The first message of every conversation, and when the platforms have places for them, all others at once."""
+    """Send the first message of every conversation; when its channels and threads exist, send all others at once."""
     shares = {way.name: load.messages // 3 + (load.messages % 3 > at) for at, way in enumerate(ways)}
     numbers = itertools.count()
     began = time.monotonic()
@@ -188,7 +187,7 @@ async def _send(load: Load, ways: Sequence[Way]) -> None:
 
 
 async def _drained(load: Load, ledger: Ledger) -> float:
-    """Wait until everything has ended and is drawn, or nothing goes on any more; when that was, in epoch seconds."""
+    """Wait until all turns have ended and are delivered, or there is no progress. Return the end in epoch seconds."""
     standing, since = (0, 0), time.time()
     while standing != (load.messages, 0) and time.time() - since < STANDSTILL_SECONDS:
         await asyncio.sleep(0.2)
@@ -198,14 +197,14 @@ async def _drained(load: Load, ledger: Ledger) -> float:
 
 
 def _acknowledged(way: Way, rows: Sequence[Row]) -> list[float]:
-    """What the platform is told, or where it is told nothing, the time until the message is on disk."""
+    """Return the seconds to the acknowledgement, or on a platform without one, until the message was stored."""
     if way.acknowledged is not None:
         return way.acknowledged
     return [row.created_at - way.sent[row.label] for row in rows if row.label in way.sent]
 
 
 def report(outcome: Outcome, title: str) -> Table:
-    """The table."""
+    """Return the report as a table."""
     table = Table(title=title, caption=_summary(outcome), caption_justify="left")
     for column in (
         "",
@@ -259,7 +258,7 @@ def _carried(load: Load, url: str, folder: Path, name: str) -> bool:
 
 
 def main() -> int:
-    """Read the command line."""
+    """Run the load of the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--messages", type=int, default=10_000)
     parser.add_argument("--rate", type=float, default=0.0, help="messages a second (default: all at once)")

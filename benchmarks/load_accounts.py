@@ -1,4 +1,4 @@
-"""The accounts of a load: what was sent, beside the rows in the database and the answers that people see."""
+"""Comparison of a load's sent messages with the rows of the database and the visible answers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _REPLIES = sa.text("select turn_id, body from steps order by turn_id, n")
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A turn as the database has it. Times are in epoch seconds; `answered`: its last reply is the right one."""
+    """Turn in the database. Times are in epoch seconds; `answered` is True if its last reply is correct."""
 
     conversation: str
     label: str
@@ -39,8 +39,8 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """What became of the messages of one way. `displaced` are answers that stand below a later one, which is no fault:
-    turns are drawn side by side. `wrong` has one message of each kind of fault, for whoever looks.
+    """Result for the messages of one platform. `displaced` are answers below a later one, which is allowed, because
+    turns are delivered concurrently. `wrong` has one example of each error.
     """
 
     lost: int
@@ -51,12 +51,12 @@ class Account:
 
     @property
     def is_right(self) -> bool:
-        """Nothing was lost, doubled or out of order."""
+        """True if no message was lost, processed twice or out of order."""
         return not (self.lost or self.doubled or self.disordered)
 
 
 class Ledger:
-    """Reads the database beside the program, which keeps writing."""
+    """Reader of the database while the program writes to it."""
 
     def __init__(self, url: str) -> None:
         address = sa.make_url(url)
@@ -65,12 +65,12 @@ class Ledger:
         self._engine = sa.create_engine(address, poolclass=sa.NullPool)
 
     async def standing(self) -> tuple[int, int]:
-        """How many turns there are, and how many of them have not ended or have an end that is not drawn."""
+        """Return the number of turns, and of those that are not ended and delivered."""
         ((turns, unfinished),) = await self._read(_STANDING)
         return int(turns), int(unfinished)
 
     async def rows(self) -> list[Row]:
-        """Every turn, in the order within its conversation."""
+        """Return every turn, in the order within its conversation."""
         last = {turn_id: str(body) for turn_id, body in await self._read(_REPLIES)}
         return [self._row(each, last.get(each.id, "")) for each in await self._read(_TURNS)]
 
@@ -89,9 +89,9 @@ class Ledger:
 
 
 def account(sent: Mapping[str, float], rows: Iterable[Row], shown: Iterable[Sequence[str]]) -> Account:
-    """Compare what was sent one way with its rows and with the answers in its conversations.
+    """Compare sent messages with their rows and with the answers in the conversations.
 
-    A message is lost that has no row with the right answer, or whose answer nobody sees.
+    A message without a row, a correct answer or a visible answer is lost.
     """
     talks: dict[str, list[str]] = defaultdict(list)
     answered = set()
@@ -116,14 +116,14 @@ def _out_of_order(labels: Sequence[str]) -> list[str]:
 
 
 def percentile(seconds: Iterable[float], share: float) -> float:
-    """The smallest number that at least this share does not exceed; NaN of none."""
+    """Return the smallest value that at least this share does not exceed; NaN for no values."""
     ordered = sorted(seconds)
     return ordered[max(0, math.ceil(share * len(ordered)) - 1)] if ordered else math.nan
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What a process has used, as Linux tells it: resident memory now and at its most, in bytes, and CPU seconds."""
+    """Resource usage of a process: resident memory now and at its peak, in bytes, and CPU seconds."""
 
     memory: int
     peak: int
@@ -131,7 +131,7 @@ class Usage:
 
     @staticmethod
     def of(pid: int) -> Usage:
-        """Look now. Zeros where there is no /proc."""
+        """Read the usage of a process. Zeros without /proc."""
         folder = Path(f"/proc/{pid}")
         if not folder.exists():
             return Usage(0, 0, 0.0)
@@ -142,7 +142,7 @@ class Usage:
 
 
 _TICKS = 100
-"""Of Linux, in a second."""
+"""Linux clock ticks in a second."""
 
 
 def _bytes(sizes: Mapping[str, Sequence[str]], name: str) -> int:

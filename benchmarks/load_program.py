@@ -1,8 +1,7 @@
-"""The program under load: every part of `countersign run`, as a process of its own.
+"""The program under load: every part of `countersign run`.
 
-Begun by `benchmarks.load`, with its settings in the environment. It differs from `countersign run` in two things: the
-model answers at once, and Slack's limits are lifted, for they would make ten thousand answers take hours whatever the
-program does.
+Started by `benchmarks.load`, with settings in the environment. It differs from `countersign run` in two ways: the
+model answers at once, and Slack's rate limits are lifted, because under them ten thousand answers take hours.
 """
 
 from __future__ import annotations
@@ -33,13 +32,13 @@ from bot.ports import LanguageModel, Listener
 from bot.settings import Settings, read_settings
 
 LABEL = re.compile(r"load-[a-z]+-[0-9]+-[0-9]+")
-"""What every message of the load is known by."""
+"""Label of a message."""
 ANSWER = "Answer to {}."
 PARTS = frozenset({"slack", "discord"})
 
 
 class InstantModel:
-    """Answers at once, with the label of the question."""
+    """Model that answers at once with the label of the input."""
 
     capabilities = Capabilities()
 
@@ -51,14 +50,14 @@ class InstantModel:
         yield Completion(assistant(text), StopReason.ANSWERED)
 
     async def close(self) -> None:
-        """There is nothing to let go of."""
+        """Do nothing, because there is no connection."""
 
 
 class InstantChoice(ModelChoice):
-    """That model in the place of one from a provider."""
+    """Selection of the instant model in place of a provider's."""
 
     def create(self) -> LanguageModel:
-        """Build it."""
+        """Create the model."""
         return InstantModel()
 
 
@@ -96,7 +95,7 @@ async def run(settings: Settings) -> None:
 
 @asynccontextmanager
 async def _slack_without_limits(settings: Settings) -> AsyncIterator[SlackApp]:
-    """Slack, where a minute passes from one call to the next."""
+    """Open Slack with a clock that jumps a minute between calls."""
     token = settings.slack_bot_token
     assert token is not None
     minutes = itertools.count()

@@ -1,8 +1,8 @@
-"""The three ways by which messages of the load reach the program: Slack, Discord and the HTTP API.
+"""Senders of a load: Slack, Discord and the HTTP API.
 
-On Slack and Discord, which are the fakes of the tests, people write one message after the other and wait for nothing.
-A program that uses the API sends the next message of a conversation when the one before is taken. Some messages come
-twice: platforms deliver again, and programs that lost their answer ask again.
+On Slack and Discord (the fakes of the tests) users send messages without waiting. An API client sends the next
+message of a conversation when the previous one is accepted. Some messages are sent twice: platforms redeliver, and
+clients retry.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ A_CHANNEL = 10
 """Conversations in one channel."""
 THREAD_SECONDS = 300.0
 RETRY_SECONDS = 60.0
-"""Slack's pause before it delivers for the third time."""
+"""Slack's pause before its third delivery, in seconds."""
 IDLE_SECONDS = 300.0
 ASKING_SECONDS = 120.0
-"""How long a program that uses the API asks again when its connection breaks."""
+"""Seconds for which an API client retries after its connection breaks."""
 ADMIN_TOKEN = "the-operators-own-token-of-the-load"  # noqa: S105 - nobody else's
 
 
 @dataclass(kw_only=True)
 class Way(ABC):
-    """One way. `sent` are the messages by label, with the moment in epoch seconds; `twice` counts those sent again."""
+    """One sender. `sent` are the messages by label, with their time in epoch seconds; `twice` counts repeated ones."""
 
     name: str
     conversations: int
@@ -45,7 +45,7 @@ class Way(ABC):
     twice: int = 0
 
     def label(self, conversation: int, n: int) -> str:
-        """What a message is known by."""
+        """Return the label of a message."""
         return f"load-{self.name}-{conversation}-{n}"
 
     async def say(self, conversation: int, n: int, *, twice: bool) -> None:
@@ -58,38 +58,38 @@ class Way(ABC):
     @property
     @abstractmethod
     def environment(self) -> dict[str, str]:
-        """The settings by which the program is reached this way."""
+        """Settings of the program for this platform."""
 
     @abstractmethod
     async def _say(self, conversation: int, label: str, *, twice: bool) -> None:
-        """Send it, and again if wanted."""
+        """Send a message, twice if asked."""
 
     @abstractmethod
     async def begun(self) -> None:
-        """Wait until the conversations can be gone on with, of which the first message was sent."""
+        """Wait until the conversations of the first messages exist."""
 
     @abstractmethod
     async def settled(self) -> None:
-        """Wait until nothing is on its way any more."""
+        """Wait until no delivery is pending."""
 
     @property
     def came_twice(self) -> int:
-        """How many messages the program was told of more than once."""
+        """Number of messages that were delivered more than once."""
         return self.twice
 
     @property
     @abstractmethod
     def acknowledged(self) -> list[float] | None:
-        """Seconds from each message's sending to its acknowledgement; None where there is no such thing."""
+        """Seconds from sending each message to its acknowledgement; None on a platform without one."""
 
     @abstractmethod
     async def shown(self, conversation: int) -> list[str]:
-        """The labels of the answers as they stand in a conversation, from top to bottom."""
+        """Return the labels of the answers visible in a conversation, from top to bottom."""
 
 
 @dataclass(kw_only=True)
 class SlackWay(Way):
-    """Threads in channels of the fake Slack, each with a person of its own."""
+    """Threads in channels of the fake Slack, each with a user of its own."""
 
     slack: FakeSlack
     _people: list[SlackUser] = field(default_factory=list)
@@ -120,16 +120,16 @@ class SlackWay(Way):
             self.slack.post.again(self.slack.sent[-1])
 
     async def begun(self) -> None:
-        """A thread is there with its first message."""
+        """Return at once: a thread exists with its first message."""
 
     async def settled(self) -> None:
-        """Slack tries once more, as it does a minute later, what it has heard nothing of."""
+        """Deliver again the events without acknowledgement, as Slack does a minute later."""
         self.slack.clock.advance(RETRY_SECONDS)
         await self.slack.post.idle(IDLE_SECONDS)
 
     @property
     def acknowledged(self) -> list[float]:
-        """Of every event, and there are two for a mention: what its attempts took, without Slack's pauses between."""
+        """Seconds of all attempts of each event, without Slack's pauses. A mention has two events."""
         return [sum(attempt.seconds for attempt in each.attempts) for each in self._events() if each.acknowledged]
 
     @property
@@ -137,7 +137,7 @@ class SlackWay(Way):
         return sum(len(each.attempts) > 1 for each in self._events())
 
     def _events(self) -> list[Delivery]:
-        """What people said; Slack tells the bot of its own messages, too."""
+        """Return the events of users. Slack also sends the bot's own messages."""
         people = {each.id for each in self._people}
         return [each for each in self.slack.sent if each.event.get("user") in people]
 
@@ -175,15 +175,15 @@ class DiscordWay(Way):
             self.discord.again(said)
 
     async def begun(self) -> None:
-        """The bot has opened the threads."""
+        """Wait until the bot has opened the threads."""
         await self.discord.until(lambda: all(each.thread for each in self._first.values()), THREAD_SECONDS)
 
     async def settled(self) -> None:
-        """Nothing comes by itself."""
+        """Return at once: there are no later deliveries."""
 
     @property
     def acknowledged(self) -> None:
-        """Discord asks for no acknowledgement."""
+        """Discord has no acknowledgement."""
 
     async def shown(self, conversation: int) -> list[str]:
         thread = self._first[conversation].thread
@@ -199,7 +199,7 @@ class HttpWay(Way):
     _seconds: list[float] = field(default_factory=list)
 
     async def meet(self, port: int) -> None:
-        """From now on the program is there."""
+        """Set the port of the program."""
         await self._client.aclose()
         self._client = httpx2.AsyncClient(
             base_url=f"http://127.0.0.1:{port}",
@@ -209,12 +209,12 @@ class HttpWay(Way):
         )
 
     async def close(self) -> None:
-        """Let go of the connections."""
+        """Close the connections."""
         await self._client.aclose()
 
     @property
     def environment(self) -> dict[str, str]:
-        # One token stands for many people here.
+        # One token stands for many users here.
         limits = {"MAX_RUNNING_TURNS_PER_USER": "1000", "MAX_QUEUED_TURNS_PER_USER": "100000"}
         return {"ADMIN_API_TOKEN": ADMIN_TOKEN, "PORT": "0", **limits}
 
@@ -224,7 +224,7 @@ class HttpWay(Way):
             await self._ask(conversation, label)
 
     async def _ask(self, conversation: int, label: str) -> float:
-        """Ask until it is taken; seconds until then."""
+        """Send a message until it is accepted. Return the seconds until then."""
         began = time.perf_counter()
         while True:
             try:
@@ -237,7 +237,7 @@ class HttpWay(Way):
                 return time.perf_counter() - began
 
     async def _ask_once(self, conversation: int, label: str) -> None:
-        """Ask, and leave when it is taken: the answer's head says so."""
+        """Send a message and return when the response's status shows that it is accepted."""
         async with self._client.stream(
             "POST",
             "/api/responses/stream",
@@ -248,14 +248,14 @@ class HttpWay(Way):
                 raise RuntimeError(f"{answer.status_code}: {(await answer.aread()).decode()}")
 
     async def begun(self) -> None:
-        """A conversation is there with its first message."""
+        """Return at once: a conversation exists with its first message."""
 
     async def settled(self) -> None:
-        """Nothing comes by itself."""
+        """Return at once: there are no later deliveries."""
 
     @property
     def acknowledged(self) -> list[float]:
-        """Of every message."""
+        """Seconds to the acknowledgement of every message."""
         return self._seconds
 
     async def shown(self, conversation: int) -> list[str]:
@@ -264,6 +264,6 @@ class HttpWay(Way):
 
 
 def _answered(texts: Any) -> list[str]:
-    """The labels that messages answer, each once for a message."""
+    """Return the labels that messages answer, once for each message."""
     found = [dict.fromkeys(label for label in LABEL.findall(text) if ANSWER.format(label) in text) for text in texts]
     return [label for labels in found for label in labels]

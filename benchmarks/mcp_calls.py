@@ -1,11 +1,11 @@
-"""What the toolbox adds to a call of an MCP server: latency, CPU and memory, beside the MCP library's own client on the
-same server.
+"""Overhead of the toolbox in a call of an MCP server: latency, CPU and memory, compared with the MCP library's own
+client.
 
-    python -m benchmarks.mcp_calls [--rounds N] [--calls N]
+python -m benchmarks.mcp_calls [--rounds N] [--calls N]
 
-The two take turns in short rounds, so that what else this machine does falls on both; the ratio is that of the medians
-of all rounds. CPU is that of this process alone, without the server's. Memory is that of a process of its own for each
-row. Nothing is asserted: numbers are for people who know the machine.
+Both run alternately in short rounds, so that other load on the machine affects both; the ratio is that of the
+medians of all rounds. CPU is that of this process without the server. Each memory row is measured in a process of
+its own. Results depend on the machine and have no limits.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ Call = Callable[[], Awaitable[None]]
 
 @contextmanager
 def _served(transport: str) -> Iterator[StdioTransport | HttpTransport]:
-    """The real server of the tests, where a client can reach it."""
+    """Start the real server of the tests and yield its address."""
     if transport == "stdio":
         yield StdioTransport(sys.executable, _PROGRAM)
         return
@@ -68,7 +68,7 @@ def _bare(where: StdioTransport | HttpTransport) -> Client:
 
 @asynccontextmanager
 async def library(where: StdioTransport | HttpTransport) -> AsyncIterator[Call]:
-    """One call of the library's own client."""
+    """Yield one call of the library's own client."""
     async with _bare(where) as client:
         await client.list_tools()
 
@@ -83,7 +83,7 @@ async def library(where: StdioTransport | HttpTransport) -> AsyncIterator[Call]:
 
 @asynccontextmanager
 async def toolbox(where: StdioTransport | HttpTransport) -> AsyncIterator[Call]:
-    """One call through the toolbox."""
+    """Yield one call through the toolbox."""
     server = ServerConfig("s", where)
     box = McpToolbox([DesiredServer(server)])
     await box.start()
@@ -114,7 +114,7 @@ async def _at_once(call: Call, count: int) -> None:
 
 
 async def _eight_at_a_time(call: Call, count: int) -> None:
-    """As the toolbox does it by itself: no server is given more at the same moment."""
+    """Run calls eight at a time, the toolbox's own limit for one server."""
     room = asyncio.Semaphore(8)
 
     async def one() -> None:
@@ -126,7 +126,7 @@ async def _eight_at_a_time(call: Call, count: int) -> None:
 
 @dataclass(frozen=True)
 class Kind:
-    """Calls that are made in this way by the library and in that way by the toolbox, and how many in a round."""
+    """Kind of calls: the way of the library, that of the toolbox, and the number in a round."""
 
     name: str
     library: Way
@@ -135,7 +135,7 @@ class Kind:
 
 
 def kinds(count: int) -> tuple[Kind, ...]:
-    """With so many calls one by one."""
+    """Return the kinds, with `count` calls in a sequence."""
     return (
         Kind("one by one", _one_by_one, _one_by_one, count),
         Kind(f"{AT_ONCE} at once", _at_once, _at_once, AT_ONCE),
@@ -145,7 +145,7 @@ def kinds(count: int) -> tuple[Kind, ...]:
 
 @dataclass
 class Timings:
-    """Milliseconds a call in each round: by the clock, and of this process's CPU."""
+    """Milliseconds of each call by round: wall clock, and CPU of this process."""
 
     wall: list[float] = field(default_factory=list)
     cpu: list[float] = field(default_factory=list)
@@ -166,7 +166,7 @@ def _cpu() -> float:
 
 
 async def calls(table: Table, transport: str, rounds: int, count: int) -> None:
-    """The rows of one transport."""
+    """Add the rows of one transport."""
     both = [(Timings(), Timings()) for _ in kinds(count)]
     with _served(transport) as where:
         async with library(where) as bare, toolbox(where) as ours:
@@ -193,7 +193,7 @@ def _compared(of_library: Sequence[float], of_toolbox: Sequence[float]) -> tuple
 
 @contextmanager
 def _many(transport: str) -> Iterator[list[StdioTransport | HttpTransport]]:
-    """One server more than are counted: scripted processes with ten tools each, or one address again and again."""
+    """Yield one server more than are counted: processes with ten tools each, or one address repeatedly."""
     if transport == "stdio":
         tools = [{"name": f"t{n}", "inputSchema": {"type": "object"}} for n in range(10)]
         process = raw(script={"listings": [[{"tools": tools}]]}).transport
@@ -215,7 +215,7 @@ async def _connected(places: Sequence[StdioTransport | HttpTransport]) -> AsyncI
 async def _kept(
     places: Sequence[StdioTransport | HttpTransport], until: ServerStatus = ServerStatus.CONNECTED
 ) -> AsyncIterator[None]:
-    """A toolbox with these servers, once they stand like that."""
+    """Run a toolbox with these servers, once they have the status `until`."""
     pacing = ConnectionTiming(idle_after=None if until is ServerStatus.CONNECTED else 0.0)
     servers = [DesiredServer(ServerConfig(f"s{n}", each)) for n, each in enumerate(places)]
     box = McpToolbox(servers, pacing=pacing)
@@ -237,8 +237,8 @@ _KINDS: dict[str, Callable[[Sequence[StdioTransport | HttpTransport]], AbstractA
 
 
 async def memory(kind: str, transport: str) -> float:
-    """Kilobytes that each of fifty servers costs this process, besides what all of them share: another was there before
-    them.
+    """Return the kilobytes of this process for each of fifty servers, beside a first one that loads the shared
+    parts.
     """
     with _many(transport) as (first, *others):
         async with _KINDS[kind]([first]):
@@ -248,7 +248,7 @@ async def memory(kind: str, transport: str) -> float:
 
 
 def _resident() -> int:
-    """Bytes of memory that this process has, after it gave back what it could."""
+    """Return the resident bytes of this process after a garbage collection."""
     gc.collect()
     ctypes.CDLL(None).malloc_trim(0)
     pages = int(Path("/proc/self/statm").read_text().split()[1])
@@ -256,13 +256,13 @@ def _resident() -> int:
 
 
 def _alone(kind: str, transport: str) -> float:
-    """The same in a process of its own."""
+    """Measure memory in a process of its own."""
     command = (sys.executable, "-m", "benchmarks.mcp_calls", "--memory", kind, transport)
     return float(subprocess.run(command, stdout=subprocess.PIPE, check=True, timeout=300).stdout)  # noqa: S603 - ours
 
 
 async def measure(rounds: int, count: int) -> None:
-    """Run everything and print the tables."""
+    """Run all timings and print the tables."""
     timings = Table("", "", "ms: library", "toolbox", "ratio", "CPU ms: library", "toolbox", "ratio")
     for transport in TRANSPORTS:
         await calls(timings, transport, rounds, count)
@@ -270,7 +270,7 @@ async def measure(rounds: int, count: int) -> None:
 
 
 def measure_memory() -> None:
-    """Run everything and print the table."""
+    """Run all memory measurements and print the table."""
     table = Table(f"kB for each of {SERVERS} servers", *TRANSPORTS)
     for kind in _KINDS:
         table.add_row(kind, *(f"{_alone(kind, transport):.0f}" for transport in TRANSPORTS))
@@ -278,7 +278,7 @@ def measure_memory() -> None:
 
 
 def main() -> None:
-    """Read the command line."""
+    """Run the benchmark of the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=15, help="rounds of each kind and transport")
     parser.add_argument("--calls", type=int, default=100, help="calls one by one in each round")

@@ -1,11 +1,10 @@
-"""How well tools are found that a model is not given, and what that spares it.
+"""Quality and savings of the search for tools that are not given to the model.
 
-    .venv/bin/python -m benchmarks.tool_search
+.venv/bin/python -m benchmarks.tool_search
 
-300 tools of 20 servers (tool_search_tools.txt) and 200 questions, each with the tool that is meant
-(tool_search_queries.txt), in the words of people who have not read the descriptions. Printed are how many of the tools
-are among the five that a search finds, the tokens by the estimate that the bot uses, and the time. Nothing leaves this
-machine.
+Uses 300 tools of 20 servers (tool_search_tools.txt) and 200 queries with the expected tool
+(tool_search_queries.txt), phrased without knowledge of the descriptions. Prints the share of expected tools among
+the first five results, tokens by the bot's own estimate, and times. No network is used.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ _SERVER = re.compile(r"= (\w+) \| (.*)")
 
 @dataclass(frozen=True, slots=True)
 class Labelled:
-    """What somebody is looking for, and the name of the tool that does it."""
+    """Query and the name of the expected tool."""
 
     words: str
     meant: str
@@ -39,19 +38,19 @@ class Labelled:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """How a search went: the tools it found, the best first, and how long it took, in seconds."""
+    """Result of a search: tool names, best first, and seconds."""
 
     labelled: Labelled
     tools: tuple[Tool, ...]
     seconds: float
 
     def within(self, most: int) -> bool:
-        """Whether the tool that is meant is among the first so many."""
+        """Return True if the expected tool is among the first `most`."""
         return self.labelled.meant in [tool.name for tool in self.tools[:most]]
 
 
 def synthetic_tools() -> ToolSet:
-    """300 tools of 20 servers."""
+    """Return 300 tools of 20 servers."""
     tools: list[Tool] = []
     guidance: list[ServerGuidance] = []
     for line in (_FOLDER / "tool_search_tools.txt").read_text(encoding="utf-8").splitlines():
@@ -63,18 +62,18 @@ def synthetic_tools() -> ToolSet:
 
 
 def labelled_queries() -> Sequence[Labelled]:
-    """200 questions with the tool that is meant."""
+    """Return 200 queries with the expected tool."""
     lines = (_FOLDER / "tool_search_queries.txt").read_text(encoding="utf-8").splitlines()
     return [Labelled(words, meant) for meant, words in (line.split(": ", 1) for line in lines)]
 
 
 def index_of(offered: ToolSet) -> ToolIndex:
-    """The index of these tools."""
+    """Return the index of these tools."""
     return ToolIndex(offered.tools, {each.server: each.description for each in offered.guidance})
 
 
 def searches(offered: ToolSet) -> Sequence[Found]:
-    """Every question asked once."""
+    """Run every query once."""
     index = index_of(offered)
     found = []
     for each in labelled_queries():
@@ -85,12 +84,12 @@ def searches(offered: ToolSet) -> Sequence[Found]:
 
 
 def recall(found: Sequence[Found], most: int) -> float:
-    """The share of the questions whose tool is among the first so many."""
+    """Return the share of queries whose tool is among the first `most`."""
     return mean(each.within(most) for each in found)
 
 
 def shared_words(offered: ToolSet) -> float:
-    """The share of the questions' words that stand in the name, the arguments or the description of what is meant."""
+    """Return the share of the queries' words that occur in name, arguments or description of the expected tool."""
     tools = {tool.name: tool for tool in offered.tools}
     shares = []
     for each in labelled_queries():

@@ -1,13 +1,14 @@
-"""What a whole turn costs on loopback, where the model asks for one call of an MCP server, then answers in fifty
-pieces, and nobody thinks: the product on SQLite, drawing to nowhere, beside a hand-written loop on the vendors' clients
-that stores nothing, and beside raw HTTP.
+"""Cost of a whole turn on loopback: one call of an MCP server, then an answer in fifty pieces, without thinking time.
+
+The product on SQLite without output is compared with a hand-written loop on the vendors' clients that stores nothing,
+and with raw HTTP.
 
     python -m benchmarks.turn [--rounds N] [--turns N] [--postgresql [URL]] [--only N]
     python -m benchmarks.turn --soak N
 
-The ways take turns in short rounds, so that what else this machine does falls on all of them; ratios are those of the
-medians of all rounds. CPU is that of this process alone, without the model's and the MCP server's. Memory is that of a
-process of its own for each row. Nothing is asserted: numbers are for people who know the machine.
+The ways run alternately in short rounds, so that other load on the machine affects all of them; ratios are those of the
+medians of all rounds. CPU is that of this process without the model service and the MCP server. Each memory row is
+measured in a process of its own. Results depend on the machine and have no limits.
 """
 
 from __future__ import annotations
@@ -38,18 +39,18 @@ from tests.postgres import running_server
 
 SIZES = (1, 16, 64, 256)
 MANY = 1000
-"""Conversations whose memory is measured."""
+"""Number of conversations whose memory is measured."""
 SOAKING = 64
-"""Turns side by side in the soak."""
+"""Concurrent turns of the soak test."""
 A_CONVERSATION = 10
-"""Turns of each conversation: the longer it is, the more the model is told of it."""
+"""Turns of each conversation. Later turns send a longer history to the model."""
 PRODUCT, LOOP, RAW = "the product", "loop on the clients", "raw HTTP"
 POSTGRESQL = "the product, PostgreSQL"
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One round: milliseconds of CPU a turn, turns a second, milliseconds to the first word (median) and of a turn."""
+    """One round: CPU milliseconds a turn, turns a second, milliseconds to the first text (median) and of a turn."""
 
     cpu: float
     rate: float
@@ -57,7 +58,7 @@ class Run:
 
 
 async def run(way: Way, at_once: int, turns: int, numbers: Iterator[int]) -> Run:
-    """So many turns, so many of them side by side, in new conversations of a few turns each."""
+    """Run `turns` turns, `at_once` of them concurrently, in new conversations of a few turns each."""
     firsts: list[float] = []
 
     async def talk() -> None:
@@ -107,8 +108,8 @@ def _figures(of: Sequence[Run], beside: Sequence[Run]) -> list[str]:
 
 
 async def memory(way: Opened) -> tuple[float, float]:
-    """Megabytes that this process has more when a thousand conversations have had their turns, all at once, and that it
-    had more at most meanwhile.
+    """Return the additional megabytes of this process after the turns of a thousand concurrent conversations, and
+    at the peak.
     """
     async with _opened({"": way}) as opened:
         (each,) = opened.values()
@@ -121,7 +122,7 @@ async def memory(way: Opened) -> tuple[float, float]:
 
 
 async def soak(way: Opened, turns: int) -> None:
-    """Many turns; a line for each tenth of them."""
+    """Run many turns and print a line for each tenth of them."""
     table = Table("turns", "CPU ms a turn", "turns/s", "memory, MB")
     async with _opened({"": way}) as opened:
         (each,) = opened.values()
@@ -154,7 +155,7 @@ def _measure_memory() -> None:
 
 
 def main() -> None:
-    """Read the command line."""
+    """Run the benchmark of the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=5, help="rounds of each number of conversations")
     parser.add_argument("--turns", type=int, default=256, help="turns of each way in a round")

@@ -1,9 +1,9 @@
-"""What turns are measured against, each a process of its own: a model service and an MCP server.
+"""Services for measuring turns, each a process of its own: a model service and an MCP server.
 
-    python -m benchmarks.turn_services model    prints its address and serves until its standard input ends
-    python -m benchmarks.turn_services tools    an MCP server on its standard input and output
+    python -m benchmarks.turn_services model     print its address, serve until standard input ends
+    python -m benchmarks.turn_services tools     MCP server on standard input and output
 
-The model asks for one call, then answers in fifty pieces. Neither takes any time to think.
+The model asks for one call, then answers in fifty pieces. Both respond at once.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ TOOLS_PROGRAM = (sys.executable, "-m", "benchmarks.turn_services", "tools")
 
 @asynccontextmanager
 async def served_model() -> AsyncIterator[str]:
-    """The address of a model service that runs meanwhile."""
+    """Yield the address of a running model service."""
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "benchmarks.turn_services", "model", stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )
@@ -65,7 +65,7 @@ def _serve_tools() -> None:
 
     @server.tool(name=TOOL, annotations=ToolAnnotations(read_only_hint=True))
     def echo(text: str) -> str:
-        """Say it again."""
+        """Return the text."""
         return text
 
     server.run("stdio")

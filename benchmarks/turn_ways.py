@@ -1,6 +1,4 @@
-"""The ways in which a turn is made and measured: by the product, by a hand-written loop on the vendors' clients, and by
-raw HTTP.
-"""
+"""Ways to run a turn: the product, a hand-written loop on the vendors' clients, raw HTTP."""
 
 from __future__ import annotations
 
@@ -36,22 +34,22 @@ LIMIT = 300.0
 
 
 class Way(Protocol):
-    """Makes whole turns."""
+    """One way to run turns."""
 
     async def turn(self, conversation: int) -> float:
-        """Make the next turn of a conversation; seconds until the first word of its answer could be seen."""
+        """Run the next turn of a conversation. Return the seconds to the first visible text."""
         ...
 
 
 Opened = Callable[[str], AbstractAsyncContextManager[Way]]
-"""Opens a way to the model service at an address."""
+"""Function that opens a way with the model service at an address."""
 
 
 # the product
 
 
 class Nowhere:
-    """A drawing of the console that nobody sees. `first` has the moments at which answers began."""
+    """Console surface without output. `first` has the times at which answers began."""
 
     def __init__(self) -> None:
         self.first: dict[str, float] = {}
@@ -68,7 +66,7 @@ class Nowhere:
 
 
 class Product:
-    """The engine with everything around it."""
+    """The whole engine."""
 
     def __init__(self, engine: Engine, person: LocalUser, watch: TurnTracker, drawing: Nowhere) -> None:
         self._engine = engine
@@ -78,7 +76,7 @@ class Product:
 
     async def turn(self, conversation: int) -> float:
         began = time.perf_counter()
-        # Not handed in by the watch, which takes one message at a time: a person types no two hundred at once.
+        # Not through the turn tracker, which accepts one message at a time.
         receipt = await self._engine.receive(self._person.says(QUESTION, str(conversation)))
         self._watch.track(receipt.turn_id)
         async with asyncio.timeout(LIMIT):
@@ -89,7 +87,7 @@ class Product:
 
 @asynccontextmanager
 async def product(model: str, *, folder: Path, database: str = "") -> AsyncIterator[Way]:
-    """The product with its files in a folder, on a SQLite file there or on another database."""
+    """Open the product with its files in a folder, on a SQLite file there or on another database."""
     settings = _settings(folder, database or f"sqlite:///{folder / 'bench.db'}", model)
     person, watch, drawing = LocalUser("bench"), TurnTracker(), Nowhere()
     surface = ConsoleSurface(person, watch, drawing)
@@ -123,7 +121,7 @@ def _settings(folder: Path, database: str, model: str) -> Settings:
 
 
 class ClientLoop:
-    """The loop that everybody writes first: nothing is stored, nothing is drawn, the clients stay open."""
+    """Simple loop that stores and displays nothing. Its clients stay open."""
 
     def __init__(self, openai: AsyncOpenAI, mcp: Client, tools: list[Any]) -> None:
         self._openai = openai
@@ -176,7 +174,7 @@ class ClientLoop:
 
 @asynccontextmanager
 async def client_loop(model: str) -> AsyncIterator[Way]:
-    """That loop with its clients open."""
+    """Open the loop's clients."""
     command, *args = TOOLS_PROGRAM
     async with (
         AsyncOpenAI(api_key="sk-bench", base_url=model) as openai,
@@ -197,7 +195,7 @@ async def client_loop(model: str) -> AsyncIterator[Way]:
 
 
 class RawHttp:
-    """The least that the same exchange can cost: bytes out, bytes in, next to none of it looked at."""
+    """Minimum cost of the same exchange: raw bytes, hardly parsed."""
 
     def __init__(self, address: str, tools: _RawTools) -> None:
         host, _, port = address.removeprefix("http://").partition("/")[0].partition(":")
@@ -276,7 +274,7 @@ class _RawTools:
 
 @asynccontextmanager
 async def raw_http(model: str) -> AsyncIterator[Way]:
-    """Raw HTTP and raw JSON-RPC."""
+    """Open raw HTTP and raw JSON-RPC."""
     pipe = asyncio.subprocess.PIPE
     process = await asyncio.create_subprocess_exec(*TOOLS_PROGRAM, stdin=pipe, stdout=pipe)
     tools = _RawTools(process)

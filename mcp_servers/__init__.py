@@ -1,1 +1,1 @@
-"""MCP servers that come with Countersign. Each folder is a program of its own; nothing here imports the bot."""
+"""MCP servers that come with Countersign. Each folder is a program of its own that does not import the bot."""

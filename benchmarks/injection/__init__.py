@@ -1,1 +1,1 @@
-"""How many attacks and how many honest tasks take a signature, on the tasks of AgentDojo."""
+"""Approvals on the tasks of AgentDojo: for attacks and for legitimate tasks."""

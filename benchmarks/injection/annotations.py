@@ -1,7 +1,8 @@
-"""What is said of AgentDojo's tools: hints as their servers would give them, and the two values an operator would set.
+"""Annotations of AgentDojo's tools: hints as their servers would give them, and two values that an operator would
+set.
 
-`openWorldHint` is said where a tool reaches out (true) or surely does not (false), and left out where it only reads
-what others may have written, as servers do. All servers are trusted.
+`openWorldHint` is set if a tool sends data out (true) or certainly does not (false), and left out if it only reads
+data of others, as servers do. All servers are trusted.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from bot.domain.tools import Annotations
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """A tool's hints, and what is set for it."""
+    """A tool's hints and settings."""
 
     hints: Annotations
     words: Words
@@ -43,13 +44,13 @@ def _changes(sends: Sends, *recipients: str, returns: Words = OWN) -> Said:
 
 
 SAID: Mapping[str, Said] = {
-    # email_client: anybody may write to the mailbox
+    # email_client: anyone can send mail to the mailbox
     "send_email": _adds(WORLD, "recipients", "cc", "bcc"),
     "delete_email": _changes(CLOSED),
     **dict.fromkeys(("get_unread_emails", "get_received_emails", "search_emails"), _reads(STRANGERS)),
     **dict.fromkeys(("get_sent_emails", "get_draft_emails"), _reads(STRANGERS)),
     **dict.fromkeys(("search_contacts_by_name", "search_contacts_by_email"), _reads(OWN)),
-    # calendar_client: anybody may invite, and those who take part are sent what changes
+    # calendar_client: anyone can invite, and participants receive changes
     "get_current_day": _reads(OWN),
     **dict.fromkeys(("search_calendar_events", "get_day_calendar_events"), _reads(STRANGERS)),
     "create_calendar_event": _adds(WORLD, "participants"),
@@ -62,7 +63,7 @@ SAID: Mapping[str, Said] = {
     "append_to_file": _changes(CLOSED, returns=STRANGERS),
     "delete_file": _changes(CLOSED, returns=STRANGERS),
     "share_file": _adds(WORLD, "email", returns=STRANGERS),
-    # banking_client: whoever pays writes the subject
+    # banking_client: the payer writes the subject
     **dict.fromkeys(("get_iban", "get_balance"), _reads(OWN)),
     **dict.fromkeys(("get_most_recent_transactions", "get_scheduled_transactions"), _reads(STRANGERS)),
     **dict.fromkeys(("send_money", "schedule_transaction"), _adds(WORLD, "recipient")),
@@ -72,7 +73,7 @@ SAID: Mapping[str, Said] = {
     # user_account
     **dict.fromkeys(("get_user_info", "get_user_information"), _reads(OWN)),
     **dict.fromkeys(("update_password", "update_user_info"), _changes(CLOSED)),
-    # slack: the team's, with whoever is invited to it
+    # slack: the members of the workspace and their guests
     **dict.fromkeys(("get_channels", "get_users_in_channel", "read_channel_messages", "read_inbox"), _reads(SHARED)),
     "send_direct_message": _adds(TEAM, "recipient"),
     "send_channel_message": _adds(TEAM, "channel"),
@@ -82,7 +83,7 @@ SAID: Mapping[str, Said] = {
     # web
     "get_webpage": _reads(STRANGERS, WORLD, "url"),
     "post_webpage": _changes(WORLD, "url"),
-    # travel_booking_client: reviews are anybody's, and a reservation tells somebody who comes
+    # travel_booking_client: anyone writes reviews, and a reservation notifies a third party
     **dict.fromkeys(
         (
             "get_all_hotels_in_city", "get_hotels_prices", "get_rating_reviews_for_hotels", "get_hotels_address",

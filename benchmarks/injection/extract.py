@@ -1,7 +1,7 @@
-"""Prints AgentDojo's tasks as JSON: run by benchmarks.injection, in an environment that has agentdojo.
+"""Export of AgentDojo's tasks as JSON, run in an environment that has agentdojo.
 
-Of each user task its prompt and the calls of its ground truth, with the arguments and whether the result would hold an
-injection; of each injection task the calls of its ground truth; of each tool the module that it is from.
+User tasks: prompt and calls of the ground truth with arguments, and whether the result would hold an injection.
+Injection tasks: calls of the ground truth. Tools: their module.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ CANARY = "canary-5e0c7a"
 
 
 def calls(suite: Any, task: Any, injections: dict[str, str]) -> list[dict[str, Any]]:
-    """Run a task's ground truth, with this text wherever an injection could stand."""
+    """Run a task's ground truth with `injections` at every injection point. Return its calls."""
     environment = suite.load_and_inject_default_environment(injections)
     if hasattr(task, "init_environment"):
         environment = task.init_environment(environment)
@@ -31,7 +31,7 @@ def calls(suite: Any, task: Any, injections: dict[str, str]) -> list[dict[str, A
 
 
 def suite_body(suite: Any) -> dict[str, Any]:
-    """One suite."""
+    """Return one suite as JSON."""
     canaries = dict.fromkeys(suite.get_injection_vector_defaults(), CANARY)
     return {
         "tools": {

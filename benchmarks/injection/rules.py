@@ -1,4 +1,4 @@
-"""The rules that are compared: the first one, which looked at servers within one turn, and today's."""
+"""The compared rules: the first one, which looked at servers within one turn, and the current one."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ _ASKER = Author("benchmark", "asker", "Asker")
 
 
 class Conversation(Protocol):
-    """A conversation as a rule sees it."""
+    """State of a rule in one conversation."""
 
     def ask(self, prompt: str) -> None:
-        """A question begins."""
+        """Begin a turn."""
 
     def call(self, name: str, arguments: Mapping[str, Any]) -> str:
-        """Make a call and read its result. Return why it takes a signature, empty if it runs."""
+        """Make a call and read its result. Return the reason for an approval, empty if none is needed."""
 
 
 @dataclass
 class Before:
-    """Within a turn, a call of an open tool asks if a tool of another server was read and any open one was. (Closed:
-    of a trusted server that says `openWorldHint` false.) The next question begins clean.
+    """First rule: a call of an open tool needs an approval if the turn has read a tool of another server and any
+    open tool. (Closed: a trusted server with `openWorldHint` false.) The next turn starts clean.
     """
 
     tools: Mapping[str, Tool]
@@ -58,7 +58,7 @@ def _is_open(tool: Tool) -> bool:
 
 @dataclass
 class Now:
-    """What a call is admitted by, in a place where a rule lets everything run."""
+    """Current rule, in a conversation where all calls are allowed."""
 
     tools: Mapping[str, Tool]
     sources: list[ToolSource] = field(default_factory=list)
@@ -78,5 +78,5 @@ class Now:
 
 
 def by_hints_alone(tools: Sequence[Tool]) -> list[Tool]:
-    """The same tools, with nothing set for them."""
+    """Return the tools without settings of the operator."""
     return [replace(tool, flow=UNSET) for tool in tools]

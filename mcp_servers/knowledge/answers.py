@@ -1,4 +1,4 @@
-"""What the tools give back as structured output; each field is described for the model that reads it."""
+"""Structured output of the tools. Descriptions of fields are for the model."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from mcp_servers.knowledge.tokenizer import Question, is_unspaced, stems
 # -------------------- snippets
 
 LONGEST_SNIPPET = 600
-"""Characters."""
+"""Maximum length of a snippet in characters."""
 
 _LEAD = 80
-"""Characters of context before the first word that was searched for."""
+"""Characters of context before the first matching word."""
 
 _MOST_PLACES = 300
 
 
 def snippet(text: str, terms: Sequence[str], longest: int = LONGEST_SNIPPET) -> str:
-    """A section's text if it is short, else the stretch with the most of the terms; `…` marks where it was cut. Blank
-    lines are left out, and so are the headings at the beginning, which are told beside the text.
+    """Return a section's text if it is short, else the stretch with the most terms; `…` marks a cut. Blank lines
+    and leading headings are left out.
     """
     body = re.sub(r"\s*\n\s*\n", "\n", below_headings(text)).strip() or text.strip()
     if len(body) <= longest:
@@ -40,7 +40,7 @@ def snippet(text: str, terms: Sequence[str], longest: int = LONGEST_SNIPPET) -> 
 
 
 def _start(text: str, terms: Sequence[str], longest: int) -> int:
-    """Where the stretch with the most different terms begins, some context before them."""
+    """Return the start of the stretch with the most different terms, including some context."""
     places = list(itertools.islice(_places(text, terms), _MOST_PLACES))
     best, most = 0, 0
     for n, (at, _) in enumerate(places):
@@ -53,13 +53,13 @@ def _start(text: str, terms: Sequence[str], longest: int) -> int:
 
 
 def _gap(text: str, start: int, end: int) -> int:
-    """The last gap between words in a stretch, or its end if there is none."""
+    """Return the position of the last gap between words in a stretch, or its end if there is none."""
     gap = max(text.rfind(" ", start, end), text.rfind("\n", start, end))
     return end if gap < 0 else gap
 
 
 def _places(text: str, terms: Sequence[str]) -> Sequence[tuple[int, str]]:
-    """Where the terms stand in a text, approximately: words are compared by their beginnings."""
+    """Return the approximate positions of the terms: words are compared by their stems."""
     if not terms:
         return []
     wanted = [re.escape(stem) if is_unspaced(stem) else rf"(?<!\w){re.escape(stem)}" for stem in stems(terms)]
@@ -143,7 +143,7 @@ class ListAnswer(BaseModel):
 
 
 def search_answer(passages: Sequence[Passage], wanted: Question | None, *, complete: bool) -> SearchAnswer:
-    """What was found as structured output."""
+    """Return search results as structured output."""
     terms = wanted.terms if wanted else ()
     hits = [
         Hit(
@@ -160,7 +160,7 @@ def search_answer(passages: Sequence[Passage], wanted: Question | None, *, compl
 
 
 def read_answer(page: Page, *, complete: bool) -> ReadAnswer:
-    """A page as structured output."""
+    """Return a page as structured output."""
     return ReadAnswer(
         id=page.passage.id,
         document=page.passage.document,
@@ -175,7 +175,7 @@ def read_answer(page: Page, *, complete: bool) -> ReadAnswer:
 
 
 def list_answer(listing: Listing, *, complete: bool) -> ListAnswer:
-    """Documents as structured output."""
+    """Return a list of documents as structured output."""
     return ListAnswer(
         documents=[_document(each) for each in listing.documents],
         total=listing.total,
@@ -193,7 +193,7 @@ def _document(listed: Listed) -> DocumentAnswer:
 
 
 def _moment(seconds: float) -> datetime:
-    """A file's time; the earliest there is for one that no calendar has."""
+    """Return a file's time; the minimum datetime if it is out of range."""
     try:
         return datetime.fromtimestamp(seconds, UTC).replace(microsecond=0)
     except (ValueError, OverflowError, OSError):

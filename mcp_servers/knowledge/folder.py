@@ -1,7 +1,7 @@
-"""The folder: which files in it are documents, and what they say.
+"""Files of the folder that are documents, and their texts.
 
-Only what lies in the folder is read. Hidden files are none of its documents, linked folders are not followed, and a
-link to a file counts only if that file is in the folder, too.
+Only files inside the folder are read. Hidden files are ignored and linked folders are not followed. A link to a
+file counts only if its target is in the folder.
 """
 
 from __future__ import annotations
@@ -20,12 +20,14 @@ MARKDOWN = frozenset({".md", ".markdown"})
 ENDINGS = MARKDOWN | {".txt", ".text"}
 
 LARGEST_FILE = 2 * 1024 * 1024
-"""Bytes."""
+"""Maximum size of a file in bytes."""
 
 MOST_FILES = 50_000
 
 YOUNG = 2.0
-"""Seconds for which a file is read again every time: it may change once more without a later time to show for it."""
+"""Seconds after a change in which a file is read on every refresh, because a second change may have the same time
+stamp.
+"""
 
 _ENCODINGS = (
     (codecs.BOM_UTF8, "utf-8"),
@@ -39,24 +41,24 @@ _MEANINGLESS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufeff]")
 
 
 class Refused(Exception):
-    """What was asked for cannot be done; the message says why and what would do."""
+    """The request cannot be answered. The message has the reason and a remedy."""
 
 
 class NotRead(Exception):
-    """A file cannot be a document; the message says why, as the end of a sentence."""
+    """The file cannot be a document. The message is the reason, as the end of a sentence."""
 
 
 class NotReadNow(NotRead):
-    """A file cannot be read, but perhaps the next time, though it has not changed."""
+    """The file cannot be read now. It is read again even if it has not changed."""
 
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """A file that is a document or should be. `id` is its path within the folder, with slashes; `path` is where its
-    content really is, within the folder as well. `modified` is in seconds since 1970.
+    """File that is a document, or is left out with a `problem`.
 
-    `mark` changes when the file does, and is empty for a file so young that it cannot tell. `problem` says why the file
-    cannot be a document; it is empty if it can.
+    `id` is its path within the folder, with slashes. `path` is the real path of its content, also within the
+    folder. `modified` is in epoch seconds. `mark` changes when the file does; it is empty for a file changed too
+    recently. `problem` is empty for a document.
     """
 
     id: str
@@ -67,16 +69,14 @@ class File:
 
 
 class Folder:
-    """The folder at one path, which may be a link to it. Everything here waits for the disk."""
+    """The folder at one path, which may be a link. All methods block on the disk."""
 
     def __init__(self, path: Path, *, now: Callable[[], float] = time.time) -> None:
         self._path = path
         self._now = now
 
     def files(self) -> Iterator[File]:
-        """The files that are documents or should be, by and by and in a fixed order. Raises Refused if the folder is
-        gone or has too many of them.
-        """
+        """Yield the files in a fixed order. Raises Refused if the folder is missing or has too many files."""
         root = os.path.realpath(self._path)
         folders = [root]
         count = 0
@@ -94,7 +94,7 @@ class Folder:
                     yield file
 
     def text(self, file: File) -> str:
-        """What a file says, with plain line ends and without control characters. Raises NotRead, NotReadNow."""
+        """Return a file's text with plain line ends, without control characters. Raises NotRead, NotReadNow."""
         try:
             with os.fdopen(self._opened(file.path), "rb") as opened:
                 if not stat.S_ISREG(os.fstat(opened.fileno()).st_mode):
@@ -104,7 +104,7 @@ class Folder:
             raise NotReadNow(f"it cannot be read ({error.strerror})") from error
 
     def _entries(self, folder: str, root: str) -> list[os.DirEntry[str]]:
-        """What is in a folder, in order, without what is hidden; nothing where it may not be listed."""
+        """Return the visible entries of a folder, sorted; none if listing is forbidden."""
         try:
             with os.scandir(folder) as entries:
                 return sorted((each for each in entries if each.name[0] != "."), key=lambda entry: entry.name)
@@ -117,7 +117,7 @@ class Folder:
             ) from error
 
     def _file(self, entry: os.DirEntry[str], root: str) -> File | None:
-        """An entry as a file; None for what is something else."""
+        """Return an entry as a file, or None for another kind."""
         name, problem = _identifier(_within(root, entry.path))
         try:
             path = _target(entry, root)
@@ -135,8 +135,8 @@ class Folder:
         return File(name, path, found.st_mtime, mark, problem)
 
     def _opened(self, path: str) -> int:
-        """Open a file within the folder for reading, step by step: whatever has been put in the way meanwhile, no link
-        is followed.
+        """Open a file within the folder one path component at a time, so that a link created meanwhile is not
+        followed.
         """
         *folders, name = Path(path).parts
         at = os.open(os.path.realpath(self._path), _FOLDER)
@@ -151,8 +151,8 @@ class Folder:
 
 
 def decoded(content: bytes) -> str:
-    """Bytes as text: UTF-8, or what a byte order mark says. What is not valid becomes a replacement character. Raises
-    NotRead for what is no text, or too much of it.
+    """Decode UTF-8, or the encoding of a byte order mark. Invalid bytes become replacement characters. Raises
+    NotRead for binary or too long content.
     """
     if len(content) > LARGEST_FILE:
         raise NotRead(f"it has more than {LARGEST_FILE:,} bytes")
@@ -164,7 +164,7 @@ def decoded(content: bytes) -> str:
 
 
 def _target(entry: os.DirEntry[str], root: str) -> str:
-    """Where an entry's content is, within the folder. Raises NotRead if that is elsewhere."""
+    """Return the real path of an entry's content. Raises NotRead if it is outside of the folder."""
     if not entry.is_symlink():
         return _within(root, entry.path)
     path = os.path.realpath(entry.path)
@@ -178,8 +178,8 @@ def _within(root: str, path: str) -> str:
 
 
 def _identifier(path: str) -> tuple[str, str]:
-    """The id of the file at a path, and what is wrong with it. A name that could not be written back gets no document:
-    what cannot be written stands escaped in the id then.
+    """Return the id of the file at a path, and its problem. A name that is not valid Unicode is escaped in the id
+    and is a problem.
     """
     if path.isascii() and path.isprintable():
         return path, ""

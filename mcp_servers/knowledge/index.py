@@ -1,7 +1,7 @@
-"""The index: documents, their sections and the words in them, in one SQLite database.
+"""Full-text index of documents and their sections in one SQLite database.
 
-It holds nothing that cannot be made again from the folder. In a file, it spares a server the reading at its next start
-and several servers may share it.
+It can be rebuilt from the folder at any time. An index in a file makes the next start faster, and several servers
+may share it.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from mcp_servers.knowledge.sections import Document
 from mcp_servers.knowledge.tokenizer import Question, indexed
 
 APPLICATION_ID = 0x436B6E6F
-"""Marks the file as an index of this server, so that no other database is ever written to."""
+"""Application id of an index, so that no other database is overwritten."""
 
 VERSION = f"1, Unicode {unicodedata.unidata_version}"
-"""What the index was made with: by another version it is made anew."""
+"""Version of the index format. An index of another version is rebuilt."""
 
 LOCK_PATIENCE = 10.0
 """Seconds to wait for another server that writes the same file."""
 
 _TITLE, _HEADINGS, _TEXT = 6.0, 3.0, 1.0
-"""What a word is worth by where it stands."""
+"""BM25 weights of a match by column."""
 
 _SCHEMA = (
     "CREATE TABLE about (name TEXT PRIMARY KEY, value TEXT NOT NULL)",
@@ -51,7 +51,7 @@ _PASSAGE = "documents.id, documents.title, documents.modified, sections.slug, se
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What the index remembers of a file: see `File`. `digest` is of its text."""
+    """Indexed state of a file, see `File`. `digest` is of its text."""
 
     mark: str
     problem: str
@@ -60,7 +60,7 @@ class Known:
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A document without its text. `modified` is in seconds since 1970."""
+    """Document without its text. `modified` is in epoch seconds."""
 
     id: str
     title: str
@@ -70,7 +70,7 @@ class Listed:
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """A section, or a whole document: then `slug` is empty and `headings` are, too."""
+    """Section, or a whole document with empty `slug` and `headings`."""
 
     document: str
     title: str
@@ -81,15 +81,15 @@ class Passage:
 
     @property
     def id(self) -> str:
-        """What `read` takes for it."""
+        """Id for `read`."""
         return f"{self.document}#{self.slug}" if self.slug else self.document
 
 
 class Index:
-    """The index of one folder. Use it from one thread at a time."""
+    """Index of one folder. Use it from one thread at a time."""
 
     def __init__(self, path: Path | None, folder: Path) -> None:
-        """Open the index in a file, or make one in memory if `path` is None. Raises Refused."""
+        """Open the index in a file, or create one in memory if `path` is None. Raises Refused."""
         self._place = f"The index {path}" if path else "The index"
         with self._troubles():
             self._database = _connected(path)
@@ -100,13 +100,13 @@ class Index:
                 raise
 
     def known(self) -> Mapping[str, Known]:
-        """What is known of each file, by its id. Raises Refused."""
+        """Return the indexed state of each file by id. Raises Refused."""
         with self._troubles():
             rows = self._database.execute("SELECT id, mark, problem, digest FROM documents")
             return {row[0]: Known(*row[1:]) for row in rows}
 
     def known_of(self, document: str) -> Known | None:
-        """What is known of one file by now. Raises Refused."""
+        """Return the indexed state of one file. Raises Refused."""
         with self._troubles():
             row = self._database.execute(
                 "SELECT mark, problem, digest FROM documents WHERE id = ?", (document,)
@@ -114,8 +114,8 @@ class Index:
             return Known(*row) if row else None
 
     def put(self, file: File, document: Document, digest: bytes) -> None:
-        """Replace what the index has of a file. What cannot be a document has a problem and no sections, and is kept so
-        that it need not be read again. Raises Refused.
+        """Replace a file in the index. A file that cannot be a document is stored with its problem and without
+        sections, so that it is not read again. Raises Refused.
         """
         with self._troubles():
             self._begin()
@@ -136,7 +136,7 @@ class Index:
                 )
 
     def renew(self, file: File) -> None:
-        """Note that a file was touched and says what it said before. Raises Refused."""
+        """Update mark and time of a file whose text is unchanged. Raises Refused."""
         with self._troubles():
             self._begin()
             self._database.execute(
@@ -144,19 +144,19 @@ class Index:
             )
 
     def remove(self, document: str) -> None:
-        """Forget a document. Raises Refused."""
+        """Remove a document. Raises Refused."""
         with self._troubles():
             self._begin()
             self._remove(document)
 
     def commit(self) -> None:
-        """Keep what has been put and removed since the last time. Raises Refused."""
+        """Commit the changes since the last commit. Raises Refused."""
         with self._troubles():
             if self._database.in_transaction:
                 self._database.execute("COMMIT")
 
     def search(self, question: Question, most: int) -> Sequence[Passage]:
-        """The sections that fit best, best first. Raises Refused."""
+        """Return the best matching sections, best first. Raises Refused."""
         with self._troubles():
             rows = self._database.execute(
                 f"""
@@ -170,7 +170,7 @@ class Index:
             return [_passage(row) for row in rows]
 
     def document(self, document: str) -> Passage | None:
-        """A whole document. Raises Refused."""
+        """Return a whole document. Raises Refused."""
         with self._troubles():
             rows = self._database.execute(
                 f"""
@@ -185,7 +185,7 @@ class Index:
         return Passage(first.document, first.title, first.modified, "", (), "".join(row[-1] for row in rows))
 
     def section(self, document: str, slug: str) -> Passage | None:
-        """A section of a document. Raises Refused."""
+        """Return a section of a document. Raises Refused."""
         with self._troubles():
             row = self._database.execute(
                 f"""
@@ -197,7 +197,7 @@ class Index:
         return _passage(row) if row else None
 
     def slugs(self, document: str) -> Sequence[str]:
-        """The names of a document's sections, in order. Raises Refused."""
+        """Return the slugs of a document's sections, in order. Raises Refused."""
         with self._troubles():
             rows = self._database.execute(
                 """
@@ -209,7 +209,7 @@ class Index:
             return [row[0] for row in rows]
 
     def listed(self, after: str, most: int) -> Sequence[Listed]:
-        """Documents by their ids, those after an id. Raises Refused."""
+        """Return documents sorted by id, those after an id. Raises Refused."""
         with self._troubles():
             rows = self._database.execute(
                 """
@@ -221,7 +221,7 @@ class Index:
             return [Listed(*row) for row in rows]
 
     def left_out(self, most: int) -> Sequence[tuple[str, str]]:
-        """Files that are no documents, and why. Raises Refused."""
+        """Return files that are not documents, with their problems. Raises Refused."""
         with self._troubles():
             rows = self._database.execute(
                 "SELECT id, problem FROM documents WHERE problem <> '' ORDER BY id LIMIT ?", (most,)
@@ -229,17 +229,17 @@ class Index:
             return [(row[0], row[1]) for row in rows]
 
     def counts(self) -> tuple[int, int]:
-        """How many documents there are, and how many files were left out. Raises Refused."""
+        """Return the number of documents, and of files that are left out. Raises Refused."""
         with self._troubles():
             row = self._database.execute("SELECT count(*), count(nullif(problem, '')) FROM documents").fetchone()
             return row[0] - row[1], row[1]
 
     def interrupt(self) -> None:
-        """End what another thread is just asking; it sees Refused."""
+        """Interrupt a query of another thread, which raises Refused there."""
         self._database.interrupt()
 
     def close(self) -> None:
-        """Close the database. What was not committed is lost."""
+        """Close the database. Uncommitted changes are lost."""
         self._database.close()
 
     def _begin(self) -> None:
@@ -263,8 +263,8 @@ class Index:
         self._database.execute("DELETE FROM documents WHERE id = ?", (document,))
 
     def _prepare(self, path: Path | None, folder: str) -> None:
-        """Make the tables, or see that they are this folder's: that needs no lock, which another server that is just
-        reading the folder could hold for long. Raises Refused or sqlite3.Error.
+        """Create the tables, or check that they belong to this folder. The check needs no lock, which another
+        server may hold for long. Raises Refused or sqlite3.Error.
         """
         self._database.execute("BEGIN")
         ready = self._is_ready(path, folder)
@@ -275,13 +275,13 @@ class Index:
                 self._make(folder)
             self._database.execute("COMMIT")
         if path is not None:
-            # Readers and a writer then do not wait for each other. Where it cannot be, they do.
+            # With WAL readers and writers do not block each other. Some file systems do not support it.
             with contextlib.suppress(sqlite3.OperationalError):
                 self._database.execute("PRAGMA journal_mode = WAL")
             self._database.execute("PRAGMA synchronous = NORMAL")
 
     def _is_ready(self, path: Path | None, folder: str) -> bool:
-        """Whether the tables are there and of this version. Raises Refused if the file is not for this index."""
+        """Return True if the tables exist in this version. Raises Refused if the file is another database."""
         (tables,) = self._database.execute("SELECT count(*) FROM sqlite_master").fetchone()
         if not tables:
             return False
@@ -309,7 +309,7 @@ class Index:
 
     @contextlib.contextmanager
     def _troubles(self) -> Iterator[None]:
-        """What SQLite cannot do, as a sentence; a transaction that was begun is undone."""
+        """Map SQLite errors to Refused and roll back an open transaction."""
         try:
             yield
         except (sqlite3.Error, OSError) as error:
@@ -322,7 +322,7 @@ class Index:
 
 
 def _connected(path: Path | None) -> sqlite3.Connection:
-    """A connection; a new file is for its owner only, since it will hold the text of all documents."""
+    """Connect. A new file is readable by its owner only, because it holds all texts."""
     if path is not None:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         path.touch(mode=0o600)
@@ -338,7 +338,9 @@ def _fix(trouble: str) -> str:
 
 
 def _indexed(document: str, title: str, headings: str, text: str) -> tuple[str, str, str]:
-    """What goes into the index of words. A removal must say the same again, since the index keeps no texts."""
+    """Return the columns of a section in the word index. A deletion needs the same values, because the index stores
+    no texts.
+    """
     return indexed(f"{title} {document}"), indexed(headings), indexed(text)
 
 

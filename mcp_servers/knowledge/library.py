@@ -1,7 +1,4 @@
-"""The folder and its index together: what is asked of them, one thing at a time and waiting for the disk.
-
-`keeper` runs all of this in a thread of its own.
-"""
+"""Folder and index together. All methods block on the disk: `BackgroundIndexer` runs them in a thread."""
 
 from __future__ import annotations
 
@@ -18,21 +15,21 @@ from mcp_servers.knowledge.sections import Document, markdown_document, parts, p
 from mcp_servers.knowledge.tokenizer import Question
 
 LONGEST_PAGE = 8000
-"""Characters."""
+"""Maximum length of a page in characters."""
 
 MOST_LEFT_OUT = 20
-"""So many files are named that could not be read."""
+"""Maximum number of unreadable files that are listed."""
 
 _NAMED_SLUGS = 30
 _SLICE = 0.05
-"""Seconds that a refresh works before others may ask something."""
+"""Seconds of a refresh before other requests get their turn."""
 
 _NOTHING = Document("", ())
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A part of a document or a section; `number` counts from 1."""
+    """Part of a document or a section; `number` counts from 1."""
 
     passage: Passage
     text: str
@@ -42,8 +39,8 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """Some of the documents, how many there are in all, and whether there are some after these. `left_out` are a few of
-    the files that are no documents, with the reason; they come with the first documents only.
+    """Some of the documents, their total number, and True if more follow. `left_out` are some files that are not
+    documents, with the reason; they come with the first page only.
     """
 
     documents: tuple[Listed, ...]
@@ -54,17 +51,17 @@ class Listing:
 
 
 class Library:
-    """What is known of a folder. Use it from one thread at a time, and close it."""
+    """Documents of a folder. Use it from one thread at a time, and close it."""
 
     def __init__(self, folder: Path, database: Path | None, *, now: Callable[[], float] = time.time) -> None:
-        """Open the index, which knows what it knew the last time. `now` is the files' clock. Raises Refused."""
+        """Open the index, which may hold documents from an earlier run. `now` is the files' clock. Raises Refused."""
         self._folder = Folder(folder, now=now)
         self._index = Index(database, folder)
 
     def refresh(self) -> Iterator[None]:
-        """Bring the index to what the folder holds now, a file at each step. Raises Refused.
+        """Update the index from the folder, one file at each step. Raises Refused.
 
-        It may be left after any step: the next refresh does what is missing.
+        It may be stopped after any step: the next refresh continues.
         """
         before = dict(self._index.known())
         seen = set()
@@ -80,7 +77,7 @@ class Library:
             yield
 
     def advance(self, refresh: Iterator[None]) -> bool:
-        """Go on with a refresh for a moment and keep what it did. False once it is done. Raises Refused."""
+        """Run a refresh for `_SLICE` seconds and commit. Return False when it is done. Raises Refused."""
         ends = time.monotonic() + _SLICE
         try:
             while more := next(refresh, True) is None:
@@ -91,11 +88,11 @@ class Library:
         return more
 
     def search(self, wanted: Question, most: int) -> Sequence[Passage]:
-        """The sections that fit best, best first. Raises Refused."""
+        """Return the best matching sections, best first. Raises Refused."""
         return self._index.search(wanted, most)
 
     def read(self, wanted: str, number: int) -> Page:
-        """A page of a document or of a section. Raises Refused if there is none."""
+        """Return a page of a document or of a section. Raises Refused if it does not exist."""
         passage = self._passage(unicodedata.normalize("NFC", wanted.strip()).encode(errors="replace").decode())
         pages = parts(passage.text, LONGEST_PAGE)
         if number > len(pages):
@@ -103,14 +100,14 @@ class Library:
         return Page(passage, pages[number - 1], number, len(pages))
 
     def listing(self, after: str, most: int) -> Listing:
-        """Documents by their ids, those after an id. Raises Refused."""
+        """Return documents sorted by id, those after an id. Raises Refused."""
         total, left_out_total = self._index.counts()
         documents = self._index.listed(after.encode(errors="replace").decode(), most + 1)
         left_out = () if after else self._index.left_out(MOST_LEFT_OUT)
         return Listing(tuple(documents[:most]), total, len(documents) > most, tuple(left_out), left_out_total)
 
     def interrupt(self) -> None:
-        """End what another thread is just asking; it sees Refused."""
+        """Interrupt a query of another thread, which raises Refused there."""
         self._index.interrupt()
 
     def close(self) -> None:
@@ -118,7 +115,7 @@ class Library:
         self._index.close()
 
     def _take(self, file: File) -> None:
-        """Bring the index to what one file says, unless another server that shares it has done so meanwhile."""
+        """Index one file, unless another server that shares the index has done so."""
         known = self._index.known_of(file.id)
         if known is not None and _is_as_known(file, known):
             return
@@ -156,7 +153,7 @@ class Library:
 
 
 def _is_as_known(file: File, known: Known) -> bool:
-    """Whether reading the file would tell nothing new."""
+    """Return True if the file is unchanged since it was indexed."""
     if file.mark:
         return file.mark == known.mark
     return file.problem != "" and file.problem == known.problem

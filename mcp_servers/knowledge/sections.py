@@ -1,7 +1,7 @@
-"""A document as sections: what a search finds and `read` gives.
+"""Splitting of a document into sections, the unit of search and `read`.
 
-Markdown is divided at its headings, and what is longer than a section should be at its paragraphs. The sections' texts,
-one after the other, are the document's text: nothing is lost and nothing is said twice.
+Markdown is split at headings, long sections at paragraphs. The texts of all sections joined are the document's
+text.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 LONGEST_SECTION = 4000
-"""Characters."""
+"""Maximum length of a section in characters."""
 
 _LONGEST_HEADING = 200
 _LONGEST_SLUG = 80
 _LONGEST_FRONT_MATTER = 200
-"""Lines."""
+"""Maximum length of front matter in lines."""
 
 _FENCE = re.compile(r" {0,3}(`{3,}(?=[^`]*$)|~{3,})")
 _UNDERLINE = re.compile(r" {0,3}(=+|-{2,})[ \t]*$")
 _NO_PARAGRAPH = re.compile(r" {4}|[ \t]*(?:[-*+>|]|\d{1,9}[.)])")
 _NEVER_UNDERLINED = 2
-"""Lines of a paragraph: an underline makes a heading of one line only."""
+"""Minimum lines of a paragraph that an underline does not turn into a heading."""
 
 _LINK = re.compile(r"!?\[([^\]\[]*)\]\([^()\s]*\)")
 _MARKS = re.compile(r"\*\*|[*`~]|(?<!\w)_|_(?!\w)")
@@ -31,7 +31,9 @@ _MARKS = re.compile(r"\*\*|[*`~]|(?<!\w)_|_(?!\w)")
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """`slug` tells it from the document's other sections. `headings` lead to it, the outermost first."""
+    """Section of a document. `slug` is unique in the document. `headings` are its parent headings, the outermost
+    first.
+    """
 
     slug: str
     headings: tuple[str, ...]
@@ -40,7 +42,7 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A text with its title, divided into at least one section."""
+    """Text with its title, split into at least one section."""
 
     title: str
     sections: tuple[Section, ...]
@@ -48,7 +50,7 @@ class Document:
 
 @dataclass(frozen=True, slots=True)
 class _Heading:
-    """A heading in the lines from `line` up to `below`."""
+    """Heading in the lines from `line` up to `below`."""
 
     level: int
     words: str
@@ -57,7 +59,7 @@ class _Heading:
 
 
 def markdown_document(text: str, name: str) -> Document:
-    """Divide Markdown at its headings. `name` is the title of a text that has none."""
+    """Split Markdown at its headings. `name` is the title of a text that has none."""
     lines = _lines(text)
     title, after = _front_matter(lines)
     headings = list(_headings(lines, after))
@@ -66,13 +68,13 @@ def markdown_document(text: str, name: str) -> Document:
 
 
 def plain_document(text: str, name: str) -> Document:
-    """Divide a text without headings at its paragraphs. `name` is its title."""
+    """Split a text without headings at its paragraphs. `name` is its title."""
     return Document(name, tuple(_divided("", (), text, _Slugs())))
 
 
 def parts(text: str, longest: int) -> list[str]:
-    """The text in parts of `longest` characters at most, cut between paragraphs if possible, else between lines, else
-    between words. Joined they are the text again.
+    """Split a text into parts of at most `longest` characters, at paragraphs if possible, else at lines, else at
+    words. The joined parts equal the text.
     """
     found = []
     start = 0
@@ -89,14 +91,14 @@ def parts(text: str, longest: int) -> list[str]:
 
 
 def below_headings(text: str) -> str:
-    """A section's text without the marked headings it begins with."""
+    """Return a section's text without its leading headings."""
     lines = _lines(text)
     headed = itertools.takewhile(lambda line: not line.strip() or _marked(line.rstrip("\n")) is not None, lines)
     return "".join(lines[len(list(headed)) :])
 
 
 class _Slugs:
-    """Names for sections, each given once: `who-may-approve`, then `who-may-approve-1`."""
+    """Unique slugs for sections: `who-may-approve`, then `who-may-approve-1`."""
 
     def __init__(self) -> None:
         self._given: dict[str, int] = {}
@@ -112,8 +114,8 @@ class _Slugs:
 
 
 def _sections(lines: Sequence[str], headings: Sequence[_Heading]) -> Iterator[Section]:
-    """What stands before the first heading, then a section to each. A heading with nothing under it belongs to the
-    section that follows: alone it would be found by its words and have nothing to say.
+    """Yield the text before the first heading, then one section for each heading. A heading without text is joined
+    with the next section, because alone it would match a search and have no content.
     """
     slugs = _Slugs()
     path: list[_Heading] = []
@@ -137,7 +139,7 @@ def _divided(name: str, headings: tuple[str, ...], text: str, slugs: _Slugs) -> 
 
 
 def _headings(lines: Sequence[str], after: int) -> Iterator[_Heading]:
-    """The headings below line `after`; what looks like one within a fenced block is none."""
+    """Yield the headings below line `after`, outside of fenced blocks."""
     fence = ""
     paragraph = 0
     for at in range(after, len(lines)):
@@ -158,7 +160,7 @@ def _headings(lines: Sequence[str], after: int) -> Iterator[_Heading]:
 
 
 def _marked(line: str) -> tuple[int, str] | None:
-    """The level and the words of `## A heading ##`."""
+    """Return level and text of `## A heading ##`."""
     begun = line.lstrip(" ")
     rest = begun.lstrip("#")
     level = len(begun) - len(rest)
@@ -175,7 +177,7 @@ def _words(marked_up: str) -> str:
 
 
 def _front_matter(lines: Sequence[str]) -> tuple[str, int]:
-    """The title that a block of settings at the top gives, and the line after that block; empty and 0 without one."""
+    """Return the title in a front matter block and the line after it; empty and 0 without one."""
     if not lines or lines[0].rstrip() != "---":
         return "", 0
     for at, line in enumerate(lines[1:_LONGEST_FRONT_MATTER], 1):

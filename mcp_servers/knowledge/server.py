@@ -32,22 +32,20 @@ from mcp_servers.knowledge.folder import Refused
 from mcp_servers.knowledge.library import Library
 from mcp_servers.knowledge.tokenizer import Question, question
 
-# -------------------- indexer
-# The library in a thread of its own, and the task that keeps it up to date, so that nothing waits for the disk but
-# who asked.
+# -------------------- indexer: the library in a thread of its own
 
 PATIENCE = 5.0
-"""Seconds to wait for the folder to be read before a question is answered from what has been read so far."""
+"""Seconds that a request waits for the folder to be read. After that it is answered from the files read so far."""
 
 ANSWER_PATIENCE = 20.0
-"""Seconds that an answer itself may take."""
+"""Timeout of a request in seconds."""
 
 _PAUSE = 0.005
-"""Seconds between two steps of a refresh, for another server that shares the index and waits for its turn."""
+"""Seconds between two steps of a refresh, so that another server that shares the index can write."""
 
 
 class _Refresh:
-    """One time that the library is brought up to date. `problem` says why that could not be done."""
+    """One refresh of the library. `problem` is the reason of a failure."""
 
     def __init__(self) -> None:
         self.done = asyncio.Event()
@@ -55,7 +53,9 @@ class _Refresh:
 
 
 class BackgroundIndexer:
-    """Asks one library for many. `patience` is how many seconds an answer waits for files to be read."""
+    """Concurrent access to one library. `patience` is the number of seconds that a request waits for files to be
+    read.
+    """
 
     def __init__(self, library: Library, *, patience: float = PATIENCE) -> None:
         self._library = library
@@ -66,7 +66,7 @@ class BackgroundIndexer:
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Keep the library up to date until the block is left, then close it. To be entered once."""
+        """Keep the library up to date within the block, then close it. Enter it once."""
         self._wanted.set()
         try:
             async with asyncio.TaskGroup() as tasks:
@@ -76,14 +76,15 @@ class BackgroundIndexer:
                 finally:
                     task.cancel()
         finally:
-            # Without awaiting, which a server that is being cancelled could not do; the thread is at most a file away.
+            # No await, because a cancelled server could not run it. The thread ends after one file at most.
             self._library.interrupt()
             self._thread.shutdown(cancel_futures=True)
             self._library.close()
 
     async def answer(self, ask: Callable[[Library], Answer]) -> tuple[Answer, bool]:
-        """Ask the library once it knows every change made before now. The second value is False if that took too long:
-        then the answer is of what has been read so far. Raises Refused.
+        """Query the library after it has read every change made before this call.
+
+        The second value is False if that took too long: the answer covers the files read so far. Raises Refused.
         """
         up_to_date = await self._refreshed()
         try:
@@ -97,7 +98,7 @@ class BackgroundIndexer:
             ) from None
 
     async def _keep(self) -> None:
-        """Refresh the library whenever somebody wants it."""
+        """Refresh the library on request."""
         while True:
             await self._wanted.wait()
             self._wanted.clear()
@@ -106,7 +107,9 @@ class BackgroundIndexer:
             begun.done.set()
 
     async def _refreshed(self) -> bool:
-        """Wait for a refresh that begins after now. Raises Refused if it cannot be done."""
+        """Wait for a refresh that begins after this call. Return False if it takes too long. Raises Refused if it
+        fails.
+        """
         coming = self._coming
         self._wanted.set()
         with contextlib.suppress(TimeoutError):
@@ -117,7 +120,7 @@ class BackgroundIndexer:
         return coming.done.is_set()
 
     async def _refresh(self) -> str:
-        """Refresh, letting others ask between the steps. Returns why it could not be done; empty if it was."""
+        """Refresh, with pauses between the steps. Return the reason of a failure, else an empty text."""
         refresh = self._library.refresh()
         try:
             more = True
@@ -132,19 +135,16 @@ class BackgroundIndexer:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)
 
 
-# -------------------- messages
-# The answers as text: short lines that read well to a model and in a terminal.
-#
-# What is found in documents is set in, so that none of it looks like a line of this server's.
+# -------------------- messages: text of documents is indented, so that it cannot look like a line of the server
 
 _LONGEST_SAID = 100
-"""Characters of what was searched for."""
+"""Maximum number of characters of a query that are repeated."""
 
 STILL_READING = "(The folder is still being read: ask again in a moment, there may be more.)"
 
 
 def search_text(answer: SearchAnswer, wanted: Question | None) -> str:
-    """What was found, the id of each last in its first line."""
+    """Return search results; the id of each is at the end of its first line."""
     lines = [line for n, hit in enumerate(answer.hits, 1) for line in _hit_lines(n, hit)]
     if lines:
         lines.append("To see all of a section or a document, read it by the id in brackets.")
@@ -159,7 +159,7 @@ def search_text(answer: SearchAnswer, wanted: Question | None) -> str:
 
 
 def read_text(answer: ReadAnswer) -> str:
-    """Whose text it is, the text, and how to go on."""
+    """Return title, text and number of the next page."""
     lines = [f"{_messages_path(answer.title, answer.headings)} [{answer.id}]", "", answer.text.strip("\n")]
     if answer.pages > 1:
         onward = f"; set page to {answer.page + 1} to go on" if answer.page < answer.pages else ""
@@ -168,7 +168,7 @@ def read_text(answer: ReadAnswer) -> str:
 
 
 def list_text(answer: ListAnswer, after_id: str) -> str:
-    """A line to each document, how to see those that follow, and what was left out."""
+    """Return one line for each document, the id for the next page, and the files left out."""
     lines = [_document_line(document) for document in answer.documents]
     if not answer.total:
         lines.append("There are no documents. Put Markdown (.md) or text (.txt) files into the folder.")
@@ -193,23 +193,25 @@ def _document_line(document: DocumentAnswer) -> str:
 
 
 def _messages_path(title: str, headings: list[str]) -> str:
-    """The way to a section: the document's title first, once."""
+    """Return the title and headings of a section, without a repeated title."""
     return " > ".join(headings if headings[:1] == [title] else [title, *headings])
 
 
 # -------------------- settings
 
 SAMPLE = Path(__file__).parent / "sample"
-"""The folder that is searched when none is named."""
+"""Folder that is searched by default."""
 
 
 class InvalidSetting(Exception):
-    """A variable has a value that cannot be used; the message names it, the value and what would do."""
+    """A variable has an invalid value. The message has its name, the value and a remedy."""
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """`database` is the index's file; None keeps the index in memory, to be made anew at every start."""
+    """Settings of the server. `database` is the index's file; None keeps the index in memory and rebuilds it at
+    every start.
+    """
 
     folder: Path = SAMPLE
     database: Path | None = None
@@ -264,8 +266,8 @@ Answer = TypeVar("Answer")
 
 
 def create_server(library: Library, *, patience: float = PATIENCE) -> MCPServer[None]:
-    """The server with its tools for one library, ready to run; it closes the library when it ends. `patience` is how
-    many seconds a question waits for files to be read.
+    """Create the server for one library, which it closes at its end. `patience` is the number of seconds that a
+    request waits for files to be read.
     """
     keeper = BackgroundIndexer(library, patience=patience)
 
@@ -321,7 +323,7 @@ def create_server(library: Library, *, patience: float = PATIENCE) -> MCPServer[
 
 
 def main() -> None:
-    """Run until standard input ends. What cannot be used is told on standard error, with exit code 2."""
+    """Run until standard input ends. An error of the settings is printed to standard error, with exit code 2."""
     try:
         settings = read_settings(os.environ)
         library = Library(settings.folder, settings.database)
@@ -331,7 +333,7 @@ def main() -> None:
     try:
         create_server(library).run()
     except* BrokenPipeError:
-        # Whoever asked is gone and nobody is left to tell: an orderly exit would try to flush what cannot be written.
+        # The client is gone: an orderly exit would try to flush output that cannot be written.
         os._exit(0)
 
 

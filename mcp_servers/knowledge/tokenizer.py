@@ -1,8 +1,8 @@
-"""Words: how a text is written into the index, and what of a question is searched for.
+"""Splitting of texts and queries into terms.
 
-SQLite splits at spaces and punctuation, which is right for most scripts. Chinese, Japanese and Korean are written
-without spaces, or with particles glued to the words; there, every two neighbouring characters are a word. The same is
-done to texts and to questions, so words of two characters are found as well as long ones, in any SQLite with FTS5.
+SQLite splits at spaces and punctuation. Chinese, Japanese and Korean text has few spaces, so every two neighboring
+characters are a term there. Texts and queries are split alike, so that words of two characters are found in any
+SQLite with FTS5.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 MOST_TERMS = 64
-"""So many different words of a question are searched for."""
+"""Maximum number of different terms of a query."""
 
 LONGEST_QUESTION = 20_000
-"""Characters; what comes after them is not looked at."""
+"""Maximum length of a query in characters; the rest is ignored."""
 
 _UNSPACED = (
     r"\u3005-\u3007\u3041-\u3096\u3099-\u309f\u30a1-\u30fa\u30fc-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff"
@@ -32,14 +32,14 @@ _COMMON = """
     they this those to too up us ve very was we were what when where which who whom whose why will with would yes you
     your yours"""
 STOP_WORDS = frozenset(_COMMON.split())
-"""English words that say nothing about what is looked for, once there are others."""
+"""English words that are ignored if a query has other ones."""
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is searched for. `terms` are folded words and pairs of characters, in order, each once.
+    """Query with `terms`: folded words and pairs of characters, in order, without duplicates.
 
-    `exactly` says that they are all so common that only a text with all of them side by side is meant.
+    With `exactly` all terms are so common that a text must have them side by side.
     """
 
     terms: tuple[str, ...]
@@ -47,21 +47,21 @@ class Question:
 
     @property
     def expression(self) -> str:
-        """The question in SQLite's query language. Every term is quoted, so nothing in it can be an operator."""
+        """The query in SQLite's FTS5 syntax. Every term is quoted, so that none is an operator."""
         if self.exactly:
             return _quoted(" ".join(self.terms))
         return " OR ".join(_quoted(term) + (" *" if _alone(term) else "") for term in self.terms)
 
 
 def folded(text: str) -> str:
-    """The text as it is compared: case, width and the composition of accents do not matter."""
+    """Return the text without differences of case, width and accent composition."""
     return unicodedata.normalize("NFKC", text).casefold()
 
 
 def indexed(text: str) -> str:
-    """The text as it goes into the index: words with spaces between them, in every script.
+    """Return the text for the index: terms of every script separated by spaces.
 
-    The last character of a run stands alone, too, so that a search for pairs beginning with a character finds it there.
+    The last character of a run is also a term, so that a search for a pair that begins with it finds it.
     """
     if text.isascii():
         return text
@@ -69,14 +69,14 @@ def indexed(text: str) -> str:
 
 
 def question(text: str) -> Question | None:
-    """What to search for; None if there is no word in the text.
+    """Return the query for a text; None if the text has no words.
 
-    A question in whole sentences is searched by the words that carry it. Where there are no such words, all of it is
-    searched for as it stands, so that small talk finds nothing and a title such as "Who is who" is still found.
+    Stop words are removed. If nothing else is left, all words must match side by side: small talk finds nothing,
+    but the title "Who is who" is found.
     """
     runs = list(_runs(folded(text[:LONGEST_QUESTION])))
     if len(text) > LONGEST_QUESTION and len(runs) > 1:
-        runs.pop()  # It may be cut in the middle.
+        runs.pop()  # The cut may have split it.
     telling = dict.fromkeys(term for run in runs for term in _telling(run))
     if telling:
         return Question(tuple(itertools.islice(telling, MOST_TERMS)))
@@ -85,17 +85,17 @@ def question(text: str) -> Question | None:
 
 
 def stems(terms: Iterable[str]) -> Sequence[str]:
-    """Beginnings that the forms of each term are likely to share: for showing where it stands, not for finding it."""
+    """Return the likely common beginnings of each term's forms, to locate terms in a text."""
     return [term if is_unspaced(term) or len(term) < 5 else term[: max(4, len(term) - 3)] for term in terms]
 
 
 def is_unspaced(term: str) -> bool:
-    """Whether a term is written without spaces around it."""
+    """Return True for a term of a script without spaces."""
     return _RUN.match(term) is not None
 
 
 def _runs(text: str) -> Iterator[str]:
-    """Runs of letters, marks and digits, split where unspaced script begins or ends."""
+    """Yield runs of letters, marks and digits, split at the border of scripts without spaces."""
     for kind, run in itertools.groupby(text, _kind):
         if kind:
             yield "".join(run)
@@ -108,13 +108,13 @@ def _kind(character: str) -> str:
 
 
 def _every(run: str) -> Sequence[str]:
-    """A run's terms as they follow each other in the index."""
+    """Return all terms of a run in the order of the index."""
     return (_pairs(run) or [run]) if is_unspaced(run) else [run]
 
 
 def _telling(run: str) -> Sequence[str]:
-    """A run's terms without those that say nothing: stop words, and what begins with hiragana, which is endings and
-    particles. A character between hiragana is a word of its own as well, whatever ending it has elsewhere.
+    """Return a run's terms without stop words and pairs that begin with hiragana, which are endings and particles.
+    A single character between hiragana is also a term.
     """
     if not is_unspaced(run):
         return [] if run in STOP_WORDS else [run]

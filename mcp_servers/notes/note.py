@@ -1,4 +1,4 @@
-"""A note, and the file's content as values: what may be in it and what may not."""
+"""Notes and their limits."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 LONGEST_NOTE = 4000
-"""Characters."""
+"""Maximum length of a note in characters."""
 
 MOST_NOTES = 10_000
 
 
 class Refused(Exception):
-    """What was asked for cannot be done; the message says why and what would do."""
+    """The request cannot be answered. The message has the reason and a remedy."""
 
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """`id` counts up from 1. `created_at` has a time zone."""
+    """One note. `id` counts up from 1. `created_at` has a time zone."""
 
     id: int
     text: str
@@ -28,32 +28,32 @@ class Note:
 
 @dataclass(frozen=True, slots=True)
 class Notebook:
-    """All notes, oldest first. `next_id` only ever grows, so that the id of a deleted note is never used again."""
+    """All notes, oldest first. `next_id` never decreases, so that the id of a deleted note is not used again."""
 
     notes: tuple[Note, ...] = ()
     next_id: int = 1
 
     def with_note(self, text: str, now: datetime) -> Notebook:
-        """With one more note at the end. Raises Refused for a text that is empty or too long."""
+        """Return the notebook with one more note. Raises Refused for a text that is empty or too long."""
         note = Note(self.next_id, note_text(text), now)
         if len(self.notes) >= MOST_NOTES:
             raise Refused(f"There are {MOST_NOTES} notes, which is as many as there can be. Delete some first.")
         return Notebook((*self.notes, note), self.next_id + 1)
 
     def note(self, note_id: int) -> Note:
-        """The note with this id. Raises Refused if there is none."""
+        """Return the note with this id. Raises Refused if it is missing."""
         found = next((note for note in self.notes if note.id == note_id), None)
         if found is None:
             raise Refused(f"There is no note #{note_id}. Use list or search to see the ids of the notes there are.")
         return found
 
     def without(self, note_id: int) -> Notebook:
-        """Without the note with this id. Raises Refused if there is none."""
+        """Return the notebook without the note with this id. Raises Refused if it is missing."""
         gone = self.note(note_id)
         return replace(self, notes=tuple(note for note in self.notes if note is not gone))
 
     def search(self, words: str) -> Sequence[Note]:
-        """Notes that contain every word, newest first; case, width and accent composition do not matter."""
+        """Return the notes that contain every word, newest first. Case, width and accent composition are ignored."""
         wanted = _folded(words).split()
         if not wanted:
             raise Refused("There is nothing to search for. Give at least one word, or use list to see the notes.")
@@ -61,7 +61,7 @@ class Notebook:
 
 
 def note_text(text: str) -> str:
-    """The text as it will be kept: no space around it, no control characters. Raises Refused."""
+    """Return the text as it is stored: stripped and without control characters. Raises Refused."""
     kept = "".join(each for each in text if each in "\n\t" or unicodedata.category(each) not in ("Cc", "Cs")).strip()
     if not kept:
         raise Refused("The note is empty, so nothing was saved. Give it a text.")

@@ -1,7 +1,6 @@
-"""The notebook on disk: one JSON file that is always whole, whoever writes and whatever stops them.
+"""Notebook in one JSON file with atomic writes.
 
-A write goes to a file beside it, which then takes its place in one step; a lock file keeps two writers apart. A file
-that cannot be understood is never written over.
+A write replaces the file by a new one under a lock file. A file that cannot be parsed is never overwritten.
 """
 
 from __future__ import annotations
@@ -23,18 +22,18 @@ LOCK_PATIENCE = 5.0
 """Seconds to wait for another writer; one write takes milliseconds."""
 
 LARGEST_FILE = 64 * 1024 * 1024
-"""Bytes. Far above what the limits on notes allow, far below what would hurt to read."""
+"""Maximum size in bytes, far above a notebook at its limits."""
 
 
 class NotebookFile:
-    """The notebook at one path; its folder and the file appear with the first note."""
+    """Notebook at one path. Its folder and the file are created with the first note."""
 
     def __init__(self, path: Path, *, lock_patience: float = LOCK_PATIENCE) -> None:
         self._path = path
         self._lock_patience = lock_patience
 
     def read(self) -> Notebook:
-        """The notebook as it is now; an empty one if there is no file yet. Raises Refused."""
+        """Return the current notebook; an empty one if there is no file. Raises Refused."""
         path = self._real_path()
         try:
             with path.open("rb") as file:
@@ -52,8 +51,8 @@ class NotebookFile:
             ) from error
 
     def change(self, how: Callable[[Notebook], Notebook]) -> Notebook:
-        """Replace the notebook by what `how` makes of it, with no other writer in between. Raises Refused, and leaves
-        the file untouched then.
+        """Replace the notebook by the result of `how`, under the lock. Raises Refused, and then leaves the file
+        untouched.
         """
         path = self._real_path()
         try:
@@ -69,14 +68,14 @@ class NotebookFile:
         return changed
 
     def _real_path(self) -> Path:
-        """Where a link leads, since a rename would replace the link itself."""
+        """Resolve a link, because a rename would replace the link itself."""
         return Path(os.path.realpath(self._path))
 
 
 @contextlib.contextmanager
 def _locked(path: Path, patience: float) -> Iterator[None]:
-    """Hold the lock beside `path`, waiting `patience` seconds at most. Raises Refused. The system releases it when the
-    process ends, however it ends.
+    """Hold the lock beside `path`, waiting at most `patience` seconds. The system releases it when the process
+    ends. Raises Refused.
     """
     descriptor = os.open(path.with_name(path.name + ".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
@@ -98,7 +97,7 @@ def _locked(path: Path, patience: float) -> Iterator[None]:
 
 
 def _replace(path: Path, notebook: Notebook) -> None:
-    """Write beside and rename. One name for the file beside is enough under the lock, and leaves no litter."""
+    """Write a temporary file and rename it. Its name is fixed, because the lock is held."""
     beside = path.with_name(path.name + ".new")
     text = json.dumps(_document(notebook), ensure_ascii=False, indent=1) + "\n"
     with contextlib.suppress(FileNotFoundError):
@@ -122,7 +121,7 @@ def _document(notebook: Notebook) -> dict[str, Any]:
 
 
 def _notebook(content: bytes) -> Notebook:
-    """Read a document strictly: what is not understood would be lost by the next write. Raises ValueError, TypeError,
+    """Parse a file strictly, because unknown content would be lost by the next write. Raises ValueError, TypeError,
     KeyError or RecursionError.
     """
     if len(content) > LARGEST_FILE:

@@ -35,17 +35,19 @@ class NotesAnswer(BaseModel):
 
 
 def note_answer(note: Note) -> NoteAnswer:
-    """A note as structured output."""
+    """Return a note as structured output."""
     return NoteAnswer(id=note.id, text=note.text, created_at=note.created_at)
 
 
 def notes_answer(notes: Sequence[Note], total: int) -> NotesAnswer:
-    """Notes as structured output."""
+    """Return notes as structured output."""
     return NotesAnswer(notes=[note_answer(each) for each in notes], total=total)
 
 
 def notes_text(notes: Sequence[Note], kind: str, *, left_out: int) -> str:
-    """A line to each note, and how to see the older ones that were left out. `kind` is what the notes are called."""
+    """Return one line for each note, and the id for the older ones that are left out. `kind` is the noun for the
+    notes.
+    """
     if not notes:
         return f"There are no {kind}."
     lines = [f"#{note.id} {note_line(note)} ({note.created_at:%Y-%m-%d})" for note in notes]
@@ -55,7 +57,7 @@ def notes_text(notes: Sequence[Note], kind: str, *, left_out: int) -> str:
 
 
 def note_line(note: Note) -> str:
-    """The note's text, its further lines set in so that none of them looks like a note of its own."""
+    """Return the note's text with its further lines indented, so that none looks like another note."""
     return note.text.replace("\n", "\n    ")
 
 
@@ -71,7 +73,7 @@ BeforeId = Annotated[int | None, Field(description="Only notes older than the on
 
 
 def create_server(path: Path) -> MCPServer[object]:
-    """The server with its tools for the notes in one file, ready to run."""
+    """Create the server for the notes in one file."""
     file = NotebookFile(path)
     server: MCPServer[object] = MCPServer(
         "notes", title="Notes", instructions=INSTRUCTIONS, version=VERSION, log_level="WARNING"
@@ -148,12 +150,12 @@ def main() -> None:
     try:
         create_server(path).run()
     except* BrokenPipeError:
-        # Whoever asked is gone and nobody is left to tell: an orderly exit would try to flush what cannot be written.
+        # The client is gone: an orderly exit would try to flush output that cannot be written.
         os._exit(0)
 
 
 def _delete(file: NotebookFile, note_id: int) -> Note:
-    """Delete, and give back what was there: found and removed under one lock."""
+    """Delete a note and return it; both under one lock."""
     gone: list[Note] = []
 
     def without(book: Notebook) -> Notebook:

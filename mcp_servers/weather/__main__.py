@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 
-# Before the libraries load: Ctrl-C in a terminal reaches every process there, and a traceback would help nobody.
+# Before the libraries load, because Ctrl-C in a terminal reaches every process and would print a traceback.
 signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 from mcp_servers.weather.server import main  # noqa: E402  the line above must come first

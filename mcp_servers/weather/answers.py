@@ -1,4 +1,4 @@
-"""What the tools give back as structured output; each field is described for the model that reads it."""
+"""Structured output of the tools. Descriptions of fields are for the model."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The three questions this server answers, asked of a source of files.
-
-`server` offers these as tools. Nothing here knows MCP; what goes wrong is an `Unanswered` in words for the model.
-"""
+"""The server's three queries: areas, forecast and overview. Errors are `Unanswered`, with a text for the model."""
 
 from __future__ import annotations
 
@@ -17,15 +14,13 @@ from mcp_servers.weather.sample_data import AREA_PATH, FORECAST_PATH, OVERVIEW_P
 from mcp_servers.weather.service import ServiceProblem
 from mcp_servers.weather.source import Question, Source
 
-# -------------------- overviews
-
 LONGEST_TEXT = 4000
-"""Characters. The longest overviews, before a typhoon, are about half of that."""
+"""Maximum number of characters. The longest overviews, before a typhoon, have about half of that."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlaceOverview:
-    """The overview of an office's district; `headline` is empty unless there is something to warn of."""
+    """Overview of an office's district; `headline` is empty without a warning."""
 
     area: str
     office: str
@@ -35,7 +30,7 @@ class PlaceOverview:
 
 
 def read_overview(value: object) -> PlaceOverview:
-    """Read an overview file. Raises Unreadable."""
+    """Parse an overview file. Raises Unreadable."""
     data = mapping(value)
     text = paragraphs(data.get("text"), LONGEST_TEXT)
     try:
@@ -57,11 +52,11 @@ MOST_AREAS = 10
 
 
 class Unanswered(Exception):
-    """There is no answer; the message says why and what to do."""
+    """There is no answer. The message has the reason and a remedy."""
 
 
 async def find_area(source: Source, text: str) -> Areas:
-    """Areas whose code or name matches. Raises Unanswered."""
+    """Find areas by code or name. Raises Unanswered."""
     try:
         table = await source.question().read((AREA_PATH,), AreaTable.read)
     except ServiceProblem as problem:
@@ -74,7 +69,7 @@ async def find_area(source: Source, text: str) -> Areas:
 
 
 async def forecast(source: Source, area: str, days: int) -> Forecast:
-    """The next `days` days in an area. Raises Unanswered."""
+    """Return the next `days` days of an area. Raises Unanswered."""
     question = source.question()
     try:
         place = await _place(question, area)
@@ -97,11 +92,11 @@ async def forecast(source: Source, area: str, days: int) -> Forecast:
 
 
 async def overview(source: Source, area: str) -> Overview:
-    """The forecaster's overview of an area. Raises Unanswered."""
+    """Return the forecaster's overview of an area. Raises Unanswered."""
     question = source.question()
     try:
         place = await _place(question, area)
-        # Offices that share a file for the forecast may write an overview of their own; the neighbour's is next best.
+        # Offices that share a forecast file may have an overview of their own; the shared one is next best.
         codes = dict.fromkeys((place.code, file_code(place.code)))
         reading = await question.read([OVERVIEW_PATH.format(code=code) for code in codes], read_overview)
     except ServiceProblem as problem:
@@ -120,8 +115,8 @@ async def overview(source: Source, area: str) -> Overview:
 
 
 async def _place(question: Question, text: str) -> Place:
-    """What is meant: by the bundled table if it has this very name or code, which spares a request, else by the
-    service's, which has every municipality.
+    """Resolve a place by the bundled table if it has this exact name or code, which saves a request, else by the
+    service's table, which has every municipality.
     """
     known = bundled_areas().exactly(text)
     if known is not None:
@@ -139,7 +134,7 @@ async def _place(question: Question, text: str) -> Place:
 
 
 def _from_today(days: Sequence[DayForecast]) -> Sequence[DayForecast]:
-    """Without the days that have passed, which a file published last night begins with; all of them if all have."""
+    """Return the days without past ones, which a file of last night begins with. If all are past, return all."""
     today: date = today_in_japan()
     return [each for each in days if each.day >= today] or days
 

@@ -1,4 +1,4 @@
-"""The agency's table of areas, and how what people call a place becomes an area with a forecast.
+"""The agency's table of areas, and the lookup of places in it.
 
 The table has levels: regions (`centers`), forecast offices (`offices`, one or a few to a prefecture), their parts
 (`class10s`), and municipalities (`class20s`, reached through `class15s`). Forecasts are published by office.
@@ -18,11 +18,11 @@ CANDIDATES = 8
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A forecast office, and the part of its district that was meant, if it was said.
+    """Forecast office, and optionally a part of its district.
 
-    `local_code` is that part's code, `spoken` and `english_spoken` are the names of what was found there (a city or
-    the part itself). `station` is where the office stands, which names the thermometer of offices without a file of
-    their own.
+    `local_code` is the code of the part. `spoken` and `english_spoken` are the names of the match (a city or the
+    part itself). `station` is the office's location, which names the thermometer of offices without a file of their
+    own.
     """
 
     code: str
@@ -35,7 +35,7 @@ class Place:
 
     @property
     def label(self) -> str:
-        """How to call it in a sentence: the English name and the Japanese one."""
+        """Label for a sentence: the English name and the Japanese one."""
         english, japanese = self.english_spoken or self.english_name, self.spoken or self.name
         return f"{english} ({japanese})" if english and japanese else english or japanese or self.code
 
@@ -45,7 +45,7 @@ class UnknownArea(Exception):
 
 
 class AmbiguousArea(Exception):
-    """Several areas could be meant."""
+    """Several areas match."""
 
     def __init__(self, candidates: Sequence[Place]) -> None:
         super().__init__("several areas could be meant")
@@ -71,14 +71,14 @@ _LOCAL = ("class10s", "class20s")
 
 
 class AreaTable:
-    """Everything one area file says."""
+    """Contents of one area file."""
 
     def __init__(self, areas: Sequence[_Area]) -> None:
         self._areas = {level: {each.code: each for each in areas if each.level == level} for level in _LEVELS}
 
     @classmethod
     def read(cls, value: object) -> AreaTable:
-        """Read a file in the agency's shape. Raises Unreadable if there is not one office in it."""
+        """Parse a file of the agency. Raises Unreadable if it has no office."""
         areas = [
             _Area(
                 level,
@@ -97,7 +97,7 @@ class AreaTable:
         return cls(areas)
 
     def find(self, text: str, limit: int) -> list[Place]:
-        """Areas that match a code or a part of a name, the best matches first, one row to an office or its part."""
+        """Return the areas that match a code or a part of a name, best matches first, one for each office or part."""
         found: dict[tuple[str, str], Place] = {}
         for group in self._ladder(text):
             for place in group:
@@ -106,7 +106,7 @@ class AreaTable:
         return list(found.values())[:limit]
 
     def resolve(self, text: str) -> Place:
-        """The one area that is meant. Raises UnknownArea and AmbiguousArea."""
+        """Return the one area that matches. Raises UnknownArea and AmbiguousArea."""
         for group in self._ladder(text):
             if len({place.code for place in group}) > 1:
                 raise AmbiguousArea(list({place.code: place for place in group}.values()))
@@ -115,14 +115,14 @@ class AreaTable:
         raise UnknownArea(text)
 
     def exactly(self, text: str) -> Place | None:
-        """The area with this code or this very name, if there is exactly one."""
+        """Return the area with exactly this code or name, if there is exactly one."""
         for group in self._exact(text.strip(), spelling(text)):
             if group:
                 return group[0] if len({place.code for place in group}) == 1 else None
         return None
 
     def _ladder(self, text: str) -> Iterator[list[Place]]:
-        """Ever wider groups of matches: whoever asks stops at the first that is not empty."""
+        """Yield ever wider groups of matches. The caller stops at the first that is not empty."""
         wanted = spelling(text)
         if not wanted:
             return
@@ -155,7 +155,9 @@ class AreaTable:
         )
 
     def _home(self, area: _Area) -> tuple[str, _Area | None]:
-        """The part of a district an area lies in, and the office. Codes repeat between levels, so look upwards only."""
+        """Return the part of a district that contains an area, and the office. Codes repeat between levels, so only
+        parents are searched.
+        """
         while area.level != "class10s":
             above = _LEVELS[2 : _LEVELS.index(area.level)]
             parent = next(
@@ -172,7 +174,7 @@ _JAPANESE_ENDINGS = re.compile(r"(?<=東京)都$|(?<=..)(?:府|県|地方|町|�
 
 
 def spelling(text: str) -> str:
-    """A name reduced to what tells it from others: no case, no accents, no "City" or 県, nothing after a comma."""
+    """Normalize a name for comparison: no case, no accents, no "City" or 県, nothing after a comma."""
     plain = unicodedata.normalize("NFKD", text.replace("、", ",").split(",")[0])
     plain = unicodedata.normalize("NFC", re.sub(r"[\u0300-\u036f]", "", plain)).casefold()
     words = [word for word in re.split(r"[^\w]+", plain) if word]

@@ -1,8 +1,8 @@
-"""The agency's forecast file, and the days of one place taken out of it.
+"""Parser of the agency's forecast file, for the days of one place.
 
 A file holds two publications of an office: the next two or three days (weather by part of the district, chance of
-rain by six hours, temperatures by station), and the week from the day after. Its reading follows what the agency's
-own pages show for it; the agency documents neither.
+rain by six hours, temperatures by station), and the week after. The agency does not document the format; this
+follows its own web pages.
 """
 
 from __future__ import annotations
@@ -15,11 +15,8 @@ from typing import Any
 from mcp_servers.weather.areas import Place
 from mcp_servers.weather.jma_json import JST, Unreadable, line, mapping, sequence
 
-# -------------------- conditions
-# What the agency's weather codes mean, in plain English.
-#
-# The codes are built alike: the first digit is the weather that prevails (1 clear, 2 cloudy, 3 rain, 4 snow), the
-# rest says what else there is and when. The agency lists them, with the Japanese words, on its forecast pages.
+# -------------------- conditions: the agency's weather codes in English. The first digit is the prevailing weather (1
+# clear, 2 cloudy, 3 rain, 4 snow), the rest its change and time. The agency's forecast pages list the codes.
 
 _PREVAILING = {"1": "Clear", "2": "Cloudy", "3": "Rain", "4": "Snow"}
 
@@ -59,7 +56,7 @@ _SKY = {
     "70": "snow or rain at times",
     "81": "snow or rain later",
 }
-"""What the last two digits add to a clear or cloudy sky, where both mean the same."""
+"""Meaning of the last two digits for a clear or cloudy sky, if it is the same for both."""
 
 _OWN = {
     "123": "Clear, thunderstorms near mountains",
@@ -125,7 +122,7 @@ _OWN = {
 
 
 def in_english(code: str) -> str:
-    """The weather a code stands for, or an empty text for a code that is not in the agency's list."""
+    """Return the weather of a code in English; empty for an unknown code."""
     if code in _OWN:
         return _OWN[code]
     prevailing = _PREVAILING.get(code[:1])
@@ -138,13 +135,13 @@ def in_english(code: str) -> str:
 
 
 _FILES_OF_NEIGHBOURS = {"014030": "014100", "460040": "460100"}
-"""Offices whose forecast is published in another office's file: Tokachi in Kushiro's, Amami in Kagoshima's."""
+"""Offices whose forecast is in another office's file: Tokachi in Kushiro's, Amami in Kagoshima's."""
 
 
 @dataclass(frozen=True, slots=True)
 class DayForecast:
-    """One day. `weather` is English (empty for an unknown code), `weather_ja` the agency's words. Chance of rain in
-    percent, the highest of the day's six-hour spans; temperatures in degrees Celsius. None where nothing is forecast.
+    """One day. `weather` is English (empty for an unknown code), `weather_ja` the agency's text. Chance of rain in
+    percent, the maximum of the day's six-hour spans; temperatures in degrees Celsius. None without a forecast.
     """
 
     day: date
@@ -158,7 +155,7 @@ class DayForecast:
 
 @dataclass(frozen=True, slots=True)
 class PlaceForecast:
-    """What is forecast for one part of an office's district. `station` is where the temperatures are measured."""
+    """Forecast for one part of an office's district. `station` is the place of the thermometer."""
 
     area: str
     office: str
@@ -168,12 +165,12 @@ class PlaceForecast:
 
 
 def file_code(office: str) -> str:
-    """The code under which an office's forecast is published."""
+    """Return the code of the file with an office's forecast."""
     return _FILES_OF_NEIGHBOURS.get(office, office)
 
 
 def read_forecast(value: object, place: Place) -> PlaceForecast:
-    """Take the forecast of a place out of a file. Raises Unreadable."""
+    """Parse the forecast of a place. Raises Unreadable."""
     publications = [_Publication(each) for each in sequence(value)[:2]]
     if not publications:
         raise Unreadable("the weather service sent a forecast file without a forecast")
@@ -193,7 +190,7 @@ def read_forecast(value: object, place: Place) -> PlaceForecast:
 
 
 class _Publication:
-    """One publication: series told apart by what they hold, since their order is nowhere promised."""
+    """One publication. Series are identified by their keys, because their order is undocumented."""
 
     def __init__(self, value: object) -> None:
         data = mapping(value)
@@ -205,7 +202,7 @@ class _Publication:
         self._series = [mapping(each) for each in sequence(data.get("timeSeries"))[:5]]
 
     def series(self, key: str) -> tuple[Sequence[datetime | None], Sequence[Mapping[str, Any]]]:
-        """The times and the areas of the series that holds `key`."""
+        """Return the times and the areas of the series that has `key`."""
         for each in self._series:
             areas = [mapping(area) for area in sequence(each.get("areas"))[:100]]
             if areas and key in areas[0]:
@@ -213,7 +210,7 @@ class _Publication:
         return (), ()
 
     def area(self, key: str, code: str) -> tuple[int, Mapping[str, Any]]:
-        """The area with this code and its number, or the first, which is the district's main part."""
+        """Return the area with this code and its index, or the first, which is the district's main part."""
         _, areas = self.series(key)
         if not areas:
             raise Unreadable("the weather service sent a forecast file without weather in it")
@@ -221,8 +218,8 @@ class _Publication:
         return found, areas[found]
 
     def station(self, hints: Sequence[str], area_index: int) -> tuple[int | None, Mapping[str, Any]]:
-        """The station of a place: the one that shares its name; of the main part, or with one station to each part,
-        the one in the same position. Otherwise none, since a wrong temperature is worse than none.
+        """Return the station of a place: by name, or by position if the place is the main part or each part has one
+        station. Otherwise None, because a wrong temperature is worse than none.
         """
         _, stations = self.series("temps")
         for number, station in enumerate(stations):
@@ -234,7 +231,7 @@ class _Publication:
         return None, {}
 
     def values(self, key: str, index: int | None) -> Iterator[tuple[datetime, str]]:
-        """The values of an area, with their times; nothing for one that is not there."""
+        """Yield the values of an area with their times; nothing for a missing area."""
         times, areas = self.series(key)
         if index is None or index >= len(areas):
             return
@@ -243,12 +240,12 @@ class _Publication:
                 yield time, value
 
     def position(self, key: str, code: str) -> int | None:
-        """The number of the area with this code."""
+        """Return the index of the area with this code."""
         _, areas = self.series(key)
         return next((n for n, area in enumerate(areas) if code and _code(area) == code), None)
 
     def size(self, key: str) -> int:
-        """How many areas a series has."""
+        """Return the number of areas of a series."""
         return len(self.series(key)[1])
 
 
@@ -268,12 +265,13 @@ def _add_soon(days: dict[date, DayForecast], soon: _Publication, index: int, sta
         if time.hour != 0:
             _set(days, time, temperature_max=_number(value))
         elif time.date() != soon.issued_at.date():
-            # On the day of issue the night is over: the file repeats the maximum there, and the agency shows a dash.
+            # The file repeats the maximum for the night of the issue day, and the agency shows a dash.
             _set(days, time, temperature_min=_number(value))
 
 
 def _add_week(days: dict[date, DayForecast], week: _Publication, code: str, index: int, station: str) -> None:
-    # Weeks are forecast for larger parts. Only the same part, the main one or the only one surely holds the place.
+    # Weekly forecasts are for larger parts. Only the same part, the main one or the only one certainly contains the
+    # place.
     part = week.position("weatherCodes", code)
     if part is None and (index == 0 or week.size("weatherCodes") == 1):
         part = 0
@@ -296,7 +294,9 @@ def _set(days: dict[date, DayForecast], time: datetime, **fields: Any) -> None:
 
 
 def _station_hints(place: Place) -> tuple[str, ...]:
-    """Names that begin like the station's: the city asked for, and the office's where it shares a file."""
+    """Return possible beginnings of the station's name: the requested city, and the office's location if it shares
+    a file.
+    """
     own_file = file_code(place.code) == place.code
     return tuple(name for name in (place.spoken, "" if own_file else place.station) if name)
 

@@ -1,4 +1,4 @@
-"""Careful reading of the agency's JSON: nothing about its shape or its text is taken on trust."""
+"""Defensive readers for the agency's JSON, whose types and texts are not trusted."""
 
 from __future__ import annotations
 
@@ -8,30 +8,30 @@ from datetime import timedelta, timezone
 from typing import Any
 
 JST = timezone(timedelta(hours=9), "JST")
-"""Japan Standard Time, which every date of the agency is in; it has no summer time."""
+"""Japan Standard Time, the zone of every date of the agency, without summer time."""
 
 
 class Unreadable(Exception):
-    """The value is not what the agency publishes at this address."""
+    """The value is not in the agency's format."""
 
 
 def mapping(value: object) -> Mapping[str, Any]:
-    """The value if it is a JSON object, else an empty one."""
+    """Return the value if it is a JSON object, else an empty one."""
     return value if isinstance(value, dict) else {}
 
 
 def sequence(value: object) -> Sequence[Any]:
-    """The value if it is a JSON array, else an empty one."""
+    """Return the value if it is a JSON array, else an empty one."""
     return value if isinstance(value, list) else ()
 
 
 def line(value: object, limit: int = 100) -> str:
-    """One line of clean text: no control characters, single spaces, `limit` characters at most."""
+    """Return one line of clean text: no control characters, single spaces, at most `limit` characters."""
     return _shortened(" ".join(_printable(value).split()), limit)
 
 
 def paragraphs(value: object, limit: int) -> str:
-    """Clean text of several lines, without empty ones, `limit` characters at most."""
+    """Return clean text of several lines, without empty ones, at most `limit` characters."""
     lines = (" ".join(each.split()) for each in _printable(value).splitlines())
     return _shortened("\n".join(each for each in lines if each), limit)
 

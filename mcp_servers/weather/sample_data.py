@@ -1,7 +1,7 @@
-"""The bundled sample, in the shape of the agency's files and under the same paths.
+"""Bundled sample in the format and paths of the agency's files.
 
-Table of areas: facts. Forecasts and overviews: invented, moved so that they begin today, and borrowed from the
-nearest area of the sample where an area has none of its own. Whoever hands this on must say that it is a sample.
+The table of areas is real. Forecasts and overviews are invented, moved to begin today, and reused for areas without
+their own. Callers must label them as sample data.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ _FOLDER = Path(__file__).parent / "data"
 _FIRST_DAY = date(2026, 1, 5)
 _DATE = re.compile(r"\b2026-01-\d\d(?=T)")
 _TEMPLATES = {"01": "016000", "02": "130000", "20": "230000", "25": "270000", "40": "400000"}
-"""The two digits a range of office codes begins with, north to south, and the sample that stands for the range."""
+"""First two digits of a range of office codes, north to south, and the sample for that range."""
 
 
 def today_in_japan() -> date:
-    """The date there, wherever this runs."""
+    """Return the date in Japan."""
     return datetime.now(JST).date()
 
 
 class Sample:
-    """The files as the service would give them today. `today` is the date in Japan."""
+    """Sample files as of `today`, the date in Japan."""
 
     def __init__(self, today: Callable[[], date] = today_in_japan) -> None:
         self._today = today
 
     def read(self, path: str) -> object:
-        """The JSON value at one of the three paths. Raises Unreadable for a path the service does not have."""
+        """Return the JSON value at one of the three paths. Raises Unreadable for another path."""
         if path == AREA_PATH:
             return _bundled("area.json")
         match = re.fullmatch(r"/bosai/forecast/data/(forecast|overview)(?:_forecast)?/(\d{6})\.json", path)
@@ -57,7 +57,7 @@ class Sample:
 
 @cache
 def bundled_areas() -> AreaTable:
-    """The bundled table of areas."""
+    """Return the bundled table of areas."""
     return AreaTable.read(_bundled("area.json"))
 
 
@@ -66,12 +66,12 @@ def _nearest(code: str) -> str:
 
 
 def _renamed(value: object, code: str) -> object:
-    """A forecast or an overview under the name of another office, reduced to one part and one station."""
+    """Return a forecast or an overview for another office, reduced to one part and one station."""
     office = mapping(mapping(mapping(_bundled("area.json")).get("offices")).get(code))
     name, publisher = office.get("name", code), office.get("officeName", "")
     if isinstance(value, dict):
         first, _, rest = str(value["text"]).partition("\n")
-        # The forecaster's sentences name places of the borrowed district; the first one, which says "sample", stays.
+        # The sentences name places of another district; keep the first one, which says "sample".
         kept = [each for each in rest.split("\n") if each.startswith("　") and mapping(value)["targetArea"] not in each]
         text = "\n\n".join((first, *(each for each in kept if "地方は" not in each)))
         return {**value, "publishingOffice": publisher, "targetArea": name, "text": text}

@@ -24,7 +24,7 @@ from mcp_servers.weather.source import Source
 
 
 def areas_text(answer: Areas) -> str:
-    """One line to an area, its code first."""
+    """Return one line for each area, its code first."""
     lines = [_area_line(area) for area in answer.areas]
     if answer.sample:
         lines.append(f"(From the bundled table of areas, because {answer.sample_reason}.)")
@@ -32,12 +32,12 @@ def areas_text(answer: Areas) -> str:
 
 
 def forecast_text(answer: Forecast) -> str:
-    """Whose forecast it is, then one line to a day; what it is not comes first of all."""
+    """Return area and publisher, then one line for each day. A note about sample data comes first."""
     return "\n".join((_heading(answer), *map(_day_line, answer.days)))
 
 
 def overview_text(answer: Overview) -> str:
-    """Whose overview it is, the headline if there is one, and the text."""
+    """Return area and publisher, the headline if there is one, and the text."""
     return "\n".join(filter(None, (_heading(answer), answer.headline, answer.text)))
 
 
@@ -102,7 +102,7 @@ PlaceName = Annotated[
 
 
 def create_server(settings: Settings) -> MCPServer[None]:
-    """The server with its tools, ready to run."""
+    """Create the server with its tools."""
     source = Source(Service(settings.base_url), Sample(), settings.sample)
 
     @asynccontextmanager
@@ -151,7 +151,7 @@ def create_server(settings: Settings) -> MCPServer[None]:
 
 
 def main() -> None:
-    """Run until standard input ends. A bad setting is told on standard error, with exit code 2."""
+    """Run until standard input ends. An error of the settings is printed to standard error, with exit code 2."""
     try:
         settings = read_settings(os.environ)
     except InvalidSetting as problem:
@@ -160,7 +160,7 @@ def main() -> None:
     try:
         create_server(settings).run()
     except* BrokenPipeError:
-        # Whoever asked is gone and nobody is left to tell: an orderly exit would try to flush what cannot be written.
+        # The client is gone: an orderly exit would try to flush output that cannot be written.
         os._exit(0)
 
 

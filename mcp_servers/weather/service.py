@@ -1,7 +1,4 @@
-"""The agency's web service: one small JSON file at a time, bounded in time and size.
-
-Only `source` calls this. It knows HTTP and nothing of weather.
-"""
+"""Client of the agency's web service. Responses are limited in time and size."""
 
 from __future__ import annotations
 
@@ -11,29 +8,29 @@ import json
 import httpx2
 
 LARGEST_ANSWER = 4 * 1024 * 1024
-"""Bytes. The area table, the largest of the files, is well below one megabyte."""
+"""Maximum size of a response in bytes. The area table, the largest file, is well below one megabyte."""
 
 _HEADERS = {"Accept": "application/json", "User-Agent": "mcp-server-weather/1.0"}
 
 
 class ServiceProblem(Exception):
-    """The service gave nothing usable. The message continues "because ..." and holds nothing the service wrote."""
+    """The service sent nothing usable. The message continues "because ..." and quotes nothing of the service."""
 
 
 class NotThere(ServiceProblem):
-    """The service is well and says that it has no such file."""
+    """The service answers that it has no such file."""
 
 
 class Service:
-    """A connection to the service, opened with the first request."""
+    """Connection to the service, opened with the first request."""
 
     def __init__(self, base_url: str) -> None:
         self._base_url = base_url
         self._client: httpx2.AsyncClient | None = None
 
     async def fetch(self, path: str, seconds: float, patience: float) -> object:
-        """The JSON value at `path`, within what is left (`seconds`) of the time a question has (`patience`).
-        Raises ServiceProblem.
+        """Return the JSON value at `path` within `seconds`, the rest of the query's time limit `patience`. Raises
+        ServiceProblem.
         """
         try:
             async with asyncio.timeout(seconds):
@@ -51,13 +48,13 @@ class Service:
         return value
 
     async def close(self) -> None:
-        """Close what is open."""
+        """Close the connection."""
         if self._client is not None:
             await self._client.aclose()
 
     async def _body(self, path: str) -> bytes:
         if self._client is None:
-            # The caller's limit covers the whole exchange, so the library's own would only name another time.
+            # No timeout of the library, because the caller's limit covers the whole exchange.
             self._client = httpx2.AsyncClient(base_url=self._base_url, headers=_HEADERS, timeout=None)
         async with self._client.stream("GET", path) as response:
             if response.status_code == httpx2.codes.NOT_FOUND:

@@ -1,4 +1,4 @@
-"""What the environment may decide: where the service is, and when made-up data may stand in for it."""
+"""Settings from the environment: address of the service, use of sample data."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ DEFAULT_BASE_URL = "https://www.jma.go.jp"
 
 
 class SampleMode(StrEnum):
-    """When the bundled sample is given instead of the service's data."""
+    """When the bundled sample replaces the service's data."""
 
     AUTO = "auto"
     NEVER = "never"
@@ -19,12 +19,12 @@ class SampleMode(StrEnum):
 
 
 class InvalidSetting(Exception):
-    """A variable has a value that means nothing; the message names it, the value and what would do."""
+    """A variable has an invalid value. The message has its name, the value and a remedy."""
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """`base_url` has no slash at its end."""
+    """Settings of the server. `base_url` has no slash at its end."""
 
     base_url: str = DEFAULT_BASE_URL
     sample: SampleMode = SampleMode.AUTO

@@ -1,7 +1,4 @@
-"""Where an answer comes from: the service, or the sample in its place, as the operator wants it.
-
-`server` asks here for every file. What comes from the sample says so and why.
-"""
+"""Source of the files: the service, or the labeled sample in its place."""
 
 from __future__ import annotations
 
@@ -16,20 +13,20 @@ from mcp_servers.weather.service import NotThere, Service, ServiceProblem
 from mcp_servers.weather.settings import SampleMode
 
 PATIENCE = 2.0
-"""Seconds for everything one question asks of the network while there is a sample to give instead."""
+"""Time limit of one query in seconds if a sample may be given instead."""
 
 PATIENCE_WITHOUT_SAMPLE = 15.0
-"""Seconds for the same when there is not."""
+"""Time limit of one query in seconds without a sample."""
 
 OUTAGE_MEMORY = 60.0
-"""Seconds for which a failing service is left alone: the next question need not wait for it again."""
+"""Seconds without requests to the service after a failure, so that later queries do not wait for it."""
 
 Read = TypeVar("Read")
 
 
 @dataclass(frozen=True, slots=True)
 class Reading(Generic[Read]):
-    """What was read. `sample_reason` says why it is sample data; it is empty for the real thing."""
+    """Parsed file. `sample_reason` is the reason for sample data; empty for real data."""
 
     value: Read
     sample_reason: str = ""
@@ -42,19 +39,19 @@ class _Outage:
 
 
 class Question:
-    """The reading for one question: its files share one limit in time."""
+    """Files of one query, which share one time limit."""
 
     def __init__(self, source: Source) -> None:
         self._source = source
         self._ends = source.now() + source.patience
 
     async def read(self, paths: Sequence[str], parse: Callable[[object], Read]) -> Reading[Read]:
-        """The first of `paths` that exists, parsed. Raises ServiceProblem when sample data is not allowed."""
+        """Return the first of `paths` that exists, parsed. Raises ServiceProblem if sample data is not allowed."""
         return await self._source.read(paths, parse, self._ends)
 
 
 class Source:
-    """The service and the sample behind one door, and a memory of outages."""
+    """Service and sample, with a memory of outages."""
 
     def __init__(
         self, service: Service, sample: Sample, mode: SampleMode, *, now: Callable[[], float] = time.monotonic
@@ -67,11 +64,11 @@ class Source:
         self.patience = PATIENCE if mode is SampleMode.AUTO else PATIENCE_WITHOUT_SAMPLE
 
     def question(self) -> Question:
-        """Begin to answer a question; its time runs from now."""
+        """Begin a query; its time limit starts now."""
         return Question(self)
 
     async def read(self, paths: Sequence[str], parse: Callable[[object], Read], ends: float) -> Reading[Read]:
-        """Read a file by the time `ends`. Raises ServiceProblem when sample data is not allowed."""
+        """Read a file by the time `ends`. Raises ServiceProblem if sample data is not allowed."""
         match self._mode:
             case SampleMode.ALWAYS:
                 return self._from_sample(paths, parse, "WEATHER_SAMPLE is set to always")

@@ -1,1 +1,1 @@
-"""Sample documents about using Countersign, searched when no other folder is named."""
+"""Sample documents about using Countersign, searched by default."""
