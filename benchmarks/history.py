@@ -1,6 +1,6 @@
 """Cost of repeating earlier tool calls to a model: the three modes of `HISTORY_TOOL_STEPS`.
 
-.venv/bin/python -m benchmarks.history
+    .venv/bin/python -m benchmarks.history
 
 Runs a conversation of twelve turns, each with two rounds of tools, every third with a large result, through the
 providers' real clients against a local service with a prompt cache. Prints tokens as counted by the service, and

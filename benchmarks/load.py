@@ -1,7 +1,7 @@
 """Load test: messages from Slack, Discord and the HTTP API at once, sent to the real program in a process of its
 own.
 
-python -m benchmarks.load [--messages N] [--rate N] [--database sqlite|postgresql]
+    python -m benchmarks.load [--messages N] [--rate N] [--database sqlite|postgresql]
 
 A third of the messages comes from each platform, through fakes on real sockets; the model answers at once. Prints
 the times of acknowledgements and answers and the program's memory, then compares sent messages with results. Exit

@@ -1,7 +1,7 @@
 """Overhead of the toolbox in a call of an MCP server: latency, CPU and memory, compared with the MCP library's own
 client.
 
-python -m benchmarks.mcp_calls [--rounds N] [--calls N]
+    python -m benchmarks.mcp_calls [--rounds N] [--calls N]
 
 Both run alternately in short rounds, so that other load on the machine affects both; the ratio is that of the
 medians of all rounds. CPU is that of this process without the server. Each memory row is measured in a process of
@@ -170,7 +170,7 @@ async def calls(table: Table, transport: str, rounds: int, count: int) -> None:
     both = [(Timings(), Timings()) for _ in kinds(count)]
     with _served(transport) as where:
         async with library(where) as bare, toolbox(where) as ours:
-            for call in (bare, ours):  # what is made at the first call
+            for call in (bare, ours):  # Warm-up: the first call fills caches.
                 await _one_by_one(call, 20)
                 await _at_once(call, AT_ONCE)
             for n in range(rounds):

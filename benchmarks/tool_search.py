@@ -1,6 +1,6 @@
 """Quality and savings of the search for tools that are not given to the model.
 
-.venv/bin/python -m benchmarks.tool_search
+    .venv/bin/python -m benchmarks.tool_search
 
 Uses 300 tools of 20 servers (tool_search_tools.txt) and 200 queries with the expected tool
 (tool_search_queries.txt), phrased without knowledge of the descriptions. Prints the share of expected tools among

@@ -89,7 +89,7 @@ async def compare(ways: Mapping[str, Opened], sizes: Sequence[int], rounds: int,
         for size in sizes:
             many = max(turns if size > 1 else turns // 4, size)
             runs: dict[str, list[Run]] = {name: [] for name in opened}
-            for each in opened.values():  # what is made at the first turn
+            for each in opened.values():  # Warm-up: the first turn fills caches.
                 await run(each, size, size, numbers)
             for n in range(rounds):
                 for name, way in list(opened.items())[:: 1 if n % 2 else -1]:

@@ -1,6 +1,6 @@
 """Approvals on AgentDojo's tasks, before and now: attacks without an approval, and legitimate calls with one.
 
-make bench-injection
+    make bench-injection
 
 The benchmark (Debenedetti et al., 2024) has suites of user tasks and injection tasks, each with its calls (the
 ground truth). No model is used: the calls are replayed on the rules in a conversation where all calls are allowed,
