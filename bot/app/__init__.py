@@ -1,9 +1,10 @@
-"""The composition root: reads settings, builds the parts, runs them together, shuts them down.
+"""The composition root: reads settings, builds the components, runs them together, shuts them down.
 
-    operator_files   what the operator has written    models     which language model
-    database         held, opened, migrated           house      everything that turns need, built and running
-    chat             the terminal's program           service    `countersign run`
+operator_files   the operator's files               models     the choice of language models
+database         locked, opened, migrated           services   stores, connections, rules, commands
+runtime          everything that turns need        chat       `countersign chat`
+service          `countersign run`                  doctor     `countersign doctor`
 
-Everything is built here and nowhere else; the parts get plain values and each other. Libraries that take long to load
-are loaded in a thread, when what needs them is built.
+Everything is built here and nowhere else; components get plain values and each other. Libraries that load slowly are
+loaded in a thread, when their user is built.
 """

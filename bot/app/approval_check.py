@@ -1,6 +1,6 @@
-"""Whether somebody's signature on a call would count: asked by whatever shows people what waits for them.
+"""Approver check for displays.
 
-It is a look and no right: the engine asks again when somebody signs, and knows more then.
+It is a preview and grants nothing: the engine checks again when a decision arrives.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from bot.ports import PendingApproval
 
 
 def can_approve(rules: RuleBook, member: Member, call: PendingApproval) -> bool:
-    """Whether this person may sign this call, on the terms it was asked on."""
+    """Return True if this member may approve this call under its stored requirements."""
     signatories = rules.rules(call.conversation).signatories
     found = check_approver(
         signatories, call.terms, member, DecisionType.APPROVE, asker=call.asked_by, editors=call.editors

@@ -1,6 +1,6 @@
-"""`countersign audit`: export it, verify it, seal it, note its last row; and the doctor's look at it.
+"""`countersign audit`: export, verify, seal, print the last row; and the audit check of the doctor.
 
-It works beside a running bot: the audit is read piece by piece, and what is added meanwhile is read, too.
+The commands work beside a running bot: the audit is read in batches, rows added meanwhile included.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from bot.rendering.text_safety import single_line
 # -------------------- audit report
 
 MOST_FINDINGS = 12
-"""Findings that the report for people shows. The JSON has all of them."""
+"""Findings in the text report. The JSON has all of them."""
 _LONGEST = 400
 
 
@@ -113,20 +113,20 @@ def _finding(finding: AuditFinding) -> Iterator[str]:
 
 FAILED = 1
 DOCTOR_SECONDS = 10.0
-"""How long the doctor may take on a machine that is busy."""
+"""Seconds that the doctor's audit check may take."""
 _GRACE_SECONDS = 60.0
 _RESTORE = "compare it with a backup, and find out who has access to the database; see docs/audit.md"
 
 
 class Format(StrEnum):
-    """How rows are written."""
+    """Output formats of an export."""
 
     JSONL = "jsonl"
     CSV = "csv"
 
 
 async def export(settings: Settings, written_as: Format, since: str, until: str) -> int:
-    """Write rows to standard output, oldest first; the exit code. Raises CountersignError."""
+    """Write rows to standard output, oldest first. Return the exit code. Raises CountersignError."""
     now = time.time()
     query = AuditQuery(since=_moment("--since", since, now), until=_moment("--until", until, now))
     line = _line_of(written_as)
@@ -139,7 +139,7 @@ async def export(settings: Settings, written_as: Format, since: str, until: str)
 
 
 async def verify(settings: Settings, known: str, checkpoints: Sequence[Path], *, as_json: bool) -> int:
-    """Compare the audit with everything that is known of it, and write a report; the exit code. Raises
+    """Verify the audit against its keys and all checkpoints, and print a report. Return the exit code. Raises
     CountersignError.
     """
     noted = await asyncio.to_thread(_noted, settings, checkpoints, _head(known))
@@ -154,7 +154,7 @@ async def verify(settings: Settings, known: str, checkpoints: Sequence[Path], *,
 
 
 async def seal(settings: Settings, reason: str) -> int:
-    """Add the row by which the operator vouches for all rows and checkpoints before it; the exit code. Raises
+    """Add a row by which the operator vouches for all earlier rows and checkpoints. Return the exit code. Raises
     CountersignError.
     """
     if not reason.strip():
@@ -172,14 +172,14 @@ async def seal(settings: Settings, reason: str) -> int:
 
 
 async def head(settings: Settings) -> int:
-    """Write the number and hash of the last row; the exit code. Raises CountersignError."""
+    """Print the number and hash of the last row. Return the exit code. Raises CountersignError."""
     async with _opened_trail(settings) as trail:
         sys.stdout.write(f"{await trail.head()}\n")
     return 0
 
 
 async def examine_audit(settings: Settings, database: Database) -> Check:
-    """The doctor's look at the latest rows, checkpoints and turns: what it reads is bounded."""
+    """Check the latest rows, checkpoints and turns. Reads a bounded number of them."""
     trail = await _trail_of(database)
     began_at = time.monotonic()
     try:
@@ -221,8 +221,8 @@ async def _trail_of(database: Database) -> SqlAuditTrail:
 
 
 def _noted(settings: Settings, more: Sequence[Path], head: AuditHead | None) -> Noted:
-    """Read the checkpoints of the file that the bot writes, of the log of a chat, and of `more` files. Raises
-    SettingsError if one of those cannot be read.
+    """Read the checkpoints of the bot's file, of a chat's log and of `more` files. Raises SettingsError if one of
+    `more` cannot be read.
     """
     module = importlib.import_module("bot.storage.checkpoints")
     verification = importlib.import_module("bot.storage.audit_verification")

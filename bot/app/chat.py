@@ -1,4 +1,4 @@
-"""`countersign chat`: the terminal's program. The prompt is there at once, the house is built behind it."""
+"""`countersign chat`: the terminal chat. The prompt appears at once; the runtime is built in the background."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ TERMINATED = 128 + signal.SIGTERM
 
 @dataclass(frozen=True, slots=True)
 class ChatOptions:
-    """What the command line says of a chat. `user` names another person than the operator."""
+    """Command line options of a chat. `user` names a user other than the operator."""
 
     message: str | None = None
     model: str = ""
@@ -45,7 +45,7 @@ class ChatOptions:
 
 
 async def chat(settings: Settings, options: ChatOptions, *, watch_log: WatchLog = lambda turn_log: turn_log) -> int:
-    """Talk in this terminal until the person leaves; the exit code. Raises CountersignError."""
+    """Run a chat in this terminal until the user leaves. Return the exit code. Raises CountersignError."""
     check_operator_secrets(settings)
     choice = select_model(settings, options.model)
     files = read_operator_files(settings)
@@ -64,7 +64,7 @@ async def chat(settings: Settings, options: ChatOptions, *, watch_log: WatchLog 
 
 @dataclass(frozen=True, slots=True)
 class _Session:
-    """One chat, from the prompt to the goodbye."""
+    """One chat, from the first prompt to the exit."""
 
     settings: Settings
     files: OperatorFiles
@@ -81,9 +81,9 @@ class _Session:
         commands: asyncio.Future[CommandRegistry] = loop.create_future()
         opening: asyncio.Future[StartState] = loop.create_future()
         leaving = asyncio.Event()
-        building = asyncio.create_task(self._build(terminal, engine, commands, opening, leaving), name="house")
+        building = asyncio.create_task(self._build(terminal, engine, commands, opening, leaving), name="runtime")
         listening = asyncio.create_task(terminal.listener.run(engine, commands, opening), name="terminal")
-        # What nobody foresaw is nothing the listener could tell: it ends, and `await building` raises it.
+        # An unexpected error ends the listener, and `await building` raises it.
         building.add_done_callback(
             lambda built: None if built.cancelled() else built.exception() and listening.cancel()
         )
@@ -108,9 +108,9 @@ class _Session:
         opening: asyncio.Future[StartState],
         leaving: asyncio.Event,
     ) -> None:
-        """Build the house, hand out its parts, and keep it until the person leaves."""
+        """Build the runtime, publish its components, and run it until the user leaves."""
         operator = self.person.author.principal if self.person.operator else ""
-        # Whoever serves the page of a one-time link cannot ask a terminal who somebody is.
+        # The process that serves the page of a one-time link cannot check the access of a terminal user.
         settings = self.settings.model_copy(update={"public_url": None})
         try:
             async with open_runtime(
@@ -120,11 +120,11 @@ class _Session:
                 [terminal.surface],
                 operator=operator,
                 watch_log=self.watch_log,
-            ) as house:
-                opening.set_result(await self._opening(house))
-                commands.set_result(house.commands)
-                engine.set_result(house.engine)
-                await house.run_until(leaving)
+            ) as runtime:
+                opening.set_result(await self._opening(runtime))
+                commands.set_result(runtime.commands)
+                engine.set_result(runtime.engine)
+                await runtime.run_until(leaving)
         except CountersignError as error:
             if engine.done():
                 raise
@@ -158,15 +158,15 @@ class _Session:
     def _interactive(self) -> bool:
         return self.streams.interactive and self.options.message is None and not self.options.json
 
-    async def _opening(self, house: Runtime) -> StartState:
-        """The conversation named, or the one a person left at this terminal; scripts begin a new one each time."""
+    async def _opening(self, runtime: Runtime) -> StartState:
+        """Return the named conversation, or the last one of this terminal. Headless runs start a new one each."""
         conversation = self.options.conversation
         if not conversation and self._interactive and not self.options.fresh:
-            latest = await house.turn_log.latest_conversation(self.person.reach)
+            latest = await runtime.turn_log.latest_conversation(self.person.reach)
             conversation = latest.thread if latest else ""
         if not conversation:
             return StartState(fresh_conversation())
-        return await _continued(house.turn_log, self.person, conversation)
+        return await _continued(runtime.turn_log, self.person, conversation)
 
 
 async def _continued(turn_log: TurnLog, person: LocalUser, conversation: str) -> StartState:
@@ -175,8 +175,8 @@ async def _continued(turn_log: TurnLog, person: LocalUser, conversation: str) ->
 
 
 async def _read_beside(settings: Settings, person: LocalUser, conversation: str, streams: Streams) -> int:
-    """Show a conversation while another process holds the database."""
-    from bot.storage.turn_log import SqlTurnLog  # noqa: PLC0415 - only here is it needed before the house is built
+    """Show a conversation read-only while another process holds the database."""
+    from bot.storage.turn_log import SqlTurnLog  # noqa: PLC0415 - needed before the runtime is built only here
 
     async with open_migrated_database(settings, migrate=False) as database:
         opening = await _continued(SqlTurnLog(database), person, conversation)
@@ -189,5 +189,5 @@ async def _read_beside(settings: Settings, person: LocalUser, conversation: str,
 def _fail(future: asyncio.Future[Any], error: CountersignError) -> None:
     with suppress(asyncio.InvalidStateError):
         future.set_exception(error)
-        # Whoever awaits it hears of it; nobody has to.
+        # An awaiting caller gets the error; without one it is not logged as lost.
         future.exception()

@@ -1,6 +1,6 @@
-"""Checkpoints of the audit, written to the log, to a file and to a command of the operator's choice.
+"""Checkpoints of the audit, written to the log, to a file and to a command set by the operator.
 
-A checkpoint that cannot be written is one log line, never an error: the next one covers the same rows.
+A failed write is one log line, never an error: the next checkpoint covers the same rows.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 OFF = "off"
-"""The value of AUDIT_CHECKPOINT_FILE that writes no file."""
+"""Value of AUDIT_CHECKPOINT_FILE that disables the file."""
 COMMAND_SECONDS = 10.0
-"""How long AUDIT_CHECKPOINT_COMMAND may take before it is killed."""
+"""Seconds until AUDIT_CHECKPOINT_COMMAND is killed."""
 _DATABASE_SECONDS = 5.0
 _LONGEST_REASON = 300
 
 
 def checkpoint_file(settings: Settings) -> Path | None:
-    """Return the file that checkpoints are written to, None if there is none. Raises DatabaseError."""
+    """Return the path of the checkpoint file, None if it is disabled. Raises DatabaseError."""
     if settings.audit_checkpoint_file:
         return None if settings.audit_checkpoint_file.lower() == OFF else Path(settings.audit_checkpoint_file)
     match read_address(settings.database_url):
@@ -47,7 +47,7 @@ def checkpoint_file(settings: Settings) -> Path | None:
 
 
 class CheckpointWriter:
-    """Writes checkpoints of one database, for as long as it is open."""
+    """Writer of the checkpoints of one open database."""
 
     def __init__(self, settings: Settings, database: Database) -> None:
         self._database = database
@@ -63,7 +63,9 @@ class CheckpointWriter:
         return bool(self._failing)
 
     async def begin(self) -> None:
-        """Write the checkpoint of an audit without rows, if there is no file yet: one without it was deleted."""
+        """Write the checkpoint of an audit without rows if the file does not exist yet. A missing file is a deleted one
+        from then on.
+        """
         if self._file is None or await asyncio.to_thread(self._file.exists):
             return
         checkpoint = await self._make()
@@ -71,7 +73,7 @@ class CheckpointWriter:
             await self._append(checkpoint)
 
     async def run(self) -> None:
-        """Write a checkpoint now, and whenever rows were added, until cancelled."""
+        """Write a checkpoint now and after each change of the audit, until cancelled."""
         await self._compare_with_last()
         while True:
             await self.write()
@@ -117,7 +119,7 @@ class CheckpointWriter:
         return True
 
     async def _pipe(self, checkpoint: Checkpoint) -> bool:
-        """Give the line to the command on its standard input."""
+        """Send the line to the command's standard input. Return True on success."""
         if not self._command:
             return True
         reason = await _piped(self._command, f"{checkpoint}\n", _foreign(os.environ))
@@ -128,21 +130,21 @@ class CheckpointWriter:
         return not reason
 
     async def _compare_with_last(self) -> None:
-        """Say at once if the last checkpoint of the file is not in the database, and if the file is gone."""
+        """Log an error if the last checkpoint of the file is not in the database, or if the file is missing."""
         if self._file is None:
             return
         module = await asyncio.to_thread(importlib.import_module, "bot.storage.checkpoints")
         try:
             last = await asyncio.to_thread(module.last_checkpoint, self._file)
         except FileNotFoundError:
-            log.warning("no audit checkpoints in %s although the audit has rows, a new file begins", self._file)
+            log.warning("checkpoint file %s is missing although the audit has rows, a new file is started", self._file)
             return
         except OSError:
-            return  # the first one that is written says so
+            return  # the first checkpoint logs a missing file
         with contextlib.suppress(CountersignError):
             if last is not None and not await self._database.run(lambda connection: module.fits(connection, last)):
                 log.error(
-                    "the audit does not fit its last checkpoint in %s, row %d: run `countersign audit verify`",
+                    "audit does not match its last checkpoint in %s, row %d: run `countersign audit verify`",
                     self._file,
                     last.seq,
                 )
@@ -159,7 +161,7 @@ class CheckpointWriter:
 
 
 def _foreign(environment: Mapping[str, str]) -> dict[str, str]:
-    """The environment without the bot's own settings, which hold its keys."""
+    """Return the environment without the bot's own settings, because they hold its keys."""
     return {
         name: value
         for name, value in environment.items()

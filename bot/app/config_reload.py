@@ -1,7 +1,6 @@
-"""What admins have set, in force: servers, policies and profiles from the database, beside the operator's files.
+"""Configuration in force: servers, policies and profiles of admins from the database, with the operator's files.
 
-The database is the truth: whoever changes it calls `refresh` here at once, and every other process notices, by the
-doorbell or at its next look.
+The database is the truth. After a change call `refresh`; other processes follow at a wakeup or at their next poll.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ _READINGS = 5
 
 @dataclass(frozen=True, slots=True)
 class _OnDisk:
-    """What admins have set, at one moment."""
+    """Configuration of admins at one moment."""
 
     revision: int
     pinned: Mapping[str, Pinned]
@@ -59,8 +58,8 @@ class _OnDisk:
 
 @dataclass(slots=True)
 class ConfigReloader:
-    """Keeps the toolbox and the rules of this process at what is on disk. `read_files` reads the operator's files anew;
-    `files` are those in force.
+    """Keeps the toolbox and the rules of this process in line with the database. `read_files` reads the operator's
+    files again; `files` are those in force.
     """
 
     servers: ServerStore
@@ -79,7 +78,7 @@ class ConfigReloader:
     _refreshing: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def wake(self) -> None:
-        """Something may have changed: do not wait for the next look."""
+        """Poll now: the configuration may have changed."""
         self._looking.set()
 
     async def run(self) -> None:
@@ -90,16 +89,16 @@ class ConfigReloader:
                 if await self.servers.revision() != self._seen:
                     await self.refresh()
             except DatabaseError:
-                pass  # the database itself says once that it is away
+                pass  # the database logs its own outages
             except Exception:  # what cannot be read today must not keep tomorrow's changes out
-                log.exception("what admins have set cannot be taken over")
+                log.exception("configuration of admins could not be applied, next try at the next poll")
             with suppress(TimeoutError):
                 # Jitter keeps many processes from asking in step; it is no secret.
                 async with asyncio.timeout(LOOK_SECONDS * random.uniform(0.8, 1)):  # noqa: S311
                     await self._looking.wait()
 
     async def refresh(self) -> None:
-        """Let this process follow the stores at once."""
+        """Read the stores and apply changes now."""
         async with self._refreshing:
             found = await self._read()
             self.rules.replace_file(self.files.policies)
@@ -109,20 +108,20 @@ class ConfigReloader:
             self._seen = found.revision
 
     def _warn_of_idle_rules(self) -> None:
-        """Log, once for each, which of the operator's rules name a tool that their server does not have."""
+        """Log each rule of the operator that names a tool missing from its server, once."""
         servers = self.toolbox.servers()
         tools = [tool for state in servers for tool in self.toolbox.capabilities(state.config.id).tools]
         for rule in unmatched_rules(self.files.policies.all_rules, tools):
             if rule not in self._warned_of:
                 self._warned_of.append(rule)
-                log.warning("%s (%s) fits no tool that its server has", rule.id, describe_rule(rule))
+                log.warning("%s (%s) matches no tool of its server", rule.id, describe_rule(rule))
 
     async def _read(self) -> _OnDisk:
-        """Everything, again if something was changed meanwhile: a server must not come without its rules, or a place be
-        left without its profile. Where people change things faster than they are read, the next look finds the rest.
+        """Read everything, again if a change was made meanwhile: a server must not be applied without its rules. If
+        changes are faster than reads, the next poll finds the rest.
         """
         for _ in range(_READINGS):
-            # The number comes before what it counts, and bindings before the profiles that they name.
+            # The revision is read before the rows, and bindings before the profiles that they name.
             found = _OnDisk(
                 await self.servers.revision(),
                 await self.pins.pinned(),
@@ -138,21 +137,21 @@ class ConfigReloader:
         return found
 
     async def difference(self) -> ConfigDiff:
-        """Read the operator's files again and compare. Raises SettingsError."""
+        """Return the difference between the operator's files and the configuration in force. Raises SettingsError."""
         return _difference(self.files, await asyncio.to_thread(self.read_files))
 
     async def reload(self) -> ConfigDiff:
-        """Read them again and run by them from now on. Raises SettingsError."""
+        """Read the operator's files again and apply them. Raises SettingsError."""
         files = await asyncio.to_thread(self.read_files)
         found = _difference(self.files, files)
         self.files = files
-        # What is read now is in force at the next look if it cannot be at once.
+        # If the refresh fails, the next poll applies the files.
         self._seen = -1
         await self.refresh()
         return found
 
     def rejection_reason(self, config: ServerConfig) -> str:
-        """Why a definition made in chat is not allowed here."""
+        """Return the reason why a definition made in chat is not allowed; empty if it is."""
         try:
             check_place(config, self.allowances)
             check_paths(config, self.allowances.templates())
@@ -161,32 +160,32 @@ class ConfigReloader:
         return ""
 
     def ungranted(self, reference: SecretReference, config: ServerConfig) -> str:
-        """Return why servers of admins may not use this reference; empty if the operator grants it."""
+        """Return the reason why servers of admins may not use this reference; empty if the operator grants it."""
         cause, fix = self.files.secret_grants.objection(reference, config)
         return f"{cause} Fix: {fix}." if cause else ""
 
     def policy_of(self, tool: Tool, conversation: ConversationKey) -> ApprovalPolicy:
-        """What happens if somebody asks for this tool there."""
+        """Return the approval policy of a tool in a conversation."""
         return self.rules.rules(conversation).policy_of(tool)
 
     def judge(
         self, tool: Tool, arguments: Mapping[str, Any], asker: Member, conversation: ConversationKey
     ) -> PolicyResult:
-        """What happens if this person makes this call there, and why."""
+        """Return the effect of the rules on one call of this member, and the reason."""
         return self.rules.rules(conversation).judge(tool, arguments, asker.author, asker)
 
     def rules_in(self, conversation: ConversationKey) -> Sequence[Rule]:
-        """All rules that hold there."""
+        """Return all rules that apply in a conversation."""
         return self.rules.rules(conversation).all
 
     def signed_by(self, terms: ApprovalRequirements, conversation: ConversationKey) -> str:
-        """Whose signature a call takes there on these terms."""
+        """Return a short text that names the approvers of a call in a conversation."""
         return self.rules.rules(conversation).signatories.needed(terms)
 
     async def _entries(self, found: _OnDisk) -> Sequence[DesiredServer]:
         of_file = [_with_memory(entry, found) for entry in self.files.servers.entries]
         taken = {entry.config.name for entry in of_file}
-        # Side by side: one file on a disk that is away must not keep the others waiting.
+        # In parallel: one file on an unavailable disk must not delay the others.
         of_admins = await asyncio.gather(*(self._entry(record, found, taken) for record in found.records))
         return [*of_file, *of_admins]
 
@@ -194,7 +193,7 @@ class ConfigReloader:
         config, problem, secrets = record.config, "", frozenset[str]()
         try:
             values = await self.servers.read_secrets(record)
-            # A user name may be a word, which must not be taken out of every text.
+            # A user name may be a common word, which must not be redacted everywhere.
             secrets = frozenset(value for slot, value in values.items() if slot != USER_SLOT or not weakness(value))
             config = inject_secrets(
                 replace(record, config=resolve_launch(record.config, self.allowances.templates())), values
@@ -212,7 +211,7 @@ class ConfigReloader:
 
 
 def _with_memory(entry: DesiredServer, found: _OnDisk) -> DesiredServer:
-    """A server with what is known of it, and what is pinned of that."""
+    """Return the server with its stored capabilities and pins."""
     server_id = entry.config.id
     return replace(
         entry,
@@ -247,7 +246,7 @@ def _templates_changed(before: OperatorFiles, after: OperatorFiles) -> str:
 
 
 def _what_changed(old: DesiredServer, new: DesiredServer) -> str:
-    """The names of what is different: values may be secrets."""
+    """Return the names of the changed fields, without values: they may be secrets."""
     names = [
         each.name for each in fields(ServerConfig) if getattr(old.config, each.name) != getattr(new.config, each.name)
     ]

@@ -1,4 +1,4 @@
-"""The database: held by one process, opened for whoever needs it, brought to this release's schema."""
+"""The database: its lock, opening, migration and backup."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 @contextmanager
 def lock_database(settings: Settings, purpose: str) -> Iterator[None]:
-    """Keep a SQLite file for this process alone; a server is anybody's. Raises DatabaseHeld if another process has
-    it, DatabaseError if its folder cannot be used.
+    """Lock a SQLite file for this process; PostgreSQL needs no lock. Raises DatabaseHeld if another process has the
+    lock, DatabaseError if the folder cannot be used.
     """
     match read_address(settings.database_url):
         case SqliteFile(path):
@@ -45,7 +45,7 @@ def lock_database(settings: Settings, purpose: str) -> Iterator[None]:
 
 @asynccontextmanager
 async def open_database(settings: Settings) -> AsyncIterator[Database]:
-    """Open the database as it is. Raises DatabaseError, and SettingsError if a key of the audit cannot be read."""
+    """Open the database without a migration. Raises DatabaseError, and SettingsError if an audit key cannot be read."""
     keys = audit_keys(settings)
     module = await asyncio.to_thread(importlib.import_module, "bot.storage.open_database")
     database: Database = await asyncio.to_thread(module.open_database, settings.database_url)
@@ -58,9 +58,8 @@ async def open_database(settings: Settings) -> AsyncIterator[Database]:
 
 @asynccontextmanager
 async def open_migrated_database(settings: Settings, *, migrate: bool) -> AsyncIterator[Database]:
-    """Open the database with this release's schema in it. `migrate` says whether one that lacks it is brought there;
-    the caller holds the database then. If rows of the audit were written to it, a checkpoint is written before it is
-    closed. Raises DatabaseError.
+    """Open the database with this release's schema. `migrate` upgrades an older schema; the caller holds the lock then.
+    A checkpoint is written on closing if audit rows were added. Raises DatabaseError.
     """
     async with _checked_database(settings, migrate=migrate) as database:
         checkpoints = CheckpointWriter(settings, database)
@@ -74,7 +73,7 @@ async def open_migrated_database(settings: Settings, *, migrate: bool) -> AsyncI
 
 @asynccontextmanager
 async def open_database_read_only(settings: Settings) -> AsyncIterator[Database]:
-    """Open a database with this release's schema to read it: nothing is written to it, or beside it. Raises
+    """Open a database with this release's schema for reading. No file is written, not even beside it. Raises
     DatabaseError.
     """
     async with _checked_database(settings, migrate=False) as database:
@@ -97,7 +96,7 @@ async def _checked_database(settings: Settings, *, migrate: bool) -> AsyncIterat
 
 
 async def upgrade(settings: Settings) -> str:
-    """Bring the database to this release's schema, and name that. Raises DatabaseError."""
+    """Upgrade the database to this release's schema. Return the revision. Raises DatabaseError."""
     schema = await _schema()
     with lock_database(settings, "countersign db upgrade"):
         async with open_migrated_database(settings, migrate=True):
@@ -105,7 +104,9 @@ async def upgrade(settings: Settings) -> str:
 
 
 async def current(settings: Settings) -> tuple[str, str]:
-    """The schema of the database, empty if there is none, and that of this release. Raises DatabaseError."""
+    """Return the schema revision of the database, empty if there is none, and that of this release. Raises
+    DatabaseError.
+    """
     schema = await _schema()
     address = read_address(settings.database_url)
     if isinstance(address, SqliteFile) and not address.path.exists():
@@ -115,8 +116,8 @@ async def current(settings: Settings) -> tuple[str, str]:
 
 
 async def back_up(settings: Settings, target: Path) -> Backup:
-    """Copy the database to a file, beside whoever works on it. Raises DatabaseError, for a server with the command that
-    copies one.
+    """Copy the database to a file while other processes use it. Raises DatabaseError; for PostgreSQL it names the
+    backup command.
     """
     match read_address(settings.database_url):
         case SqliteFile(path):

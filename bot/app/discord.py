@@ -1,4 +1,4 @@
-"""Discord, as far as it is configured: something to draw with, and something to receive by."""
+"""Discord: its surface and its listener, as far as the settings configure them."""
 
 from __future__ import annotations
 
@@ -22,45 +22,45 @@ if TYPE_CHECKING:
 
 
 def is_configured(settings: Settings) -> bool:
-    """There is a bot's token: Discord can be drawn in, and reached."""
+    """Return True if a bot token is set, which both delivery and the gateway need."""
     return settings.discord_token is not None
 
 
 @asynccontextmanager
 async def open_discord(settings: Settings, observe: MetricSink = null_sink) -> AsyncIterator[DiscordApp]:
-    """Discord as the bot whose token there is. `observe` counts."""
+    """Open Discord with the configured bot token, which must be set. `observe` receives metrics."""
     offices = await asyncio.to_thread(importlib.import_module, "bot.platforms.discord.app")
     token = settings.discord_token.get_secret_value() if settings.discord_token else ""
     url, servers = settings.discord_api_url, settings.discord_servers
     opened = offices.open_discord(token, url=url, servers=servers, observe=observe)
-    async with opened as office:
-        yield office
+    async with opened as app:
+        yield app
 
 
 async def examine_discord(settings: Settings) -> AsyncGenerator[Check, None]:
-    """Look at everything of Discord that is set; at nothing if nothing is."""
+    """Check all Discord settings; no checks if none is set."""
     if not is_configured(settings):
         return
-    async with open_discord(settings) as office:
+    async with open_discord(settings) as app:
         examining = await asyncio.to_thread(importlib.import_module, "bot.platforms.discord.diagnostics")
-        async with aclosing(examining.diagnose(office.rest, office.people)) as checks:
+        async with aclosing(examining.diagnose(app.rest, app.people)) as checks:
             async for check in checks:
                 yield check
 
 
-async def build_listener(office: DiscordApp, house: Runtime, settings: Settings) -> DiscordListener:
-    """What receives from Discord, whenever no other process does."""
+async def build_listener(app: DiscordApp, runtime: Runtime, settings: Settings) -> DiscordListener:
+    """Build the listener, which receives while no other process holds the gateway lease."""
     desks, manners = await asyncio.gather(
         *(
             asyncio.to_thread(importlib.import_module, name)
             for name in ("bot.platforms.discord.context", "bot.chat.audience")
         )
     )
-    stores = house.office.stores
-    return office.listener(
+    stores = runtime.services.stores
+    return app.listener(
         manners=manners.AudiencePolicy(settings.discord_follow_threads),
         records=desks.DiscordLookups(
-            stores.opinions.save, house.turn_log.get_approval, stores.archive.active_conversations
+            stores.opinions.save, runtime.turn_log.get_approval, stores.archive.active_conversations
         ),
         leases=stores.leases,
         holder=_this_process(),
@@ -68,5 +68,5 @@ async def build_listener(office: DiscordApp, house: Runtime, settings: Settings)
 
 
 def _this_process() -> str:
-    """A name that no other process has, and that tells an operator which one it is."""
+    """Return a unique name of this process that an operator recognizes."""
     return f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"

@@ -1,7 +1,7 @@
-"""`countersign doctor`: is everything there that a bot needs, and what to do where it is not.
+"""`countersign doctor`: checks of the whole setup, with a fix for each failure.
 
-Settings, the operator's files, the models and their services, Slack, Discord, the web part, database, then every MCP
-server. It works beside a running bot.
+Checks settings, the operator's files, models and their providers, Slack, Discord, web, database and every MCP server.
+It works beside a running bot. Model checks read the list of models, which costs no tokens.
 """
 
 from __future__ import annotations
@@ -51,16 +51,13 @@ from bot.llm.model_availability import Available, ListsModels, NotListed, NotRep
 from bot.llm.providers import find_provider
 
 # -------------------- model check
-# The doctor's look at the language models: what the settings say of them, and what their services say.
-#
-# Each service is asked whether it has the model and takes the key, which costs no tokens.
 
 _MOST_NAMES = 5
 _LONGEST_NAME = 60
 
 
 async def examine_models(settings: Settings, files: OperatorFiles) -> AsyncGenerator[Check, None]:
-    """Look at the bot's own model, and at each that stands in for it."""
+    """Check the bot's own model and each of its fallbacks."""
     try:
         choice = select_model(settings)
     except CountersignError as error:
@@ -116,7 +113,7 @@ async def _of_service(choice: ModelChoice) -> Check:
         try:
             if not isinstance(model, ListsModels):
                 return Check(choice.name, CheckStatus.WELL, "It needs no service.")
-            began = monotonic()  # what was loaded until now is the vendor's library
+            began = monotonic()  # loading the vendor's library does not count
             return _found(choice, model, await model.look_up(), monotonic() - began)
         finally:
             await model.close()
@@ -156,8 +153,8 @@ def _found(choice: ModelChoice, model: ListsModels, standing: Standing, seconds:
 
 
 def _lists_all(choice: ModelChoice) -> bool:
-    """Whether what is not in the service's list is not there. So it is with providers that have one place of their own;
-    what stands at another vendor's address speaks its protocol, and many such servers answer to names they do not list.
+    """Return True if the provider's model list is complete. Servers at a custom address often accept names that they do
+    not list.
     """
     provider = find_provider(choice.name.partition(":")[0])
     return provider is not None and provider.address is not None
@@ -188,7 +185,7 @@ _SECONDS = 3.0
 
 
 async def examine_web(settings: Settings) -> AsyncGenerator[Check, None]:
-    """Look at everything of the web part that is set; at nothing if nothing is."""
+    """Check all web settings; no checks if none is set."""
     if not is_configured(settings):
         return
     yield _of_token(settings)
@@ -209,7 +206,7 @@ def _of_token(settings: Settings) -> Check:
 
 
 async def _of_port(settings: Settings) -> Check:
-    """Whether it can be served there, or is: the doctor works beside a running bot."""
+    """Check that the port is free, or served by a running bot."""
     where = f"{settings.web_host}, port {settings.port}"
     if await _is_alive(settings):
         return Check("address", CheckStatus.WELL, f"A running bot answers at {where}.")
@@ -222,7 +219,7 @@ async def _of_port(settings: Settings) -> Check:
 
 
 async def _is_alive(settings: Settings) -> bool:
-    """Whether `/healthz` answers as ours does."""
+    """Return True if `/healthz` answers as this bot does."""
     host = "127.0.0.1" if settings.web_host in ("0.0.0.0", "") else settings.web_host  # noqa: S104 - compared, not bound
     with contextlib.suppress(OSError, TimeoutError):
         async with asyncio.timeout(_SECONDS):
@@ -263,11 +260,11 @@ def _is_loopback(host: str) -> bool:
 
 _MARKS = {CheckStatus.WELL: "✓", CheckStatus.DOUBTFUL: "!", CheckStatus.BROKEN: "✗", CheckStatus.SKIPPED: "-"}
 _LONGEST = 600
-"""Characters of what was found, and of its fix."""
+"""Longest finding and longest fix in characters."""
 
 
 async def examine_all(settings: Settings, *, as_json: bool) -> int:
-    """Look at everything and say what was found, line by line; the exit code."""
+    """Run all checks and print each result on its line. Return the exit code."""
     broken = False
     async with aclosing(_checks(settings)) as checks:
         async for subject, check in checks:
@@ -290,7 +287,7 @@ def _line(subject: str, check: Check) -> str:
 
 
 async def _checks(settings: Settings) -> AsyncGenerator[tuple[str, Check], None]:
-    """What was looked at, and what was found."""
+    """Yield each check with the name of its area."""
     yield "settings", Check("environment", CheckStatus.WELL, "It can be read.")
     yield "settings", _of_secrets(settings)
     try:
@@ -358,9 +355,7 @@ def _of_files(settings: Settings, files: OperatorFiles) -> list[Check]:
 
 
 def _of_grants(grants: SecretGrants) -> list[Check]:
-    """What the file of secret grants allows, and which of its entries grant nothing. A server that is kept from a
-    reference says so itself.
-    """
+    """Check the file of secret grants for entries that grant nothing. Servers report missing grants themselves."""
     where = grants.source
     return [
         *(
@@ -383,7 +378,7 @@ async def _of_database_and_servers(settings: Settings, files: OperatorFiles) -> 
     operator = LocalUser(login_name()).author.principal
     try:
         if settings.auto_migrate and not (await current(settings))[0]:
-            # Nobody has started yet: what the first start would do. A database that is in use is left as it is.
+            # Not started yet: report what the first start would do. A database in use is left unchanged.
             await upgrade(settings)
         async with open_migrated_database(settings, migrate=False) as database:
             yield "database", Check("opened", CheckStatus.WELL, database.name)
@@ -391,11 +386,11 @@ async def _of_database_and_servers(settings: Settings, files: OperatorFiles) -> 
             yield "audit", await examine_audit(settings, database)
             async with open_services(
                 settings, files, database, operator=operator, connect=ConnectPolicy.LAZY
-            ) as office:
-                if not office.toolbox.enabled:
+            ) as services:
+                if not services.toolbox.enabled:
                     yield "servers", Check("MCP", CheckStatus.SKIPPED, "MCP is switched off (MCP_ENABLED=false).")
-                for state in office.toolbox.servers():
-                    async with aclosing(office.toolbox.diagnose(state.config.id)) as checks:
+                for state in services.toolbox.servers():
+                    async with aclosing(services.toolbox.diagnose(state.config.id)) as checks:
                         async for check in checks:
                             yield state.config.name, check
     except CountersignError as error:

@@ -1,6 +1,4 @@
-"""Links that people are given: one-time links for entering secrets, and those by which they come back from signing in.
-Whether there are any, and what the pages behind them are built from.
-"""
+"""Links for users: one-time links for secrets and OAuth callback links, with the dependencies of their pages."""
 
 from __future__ import annotations
 
@@ -27,12 +25,12 @@ log = logging.getLogger(__name__)
 
 _SUCH = "https://bot.example.com"
 _DRAWABLE = re.compile(r"[A-Za-z0-9._~:/\[\]%-]+")
-"""What an address may hold to be drawn as a link everywhere without a second thought."""
+"""Addresses that every platform displays as a link without escaping."""
 
 
 def build_link_service(settings: Settings, store: LinkStore) -> LinkService | None:
-    """What links take, if the operator has said under which address people reach the bot. Nobody's secret crosses a
-    network in the clear: an address without TLS is good for this machine alone.
+    """Return the link service, None without a public address. An address without TLS is accepted only for this machine,
+    because secrets must not cross a network in clear text.
     """
     if settings.public_url is None:
         return None
@@ -53,19 +51,21 @@ def build_link_service(settings: Settings, store: LinkStore) -> LinkService | No
 
 
 class PlatformUserMessenger:
-    """The people of the platforms that this process can ask (`bot.commands.dependencies.UserMessenger`)."""
+    """Messages and membership lookups on the platforms that this process serves
+    (`bot.commands.dependencies.UserMessenger`).
+    """
 
     def __init__(self, surfaces: Sequence[Surface]) -> None:
         self._surfaces = surfaces
 
     async def member(self, author: Author, where: ConversationKey) -> Member:
-        """Who somebody is there now. Raises DeliveryFailed: a process that cannot ask does not guess, since who is
-        named in the settings may have left the platform long ago.
+        """Return the user's current membership. Raises DeliveryFailed if this process cannot ask the platform: names in
+        the settings may belong to users who have left.
         """
         return await self._surface(where).member(author, where)
 
     async def tell(self, author: Author, where: ConversationKey, text: str) -> None:
-        """Say something to one person alone. Raises DeliveryFailed."""
+        """Send a private message to one user. Raises DeliveryFailed."""
         await self._surface(where).post_notice(NoticeTarget(str(where), author.id), Notice(text))
 
     def _surface(self, where: ConversationKey) -> Surface:
@@ -79,7 +79,7 @@ class PlatformUserMessenger:
 
 
 def link_pages(parts: CommandDependencies, surfaces: Sequence[Surface]) -> Sequence[Page]:
-    """The pages; none if there are no links. Loads the web's libraries."""
+    """Return the pages, an empty sequence without links. Loads the web libraries."""
     if parts.linking is None:
         return ()
     people = PlatformUserMessenger(surfaces)

@@ -1,4 +1,4 @@
-"""The name of the user who has started the program."""
+"""Login name of the user who runs the program."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 
 
 def login_name() -> str:
-    """Return the name as the system knows it; `uid-N` if it knows none."""
+    """Return the system's login name; `uid-N` if it has none."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):  # a container may run as a user that has no name

@@ -1,4 +1,4 @@
-"""Which language model: chosen at once, so that a mistake is told at once; loaded when it is needed."""
+"""Model selection. The choice is validated at once; libraries are loaded on first use."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from bot.setting_errors import format_value
 from bot.settings import Settings
 
 _BEHIND_A_BLANK = re.compile(r"[\s;|]+([A-Za-z-]+)(?::|$)")
-"""Another model, as it looks to somebody who forgot the comma."""
+"""Another model name after a blank, `;` or `|`: a missing comma."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModelChoice:
-    """A provider's module in `bot.llm` and what its Config takes. `name` is how people know the model; `others` stand
-    in for it, in their order, where it cannot answer.
+    """A module in `bot.llm` with the fields of its Config. `name` is the display name; `others` are the fallbacks in
+    order.
     """
 
     name: str
@@ -38,34 +38,34 @@ class ModelChoice:
 
     @property
     def label(self) -> str:
-        """How people know the model, and those that stand in for it."""
+        """Display names of the model and its fallbacks."""
         return ", else ".join(self.names)
 
     @property
     def all(self) -> tuple[ModelChoice, ...]:
-        """The model, and those that stand in for it."""
+        """The model and its fallbacks."""
         return (self, *self.others)
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The models that may answer."""
+        """Names of the model and its fallbacks."""
         return tuple(choice.name for choice in self.all)
 
     @property
     def window(self) -> int | None:
-        """Tokens of its window, where the settings say it."""
+        """Context window in tokens, None if the settings do not say."""
         return self.config.get("context_tokens")
 
     def create(self) -> LanguageModel:
-        """Load the provider and build the model."""
+        """Load the provider module and build the model."""
         provider = importlib.import_module(f"bot.llm.{self.module}")
         model: LanguageModel = provider.create(provider.Config(**self.config))
         return model
 
 
 class Models:
-    """Every model that is used here, each built when it is first wanted. `own` is the bot's; `observe` counts what they
-    are asked.
+    """All models of the process, each built on first use. `own` is the bot's model; `observe` receives metrics of
+    requests.
     """
 
     def __init__(self, own: ModelChoice, choose: Callable[[str], ModelChoice], observe: MetricSink = null_sink) -> None:
@@ -76,7 +76,7 @@ class Models:
         self._building = asyncio.Lock()
 
     async def get(self, name: str) -> LanguageModel:
-        """The model called `provider:name`, the bot's own if the name is empty. Raises ModelRejected if it cannot be
+        """Return the model `provider:name`, the bot's own if the name is empty. Raises ModelRejected if it cannot be
         used.
         """
         if name not in self._built:
@@ -96,7 +96,7 @@ class Models:
         return FallbackModel(models) if choice.others else models[choice.name]
 
     async def close(self) -> None:
-        """Let go of all connections."""
+        """Close all connections."""
         await asyncio.gather(*(model.close() for model in self._built.values()))
 
     def _chosen(self, name: str) -> ModelChoice:
@@ -107,8 +107,8 @@ class Models:
 
 
 def select_model(settings: Settings, wanted: str = "") -> ModelChoice:
-    """The model by `--model`, by BOT_MODEL, or by the key that is present; of several, with commas between them, each
-    that follows stands in for those before it. Raises SettingsError.
+    """Select the model by `--model`, BOT_MODEL or the API key that is set. A comma-separated list gives the model and
+    its fallbacks. Raises SettingsError.
     """
     written = wanted or settings.bot_model or _by_key(settings)
     names = [name for name in written.split(",") if name.strip()]
@@ -120,7 +120,7 @@ def select_model(settings: Settings, wanted: str = "") -> ModelChoice:
 
 
 def _one(settings: Settings, wanted: str, names: Sequence[str]) -> ModelChoice:
-    """The model that is written there, one of `names`."""
+    """Parse one name of a model out of `names`. Raises SettingsError."""
     written, _, name = (part.strip() for part in wanted.partition(":"))
     provider = find_provider(written.lower())
     if provider is None:
@@ -145,7 +145,7 @@ def _by_key(settings: Settings) -> str:
 
 
 def _all() -> str:
-    """How every model is named, in one sentence."""
+    """Return one sentence that lists the accepted forms of a model name."""
     *others, last = (name for name in provider_names() if name != "demo")
     return (
         f"demo, or to PROVIDER:NAME with {', '.join(others)} or {last} as the provider, and a comma between each two"

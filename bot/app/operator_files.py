@@ -1,4 +1,4 @@
-"""The files an operator edits, read before anything is opened, so that a mistake is told at once."""
+"""The operator's files, read before anything is opened, so that a mistake stops the start at once."""
 
 from __future__ import annotations
 
@@ -27,9 +27,8 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class OperatorFiles:
-    """What the operator has written: which tools may run, what the model is told, which servers there are, which
-    programs admins may have started, what models cost, how much of them may be used, and which secrets the servers of
-    which workspaces may refer to.
+    """Contents of the operator's files: policies, instructions, servers, launch templates, prices, usage limits and
+    secret grants.
     """
 
     policies: Policies
@@ -41,22 +40,22 @@ class OperatorFiles:
     secret_grants: SecretGrants = SecretGrants()
 
     def unknown_servers(self) -> list[str]:
-        """Servers that have policies and do not exist: a policy under a misspelt name forbids nothing."""
+        """Return servers with policies that are not defined: a policy under a misspelt name has no effect."""
         configured = {entry.config.name for entry in self.servers.entries}
         return sorted(self.policies.servers.keys() - configured) if configured else []
 
     def unused_rules(self) -> list[Rule]:
-        """Rules about servers that do not exist here: of those that admins have added nothing is known yet."""
+        """Return rules about servers that no file defines. Servers of admins are not known yet at this point."""
         names = [entry.config.name for entry in self.servers.entries]
         return unknown_servers(self.policies.rules, names) if names else []
 
     def unpriced(self, models: Iterable[str]) -> list[str]:
-        """Those of the models that have no price, where money is limited: a limit does not count what they cost."""
+        """Return the models without a price if a limit on money is set: the limit does not count them."""
         limited = any(limit.unit is LimitUnit.MONEY for limit in self.limits)
         return [name for name in models if self.prices.cost(name, Usage()) is None] if limited else []
 
     def warn(self, settings: Settings) -> None:
-        """Log what is odd about them and keeps nothing from working."""
+        """Log warnings about entries that have no effect."""
         for name in self.unknown_servers():
             log.warning(
                 "%s has policies for %r, which is no enabled server of %s",
@@ -65,7 +64,7 @@ class OperatorFiles:
                 settings.mcp_servers_file,
             )
         for rule in self.unused_rules():
-            log.warning("%s is about %r, which no enabled server is called", rule.id, rule.server)
+            log.warning("%s is about %r, which is no enabled server", rule.id, rule.server)
         for rule in self.policies.rules:
             if groups := undeliverable_targets(rule):
                 log.warning("%s: %s cannot be written to, so the card stays in the thread", rule.id, ", ".join(groups))
@@ -76,7 +75,7 @@ class OperatorFiles:
 
 
 def read_operator_files(settings: Settings) -> OperatorFiles:
-    """Read all of them; a missing file is an empty one. Raises SettingsError."""
+    """Read all files; a missing file counts as empty. Raises SettingsError."""
     for field in ("prices_file", "limits_file", "mcp_secret_grants_file"):
         _must_exist_if_named(settings, field)
     prices = read_prices(_text(settings.prices_file, "PRICES_FILE"), str(settings.prices_file))
@@ -99,14 +98,14 @@ def _policies(settings: Settings) -> Policies:
 
 
 def _must_exist_if_named(settings: Settings, field: str) -> None:
-    # A limit in a file that nobody finds would limit nothing, and whoever wrote it would feel safe.
+    # A missing limits file would limit nothing although its setting suggests otherwise.
     if field in settings.model_fields_set and not (path := getattr(settings, field)).exists():
         name = field.upper()
         raise SettingsError(f"{name} names {path}, and there is no such file.", f"correct {name}, or leave it out")
 
 
 def _text(path: Path, setting: str) -> str:
-    """What a file says; nothing if there is none. Raises SettingsError."""
+    """Return the text of a file; empty if it is missing. Raises SettingsError."""
     try:
         return path.read_text(encoding="utf-8-sig")
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""Everything that turns need, built and running: database, turn log, model, toolbox, engine, commands."""
+"""The runtime: everything that turns need, built and running: database, turn log, models, toolbox, engine, commands."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ _DISCORD = (
 )
 _CONSOLE = "Your words are read in a terminal. Write Markdown: it is drawn there, tables and code included."
 _DIRECT = "D"
-"""What ids of direct conversations begin with (docs.slack.dev, conversations)."""
+"""First letter of ids of direct conversations (docs.slack.dev, conversations)."""
 
 
 def platform_hint(conversation: ConversationKey) -> PlatformHint:
-    """How a conversation's platform draws text, and whether several people write there. A direct conversation of
-    Discord's cannot be told from a channel by its key: there, too, the person is named.
+    """Return the platform's markup and True for several users per conversation. A direct conversation of Discord has no
+    mark in its key, so the user is named there too.
     """
     match conversation.platform:
         case "slack":
@@ -76,23 +76,23 @@ WatchLog = Callable[[TurnLog], TurnLog]
 
 @dataclass(frozen=True, slots=True)
 class Runtime:
-    """The parts that platforms talk to; `office` is for what the composition root makes of them."""
+    """Components that platforms use. `services` is for other modules of the composition root."""
 
     engine: Engine
     commands: CommandRegistry
     turn_log: TurnLog
-    office: AppServices
+    services: AppServices
     running: asyncio.Task[None]
 
     async def run_until(self, leaving: asyncio.Event) -> None:
-        """Wait until it is time to leave. Raises CountersignError if the engine breaks down before that."""
+        """Wait until `leaving` is set. Raises CountersignError if the engine fails before that."""
         waiting = asyncio.create_task(leaving.wait(), name="leaving")
         try:
             await asyncio.wait({waiting, self.running}, return_when=asyncio.FIRST_COMPLETED)
         finally:
             waiting.cancel()
         if self.running.done():
-            # Nobody would be answered any more: better to end than to look alive.
+            # Without the engine no message is answered: ending is better than appearing healthy.
             raise CountersignError("The engine broke down.", "see the log for the reason, and start again")
 
 
@@ -107,9 +107,9 @@ async def open_runtime(
     watch_log: WatchLog = lambda turn_log: turn_log,
     observe: MetricSink = null_sink,
 ) -> AsyncIterator[Runtime]:
-    """Build the parts and keep them running. The caller holds the database.
+    """Build the components and run them while the block runs. The caller holds the database lock.
 
-    `watch_log` may put something between the engine and the turn log; `observe` counts. Raises CountersignError.
+    `watch_log` may wrap the turn log; `observe` receives metrics. Raises CountersignError.
     """
     files.warn(settings)
     for name in files.unpriced(model.names):
@@ -118,47 +118,47 @@ async def open_runtime(
         database = await stack.enter_async_context(open_migrated_database(settings, migrate=settings.auto_migrate))
         database.observe = observe
         if not await asyncio.to_thread(database.audit_keys.prepare):
-            log.warning("the audit has no key: a row that is rewritten shows by checkpoints alone; set AUDIT_KEY")
+            log.warning("audit has no key, only checkpoints show rewritten rows: set AUDIT_KEY")
         checkpoints = CheckpointWriter(settings, database)
-        office = await stack.enter_async_context(
+        services = await stack.enter_async_context(
             open_services(
                 settings, files, database, operator=operator, connect=settings.mcp_connect_policy, observe=observe
             )
         )
-        office.health.watch_checkpoints(lambda: checkpoints.is_failing)
+        services.health.watch_checkpoints(lambda: checkpoints.is_failing)
         models = Models(model, lambda name: select_model(settings, name), observe)
         stack.push_async_callback(models.close)
-        # Built now, so that a mistake is told before the first question.
+        # Built now, so that a mistake is reported before the first message.
         await models.get("")
         turn_log = watch_log(await _turn_log(database, settings, files.prices))
         jobs = [
             retention(turn_log, settings.retention_days),
-            usage_retention(office.stores.usage, settings.usage_retention_days),
-            tidying(office.stores.quotas),
+            usage_retention(services.stores.usage, settings.usage_retention_days),
+            tidying(services.stores.quotas),
         ]
         if settings.mcp_sync_interval is not None:
-            jobs.append(Job("sync", settings.mcp_sync_interval, office.toolbox.sync_all))
+            jobs.append(Job("sync", settings.mcp_sync_interval, services.toolbox.sync_all))
         engine = Engine(
             turn_log,
             models,
-            office.toolbox,
+            services.toolbox,
             surfaces,
-            rules=office.rules,
+            rules=services.rules,
             approval_seconds=settings.mcp_approval_timeout,
             instructions=SystemPrompt(files.system_prompt, platform_hint, local_today),
             memory=HistoryBudget(settings.history_tokens, settings.history_tool_steps),
             taint=settings.taint_mode,
-            refused=office.refused,
+            refused=services.refused,
             tool_search=settings.tool_search,
             jobs=jobs,
-            on_change=office.administration.wake,
+            on_change=services.administration.wake,
             observe=observe,
-            allow=office.spending.check,
+            allow=services.spending.check,
         )
         await stack.enter_async_context(_kept_running(checkpoints.run(), "audit checkpoints"))
-        await stack.enter_async_context(_kept_running(office.administration.run(), "administration"))
+        await stack.enter_async_context(_kept_running(services.administration.run(), "administration"))
         running = await stack.enter_async_context(_kept_running(engine.run(), "engine"))
-        yield Runtime(engine, office.commands, turn_log, office, running)
+        yield Runtime(engine, services.commands, turn_log, services, running)
 
 
 async def _turn_log(database: Database, settings: Settings, prices: PriceList) -> TurnLog:

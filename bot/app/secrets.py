@@ -1,7 +1,7 @@
-"""Keys to encrypt secrets with, and which secrets of this machine a server that an admin defines may refer to.
+"""Encryption keys, and the secrets of this machine that servers of admins may refer to.
 
-An admin in a chat is not the operator: `env:` and `file:` must not become a way to read the bot's own keys, or any
-file of the machine, by sending them to a server of one's own.
+An admin in a chat is not the operator: `env:` and `file:` must not expose the bot's own keys or other files of the
+machine to a server of the admin's choice.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ log = logging.getLogger(__name__)
 
 _AUDIT_VARIABLE = "AUDIT_KEY"
 _LEAST_KEY_VALUES = 16
-"""Different values among the 32 bytes of a key: random ones have about 30."""
+"""Fewest distinct values among the 32 bytes of a key: random keys have about 30."""
 
 
 def secret_box(settings: Settings) -> SecretBox:
-    """The box of the operator's keys. Where there are none, SQLite gets a key of its own beside the file as soon as one
-    is needed; a box on PostgreSQL stays empty, and says what it needs when it is needed. Raises SettingsError.
+    """Return the box with the operator's keys. Without keys, SQLite creates a key file on first use; on PostgreSQL the
+    box stays empty and reports the missing key on first use. Raises SettingsError.
     """
     key, password = _plain(settings.mcp_encryption_key), _plain(settings.encryption_master_password)
     match read_address(settings.database_url):
@@ -44,7 +44,7 @@ def secret_box(settings: Settings) -> SecretBox:
 
 
 def check_operator_secrets(settings: Settings) -> None:
-    """Raise SettingsError if a secret that the operator has chosen is easy to guess."""
+    """Raise SettingsError if a secret set by the operator is easy to guess."""
     password = _plain(settings.encryption_master_password)
     if password and (why := weakness(password, LEAST_OPERATOR_BITS)):
         raise SettingsError(
@@ -73,8 +73,8 @@ def _has_weak_key(setting: SecretStr | None, name: str) -> bool:
 
 
 def audit_keys(settings: Settings) -> AuditKeys:
-    """Return the keys of the audit: those of AUDIT_KEY, then one for each key that encrypts secrets. Without any of
-    them, SQLite uses the key beside the file; a server has none. Raises SettingsError.
+    """Return the keys of the audit: AUDIT_KEY first, then one for each encryption key. Without any, SQLite uses its key
+    file; PostgreSQL has none. Raises SettingsError.
     """
     own = read_keys(_plain(settings.audit_key), _AUDIT_VARIABLE)
     encryption = read_keys(_plain(settings.mcp_encryption_key), KEY_VARIABLE)
@@ -98,7 +98,7 @@ def _existing_key_beside(path: Path) -> tuple[bytes, ...]:
 
 
 class UsableSecrets:
-    """Variables whose names fit MCP_SECRET_VARIABLES, save the bot's own; files within MCP_SECRET_FOLDER."""
+    """Variables that match MCP_SECRET_VARIABLES, except the bot's own, and files below MCP_SECRET_FOLDER."""
 
     def __init__(self, settings: Settings, environment: Mapping[str, str]) -> None:
         self.environment = {
@@ -109,14 +109,14 @@ class UsableSecrets:
         self._folder = settings.mcp_secret_folder
 
     def open_file(self, path: str) -> BinaryIO:
-        """Open a file for a server's secret. Raises SecretUnavailable."""
+        """Open a file with a server's secret. Raises SecretUnavailable."""
         folder = self._folder.resolve()
-        # By its letters first: what is elsewhere is not even looked at, it may be on the other side of a network.
+        # The text of the path is checked first: other paths are not opened, since they may be on a network.
         spelled = Path(os.path.normpath(path))
         if not any(spelled.is_relative_to(each) for each in (folder, self._folder.absolute())):
             raise _outside(path, folder)
         try:
-            # A link in the folder may point anywhere.
+            # A symbolic link in the folder may point anywhere.
             found = Path(path).resolve()
         except (OSError, RuntimeError, ValueError):
             raise SecretUnavailable(

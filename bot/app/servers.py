@@ -1,6 +1,6 @@
-"""`countersign servers …` and `usage …`: the verbs of `/mcp` and `/usage` for the operator's shell, by the same code.
+"""`countersign servers …` and `countersign usage …`: the verbs of `/mcp` and `/usage` in a shell, with the same code.
 
-It works beside a running bot: what it changes is in the database, which the bot follows.
+They work beside a running bot, which follows the changes in the database.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ if TYPE_CHECKING:
 
 FAILED = 1
 _VERB = re.compile(r"(?<![\w.\]])/mcp (?=[a-z])")
-"""`/mcp` before a verb: the path of many addresses is called so, too."""
+"""`/mcp` before a verb, not as the path of an address."""
 
 
 async def rotate(settings: Settings) -> Resealed:
-    """Encrypt every stored secret anew with the first key. Raises CountersignError."""
+    """Encrypt every stored secret again with the first key. Raises CountersignError."""
     from bot.app.stores import build_stores  # noqa: PLC0415 - loads the database's libraries
 
     async with open_migrated_database(settings, migrate=False) as database:
@@ -49,7 +49,7 @@ async def rotate(settings: Settings) -> Resealed:
 async def administer(
     settings: Settings, command: str, words: Sequence[str], *, as_json: bool, workspace: str = ""
 ) -> int:
-    """Answer one command; the exit code. `workspace` is `platform:id`, for servers that belong to one. Raises
+    """Run one command. Return the exit code. `workspace` is `platform:id`, for servers that belong to one. Raises
     CountersignError.
     """
     if (command, *words[:1]) == ("mcp", "reload"):
@@ -68,14 +68,14 @@ async def administer(
         open_migrated_database(settings, migrate=False) as database,
         open_services(
             settings, files, database, operator=person.author.principal, connect=ConnectPolicy.LAZY
-        ) as office,
+        ) as services,
     ):
         request: Invocation | FormSubmission = Invocation(
             command, tuple(words), person.member, _place(person, workspace), hidden_input=True
         )
         while True:
             last: Reply | Form | None = None
-            async for last in office.commands.handle(request):
+            async for last in services.commands.handle(request):
                 _show_progress(last)
             _hide_progress()
             if isinstance(last, Form) and _only_secrets(last):
@@ -85,7 +85,7 @@ async def administer(
 
 
 def _place(person: LocalUser, workspace: str) -> ConversationKey:
-    """Where the operator stands: at their own terminal, or in somebody's workspace."""
+    """Return the operator's terminal conversation, or one in the named workspace."""
     here = person.key(fresh_conversation())
     if not workspace:
         return here
@@ -100,7 +100,7 @@ def _told(reply: Reply | Form | None, *, as_json: bool) -> int:
         return 0
     failed = isinstance(reply, Form) or reply.failed or any(action.confirm for action in reply.actions)
     if isinstance(reply, Reply) and reply.message is not None:
-        # There is no engine here: a call by hand belongs in a conversation, where its card can be signed.
+        # The shell has no engine: manual calls need a conversation for their approval card.
         reply = Reply("A tool is run in a chat, where it can be signed for: `countersign chat`.", failed=True)
         failed = True
     if as_json:
@@ -113,12 +113,12 @@ def _told(reply: Reply | Form | None, *, as_json: bool) -> int:
 
 
 def _in_the_shell(text: str) -> str:
-    """What to say next, as it is said here."""
+    """Return the text with commands in the form of the shell."""
     return _VERB.sub("countersign servers ", text)
 
 
 def _show_progress(reply: Reply | Form) -> None:
-    """One line that each answer overwrites, for a person who waits."""
+    """Print a progress line that the next reply overwrites."""
     if isinstance(reply, Reply) and sys.stderr.isatty():
         sys.stderr.write(f"\r\x1b[K{single_line(strip_markdown(reply.text), get_terminal_size().columns - 1)}")
         sys.stderr.flush()
@@ -140,7 +140,7 @@ def _only_secrets(form: Form) -> bool:
 
 
 def _asked(form: Form) -> dict[str, str]:
-    """What the person types without an echo, or what a pipe holds, a line each."""
+    """Read the fields of a form without echo from a terminal, or one line each from a pipe."""
     answers = dict(form.carried)
     for each in form.fields:
         prompt = f"{each.label}: "

@@ -1,4 +1,4 @@
-"""`countersign run`: every part that is configured, until SIGTERM."""
+"""`countersign run`: all configured components, until SIGTERM."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Listeners:
-    """What receives, by the name of its part, and what waits for requests of platforms."""
+    """Listeners by the name of their component, and hooks for requests of platforms."""
 
     listeners: dict[str, Listener] = field(default_factory=dict)
     hooks: list[Hook] = field(default_factory=list)
@@ -62,37 +62,37 @@ class Listeners:
 
 @dataclass(frozen=True, slots=True)
 class Platforms:
-    """Those of the settings; None for one that is not configured."""
+    """Configured platforms; None for one that is not configured."""
 
     slack: SlackApp | None
     discord: DiscordApp | None
 
     @property
     def surfaces(self) -> list[Surface]:
-        """What draws in them."""
+        """Surfaces of the configured platforms."""
         return [each.surface for each in (self.slack, self.discord) if each is not None]
 
-    def attach(self, house: Runtime, settings: Settings) -> None:
-        """Let them know the house that they draw for, before anything is driven."""
+    def attach(self, runtime: Runtime, settings: Settings) -> None:
+        """Attach the platforms to the runtime. Call this before turns are run."""
         if self.slack is not None:
-            share_limits(self.slack, house, settings)
-            look_up_groups(self.slack, house)
+            share_limits(self.slack, runtime, settings)
+            look_up_groups(self.slack, runtime)
 
-    async def receiving(self, parts: frozenset[str], house: Runtime, settings: Settings) -> Listeners:
-        """What receives from those whose part is wanted. Raises SettingsError."""
+    async def receiving(self, parts: frozenset[str], runtime: Runtime, settings: Settings) -> Listeners:
+        """Return the listeners and hooks of the wanted components. Raises SettingsError."""
         found = Listeners()
         if self.slack is not None and "slack" in parts:
-            slack = slack_listener_of(self.slack, settings, await build_lookups(self.slack, house))
+            slack = slack_listener_of(self.slack, settings, await build_lookups(self.slack, runtime))
             found.listeners["slack"] = slack
             found.hooks += [slack.hook] if slack.hook is not None else []
         if self.discord is not None and "discord" in parts:
-            found.listeners["discord"] = await discord_listener_of(self.discord, house, settings)
+            found.listeners["discord"] = await discord_listener_of(self.discord, runtime, settings)
         return found
 
 
 @asynccontextmanager
 async def open_platforms(settings: Settings, observe: MetricSink) -> AsyncIterator[Platforms]:
-    """The platforms, for as long as the block runs."""
+    """Open the configured platforms while the block runs."""
     async with AsyncExitStack() as stack:
         slack = discord = None
         if slack_is_configured(settings):
@@ -106,25 +106,25 @@ async def open_platforms(settings: Settings, observe: MetricSink) -> AsyncIterat
 
 
 async def open_metrics() -> Metrics:
-    """What counts in this process. Nobody is asked for anything before `probe_routes`."""
+    """Create the metrics of this process. Nothing is collected on demand before `probe_routes`."""
     module = await asyncio.to_thread(importlib.import_module, "bot.web.prometheus")
     metrics: Metrics = module.Metrics()
     return metrics
 
 
 @asynccontextmanager
-async def probe_routes(metrics: Metrics, house: Runtime) -> AsyncIterator[list[Page]]:
-    """The routes of health and metrics, which take no token. For as long as the block runs, the event loop is
-    watched.
+async def probe_routes(metrics: Metrics, runtime: Runtime) -> AsyncIterator[list[Page]]:
+    """Yield the routes of health and metrics, which take no token. The event loop's lag is measured while the block
+    runs.
     """
     application, lag = await asyncio.gather(
         *(asyncio.to_thread(importlib.import_module, f"bot.web.{name}") for name in ("application", "loop_lag"))
     )
-    office = house.office
-    metrics.look_at(office.stores.archive.backlog, office.toolbox.servers, office.takes_writes)
+    services = runtime.services
+    metrics.look_at(services.stores.archive.backlog, services.toolbox.servers, services.takes_writes)
     watching = asyncio.create_task(lag.watch_loop(metrics.observe), name="loop lag")
     try:
-        yield [*application.ready_routes(office.health.look), metrics.route()]
+        yield [*application.ready_routes(services.health.look), metrics.route()]
     finally:
         watching.cancel()
         await asyncio.wait({watching})
@@ -138,7 +138,7 @@ PARTS = ("slack", "discord", "worker", "web")
 
 
 async def run(settings: Settings, only: frozenset[str] = frozenset()) -> int:
-    """Run the parts named, or all that are configured, until SIGTERM or SIGINT. Raises CountersignError."""
+    """Run the named components, or all configured ones, until SIGTERM or SIGINT. Raises CountersignError."""
     parts = only or _configured(settings)
     _check(parts, settings)
     log_to_stderr(settings.log_level, settings.log_format)
@@ -153,38 +153,38 @@ async def run(settings: Settings, only: frozenset[str] = frozenset()) -> int:
             metrics = await open_metrics()
             platforms = await stack.enter_async_context(open_platforms(settings, metrics.observe))
             api = await open_surface()
-            # Only a worker draws chats: a process that has no surface drives no turns either. What programs ask over
-            # HTTP is driven where they follow it, as it is written.
+            # Only a worker delivers to chats, so a process without surfaces runs no turns. Turns of the
+            # HTTP API run where they are written, because clients follow them there.
             surfaces = platforms.surfaces if "worker" in parts else []
             surfaces += [api] if "web" in parts else []
-            house = await stack.enter_async_context(
+            runtime = await stack.enter_async_context(
                 open_runtime(settings, files, choice, surfaces, observe=metrics.observe)
             )
-            attach_surface(api, settings, house)
-            platforms.attach(house, settings)
+            attach_surface(api, settings, runtime)
+            platforms.attach(runtime, settings)
             running, nowhere = ", ".join(sorted(parts)), "" if platforms.surfaces or "web" in parts else NO_PLATFORM
             log.info("%s running on model %s%s", running, choice.label, nowhere)
-            receiving = await platforms.receiving(parts, house, settings)
+            receiving = await platforms.receiving(parts, runtime, settings)
             for name, listener in receiving.listeners.items():
-                house.office.health.watch(name, listener)
+                runtime.services.health.watch(name, listener)
             if receiving.hooks or "web" in parts or web_is_located(settings):
-                looks = await stack.enter_async_context(probe_routes(metrics, house))
+                looks = await stack.enter_async_context(probe_routes(metrics, runtime))
                 served, pages = None, looks
                 if "web" in parts:
-                    served = build_web_dependencies(settings, house, api)
-                    pages = [*looks, *link_pages(house.office.command_parts, [*platforms.surfaces, api])]
+                    served = build_web_dependencies(settings, runtime, api)
+                    pages = [*looks, *link_pages(runtime.services.command_parts, [*platforms.surfaces, api])]
                 await stack.enter_async_context(serve_web(settings, hooks=receiving.hooks, parts=served, pages=pages))
             for name, listener in receiving.listeners.items():
-                await stack.enter_async_context(_listening(name, listener, house, stopped))
-            await house.run_until(stopped)
+                await stack.enter_async_context(_listening(name, listener, runtime, stopped))
+            await runtime.run_until(stopped)
             log.info("stopping")
     return 0
 
 
 @asynccontextmanager
-async def _listening(name: str, listener: Listener, house: Runtime, stopped: asyncio.Event) -> AsyncIterator[None]:
-    """Receive for as long as the block runs. A listener that ends by itself ends the program. Raises what it raised."""
-    listening = asyncio.create_task(listener.run(house.engine, house.commands), name=name)
+async def _listening(name: str, listener: Listener, runtime: Runtime, stopped: asyncio.Event) -> AsyncIterator[None]:
+    """Receive while the block runs. A listener that ends by itself ends the program. Raises the listener's error."""
+    listening = asyncio.create_task(listener.run(runtime.engine, runtime.commands), name=name)
     listening.add_done_callback(lambda _: stopped.set())
     try:
         yield
@@ -205,7 +205,7 @@ def _configured(settings: Settings) -> frozenset[str]:
 
 
 def _check(parts: frozenset[str], settings: Settings) -> None:
-    """Raise SettingsError that names every part which cannot be run."""
+    """Raise SettingsError that names every component which cannot run."""
     wrong = [f"There is no part called {part!r}." for part in sorted(parts.difference(PARTS))]
     if wrong:
         raise SettingsError(" ".join(wrong), f"use --only {','.join(sorted(PARTS))}")

@@ -1,6 +1,6 @@
-"""Everything that is administered, built and kept at what is on disk: stores, connections, rules, commands.
+"""Services of administration: stores, connections, rules and commands, kept in line with the database.
 
-The house needs it for turns, and `countersign servers` and the doctor need it without any.
+The runtime uses them for turns; `countersign servers` and the doctor use them without an engine.
 """
 
 from __future__ import annotations
@@ -56,13 +56,13 @@ from bot.ports import Listener
 
 DATABASE_SECONDS = 2.0
 FRESH_SECONDS = 1.0
-"""However often somebody asks, the database is asked no more than that often."""
+"""Shortest time in seconds between two database checks."""
 _IN_TROUBLE = (ServerStatus.FAILED, ServerStatus.AUTH_REQUIRED)
 
 
 @dataclass(frozen=True, slots=True)
 class _DatabaseHealth:
-    """What the database said last."""
+    """Result of the last database check."""
 
     answers: bool
     unwritable: str = ""
@@ -70,8 +70,8 @@ class _DatabaseHealth:
 
 
 class HealthCheck:
-    """Looks. `ask` writes something small to the database (`Database.check_writable`), `servers` says how MCP servers
-    stand; `watch` adds what receives.
+    """Health check of the process. `ask` writes a small row to the database (`Database.check_writable`), `servers`
+    returns the state of the MCP servers, `watch` adds listeners.
     """
 
     def __init__(
@@ -91,15 +91,15 @@ class HealthCheck:
         self._asked_at = -FRESH_SECONDS
 
     def watch(self, platform: str, listener: Listener) -> None:
-        """This platform is received here."""
+        """Include a platform's listener."""
         self._listeners[platform] = listener
 
     def watch_checkpoints(self, fail: Callable[[], bool]) -> None:
-        """Ask `fail` whether checkpoints of the audit cannot be written."""
+        """Include the checkpoints of the audit; `fail` returns True while they cannot be written."""
         self._checkpoints_fail = fail
 
     async def look(self) -> Health:
-        """How everything stands now. Takes a few seconds at most, and never raises."""
+        """Return the current health within a few seconds. Never raises."""
         platforms: dict[str, ListenerStatus] = {name: await each.listening() for name, each in self._listeners.items()}
         database = await self._database_health()
         return Health(
@@ -125,7 +125,7 @@ class HealthCheck:
         except DatabaseUnwritable as error:
             return _DatabaseHealth(answers=True, unwritable=error.reason, fix=error.fix)
         except (DatabaseError, TimeoutError) as error:
-            log.debug("the database was asked how it is: %s", error or "no answer")
+            log.debug("database check failed: %s", error or "no answer")
             return _DatabaseHealth(answers=False)
         return _DatabaseHealth(answers=True)
 
@@ -140,12 +140,10 @@ def _counted(states: Iterable[ServerSnapshot]) -> ServersHealth:
 
 
 # -------------------- session counters
-# What has become of sessions with MCP servers in this process, and how often what is known of their tools was of use:
-# counted in memory for people who ask with `/mcp stats`, beside whatever else is counted.
 
 
 class SessionCounters:
-    """Counts, and hands everything on to `observe`."""
+    """Counters of MCP sessions in this process, for `/mcp stats`. Every event is passed on to `observe`."""
 
     def __init__(self, observe: MetricSink) -> None:
         self._observe = observe
@@ -153,7 +151,7 @@ class SessionCounters:
         self._cache: Counter[tuple[str, str]] = Counter()
 
     def observe(self, measurement: MetricEvent) -> None:
-        """Count it, if it is about a server."""
+        """Count an event of a server; pass every event on."""
         match measurement:
             case SessionChanged(server, event):
                 self._sessions[server, event] += 1
@@ -164,7 +162,7 @@ class SessionCounters:
         self._observe(measurement)
 
     def of(self, servers: Collection[str]) -> ProcessCounters:
-        """What was counted of these servers, by their slugs."""
+        """Return the counters of these servers, given by slug."""
         return ProcessCounters(_summed(self._sessions, servers), _summed(self._cache, servers))
 
 
@@ -177,13 +175,10 @@ def _summed(counts: Counter[tuple[str, str]], servers: Collection[str]) -> Count
 
 
 # -------------------- connection timing
-# How fast connections to MCP servers are made again and let go, as the operator wants it.
-#
-# Called by `office`.
 
 
 def connection_timing(settings: Settings) -> ConnectionTiming:
-    """The times of every connection."""
+    """Return the reconnect and idle times of all connections."""
     pacing = ConnectionTiming(
         first_pause=settings.mcp_reconnection_initial_delay_ms / 1_000,
         factor=settings.mcp_reconnection_multiplier,
@@ -200,7 +195,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class AppServices:
-    """What administering takes, and what follows from it."""
+    """Services of administration and the components derived from them."""
 
     toolbox: McpToolbox
     rules: RuleBook
@@ -225,14 +220,17 @@ async def open_services(
     connect: ConnectPolicy,
     observe: MetricSink = null_sink,
 ) -> AsyncIterator[AppServices]:
-    """Build it, take over what is on disk, and let the servers connect that `connect` says. Raises CountersignError."""
+    """Build the services, apply the stored configuration, and connect the servers in `connect`. Raises
+    CountersignError.
+    """
     stores, toolboxes, administrations, logs_of_turns = await asyncio.gather(
         *(
             asyncio.to_thread(importlib.import_module, name)
             for name in ("bot.app.stores", "bot.mcp.toolbox", "bot.app.config_reload", "bot.storage.turn_log")
         )
     )
-    # Not beside the toolbox: two threads that load the MCP library at once may each find half of it.
+    # Not in parallel with the toolbox: two threads that import the MCP library at once may each see a partial
+    # module.
     signing_in = await asyncio.to_thread(importlib.import_module, "bot.app.sign_ins")
     signatories = Approvers(settings.admins, settings.approvers, operator)
     kept: Stores = stores.build_stores(
@@ -332,5 +330,5 @@ async def open_services(
 
 
 def _who(signatories: Approvers) -> str:
-    """Whom people turn to who may not administer."""
+    """Return the text that names the admins for users who are not."""
     return ", ".join(sorted(signatories.admins)) or "an administrator"

@@ -1,7 +1,4 @@
-"""Signing in to MCP servers by OAuth: what keeps tokens good in every process, and who lets people sign in.
-
-Called by `office`. What is here loads the MCP library, so nobody imports it before there is a house.
-"""
+"""OAuth sign-in to MCP servers: token providers and the sign-in service. Imports the MCP library, so import it late."""
 
 from __future__ import annotations
 
@@ -17,10 +14,10 @@ from bot.ports import SignIns
 
 
 def token_providers(kept: Stores, secrets: KnownSecrets, allowances: AllowedTargets) -> TokenProviders:
-    """Whoever has the tokens of servers that are signed in to."""
+    """Return the token providers of all servers that are signed in to."""
     return TokenProviders(OAuthDependencies(kept.sign_ins, kept.leases, secrets, allowances))
 
 
 def build_sign_ins(linking: LinkService | None, toolbox: McpToolbox, bearers: TokenProviders) -> SignIns | None:
-    """Whoever lets people sign in, if there is an address that they can come back to."""
+    """Return the sign-in service, None without a public address for the callback."""
     return None if linking is None else OAuthSignIns(toolbox, bearers, partial(ClientIdentity.at, linking.address))

@@ -1,4 +1,4 @@
-"""Slack, as far as it is configured: something to draw with, and something to receive by."""
+"""Slack: its surface and its listener, as far as the settings configure them."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ NO_TOKEN = "Slack can reach the bot, but without the bot's token nothing can be 
 
 
 def is_configured(settings: Settings) -> bool:
-    """There is a bot's token: Slack can be drawn in."""
+    """Return True if a bot token is set, which delivery needs."""
     return settings.slack_bot_token is not None
 
 
 def can_receive(settings: Settings) -> bool:
-    """There is a way for Slack to reach the bot, too."""
+    """Return True if events of Slack can arrive, by Socket Mode or by HTTP."""
     return is_configured(settings) and bool(settings.slack_app_token or settings.slack_signing_secret)
 
 
 @asynccontextmanager
 async def open_slack(settings: Settings, observe: MetricSink = null_sink) -> AsyncIterator[SlackApp]:
-    """The workspace of the bot's token, which there is. `observe` counts."""
+    """Open the workspace of the configured bot token, which must be set. `observe` receives metrics."""
     workspaces, live = await asyncio.gather(
         *(asyncio.to_thread(importlib.import_module, f"bot.platforms.slack.{name}") for name in ("app", "streaming"))
     )
@@ -53,7 +53,7 @@ async def open_slack(settings: Settings, observe: MetricSink = null_sink) -> Asy
 
 
 async def examine_slack(settings: Settings) -> AsyncGenerator[Check, None]:
-    """Look at everything of Slack that is set; at nothing if nothing is."""
+    """Check all Slack settings; no checks if none is set."""
     if not is_configured(settings):
         if settings.slack_app_token or settings.slack_signing_secret:
             yield Check("token", CheckStatus.BROKEN, NO_TOKEN, "set SLACK_BOT_TOKEN (xoxb-…)")
@@ -67,53 +67,55 @@ async def examine_slack(settings: Settings) -> AsyncGenerator[Check, None]:
                 yield check
 
 
-def share_limits(workspace: SlackApp, house: Runtime, settings: Settings) -> None:
-    """Let Slack's limits be kept by all processes together, where there can be several."""
+def share_limits(workspace: SlackApp, runtime: Runtime, settings: Settings) -> None:
+    """Share Slack's rate limits among all processes on one database that allows several."""
     if isinstance(read_address(settings.database_url), PostgresServer):
-        workspace.share(house.office.stores.quotas)
+        workspace.share(runtime.services.stores.quotas)
 
 
-def look_up_groups(workspace: SlackApp, house: Runtime) -> None:
-    """Let user groups that profiles and rules name, as approvers or askers, be looked up like those of the settings.
-    Before anything is driven: a rule that denies the members of a group something has to know them.
+def look_up_groups(workspace: SlackApp, runtime: Runtime) -> None:
+    """Register the user groups that profiles and rules name for lookup. Call this before turns are run: a rule that
+    denies a group has to know its members.
     """
-    office = house.office
+    services = runtime.services
 
     async def named() -> frozenset[str]:
-        profiles = await office.stores.profiles.profiles()
-        return office.rules.named.union(*(profile.approvers for profile in profiles))
+        profiles = await services.stores.profiles.profiles()
+        return services.rules.named.union(*(profile.approvers for profile in profiles))
 
     workspace.people.also_ask_for(named)
 
 
-async def build_lookups(workspace: SlackApp, house: Runtime) -> SlackLookups:
-    """What Slack is told of the house beside the engine: opinions are kept, calls found, and Homes made."""
-    desk, homes = await asyncio.gather(
+async def build_lookups(workspace: SlackApp, runtime: Runtime) -> SlackLookups:
+    """Return the lookups outside the engine: feedback, tool calls and Homes."""
+    context, homes = await asyncio.gather(
         *(
             asyncio.to_thread(importlib.import_module, name)
             for name in ("bot.platforms.slack.context", "bot.app.slack_home")
         )
     )
-    office = house.office
+    services = runtime.services
 
     async def team() -> str:
         return (await workspace.api.identity()).team
 
     made = homes.HomeTabBuilder(
         team,
-        office.stores.archive,
-        house.turn_log.get_approval,
-        house.turn_log.get_elicitation,
-        office.rules,
-        office.rights,
-        office.toolbox,
+        services.stores.archive,
+        runtime.turn_log.get_approval,
+        runtime.turn_log.get_elicitation,
+        services.rules,
+        services.rights,
+        services.toolbox,
     )
-    records: SlackLookups = desk.SlackLookups(office.stores.opinions.save, house.turn_log.get_approval, made.home)
+    records: SlackLookups = context.SlackLookups(
+        services.stores.opinions.save, runtime.turn_log.get_approval, made.home
+    )
     return records
 
 
 def build_listener(workspace: SlackApp, settings: Settings, records: SlackLookups) -> SlackListener:
-    """What receives from Slack, as the settings want it. Raises SettingsError if there is no way for Slack to call."""
+    """Build the listener for Socket Mode or HTTP. Raises SettingsError if neither is configured."""
     from bot.chat.audience import AudiencePolicy  # noqa: PLC0415 - loaded already, with the workspace
 
     return workspace.listener(

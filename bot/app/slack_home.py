@@ -1,6 +1,6 @@
-"""What the bot's Home in Slack shows one person, from the rows and from how the servers stand.
+"""The bot's Home tab in Slack for one user, built from stored rows and server states.
 
-Nothing is kept: whose signature counts, and who administers, is asked whenever somebody opens it.
+Approvers and admins are looked up each time it is opened; the result is not cached.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from bot.ports.pending_approvals import read_pending_approvals
 log = logging.getLogger(__name__)
 
 MOST_READ = 10_000
-"""Waiting calls of a workspace that are read for one Home, newest first."""
+"""Pending calls of a workspace that are read for one Home, newest first."""
 
 FindCall = Callable[[str], Awaitable[tuple[Turn, ToolStep] | None]]
 Found = TypeVar("Found")
@@ -37,8 +37,8 @@ FindQuestion = Callable[[str], Awaitable[OpenElicitation | None]]
 
 @dataclass(frozen=True, slots=True)
 class HomeTabBuilder:
-    """Makes everybody's Home in one workspace. `workspace` asks whose token this is; `approval` finds the call that an
-    approval asks about, `inquiry` what a server has asked back.
+    """Builder of the Homes of one workspace. `workspace` returns the token's workspace, `approval` the call of an
+    approval, `inquiry` an open elicitation.
     """
 
     workspace: Callable[[], Awaitable[str]]
@@ -50,7 +50,7 @@ class HomeTabBuilder:
     servers: ServerAdmin
 
     async def home(self, member: Member) -> Home:
-        """One person's. Raises CountersignError."""
+        """Return one user's Home. Raises CountersignError."""
         here = ConversationKey("slack", await self.workspace(), "", "").workspace_key
         theirs = await read_pending_approvals(
             self.overview, (f"{here}:",), partial(can_approve, self.rules, member), limit=MOST_READ, most_read=MOST_READ
@@ -69,12 +69,12 @@ class HomeTabBuilder:
         )
 
     async def _call(self, approval_id: str) -> PendingApprovalSummary | None:
-        """The call, None if it does not wait any more."""
+        """Return the call, None if it is no longer pending."""
         found = await _readable(self.approval(approval_id))
         return PendingApprovalSummary(*found) if found is not None and found[1].status is StepStatus.AWAITING else None
 
     async def _question(self, elicitation_id: str) -> OpenElicitation | None:
-        """What a server has asked, None if it needs no answer any more."""
+        """Return the elicitation, None if it is no longer open."""
         found = await _readable(self.inquiry(elicitation_id))
         return found if found is not None and found.elicitation.open else None
 
@@ -83,11 +83,11 @@ class HomeTabBuilder:
 
 
 async def _readable(looking: Awaitable[Found | None]) -> Found | None:
-    """What is found, None if it cannot be read: it must not hide what else waits. Raises CountersignError."""
+    """Return the result, None if it cannot be read: it must not hide other pending calls. Raises CountersignError."""
     try:
         return await looking
     except CountersignError:
         raise
     except Exception:
-        log.exception("something that waits for somebody cannot be read")
+        log.exception("pending call is unreadable, left out of the Home")
         return None

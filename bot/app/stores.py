@@ -1,4 +1,4 @@
-"""The stores of what admins set, people say and processes share, over one database. Loaded when a database is."""
+"""The stores over one database: admins' configuration, users' data and shared state. Loads the database libraries."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from bot.storage.usage_store import SqlUsageStore
 
 @dataclass(frozen=True, slots=True)
 class Stores:
-    """All of them."""
+    """All stores of one database."""
 
     servers: SqlServerStore
     policies: SqlPolicyStore
@@ -50,8 +50,8 @@ def build_stores(
     grants: FindGrants = no_grants,
     limits: TurnLimits = NO_TURN_LIMITS,
 ) -> Stores:
-    """The stores. `usable` is what references may refer to, `grants` what admins' may beside the operator's own.
-    `limits` are those on the turns of one person.
+    """Build the stores. `usable` restricts references to secrets, `grants` those of admins. `limits` are the turns of
+    one user.
     """
     return Stores(
         SqlServerStore(database, box, usable.environment, usable.open_file, grants),

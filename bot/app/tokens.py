@@ -1,6 +1,6 @@
-"""`countersign tokens …`: who may use the HTTP API. It works beside a running bot: tokens are in the database.
+"""`countersign tokens …`: tokens of the HTTP API. It works beside a running bot, which reads tokens from the database.
 
-A token is printed once, alone, to standard output, so that a pipe can take it; everything else goes to standard error.
+A new token alone goes to standard output, so that a pipe can take it; all other text goes to standard error.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _SECONDS = {"h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}
 
 
 async def create(settings: Settings, name: str, role: ApiRole, workspace: str, expires: str) -> int:
-    """Make a token and print it; the exit code. Raises CountersignError."""
+    """Create a token and print it. Return the exit code. Raises CountersignError."""
     _check_name(name)
     if workspace and not _WORKSPACE.fullmatch(workspace):
         raise SettingsError(f"{workspace!r:.100} is no workspace.", "write platform:id, such as slack:T123")
@@ -47,7 +47,7 @@ async def create(settings: Settings, name: str, role: ApiRole, workspace: str, e
 
 
 async def show(settings: Settings, *, as_json: bool) -> int:
-    """List all tokens; the exit code. Raises CountersignError."""
+    """List all tokens. Return the exit code. Raises CountersignError."""
     async with _opened_tokens(settings) as tokens:
         found = await tokens.tokens()
     if as_json:
@@ -60,7 +60,7 @@ async def show(settings: Settings, *, as_json: bool) -> int:
 
 
 async def revoke(settings: Settings, name: str) -> int:
-    """Let a token be good for nothing; the exit code. Raises CountersignError."""
+    """Revoke a token. Return the exit code. Raises CountersignError."""
     async with _opened_tokens(settings) as tokens:
         if not await tokens.revoke(name, _operator()):
             raise NotFound(f"There is no token {name!r:.100} to revoke.", "see `countersign tokens list`")
@@ -95,7 +95,7 @@ def _check_name(name: str) -> None:
 
 
 def _lifetime(text: str) -> float | None:
-    """Seconds; None for ever."""
+    """Parse a lifetime into seconds; None for no expiry."""
     if not text:
         return None
     span = _SPAN.fullmatch(text.strip().lower())

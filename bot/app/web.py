@@ -1,7 +1,7 @@
-"""The web part: the HTTP API and what stands beside it, over a house that is open.
+"""Web: the HTTP API, hooks and pages over an open runtime.
 
-What it takes to serve is loaded only where something is served; the surface of conversations over HTTP is in every
-process that drives turns.
+The libraries of the server are loaded only in processes that serve. The API's surface is in every process that runs
+turns.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ log = logging.getLogger(__name__)
 
 
 def is_configured(settings: Settings) -> bool:
-    """Somebody wants it: there is the operator's token, an address for links, or a word on where to serve."""
+    """Return True if the admin token, an address for links or a listening address is set."""
     return settings.admin_api_token is not None or settings.public_url is not None or is_located(settings)
 
 
 def is_located(settings: Settings) -> bool:
-    """There is a word on where to serve: every process does then, if it be only its health and metrics."""
+    """Return True if a listening address is set: every process then serves at least health and metrics."""
     return not settings.model_fields_set.isdisjoint({"web_host", "port"})
 
 
@@ -56,7 +56,7 @@ def check_settings(settings: Settings) -> None:
 
 
 async def open_surface() -> ApiSurface:
-    """What draws conversations over HTTP. It has to `attach_surface` a house before it can say who somebody is."""
+    """Create the API's surface. Call `attach_surface` before members are looked up."""
     following, surface, uploads = await asyncio.gather(
         *(
             asyncio.to_thread(importlib.import_module, f"bot.web.turns.{name}")
@@ -67,34 +67,34 @@ async def open_surface() -> ApiSurface:
     return opened
 
 
-def attach_surface(surface: ApiSurface, settings: Settings, house: Runtime) -> None:
-    """Let the surface find out who calls, by the tokens as they are at that moment."""
+def attach_surface(surface: ApiSurface, settings: Settings, runtime: Runtime) -> None:
+    """Give the surface a lookup of API clients by the current tokens."""
 
     async def find_caller(name: str) -> ApiClient | None:
         if name == OPERATOR_NAME:
             return ApiClient(name, ApiRole.ADMIN) if _admin_token(settings) else None
-        tokens = await house.office.stores.tokens.tokens()
+        tokens = await runtime.services.stores.tokens.tokens()
         found = next((each for each in tokens if each.name == name and each.is_valid(time.time())), None)
         return None if found is None else ApiClient(found.name, found.role, found.workspace)
 
     surface.know(find_caller)
 
 
-def build_web_dependencies(settings: Settings, house: Runtime, surface: ApiSurface) -> WebDependencies:
-    """What the routes need of the house."""
-    from bot.web.dependencies import WebDependencies  # noqa: PLC0415 - loaded where something is served
+def build_web_dependencies(settings: Settings, runtime: Runtime, surface: ApiSurface) -> WebDependencies:
+    """Return the dependencies of the routes."""
+    from bot.web.dependencies import WebDependencies  # noqa: PLC0415 - loaded only in processes that serve
 
-    office = house.office
+    services = runtime.services
     return WebDependencies(
-        engine=house.engine,
-        commands=house.commands,
-        command_parts=office.command_parts,
-        tokens=office.stores.tokens,
+        engine=runtime.engine,
+        commands=runtime.commands,
+        command_parts=services.command_parts,
+        tokens=services.stores.tokens,
         following=surface.following,
         uploads=surface.uploads,
-        overview=office.stores.archive,
-        approval=house.turn_log.get_approval,
-        signs=partial(can_approve, office.rules),
+        overview=services.stores.archive,
+        approval=runtime.turn_log.get_approval,
+        signs=partial(can_approve, services.rules),
         admin_token=_admin_token(settings),
     )
 
@@ -107,8 +107,8 @@ async def serve_web(
     parts: WebDependencies | None = None,
     pages: Sequence[Page] = (),
 ) -> AsyncIterator[int]:
-    """Serve for as long as the block runs: hooks of platforms, the API over `parts` if there are any, and `pages`,
-    which take no token. The port. Raises SettingsError.
+    """Serve while the block runs: hooks, the API over `parts` unless it is None, and `pages`, which take no token.
+    Yield the port. Raises SettingsError.
     """
     applications, server, limits = await asyncio.gather(
         *(

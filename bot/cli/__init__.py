@@ -54,9 +54,9 @@ def _root(
 
 
 def main() -> None:
-    """The entry point."""
+    """Run the command line."""
     try:
-        # Called so whatever it was started as: people read of it under this name.
+        # A fixed name in the help, because documentation uses it.
         code = app(prog_name="countersign", standalone_mode=False)
     except typer.TyperException as error:
         context = getattr(error, "ctx", None)

@@ -13,7 +13,7 @@ from bot.settings import Settings
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object.")]
 
 WORDS = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
-"""What these commands take is known to `bot.commands` alone."""
+"""Context settings: `bot.commands` parses the arguments."""
 
 
 def servers(
@@ -38,7 +38,7 @@ def usage(
     ] = "",
     debug: Debug = False,
 ) -> None:
-    """Tokens and money that models took: the verbs of `/usage` in a chat, such as `all`, `workspace --by model`."""
+    """Tokens and money used by models: the verbs of `/usage` in a chat, such as `all`, `workspace --by model`."""
     _say("usage", context.args, as_json=as_json, workspace=workspace, debug=debug)
 
 

@@ -1,4 +1,4 @@
-"""`audit`: what was asked, signed, refused, run and changed."""
+"""`audit`: export, verify, seal and print the audit."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bot.settings import Settings
 
 
 class Format(StrEnum):
-    """What `--format` may say."""
+    """Values of `--format`."""
 
     JSONL = "jsonl"
     CSV = "csv"

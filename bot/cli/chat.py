@@ -18,7 +18,7 @@ _MODEL = (
 
 
 class Approve(StrEnum):
-    """What `--approve` may say."""
+    """Values of `--approve`."""
 
     ASK = "ask"
     NEVER = "never"
@@ -61,7 +61,7 @@ def run(
     only: Annotated[str, typer.Option(metavar="PART,...", help="Some parts only: slack, discord, worker, web.")] = "",
     debug: Debug = False,
 ) -> None:
-    """Run every part that is configured, until SIGTERM."""
+    """Run all configured components, until SIGTERM."""
 
     async def serve(settings: Settings) -> int:
         from bot.app.service import run as run_service  # noqa: PLC0415

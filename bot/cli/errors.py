@@ -1,6 +1,6 @@
-"""How a command runs: errors to one line, endings to exit codes.
+"""Execution of a command: errors become one line, outcomes become exit codes.
 
-What the codes mean is here alone; commands return FAILED where what they looked at is not as it should be.
+Commands return FAILED if a check fails.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Debug = Annotated[bool, typer.Option("--debug", help="Show tracebacks.")]
 
 
 def run_command(command: Callable[[Settings], Coroutine[Any, Any, int]], *, debug: bool) -> None:
-    """Run a command with the settings there are, and leave with its exit code."""
+    """Run a command with the loaded settings, and exit with its code."""
     try:
         code = asyncio.run(command(read_settings()))
     except CountersignError as error:
@@ -34,10 +34,10 @@ def run_command(command: Callable[[Settings], Coroutine[Any, Any, int]], *, debu
     except KeyboardInterrupt:
         code = INTERRUPTED
     except BrokenPipeError:
-        # Whoever read the answer has gone: nothing to say, and nobody to say it to.
+        # The reader of the output has closed it: no further output is possible.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = FAILED
-    except Exception as error:  # the last line of defence: a person sees one line, not a traceback
+    except Exception as error:  # last resort: users get one line, not a traceback
         if debug:
             raise
         print_error(f"Something broke ({type(error).__name__}: {error}). Fix: run it with --debug to see where")
@@ -47,6 +47,6 @@ def run_command(command: Callable[[Settings], Coroutine[Any, Any, int]], *, debu
 
 
 def print_error(problem: str) -> None:
-    """One line, whatever the problem is made of."""
+    """Print an error on one line."""
     visible = "".join(character if character.isprintable() else " " for character in problem)
     typer.echo(f"countersign: {' '.join(visible.split())}", err=True)

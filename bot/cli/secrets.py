@@ -46,7 +46,7 @@ def set_secret(
     *,
     debug: Debug = False,
 ) -> None:
-    """Store a secret of a server, typed without an echo or read from standard input."""
+    """Store a secret of a server, typed without echo or read from standard input."""
 
     async def answer(settings: Settings) -> int:
         from bot.app.servers import administer  # noqa: PLC0415
@@ -58,7 +58,7 @@ def set_secret(
 
 @commands.command("rotate")
 def rotate(*, debug: Debug = False) -> None:
-    """Encrypt every stored secret anew with the first key of MCP_ENCRYPTION_KEY."""
+    """Encrypt every stored secret again with the first key of MCP_ENCRYPTION_KEY."""
 
     async def encrypt_anew(settings: Settings) -> int:
         from bot.app.servers import rotate  # noqa: PLC0415

@@ -1,4 +1,4 @@
-"""`tokens`: who may use the HTTP API."""
+"""`tokens`: access to the HTTP API."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from bot.settings import Settings
 
 
 class ApiRoleOption(StrEnum):
-    """What `--role` may say."""
+    """Values of `--role`."""
 
     MEMBER = "member"
     APPROVER = "approver"
@@ -33,7 +33,7 @@ def create_token(
     expires: Annotated[str, typer.Option(metavar="TIME", help="How long it is good: 12h, 90d, 52w.")] = "",
     debug: Debug = False,
 ) -> None:
-    """Make a token and print it to standard output. It cannot be shown again."""
+    """Create a token and print it to standard output. It cannot be shown again."""
 
     async def make(settings: Settings) -> int:
         from bot.app.tokens import create  # noqa: PLC0415
@@ -48,7 +48,7 @@ def create_token(
 def list_tokens(
     *, as_json: Annotated[bool, typer.Option("--json", help="One JSON array.")] = False, debug: Debug = False
 ) -> None:
-    """Show what is known of every token, those that are good for nothing any more included."""
+    """List all tokens, including expired and revoked ones."""
 
     async def show(settings: Settings) -> int:
         from bot.app.tokens import show  # noqa: PLC0415
@@ -64,7 +64,7 @@ def revoke_token(
     *,
     debug: Debug = False,
 ) -> None:
-    """Let a token be good for nothing, at once and in every process."""
+    """Revoke a token, at once and in every process."""
 
     async def end(settings: Settings) -> int:
         from bot.app.tokens import revoke  # noqa: PLC0415

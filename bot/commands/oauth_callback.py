@@ -130,7 +130,7 @@ class OAuthCallback:
             async with asyncio.timeout(_TELLING_SECONDS):
                 await self._people.tell(begun.by, begun.conversation, said)
         except (DeliveryFailed, TimeoutError) as failure:
-            log.info("nobody could be told of a sign-in: %s", failure or "no answer in time")
+            log.info("message about a sign-in was not sent: %s", failure or "no answer in time")
 
 
 class _NotAllowed(CountersignError):

@@ -146,7 +146,7 @@ class SecretEntry:
             async with asyncio.timeout(_TELLING_SECONDS):
                 await self._people.tell(link.person, link.conversation, said)
         except (DeliveryFailed, TimeoutError) as failure:
-            log.info("nobody could be told that a secret is set: %s", failure or "no answer in time")
+            log.info("message about a saved secret was not sent: %s", failure or "no answer in time")
 
     async def _find(self, token: str) -> tuple[SecretLink, ServerRecord] | None:
         """The link, and the server as it is now. One that its people cannot see any more is none."""

@@ -1,1 +1,1 @@
-"""The bot's own HTTP: health, and what platforms that call us hand in. Knows no platform, no model and no database."""
+"""The bot's HTTP server: API, health, metrics, pages for links, and hooks of platforms."""

@@ -1,6 +1,8 @@
-"""The application: what is mounted where, and what stands around it.
+"""The ASGI application: mounted routes and the middleware around them.
 
-Called by the composition root, which brings the parts. Routes of the API are in `bot.web.api`, one module a subject.
+The order is: request middleware, authentication, client limits, body limits, routes. A body is read only after
+authentication. `/docs` is a page of this package because browsers must not load scripts from other hosts. Health and
+metrics take no token and expose only counts and states.
 """
 
 from __future__ import annotations
@@ -38,17 +40,14 @@ from bot.web.request_middleware import RequestMiddleware
 from bot.web.routes import NamedRoutes, api_routes
 
 # -------------------- body limits
-# What is taken of a request before a route sees it: of a body so much, so soon, and JSON alone.
-#
-# Stands between the gate and the routes of the API: nothing is read of whoever has no token.
 
 LARGEST_BODY = 1024 * 1024
-"""Bytes."""
+"""Longest request body in bytes."""
 READING_SECONDS = 15.0
 
 
 class BodyLimitMiddleware:
-    """Reads bodies. `largest` is in bytes; a body must have arrived within `seconds`."""
+    """Middleware that reads and checks bodies. `largest` is in bytes; a body must arrive within `seconds`."""
 
     def __init__(self, app: ASGIApp, largest: int = LARGEST_BODY, seconds: float = READING_SECONDS) -> None:
         self._app = app
@@ -56,10 +55,10 @@ class BodyLimitMiddleware:
         self._seconds = seconds
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Hand the request on with its whole body, or say why not."""
+        """Pass the request on with its complete body, or answer with a problem."""
         try:
             if "\0" in scope["path"]:
-                # No id and no name has it, and PostgreSQL fails on it instead of finding nothing.
+                # No id or name contains a NUL, and PostgreSQL fails on it.
                 raise problem_of_status(404)
             body = await self._read(scope, receive)
         except Problem as problem:
@@ -97,8 +96,8 @@ class BodyLimitMiddleware:
 
 
 def _unfit(body: bytes) -> Problem | None:
-    """What is wrong with a body, that the routes' own reader would not notice: it reads UTF-16 as well, takes NaN and
-    1e999 for numbers, half a surrogate pair for a character, and the last of two members of one name.
+    """Return the error of a body that the framework's parser accepts: UTF-16, NaN, 1e999, half a surrogate pair,
+    duplicate members.
     """
     too_deep = Problem(400, "too_deep", f"The body is nested deeper than {DEEPEST} levels.", "send it flatter")
     try:
@@ -126,8 +125,8 @@ def _is_json(content_type: str) -> bool:
 
 
 class Capacity:
-    """Answer 503 to a request beyond `most`, except at the paths that are `served_always`. A request counts once its
-    body has arrived as a whole: before that its connection can make room.
+    """Middleware that answers 503 beyond `most` requests, except at the paths in `served_always`. A request counts
+    after its complete body has arrived: until then its connection can be evicted.
     """
 
     def __init__(self, app: ASGIApp, served_always: Collection[str], most: int) -> None:
@@ -176,11 +175,6 @@ def _busy() -> Problem:
 
 
 # -------------------- documentation
-# The API's own description: `/openapi.json`, and a plain list of the routes at `/docs`. Served only if the operator
-# wants it (`API_DOCS=true`).
-#
-# The list is a page of our own: the usual pages of that kind load scripts from elsewhere, and this server lets no
-# page do that.
 
 _METHODS = ("get", "post", "put", "patch", "delete")
 _PAGE = """<!doctype html>
@@ -194,7 +188,7 @@ The whole description is <a href="/openapi.json">openapi.json</a>.</p>
 
 
 def documentation_routes(app: FastAPI) -> list[BaseRoute]:
-    """The two addresses, for the routes of this application."""
+    """Return the routes of `/openapi.json` and `/docs` for this application."""
 
     async def openapi(_request: Request) -> Response:
         return JSONResponse(app.openapi())
@@ -206,7 +200,7 @@ def documentation_routes(app: FastAPI) -> list[BaseRoute]:
 
 
 def page(document: Mapping[str, Any]) -> str:
-    """An OpenAPI document as a page: each subject with its routes."""
+    """Return an OpenAPI document as an HTML page, grouped by tag."""
     groups: dict[str, list[str]] = {}
     for method, path, operation in _operations(document):
         said = escape(str(operation.get("summary", "")))
@@ -225,16 +219,13 @@ def _operations(document: Mapping[str, Any]) -> Iterator[tuple[str, str, Mapping
 
 
 # -------------------- health
-# Probes: `/healthz` says that the process lives, `/readyz` (and `/health`) whether it can do its work.
-#
-# Open to everybody who reaches the address, like the metrics: they say how many things stand how, and nothing else.
 
 ALIVE = "/healthz"
 READY = ("/readyz", "/health")
 
 
 def alive_route() -> Route:
-    """An answer at all is the answer: whoever restarts what does not answer asks here."""
+    """Return the liveness route. Any response means that the process is alive."""
 
     async def alive(_request: Request) -> Response:
         return PlainTextResponse("ok\n")
@@ -243,7 +234,7 @@ def alive_route() -> Route:
 
 
 def ready_routes(look: Callable[[], Awaitable[Health]]) -> list[Route]:
-    """503 while messages would not arrive or could not be kept: whoever balances load asks here."""
+    """Return the readiness routes. They answer 503 while messages could not arrive or be stored."""
 
     async def ready(_request: Request) -> Response:
         health = await look()
@@ -271,7 +262,7 @@ def _told(health: Health) -> dict[str, object]:
 
 
 Page = BaseRoute
-"""An address that takes no token, for `application`."""
+"""A route that takes no token, for `application`."""
 
 
 def application(
@@ -281,8 +272,8 @@ def application(
     pages: Sequence[Page] = (),
     limits: ConnectionLimits | None = None,
 ) -> RequestMiddleware:
-    """Everything that is served: `/healthz`, hooks that platforms call, `pages` that need no token, and the API for
-    all other addresses. `limits` are those of the server.
+    """Return the whole application: `/healthz`, hooks of platforms, `pages` without a token, and the API at all other
+    addresses. `limits` are those of the server.
     """
     routes: list[BaseRoute] = [alive_route(), *map(hook_route, hooks), *pages]
     if api is not None:
@@ -295,7 +286,7 @@ def application(
 def api_application(
     parts: WebDependencies, *, attempts: LoginThrottle | None = None, shares: CallerShares | None = None
 ) -> ASGIApp:
-    """The API behind its gate."""
+    """Return the API with its middleware."""
     return add_middleware(
         api_routes(api_routers(parts)), parts.tokens, parts.admin_token, attempts or LoginThrottle(), shares=shares
     )
@@ -311,26 +302,24 @@ def add_middleware(
     seconds: float = READING_SECONDS,
     shares: CallerShares | None = None,
 ) -> ASGIApp:
-    """Routes with everything before them: the gate, the limits of one caller, and what reads the body, of `largest`
-    bytes and in `seconds`.
-    """
+    """Return the routes behind authentication, client and body limits: at most `largest` bytes within `seconds`."""
     limited = CallerLimits(BodyLimitMiddleware(NamedRoutes(routes), largest, seconds), shares or CallerShares())
     return AuthMiddleware(limited, tokens, admin_token, attempts)
 
 
 def documentation(parts: WebDependencies) -> list[Page]:
-    """`/openapi.json` and `/docs`, which take no token: pages for `application`."""
+    """Return `/openapi.json` and `/docs`, which take no token, as pages for `application`."""
     return documentation_routes(api_routes(api_routers(parts)))
 
 
 def api_routers(parts: WebDependencies) -> Iterator[APIRouter]:
-    """The routers of every module in `bot.web.api`, in the order of their names."""
+    """Yield the routers of every module in `bot.web.api`, sorted by module name."""
     for module in pkgutil.iter_modules(bot.web.api.__path__):
         yield importlib.import_module(f"{bot.web.api.__name__}.{module.name}").routes(parts)
 
 
 class _Plain:
-    """Answers in the API's shape what no route takes, for routes that stand beside the API."""
+    """Middleware for routes beside the API: answers unknown addresses in the API's error format."""
 
     def __init__(self, router: Router) -> None:
         self._router = router

@@ -1,8 +1,7 @@
-"""Who is calling, by the token in `Authorization: Bearer`, and what a route asks of them.
+"""Authentication by `Authorization: Bearer`, and the roles that routes require.
 
-The gate stands before every route of the API and lets nobody in without a token that is good. A route says by the type
-of a parameter what it needs: `MemberCaller`, `ApproverCaller` or `AdminCaller`. What is about a workspace goes through
-`ensure_workspace` besides.
+The middleware rejects every request without a valid token. A route requires a role by the type of a parameter:
+`MemberCaller`, `ApproverCaller` or `AdminCaller`. Routes about a workspace also call `ensure_workspace`.
 """
 
 from __future__ import annotations
@@ -33,12 +32,12 @@ _bearer = HTTPBearer(
 
 @dataclass(frozen=True, slots=True)
 class RequireRole:
-    """A route's demand, as a dependency: a caller who may do what `role` may."""
+    """Dependency that requires a role of the API client."""
 
     role: ApiRole
 
     async def __call__(self, request: Request, _header: Annotated[object, Depends(_bearer)]) -> ApiClient:
-        """The caller. Raises Problem: 401 where the gate let nobody in, 403 if the role is too small."""
+        """Return the API client. Raises Problem: 401 without authentication, 403 if the role is too low."""
         caller = getattr(request.state, "caller", None)
         if not isinstance(caller, ApiClient):
             raise _unknown()
@@ -53,16 +52,16 @@ class RequireRole:
 
 
 MemberCaller = Annotated[ApiClient, Depends(RequireRole(ApiRole.MEMBER))]
-"""Whoever has a token at all."""
+"""Any valid token."""
 ApproverCaller = Annotated[ApiClient, Depends(RequireRole(ApiRole.APPROVER))]
-"""Whoever may sign."""
+"""A token that may approve calls."""
 AdminCaller = Annotated[ApiClient, Depends(RequireRole(ApiRole.ADMIN))]
-"""Whoever may administer."""
+"""A token that may administer."""
 
 
 def ensure_workspace(caller: ApiClient, home: str) -> str:
-    """The workspace (`slack:T1`, EVERYWHERE) that a route was asked for by its name, if the caller has to do with it.
-    Raises Problem with 403: the name is the caller's own, nothing is told of what is there.
+    """Return the workspace (`slack:T1`, EVERYWHERE) if the token covers it. Raises Problem with 403, which does not
+    tell existing workspaces from others.
     """
     if not caller.covers_workspace(home):
         raise Problem(403, "other_workspace", "This token is for another workspace.", "use a token of that workspace")
@@ -70,7 +69,7 @@ def ensure_workspace(caller: ApiClient, home: str) -> str:
 
 
 class AuthMiddleware:
-    """Stands before the API: every request has a `caller` in its state behind it, or is answered here."""
+    """Middleware that puts the API client into `request.state.caller`, or answers 401 or 429."""
 
     def __init__(self, app: ASGIApp, tokens: TokenStore, admin_token: str, attempts: LoginThrottle) -> None:
         self._app = app
@@ -79,7 +78,7 @@ class AuthMiddleware:
         self._attempts = attempts
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let the request through, or say why not."""
+        """Pass the request on, or answer with a problem."""
         state = scope.setdefault("state", {})
         try:
             state["caller"] = await self._caller(Headers(scope=scope).get("authorization", ""), _address(scope))
@@ -91,7 +90,7 @@ class AuthMiddleware:
             await self._app(scope, receive, send)
 
     async def _caller(self, header: str, address: str) -> ApiClient:
-        """Raises Problem. A token that is good is good however often others failed from the same address."""
+        """Return the API client of a token. Valid tokens are accepted from throttled addresses too. Raises Problem."""
         scheme, _, given = header.partition(" ")
         given = given.strip()
         if scheme.lower() == "bearer" and given:
@@ -117,7 +116,7 @@ def _calling(token: ApiToken) -> ApiClient:
 
 
 def _unknown() -> Problem:
-    """One text for none, a wrong one, and one that is over: whoever guesses learns nothing."""
+    """Return the same problem for missing, wrong and expired tokens, so that guesses reveal no difference."""
     return Problem(
         401,
         "unauthorized",

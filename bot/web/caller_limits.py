@@ -41,7 +41,9 @@ class CallerShares:
 
 
 class CallerLimits:
-    """Count the requests of each caller, and answer 429 beyond its share. Stands behind the gate."""
+    """Middleware that counts the requests of each API client, and answers 429 beyond its share. Runs after
+    authentication.
+    """
 
     def __init__(self, app: ASGIApp, shares: CallerShares) -> None:
         self._app = app
@@ -78,7 +80,7 @@ class _Streams:
 
 
 class StreamPlace:
-    """The right of one request to stay open. Its middleware releases it."""
+    """Right of one request to stay open. The middleware releases it."""
 
     def __init__(self, streams: _Streams, caller: str) -> None:
         self._streams = streams
@@ -100,8 +102,8 @@ class StreamPlace:
             )
 
     def take_to_wait(self) -> bool:
-        """Take a place for a wait. Return False if all clients together have every place: the request is to be answered
-        without a wait. Raises Problem with 429.
+        """Take a place for a wait. Return False if all clients together have every place: answer without a wait. Raises
+        Problem with 429.
         """
         by_caller, shares = self._streams.by_caller, self._streams.shares
         if by_caller[self._caller] >= shares.streams:
@@ -112,7 +114,7 @@ class StreamPlace:
         return self._taken
 
     def follow(self, subject: str) -> None:
-        """Name what a request with a place follows: the id of a response or a server. Raises Problem with 429."""
+        """Set the id of the response or server that a request with a place follows. Raises Problem with 429."""
         if not self._taken:
             return
         key = (self._caller, subject)
@@ -124,7 +126,7 @@ class StreamPlace:
         self._streams.by_subject[key] += 1
 
     def release(self) -> None:
-        """Give back what was taken."""
+        """Release the places that were taken."""
         if self._taken:
             self._taken = False
             _count_down(self._streams.by_caller, self._caller)
@@ -140,7 +142,7 @@ def _place_of(request: Request) -> StreamPlace:
 
 
 RequestStreamPlace = Annotated[StreamPlace, Depends(_place_of)]
-"""The place of a route that streams or waits."""
+"""Dependency of a route that streams or waits."""
 
 
 def _too_many(message: str) -> Problem:

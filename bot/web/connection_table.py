@@ -30,14 +30,14 @@ def most_connections() -> int:
 
 
 class Evictable(Protocol):
-    """A connection as the table knows it."""
+    """A connection in the table."""
 
     @property
     def address(self) -> str:
         """IP address of the peer, empty if it has none."""
 
     def evict(self) -> None:
-        """Close the connection now. What was not sent is lost."""
+        """Close the connection now. Unsent data is lost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,11 +134,11 @@ class ConnectionTable:
         return True
 
     def wait(self, connection: Evictable) -> None:
-        """The peer owes the next step. One that waits already stays where it is in the order."""
+        """Mark a connection as waiting for its peer. A waiting connection keeps its position in the order."""
         self._peers[_share_of(connection.address)].waiting.setdefault(connection)
 
     def work(self, connection: Evictable) -> None:
-        """The server owes the next step: the connection is not closed in favor of another."""
+        """Mark a connection as served: it is not closed in favor of another."""
         self._peers[_share_of(connection.address)].waiting.pop(connection, None)
 
     def remove(self, connection: Evictable) -> None:
@@ -162,7 +162,7 @@ class ConnectionTable:
         return True
 
     def _note(self, text: str, *values: object) -> None:
-        """Log what a flood does at most once a minute."""
+        """Log a warning at most once a minute."""
         now = self._clock()
         if now - self._noted_at >= _NOTE_SECONDS:
             self._noted_at = now

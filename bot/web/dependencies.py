@@ -1,4 +1,4 @@
-"""What the HTTP API is built from: the same parts that the platforms and the commands have."""
+"""Dependencies of the HTTP API."""
 
 from __future__ import annotations
 
@@ -16,10 +16,9 @@ from bot.web.turns.uploads import Uploads
 
 @dataclass(frozen=True, slots=True)
 class WebDependencies:
-    """Everything the routes need. `following` and `uploads` are shared with the surface that draws what is asked here;
-    `overview` has what waits for a signature, `approval` finds the call that an approval asks about, `signs` says
-    whether somebody's signature on one would count now. `admin_token` is the operator's own, empty for none; `clock` is
-    in epoch seconds.
+    """Dependencies of the routes. `following` and `uploads` are shared with the API's surface. `overview` lists pending
+    calls, `approval` returns the call of an approval, `signs` returns True if a member may approve it now.
+    `admin_token` is the operator's own, empty for none; `clock` is in epoch seconds.
     """
 
     engine: EngineApi

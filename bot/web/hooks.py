@@ -1,6 +1,6 @@
-"""Hooks: requests that platforms make to us. Each checks by itself who is asking, and none takes a token of ours.
+"""Hooks: HTTP requests from platforms. Each hook authenticates its requests itself; none takes an API token.
 
-The composition root brings the hooks; a body is never read beyond what its hook takes.
+A body longer than the hook's limit is not read.
 """
 
 from __future__ import annotations
@@ -19,44 +19,44 @@ _READING_SECONDS = 15.0
 
 
 class Answer(Protocol):
-    """What a hook wants sent back."""
+    """Response of a hook."""
 
     @property
     def status(self) -> int:
-        """The HTTP status."""
+        """HTTP status."""
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """Headers to send."""
+        """Headers of the response."""
 
     @property
     def body(self) -> str:
-        """The text to send."""
+        """Body of the response."""
 
 
 class Hook(Protocol):
-    """Takes POST requests at one path. `largest_body` is in bytes."""
+    """A handler of POST requests at one path."""
 
     @property
     def path(self) -> str:
-        """Where it listens, with a slash first."""
+        """Path, with a leading slash."""
 
     @property
     def largest_body(self) -> int:
-        """Longer bodies are answered with 413."""
+        """Longest body in bytes. Longer ones are answered with 413."""
 
     async def answer(self, headers: Mapping[str, str], body: bytes) -> Answer:
-        """Take one request. Checks by itself who is asking. Never raises."""
+        """Authenticate and handle one request. Never raises."""
 
 
 def hook_route(hook: Hook) -> Route:
-    """The route that hands requests to a hook."""
+    """Return the route of a hook."""
 
     async def take(request: Request) -> Response:
         body = await _read(request, hook.largest_body)
         if isinstance(body, Response):
             return body
-        # A platform that has waited long enough hangs up, and says nothing of a press a second time.
+        # A platform hangs up after its timeout and does not repeat an interaction.
         request.scope["state"][FINISHES] = True
         answer = await hook.answer(dict(request.headers), body)
         return Response(answer.body, answer.status, dict(answer.headers))
@@ -65,7 +65,7 @@ def hook_route(hook: Hook) -> Route:
 
 
 async def _read(request: Request, most: int) -> bytes | Response:
-    """The body, or why it is not taken."""
+    """Return the body, or the error response."""
     body = bytearray()
     try:
         async with asyncio.timeout(_READING_SECONDS):

@@ -1,7 +1,7 @@
-"""What every page for people looks like, and what it is sent with.
+"""HTML pages: their layout and headers.
 
-Called by the pages of `bot.web.links` and `bot.web.oauth`. A document holds no script and loads nothing; its one style
-sheet stands in it and is named by its hash in the policy. Whatever comes from elsewhere goes through `text_of`.
+A document has no script and loads no resources. Its style sheet is inline and allowed by its hash in the
+Content-Security-Policy. Text from outside goes through `text_of`.
 """
 
 from __future__ import annotations
@@ -68,12 +68,12 @@ HEADERS: Final[Mapping[str, str]] = {
     "X-Frame-Options": "DENY",
     "X-Robots-Tag": "noindex, nofollow, noarchive",
 }
-"""What every page is sent with."""
+"""Headers of every page."""
 
 
 @dataclass(frozen=True, slots=True)
 class HtmlDocument:
-    """One state of a page, and what it is sent with."""
+    """A page with its status and headers."""
 
     status: int
     html: str
@@ -81,12 +81,12 @@ class HtmlDocument:
 
 
 def plain(status: int, title: str, said: str, then: str, headers: Mapping[str, str] | None = None) -> HtmlDocument:
-    """Two sentences of HTML."""
+    """Return a page of two sentences of HTML."""
     return document(status, title, f"<h1>{title}</h1><p>{said}</p><p>{then}</p>", headers)
 
 
 def document(status: int, title: str, body: str, headers: Mapping[str, str] | None = None) -> HtmlDocument:
-    """A page with a title, which is text of our own, and a body of HTML."""
+    """Return a page with a plain-text title and a body of HTML."""
     html = (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
@@ -98,11 +98,11 @@ def document(status: int, title: str, body: str, headers: Mapping[str, str] | No
 
 
 def text_of(text: str, longest: int = _LONGEST) -> str:
-    """Text from elsewhere as HTML, on one line."""
+    """Escape text from outside as HTML on one line."""
     return escape(single_line(text, longest))
 
 
 def person_of(person: Author) -> str:
-    """Who somebody is, and where, as HTML."""
+    """Return a user's name and platform as HTML."""
     platform = _PLATFORMS.get(person.platform, f"on {person.platform}")
     return f"<b>{text_of(person.name or person.id)}</b> {text_of(platform)}"

@@ -1,9 +1,8 @@
-"""The HTTP protocol of the server: uvicorn's, with limits of time and of pipelining, and a place in the table of
-connections.
+"""HTTP protocol of the server: uvicorn's, with timeouts, a limit on pipelining, and a place in the connection table.
 
-A connection without a request costs a file. Without limits, clients that only connect, send half a request or read no
-response would take the files of the database and of the platforms. A client that sends its requests without waiting
-for the responses would keep the event loop from accepting others.
+Each connection uses a file descriptor. Without limits, clients that send half a request or read no response would take
+those of the database and the platforms. A client that pipelines requests would keep the event loop from accepting
+others.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ class LimitedProtocol(H11Protocol):
         return self.client[0] if self.client else ""
 
     def evict(self) -> None:
-        """Close the connection now; its place in the table is released already."""
+        """Close the connection now; its place in the table is already released."""
         self._admitted = False
         self.transport.abort()
 
@@ -57,7 +56,7 @@ class LimitedProtocol(H11Protocol):
         self._update()
 
     def data_received(self, data: bytes) -> None:
-        """Take a piece of a request, or several requests."""
+        """Receive a part of a request, or several requests."""
         super().data_received(data)
         if self.cycle is not None and not self.cycle.response_complete:
             self._end_head()
@@ -66,36 +65,37 @@ class LimitedProtocol(H11Protocol):
         self._update()
 
     def handle_events(self) -> None:
-        """Begin the next request. If the peer has sent more behind it, its response is the last one."""
+        """Start the next request. If the peer has pipelined more, its response is the last one."""
         super().handle_events()
         cycle = self.cycle
         if cycle is None or cycle.more_body or cycle.response_complete or not cycle.keep_alive:
             return
         if self.conn.trailing_data[0]:
-            # As if the peer had asked for it: the header says so, unless the response has begun.
+            # As with `Connection: close` in the request: the response header says so unless the response
+            # has started.
             cycle.scope["headers"] = [*cycle.scope["headers"], _CLOSE]
             cycle.keep_alive = False
 
     def on_response_complete(self) -> None:
-        """Go on to the next request."""
+        """Continue with the next request."""
         super().on_response_complete()
         self._update()
 
     def pause_writing(self) -> None:
-        """The peer reads nothing more for now."""
+        """Start the stall timer: the peer stopped reading."""
         super().pause_writing()
         if self._stalled is None:
             self._start_stall()
         self._update()
 
     def resume_writing(self) -> None:
-        """The peer reads again."""
+        """Stop the stall timer: the peer reads again."""
         super().resume_writing()
         self._end_stall()
         self._update()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Release what the connection holds."""
+        """Release the resources of the connection."""
         self._end_head()
         self._end_stall()
         super().connection_lost(exc)
@@ -139,5 +139,5 @@ class LimitedProtocol(H11Protocol):
 
 
 def connection_factory(limits: ConnectionLimits, proxies: TrustedProxies) -> partial[LimitedProtocol]:
-    """Return the protocol of one server: all of its connections share one table."""
+    """Return the protocol factory of one server, whose connections share one table."""
     return partial(LimitedProtocol, limits=limits, table=ConnectionTable(limits, proxies))

@@ -1,4 +1,4 @@
-"""How often one address may be wrong: tokens that are none. Called by `bot.web.authentication`; knows no token."""
+"""Throttle of failed logins by address."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ class _Bucket:
 
 
 class LoginThrottle:
-    """A token bucket for each address, in memory: `at_once` failures after a quiet time, and one more every `seconds`.
-    The addresses that failed longest ago are forgotten first. `clock` is monotonic, in seconds.
+    """Token bucket per address, in memory: `at_once` failures after a quiet time, and one more every `seconds`. The
+    addresses with the oldest failures are dropped first. `clock` is monotonic, in seconds.
     """
 
     def __init__(
@@ -35,7 +35,7 @@ class LoginThrottle:
         self._buckets: OrderedDict[str, _Bucket] = OrderedDict()
 
     def failed(self, address: str) -> float:
-        """Count a failure. Zero, or the seconds until another one is looked at."""
+        """Count a failure. Return 0 if it is within the limit, else the seconds until the next attempt is accepted."""
         now = self._clock()
         bucket = self._buckets.setdefault(address, _Bucket(self._at_once, now))
         self._buckets.move_to_end(address)

@@ -1,7 +1,4 @@
-"""How late the event loop comes back to whoever waits: what everything else in the process waits for, too.
-
-Run by the composition root for as long as the metrics are served.
-"""
+"""Lag of the event loop: the delay between the due time and the wakeup of a task."""
 
 from __future__ import annotations
 

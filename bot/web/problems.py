@@ -1,9 +1,10 @@
-"""What goes wrong, in the one shape in which the HTTP API says so.
+"""Errors in the format of the HTTP API.
 
     {"error": {"code": "not_found", "message": "…", "fix": "…", "fields": {"name": "…"}}, "requestId": "…"}
 
-Routes raise `Problem`, or let errors of `bot.errors` pass: what those come to is decided here and nowhere else. No text
-repeats a value that was sent: it may be a secret.
+Routes raise `Problem` or errors of `bot.errors`; this module maps both to responses. No message repeats a value of the
+request, because it may be a secret. A field's error names its position and the expected type, never pydantic's own
+message.
 """
 
 from __future__ import annotations
@@ -35,22 +36,16 @@ from bot.errors import (
 )
 
 # -------------------- validation errors
-# What is wrong with the fields of a request, in words for whoever sent it: each field by its place in what was sent,
-# and what it takes instead. Called by `problems`; knows no subject.
-#
-# What the library that checks says of itself is not told: only what kind of mistake it has found, and where. No
-# sentence repeats a value that was sent; a name that is not known here may be answered with the one it looks most
-# like.
 
 Place = tuple[str | int, ...]
 
 _MOST_FIELDS = 50
 _LONGEST_NAME = 100
 _OURS = "value_error"
-"""What an error is called that a function of ours has raised, in words for people."""
+"""pydantic's error type for a ValueError of this project, whose message is for users."""
 _PREFIX = "Value error, "
 _BETWEEN = re.compile(", | or ")
-"""What stands between the words of `'a', 'b' or 'c'`."""
+"""Separators in `'a', 'b' or 'c'`."""
 
 _TEXT, _TRUTH, _WHOLE, _NUMBER = "text", "true or false", "a whole number", "a number"
 _LIST, _OBJECT = "a list", "a JSON object"
@@ -69,7 +64,7 @@ _KINDS: Mapping[str, str] = {
     "model_attributes_type": _OBJECT,
     "none_required": "null",
 }
-"""What a value has to be that is of another kind. Where a field takes several kinds there is an error of each."""
+"""Expected type by pydantic's error type. A field of several types has one error for each."""
 _LIMITS: Mapping[str, str] = {
     "missing": "It is missing.",
     "string_too_short": "It must have {min_length} or more characters.",
@@ -90,13 +85,13 @@ _UNTHOUGHT_OF = "It cannot be used as it is."
 
 
 def validation_errors(found: Sequence[Mapping[str, Any]], body: object, shape: object) -> dict[str, str]:
-    """A sentence on each field, by its place, of what pydantic has found (`ValidationError.errors`) in a request.
-    `body` is what was sent, and `shape` the type it should have had, None if nobody knows.
+    """Return one sentence per field, by its position, for pydantic's errors (`ValidationError.errors`). `body` is the
+    request body, `shape` its type, None if unknown.
     """
     by_place: dict[Place, list[Mapping[str, Any]]] = {}
     for each in found[:_MOST_FIELDS]:
         by_place.setdefault(_place(each, body), []).append(each)
-    # A list with a mistake inside is no text either, which is not what is wrong where a field takes text or a list.
+    # A list with an invalid item is not a string either; report the item.
     around = {place[:length] for place in by_place for length in range(len(place))}
     return {
         ".".join(map(str, place[1:]))[:_LONGEST_NAME] or "body": _told(errors, place[1:], shape)
@@ -106,8 +101,8 @@ def validation_errors(found: Sequence[Mapping[str, Any]], body: object, shape: o
 
 
 def _place(error: Mapping[str, Any], body: object) -> Place:
-    """Where a mistake is: in the body, the query, the path or a header, and where there. Of a body, pydantic puts the
-    types that a field may have among the names, and they are left out.
+    """Return the position of an error: body, query, path or header, and the path in it. pydantic adds the types of a
+    union to positions in the body; they are removed.
     """
     source, *names = error["loc"]
     if source != "body":
@@ -129,7 +124,7 @@ def _place(error: Mapping[str, Any], body: object) -> Place:
 
 
 def _told(errors: Sequence[Mapping[str, Any]], place: Place, shape: object) -> str:
-    """What is wrong at one place. An error that is not about the kind of a value says more: the kind was right."""
+    """Return the error at one position. An error that is not about the type is more specific."""
     kinds = [_KINDS[each["type"]] for each in errors if each["type"] in _KINDS]
     if len(kinds) == len(errors):
         return f"It must be {' or '.join(dict.fromkeys(kinds))}."
@@ -142,9 +137,7 @@ def _told(errors: Sequence[Mapping[str, Any]], place: Place, shape: object) -> s
 
 
 def _limit(kind: str, limits: Mapping[str, Any]) -> str:
-    """What is wrong with a value of the right kind, or with none. Limits are the program's own: nothing that was sent
-    is among those that are named.
-    """
+    """Return the message about a value of the right type, or a missing one. It names only limits of the schema."""
     shown = {name: f"{each:,.15g}" if isinstance(each, int | float) else str(each) for name, each in limits.items()}
     if "expected" in shown:
         shown["expected"] = ", ".join(each.strip("'") for each in _BETWEEN.split(shown["expected"]))
@@ -156,7 +149,7 @@ def _sentence(said: str) -> str:
 
 
 def _known(shape: object, place: Place) -> Iterable[str]:
-    """The names of all fields there may be at a place."""
+    """Yield the names of all possible fields at a position."""
     shapes = [*_models(shape)]
     for name in place:
         shapes = [each for one in shapes for each in _inside(one, name)]
@@ -164,7 +157,7 @@ def _known(shape: object, place: Place) -> Iterable[str]:
 
 
 def _models(annotation: object) -> Iterator[type[BaseModel]]:
-    """The models that are, or are in, a type: in a union, a list or a mapping."""
+    """Yield the models in a type: in a union, a list or a mapping."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         yield annotation
     for each in get_args(annotation):
@@ -172,7 +165,7 @@ def _models(annotation: object) -> Iterator[type[BaseModel]]:
 
 
 def _inside(model: type[BaseModel], name: str | int) -> Iterator[type[BaseModel]]:
-    """The models in a field. A place in a list leads to what the list is of, which `_models` has looked through."""
+    """Yield the models of a field. An index leads to the items of a list, which `_models` has included."""
     if isinstance(name, int):
         yield model
     for field, info in model.model_fields.items():
@@ -181,7 +174,7 @@ def _inside(model: type[BaseModel], name: str | int) -> Iterator[type[BaseModel]
 
 
 def _names(field: str, info: FieldInfo) -> Sequence[str]:
-    """What a field is called in a request."""
+    """Return the names of a field in a request."""
     match info.validation_alias:
         case AliasChoices(choices=choices):
             return [each for each in choices if isinstance(each, str)]
@@ -195,8 +188,8 @@ Handler = Callable[[Request, Exception], Awaitable[Response]]
 
 
 class Problem(Exception):
-    """A request that is not done. `code` is for programs and stays what it is; `message` says in a sentence what
-    happened and `fix` what to do; `fields` says of fields of the body, query or path what is wrong with each.
+    """A rejected request. `code` is stable and for programs; `message` says what happened, `fix` what to do; `fields`
+    has one message per invalid field of body, query or path.
     """
 
     def __init__(
@@ -219,7 +212,7 @@ class Problem(Exception):
 
 
 class ErrorDetails(BaseModel):
-    """What went wrong."""
+    """Details of an error."""
 
     code: str = Field(description="A word for programs, such as `not_found`.")
     message: str = Field(description="What happened, in a sentence.")
@@ -228,14 +221,14 @@ class ErrorDetails(BaseModel):
 
 
 class ErrorAnswer(BaseModel):
-    """The body of every answer that is an error."""
+    """The body of every error response."""
 
     error: ErrorDetails
     requestId: str = Field(description="The same as in the header `X-Request-Id`, and in the log.")  # noqa: N815 - on the wire
 
 
 _RETRY = {"Retry-After": "5"}
-"""After the database or a model was away: about as long as a restart takes."""
+"""Header for an unavailable database or model; about the time of a restart."""
 
 _KNOWN: Mapping[type[CountersignError], tuple[int, str]] = {
     NotFound: (404, "not_found"),
@@ -246,14 +239,15 @@ _KNOWN: Mapping[type[CountersignError], tuple[int, str]] = {
     ModelUnavailable: (503, "model_unavailable"),
     ModelRejected: (502, "model_rejected"),
 }
-"""What errors of the program come to, in their own words. What is not here is a failure of the program itself."""
+"""Status and code by error class. Other errors are internal errors."""
 
 _REFUSALS: Mapping[type[CommandRejected], tuple[int, str]] = {
     NotFoundRejection: (404, "not_found"),
     ForbiddenRejection: (403, "forbidden"),
     CommandRejected: (422, "refused"),
 }
-"""The same of what commands turn down. Their reasons are Markdown of our own; the first that fits counts."""
+"""Status and code by rejection class of commands; the first match counts. Their messages are Markdown of this project.
+"""
 
 _STATUSES = {
     400: ("bad_request", "The request cannot be read."),
@@ -269,25 +263,25 @@ _BROKEN = ("broken", "Something broke. The log has the reason, under this reques
 
 
 def request_id(request: Request) -> str:
-    """The id of a request, as it is in its answer and in the log."""
+    """Return the id of a request, as in its response and in the log."""
     return str(getattr(request.state, "request_id", ""))
 
 
 def to_response(problem: Problem, about: str) -> Response:
-    """A problem as it is sent; `about` is the request's id."""
+    """Return a problem as a response; `about` is the request's id."""
     error = {"code": problem.code, "message": problem.message, "fix": problem.fix, "fields": problem.fields}
     return JSONResponse({"error": error, "requestId": about}, problem.status, problem.headers)
 
 
 def internal_error() -> Problem:
-    """What is told of a failure of the program itself: nothing."""
+    """Return a problem without details for an internal error."""
     return Problem(500, *_BROKEN)
 
 
 def problem_of_error(error: CountersignError) -> Problem:
-    """What an error of the program comes to."""
+    """Return the problem for an error of the program."""
     if isinstance(error, DatabaseUnavailable):
-        # Where the database is and what is the matter with it is the operator's to know: the log has it.
+        # Details of the database are for the operator; the log has them.
         return Problem(503, "database_unavailable", "The database is away for now.", "ask again later", headers=_RETRY)
     if isinstance(error, QueueFull):
         return Problem(429, "queue_full", error.cause, error.fix, headers=_RETRY)
@@ -299,13 +293,13 @@ def problem_of_error(error: CountersignError) -> Problem:
 
 
 def problem_of_status(status: int, headers: Mapping[str, str] | None = None, fix: str = "") -> Problem:
-    """A problem that has little to it but its status."""
+    """Return a problem from an HTTP status alone."""
     code, message = _STATUSES.get(status, ("refused", "The request is not done."))
     return Problem(status, code, message, fix, headers=headers)
 
 
 def problem_of_validation(error: RequestValidationError, shape: object = None) -> Problem:
-    """What does not fit the shape of a request, field by field, without what was sent. `shape` is the body's type."""
+    """Return the problem with one message per invalid field, without values. `shape` is the type of the body."""
     found = error.errors()
     if any(each["type"] == "json_invalid" for each in found):
         return Problem(400, "not_json", "The body is not JSON.", "send one JSON object")
@@ -339,7 +333,7 @@ async def _answer_validation(request: Request, error: Exception) -> Response:
 
 
 async def answer_status(request: Request, error: Exception) -> Response:
-    """What the framework itself refuses."""
+    """Handle Starlette's `HTTPException` (404, 405, 413)."""
     assert isinstance(error, HTTPException)
     return rejection_response(request, error.status_code, headers=error.headers)
 
@@ -347,12 +341,12 @@ async def answer_status(request: Request, error: Exception) -> Response:
 def rejection_response(
     request: Request, status: int, fix: str = "", headers: Mapping[str, str] | None = None
 ) -> Response:
-    """The same, where it is known what to do instead."""
+    """Return the response to an `HTTPException` with a known fix."""
     return to_response(problem_of_status(status, headers, fix), request_id(request))
 
 
 async def _answer_failure(request: Request, _error: Exception) -> Response:
-    # It goes on to whoever stands around the application, who logs the reason.
+    # The outer middleware logs the reason.
     return to_response(internal_error(), request_id(request))
 
 
@@ -364,4 +358,4 @@ HANDLERS: Mapping[type[Exception], Handler] = {
     HTTPException: answer_status,
     Exception: _answer_failure,
 }
-"""What answers which exception of a route."""
+"""Exception handlers of the routes."""

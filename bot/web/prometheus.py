@@ -1,11 +1,10 @@
-"""What is measured, as Prometheus reads it: `/metrics`.
+"""Prometheus metrics: `/metrics`.
 
-The composition root makes one `Metrics` for the process and hands its `observe` to whoever measures. Counters are this
-process's alone and begin anew with it; what is unfinished is read from the database when somebody looks, and is the
-same in every process. The only module that knows prometheus_client, whose global registry is left alone.
+Counters are of this process and start at zero with it. Gauges of unfinished work are read from the database on each
+scrape, and are the same in every process. The global registry of prometheus_client is not used.
 
-Labels are names of platforms, models, servers and tools, of which there are few; whatever there turn out to be too many
-of is counted as `other`. None holds what people said, or who they are.
+Labels are names of platforms, models, servers and tools. Beyond a limit per label, names are counted as `other`. No
+label holds user text or user names.
 """
 
 from __future__ import annotations
@@ -59,7 +58,7 @@ MOST_MODELS = 50
 OTHER = "other"
 LONGEST_NAME = 100
 FRESH_SECONDS = 5.0
-"""How long what was read of the database is shown again, however often somebody looks."""
+"""Seconds that values read from the database are reused."""
 READING_SECONDS = 3.0
 
 _SHORT = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
@@ -71,8 +70,8 @@ Names = tuple[str, ...]
 
 
 class _Known:
-    """The first so many names; all that come later are one. Servers give tools names that are long, or hold half a
-    character.
+    """The first names up to a limit; later ones become `other`. Tool names may be long or contain half a surrogate
+    pair.
     """
 
     def __init__(self, most: int) -> None:
@@ -89,17 +88,17 @@ class _Known:
 
 
 class _Registry(CollectorRegistry):
-    """Without the library's samples of when each series began, which double their number and which nobody reads."""
+    """Registry without the `_created` samples, which double the number of series."""
 
     def collect(self) -> Iterable[Metric]:
-        """Everything that is counted."""
+        """Yield all metrics."""
         for metric in super().collect():
             metric.samples = [each for each in metric.samples if not each.name.endswith("_created")]
             yield metric
 
 
 class Metrics:
-    """Everything that is counted in this process, and how the rest stands whenever somebody looks."""
+    """Metrics of this process, and gauges that are read on a scrape."""
 
     def __init__(self, *, clock: Callable[[], float] = monotonic) -> None:
         self.registry = registry = _Registry()
@@ -151,12 +150,12 @@ class Metrics:
         servers: Callable[[], Iterable[ServerSnapshot]],
         takes_writes: Callable[[], bool] = lambda: True,
     ) -> None:
-        """Read from these what is unfinished, how MCP servers stand, and whether the database takes writes."""
+        """Set the sources of the gauges: unfinished work, state of MCP servers, and database health."""
         self._standing.backlog, self._standing.servers = backlog, servers
         self._standing.takes_writes = takes_writes
 
     def observe(self, measurement: MetricEvent) -> None:  # noqa: C901 - one case for each kind
-        """Count it."""
+        """Count an event."""
         match measurement:
             case TurnEnded(where, status, seconds):
                 self._begin(where)
@@ -188,7 +187,7 @@ class Metrics:
                 self._lag.observe(seconds)
 
     def _begin(self, where: str) -> None:
-        """Let all series of a platform begin at zero: of one that begins later nobody sees that its first has come."""
+        """Create all series of a platform with zero: queries miss the first increment of a new series."""
         if where in self._platforms:
             return
         self._platforms.add(where)
@@ -201,14 +200,14 @@ class Metrics:
             self._deliveries.labels(where, _word(outcome))
 
     async def written(self, accept: str = "") -> tuple[bytes, str]:
-        """Everything as text, and the media type it is in: the one that was asked for, if it is one of Prometheus's."""
+        """Return all metrics as text, and the media type: the accepted one if Prometheus defines it."""
         await self._standing.look()
         encode, media_type = choose_encoder(accept)
-        # In a thread: thousands of series take a while, and nobody's turn should wait for that.
+        # In a thread: rendering thousands of series would block the event loop.
         return await asyncio.to_thread(encode, self.registry), media_type
 
     def route(self) -> Route:
-        """Where it is read."""
+        """Return the route of the metrics."""
 
         async def read(request: Request) -> Response:
             content, media_type = await self.written(request.headers.get("accept", ""))
@@ -228,12 +227,12 @@ class Metrics:
 
 
 def _word(outcome: str) -> str:
-    """An outcome as queries write it."""
+    """Return an outcome as a label value."""
     return outcome.replace(" ", "_")
 
 
 class _Standing(Collector):
-    """How things stand, as it was last read. Without a house there is nothing to tell."""
+    """Collector of gauges, with the values of the last read. Empty without sources."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self.backlog: Callable[[], Awaitable[Backlog]] | None = None
@@ -246,7 +245,7 @@ class _Standing(Collector):
         self._reading = asyncio.Lock()
 
     async def look(self) -> None:
-        """Read it again if it is old. What cannot be read now is left out."""
+        """Read the values again if they are old. Unreadable values are left out."""
         self._states = tuple(self.servers())
         async with self._reading:
             if self.backlog is None or self._clock() - self._read_at < FRESH_SECONDS:
@@ -256,15 +255,15 @@ class _Standing(Collector):
                 async with asyncio.timeout(READING_SECONDS):
                     self._read = await self.backlog()
             except (DatabaseError, TimeoutError) as error:
-                log.debug("what is unfinished cannot be read: %s", error or "the database does not answer")
+                log.debug("backlog for metrics could not be read: %s", error or "no answer in time")
             self._read_at = self._clock()
 
     def describe(self) -> Iterable[Metric]:
-        """Nothing is looked at when this is registered."""
+        """Return no metrics: registration must not read."""
         return ()
 
     def collect(self) -> Iterable[Metric]:
-        """What Prometheus sees of it. Called in a thread, so it touches nothing that lives in the event loop."""
+        """Return the metrics. prometheus_client calls this in a thread, so it uses no event loop."""
         if self.backlog is not None:
             answers = float(self._read is not None)
             yield GaugeMetricFamily("countersign_database_up", "Whether the database answers.", answers)

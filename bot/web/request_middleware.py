@@ -1,7 +1,7 @@
-"""Around every request: its id, its line in the log, the headers of its answer, and its end.
+"""Outermost middleware: request id, log line, response headers, and the end of a request.
 
-The outermost part of the application. Knows no route. A request ends when whoever asked goes away, unless it FINISHES;
-streams of events end as soon as the program leaves (`RequestMiddleware.shutdown`), so that nothing waits for them.
+A request is cancelled when its client disconnects, unless it has FINISHES in its state. Event streams end on
+`RequestMiddleware.shutdown`, so that the process can exit.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from bot.web.problems import internal_error, to_response
 log = logging.getLogger("bot.web.access")
 
 FINISHES = "finishes"
-"""In the state of a request that is served to its end although nobody waits for it any more."""
+"""Key in the state of a request that is completed even if its client disconnects."""
 
 _SANE = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _NO_ROUTE = "-"
 _EVENTS = "text/event-stream"
 _QUIET = frozenset({"/healthz", "/health", "/readyz", "/metrics"})
-"""What machines ask every few seconds: nobody wants a line for each."""
+"""Paths polled by probes, which are not logged."""
 _GONE = 499
-"""The status that the log has for a request whose caller went away; nobody gets to see it."""
+"""Status in the log for a request whose client disconnected; it is never sent."""
 
 _HEADERS = {
     "Cache-Control": "no-store",
@@ -41,12 +41,12 @@ _HEADERS = {
     "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
     "Referrer-Policy": "no-referrer",
 }
-"""What every answer has that does not say otherwise itself, as pages do."""
+"""Headers of every response that does not set them itself, as pages do."""
 
 
 @dataclass(slots=True)
 class _Answer:
-    """What has been sent of one answer so far. `head` is for a request that wants no body."""
+    """Sent part of one response. `head` is for a HEAD request."""
 
     send: Send
     request_id: str
@@ -68,7 +68,7 @@ class _Answer:
         await self.send(message)
 
     async def close(self) -> None:
-        """End what was begun."""
+        """End a started response."""
         if self.status and not self.ended:
             await self({"type": "http.response.body", "body": b"", "more_body": False})
 
@@ -83,7 +83,7 @@ class _Answer:
 
 
 class RequestMiddleware:
-    """Wraps the whole application."""
+    """Middleware around the whole application."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -91,7 +91,7 @@ class RequestMiddleware:
         self._leaving = False
 
     def shutdown(self) -> None:
-        """End all streams of events now, and those that are asked for from now on."""
+        """End all event streams now, and later ones at once."""
         self._leaving = True
         for stream in self._streams:
             stream.cancel()
@@ -114,7 +114,7 @@ class RequestMiddleware:
                 _note(inner, answer, time.monotonic() - began_at, scope["method"])
 
     async def _served(self, scope: Scope, receive: Receive, answer: _Answer) -> None:
-        """Have it answered, for as long as somebody waits for that."""
+        """Run the application while the client is connected."""
         caller = _Line(receive)
 
         async def run() -> None:
@@ -130,7 +130,7 @@ class RequestMiddleware:
                 if self._leaving or answer.head:
                     work.cancel()
             await asyncio.wait({work, gone}, return_when=asyncio.FIRST_COMPLETED)
-            # Whoever has the whole answer is gone, too; what is still being cleared up is not cut off.
+            # A client with a complete response may disconnect; cleanup is not cancelled.
             if answer.ended or scope["state"].get(FINISHES):
                 await asyncio.wait({work})
         finally:
@@ -147,8 +147,8 @@ class RequestMiddleware:
 
 
 class _Line:
-    """What comes from the caller: the body's pieces for whoever reads it, and the news that nobody is there any more.
-    Only one of those who wait reads at a time, and what is read is for both.
+    """Incoming messages: pieces of the body, then the disconnect. Only one waiter reads at a time, and shares the
+    result.
     """
 
     def __init__(self, receive: Receive) -> None:
@@ -161,7 +161,7 @@ class _Line:
         return self._gone.is_set()
 
     async def receive(self) -> Message:
-        """The next piece of the body; after that, waits until the caller goes."""
+        """Return the next piece of the body; after that, wait for the disconnect."""
         if not self._body_ended.is_set():
             message = await self._receive()
             if message["type"] == "http.disconnect":
@@ -174,7 +174,7 @@ class _Line:
         return {"type": "http.disconnect"}
 
     async def gone(self) -> None:
-        """Wait until the caller goes. Before the body is read to its end, whoever reads it learns of that."""
+        """Wait for the disconnect. Until the body is complete, its reader receives it."""
         await self._body_ended.wait()
         while not self._gone.is_set():
             message = await self._receive()
@@ -188,7 +188,7 @@ def _id_of(scope: Scope) -> str:
 
 
 def _note(scope: Scope, answer: _Answer, seconds: float, method: str) -> None:
-    """One line; the route as it is written, never what was filled in: that may be anything."""
+    """Log one line with the route template, never its values."""
     route = scope["state"].get("route") or getattr(scope.get("route"), "path", "") or _NO_ROUTE
     caller = scope["state"].get("caller")
     name = caller.name if isinstance(caller, ApiClient) else "-"

@@ -1,6 +1,4 @@
-"""The routes of the API as one application of the framework: what each may answer, what it is called, and what is said
-where none takes a request. Called by `bot.web.application`; knows no subject.
-"""
+"""Routes of the API as one FastAPI application: possible errors, operation ids, and responses for unknown routes."""
 
 from __future__ import annotations
 
@@ -23,21 +21,18 @@ from bot import __version__
 from bot.web.problems import HANDLERS, ErrorAnswer, Handler, answer_status, rejection_response
 
 # -------------------- route suggestions
-# Addresses that look like one that is none, for whoever has mistyped it. Called by `routes`, for callers that the
-# gate has let in: nobody else learns what there is.
-#
-# What is named is written as the routes are, `/api/responses/{responseId}`: nothing that was sent is repeated.
+# Suggestions are route templates such as `/api/responses/{responseId}`, and only for authenticated clients.
 
 _MOST = 3
 _LONGEST = 200
 _LEAST, _NO_WORSE = 0.6, 0.1
-"""How like an address has to be, and how much less than the likeliest."""
+"""Least similarity of a suggestion, and its largest distance to the best one."""
 _PARAMETER, _NAMED = re.compile(r"\{(\w+)(?::\w+)?\}"), r"{\1}"
 
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """A route as callers write it: what a router in a router has for a path is only its own."""
+    """A full route template with its methods."""
 
     path: str
     pattern: re.Pattern[str]
@@ -45,8 +40,8 @@ class Address:
 
 
 def closest_routes(method: str, path: str, addresses: Iterable[Address]) -> Sequence[str]:
-    """At most three addresses that look most like this path and about as much as each other, each behind its method:
-    those that take the method, or any if none of them does.
+    """Return at most three routes that are most similar to this path, each with its method: those of the method, or any
+    if there are none.
     """
     wanted = "GET" if method == "HEAD" else method
     every = [(each, _likeness(path.lower()[:_LONGEST], each.path)) for each in addresses]
@@ -62,7 +57,7 @@ def closest_routes(method: str, path: str, addresses: Iterable[Address]) -> Sequ
 
 
 def _likeness(given: str, path: str) -> float:
-    """How like the two are, from 0 to 1, whatever stands for the route's parameters."""
+    """Return the similarity of a path to a template from 0 to 1; parameters match any text."""
     parts = given.split("/")
     filled = "/".join(
         parts[place] if _PARAMETER.fullmatch(part) and place < len(parts) and parts[place] else part
@@ -81,15 +76,15 @@ _ERRORS: Mapping[int | str, str] = {
     "4XX": "The request cannot be taken: its body, its method, or too many failures before it.",
     "5XX": "It could not be done.",
 }
-"""What every route may answer beside its own."""
+"""Errors that every route may return."""
 _SCHEMA = "#/components/schemas/{model}"
 _ERROR = {"application/json": {"schema": {"$ref": _SCHEMA.format(model=ErrorAnswer.__name__)}}}
-"""What the body of each of them is."""
+"""Schema of their body."""
 
 
 def api_router(prefix: str = "", *, tags: Iterable[str] = (), dependencies: Sequence[Depends] = ()) -> APIRouter:
-    """A router to put routes on. Its routes are whole, so that an application takes them as they are: to include a
-    router would be to make each of its routes a second time, and to analyse every parameter again.
+    """Return a router whose routes an application takes over as they are: `include_router` would build and analyze each
+    route a second time.
     """
     return APIRouter(
         prefix=prefix,
@@ -101,7 +96,7 @@ def api_router(prefix: str = "", *, tags: Iterable[str] = (), dependencies: Sequ
 
 
 def api_routes(routers: Iterable[APIRouter]) -> FastAPI:
-    """The routes alone, with what they say when something is wrong."""
+    """Return the FastAPI application of the routes, with error handlers."""
     app = _Described(
         title="Countersign",
         version=__version__,
@@ -120,17 +115,17 @@ def api_routes(routers: Iterable[APIRouter]) -> FastAPI:
 
 
 def _operation(route: APIRoute) -> str:
-    """The id by which generated clients know a route: it stays while its subject and its function keep their names."""
+    """Return the operation id, which generated clients use: it is stable while tag and function keep their names."""
     return "_".join((*map(str, route.tags[:1]), route.name))
 
 
 class _Described(FastAPI):
-    """Knows what an error looks like. Were it the framework's to describe, it would have the type of the route's
-    answer, which may be a stream, and every route would prepare anew how each of its errors is written.
+    """FastAPI with the schema of errors. Declaring errors per route would give them the route's response class, which
+    may be a stream.
     """
 
     def openapi(self) -> dict[str, Any]:
-        """The document, made once."""
+        """Return the OpenAPI document, built once."""
         document = super().openapi()
         error = ErrorAnswer.model_json_schema(ref_template=_SCHEMA)
         known = {**document["components"]["schemas"], **error.pop("$defs"), ErrorAnswer.__name__: error}
@@ -139,7 +134,7 @@ class _Described(FastAPI):
 
 
 def _addresses(app: FastAPI) -> Mapping[int, Address]:
-    """Every route's, by the identity of the route."""
+    """Return every route's template by the identity of the route."""
     return {
         id(each.original_route): Address(each.path, compile_path(each.path)[0], frozenset(each.methods or ()))
         for each in iter_route_contexts(app.routes)
@@ -148,7 +143,7 @@ def _addresses(app: FastAPI) -> Mapping[int, Address]:
 
 
 class NamedRoutes:
-    """The routes, noting in a request's state which of them took it, as it is written."""
+    """The routes. The template of the matched route is put into the request's state."""
 
     def __init__(self, app: FastAPI) -> None:
         self._app = app
@@ -164,8 +159,8 @@ class NamedRoutes:
 
 
 def _refusing(addresses: Sequence[Address]) -> Handler:
-    """Answers what the framework refuses, with what would be taken. An address may have several routes, and `Allow`
-    names the methods of all.
+    """Return a handler of 404 and 405 with suggestions. An address may have several routes, and `Allow` names the
+    methods of all.
     """
 
     async def refuse(request: Request, error: Exception) -> Response:

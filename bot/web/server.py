@@ -1,4 +1,4 @@
-"""One HTTP server in the program's own event loop. Called by the composition root; knows no route."""
+"""HTTP server in the program's own event loop."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from bot.web.request_middleware import RequestMiddleware
 
 _GOODBYE_SECONDS = 5
 _ACCEPTED_AT_ONCE = 64
-"""Connections that the event loop accepts in one round: so many files are open beyond the limit at most."""
+"""Connections accepted in one iteration of the event loop, and file descriptors beyond the limit at most."""
 _BACKLOG = 1024
 """Connections that the kernel keeps until they are accepted."""
 LOOPBACK = TrustedProxies(("127.0.0.1",))
@@ -31,9 +31,8 @@ async def serve(
     limits: ConnectionLimits | None = None,
     proxies: TrustedProxies = LOOPBACK,
 ) -> AsyncIterator[int]:
-    """Serve while the block runs, and yield the port. Requests under way get a moment to end, streams of events none.
-    `proxies` are believed when they name a client in X-Forwarded-For. Raises SettingsError if the address cannot be
-    used.
+    """Serve while the block runs, and yield the port. Running requests get a moment to finish, event streams none.
+    `proxies` are trusted in X-Forwarded-For. Raises SettingsError if the address cannot be used.
     """
     listening = bind_socket(host, port)
     config = uvicorn.Config(
@@ -60,10 +59,10 @@ async def serve(
 
 
 class _Server(uvicorn.Server):
-    """Leaves signals to the program."""
+    """Server that leaves signals to the program."""
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Start to accept. asyncio takes one number for both; the kernel's queue may be longer."""
+        """Start to accept. asyncio has one number for both; the kernel's queue may be longer."""
         await super().startup(sockets)
         for listening in sockets or ():
             listening.listen(_BACKLOG)
@@ -74,7 +73,7 @@ class _Server(uvicorn.Server):
 
 
 def bind_socket(host: str, port: int) -> socket.socket:
-    """A socket that listens there: from here on connections wait, until a server takes them. Raises SettingsError."""
+    """Return a listening socket. Connections queue until a server accepts them. Raises SettingsError."""
     try:
         found, *_ = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         family, kind, protocol, _, address = found

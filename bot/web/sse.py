@@ -1,7 +1,6 @@
-"""Streams of events as the browser's EventSource reads them (HTML, "Server-sent events").
+"""Server-sent events for EventSource (HTML, "Server-sent events").
 
-Called by the routes that stream. A comment now and then keeps proxies from ending a quiet stream; whoever goes away or
-is cut off ends the source of the events, too. Knows no event.
+Comments at intervals keep proxies from closing an idle stream. A disconnect closes the source of the events.
 """
 
 from __future__ import annotations
@@ -18,21 +17,21 @@ from starlette.types import Send
 
 HEARTBEAT_SECONDS = 15.0
 RETRY_MILLISECONDS = 2_000
-"""When a client that was cut off should come again."""
+"""Reconnect delay for clients in milliseconds."""
 _LINE_BREAKS = {ord(each): f"\\u{ord(each):04x}" for each in "\x7f\x85\u2028\u2029"}
 
 
 @dataclass(frozen=True, slots=True)
 class ServerEvent:
-    """One event; `id` is what comes back as `Last-Event-ID`, empty for none."""
+    """One event; `id` comes back as `Last-Event-ID`, empty for none."""
 
     name: str
     data: Mapping[str, Any]
     id: str = ""
 
     def encoded(self) -> bytes:
-        """The event in the format of the stream. Its JSON is one line, also for programs that take more than the format
-        does for the end of one.
+        """Return the event in the format of the stream. Its JSON is one line, also for parsers that split lines at
+        U+2028 and the like.
         """
         data = json.dumps(self.data, separators=(",", ":"), ensure_ascii=False).translate(_LINE_BREAKS)
         lines = [f"id: {self.id}"] if self.id else []
@@ -42,7 +41,7 @@ class ServerEvent:
 
 
 def stream_described(*names: str) -> dict[int | str, dict[str, Any]]:
-    """A stream of these events, for the description of the API."""
+    """Return the OpenAPI description of a stream of these events."""
     fields = {
         "event": {"type": "string", "enum": list(names)},
         "data": {"type": "string", "contentMediaType": "application/json"},
@@ -53,7 +52,7 @@ def stream_described(*names: str) -> dict[int | str, dict[str, Any]]:
 
 
 class EventStream(StreamingResponse):
-    """An answer that goes on until its events end. Closes their source, however it ends itself."""
+    """Response that sends events until they end. Closes their source in any case."""
 
     media_type = "text/event-stream"
 
@@ -61,14 +60,14 @@ class EventStream(StreamingResponse):
         self,
         events: AsyncGenerator[ServerEvent, None],
         heartbeat: float = HEARTBEAT_SECONDS,
-        # FastAPI reads the status for its document off this.
+        # FastAPI reads the status for its document here.
         status_code: int = 200,
     ) -> None:
         self._pieces = _pieces(events, heartbeat)
         super().__init__(self._pieces, status_code, headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
 
     async def stream_response(self, send: Send) -> None:
-        """Send until there is nothing more to be sent."""
+        """Send all events."""
         async with aclosing(self._pieces):
             await super().stream_response(send)
 
@@ -95,7 +94,7 @@ async def _pieces(events: AsyncGenerator[ServerEvent, None], heartbeat: float) -
 
 
 async def _next(events: AsyncIterator[ServerEvent]) -> ServerEvent | None:
-    """The next event, None after the last."""
+    """Return the next event, None after the last."""
     async for event in events:
         return event
     return None

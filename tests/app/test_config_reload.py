@@ -263,4 +263,4 @@ async def test_a_rule_of_the_file_that_fits_no_tool_of_its_server_is_warned_of_o
         await there.servers.save_capabilities("t1", ServerCapabilities((TOOL,)))
         for _ in range(2):
             await here.administration.refresh()
-    assert caplog.messages == ["policy.toml:1 (ALWAYS_DENY: tickets.lokup) fits no tool that its server has"]
+    assert caplog.messages == ["policy.toml:1 (ALWAYS_DENY: tickets.lokup) matches no tool of its server"]

@@ -74,7 +74,7 @@ async def test_a_question_is_measured_from_the_model_to_the_drawing() -> None:
         assert found["countersign_turns_live", ("running",)] == 0
         assert found["countersign_database_up", ()] == 1
         assert {route.path for route in routes} >= {"/readyz", "/health", "/metrics"}  # type: ignore[attr-defined]
-        health = await house.office.health.look()
+        health = await house.services.health.look()
         assert health.database
 
 

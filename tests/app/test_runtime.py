@@ -98,7 +98,7 @@ async def test_a_policy_under_a_misspelt_name_and_an_unknown_key_are_warned_of(
     warnings = [record.getMessage() for record in caplog.records if record.name == "bot.app.operator_files"]
     assert warnings == [
         "policy.toml has policies for 'ntoes', which is no enabled server of servers.json",
-        "policy.toml:4 is about 'nite*', which no enabled server is called",
+        "policy.toml:4 is about 'nite*', which is no enabled server",
         "servers.json: server 'notes' has an unknown key 'comand', it is ignored.",
     ]
 

@@ -78,8 +78,8 @@ async def test_an_opinion_is_in_the_database_and_home_shows_what_was_asked() -> 
         priya, sam = slack.user("Priya"), slack.user("Sam")
         async with at_work(slack, admins=frozenset({f"slack:{sam.id}"})) as house:
             message = await answer_to(slack, priya, "hello there")
-            (turn,) = await house.office.stores.archive.recent_turns(f"slack:{priya.id}", "slack:", 10)
-            opinions = house.office.stores.opinions
+            (turn,) = await house.services.stores.archive.recent_turns(f"slack:{priya.id}", "slack:", 10)
+            opinions = house.services.stores.opinions
             for label, good in (("Good answer", True), ("Bad answer", False)):
                 await thanked(slack, priya, message, label)
                 assert [(each.person, each.good) for each in await opinions.for_turn(turn.id)] == [
@@ -104,7 +104,7 @@ async def test_a_user_group_that_only_a_profile_names_can_sign_where_the_profile
                 look_up_groups(workspace, house)
                 assert (await workspace.people.member(sam.id)).roles == frozenset()
                 by = Author("slack", priya.id, "Priya")
-                await house.office.stores.profiles.save(Profile("p", "ops", approvers=frozenset({group})), by)
+                await house.services.stores.profiles.save(Profile("p", "ops", approvers=frozenset({group})), by)
                 assert (await workspace.people.member(sam.id)).roles == {group}
                 assert (await workspace.people.member(priya.id)).roles == frozenset()
 

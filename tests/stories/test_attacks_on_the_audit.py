@@ -279,7 +279,7 @@ def test_an_older_copy_of_the_whole_database_is_found_and_the_rows_it_lacks_are_
     assert verified.code == 1
     assert "Rows 4 to 9 are missing: the checkpoint of " in verified.out
     assert on_sqlite.place.chat("-m", "hello").code == 0
-    assert "the audit does not fit its last checkpoint in data/audit.checkpoints, row 9" in on_sqlite.place.log
+    assert "audit does not match its last checkpoint in data/audit.checkpoints, row 9" in on_sqlite.place.log
     on_sqlite.place.chat("-m", "Please note: four", "--approve", "all")
     verified = on_sqlite.verify()
     assert verified.code == 1

@@ -78,7 +78,7 @@ class Desk:
 
     @property
     def stores(self) -> Stores:
-        return self.house.office.stores
+        return self.house.services.stores
 
     async def ask(self, line: str, member: Member = ADMIN, where: ConversationKey = HALL) -> Reply:
         """The last reply to a command line in a chat."""
@@ -154,7 +154,7 @@ async def a_desk(folder: Path, **settings: Any) -> AsyncIterator[Desk]:
         read, staff, programs = read_settings(**given), Staff(), await open_surface()
         async with open_runtime(read, read_operator_files(read), DEMO, [staff, programs]) as house:
             attach_surface(programs, read, house)
-            pages = link_pages(house.office.command_parts, [staff, programs])
+            pages = link_pages(house.services.command_parts, [staff, programs])
             async with (
                 serve_web(read, pages=pages) as port,
                 httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=30) as client,
@@ -444,7 +444,7 @@ async def test_a_secret_that_cannot_be_kept_is_told_of_and_the_link_is_used_up(d
         async def change(self, *_: Any, **__: Any) -> Any:
             raise self.error
 
-    office = desk.house.office
+    office = desk.house.services
     for error, said in (
         (
             SecretUnavailable("There is no key.", "set MCP_ENCRYPTION_KEY"),

@@ -77,7 +77,7 @@ class Desk:
         return f"{brought.pop('to')}?{urlencode(brought)}"
 
     async def audit(self) -> list[tuple[str, str]]:
-        page, _ = await self.house.office.stores.archive.audit(AuditQuery(), 100, 0)
+        page, _ = await self.house.services.stores.archive.audit(AuditQuery(), 100, 0)
         return [(entry.kind, entry.actor) for entry in page]
 
 
@@ -103,7 +103,7 @@ async def a_desk(folder: Path, *, operator: str = "", **settings: Any) -> AsyncI
         files = read_operator_files(read)
         async with open_runtime(read, files, DEMO, [staff, programs], operator=operator) as house:
             attach_surface(programs, read, house)
-            pages = link_pages(house.office.command_parts, [staff, programs])
+            pages = link_pages(house.services.command_parts, [staff, programs])
             async with (
                 serve_web(read, parts=build_web_dependencies(read, house, programs), pages=pages) as port,
                 httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=30) as client,
@@ -260,7 +260,7 @@ async def test_the_bot_signs_itself_in_with_client_credentials(desk: Desk) -> No
 async def test_the_bot_says_who_it_is_where_others_can_reach_it(desk: Desk) -> None:
     desk.oauth.described_clients, desk.oauth.registers = True, False
     await desk.begin()
-    [server] = [each.config.id for each in await desk.house.office.stores.servers.records()]
+    [server] = [each.config.id for each in await desk.house.services.stores.servers.records()]
     answer = await desk.client.get(client_path(server))
     assert answer.headers["content-type"] == "application/json"
     said = answer.json()

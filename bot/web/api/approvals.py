@@ -1,7 +1,7 @@
-"""Signing over HTTP: the same as the buttons on a card, by the same rules.
+"""Approvals over HTTP, by the same rules as the buttons of a card.
 
-Whoever signs is the token, as it is at that moment; whether its signature counts is for the engine to say. What is
-signed is one revision of one call: a decision that names an older one decides nothing.
+The approver is the token with its current role; the engine checks its right to approve. A decision applies to one
+revision of a call: a decision on an older revision has no effect.
 """
 
 from __future__ import annotations
@@ -51,19 +51,19 @@ from bot.web.turns.schemas import ApprovalShape, approval_shape, whole_approval_
 log = logging.getLogger(__name__)
 
 FIRST = 1
-"""The revision that a call has when it is asked for. A decision that names none is about that one."""
+"""Revision of a new call, and of a decision that names none."""
 MOST_REVISIONS = 1_000_000
 MOST = 100
-"""Calls on one page."""
+"""Calls per page."""
 MOST_READ = 5_000
-"""Waiting calls, those of others included, that are read for one page."""
+"""Pending calls that are read for one page, those of other users included."""
 WORDS = ", ".join(offer.word for offer in OFFERS)
 
 ApprovalId = Annotated[str, Path(alias="approvalRequestId", max_length=100)]
 
 
 class Outcome(StrEnum):
-    """What a decision has come to."""
+    """Results of a decision."""
 
     APPROVED = "approved"
     DENIED = "denied"
@@ -72,8 +72,8 @@ class Outcome(StrEnum):
 
 
 class ApprovalDecision(RequestModel):
-    """A verdict, other arguments, or both: a call that is changed and approved is signed as it was changed. What is no
-    `true` approves nothing.
+    """A decision, new arguments, or both: an edited call is approved with its new arguments. Only a literal `true`
+    approves.
     """
 
     model_config = ConfigDict(strict=True)
@@ -92,7 +92,7 @@ class ApprovalDecision(RequestModel):
 
 
 class CallOpening(RequestModel):
-    """Which revision of a call is opened."""
+    """Revision of a call to open."""
 
     model_config = ConfigDict(strict=True)
 
@@ -102,7 +102,7 @@ class CallOpening(RequestModel):
 
 
 class DecisionAnswer(ResponseModel):
-    """What has become of it."""
+    """Result of a decision."""
 
     approval_request_id: str
     revision: int = Field(description="The one that is asked for now.")
@@ -112,7 +112,7 @@ class DecisionAnswer(ResponseModel):
 
 
 class Whose(StrEnum):
-    """Which of the waiting calls are listed: those the caller may sign, those it has asked for, or both."""
+    """Filter of pending calls: those the caller may approve, those it has asked for, or both."""
 
     ALL = "all"
     TO_SIGN = "to_sign"
@@ -120,7 +120,7 @@ class Whose(StrEnum):
 
 
 class ApprovalList(ResponseModel):
-    """A page of the calls that wait for a signature, newest first."""
+    """A page of pending calls, newest first."""
 
     approvals: list[ApprovalShape]
     more: bool = Field(description="There may be more than these: ask again with `nextCursor`.")
@@ -128,9 +128,9 @@ class ApprovalList(ResponseModel):
 
 
 def routes(parts: WebDependencies) -> APIRouter:
-    """See what waits, and decide."""
+    """Return the routes to list, read and decide approvals."""
     router = api_router(tags=["approvals"])
-    desk = _Desk(parts)
+    handler = _Handler(parts)
 
     @router.get("/api/responses/approvals", response_model=ApprovalList)
     async def list_approvals(
@@ -141,37 +141,37 @@ def routes(parts: WebDependencies) -> APIRouter:
         size: Annotated[int, Query(ge=1, le=MOST)] = MOST,
         cursor: Annotated[str, Query(max_length=150, description="`nextCursor` of the page before.")] = "",
     ) -> ApprovalList:
-        """Calls that wait for a signature, newest first. A page may hold fewer calls than `size`, or none, and still
-        have a next one.
+        """List pending calls, newest first. A page may hold fewer calls than `size`, or no calls, and still have a next
+        one.
         """
-        return await desk.waiting(caller, whose, size, _position(cursor))
+        return await handler.waiting(caller, whose, size, _position(cursor))
 
     @router.get("/api/responses/approval/{approvalRequestId}", response_model=ApprovalShape)
     async def read_approval(approval_id: ApprovalId, caller: MemberCaller) -> ApprovalShape:
-        """One call that waits for a signature."""
-        turn, step = await desk.find(caller, approval_id)
+        """Return one pending call."""
+        turn, step = await handler.find(caller, approval_id)
         if step.status is not StepStatus.AWAITING:
             raise _not_found()
-        return desk.shape(caller, turn, step)
+        return handler.shape(caller, turn, step)
 
     @router.post("/api/responses/approval/{approvalRequestId}/open", response_model=ApprovalShape)
     async def open_approval(approval_id: ApprovalId, said: CallOpening, caller: MemberCaller) -> ApprovalShape:
-        """Read the whole call, with the parts that are hidden elsewhere because they look like a secret. Takes a token
-        that may approve the call. The audit records who has opened it. Such a call is approved with the token that has
-        opened it.
+        """Return the whole call, including parts that are hidden elsewhere because they look like a secret. Takes a
+        token that may approve the call, and records it in the audit. Such a call can be approved only by a token that
+        has opened it.
         """
-        return await desk.open(caller, approval_id, said.revision)
+        return await handler.open(caller, approval_id, said.revision)
 
     @router.post("/api/responses/approval/{approvalRequestId}", response_model=DecisionAnswer)
     async def decide_approval(approval_id: ApprovalId, said: ApprovalDecision, caller: MemberCaller) -> DecisionAnswer:
-        """Approve or deny a call, change it before it is signed, or allow the next ones like it."""
-        return await desk.decide(caller, approval_id, said)
+        """Approve or deny a call, change its arguments before approval, or allow later calls like it."""
+        return await handler.decide(caller, approval_id, said)
 
     return router
 
 
-class _Desk:
-    """Takes decisions. Every refusal is a Problem."""
+class _Handler:
+    """Handler of the routes. Every rejection is a Problem."""
 
     def __init__(self, parts: WebDependencies) -> None:
         self._parts = parts
@@ -180,7 +180,7 @@ class _Desk:
     async def waiting(
         self, caller: ApiClient, whose: Whose, size: int, behind: PendingApprovalPosition | None
     ) -> ApprovalList:
-        """Return a page of what the caller has asked for or may sign."""
+        """Return a page of calls that the caller has asked for or may approve."""
         listed = partial(self._is_listed, caller, whose)
         page = await read_pending_approvals(
             self._parts.overview, key_prefixes(caller), listed, limit=size, most_read=MOST_READ, behind=behind
@@ -193,20 +193,20 @@ class _Desk:
         )
 
     async def _waiting_shape(self, caller: ApiClient, approval_id: str) -> ApprovalShape | None:
-        """A call on the wire, None if it does not wait any more."""
+        """Return a pending call for the response, None if it is no longer pending."""
         try:
             found = await self._parts.approval(approval_id)
         except CountersignError:
             raise
-        except Exception:  # one that cannot be read must not hide the others
-            log.exception("a call that waits for a signature cannot be read")
+        except Exception:  # one unreadable call must not hide the others
+            log.exception("pending call is unreadable, left out of the list")
             return None
         if found is None or found[1].status is not StepStatus.AWAITING:
             return None
         return self.shape(caller, *found)
 
     async def find(self, caller: ApiClient, approval_id: str) -> tuple[Turn, ToolStep]:
-        """A call that this caller has to do with: in its workspace, and asked by itself if it is not one to sign."""
+        """Return a call in the caller's workspace that the caller may approve or has asked for. Raises Problem."""
         found = await self._parts.approval(approval_id)
         if found is None or found[1].approval is None:
             raise _not_found()
@@ -232,13 +232,13 @@ class _Desk:
                 return own or self._parts.signs(caller.member, call)
 
     def shape(self, caller: ApiClient, turn: Turn, step: ToolStep) -> ApprovalShape:
-        """A call that waits, on the wire."""
+        """Return a pending call for the response."""
         assert step.approval is not None
         who = self._parts.command_parts.administration.signed_by
         return approval_shape(turn, step, step.approval, id_of(caller, turn.conversation), who)
 
     async def open(self, caller: ApiClient, approval_id: str, revision: int) -> ApprovalShape:
-        """Show the whole call to somebody who may approve it, on record."""
+        """Return the whole call to an approver, and record it in the audit."""
         turn, _ = await self.find(caller, approval_id)
         match await self._engine.open_call(approval_id, revision, caller.member):
             case ToolStep(approval=approval) as step if approval is not None:
@@ -250,7 +250,7 @@ class _Desk:
                 raise _refused(objection)
 
     async def decide(self, caller: ApiClient, approval_id: str, said: ApprovalDecision) -> DecisionAnswer:
-        """Take a decision."""
+        """Apply a decision."""
         permission = _checked(said)
         _, step = await self.find(caller, approval_id)
         revision = said.revision
@@ -266,7 +266,8 @@ class _Desk:
             else await self._engine.decide(decision, caller.member)
         )
         if isinstance(settlement, NotAllowed | ViewRequired) and said.arguments is not None:
-            # The change counts all the same: somebody else has to sign it now, or it has to be opened first.
+            # The change is saved in any case: another approver is needed now, or the call has to be
+            # opened first.
             message = settlement.reason if isinstance(settlement, NotAllowed) else VIEW_FIRST
             return DecisionAnswer(
                 approval_request_id=approval_id, revision=revision, outcome=Outcome.REVISED, message=message
@@ -274,7 +275,7 @@ class _Desk:
         return _answer(approval_id, revision, settlement)
 
     async def _revise(self, caller: ApiClient, approval_id: str, said: ApprovalDecision, step: ToolStep) -> int:
-        """Ask for a signature on other arguments; under which revision."""
+        """Request approval of changed arguments. Return the new revision."""
         arguments = _unmasked(step, said.arguments or {})
         match await self._engine.revise(approval_id, said.revision, arguments, caller.member):
             case RevisionAccepted(revision):
@@ -289,7 +290,7 @@ class _Desk:
 
 
 def _position(cursor: str) -> PendingApprovalPosition | None:
-    """The position that a cursor names, None for the beginning. Raises Problem."""
+    """Parse a cursor; None for the first page. Raises Problem."""
     if not cursor:
         return None
     try:
@@ -299,7 +300,9 @@ def _position(cursor: str) -> PendingApprovalPosition | None:
 
 
 def _checked(said: ApprovalDecision) -> GrantRequest | None:
-    """What is to be allowed beyond this call. Raises Problem for what makes no sense."""
+    """Return the requested grant, None if the decision is for this call alone. Raises Problem if the fields contradict
+    each other.
+    """
     if said.approved is None and said.arguments is None:
         raise _wrong("approved", "It takes approved, arguments, or both.")
     if said.approved is False and said.arguments is not None:
@@ -315,12 +318,12 @@ def _checked(said: ApprovalDecision) -> GrantRequest | None:
 
 
 def _unmasked(step: ToolStep, sent: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments that were sent. One that comes back as the caller has read it, with a label or a count in place of
-    a secret, is as it was. Raises Problem where such a mask stands in something that was changed.
+    """Return the sent arguments. A redacted value sent back unchanged stands for the original. Raises Problem if a
+    changed value contains a redaction.
     """
     present, made = step.call.arguments, dict[str, Any]()
     stored = step.approval.secrets if step.approval is not None else ()
-    # By their own names: a name may be masked, too.
+    # By original names: a name may be redacted too.
     read = [
         (name, {shown: value})
         for form in (shared_json(present, stored), whole_json(step))
@@ -355,7 +358,7 @@ def _answer(approval_id: str, revision: int, settlement: DecisionResult) -> Deci
 
 
 def _refused(objection: NotEditable | ViewRequired) -> Problem:
-    """Why a decision has changed nothing."""
+    """Return the reason why a decision had no effect."""
     match objection:
         case AlreadyDecided(how):
             return Problem(409, "already_settled", how, "see what has become of the response")

@@ -1,7 +1,7 @@
-"""Any command by HTTP, so that whatever can be typed in a chat can be scripted: `/api/commands`.
+"""Commands over HTTP, so that every chat command can be scripted: `/api/commands`.
 
-An answer is the last of a command's replies, in the shape of `bot.rendering.reply_json` and what takes it further: the
-words of its actions, the id and the fields of a form.
+The response is the last reply of a command in the format of `bot.rendering.reply_json`, with its actions, or a form
+with its id and fields.
 """
 
 from __future__ import annotations
@@ -27,28 +27,28 @@ MOST_WORDS = 200
 
 
 class _Place(RequestModel):
-    """Where the caller stands."""
+    """Workspace of a request."""
 
     workspace: str = Field(default="", description="Such as `slack:T1`; the token's if empty.")
     conversation_id: str = Field(default="", description="One of the caller's conversations; a new one if empty.")
 
 
 class CommandBody(_Place):
-    """What would be typed: `/mcp tools weather` is the command `mcp` with the words `tools` and `weather`."""
+    """A command line: `/mcp tools weather` is the command `mcp` with the words `tools` and `weather`."""
 
     command: str = Field(max_length=100)
     words: list[str] = Field(default_factory=list, max_length=MOST_WORDS)
 
 
 class FormBody(_Place):
-    """A form that is sent back. What it `carried`, and the values of fields that stay, go along in `fields`."""
+    """A submitted form. `fields` includes the `carried` values and the values of unchanged fields."""
 
     form: str = Field(max_length=200, description="The form's `id`.")
     fields: dict[str, str] = Field(default_factory=dict)
 
 
 class ActionAnswer(ResponseModel):
-    """Something to do next."""
+    """A next action."""
 
     label: str
     command: str
@@ -58,7 +58,7 @@ class ActionAnswer(ResponseModel):
 
 
 class PageAnswer(ResponseModel):
-    """Which of several pages this is; the word `--page` and a number behind `words` ask for another."""
+    """Position among several pages. The word `--page` and a number after `words` select another page."""
 
     number: int
     of: int
@@ -66,7 +66,7 @@ class PageAnswer(ResponseModel):
 
 
 class DocumentAnswer(ResponseModel):
-    """A text to keep."""
+    """A text file."""
 
     name: str
     mime_type: str
@@ -74,7 +74,7 @@ class DocumentAnswer(ResponseModel):
 
 
 class FieldAnswer(ResponseModel):
-    """One thing to fill in."""
+    """One form field."""
 
     name: str
     label: str
@@ -88,7 +88,7 @@ class FieldAnswer(ResponseModel):
 
 
 class TurnAnswer(ResponseModel):
-    """A call that has been handed over, to be signed or run."""
+    """A call that was submitted for approval or execution."""
 
     turn_id: str
     follow: str
@@ -117,19 +117,19 @@ class CommandAnswer(ResponseModel):
 
 
 class CommandRoutes:
-    """The routes, over the commands themselves: who may say what is theirs to judge."""
+    """The routes. The commands check rights themselves."""
 
     def __init__(self, parts: WebDependencies) -> None:
         self._commands = parts.commands
         self._engine = parts.engine
 
     async def said(self, body: CommandBody, caller: MemberCaller) -> CommandAnswer:
-        """Answer a command. A reply that says no is an answer, too: it has `failed`."""
+        """Run a command. A rejected command is a response, too: it has `failed`."""
         member, where = _standing(body, caller)
         return await self._answer(Invocation(body.command, tuple(body.words), member, where))
 
     async def filled(self, body: FormBody, caller: MemberCaller) -> CommandAnswer:
-        """Take a form back."""
+        """Submit a form."""
         member, where = _standing(body, caller)
         return await self._answer(FormSubmission(body.form, body.fields, member, where))
 
@@ -145,7 +145,7 @@ class CommandRoutes:
 
 
 def routes(parts: WebDependencies) -> APIRouter:
-    """Its routes."""
+    """Return the routes."""
     router, commands = api_router(prefix="/api/commands", tags=["commands"]), CommandRoutes(parts)
     router.post("", name="run_command", summary="Any command")(commands.said)
     router.post("/forms", name="submit_form", summary="A form of a command, filled in")(commands.filled)
@@ -153,7 +153,7 @@ def routes(parts: WebDependencies) -> APIRouter:
 
 
 def _standing(body: _Place, caller: ApiClient) -> tuple[Member, ConversationKey]:
-    """Who speaks, and where: in a workspace that is named they speak for that one alone. Raises Problem."""
+    """Return the member and the conversation. A named workspace limits the member's rights to it. Raises Problem."""
     where = own_conversation(caller, body.workspace, body.conversation_id)
     speaker = replace(caller, workspace=body.workspace) if body.workspace else caller
     return speaker.member, where

@@ -1,7 +1,7 @@
-"""Conversations over HTTP: a token sees its own, an admin's all of its workspace.
+"""Conversations over HTTP: a token reads its own, an admin's token all of its workspace.
 
-A conversation on a chat platform can be read and deleted here, not gone on with. One that is created without a question
-is empty until somebody asks something in it.
+A conversation of a chat platform can be read and deleted here, not continued. A conversation created without a message
+stays empty until its first response.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from bot.web.turns.key_prefixes import key_prefixes
 from bot.web.turns.schemas import ConversationStatus, MessageShape, ToolCallShape, calls_of, messages_of
 
 MOST_ROWS = 10_000
-"""Nobody reads further down a list than that."""
+"""Highest offset in a list."""
 MOST_RESPONSES = 1_000
-"""Of one conversation, the latest."""
+"""Responses of one conversation that are returned, latest first."""
 
 ConversationId = Annotated[str, Path(alias="conversationId", max_length=500)]
 Workspace = Annotated[str, Query(max_length=200, description="PLATFORM:ID; the token's own if empty.")]
 
 
 class NewConversation(RequestModel):
-    """A conversation to begin with nothing in it."""
+    """A new, empty conversation."""
 
     conversation_id: str | int | None = Field(default=None, description="One is made without it.")
     title: str = Field(default="", max_length=255)
@@ -56,14 +56,14 @@ class ConversationShape(ResponseModel):
 
 
 class ConversationDetail(ConversationShape):
-    """A conversation with what was said and done in it."""
+    """A conversation with its messages and tool calls."""
 
     messages: list[MessageShape]
     tool_calls: list[ToolCallShape]
 
 
 class ConversationList(ResponseModel):
-    """A page of conversations, the latest first."""
+    """A page of conversations, latest first."""
 
     conversations: list[ConversationShape]
     total: int
@@ -72,7 +72,7 @@ class ConversationList(ResponseModel):
 
 
 def routes(parts: WebDependencies) -> APIRouter:
-    """List, create, read, delete."""
+    """Return the routes to list, create, read and delete conversations."""
     router = api_router(tags=["conversations"])
     archive = parts.command_parts.archive
 
@@ -84,14 +84,14 @@ def routes(parts: WebDependencies) -> APIRouter:
         workspace: Workspace = "",
         own: Annotated[bool, Query(description="Only the caller's own, for admins too.")] = False,
     ) -> ConversationList:
-        """The caller's own conversations in a workspace; for admins, all of their workspace. The latest first."""
+        """List the caller's conversations in a workspace; for admins, all of their workspace. Latest first."""
         found, total = await _page(parts.command_parts.archive, _beginnings(caller, workspace, own=own), page, size)
         shown = [_shape(caller, each) for each in found]
         return ConversationList(conversations=shown, total=total, page=page, size=size)
 
     @router.post("/api/conversations", response_model=ConversationShape, status_code=201)
     async def create_conversation(wanted: NewConversation, caller: MemberCaller, answer: Response) -> ConversationShape:
-        """Begin an empty conversation under a title. 409 if there is one of that id."""
+        """Create an empty conversation with a title. 409 if the id is in use."""
         named = "" if wanted.conversation_id is None else str(wanted.conversation_id)
         key = place(caller, wanted.workspace, named)
         if not await archive.create(key, wanted.title):
@@ -106,7 +106,7 @@ def routes(parts: WebDependencies) -> APIRouter:
     async def read_conversation(
         conversation_id: ConversationId, caller: MemberCaller, workspace: Workspace = ""
     ) -> ConversationDetail:
-        """One conversation with its messages and tool calls, of its latest responses."""
+        """Return one conversation with the messages and tool calls of its latest responses."""
         key = _visible(caller, conversation_id, workspace)
         summary = await archive.summary(key)
         if summary is None:
@@ -122,7 +122,7 @@ def routes(parts: WebDependencies) -> APIRouter:
     async def delete_conversation(
         conversation_id: ConversationId, caller: MemberCaller, workspace: Workspace = ""
     ) -> None:
-        """Delete a conversation with everything of it but the audit. 409 while something runs or waits in it."""
+        """Delete a conversation with all its data except the audit. 409 while a turn runs or waits in it."""
         key = _visible(caller, conversation_id, workspace)
         if await archive.delete(key, caller.author):
             return
@@ -138,7 +138,7 @@ def routes(parts: WebDependencies) -> APIRouter:
 async def _page(
     archive: ReportingStore, beginnings: Sequence[str], page: int, size: int
 ) -> tuple[Sequence[ConversationSummary], int]:
-    """A page of the conversations whose keys begin in one of these ways, and how many there are in all."""
+    """Return a page of the conversations with these key prefixes, and their total number."""
     before = (page - 1) * size
     if before + size > MOST_ROWS:
         raise Problem(422, "invalid", f"A list ends after {MOST_ROWS} rows.", "name a workspace", {"page": "Too far."})
@@ -155,7 +155,7 @@ def _visible(caller: ApiClient, name: str, workspace: str) -> ConversationKey:
 
 
 def _beginnings(caller: ApiClient, workspace: str, *, own: bool) -> list[str]:
-    """How the keys begin of what is to be listed."""
+    """Return the key prefixes of the conversations to list."""
     if own or not caller.may(ApiRole.ADMIN):
         return [str(place(caller, workspace, "-")).removesuffix("-")]
     if not workspace:

@@ -1,6 +1,6 @@
-"""Answering over HTTP what servers ask back: the same as on a card, for the token in whose name the call runs.
+"""Elicitations over HTTP: answers to servers by the token in whose name the call runs.
 
-Whether it may is for the engine to say. What was answered is given back to nobody.
+The engine checks the caller's right to answer. No response contains an answer.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ ElicitationId = Annotated[str, Path(alias="elicitationId", max_length=100)]
 
 
 class ElicitationAnswer(RequestModel):
-    """What the server is told: `accept` with the values of a form, or once a page was visited; `decline`; `cancel` for
-    no choice at all.
+    """Answer to a server: `accept` with the values of a form, or after a visit of its page; `decline`; `cancel` to make
+    no choice.
     """
 
     model_config = ConfigDict(strict=True)
@@ -39,40 +39,40 @@ class ElicitationAnswer(RequestModel):
 
 
 class ElicitationOutcome(ResponseModel):
-    """What has become of it."""
+    """Result of an answer."""
 
     elicitation_id: str
     action: ElicitationAction
 
 
 def routes(parts: WebDependencies) -> APIRouter:
-    """See what a server asks, and answer."""
+    """Return the routes to read and answer elicitations."""
     router = api_router(tags=["elicitations"])
-    desk = _Desk(parts)
+    handler = _Handler(parts)
 
     @router.get("/api/responses/elicitation/{elicitationId}", response_model=ElicitationShape)
     async def read_elicitation(elicitation_id: ElicitationId, caller: MemberCaller) -> ElicitationShape:
-        """What a server waits to hear from the caller."""
-        return desk.shape(caller, await desk.find(caller, elicitation_id))
+        """Return an elicitation that waits for the caller."""
+        return handler.shape(caller, await handler.find(caller, elicitation_id))
 
     @router.post("/api/responses/elicitation/{elicitationId}", response_model=ElicitationOutcome)
     async def answer_elicitation(
         elicitation_id: ElicitationId, said: ElicitationAnswer, caller: MemberCaller
     ) -> ElicitationOutcome:
-        """Answer a server: only the token that asked may. The first answer counts."""
-        return await desk.answer(caller, elicitation_id, said)
+        """Answer a server. Only the token that asked may answer; the first answer counts."""
+        return await handler.answer(caller, elicitation_id, said)
 
     return router
 
 
-class _Desk:
-    """Takes answers. Every refusal is a Problem."""
+class _Handler:
+    """Handler of the routes. Every rejection is a Problem."""
 
     def __init__(self, parts: WebDependencies) -> None:
         self._engine = parts.engine
 
     async def find(self, caller: ApiClient, elicitation_id: str) -> OpenElicitation:
-        """A question that the caller may answer now."""
+        """Return an elicitation that the caller may answer now. Raises Problem."""
         found = await self._engine.get_elicitation(elicitation_id, caller.member)
         if not isinstance(found, OpenElicitation):
             raise _refused(found)
@@ -81,14 +81,14 @@ class _Desk:
         return found
 
     def shape(self, caller: ApiClient, found: OpenElicitation) -> ElicitationShape:
-        """A question on the wire."""
+        """Return an elicitation for the response."""
         turn = found.turn
         return elicitation_shape(
             turn, found.step, found.elicitation, id_of(caller, turn.conversation), caller.author.principal
         )
 
     async def answer(self, caller: ApiClient, elicitation_id: str, said: ElicitationAnswer) -> ElicitationOutcome:
-        """Take an answer."""
+        """Apply an answer."""
         found = await self.find(caller, elicitation_id)
         match await self._engine.answer_elicitation(elicitation_id, _checked(said, found), caller.member):
             case ElicitationAnswered(action):
@@ -101,7 +101,7 @@ class _Desk:
 
 
 def _checked(said: ElicitationAnswer, found: OpenElicitation) -> ElicitationResult:
-    """The answer. Raises Problem for values where none are asked for."""
+    """Return the parsed answer. Raises Problem for values that were not requested."""
     form = isinstance(found.elicitation.question.ask, FormMode)
     if said.content is not None and not (form and said.action is ElicitationAction.ACCEPT):
         raise _wrong({"content": "Only a form that is accepted has values."})
@@ -111,7 +111,7 @@ def _checked(said: ElicitationAnswer, found: OpenElicitation) -> ElicitationResu
 
 
 def _refused(objection: AnswerRejected) -> Problem:
-    """Why an answer has changed nothing."""
+    """Return the reason why an answer had no effect."""
     match objection:
         case AlreadyDecided(how):
             return Problem(409, "already_settled", how, "see what has become of the response")

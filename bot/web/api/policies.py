@@ -1,5 +1,5 @@
-"""Rules of admins: `/api/mcp/approval-policies`. A rule is a server, a tool and a policy, or anything
-that the language of rules says.
+"""Rules of admins: `/api/mcp/approval-policies`. A rule is a server, a tool and a policy, or a full rule in the policy
+syntax.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from bot.web.servers.dependencies import AtHere, Services
 from bot.web.servers.response_options import AskedManner, Moment, ResponseOptions
 
 _NAMED = {"server": "serverId", "server_id": "serverId", "tool": "toolName", "policy": "policy"}
-"""What keys of a rule are called in a body."""
+"""Field names of a request body by the key of a rule."""
 
 
 class PolicyBody(RequestModel):
-    """What happens when somebody asks for a tool."""
+    """Policy for a tool."""
 
     server_id: str = Field(default=ANY, description="A server's id, slug or name; `*` for all of them.")
     tool_name: str = Field(
@@ -70,7 +70,7 @@ class PolicyRoutes:
         *,
         effective: Annotated[bool, Query(description="With the operator's and the profile's that hold here.")] = False,
     ) -> list[PolicyAnswer]:
-        """The rules that admins have set for this place, or everything that holds in it."""
+        """List the rules of admins for this scope, or all rules that apply in it."""
         rules = await self._services.policies.rules(here.conversation)
         if effective:
             rules = list(self._services.parts.administration.rules_in(here.conversation))
@@ -78,7 +78,7 @@ class PolicyRoutes:
         return [_answer(rule, servers, manner) for rule in rules]
 
     async def put(self, body: PolicyBody, manner: AskedManner, here: AtHere) -> PolicyAnswer:
-        """Keep a rule, in the place of the one that is about the same calls."""
+        """Save a rule. It replaces the rule about the same calls."""
         policies = self._services.policies
         seen = await policies.server(body.server_id, here.conversation)
         tool = ANY if body.tool_name in ("", ANY) else await policies.tool(seen, body.tool_name)
@@ -102,7 +102,7 @@ class PolicyRoutes:
             str | None, Query(alias="toolName", description="With `serverId`: one tool alone, or a pattern.")
         ] = None,
     ) -> None:
-        """Take a rule away: what holds without it holds again."""
+        """Delete a rule. The next matching rule applies again."""
         rules = await self._services.policies.rules(here.conversation)
         if rule_id is not None:
             rule = next((each for each in rules if each.id == rule_id), None)
@@ -119,7 +119,7 @@ class PolicyRoutes:
 
 
 def routes(parts: WebDependencies) -> APIRouter:
-    """Its routes."""
+    """Return the routes."""
     services = Services.of(parts.command_parts)
     router = api_router(prefix="/api/mcp/approval-policies", tags=["policies"], dependencies=[Depends(services.asked)])
     policies = PolicyRoutes(services)

@@ -1,4 +1,4 @@
-"""Profiles: who the bot is in a workspace, and what it may use there."""
+"""Profiles: the bot's name, instructions and allowed servers in a workspace."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from bot.web.servers.response_options import AskedManner, Moment, ResponseOption
 from bot.web.servers.versions import IfMatch, check, overtaken, tag
 
 _FIELDS = {"servers": "enabledMcpServerIds"}
-"""What fields of a profile are called here, where that is not what `/profile` calls them."""
+"""Field names of this API that differ from those of `/profile`."""
 AgentId = Annotated[str, Path(description="The profile's id or name.")]
 
 
 class AgentBody(RequestModel):
-    """A profile. What is not there stays as it is."""
+    """A profile. Absent fields stay unchanged."""
 
     name: str | None = None
     enabled_mcp_server_ids: list[str] | None = Field(
@@ -65,7 +65,7 @@ class ProfileRoutes:
         self._services = services
 
     async def listed(self, manner: AskedManner, here: AtHere) -> list[AgentAnswer]:
-        """The workspace's own and everybody's."""
+        """List the profiles of the workspace and the global ones."""
         servers = await self._services.directory.all(here.conversation)
         bound = await self._bound(here)
         return [
@@ -73,7 +73,7 @@ class ProfileRoutes:
         ]
 
     async def shown(self, agent: AgentId, response: Response, manner: AskedManner, here: AtHere) -> AgentAnswer:
-        """One profile."""
+        """Return one profile."""
         return await self._answered(await self._find(agent, here), response, manner, here)
 
     async def put(
@@ -86,7 +86,7 @@ class ProfileRoutes:
         *,
         if_match: IfMatch = None,
     ) -> AgentAnswer:
-        """Change a profile; one that there is not yet is made, with everything enabled that is not said otherwise."""
+        """Change a profile, or create it with everything enabled by default."""
         profiles = self._services.profiles
         present = await profiles.named(agent, here.conversation)
         profile = present or profiles.blank(agent, here.workspace)
@@ -117,7 +117,7 @@ class ProfileRoutes:
         return await self._answered(kept, response, manner, here)
 
     async def deleted(self, agent: AgentId, here: AtHere, if_match: IfMatch = None) -> None:
-        """Delete a profile; where it holds, none does then."""
+        """Delete a profile and its bindings."""
         profile = await self._find(agent, here)
         self._services.profiles.may_change(profile, here.member)
         check(profile, None, if_match)
@@ -137,7 +137,7 @@ class ProfileRoutes:
         return _answer(profile, servers, await self._bound(here), manner)
 
     async def _bound(self, here: RequestScope) -> dict[str, list[str]]:
-        """Where profiles hold, in this workspace."""
+        """Return the conversations that profiles of this workspace are bound to, by profile."""
         found: dict[str, list[str]] = {}
         for binding in await self._services.parts.profiles.bindings():
             if f"{binding.place}:".startswith(f"{here.workspace}:"):
@@ -146,7 +146,7 @@ class ProfileRoutes:
 
 
 def routes(parts: WebDependencies) -> APIRouter:
-    """Its routes."""
+    """Return the routes."""
     services = Services.of(parts.command_parts)
     router = api_router(
         prefix="/api/workspaces/{workspace}/agents", tags=["profiles"], dependencies=[Depends(services.in_workspace)]
@@ -165,7 +165,7 @@ def routes(parts: WebDependencies) -> APIRouter:
 
 
 def _fields(body: AgentBody) -> dict[str, str]:
-    """What is there, as `/profile set` takes it."""
+    """Return the given fields in the form of `/profile set`."""
     lists = {
         "servers": body.enabled_mcp_server_ids,
         "tools": body.tools,

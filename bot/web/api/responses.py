@@ -1,7 +1,7 @@
-"""Asking the bot over HTTP, and following what comes of it.
+"""Responses over HTTP: send input to the bot and follow the turn.
 
-A question is on disk before anything is answered, and goes on whether anybody listens or not: who lost the stream takes
-it up again where it broke off, from whichever process.
+Input is stored before the turn starts, and the turn runs with or without a client. A client that lost its stream
+resumes it with `Last-Event-ID` from any process.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from bot.web.turns.request_input import ParsedInput, Payload, parse_input
 from bot.web.turns.schemas import ResponseShape, is_waiting, response_shape
 
 WAIT_SECONDS = 50.0
-"""How long an answer without a stream is waited for: proxies give up after a minute."""
+"""Seconds that a request without a stream waits: proxies time out after a minute."""
 
 ResponseId = Annotated[str, Path(alias="responseId", max_length=64)]
 OutputIndex = Annotated[int, Path(alias="outputIndex", ge=0, le=100_000)]
@@ -58,7 +58,7 @@ _UNFINISHED = {
 
 
 class ResponseRequest(RequestModel):
-    """A question, and the conversation it belongs to."""
+    """Input, and the conversation that it belongs to."""
 
     conversation_id: str | int | None = Field(default=None, description="A new conversation without one.")
     title: str = Field(default="", max_length=255, description="Of a new conversation; without one its first words.")
@@ -69,21 +69,21 @@ class ResponseRequest(RequestModel):
 
 
 class Attempted(StrEnum):
-    """What can be done about a call of unknown outcome."""
+    """Actions for a call of unknown outcome."""
 
     AGAIN = "again"
     CHECK = "check"
 
 
 class Stopped(ResponseModel):
-    """What came of a stop."""
+    """Result of a stop."""
 
     response_id: str
     stopped: bool = Field(description="False if it had ended.")
 
 
 def routes(parts: WebDependencies) -> APIRouter:
-    """Ask, follow, look, stop."""
+    """Return the routes to create, follow, read and stop responses."""
     router = api_router(tags=["responses"])
     responses = _Responses(parts)
 
@@ -97,8 +97,8 @@ def routes(parts: WebDependencies) -> APIRouter:
         idempotency_key: IdempotencyKey = None,
         last_event_id: LastEventId = None,
     ) -> Response | ResponseShape:
-        """Ask something. Answers with events until the turn has ended; with `stream: false` in one piece, or with 202
-        once the answer waits for a signature, or a server for an answer, or it takes longer than a minute.
+        """Create a response. Returns events until the turn has ended. With `stream: false`, returns one document, or
+        202 if the turn waits for an approval or an elicitation, or takes longer than a minute.
         """
         named = "" if asked.conversation_id is None else str(asked.conversation_id)
         key = own_conversation(caller, asked.workspace, named or _thread(idempotency_key))
@@ -119,14 +119,14 @@ def routes(parts: WebDependencies) -> APIRouter:
 
     @router.get("/api/responses/{responseId}", response_model=ResponseShape)
     async def read_response(response_id: ResponseId, caller: MemberCaller) -> ResponseShape:
-        """How a response stands now."""
+        """Return the current state of a response."""
         return responses.shape(caller, await responses.find(caller, response_id))
 
     @router.get("/api/responses/{responseId}/stream", responses=_STREAM, response_class=EventStream)
     async def follow_response(
         response_id: ResponseId, caller: MemberCaller, place: RequestStreamPlace, last_event_id: LastEventId = None
     ) -> Response:
-        """Follow a response from its beginning, or from the event behind `Last-Event-ID`."""
+        """Follow a response from its start, or from the event after `Last-Event-ID`."""
         view = await responses.find(caller, response_id)
         place.take()
         place.follow(response_id)
@@ -134,7 +134,7 @@ def routes(parts: WebDependencies) -> APIRouter:
 
     @router.delete("/api/responses/{responseId}", response_model=Stopped)
     async def stop_response(response_id: ResponseId, caller: MemberCaller) -> Stopped:
-        """Stop a response at whatever it is doing; calls under way are cancelled, too."""
+        """Stop a response. Running calls are cancelled, too."""
         await responses.find(caller, response_id)
         stopped = await parts.engine.stop(response_id, caller.author)
         return Stopped(response_id=response_id, stopped=stopped)
@@ -145,9 +145,9 @@ def routes(parts: WebDependencies) -> APIRouter:
     async def try_again(
         response_id: ResponseId, output_index: OutputIndex, attempt: Attempted, caller: MemberCaller, answer: Response
     ) -> ResponseShape:
-        """Go on from a call of which nobody knows whether it has happened. `check` lets the model find out; `again`
-        runs it once more, after a fresh signature, also one that came to nothing. That is a response of its own; asked
-        for twice, it is one.
+        """Continue after a call of unknown outcome. `check` asks the model to find out; `again` runs the call again
+        after a new approval. `again` also retries a failed call. The result is a response of its own, created once for
+        repeated requests.
         """
         view = await responses.find(caller, response_id)
         if not is_own(caller, view.turn.conversation):
@@ -161,7 +161,7 @@ def routes(parts: WebDependencies) -> APIRouter:
 
 
 class _Responses:
-    """What the routes have in common."""
+    """Shared implementation of the routes."""
 
     def __init__(self, parts: WebDependencies) -> None:
         self._parts = parts
@@ -170,8 +170,8 @@ class _Responses:
         self._uploads = parts.uploads
 
     def take_place(self, place: StreamPlace, payload: Payload) -> bool:
-        """Take a place for a stream or a wait. Return False if there is none for a wait: the response is read at once,
-        with 202. Raises Problem.
+        """Take a place for a stream or a wait. Return False without a place for a wait: the request is answered at
+        once, with 202. Raises Problem.
         """
         if not payload.stream:
             return place.take_to_wait()
@@ -179,7 +179,7 @@ class _Responses:
         return True
 
     async def find(self, caller: ApiClient, turn_id: str) -> TurnView:
-        """A turn that the caller may see. Raises Problem."""
+        """Return the view of a turn that the caller may see. Raises Problem."""
         try:
             view = await self._engine.view(turn_id)
         except NotFound:
@@ -189,12 +189,12 @@ class _Responses:
         return view
 
     def shape(self, caller: ApiClient, view: TurnView) -> ResponseShape:
-        """A turn on the wire."""
+        """Return a turn for the response."""
         who = self._parts.command_parts.administration.signed_by
         return response_shape(view, id_of(caller, view.turn.conversation), who, caller.author.principal)
 
     async def put(self, caller: ApiClient, key: ConversationKey, asked: ResponseRequest, name: str | None) -> Receipt:
-        """Put the question on disk, once. Raises Problem if its key names another one."""
+        """Store the input once. Raises Problem if the idempotency key belongs to other input."""
         question = parse_input(asked.payload, self._uploads, caller.author.id)
         began = bool(await self._engine.recent_turns(key, 1))
         if asked.title.strip() and not began:
@@ -233,8 +233,8 @@ class _Responses:
         last_event_id: str | None,
         opening: Mapping[str, Any],
     ) -> Response:
-        """The events from there on; no content where there are none any more. Raises Problem for what is no id of an
-        event of this turn.
+        """Return the remaining events, or 204 if there are none. Raises Problem if the id is not of an event of this
+        turn.
         """
         cursor = _cursor(turn_id, last_event_id)
         if cursor.is_over:
@@ -250,12 +250,12 @@ class _Responses:
                     for event in teller.encode(view):
                         yield ServerEvent(event.name, event.data, str(event.cursor))
         except CountersignError as error:
-            # Without an id, and not the end: whoever comes again goes on where this broke off.
+            # Without an id, and not the end: a client that reconnects continues at this point.
             problem = problem_of_error(error)
             yield ServerEvent("error", {"code": problem.code, "message": problem.message})
 
     async def settled(self, turn_id: str) -> TurnView:
-        """The turn once it has ended or waits for people, or as it stands when that takes too long."""
+        """Return the turn once it has ended or waits for a user, or its current view after the timeout."""
         view = await self._engine.view(turn_id)
         try:
             async with (
@@ -271,12 +271,12 @@ class _Responses:
 
 
 def _thread(idempotency_key: str | None) -> str:
-    """The id of a new conversation: the same for a question that is sent again."""
+    """Return the id of a new conversation, the same for a repeated request."""
     return sha256(idempotency_key.encode()).hexdigest()[:16] if idempotency_key is not None else ""
 
 
 def _not_resumable() -> Problem:
-    """The answer to a program that comes again by itself, and would ask once more."""
+    """Return the response to a client that reconnects automatically and would create a second turn."""
     return Problem(
         400,
         "no_such_event",

@@ -1,4 +1,4 @@
-"""MCP servers of all workspaces, or of the token's own: `/api/mcp/servers`, and what is about all of them together."""
+"""MCP servers of all workspaces, or of the token's own: `/api/mcp/servers`, and routes about all servers together."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from bot.web.servers.routes import server_routes
 
 
 class FileDifference(ResponseModel):
-    """How the operator's file is different from what the bot ran by."""
+    """Difference between the operator's file and the running configuration."""
 
     added: list[str]
     changed: dict[str, str] = Field(description="By name, what is different; values are not shown.")
@@ -30,7 +30,7 @@ class FileDifference(ResponseModel):
 
 
 class Instruction(ResponseModel):
-    """What the model is told of one server."""
+    """Instructions from one server."""
 
     server_id: str
     name: str
@@ -40,26 +40,26 @@ class Instruction(ResponseModel):
 
 
 class Instructions(ResponseModel):
-    """What the model is told of all servers that are connected."""
+    """Instructions from all connected servers."""
 
     instructions: str = Field(description="Every `systemInstruction`, as the model gets them.")
     servers: list[Instruction]
 
 
 class OfferedTool(ToolAnswer):
-    """A tool, and whose it is."""
+    """A tool with its server."""
 
     server_id: str
 
 
 class AllServers:
-    """What is about all servers together."""
+    """Routes about all servers together."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
 
     async def tools(self, here: AtHere) -> list[OfferedTool]:
-        """What is known of the tools of every server that is not switched off."""
+        """List the known tools of every enabled server."""
         writer = ServerSerializer(self._services.parts, self._services.directory, ResponseOptions())
         return [
             OfferedTool(**writer.tool(tool, here.conversation).model_dump(by_alias=False), server_id=seen.name)
@@ -69,7 +69,7 @@ class AllServers:
         ]
 
     async def instructions(self, here: AtHere) -> Instructions:
-        """A server that cannot be used contributes nothing."""
+        """Return the instructions for the model. An unusable server contributes none."""
         told = [
             Instruction(
                 server_id=seen.name,
@@ -90,7 +90,7 @@ class AllServers:
         *,
         dry_run: Annotated[bool, Query(alias="dryRun", description="Say what would change, change nothing.")] = False,
     ) -> FileDifference:
-        """Servers and rules of the operator's file are those of its present text from now on."""
+        """Apply servers and rules from the operator's file as it is now."""
         services = self._services
         found = await (services.parts.administration.difference() if dry_run else services.keeping.reload(here.member))
         return FileDifference(
@@ -103,7 +103,7 @@ class AllServers:
 
 
 def routes(parts: WebDependencies) -> APIRouter:
-    """Its routes."""
+    """Return the routes."""
     services = Services.of(parts.command_parts)
     router = api_router()
     for routes_of_one in (server_routes, server_action_routes, server_review_routes):

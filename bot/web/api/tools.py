@@ -1,6 +1,6 @@
-"""What servers offer, used by programs: a tool run, a resource read, a prompt written out.
+"""Tools, resources and prompts for programs: run, read and render.
 
-A tool is run as `/mcp run` does it: as a turn of its own, under the same policy and approval as the model's calls.
+A tool is run as `/mcp run` does it: in a turn of its own, under the same policy and approval as the model's calls.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from bot.web.servers.dependencies import AtHere, Services
 
 WAIT_SECONDS, LONGEST_WAIT = 30.0, 300.0
 _LOOKS = (0.05, 0.1, 0.2, 0.5)
-"""Seconds between looks at a turn, the last of them for good."""
+"""Seconds between reads of a turn; the last value repeats."""
 
 
 class Execution(RequestModel):
-    """A call."""
+    """A tool call."""
 
     server_id: str = Field(description="The server's id, slug or name.")
     tool_name: str
@@ -42,7 +42,7 @@ class Execution(RequestModel):
 
 
 class Content(ResponseModel):
-    """A part of what a tool gave back: `text`, `image` or `resource`."""
+    """A part of a tool result: `text`, `image` or `resource`."""
 
     type: str
     text: str | None = None
@@ -52,7 +52,7 @@ class Content(ResponseModel):
 
 
 class Executed(ResponseModel):
-    """What a tool gave back, or why it gave nothing."""
+    """Result of a tool, or its error."""
 
     content: list[Content]
     is_error: bool
@@ -61,7 +61,7 @@ class Executed(ResponseModel):
 
 
 class Pending(ResponseModel):
-    """The call is not over: it waits for a signature, or takes its time."""
+    """A call that has not finished: it waits for an approval, or is running."""
 
     status: str = Field(description="`approval_required` or `running`.")
     turn_id: str
@@ -79,7 +79,7 @@ class ReadBody(RequestModel):
 
 
 class PieceAnswer(ResponseModel):
-    """Something that a server gave out."""
+    """Content from a server."""
 
     uri: str
     mime_type: str
@@ -88,13 +88,13 @@ class PieceAnswer(ResponseModel):
 
 
 class ReadAnswer(ResponseModel):
-    """What a resource says."""
+    """Contents of a resource."""
 
     contents: list[PieceAnswer]
 
 
 class PromptBody(RequestModel):
-    """A prompt and what it takes."""
+    """A prompt with its arguments."""
 
     server_id: str
     name: str
@@ -109,7 +109,7 @@ class PromptMessage(ResponseModel):
 
 
 class PromptAnswer(ResponseModel):
-    """A prompt, written out."""
+    """A rendered prompt."""
 
     messages: list[PromptMessage]
 
@@ -124,13 +124,13 @@ class ToolRoutes:
         self._engine = engine
 
     async def executed(self, body: Execution, here: AtHere, place: RequestStreamPlace) -> Executed | JSONResponse:
-        """Run a tool. Answers with what it gave back; with 202 if it needs a signature first or takes longer than
-        `waitSeconds`: it goes on then, and can be followed.
+        """Run a tool. Returns its result, or 202 if the call needs an approval or takes longer than `waitSeconds`; it
+        continues then, and can be followed.
         """
         seen = await self._calls.found(body.server_id, here.conversation)
         tool = self._calls.tool(seen, body.tool_name)
         waits = body.wait_seconds > 0 and place.take_to_wait()
-        # A conversation of its own: a call that waits for a signature keeps no other one waiting.
+        # A conversation of its own, so that a call that waits for approval does not block others.
         where = replace(here.conversation, thread=secrets.token_hex(8))
         message = self._calls.call(tool, body.arguments, where, here.author)
         turn_id = (await self._engine.receive(message)).turn_id
@@ -145,13 +145,13 @@ class ToolRoutes:
         return ReadAnswer(contents=[_piece(each) for each in await self._servers.read_resource(seen.id, body.uri)])
 
     async def written(self, body: PromptBody, here: AtHere) -> PromptAnswer:
-        """Have a prompt written out."""
+        """Render a prompt."""
         seen = await self._calls.found(body.server_id, here.conversation)
         return PromptAnswer(messages=_messages(await self._calls.written(seen, body.name, body.arguments)))
 
 
 def routes(parts: WebDependencies) -> APIRouter:
-    """Its routes."""
+    """Return the routes."""
     services = Services.of(parts.command_parts)
     router = api_router(prefix="/api/mcp", tags=["tools"], dependencies=[Depends(services.asked)])
     tools = ToolRoutes(services, parts.engine)
@@ -167,7 +167,7 @@ def routes(parts: WebDependencies) -> APIRouter:
 
 
 async def watched(engine: EngineApi, turn_id: str, seconds: float) -> TurnView:
-    """The turn once it has ended or waits for a signature, or as it is after `seconds`."""
+    """Return the turn once it has ended or waits for approval, or its view after `seconds`."""
     loop = asyncio.get_running_loop()
     until = loop.time() + seconds
     looks = iter(_LOOKS)
@@ -180,7 +180,7 @@ async def watched(engine: EngineApi, turn_id: str, seconds: float) -> TurnView:
 
 
 async def outcome(view: TurnView) -> Executed | Pending:
-    """What has become of a call by hand."""
+    """Return the result of a manual call, or its pending state."""
     turn = view.turn
     waiting = next((step.approval for step in view.awaiting if step.approval is not None), None)
     if not turn.status.ended:

@@ -1,4 +1,4 @@
-"""What models took, over HTTP: a token sees its own, an admin's what its workspaces took."""
+"""Usage of models over HTTP: a token reads its own, an admin's token its workspaces'."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from bot.web.turns.conversation_ids import place
 
 
 class Of(StrEnum):
-    """Whose use is counted."""
+    """Scopes of usage."""
 
     ME = "me"
     WORKSPACE = "workspace"
@@ -30,9 +30,7 @@ class Of(StrEnum):
 
 
 class Sum(ResponseModel):
-    """Requests to models, added up. Tokens that were cached or written to the cache are input too, those of reasoning
-    output.
-    """
+    """Totals of model requests. Cached tokens and cache writes are part of input, reasoning tokens part of output."""
 
     requests: int
     input_tokens: int
@@ -48,13 +46,13 @@ class Sum(ResponseModel):
 
 
 class NamedSum(Sum):
-    """One of the names that are added up for."""
+    """Totals of one name in a group."""
 
     name: str
 
 
 class LimitShape(ResponseModel):
-    """A limit that holds for the caller, and how much of it is used up."""
+    """A limit that applies to the caller, and its current use."""
 
     per: str
     every: str
@@ -66,7 +64,7 @@ class LimitShape(ResponseModel):
 
 
 class UsageShape(ResponseModel):
-    """What was used since then."""
+    """Usage since a time."""
 
     since: str
     by: UsageGrouping
@@ -77,7 +75,7 @@ class UsageShape(ResponseModel):
 
 
 def routes(parts: WebDependencies) -> APIRouter:
-    """One route."""
+    """Return the route."""
     router = api_router(tags=["usage"])
     usage = parts.command_parts.usage
 
@@ -89,7 +87,7 @@ def routes(parts: WebDependencies) -> APIRouter:
         since: Annotated[str, Query(max_length=100, description=f"{MOMENT}; this month without.")] = "",
         workspace: Annotated[str, Query(max_length=200, description="PLATFORM:ID; the token's own if empty.")] = "",
     ) -> UsageShape:
-        """Tokens and money that questions took, since the beginning of the month."""
+        """Return tokens and cost of turns, by default since the start of the month."""
         query = _query(caller, of, workspace, _moment(since, parts.clock()))
         found = await usage.totals_by(query, by)
         spender = UsageOwner.of(caller.author, place(caller, workspace, "-"))

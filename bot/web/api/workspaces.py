@@ -1,4 +1,4 @@
-"""MCP servers of one workspace: `/api/workspaces/{workspace}/mcp-servers`, with what `/api/mcp/servers` can do."""
+"""MCP servers of one workspace: `/api/workspaces/{workspace}/mcp-servers`: the routes of `/api/mcp/servers`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bot.web.servers.routes import server_routes
 
 
 def routes(parts: WebDependencies) -> APIRouter:
-    """Its routes."""
+    """Return the routes."""
     services = Services.of(parts.command_parts)
     router, prefix = api_router(), "/api/workspaces/{workspace}/mcp-servers"
     for routes_of_one in (server_routes, server_action_routes, server_review_routes):

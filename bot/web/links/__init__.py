@@ -1,1 +1,1 @@
-"""One-time links: the page behind one, for a person with a browser. Knows no token and no API."""
+"""One-time links: the page in the browser. It takes no API token."""

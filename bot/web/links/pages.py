@@ -1,7 +1,4 @@
-"""The page behind a one-time link, in all its states, as documents.
-
-Called by `links`. Everything that is not written here is escaped on its way in; nothing is said of what was entered.
-"""
+"""Pages of a one-time link in all its states. Text from outside is escaped; entered secrets are never shown."""
 
 from __future__ import annotations
 
@@ -15,17 +12,17 @@ _ASK_AGAIN = "Ask for another one in the chat: <code>/mcp secret set NAME SLOT</
 
 
 def form_page(entry: SecretPrompt, now: float) -> HtmlDocument:
-    """The question."""
+    """Return the form."""
     return document(200, "Enter a secret", _question(entry, now, "", ""))
 
 
 def invalid_page(entry: SecretPrompt, now: float, why: str) -> HtmlDocument:
-    """The question again, with what is wrong beneath the field's name. What was entered is not repeated."""
+    """Return the form with an error below the field. The entered value is not repeated."""
     return document(422, "Error: enter a secret", _question(entry, now, "", why))
 
 
 def changed(entry: SecretPrompt, now: float) -> HtmlDocument:
-    """The question again: it is about something else now."""
+    """Return the form for a server that was changed meanwhile."""
     notice = (
         "The server was changed since you opened this page. Nothing was saved. Look at it again, then enter the secret."
     )
@@ -33,7 +30,7 @@ def changed(entry: SecretPrompt, now: float) -> HtmlDocument:
 
 
 def done(entry: SecretPrompt) -> HtmlDocument:
-    """The secret is kept."""
+    """Return the page for a saved secret."""
     server = text_of(entry.server)
     return document(
         200,
@@ -45,7 +42,7 @@ def done(entry: SecretPrompt) -> HtmlDocument:
 
 
 def expired_page() -> HtmlDocument:
-    """For what never was a link, what was used and what is over: in the same words, so that nobody learns which."""
+    """Return the same page for unknown, used and expired links, so that links cannot be probed."""
     return plain(
         404,
         "This link is not good",
@@ -55,14 +52,14 @@ def expired_page() -> HtmlDocument:
 
 
 def denied(why: str) -> HtmlDocument:
-    """Whoever asked for the link may not do this any more. `why` is Markdown of our own."""
+    """Return the page for a user who has lost the right to do this. `why` is Markdown of this project."""
     return plain(
         403, "This was not saved", text_of(why.replace("`", ""), 1000), "The link is of no use to you any more."
     )
 
 
 def access_check_failed_page(why: str) -> HtmlDocument:
-    """Nobody could say whether they may. `why` is plain text."""
+    """Return the page for a failed access check. `why` is plain text."""
     return plain(
         503,
         "This was not saved",
@@ -73,7 +70,7 @@ def access_check_failed_page(why: str) -> HtmlDocument:
 
 
 def unavailable_page() -> HtmlDocument:
-    """The database is away. Nobody outside need know where it is."""
+    """Return the page for an unavailable database, without its address."""
     return plain(
         503,
         "This does not work now",
@@ -84,7 +81,7 @@ def unavailable_page() -> HtmlDocument:
 
 
 def too_often(seconds: float) -> HtmlDocument:
-    """Too many links that are none came from this address."""
+    """Return the page for an address with too many invalid links."""
     return plain(
         429,
         "Too many wrong links",
@@ -95,7 +92,7 @@ def too_often(seconds: float) -> HtmlDocument:
 
 
 def unreadable(status: int) -> HtmlDocument:
-    """What was sent is not what the form sends, is too long, or came too slowly."""
+    """Return the page for a submission that is malformed, too long or too slow."""
     return plain(
         status,
         "This was not saved",
@@ -108,7 +105,7 @@ def _question(entry: SecretPrompt, now: float, notice: str, error: str) -> str:
     wanted, minutes = text_of(entry.wanted), max(math.ceil((entry.link.expires_at - now) / 60), 1)
     until = f"{datetime.fromtimestamp(entry.link.expires_at, UTC):%H:%M} UTC, in {minutes} minute{'s' * (minutes > 1)}"
     title = text_of(entry.title) if entry.title == entry.server else f"{text_of(entry.title)} ({text_of(entry.server)})"
-    # Where something is wrong the field has the focus, and whoever hears the page hears what it is.
+    # On an error the field has the focus, so that screen readers announce it.
     described, faulty = ("hint", "") if not error else ("error hint", ' aria-invalid="true" autofocus')
     told = f'<p class="notice" role="alert">{text_of(notice)}</p>' if notice else ""
     wrong = f'<p class="error" id="error"><span>Error:</span> {text_of(error)}</p>' if error else ""

@@ -1,8 +1,7 @@
-"""The page behind a one-time link: `GET` shows what is asked for, `POST` takes it.
+"""Routes of one-time links: `GET` shows the form, `POST` takes the secret.
 
-Called by the composition root, which mounts it beside the API; it takes no token but the one in its address. Looking
-uses nothing up, however often previews look. What is entered goes to `SecretEntry` and nowhere else: it is in no log,
-no answer and no address.
+They take no API token; the link's own token is in the address. `GET` does not use up the link because chat previews
+fetch it. The secret goes only to `SecretEntry`, never to logs, responses or addresses.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ from bot.web.login_throttle import LoginThrottle
 log = logging.getLogger(__name__)
 
 LARGEST_BODY = 16 * 1024
-"""Bytes: the longest secret, with every character written as three, and room for the rest."""
+"""Longest body in bytes: the longest secret, URL-encoded, and its other fields."""
 _READING_SECONDS = 15.0
 _MOST_FIELDS = 10
 _FORM = "application/x-www-form-urlencoded"
@@ -45,7 +44,7 @@ _FORM = "application/x-www-form-urlencoded"
 def pages(
     entry: SecretEntry, *, clock: Callable[[], float] = time.time, attempts: LoginThrottle | None = None
 ) -> list[Route]:
-    """The routes. `clock` is in epoch seconds; `attempts` counts links that are none, by address."""
+    """Return the routes. `clock` is in epoch seconds; `attempts` throttles invalid links by address."""
     page = _SecretPage(entry, clock, attempts or LoginThrottle())
     return [Route(f"{PATH}{{token}}", page.answer, methods=["GET", "POST"])]
 
@@ -57,12 +56,12 @@ class _SecretPage:
         self._attempts = attempts
 
     async def answer(self, request: Request) -> Response:
-        """Show the page, or take what was entered."""
+        """Show the form, or save the secret."""
         token = str(request.path_params["token"])
         try:
             document = await (self._taken(token, request) if request.method == "POST" else self._shown(token, request))
         except DatabaseError as error:
-            log.warning("a one-time link could not be looked up: %s", error)
+            log.warning("one-time link lookup failed: %s", error)
             document = link_pages.unavailable_page()
         return HTMLResponse(document.html, document.status, dict(document.headers))
 
@@ -95,13 +94,13 @@ class _SecretPage:
                 return self._gone(request)
 
     def _gone(self, request: Request) -> HtmlDocument:
-        """A link that is good is good however often others were wrong at the same address; one that is not counts."""
+        """Count an invalid link. Valid links stay usable from a throttled address."""
         wait = self._attempts.failed(request.client.host if request.client else "")
         return link_pages.too_often(wait) if wait else link_pages.expired_page()
 
 
 async def _fields(request: Request) -> dict[str, str] | HtmlDocument:
-    """What the form sends, or why it is not taken."""
+    """Return the fields of the form, or the error page."""
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != _FORM:
         return link_pages.unreadable(415)
     body = bytearray()

@@ -1,1 +1,1 @@
-"""Where people come back to who have signed the bot in to an MCP server, and where the bot describes itself."""
+"""OAuth callback of sign-ins to MCP servers, and the bot's client metadata document."""

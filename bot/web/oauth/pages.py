@@ -1,7 +1,4 @@
-"""The page that people come back to, in all its states, as documents.
-
-Called by `routes`. Nothing that came in the address is on it.
-"""
+"""Pages of the OAuth callback in all its states. No text from the address is shown."""
 
 from __future__ import annotations
 
@@ -15,7 +12,7 @@ _ASK_AGAIN = "Ask for another link in the chat: <code>/mcp connect NAME</code>"
 
 
 def signed_in_page(outcome: SignInCompleted) -> HtmlDocument:
-    """The bot is let in."""
+    """Return the page for a completed sign-in."""
     title, server = text_of(outcome.title), text_of(outcome.server)
     facts = f"<dt>Server</dt><dd>{title if title == server else f'{title} ({server})'}</dd>"
     facts += f"<dt>Asked for by</dt><dd>{person_of(outcome.person)}</dd>"
@@ -38,7 +35,7 @@ def signed_in_page(outcome: SignInCompleted) -> HtmlDocument:
 
 
 def rejected_page(outcome: SignInRejected) -> HtmlDocument:
-    """It is not."""
+    """Return the page for a rejected sign-in."""
     fix = outcome.fix.rstrip(".")
     return plain(
         403,
@@ -49,7 +46,7 @@ def rejected_page(outcome: SignInRejected) -> HtmlDocument:
 
 
 def unknown() -> HtmlDocument:
-    """For what nobody has begun, what was finished and what is over: in the same words, so that nobody learns which."""
+    """Return the same page for unknown, finished and expired sign-ins, so that they cannot be probed."""
     return plain(
         404,
         "This sign-in is not under way",
@@ -59,7 +56,7 @@ def unknown() -> HtmlDocument:
 
 
 def unavailable_page() -> HtmlDocument:
-    """The database is away. Nobody outside need know where it is."""
+    """Return the page for an unavailable database, without its address."""
     return plain(
         503,
         "This does not work now",
@@ -70,7 +67,7 @@ def unavailable_page() -> HtmlDocument:
 
 
 def too_often(seconds: float) -> HtmlDocument:
-    """Too many who were never sent came from this address."""
+    """Return the page for an address with too many unknown states."""
     return plain(
         429,
         "Too many wrong addresses",

@@ -1,8 +1,7 @@
-"""The address that people come back to from an authorization server, and the one at which the bot describes itself as a
-client (client id metadata document).
+"""Routes of the OAuth callback and of the client id metadata document.
 
-Called by the composition root, which mounts them beside the API; neither takes a token. What is in the address of
-whoever comes back is a secret as long as nobody has used it: it is in no log, no answer and no other address.
+Neither takes an API token. The authorization code in the callback's address is a secret until it is used: it never
+appears in logs, responses or other addresses.
 """
 
 from __future__ import annotations
@@ -30,11 +29,11 @@ _STATE = re.compile(r"[A-Za-z0-9_-]{20,200}")
 _LONGEST_CODE = 8_192
 _LONGEST = 2_048
 _KEPT_SECONDS = 3_600
-"""How long others may remember what the bot says of itself."""
+"""Seconds that clients may cache the client document."""
 
 
 def pages(coming_back: OAuthCallback, address: str, *, attempts: LoginThrottle | None = None) -> list[Route]:
-    """The routes. `address` is what people reach the bot by; `attempts` counts states that are none, by whence."""
+    """Return the routes. `address` is the public address of the bot; `attempts` throttles unknown states by address."""
     coming = _Callback(coming_back, attempts or LoginThrottle())
     routes = [Route(f"{CALLBACK_PATH}{{callback}}", coming.answer, methods=["GET"])]
     if address.startswith("https://"):
@@ -43,8 +42,8 @@ def pages(coming_back: OAuthCallback, address: str, *, attempts: LoginThrottle |
 
 
 def client_document(address: str, callback: str) -> Mapping[str, Any]:
-    """Return what the bot says of itself to the authorization server of one server (SEP-991): its id is where this is
-    read.
+    """Return the client metadata document for the authorization server of one server (SEP-991). Its id is its own
+    address.
     """
     return {
         "client_id": f"{address}{CLIENT_PATH}{callback}.json",
@@ -63,7 +62,7 @@ class _ClientPage:
         self._address = address
 
     async def answer(self, request: Request) -> Response:
-        """The document. Every id that a server could have has one, so that nobody learns which servers there are."""
+        """Return the document. Every possible id has one, so that servers cannot be probed."""
         callback = str(request.path_params["name"]).removesuffix(".json")
         if not CALLBACK_ID.fullmatch(callback):
             return Response(status_code=404)
@@ -77,13 +76,13 @@ class _Callback:
         self._attempts = attempts
 
     async def answer(self, request: Request) -> Response:
-        """Take somebody back. Whoever only wants to know whether there is a page uses nothing up."""
+        """Complete the sign-in. A HEAD request uses nothing up."""
         if request.scope["state"].get("head"):
             return Response(status_code=204, headers=dict(sign_in_pages.unknown().headers))
         try:
             document = await self._taken(request)
         except DatabaseError as error:
-            log.warning("somebody came back from signing in, and could not be taken back: %s", error)
+            log.warning("sign-in callback failed: %s", error)
             document = sign_in_pages.unavailable_page()
         return HTMLResponse(document.html, document.status, dict(document.headers))
 
@@ -110,6 +109,6 @@ class _Callback:
 
 
 def _one(request: Request, name: str, longest: int = _LONGEST) -> str:
-    """A parameter of the address; nothing if it is there more than once (RFC 6749, 3.1), or too long to be one."""
+    """Return a query parameter; empty if it is repeated (RFC 6749, 3.1) or too long."""
     values = request.query_params.getlist(name)
     return values[0] if len(values) == 1 and len(values[0]) <= longest else ""

@@ -1,6 +1,7 @@
-"""What can be done with a server: connect, disconnect, verify, sync; what it offers; and how it stands, as it changes.
+"""Actions on a server: connect, disconnect, verify, sync; its capabilities; and an event stream of its status.
 
-The same routes serve every workspace and one alone, as in `bot.web.servers.routes`.
+The same routes serve all workspaces and one workspace. The event stream compares states in memory and queries the
+database only after a change. It ends when the server is removed, the client disconnects or the process stops.
 """
 
 from __future__ import annotations
@@ -30,11 +31,6 @@ from bot.web.servers.responses import CapabilitiesAnswer, ServerSerializer
 from bot.web.sse import EventStream, ServerEvent
 
 # -------------------- events
-# How one server stands, as events: what `/mcp show` says, whenever it would say something else.
-#
-# The connections are looked at in memory; nothing is asked of the database or of the server as long as all is quiet.
-# The events end when the server is removed; the stream that they are sent in ends when nobody listens or the program
-# leaves.
 
 LOOK_SECONDS = 0.25
 
@@ -46,7 +42,7 @@ async def stream_status(
     where: ConversationKey,
     writer: ServerSerializer,
 ) -> AsyncGenerator[ServerEvent, None]:
-    """The events, the first one at once."""
+    """Yield the status as an event, now and after each change."""
     last = _state(servers, seen.id)
     yield _event("status_update", seen, writer)
     while True:
@@ -74,12 +70,12 @@ def _state(servers: ServerAdmin, server_id: str) -> ServerSnapshot | None:
 
 
 def _stands(state: ServerSnapshot | None) -> tuple[object, ...]:
-    """What of a state is about the connection, and about how the server is defined."""
+    """Return the parts of a state about the connection and the definition."""
     return () if state is None else (state.status, state.problem, state.config, state.server_version)
 
 
 def _was_asked(before: ServerSnapshot | None, state: ServerSnapshot | None) -> bool:
-    """Whether the server was asked for what it offers, well or badly."""
+    """Return True if a sync was attempted between two states."""
     if state is None or state.status in _OFF or state.sync not in (SyncStatus.SYNCED, SyncStatus.SYNC_FAILED):
         return False
     return before is None or (before.sync, before.synced_at) != (state.sync, state.synced_at)
@@ -93,7 +89,7 @@ _WATCHED = (
 
 
 class ConnectionAnswer(ResponseModel):
-    """How a server stands after it was to be connected to, or left alone."""
+    """Status of a server after an action."""
 
     connected: bool
     status: str
@@ -101,7 +97,7 @@ class ConnectionAnswer(ResponseModel):
 
 
 class ConnectedAnswer(ConnectionAnswer):
-    """The same, and the way on where it waits for a person."""
+    """Status of a server, with the sign-in link if it needs one."""
 
     sign_in_url: str | None = Field(
         default=None,
@@ -110,7 +106,7 @@ class ConnectedAnswer(ConnectionAnswer):
 
 
 class CheckAnswer(ResponseModel):
-    """One look."""
+    """Result of one check."""
 
     name: str
     finding: str = Field(description="`ok`, `warning`, `failed` or `skipped`.")
@@ -120,7 +116,7 @@ class CheckAnswer(ResponseModel):
 
 
 class VerifyAnswer(ResponseModel):
-    """Whether a server can be used."""
+    """Result of all checks of a server."""
 
     ok: bool
     status: str
@@ -132,7 +128,7 @@ class VerifyAnswer(ResponseModel):
 
 
 class SyncAnswer(ResponseModel):
-    """What a server offers now, in numbers, and which of its tools are different from before."""
+    """Counts of a server's capabilities after a sync, and its changed tools."""
 
     sync_status: str
     last_synced_at: Moment
@@ -153,7 +149,7 @@ class ServerActions:
         self._directory = services.directory
 
     async def connected(self, ref: str, manner: AskedManner, here: AtHere) -> ConnectedAnswer:
-        """Connect, or find that it is connected. One that was disconnected connects by itself again from now on."""
+        """Connect a server that is not connected. A disconnected server reconnects automatically from now on."""
         seen = await self._directory.find(ref, here.conversation)
         if not await self._services.keeping.let_connect(seen, here.member):
             raise _switched_off(seen)
@@ -172,7 +168,7 @@ class ServerActions:
         )
 
     async def disconnected(self, ref: str, manner: AskedManner, here: AtHere) -> ConnectionAnswer:
-        """Close the connection; it stays closed until somebody asks for it."""
+        """Close the connection, which stays closed until the next request to connect."""
         seen = await self._directory.find(ref, here.conversation)
         record = self._directory.record_of(seen, here.member)
         if record.standing is ServerEnablement.ON:
@@ -188,7 +184,7 @@ class ServerActions:
         *,
         deep: Annotated[bool, Query(description="Say of every look what it found.")] = False,
     ) -> VerifyAnswer:
-        """Look at everything from its address to its tools, and connect if nothing is wrong."""
+        """Check a server from its address to its tools, and connect if all checks pass."""
         seen = await self._directory.find(ref, here.conversation)
         if seen.status in _OFF:
             raise _switched_off(seen)
@@ -199,7 +195,7 @@ class ServerActions:
         return _verified(await self._directory.find(seen.id, here.conversation), checks, manner, deep=deep)
 
     async def synced(self, ref: str, manner: AskedManner, here: AtHere) -> SyncAnswer:
-        """Ask for tools, resources and prompts, and keep what comes."""
+        """Fetch and store tools, resources and prompts."""
         seen = await self._directory.find(ref, here.conversation)
         if seen.status in _OFF:
             raise _switched_off(seen)
@@ -217,13 +213,13 @@ class ServerActions:
         )
 
     async def offered(self, ref: str, manner: AskedManner, here: AtHere) -> CapabilitiesAnswer:
-        """Tools, resources and prompts as they are known; a server that was never asked is asked now."""
+        """Return the known tools, resources and prompts; a server without any is synced first."""
         seen = await self._services.calls.found(ref, here.conversation)
         present = await self._directory.find(seen.id, here.conversation)
         return self._writer(manner).capabilities(present, here.conversation)
 
     async def watched(self, ref: str, manner: AskedManner, here: AtHere, place: RequestStreamPlace) -> EventStream:
-        """Server-sent events, as long as somebody listens."""
+        """Stream the status as server-sent events."""
         place.take()
         seen = await self._directory.find(ref, here.conversation)
         place.follow(seen.id)
@@ -235,7 +231,7 @@ class ServerActions:
 
 
 def server_action_routes(services: Services, find_here: FindHere, prefix: str, *, named: str = "") -> APIRouter:
-    """The routes, below `prefix`. `named` begins their names."""
+    """Return the routes below `prefix`. `named` is the prefix of their names."""
     router = api_router(f"{prefix}/{{ref}}", tags=["servers"], dependencies=[Depends(find_here)])
     actions = ServerActions(services)
     posts = (

@@ -1,6 +1,4 @@
-"""What the routes about servers, rules and profiles are built from: the services that `/mcp` is built from, too; and
-where a request acts.
-"""
+"""Dependencies of the routes about servers, rules and profiles: the services of `/mcp`, and the scope of a request."""
 
 from __future__ import annotations
 
@@ -28,9 +26,9 @@ from bot.web.authentication import AdminCaller, ensure_workspace
 from bot.web.problems import Problem
 
 WORKSPACE = r"^[a-z][a-z-]{0,40}:[A-Za-z0-9._~@+-]{1,200}$"
-"""How a workspace is written: `slack:T1`, `discord:1`, `api:default`. It stands in addresses as it is."""
+"""Format of a workspace: `slack:T1`, `discord:1`, `api:default`. It needs no escaping in addresses."""
 WORKSPACE_FORM = "a workspace is PLATFORM:ID, for example slack:T1"
-"""The same for people."""
+"""The format in an error message."""
 OFF = "MCP is switched off (MCP_ENABLED=false), so there are no servers and no tools."
 
 
@@ -41,13 +39,13 @@ def _written(workspace: str) -> str:
 
 
 WorkspaceName = Annotated[str, AfterValidator(_written), Field(json_schema_extra={"pattern": WORKSPACE})]
-"""A workspace as a request names it."""
+"""Workspace in a request."""
 
 
 @dataclass(frozen=True, slots=True)
 class RequestScope:
-    """Where a request acts, and for whom. What it keeps belongs to `workspace`; what belongs EVERYWHERE is seen from
-    every workspace. `servers` is the path of the servers there.
+    """Scope of a request: its API client and workspace. New records belong to `workspace`; records of EVERYWHERE are
+    visible in every workspace. `servers` is the path of the servers of this scope.
     """
 
     caller: ApiClient
@@ -57,23 +55,23 @@ class RequestScope:
 
     @property
     def member(self) -> Member:
-        """Whoever calls."""
+        """Member of the API client."""
         return self.caller.member
 
     @property
     def author(self) -> Author:
-        """The same, for the record."""
+        """Author for audit records."""
         return self.caller.author
 
     @property
     def everywhere(self) -> bool:
-        """It acts for all workspaces."""
+        """True if the scope is all workspaces."""
         return self.workspace == EVERYWHERE
 
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """The services, over one set of parts."""
+    """Services with shared dependencies."""
 
     parts: CommandDependencies
     directory: ServerDirectory
@@ -87,7 +85,7 @@ class Services:
 
     @classmethod
     def of(cls, parts: CommandDependencies) -> Services:
-        """Build them."""
+        """Build the services."""
         directory = ServerDirectory(parts)
         return cls(
             parts,
@@ -102,7 +100,7 @@ class Services:
         )
 
     async def globally(self, request: Request, caller: AdminCaller) -> RequestScope:
-        """Acts for all workspaces, or in the token's own if it has one. Raises Problem."""
+        """Return the scope of all workspaces, or of the token's own. Raises Problem."""
         return _kept(request, self.at(caller, caller.workspace))
 
     async def in_workspace(
@@ -111,7 +109,7 @@ class Services:
         caller: AdminCaller,
         workspace: Annotated[WorkspaceName, Path(description="Such as `slack:T1` or `api:default`.")],
     ) -> RequestScope:
-        """Acts in the workspace that the path names. Raises Problem."""
+        """Return the scope of the workspace in the path. Raises Problem."""
         here = self.at(caller, ensure_workspace(caller, workspace))
         return _kept(request, replace(here, servers=f"/api/workspaces/{workspace}/mcp-servers"))
 
@@ -123,15 +121,13 @@ class Services:
             WorkspaceName | None, Query(description="Such as `slack:T1`; without it, as the token goes.")
         ] = None,
     ) -> RequestScope:
-        """Acts in the workspace that the query names, if it names one. Raises Problem."""
+        """Return the scope of the workspace in the query, if there is one. Raises Problem."""
         return _kept(
             request, self.at(caller, caller.workspace if workspace is None else ensure_workspace(caller, workspace))
         )
 
     def at(self, caller: ApiClient, workspace: str) -> RequestScope:
-        """Acts in a workspace that the caller has to do with: there alone, whatever else the token is good for. Raises
-        Problem.
-        """
+        """Return the scope of one workspace that the token covers; rights in others do not apply. Raises Problem."""
         if not self.parts.servers.enabled:
             raise Problem(503, "mcp_disabled", OFF, "set MCP_ENABLED=true and start again")
         there = replace(caller, workspace=workspace)
@@ -139,7 +135,7 @@ class Services:
 
 
 FindHere = Callable[..., Awaitable[RequestScope]]
-"""One of the three above, as a dependency of a router: how its routes learn where they act."""
+"""One of the three scope functions as a dependency of a router."""
 
 
 def _kept(request: Request, here: RequestScope) -> RequestScope:
@@ -148,11 +144,11 @@ def _kept(request: Request, here: RequestScope) -> RequestScope:
 
 
 async def _found(request: Request) -> RequestScope:
-    """What the router's dependency has kept. Where that could not be read from the request, the request is refused
-    with all that is wrong with it, and no route sees this.
+    """Return the scope from the router's dependency. If it could not be parsed, the framework rejects the request
+    before the route.
     """
     return cast("RequestScope", getattr(request.state, "here", None))
 
 
 AtHere = Annotated[RequestScope, Depends(_found)]
-"""Where the request acts, as the router's dependency has found it."""
+"""Scope of a request, from the router's dependency."""

@@ -1,8 +1,7 @@
-"""A server as programs describe it, and how that becomes the fields that `/mcp add` and `/mcp edit` take.
+"""A server in a request, converted to the fields of `/mcp add` and `/mcp edit`.
 
-What a field may hold is for `bot.commands.server_definition` to say: here is only how it is called over HTTP. A secret
-is taken as itself, to be kept encrypted, or as a reference `env:NAME` or `file:/path`; `***` leaves the one that is
-kept.
+`bot.commands.server_definition` validates the fields. A secret is given in clear text, to be encrypted, or as a
+reference `env:NAME` or `file:/path`; `***` keeps the stored one.
 """
 
 from __future__ import annotations
@@ -28,11 +27,11 @@ AUTH_OF = {
     "config.password": AuthenticationKind.BASIC,
     "config.clientSecret": AuthenticationKind.OAUTH,
 }
-"""The field that holds the secret, and how a server signs in that has it."""
+"""Authentication type by its secret field."""
 
 
 class ConfigBody(RequestModel):
-    """What depends on how a server is reached and how the bot signs in there."""
+    """Connection and authentication settings."""
 
     url: str | None = None
     headers: dict[str, SecretStr] | None = Field(
@@ -63,7 +62,7 @@ class ConfigBody(RequestModel):
 
 
 class ServerBody(RequestModel):
-    """A server. To change one, only what is different needs to be there."""
+    """A server. For a change, only the changed fields are needed."""
 
     name: str | None = Field(default=None, description="What people call it.")
     server_id: str | None = Field(default=None, description="Its slug, which its tools' names begin with.")
@@ -113,7 +112,7 @@ class ServerBody(RequestModel):
 
 @dataclass(slots=True)
 class ParsedServer:
-    """A description, read. `called` says what a field of a definition is called in it, for what is wrong with it."""
+    """A parsed server. `called` maps a field of a definition to its name in the request, for error messages."""
 
     fields: dict[str, str] = field(default_factory=dict)
     hidden: str = ""
@@ -123,7 +122,7 @@ class ParsedServer:
     called: dict[str, str] = field(default_factory=dict)
 
     def wrong(self, errors: Mapping[str, str]) -> dict[str, str]:
-        """What is wrong, by the names that the description has for it."""
+        """Return errors by the field names of the request."""
         found = dict(self.errors)
         for name, error in errors.items():
             said = MISSING_SECRET if name == "secret" and error.startswith("Its secret is missing.") else error
@@ -171,7 +170,7 @@ _SECRET_FIELD = {
 
 
 def given(body: ServerBody) -> ParsedServer:
-    """Read a description."""
+    """Parse a server."""
     read = ParsedServer()
     config = body.config or ConfigBody()
     url = body.url if body.url is not None else config.url
@@ -226,7 +225,7 @@ def given(body: ServerBody) -> ParsedServer:
 
 
 def _by_tool(values: Mapping[str, str] | None) -> str | None:
-    """One line a tool, as a form has them."""
+    """Return a mapping as the lines of a form, one tool per line."""
     return None if values is None else "\n".join(f"{tool}={value}" for tool, value in values.items())
 
 
@@ -246,7 +245,7 @@ def _read_secret(read: ParsedServer, body: ServerBody, config: ConfigBody) -> No
     if name not in values:
         return
     if not values[name]:
-        # Taken away: it signs in no more, unless the same request says how.
+        # Removed: authentication ends unless the request sets another type.
         read.fields.setdefault("auth", AuthenticationKind.NONE.value)
         return
     read.fields.setdefault("auth", AUTH_OF[name].value)
@@ -257,7 +256,7 @@ def _read_secret(read: ParsedServer, body: ServerBody, config: ConfigBody) -> No
 
 
 def _read_user(read: ParsedServer, config: ConfigBody) -> None:
-    """The user name of basic: itself, a reference, or `***` for the one that is kept."""
+    """Parse the user name of basic authentication: plain text, a reference, or `***` for the stored one."""
     if config.username is None:
         return
     value = config.username.get_secret_value()
@@ -269,9 +268,7 @@ def _read_user(read: ParsedServer, config: ConfigBody) -> None:
 
 
 def _lines(read: ParsedServer, prefix: str, values: Mapping[str, SecretStr]) -> Iterator[str]:
-    """Secrets by name and plain headers as the lines of a definition; secrets that were given themselves are kept
-    beside.
-    """
+    """Yield secrets by name and plain headers as lines of a definition. Clear-text secrets are collected separately."""
     for name, secret in values.items():
         value = secret.get_secret_value()
         if "=" in name or name != name.strip() or not name.isprintable():

@@ -1,4 +1,4 @@
-"""How a caller wants servers written: whose words say how they stand, and how points in time look."""
+"""Response options in the query: status vocabulary and format of times."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Moment = str | int | None
 
 
 class StatusVocabulary(StrEnum):
-    """Whose words are used for the state of a server."""
+    """Vocabularies of the server status."""
 
     OURS = "countersign"
     IDLE_OR_ERROR = "idle-error"
@@ -26,7 +26,7 @@ class StatusVocabulary(StrEnum):
 
 
 class Times(StrEnum):
-    """How points in time are written."""
+    """Formats of times."""
 
     ISO = "iso"
     EPOCH_MS = "epoch_ms"
@@ -50,17 +50,17 @@ _OTHER_WORDS = {
 
 @dataclass(frozen=True, slots=True)
 class ResponseOptions:
-    """How a caller wants answers written."""
+    """Response options of a request."""
 
     vocabulary: StatusVocabulary = StatusVocabulary.OURS
     times: Times = Times.ISO
 
     def status(self, status: ServerStatus) -> str:
-        """How a server stands, in a word."""
+        """Return a server's status in the chosen vocabulary."""
         return _OTHER_WORDS[self.vocabulary].get(status, status.name)
 
     def moment(self, seconds: float | None) -> Moment:
-        """A point in time, from epoch seconds; zero and None are never."""
+        """Format epoch seconds; zero and None are never."""
         if not seconds:
             return None
         if self.times is Times.EPOCH_MS:
@@ -78,4 +78,4 @@ async def _manner(
 
 
 AskedManner = Annotated[ResponseOptions, Depends(_manner)]
-"""What the query says of it."""
+"""Response options from the query."""

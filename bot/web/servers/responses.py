@@ -1,4 +1,4 @@
-"""A server as programs read it: how it is defined, how it stands, what it offers. No secret is in any of it."""
+"""A server in a response: definition, status and capabilities. No secret is included."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ class ToolAnswer(ResponseModel):
 
 
 class ResourceAnswer(ResponseModel):
-    """Something to read."""
+    """A resource."""
 
     uri: str
     name: str
@@ -142,7 +142,7 @@ class ResourceAnswer(ResponseModel):
 
 
 class TemplateAnswer(ResponseModel):
-    """Resources under one pattern of addresses."""
+    """Resources with one URI template."""
 
     uri_template: str
     name: str
@@ -152,7 +152,7 @@ class TemplateAnswer(ResponseModel):
 
 
 class PromptArgumentAnswer(ResponseModel):
-    """What a prompt takes."""
+    """An argument of a prompt."""
 
     name: str
     description: str
@@ -160,7 +160,7 @@ class PromptArgumentAnswer(ResponseModel):
 
 
 class PromptAnswer(ResponseModel):
-    """A text that a server writes."""
+    """A prompt template."""
 
     name: str
     title: str
@@ -169,7 +169,7 @@ class PromptAnswer(ResponseModel):
 
 
 class CapabilitiesAnswer(ResponseModel):
-    """Everything that a server offers, as far as it is known."""
+    """Known capabilities of a server."""
 
     server_id: str
     sync_status: str
@@ -184,18 +184,18 @@ class CapabilitiesAnswer(ResponseModel):
 
 @dataclass(frozen=True, slots=True)
 class ServerSerializer:
-    """Writes servers as one caller wants them."""
+    """Serializer of servers with the response options of a request."""
 
     parts: CommandDependencies
     directory: ServerDirectory
     manner: ResponseOptions
 
     def listed(self, seen: VisibleServer) -> ServerAnswer:
-        """A server in a list."""
+        """Return a server for a list."""
         return ServerAnswer(**self._shared(seen))
 
     def details(self, seen: VisibleServer) -> ServerDetails:
-        """A server in full."""
+        """Return a server with all details."""
         config = seen.config
         shared = self._shared(seen)
         return ServerDetails(
@@ -223,7 +223,7 @@ class ServerSerializer:
         )
 
     def capabilities(self, seen: VisibleServer, where: ConversationKey) -> CapabilitiesAnswer:
-        """What it offers, and what happens to calls there."""
+        """Return a server's capabilities, and the policy of each tool in this conversation."""
         known = self.directory.capabilities(seen)
         return CapabilitiesAnswer(
             server_id=seen.name,
@@ -257,7 +257,7 @@ class ServerSerializer:
         )
 
     def tool(self, tool: Tool, where: ConversationKey) -> ToolAnswer:
-        """One tool."""
+        """Return one tool."""
         hints = {
             "readOnlyHint": tool.annotations.read_only,
             "destructiveHint": tool.annotations.destructive,
@@ -313,7 +313,7 @@ class ServerSerializer:
 
 
 def _config(seen: VisibleServer) -> dict[str, Any]:
-    """What a description has under `config`; sent back as it is, it changes nothing."""
+    """Return the `config` of a server. Sent back unchanged, it changes nothing."""
     record = seen.record
     match seen.config.transport:
         case StdioTransport(launch=TemplateLaunch(template, values)):
@@ -378,7 +378,7 @@ def _prompts(known: ServerCapabilities) -> list[PromptAnswer]:
 
 
 def wanted_standing(*, enabled: bool | None, record: ServerRecord) -> ServerEnablement | None:
-    """What a request wants of a server's standing, if that is different from how it is."""
+    """Return the requested enablement of a server, None if it is unchanged."""
     match enabled, record.standing:
         case True, ServerEnablement.DISABLED:
             return ServerEnablement.ON

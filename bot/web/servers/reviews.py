@@ -1,4 +1,4 @@
-"""Tools that wait for a review by HTTP: what is different, and approving it, as `/mcp review` does."""
+"""Reviews of changed tools over HTTP: differences and approval, as in `/mcp review`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from bot.web.servers.response_options import AskedManner, Moment, ResponseOption
 
 
 class DefinitionDiff(ResponseModel):
-    """A part of a definition that is not what was pinned; null where there is none before or after."""
+    """Difference between a definition and its pin; null where one of them is missing."""
 
     part: str
     before: str | None
@@ -23,7 +23,7 @@ class DefinitionDiff(ResponseModel):
 
 
 class WaitingTool(ResponseModel):
-    """A tool whose definition nobody answers for."""
+    """A tool whose definition is not approved."""
 
     name: str
     review: str = Field(description="`new`, `changed` or `flagged`.")
@@ -35,7 +35,7 @@ class WaitingTool(ResponseModel):
 
 
 class ReviewAnswer(ResponseModel):
-    """Everything of a server that waits."""
+    """Unreviewed tools of a server."""
 
     server_id: str
     tools: list[WaitingTool]
@@ -43,14 +43,14 @@ class ReviewAnswer(ResponseModel):
 
 
 class ApprovalBody(RequestModel):
-    """Which definitions are approved."""
+    """Definitions to approve."""
 
     definition: str = Field(description="The digest of what was looked at: of `tool`, or of everything that waits.")
     tool: str = Field(default="", description="One tool alone, by the server's own name for it.")
 
 
 class Approved(ResponseModel):
-    """What is offered from now on."""
+    """Offered tools after an approval."""
 
     approved: list[str]
 
@@ -62,7 +62,7 @@ class ReviewRoutes:
         self._services = services
 
     async def shown(self, ref: str, manner: AskedManner, here: AtHere) -> ReviewAnswer:
-        """What waits, and what is different from what was pinned."""
+        """Return the unreviewed tools and their differences from the pins."""
         seen = await self._services.calls.found(ref, here.conversation)
         waiting = await self._services.reviewing.waiting(seen.id)
         return ReviewAnswer(
@@ -72,7 +72,7 @@ class ReviewRoutes:
         )
 
     async def approved(self, ref: str, body: ApprovalBody, here: AtHere) -> Approved:
-        """Let tools be offered as they were looked at."""
+        """Approve tools in the reviewed version."""
         seen = await self._services.directory.find(ref, here.conversation)
         found = await self._services.reviewing.approve(seen, body.tool, body.definition, here.member)
         if not found:
@@ -83,7 +83,7 @@ class ReviewRoutes:
 
 
 def server_review_routes(services: Services, find_here: FindHere, prefix: str, *, named: str = "") -> APIRouter:
-    """The routes, below `prefix`. `named` begins their names."""
+    """Return the routes below `prefix`. `named` is the prefix of their names."""
     router = api_router(f"{prefix}/{{ref}}/review", tags=["servers"], dependencies=[Depends(find_here)])
     reviews = ReviewRoutes(services)
     router.get("", name=f"{named}show_review", summary="Tools that wait for a review")(reviews.shown)

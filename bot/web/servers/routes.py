@@ -1,7 +1,4 @@
-"""Servers: listed, added, read, changed and removed. The same routes serve every workspace and one alone.
-
-Called by `bot.web.api.servers` and `bot.web.api.workspaces`, which say where the paths begin and where they act.
-"""
+"""Routes to list, add, read, change and remove servers, the same for all workspaces and for one."""
 
 from __future__ import annotations
 
@@ -28,7 +25,7 @@ from bot.web.servers.responses import ServerAnswer, ServerDetails, ServerSeriali
 from bot.web.servers.versions import IfMatch, check, overtaken, tag
 
 CONNECTING_SECONDS = 45.0
-"""How long an answer waits for a server to be connected to; it goes on after that."""
+"""Seconds that a response waits for a connection attempt, which continues after that."""
 _INVALID = "Some fields cannot be used. Nothing was saved."
 
 
@@ -40,7 +37,7 @@ class ServerRoutes:
         self._parts = services.parts
 
     async def listed(self, manner: AskedManner, here: AtHere) -> list[ServerAnswer]:
-        """Every server that there is here: its own and everybody's."""
+        """List the servers of this scope and the global ones."""
         writer = self._writer(manner)
         return [writer.listed(seen) for seen in await self._services.directory.all(here.conversation)]
 
@@ -54,7 +51,7 @@ class ServerRoutes:
         upsert: Annotated[bool, Query(description="Change the one of that name, if there is one.")] = False,
         connect: Annotated[bool, Query(description="Connect to it before answering.")] = True,
     ) -> ServerAnswer:
-        """A new server: 201; with `upsert`, one that was there: 200. Waits until it is connected, within a limit."""
+        """Add a server: 201; with `upsert`, change an existing one: 200. Waits up to 45 seconds for the connection."""
         present = await self._existing(body, here)
         if present is not None and not upsert:
             raise Problem(
@@ -78,7 +75,7 @@ class ServerRoutes:
         return self._writer(manner).listed(seen)
 
     async def shown(self, ref: str, response: Response, manner: AskedManner, here: AtHere) -> ServerDetails:
-        """One server by its id, its slug or its name, with its definition; `***` stands for secrets."""
+        """Return one server by its id, slug or name, with its definition; `***` stands for secrets."""
         seen = await self._find(ref, here)
         _tell_version(response, seen)
         return self._writer(manner).details(seen)
@@ -93,7 +90,7 @@ class ServerRoutes:
         *,
         if_match: IfMatch = None,
     ) -> ServerDetails:
-        """Change what is named in the body; `***` leaves a secret as it is."""
+        """Change the fields in the body; `***` keeps a secret."""
         seen = await self._find(ref, here)
         await self._change(seen, body, here, if_match)
         present = await self._find(seen.id, here)
@@ -101,7 +98,7 @@ class ServerRoutes:
         return self._writer(manner).details(present)
 
     async def removed(self, ref: str, here: AtHere, if_match: IfMatch = None) -> None:
-        """Delete a server with its secrets and rules, for good."""
+        """Delete a server with its secrets and rules."""
         await self._remove(await self._find(ref, here), here, if_match)
 
     def _writer(self, manner: ResponseOptions) -> ServerSerializer:
@@ -180,7 +177,7 @@ class ServerRoutes:
 
 
 def server_routes(services: Services, find_here: FindHere, prefix: str, *, named: str = "") -> APIRouter:
-    """The routes, below `prefix`. `named` begins their names, which are different in every place."""
+    """Return the routes below `prefix`. `named` is the prefix of their names, which are unique."""
     router = api_router(prefix, tags=["servers"], dependencies=[Depends(find_here)])
     all_of_them = ServerRoutes(services)
     there: dict[int | str, dict[str, Any]] = {

@@ -1,6 +1,6 @@
-"""Optimistic locks over HTTP: a version that is sent along has to be the one that there is.
+"""Optimistic locking over HTTP: a version in the request has to be the current one.
 
-In a body it is `version`, and another one is a conflict (409); in the header it is `If-Match`, and another one is a
+In a body it is `version`, and a mismatch is a conflict (409). In the header it is `If-Match`, and a mismatch is a
 failed precondition (412, RFC 9110 section 13.1.1).
 """
 
@@ -21,12 +21,12 @@ _TAG = re.compile(r'(?:W/)?"?(\d{1,18})"?')
 
 
 def tag(version: int) -> str:
-    """A version as `ETag` has it."""
+    """Format a version as an `ETag`."""
     return f'"{version}"'
 
 
 def check(present: ServerRecord | Profile, version: int | None, if_match: str | None) -> None:
-    """Raise Problem if what was sent along is not the version that there is, and say who changed it."""
+    """Raise Problem if the version in the request is not the current one. The message names the last editor."""
     if if_match is not None and if_match.strip() != "*":
         wanted = {found[1] for found in map(_TAG.fullmatch, map(str.strip, if_match.split(","))) if found}
         if str(present.version) not in wanted:
@@ -36,7 +36,7 @@ def check(present: ServerRecord | Profile, version: int | None, if_match: str | 
 
 
 def overtaken(present: ServerRecord | Profile, status: int = 409) -> Problem:
-    """Somebody was faster, and this is how it stands now."""
+    """Return the problem for a record that was changed meanwhile."""
     who, when = present.updated_by or "somebody", format_moment(present.updated_at)
     return Problem(
         status,

@@ -1,1 +1,1 @@
-"""Turns over HTTP: how questions come in, how they are followed, and what is told of them. Mounted by `bot.web.api`."""
+"""Turns over HTTP: parsing of input, event streams and response models."""

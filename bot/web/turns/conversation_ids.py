@@ -1,8 +1,8 @@
-"""Conversations by the ids that the API has for them.
+"""Conversation ids of the API.
 
-A caller's own conversation, where its token stands, is called by its thread alone: `order-17`. Every other one by its
-whole key, with a `!` for the `%` that would mean something else in an address: `slack:T1:C2:1700000000.000100`,
-`api:slack!3AT1:ci:order-17`. The key's own text form has no `!`.
+A client's own conversation in its token's workspace has its thread as the id: `order-17`. Every other one has its whole
+key, with `!` for `%`, which would need escaping in an address: `slack:T1:C2:1700000000.000100`,
+`api:slack!3AT1:ci:order-17`. Keys contain no `!`.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ THREAD_FORM = "an id has up to 128 letters, digits and . _ ~ -"
 
 
 def place(caller: ApiClient, workspace: str, thread: str = "") -> ConversationKey:
-    """Where a caller's own conversation is in a workspace, in the token's if none is named; a new one if it has no id
-    yet. Raises Problem: 422 for what cannot be one, 403 for another's workspace.
+    """Return the key of a client's own conversation in a workspace, by default the token's; a new thread without an id.
+    Raises Problem: 422 for an invalid id, 403 for a workspace that the token does not cover.
     """
     if workspace and not (workspace.isascii() and re.fullmatch(WORKSPACE, workspace)):
         raise _unusable("workspace", WORKSPACE_FORM)
@@ -36,8 +36,8 @@ def place(caller: ApiClient, workspace: str, thread: str = "") -> ConversationKe
 
 
 def own_conversation(caller: ApiClient, workspace: str, name: str) -> ConversationKey:
-    """The same for an id that may be a whole key: of one of the caller's own conversations. Raises Problem: 403 for
-    one that is somebody else's, or is held on a chat platform; 422 for what nobody could have begun.
+    """Return the key of a client's own conversation from an id or a whole key. Raises Problem: 403 for another client's
+    or a chat platform's conversation; 422 for an invalid id.
     """
     if ":" not in name:
         return place(caller, workspace, name)
@@ -52,7 +52,7 @@ def own_conversation(caller: ApiClient, workspace: str, name: str) -> Conversati
 
 
 def read_id(caller: ApiClient, name: str, workspace: str = "") -> ConversationKey:
-    """The conversation that an id names. Raises Problem: 404 for what cannot be one."""
+    """Return the conversation key of an id. Raises Problem: 404 for an invalid id."""
     if ":" not in name and _THREAD.fullmatch(name):
         return place(caller, workspace, name)
     try:
@@ -65,24 +65,24 @@ def read_id(caller: ApiClient, name: str, workspace: str = "") -> ConversationKe
 
 
 def id_of(caller: ApiClient, key: ConversationKey) -> str:
-    """What a conversation is called towards this caller."""
+    """Return the id of a conversation for this client."""
     if key == caller.place(EVERYWHERE, key.thread) and _THREAD.fullmatch(key.thread):
         return key.thread
     return str(key).replace("%", "!")
 
 
 def is_own(caller: ApiClient, key: ConversationKey) -> bool:
-    """Whether the caller holds this conversation itself."""
+    """Return True if this client started the conversation."""
     return key.platform == HTTP and key.channel == caller.name
 
 
 def may_see(caller: ApiClient, key: ConversationKey) -> bool:
-    """Whether a conversation is this caller's to read: its own, an admin's any of their workspace."""
+    """Return True if the client may read the conversation: its own, or with an admin's token any of its workspace."""
     return caller.covers_workspace(key.workspace_key) and (is_own(caller, key) or caller.may(ApiRole.ADMIN))
 
 
 def no_such_conversation() -> Problem:
-    """Also where there is one, for somebody else."""
+    """Answer 404 for missing and for foreign conversations alike, so that ids cannot be probed."""
     return Problem(404, "not_found", "There is no such conversation.", "GET /api/conversations lists them")
 
 

@@ -1,7 +1,7 @@
-"""How much of a turn somebody has been told, small enough to be the id of an event.
+"""Position of a client in the events of a turn, small enough for an event id.
 
-What a client sends back as `Last-Event-ID` is all that a stream needs to go on after it, in whichever process, without
-telling anything twice. It is the client's own word and decides nothing but what that client is told.
+`Last-Event-ID` is all that a stream needs to resume, in any process, without repeats. It is untrusted, and only affects
+the events that this client gets.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ _FORM = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Cursor:
-    """A place in what a turn tells.
+    """A position in the events of a turn.
 
-    `state` is the last word on the turn as a whole, `steps` one on each of its steps, in order (`bot.web.turns.events`
-    has the words). `length` and `check` are of the reply that is being written: how many characters of it were told,
-    and a checksum of these, because a reply that is begun anew says something else.
+    `state` is the last code of the turn, `steps` has one code for each step in order (`bot.web.turns.events` defines
+    them). `length` and `check` are the number of characters sent of the current reply and their checksum, because a
+    restarted reply may differ.
     """
 
     turn_id: str
@@ -38,7 +38,7 @@ class Cursor:
 
     @classmethod
     def parse(cls, text: str) -> Cursor:
-        """Read the text form back. Raises ValueError for anything else."""
+        """Parse the text form. Raises ValueError."""
         found = _FORM.fullmatch(text)
         if found is None:
             raise ValueError("not a cursor")
@@ -47,14 +47,14 @@ class Cursor:
 
     @property
     def is_over(self) -> bool:
-        """Everything was told."""
+        """True if all events were sent."""
         return self.state == OVER
 
     def continues(self, text: str) -> bool:
-        """Whether what was told of the reply is how this text begins."""
+        """Return True if this text begins with the part that was sent."""
         return len(text) >= self.length and checksum(text[: self.length]) == self.check
 
 
 def checksum(text: str) -> int:
-    """A short sum of a text."""
+    """Return a short checksum of a text."""
     return zlib.crc32(text.encode("utf-8", "surrogatepass"))

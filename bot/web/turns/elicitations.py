@@ -1,7 +1,7 @@
-"""What servers ask back, on the wire, and how much of it a client has been told.
+"""Elicitations in responses and event streams.
 
-Called by the routes and by the streams of events. An address that is to be visited is for the token that asked, and for
-no other that may read the response. What was answered is in no shape.
+The address of a URL elicitation is only for the token that asked, not for other readers of the response. Answers are
+never included.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from bot.rendering.elicitation_card import domain_of, outcome_text, server_name,
 from bot.web.schemas import ResponseModel, moment
 
 REMEMBERED = 16
-"""Of so many questions of a call, the last ones, it is known whether their end was told."""
+"""Number of latest elicitations of a call whose end is tracked in a cursor."""
 _BITS = (1 << REMEMBERED) - 1
 _NUMBERED = re.compile(r"([b-vx-z])([0-9]+)_([0-9]+)")
-"""The other letters are those of calls that wait for a signature, whose numbers mean something else."""
+"""Codes with counts. The other letters are codes of pending calls, whose numbers differ in meaning."""
 
 
 class ElicitationShape(ResponseModel):
-    """What a server asks back, for the one in whose name the call runs."""
+    """An elicitation, for the token in whose name the call runs."""
 
     elicitation_id: str
     conversation_id: str
@@ -51,7 +51,7 @@ class ElicitationShape(ResponseModel):
 def elicitation_shape(
     turn: Turn, step: ToolStep, elicitation: Elicitation, conversation: str, reader: str
 ) -> ElicitationShape:
-    """A question as it stands. `conversation` is its id on the wire, `reader` the principal of whoever reads this."""
+    """Return an elicitation for the response. `conversation` is its public id, `reader` the principal of the reader."""
     asked = elicitation.question.ask
     url = asked.url if isinstance(asked, UrlMode) and reader == turn.author.principal else None
     return ElicitationShape(
@@ -76,7 +76,7 @@ def elicitation_shape(
 
 
 def elicitations_of(view: TurnView, conversation: str, reader: str) -> list[ElicitationShape]:
-    """What servers wait to hear in a response."""
+    """Return the open elicitations of a response."""
     calls = (step for step in view.steps if isinstance(step, ToolStep) and not view.turn.status.ended)
     return [
         elicitation_shape(view.turn, step, each, conversation, reader)
@@ -87,8 +87,8 @@ def elicitations_of(view: TurnView, conversation: str, reader: str) -> list[Elic
 
 @dataclass(frozen=True, slots=True)
 class ElicitationCursor:
-    """How much of the questions of one call somebody has been told: how many there were, and which of the last
-    `REMEMBERED` were told to wait, as bits, the last one lowest.
+    """Position of a client in the elicitations of one call: their number, and a bit mask of the last `REMEMBERED` that
+    were sent as open, the last one in the lowest bit.
     """
 
     count: int = 0
@@ -96,17 +96,17 @@ class ElicitationCursor:
 
     @classmethod
     def read(cls, code: str) -> tuple[str, ElicitationCursor]:
-        """A call's word in a cursor taken apart (`bot.web.turns.events`): what is said of the call, and this."""
+        """Split the code of a call into its own code and this position."""
         found = _NUMBERED.fullmatch(code)
         return (found[1], cls(int(found[2]), int(found[3]))) if found is not None else (code, cls())
 
     def written(self, code: str) -> str:
-        """The word for a cursor; nothing is added where there were no questions."""
+        """Append the position to the code of a call; unchanged without elicitations."""
         return f"{code}{self.count}_{self.waiting}" if self.count else code
 
     def news(self, questions: Sequence[Elicitation]) -> Iterator[tuple[Elicitation | None, ElicitationCursor]]:
-        """What has ended since and what has come up, each with how much has been told after it. What has come and gone
-        meanwhile is not told: None stands for it.
+        """Yield each elicitation that has ended or opened since, with the position after it. One that opened and ended
+        meanwhile is None.
         """
         told = self
         for behind, each in enumerate(reversed(questions[: told.count])):

@@ -1,18 +1,18 @@
-"""What a stream tells of a turn: the events that lead from what somebody knows to what there is to know now.
+"""Events of a turn's stream: the differences between a client's position and the current view.
 
     event                 data
-    init                  responseId, conversationId, status, ahead and what a stream begins with
+    init                  responseId, conversationId, status, ahead and the fields of `opening`
     conversation_status   responseId, conversationId, status, waitingForApproval, waitingForAnswer, ahead
-    message               a piece of a reply: delta, to stand at offset; whole, with content and notes, once COMPLETED
-    tool_call_update      a call as it stands now (`ToolCallShape`)
-    approval_required     a call that waits for a signature (`ApprovalShape`)
-    elicitation_required  what a server waits to hear from whoever asked (`ElicitationShape`)
-    elicitation_settled   the same, once it waits no longer
-    error                 code, message: why there is no answer
+    message               a part of a reply: delta with its offset; the whole with content and notes once COMPLETED
+    tool_call_update      a call with its status (`ToolCallShape`)
+    approval_required     a pending call (`ApprovalShape`)
+    elicitation_required  an open elicitation, for the token that asked (`ElicitationShape`)
+    elicitation_settled   the same after its end
+    error                 code, message: the reason for a missing answer
     done                  the whole response (`ResponseShape`), as the last event
 
-Views may be skipped, so this tells states, not histories: a call that was
-signed and has ended since the last view is told once, as it ended. Every event carries the cursor behind it.
+Views may be skipped, so events are states, not a history: a call that was approved and has ended since the last view is
+one event. Every event carries the position after it.
 """
 
 from __future__ import annotations
@@ -56,11 +56,11 @@ _ENDS = {
 }
 _FAILURE_TOLD = "e"
 _QUEUED = "q"
-"""A turn of which nothing has come, with how many come before it."""
+"""Code of a queued turn, followed by the number of turns ahead of it."""
 _WHOLE = "m"
-"""A reply of which everything was told."""
+"""Code of a reply that was sent completely."""
 _AWAITING, _ASKED = "w", "a"
-"""A call that waits, with the revision and how many have signed behind it; the same once its approval was told."""
+"""Codes of a call that waits, followed by revision and number of approvals, before and after its approval was sent."""
 _CALLS = {
     StepStatus.READY: "s",
     StepStatus.STARTED: "s",
@@ -76,7 +76,7 @@ _CALLS = {
 
 @dataclass(frozen=True, slots=True)
 class StreamEvent:
-    """One event. `cursor` is where the client stands once it has it."""
+    """One event. `cursor` is the client's position after it."""
 
     name: str
     data: Mapping[str, Any]
@@ -85,9 +85,9 @@ class StreamEvent:
 
 @dataclass(slots=True)
 class EventEncoder:
-    """Tells one client of one turn. `conversation` is its conversation's id on the wire, `opening` what `init` says
-    beside, `reader` the client's principal. `cursor` is how much the client knows; what running calls say of themselves
-    is told as it comes, and not made up for.
+    """Encoder of a turn's events for one client. `conversation` is the public id, `opening` has extra fields of `init`,
+    `reader` is the client's principal, `cursor` the client's position. Progress of running calls is sent live and not
+    repeated.
     """
 
     conversation: str
@@ -98,7 +98,7 @@ class EventEncoder:
     _progress: dict[int, str] = field(default_factory=dict)
 
     def encode(self, view: TurnView) -> Iterator[StreamEvent]:
-        """What is new in this view. Nothing once everything was told."""
+        """Yield the events that are new in this view; no events after the end."""
         if self.cursor.is_over:
             return
         if self.cursor.state == NOTHING:
@@ -121,7 +121,7 @@ class EventEncoder:
 
     @property
     def _has_begun(self) -> bool:
-        """Whether it was told that the turn has begun. What was read of it a moment before it did may come later."""
+        """Return True if the start of the turn was sent. An older view may arrive after it."""
         return self.cursor.state != NOTHING and not self.cursor.state.startswith(_QUEUED)
 
     def _event(self, name: str, data: Mapping[str, Any], **told: Any) -> StreamEvent:
@@ -129,7 +129,7 @@ class EventEncoder:
         return StreamEvent(name, data, self.cursor)
 
     def _whole(self, view: TurnView) -> dict[str, Any]:
-        """What is said of a response as a whole."""
+        """Return the fields of a response as a whole."""
         return {
             "responseId": view.turn.id,
             "conversationId": self.conversation,
@@ -153,7 +153,7 @@ class EventEncoder:
             self.cursor = replace(self.cursor, steps=(*self.cursor.steps, _WHOLE), length=0, check=0)
 
     def _piece(self, view: TurnView) -> Iterator[StreamEvent]:
-        """More of the reply that is being written."""
+        """Yield the next part of the current reply."""
         text = view.streaming
         if self.cursor.continues(text) and len(text) == self.cursor.length:
             return
@@ -222,8 +222,8 @@ class EventEncoder:
 
 
 def _state(view: TurnView, *, opening: bool = False) -> str:
-    """A word for how a turn stands. `init` says it too, except of a turn that has ended: its end is told behind what
-    has led to it.
+    """Return the code of a turn. `init` includes the state unless the turn has ended: the end is sent after the events
+    that led to it.
     """
     if waits_its_turn(view):
         return f"{_QUEUED}{view.ahead}"
@@ -237,7 +237,7 @@ def _state(view: TurnView, *, opening: bool = False) -> str:
 
 
 def _code(step: ToolStep) -> str:
-    """A word for how a call stands."""
+    """Return the code of a call."""
     if step.status is not StepStatus.AWAITING:
         return _CALLS[StepStatus.ASKING if step.pending_elicitations else step.status]
     approval = step.approval

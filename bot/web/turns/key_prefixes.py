@@ -1,4 +1,4 @@
-"""Which conversations a token has to do with, by how their keys begin. Called by what lists calls and conversations."""
+"""Key prefixes of the conversations that a token covers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from bot.domain.servers import EVERYWHERE
 
 
 def key_prefixes(caller: ApiClient) -> list[str]:
-    """All that are held in the caller's workspace: on its platform, and over HTTP."""
+    """Return the key prefixes of the client's workspace: on its platform, and over HTTP."""
     if caller.workspace == EVERYWHERE:
         return [""]
     platform, _, workspace = caller.workspace.partition(":")

@@ -1,8 +1,8 @@
-"""A question as a request brings it, and what the bot makes of it.
+"""Input of a turn from a request in the format of a chat protocol.
 
-The last message of the person is the question. What stands before it is context for the model, information and no
-instructions, and only where the conversation is new: the bot remembers what was said in one that goes on. The model,
-its parameters and its tools are the operator's to choose, so those fields have no effect; the answer names them.
+The last user message is the input. In a new conversation, earlier messages become context for the model, marked as
+information and not as instructions; a continued conversation uses its stored history. Model, parameters and tools are
+set by the operator: the response lists such fields as ignored.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _PERSON = "user"
 
 
 class Piece(BaseModel):
-    """A piece of a message: text, or an image as a `data:` address."""
+    """A part of a message: text, or an image as a `data:` address."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -39,7 +39,7 @@ class Piece(BaseModel):
 
 
 class InputMessage(BaseModel):
-    """One message, in the shape of either chat protocol. Other fields of theirs have no effect."""
+    """One message in the format of either chat protocol. Other fields have no effect."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -48,8 +48,8 @@ class InputMessage(BaseModel):
 
 
 class Payload(BaseModel):
-    """What is asked: `messages`, or `input` as one text or a list of messages. `stream` is whether to answer with
-    events. Other fields, such as `model` and `tools`, have no effect.
+    """Input: `messages`, or `input` as one text or a list of messages. `stream` selects a response with events. Other
+    fields, such as `model` and `tools`, have no effect.
     """
 
     model_config = ConfigDict(extra="allow")
@@ -60,13 +60,13 @@ class Payload(BaseModel):
 
     @property
     def ignored(self) -> list[str]:
-        """The fields that have no effect, by name."""
+        """Names of the fields that have no effect."""
         return sorted(name for name in self.model_extra or {} if len(name) <= 64)[:50]
 
 
 @dataclass(frozen=True, slots=True)
 class ParsedInput:
-    """What there is to answer, what was said before it, and the images that came with it."""
+    """Input text, earlier messages and images."""
 
     text: str
     context: tuple[str, ...] = ()
@@ -80,8 +80,8 @@ class _Image:
 
 
 def parse_input(payload: Payload, uploads: Uploads, owner: str) -> ParsedInput:
-    """The question of a request; its images are kept in `uploads`, as those of `owner`. Raises Problem with 422 where
-    there is none, or with something in it that cannot be read.
+    """Parse the input of a request; images are stored in `uploads` for `owner`. Raises Problem with 422 if the input is
+    missing or invalid.
     """
     said = _messages(payload)
     last = next((place for place in reversed(range(len(said))) if said[place].role == _PERSON), None)
@@ -107,7 +107,7 @@ def _messages(payload: Payload) -> Sequence[InputMessage]:
 
 
 def _context(said: Sequence[InputMessage]) -> tuple[str, ...]:
-    """What was said before the question, as lines behind the role that said it."""
+    """Return the earlier messages as lines, each with its role."""
     lines = []
     for each in said:
         text, images = _read(each)

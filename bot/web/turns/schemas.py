@@ -1,8 +1,7 @@
-"""Turns on the wire: messages, tool calls, approvals and whole responses, as data for programs.
+"""Response models of turns: messages, tool calls, approvals and whole responses.
 
-Called by the routes and by the streams of events. Arguments are as on cards in a shared place: labels for stored
-secrets, counts for parts that look like one. All other text is as the person, the model or the tool gave it: JSON makes
-it harmless, and whoever draws it cleans it. The words of states are listed in docs/http-api.md.
+Arguments are redacted as on cards in a shared channel: labels for stored secrets, counts for text that looks like one.
+All other text is unchanged: clients have to escape it for display. docs/http-api.md lists the states.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from bot.web.turns.elicitations import ElicitationShape, elicitations_of
 
 
 class ConversationStatus(StrEnum):
-    """How a conversation stands, which is how its last response does."""
+    """Status of a conversation, which is that of its last response."""
 
     CREATED = "CREATED"
     STREAMING = "STREAMING"
@@ -37,7 +36,7 @@ class ConversationStatus(StrEnum):
 
 
 class CallStatus(StrEnum):
-    """How a tool call stands. UNKNOWN: it was sent, and nobody knows whether it has happened."""
+    """Status of a tool call. UNKNOWN: it was sent, and its outcome is unknown."""
 
     IN_PROGRESS = "IN_PROGRESS"
     COMPLETED = "COMPLETED"
@@ -49,14 +48,14 @@ class CallStatus(StrEnum):
 
 
 class MessageStatus(StrEnum):
-    """Whether a message is whole."""
+    """Status of a message."""
 
     IN_PROGRESS = "IN_PROGRESS"
     COMPLETED = "COMPLETED"
 
 
 class MessageShape(ResponseModel):
-    """One contribution to a conversation."""
+    """One message of a conversation."""
 
     id: str = Field(description="`RESPONSE:N`: its place among the steps of its response, 0 for the question.")
     response_id: str
@@ -70,7 +69,7 @@ class MessageShape(ResponseModel):
 
 
 class ToolCallShape(ResponseModel):
-    """A tool call and how it stands."""
+    """A tool call with its status."""
 
     id: str = Field(description="`RESPONSE:N`: its place among the steps of its response.")
     response_id: str
@@ -96,7 +95,7 @@ class ToolCallShape(ResponseModel):
 
 
 class ShownArgument(ResponseModel):
-    """One argument as a person reads it: characters that hide are spelled out."""
+    """One argument for display: invisible characters are spelled out."""
 
     name: str
     value: str
@@ -104,7 +103,7 @@ class ShownArgument(ResponseModel):
 
 
 class ShownChange(ResponseModel):
-    """An argument that was changed since the model asked, as JSON; null where there was none, or is none."""
+    """An argument changed since the model's request, as JSON; null where it is missing."""
 
     name: str
     before: str | None
@@ -112,7 +111,7 @@ class ShownChange(ResponseModel):
 
 
 class ApprovalShape(ResponseModel):
-    """A call that waits for a signature, with everything that would be signed."""
+    """A pending call, with everything that an approval covers."""
 
     approval_request_id: str
     revision: int = Field(description="Grows when the arguments are changed. A decision names the one it is about.")
@@ -143,7 +142,7 @@ class ApprovalShape(ResponseModel):
 
 
 class ResponseShape(ResponseModel):
-    """A question and what has come of it so far."""
+    """An input with the result so far."""
 
     response_id: str
     conversation_id: str
@@ -164,7 +163,7 @@ class ResponseShape(ResponseModel):
 
 
 SignedBy = Callable[[ApprovalRequirements, ConversationKey], str]
-"""Whose signature a call takes somewhere, in a few words (`bot.commands.dependencies.Administration.signed_by`)."""
+"""Return the approvers of a call in short text (`bot.commands.dependencies.Administration.signed_by`)."""
 
 _TURNS = {
     TurnStatus.QUEUED: ConversationStatus.STREAMING,
@@ -189,23 +188,19 @@ _CALLS = {
 
 
 def status_of(view: TurnView) -> ConversationStatus:
-    """How a response stands. The view `conversation_states` says the same of a conversation's last one, by the same
-    rule.
-    """
+    """Return the status of a response. The SQL view `conversation_states` implements the same rule."""
     return ConversationStatus.CREATED if waits_its_turn(view) else _TURNS[view.turn.status]
 
 
 def waits_its_turn(view: TurnView) -> bool:
-    """Whether nothing has come of a response yet. One that goes on after a signature or an answer, or that was given
-    back by a process that ends, is in the queue for a moment, too, and has begun long since.
+    """Return True if the turn is queued for its first start. A turn in the queue after an approval, an answer or a
+    restart does not count.
     """
     return view.turn.status is TurnStatus.QUEUED and not view.turn.begun
 
 
 def is_waiting(view: TurnView) -> bool:
-    """Whether nothing more happens until somebody has decided or answered: the engine may be about to put the turn
-    down.
-    """
+    """Return True if the turn waits for a user's decision or answer. The engine may still be releasing it."""
     if view.turn.status not in (TurnStatus.RUNNING, TurnStatus.WAITING):
         return False
     open_calls = [step for step in view.steps if isinstance(step, ToolStep) and not step.status.ended]
@@ -213,22 +208,22 @@ def is_waiting(view: TurnView) -> bool:
 
 
 def waits_for_approval(view: TurnView) -> bool:
-    """Whether nothing more happens before somebody has signed or denied."""
+    """Return True if the turn waits for an approval."""
     return is_waiting(view) and bool(view.awaiting)
 
 
 def waits_for_answer(view: TurnView) -> bool:
-    """Whether nothing more happens before whoever asked has answered a server."""
+    """Return True if the turn waits for an answer to an elicitation."""
     return is_waiting(view) and view.asks
 
 
 def step_id(turn: Turn, n: int) -> str:
-    """What a step is called on the wire."""
+    """Return the public id of a step."""
     return f"{turn.id}:{n}"
 
 
 def tool_call_shape(turn: Turn, step: ToolStep, progress: str | None = None) -> ToolCallShape:
-    """A call as it stands."""
+    """Return a call with its current status."""
     approval, tool, grant = step.approval, step.tool, step.grant
     text = step.result.text if step.result is not None else None
     good = step.status is StepStatus.DONE
@@ -256,9 +251,7 @@ def tool_call_shape(turn: Turn, step: ToolStep, progress: str | None = None) -> 
 
 
 def approval_shape(turn: Turn, step: ToolStep, approval: Approval, conversation: str, who: SignedBy) -> ApprovalShape:
-    """A call that was asked for, as everybody may read it who sees the conversation. `conversation` is its id on the
-    wire.
-    """
+    """Return a pending call for every reader of the conversation. `conversation` is its public id."""
     drawn = approval_card(step)
     assert drawn is not None
     arguments = shared_json(step.call.arguments, approval.secrets)
@@ -268,7 +261,7 @@ def approval_shape(turn: Turn, step: ToolStep, approval: Approval, conversation:
 def whole_approval_shape(
     turn: Turn, step: ToolStep, approval: Approval, conversation: str, who: SignedBy
 ) -> ApprovalShape:
-    """The same for a caller who may approve the call, with the parts that look like a secret."""
+    """Return a pending call for one of its approvers, including parts that look like a secret."""
     drawn = whole_card(step)
     assert drawn is not None
     return _approval_shape(turn, step, approval, drawn, whole_json(step), conversation=conversation, signed_by=who)
@@ -312,7 +305,7 @@ def _approval_shape(
 
 
 def messages_of(view: TurnView) -> list[MessageShape]:
-    """The question, the replies with the calls each asks for, and what the tools answered, in order."""
+    """Return the input, the replies with their calls, and the tool results, in order."""
     turn = view.turn
     asked_at = moment(turn.created_at)
     made: list[MessageShape] = []
@@ -344,13 +337,13 @@ def messages_of(view: TurnView) -> list[MessageShape]:
 
 
 def calls_of(view: TurnView) -> list[ToolCallShape]:
-    """The calls of a response, in order."""
+    """Return the calls of a response, in order."""
     calls = (step for step in view.steps if isinstance(step, ToolStep))
     return [tool_call_shape(view.turn, step, view.progress.get(step.n)) for step in calls]
 
 
 def approvals_of(view: TurnView, conversation: str, who: SignedBy) -> list[ApprovalShape]:
-    """What of a response waits for a signature."""
+    """Return the pending calls of a response."""
     return [
         approval_shape(view.turn, step, step.approval, conversation, who)
         for step in view.awaiting
@@ -359,9 +352,7 @@ def approvals_of(view: TurnView, conversation: str, who: SignedBy) -> list[Appro
 
 
 def response_shape(view: TurnView, conversation: str, who: SignedBy, reader: str = "") -> ResponseShape:
-    """A response as it stands. `conversation` is its conversation's id on the wire, `reader` the principal of whoever
-    reads this.
-    """
+    """Return a response with its current state. `conversation` is the public id, `reader` the reader's principal."""
     return ResponseShape(
         response_id=view.turn.id,
         conversation_id=conversation,

@@ -1,8 +1,8 @@
-"""Following a turn from outside: its views, from wherever they can be had, until it has ended.
+"""Subscriptions to the views of a turn, until it has ended.
 
-Views of turns that this process draws come at once (`Subscriptions.publish`, called by the surface); what another
-process drives is read from the rows, once a second at most, however many follow it. Nothing waits for a follower:
-whoever is slow gets the newest view when they are ready for it, and nobody's drawing is held up. Knows no HTTP.
+Views of turns that this process delivers arrive at once through `Subscriptions.publish`. Turns of other processes are
+read from the database, at most once per poll interval for all subscribers. A slow subscriber gets only the newest view
+and delays no others.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ log = logging.getLogger(__name__)
 POLL_SECONDS = 1.0
 
 Read = Callable[[str], Awaitable[TurnView]]
-"""Reads a turn as it stands on disk (`EngineApi.view`)."""
+"""Reads the stored view of a turn (`EngineApi.view`)."""
 
 
 @dataclass(slots=True, eq=False)
 class _Mailbox:
-    """What a follower has not seen yet: one view, the newest."""
+    """The newest unread view of a subscriber."""
 
     newest: TurnView | None = None
     filled: asyncio.Event = field(default_factory=asyncio.Event)
@@ -45,7 +45,7 @@ class _Mailbox:
 
 @dataclass(slots=True, eq=False)
 class _Followed:
-    """A turn that somebody follows, and what was last read of it; `looked_at` is in the loop's seconds."""
+    """A turn with subscribers, and its last stored view; `looked_at` is in the loop's seconds."""
 
     boxes: set[_Mailbox] = field(default_factory=set)
     looking: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -54,7 +54,7 @@ class _Followed:
 
 
 class Subscriptions:
-    """Everybody in this process who follows a turn. `poll` is in seconds."""
+    """Subscribers of this process. `poll` is in seconds."""
 
     def __init__(self, poll: float = POLL_SECONDS) -> None:
         self._poll = poll
@@ -62,20 +62,18 @@ class Subscriptions:
 
     @property
     def followers(self) -> int:
-        """How many there are."""
+        """Number of subscribers."""
         return sum(len(each.boxes) for each in self._followed.values())
 
     def publish(self, view: TurnView) -> None:
-        """Let those who follow this turn see it as it is drawn now; at once, and whoever is behind skips the views in
-        between.
-        """
+        """Publish a view to the subscribers of its turn. Slow subscribers skip views."""
         followed = self._followed.get(view.turn.id)
         for box in followed.boxes if followed is not None else ():
             box.put(view)
 
     async def views(self, turn_id: str, read: Read) -> AsyncGenerator[TurnView, None]:
-        """The turn as it stands, then every newer view until it has ended; a row that cannot be read for now is tried
-        again. To be closed by whoever leaves before that. Raises NotFound (also when it is deleted meanwhile).
+        """Yield the current view, then newer ones until the turn has ended. Unreadable rows are read again later. Close
+        the generator if you stop earlier. Raises NotFound, also if the turn is deleted meanwhile.
         """
         with self._opened(turn_id) as (followed, box):
             last = await read(turn_id)
@@ -106,13 +104,13 @@ class Subscriptions:
         try:
             on_disk = await self._look(followed, turn_id, read)
         except DatabaseUnavailable:
-            return None  # the database itself says once that it is away
-        # A live view that came meanwhile knows more than the rows of the same revision.
+            return None  # the database logs its own outages
+        # A live view received meanwhile is newer than rows of the same revision.
         handed = box.take()
         return handed if handed is not None and handed.revision >= on_disk.revision else on_disk
 
     async def _look(self, followed: _Followed, turn_id: str, read: Read) -> TurnView:
-        """Read the turn, unless another follower of it just has."""
+        """Read the turn, unless another subscriber has just read it."""
         loop = asyncio.get_running_loop()
         async with followed.looking:
             if followed.on_disk is None or loop.time() - followed.looked_at >= self._poll / 2:
@@ -122,8 +120,8 @@ class Subscriptions:
 
 
 def _is_news(last: TurnView, view: TurnView) -> bool:
-    """Whether a view tells more than the last one. Rows know nothing of the moment: where they are no newer, what was
-    seen live of a reply or a call stays as it was.
+    """Return True if a view is newer than the last one. Rows lack live progress, so rows of the same revision are not
+    newer.
     """
     if view.revision != last.revision:
         return view.revision > last.revision

@@ -1,7 +1,7 @@
-"""HTTP as a Surface: conversations that programs hold with the bot, `api:WORKSPACE:TOKEN:THREAD`.
+"""HTTP as a Surface: conversations of API clients, `api:WORKSPACE:TOKEN:THREAD`.
 
-Nobody need be connected: the rows are the truth, and a drawing is out as soon as it was handed to those who follow the
-turn, if there is anybody. A call that waits can be seen and signed over HTTP from that moment on.
+Delivery succeeds without a connected client: stored rows are the truth, and a view is delivered once it was published
+to the subscribers. A pending call can be read and approved over HTTP from then on.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ log = logging.getLogger(__name__)
 
 SLOT = "stream"
 OUT = "out"
-"""There is no message to be edited later: the reference says only that the turn was drawn."""
+"""Message reference of a delivered turn; there is no message to edit."""
 PACE_SECONDS = 0.05
 
 FindCaller = Callable[[str], Awaitable[ApiClient | None]]
-"""Whose token has this name, and what it is good for now; None if it is good for nothing."""
+"""Return the API client with this token name and its current rights; None if the token is invalid."""
 
 
 class ApiSurface:
-    """Hands what is drawn to whoever follows. It stands before the stores are open: `know` says who calls."""
+    """Surface that publishes views to subscribers. Call `know` before members are looked up."""
 
     key_prefix = f"{HTTP}:"
     min_interval = PACE_SECONDS
@@ -40,11 +40,11 @@ class ApiSurface:
         self._find_caller: asyncio.Future[FindCaller] = asyncio.get_running_loop().create_future()
 
     def know(self, find_caller: FindCaller) -> None:
-        """From now on it can be told who somebody is."""
+        """Set the lookup of API clients."""
         self._find_caller.set_result(find_caller)
 
     async def deliver(self, view: TurnView, refs: MessageRefs) -> AsyncGenerator[PostedMessage, None]:
-        """Hand the view on; it is out with that, whether anybody looks or not."""
+        """Publish a view, with or without subscribers."""
         self.following.publish(view)
         if view.turn.status.ended:
             for attachment in view.turn.question.attachments:
@@ -52,12 +52,14 @@ class ApiSurface:
         yield PostedMessage(SLOT, refs.get(SLOT, OUT))
 
     async def post_notice(self, audience: NoticeTarget, notice: Notice) -> None:
-        """There is nobody to be told outside a turn: what waits is told by `GET /api/responses/approvals`."""
+        """Log the notice: API clients have no messages outside turns; `GET /api/responses/approvals` lists pending
+        calls.
+        """
         log.info("%s: %s", audience.conversation, single_line(notice.text, 200))
 
     async def member(self, author: Author, where: ConversationKey) -> Member:
-        """The token of that name as it is now. One that is revoked, over or of another workspace has no rights, and
-        counts as somebody from outside.
+        """Return the token's current member. A revoked or expired token, or one of another workspace, counts as a user
+        from outside, without rights.
         """
         if author.platform == HTTP:
             find_caller = await asyncio.shield(self._find_caller)
@@ -67,5 +69,5 @@ class ApiSurface:
         return Member(author, external=True)
 
     async def fetch(self, attachment: Attachment) -> bytes:
-        """An image that came with a question to this process. Raises NotFound."""
+        """Return an image that this process received with the input. Raises NotFound."""
         return self.uploads.read(attachment)

@@ -1,7 +1,7 @@
-"""Images that came inside a request, until the model has read them: in this process's memory and nowhere else.
+"""Images of requests, in memory until the model has read them.
 
-Filled by the route that takes questions, read by the surface (`Surface.fetch`). Where several processes drive turns,
-another one may come to drive the turn; the model is then told that the image could not be read.
+The route of responses fills it; the surface reads it (`Surface.fetch`). If another process runs the turn, the model is
+told that the image could not be read.
 """
 
 from __future__ import annotations
@@ -13,25 +13,24 @@ from bot.domain.conversations import Attachment
 from bot.errors import NotFound
 
 MOST_BYTES = 64 * 2**20
-"""Of all that wait to be read. The oldest of the token with the most bytes goes first."""
+"""Bytes of all stored images. The oldest image of the token with the most bytes is dropped first."""
 
 
 class Uploads:
-    """Bytes by the id of their attachment. `most` is in bytes."""
+    """Images by attachment id. `most` is in bytes."""
 
     def __init__(self, most: int = MOST_BYTES) -> None:
         self._most = most
         self._kept: dict[str, tuple[str, bytes]] = {}
-        """Owner and bytes, oldest first."""
         self._sizes: Counter[str] = Counter()
 
     @property
     def size(self) -> int:
-        """How many bytes are kept."""
+        """Bytes stored."""
         return self._sizes.total()
 
     def keep(self, data: bytes, name: str, mime_type: str, owner: str = "") -> Attachment:
-        """Take an image in. `owner` is the token that it came with."""
+        """Store an image. `owner` is the name of the token."""
         attachment = Attachment(secrets.token_hex(16), name, mime_type, len(data))
         self._kept[attachment.id] = owner, data
         self._sizes[owner] += len(data)
@@ -41,7 +40,7 @@ class Uploads:
         return attachment
 
     def read(self, attachment: Attachment) -> bytes:
-        """The bytes. Raises NotFound."""
+        """Return the bytes. Raises NotFound."""
         try:
             return self._kept[attachment.id][1]
         except KeyError:
@@ -50,7 +49,7 @@ class Uploads:
             ) from None
 
     def forget(self, attachment: Attachment) -> None:
-        """The turn it belongs to has ended."""
+        """Drop the image of an ended turn."""
         if attachment.id in self._kept:
             self._forget(attachment.id)
 
