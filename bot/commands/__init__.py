@@ -1,4 +1,4 @@
-"""Commands that people type, written once for all platforms: words in, replies as data out.
+"""Commands for all platforms: arguments in, replies as data out.
 
-A platform parses its own way of typing into an Invocation and draws the Reply; it knows no verb.
+A platform parses its input into an Invocation and renders the Reply. Only this package knows verbs.
 """

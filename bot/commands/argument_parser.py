@@ -1,6 +1,6 @@
-"""Words read by a verb's description: what stands in its place, `--name value`, `--name=value`, flags.
+"""Parser of a verb's arguments: positional ones, `--name value`, `--name=value`, flags.
 
-A Refusal names parameters of ours and never what was typed.
+A CommandRejected names parameters of the verb, never the typed text, which may be a secret.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ PAGE = Parameter("page", "which page", ParameterKind.OPTION, metavar="N")
 
 @dataclass(frozen=True, slots=True)
 class Arguments:
-    """What was given, by parameter."""
+    """Parsed arguments by parameter."""
 
     values: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
@@ -25,26 +25,26 @@ class Arguments:
         return bool(self.values)
 
     def given(self, name: str) -> bool:
-        """It was given, be it empty."""
+        """Return True if the argument was given, even if it is empty."""
         return name in self.values
 
     def one(self, name: str, default: str = "") -> str:
-        """The value, the last one if it was given more than once."""
+        """Return the last given value."""
         return self.values[name][-1] if self.values.get(name) else default
 
     def many(self, name: str) -> tuple[str, ...]:
-        """All values, in order."""
+        """Return all values, in order."""
         return self.values.get(name, ())
 
     @property
     def page(self) -> int:
-        """The number of the page that is wanted, from 1."""
+        """Page number, from 1."""
         text = self.one("page", "1")
         return max(int(text), 1) if text.isascii() and text.isdigit() and len(text) < 7 else 1
 
 
 def parse_arguments(verb: Verb, words: Sequence[str], command: str) -> Arguments:
-    """Read the words behind a verb's path. Raises Refusal."""
+    """Parse the arguments of a verb. Raises CommandRejected."""
     reader = _Reader(verb, command)
     return reader.read(words)
 
@@ -71,14 +71,12 @@ class _Reader:
         return Arguments({name: tuple(values) for name, values in self._values.items()})
 
     def _swallows(self) -> bool:
-        """A `KEY=VALUE…` at the end takes options of somebody else's, too, once it has begun."""
+        """Return True if a trailing `KEY=VALUE…` has begun: it also takes options that are not the verb's."""
         places = self._verb.places
         return bool(places) and places[-1].repeated and len(self._standing) >= len(places)
 
     def _place(self) -> None:
-        """Give the words that stand by themselves to the places: to those that need one first, what is left to the
-        others in their order.
-        """
+        """Assign positional arguments: first to required parameters, then to optional ones in order."""
         spare = len(self._standing) - sum(place.required for place in self._verb.places)
         for place in self._verb.places:
             if place.repeated:

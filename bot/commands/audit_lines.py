@@ -1,4 +1,4 @@
-"""Rows of the audit as lines for other programs: JSON Lines, which can be checked again, and CSV for spreadsheets."""
+"""Audit entries as text: JSON Lines, which can be verified again, and CSV for spreadsheets."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from bot.domain.audit import AuditEntry
 CSV_HEADINGS = (
     "number", "time", "kind", "actor", "conversation", "turn", "subject", "facts", "previous", "hash", "mac",
 )  # fmt: skip
-_FORMULA = tuple("=+-@\t\r\n＝＋－＠")  # noqa: RUF001 - spreadsheets take the wide ones for the others
+_FORMULA = tuple("=+-@\t\r\n＝＋－＠")  # noqa: RUF001 - spreadsheets treat the full-width signs alike
 
 
 def json_line(entry: AuditEntry) -> str:
-    """One JSON object. Its fields hold all that the row's hash is made of: see `docs/audit.md`."""
+    """Format an entry as one JSON object with all fields of its hash: see `docs/audit.md`."""
     facts = {**entry.facts, "subject": entry.subject} if entry.subject else dict(entry.facts)
     return json.dumps(
         {
@@ -36,7 +36,7 @@ def json_line(entry: AuditEntry) -> str:
 
 
 def csv_line(entry: AuditEntry) -> str:
-    """One line of CSV without its end. What a spreadsheet would run as a formula has an apostrophe before it."""
+    """Format an entry as one CSV line without its end. A formula is defused by a leading apostrophe."""
     cells = (
         _time(entry),
         entry.kind,
@@ -53,19 +53,19 @@ def csv_line(entry: AuditEntry) -> str:
 
 
 def csv_head() -> str:
-    """The line of headings."""
+    """Return the CSV header."""
     return _written(CSV_HEADINGS)
 
 
 def _written(cells: tuple[object, ...]) -> str:
     line = io.StringIO(newline="")
-    # The writer quotes what could end a line only as far as it ends lines so itself.
+    # The csv writer quotes only the line ends that it writes itself.
     csv.writer(line, lineterminator="\r\n").writerow(cells)
     return line.getvalue().removesuffix("\r\n")
 
 
 def _inert(text: str) -> str:
-    """OWASP's advice against CSV injection, also for what stands behind blanks."""
+    """Defuse a formula (OWASP, CSV injection), also after blanks."""
     return f"'{text}" if text.startswith(_FORMULA) or text.lstrip().startswith(_FORMULA) else text
 
 

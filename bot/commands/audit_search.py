@@ -1,7 +1,7 @@
-"""`/mcp audit`: who asked for what, who signed it, what ran, who was refused, and who changed servers and rules.
+"""`/mcp audit`: tool calls, decisions, denials, and changes of servers and rules.
 
-Admins see what happened in their workspace, and what was done to the servers and profiles that it has; the operator
-sees everything. Nothing that was said stands in the audit, so nothing of it can be shown here.
+Admins see entries of their workspace and of its servers and profiles; the operator sees all. The audit contains no
+message text.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from bot.domain.conversations import ConversationKey
 from bot.domain.servers import EVERYWHERE
 
 LONGEST_DOCUMENT = 10_000
-"""Rows. More than that is `countersign audit export`'s business."""
+"""Most rows of one reply. Longer results need `countersign audit export`."""
 
 _PERSON = Parameter("person", "what this person did: an id such as slack:U123", ParameterKind.OPTION, metavar="ID")
 _SINCE = Parameter("since", f"from then on: {MOMENT}", ParameterKind.OPTION, metavar="TIME")
@@ -36,7 +36,7 @@ _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
 class AuditSearch:
-    """Finds rows."""
+    """Search in the audit."""
 
     def __init__(self, parts: CommandDependencies, directory: ServerDirectory) -> None:
         self._parts = parts
@@ -44,7 +44,7 @@ class AuditSearch:
 
     @property
     def deed(self) -> VerbHandler:
-        """The verb."""
+        """Return the verb."""
         parameters = (A_SERVER, _PERSON, _SINCE, _KIND, _DOWNLOAD)
         about = "who asked, signed, was refused, changed what, and when"
         return VerbHandler(Verb("audit", about, parameters, aliases=("changes",)), self._audit)
@@ -100,7 +100,7 @@ class AuditSearch:
 
 
 def _again(request: CommandContext, seen: VisibleServer | None) -> tuple[str, ...]:
-    """The words that ask for the same once more."""
+    """Return the command line that repeats the search."""
     words = ["mcp", "audit", *((seen.name,) if seen else ())]
     for option in ("person", "since", "kind"):
         if value := request.arguments.one(option):
@@ -109,7 +109,7 @@ def _again(request: CommandContext, seen: VisibleServer | None) -> tuple[str, ..
 
 
 def _principal(text: str, conversation: ConversationKey) -> str:
-    """A person as the audit names them: ids alone are of this platform."""
+    """Return a user's principal; an id alone is of this platform."""
     mention = _MENTION.fullmatch(text)
     person = mention[1] if mention else text.removeprefix("@")
     return person if not person or ":" in person else f"{conversation.platform}:{person}"

@@ -1,7 +1,7 @@
-"""What servers offer, made ready to be used by hand: which tool, which prompt, and the message that is a call.
+"""Manual calls: lookup of servers, tools and prompts, and the message for the engine.
 
-`/mcp run` and `/mcp prompt` come here with words, the HTTP API with JSON. A call goes the way of every call: it is a
-message for the engine, with a turn of its own under the same policy and approval.
+`/mcp run` and the HTTP API share it. A manual call is a turn of its own, under the same policy and approval as the
+model's calls.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from bot.domain.tools import Tool
 
 
 class CallBuilder:
-    """Finds what is meant and makes it ready."""
+    """Builder of manual calls."""
 
     def __init__(self, parts: CommandDependencies, directory: ServerDirectory) -> None:
         self._servers = parts.servers
         self._directory = directory
 
     async def found(self, name: str, where: ConversationKey) -> VisibleServer:
-        """The server, asked what it offers if nobody has asked it yet. Raises Unknown."""
+        """Return the server, with its capabilities synced if there are none yet. Raises NotFoundRejection."""
         seen = await self._directory.find(name, where)
         await self._directory.connect([seen])
         return seen
 
     def tool(self, seen: VisibleServer, name: str) -> Tool:
-        """A tool by its own name or the one it is offered under. Raises Unknown."""
+        """Return a tool by its original or its offered name. Raises NotFoundRejection."""
         tools = self._directory.capabilities(seen).tools
         found = next((tool for tool in tools if name in (tool.original_name, tool.name)), None)
         if found is None:
@@ -45,13 +45,13 @@ class CallBuilder:
         return found
 
     def call(self, tool: Tool, arguments: Mapping[str, Any], where: ConversationKey, by: Author) -> InboundMessage:
-        """The call as a message to the engine."""
+        """Return the call as a message to the engine."""
         mark = secrets.token_hex(16)
         text = f"Run {tool.server}.{tool.original_name}"
         return InboundMessage((f"run:{mark}",), where, by, text, call=ToolCall(f"run-{mark}", tool.name, arguments))
 
     async def written(self, seen: VisibleServer, name: str, given: Mapping[str, str]) -> Sequence[Piece]:
-        """A prompt, written out. Raises Refusal, ServerTrouble."""
+        """Render a prompt. Raises CommandRejected, ServerTrouble."""
         prompts = self._directory.capabilities(seen).prompts
         prompt = next((each for each in prompts if each.name == name), None)
         if prompt is None:

@@ -1,6 +1,7 @@
-"""One command and its verbs: which verb is meant, who may say it, what it is given, and what becomes of errors.
+"""One command and its verbs: lookup, permission check, parsing and error replies.
 
-Every verb is described once (`bot.domain.commands.Verb`); parsing, help, usage, completion and forms follow from that.
+Each verb is described once (`bot.domain.commands.Verb`); parsing, help, usage, completion and forms use that
+description.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ HELP = Verb("help", "this list", (Parameter("verb", "which verb", repeated=True)
 
 @dataclass(frozen=True, slots=True)
 class CommandContext:
-    """A verb that somebody who may has said, with its arguments read."""
+    """Input of a permitted verb, with parsed arguments."""
 
     member: Member
     conversation: ConversationKey
@@ -33,14 +34,14 @@ class CommandContext:
 
     @property
     def author(self) -> Author:
-        """Who said it."""
+        """Author of the command."""
         return self.member.author
 
 
 @dataclass(frozen=True, slots=True)
 class SubmissionContext:
-    """A form that has come back: the state in its id, the fields, and errors of fields that were emptied because what
-    stood there must not be kept.
+    """A submitted form: the state in its id, the fields, and errors of fields that were emptied because their values
+    look like tokens.
     """
 
     member: Member
@@ -52,14 +53,14 @@ class SubmissionContext:
 
     @property
     def author(self) -> Author:
-        """Who sent it."""
+        """Author of the submission."""
         return self.member.author
 
 
 @dataclass(frozen=True, slots=True)
 class VerbHandler:
-    """A verb and what it does. `fill` takes its forms back. Words of a verb that is `free` may look random: they go to
-    a server and are not kept.
+    """A verb with its handler. `fill` handles its forms. Arguments of a `free` verb may look random: they go to a
+    server and are not stored.
     """
 
     verb: Verb
@@ -69,8 +70,8 @@ class VerbHandler:
 
 
 class Command:
-    """`/name VERB …`. `objection` says why nothing but help can be had now; `default` is the verb of no
-    words, and of its options alone.
+    """`/name VERB …`. `objection` returns the reason why only help is available; `default` is the verb without
+    words.
     """
 
     def __init__(
@@ -93,16 +94,16 @@ class Command:
 
     @property
     def verbs(self) -> tuple[Verb, ...]:
-        """All of them, in the order of the help."""
+        """All verbs in the order of the help."""
         return tuple(deed.verb for deed in self._deeds.values())
 
     def resolve_verb(self, words: Sequence[str]) -> tuple[Verb, Sequence[str]] | None:
-        """The verb that the words begin with, and the words behind it; None if there is none."""
+        """Return the verb at the start of the words, and the remaining words; None if there is none."""
         found = self._found(words)
         return None if found is None else (found[0].verb, found[1])
 
     async def invoked(self, invocation: Invocation) -> Answers:
-        """Answer words."""
+        """Run a command line."""
         try:
             deed, words = self._deed(invocation.words)
             self._allow(deed, invocation.member)
@@ -116,8 +117,8 @@ class Command:
             yield trouble(error)
 
     async def submitted(self, submission: FormSubmission) -> Answers:
-        """Take a form back. What looks like a token is taken out of every field but a secret's, which only a hidden
-        prompt can have asked for.
+        """Handle a submitted form. Values that look like tokens are removed, except from the secret field, which only a
+        hidden prompt has.
         """
         path, *state = submission.form.removeprefix(f"{self.name} ").split(":")
         try:
@@ -171,7 +172,7 @@ class Command:
         return None
 
     def _allow(self, deed: VerbHandler, member: Member) -> None:
-        """The one place where rights are checked."""
+        """Check the rights of a member. All permission checks are here."""
         verb = deed.verb
         objection = self._objection()
         if objection and verb is not HELP:
@@ -202,7 +203,7 @@ class Command:
 
 
 def allowed(verb: Verb, member: Member, rights: Rights) -> bool:
-    """Whether this person may say this."""
+    """Return True if the member may use this verb."""
     match verb.who:
         case RequiredRole.EVERYONE:
             return True
@@ -213,17 +214,17 @@ def allowed(verb: Verb, member: Member, rights: Rights) -> bool:
 
 
 def trouble(error: CountersignError) -> Reply:
-    """What a store or a server could not do: its words stand beside ours, since there may be anything in them."""
+    """Return the reply to an error of a store or a server. Its text may hold anything, so it goes into the details."""
     facts = [("cause", error.cause), ("fix", error.fix)]
     return Reply("That did not work.", details=tuple((name, said) for name, said in facts if said), failed=True)
 
 
 SECRET_FIELD = "hidden"  # noqa: S105 - the name of a field
-"""The one field that takes a secret itself."""
+"""Name of the only field that takes a secret in clear text."""
 
 
 def _opaque(verb: Verb) -> frozenset[str]:
-    """The fields whose values may look like tokens."""
+    """Return the fields whose values may look like tokens."""
     return frozenset(each.name.replace("-", "_") for each in verb.parameters if each.opaque)
 
 
@@ -239,5 +240,5 @@ def _without_tokens(filled: SubmissionContext, opaque: Collection[str]) -> Submi
 
 
 def _short(verb: Verb) -> str:
-    """A verb with what it must be given, for a list."""
+    """Return a verb with its required parameters, for a list."""
     return " ".join((verb.path, *(each.usage for each in verb.parameters if each.required or each in verb.places)))

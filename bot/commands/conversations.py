@@ -1,4 +1,4 @@
-"""`/conversations`: what was talked about. Everybody sees their own; admins any of their workspace."""
+"""`/conversations`: list, show, delete and export. Users see their own; admins all of their workspace."""
 
 from __future__ import annotations
 
@@ -31,16 +31,14 @@ from bot.domain.turns import ModelStep, ToolStep, TurnStatus
 from bot.domain.views import TurnView
 
 # -------------------- transcripts
-# A conversation as Markdown, to keep: every question, reply and call, as it stood.
-#
-# Text of people, models and tools stands in it as it was written; calls and results are fenced, and no fence can be
-# closed by what is in it.
 
 _TICKS = re.compile(r"`+")
 
 
 def format_transcript(conversation: ConversationKey, title: str, views: Sequence[TurnView]) -> str:
-    """The whole conversation, the oldest turn first."""
+    """Return a conversation as Markdown, oldest turn first. Calls and results are in fences that their text cannot
+    close.
+    """
     parts = [
         f"# {_heading(title) or 'Conversation'}",
         f"{inline_code(str(conversation))}, {pluralize(len(views), 'turn')}, times in UTC",
@@ -51,14 +49,14 @@ def format_transcript(conversation: ConversationKey, title: str, views: Sequence
 
 
 def fence(text: str, language: str = "") -> str:
-    """Text in a fence longer than any run of backticks in it."""
+    """Return text in a fence longer than any run of backticks in it."""
     longest = max((len(run) for run in _TICKS.findall(text)), default=0)
     fence = "`" * max(longest + 1, 3)
     return f"{fence}{language}\n{text}\n{fence}"
 
 
 def inline_code(text: str) -> str:
-    """Text as code within a line, whatever backticks are in it."""
+    """Return text as inline code, whatever backticks it contains."""
     line = " ".join(text.split())
     longest = max((len(run) for run in _TICKS.findall(line)), default=0)
     ticks = "`" * (longest + 1)
@@ -123,12 +121,12 @@ def _arguments(step: ToolStep) -> str:
 
 
 def _quoted(text: str) -> str:
-    """What a person said, so that no line of it can be taken for a heading of ours."""
+    """Return a user's text as a quote, so that no line of it becomes a heading."""
     return "\n".join(f"> {line}".rstrip() for line in text.splitlines() or [""])
 
 
 def _closed(text: str) -> str:
-    """A reply with an open fence at its end closed, so that it does not swallow what follows."""
+    """Close an open fence at the end of a reply, so that the rest of the document is unaffected."""
     fence = ""
     for line in text.splitlines():
         mark = re.match(r" {0,3}(`{3,}|~{3,})(.*)", line)
@@ -153,14 +151,14 @@ _NONE = "There is no such conversation. `/conversations list` lists them."
 
 
 class Conversations:
-    """Lists, shows, deletes and exports."""
+    """Verbs of `/conversations`."""
 
     def __init__(self, parts: CommandDependencies) -> None:
         self._parts = parts
 
     @property
     def deeds(self) -> tuple[VerbHandler, ...]:
-        """The verbs."""
+        """Return the verbs."""
         everybodys = Parameter("all", "everybody's in this workspace, for admins", ParameterKind.FLAG)
         everyone = RequiredRole.EVERYONE
         return (
@@ -182,7 +180,8 @@ class Conversations:
                 f"Only {self._parts.rights.who} can see everybody's. You can use `/conversations list`."
             )
         person, number = "" if everybody else request.author.principal, request.arguments.page
-        # One's own are on the platform one speaks on, also where that is HTTP in another platform's workspace.
+        # A user's own conversations are on the user's platform, also over HTTP in another platform's
+        # workspace.
         reach = request.conversation.workspace_key if everybody else ":".join(str(request.conversation).split(":")[:2])
         found, count = await self._parts.archive.conversations(f"{reach}:", person, ROWS, offset(number))
         if not count:
@@ -274,7 +273,7 @@ class Conversations:
         )
 
     async def _find(self, request: CommandContext) -> ConversationKey:
-        """The conversation that is meant, if this person may see it; all others do not exist."""
+        """Return the named conversation if the user may see it. Raises NotFoundRejection otherwise."""
         key = _meant(request.arguments.one("conversation"), request.conversation)
         if key is None or key.workspace_key != request.conversation.workspace_key:
             raise CommandRejected(_NONE)
@@ -285,17 +284,17 @@ class Conversations:
 
 
 def conversations_command(parts: CommandDependencies) -> Command:
-    """The command with all its verbs."""
+    """Return the command with all its verbs."""
     return Command("conversations", "Conversations", Conversations(parts).deeds, parts.rights, default="list")
 
 
 def _id(key: ConversationKey) -> str:
-    """A conversation within its workspace: `channel:thread`."""
+    """Return the id of a conversation within its workspace: `channel:thread`."""
     return ":".join(str(key).split(":")[2:])
 
 
 def _meant(text: str, here: ConversationKey) -> ConversationKey | None:
-    """A whole key, `channel:thread`, or a thread of this channel."""
+    """Parse a whole key, `channel:thread`, or a thread of this channel. Return None if it is invalid."""
     own = str(here).split(":")
     parts = text.split(":") if text else own[3:]
     try:

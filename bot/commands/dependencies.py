@@ -1,7 +1,4 @@
-"""What the commands are built from, beside the ports and stores: the rest of the house, as they see it.
-
-The composition root gives all of it. Commands know no settings, no files and no connection.
-"""
+"""Dependencies of the commands besides ports and stores: administration, rights, messages to users and links."""
 
 from __future__ import annotations
 
@@ -39,8 +36,8 @@ from bot.ports import (
 
 @dataclass(frozen=True, slots=True)
 class ConfigDiff:
-    """How the operator's file differs from what this process runs by: names of servers. `changed` are pairs of a name
-    and what is different, in words without any secret; `problems` are sentences about what cannot be used.
+    """Difference between the operator's file and the running configuration, as names of servers. `changed` has pairs of
+    a name and its changed fields, without secrets; `problems` has sentences about unusable entries.
     """
 
     added: tuple[str, ...] = ()
@@ -50,52 +47,52 @@ class ConfigDiff:
 
     @property
     def nothing(self) -> bool:
-        """The file says what runs already."""
+        """True if the file matches the running configuration."""
         return not (self.added or self.changed or self.removed)
 
 
 class Administration(Protocol):
-    """What changes in this process when somebody administers, and what may not be."""
+    """Configuration of this process: reload, policies and restrictions of definitions."""
 
     async def refresh(self) -> None:
-        """Let this process follow the stores at once. Returns when it does; connections may still be made."""
+        """Read the stores and apply changes. Connections may still be in progress on return."""
 
     async def difference(self) -> ConfigDiff:
-        """Read the operator's file again and compare. Raises SettingsError."""
+        """Read the operator's file again and compare it. Raises SettingsError."""
 
     async def reload(self) -> ConfigDiff:
-        """Read it again and run by it from now on; what has changed. Raises SettingsError."""
+        """Read the operator's file again and apply it. Return the difference. Raises SettingsError."""
 
     def rejection_reason(self, config: ServerConfig) -> str:
-        """Why a definition made in chat is not allowed here, cause and fix in a sentence or two; empty if it is. It is
-        about the address of a remote server, or the command of a local one, which the operator alone may define.
+        """Return the reason why a definition made in chat is not allowed, with cause and fix; empty if it is. It checks
+        the address of a remote server, or the command of a local one, which only the operator may define.
         """
 
     def ungranted(self, reference: SecretReference, config: ServerConfig) -> str:
         """Return why servers of admins may not use this reference, cause and fix; empty if the operator grants it."""
 
     def policy_of(self, tool: Tool, conversation: ConversationKey) -> ApprovalPolicy:
-        """What happens if somebody asks for this tool there: file, database and profile taken together, as far as that
-        depends on nobody and on no argument.
+        """Return the policy of a tool in a conversation from file, database and profile, as far as it depends on no
+        user and no argument.
         """
 
     def judge(
         self, tool: Tool, arguments: Mapping[str, Any], asker: Member, conversation: ConversationKey
     ) -> PolicyResult:
-        """The same of this very call by this person, and why."""
+        """Return the policy of one call by one member, with the reason."""
 
     def rules_in(self, conversation: ConversationKey) -> Sequence[Rule]:
-        """All rules that hold there, of the file, the database and the profile."""
+        """Return all rules that apply in a conversation, from file, database and profile."""
 
     def signed_by(self, terms: ApprovalRequirements, conversation: ConversationKey) -> str:
-        """Whose signature a call takes there on these terms, in a few words: plain text."""
+        """Return the approvers of a call in a conversation as short plain text."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rights:
-    """Who may do what. `administers`, `operates` and `vouches` are asked for every command; `vouches` returns True for
-    the operator at the terminal and for ADMIN_API_TOKEN, who give references to secrets without a grant. `who` tells
-    people whom to turn to: `slack:U1, slack-group:S2`, or `an administrator`.
+    """Rights of members. `administers`, `operates` and `vouches` are checked for every command; `vouches` returns True
+    for the operator at the terminal and for ADMIN_API_TOKEN, who may use references to secrets without a grant. `who`
+    names the admins for users: `slack:U1, slack-group:S2`, or `an administrator`.
     """
 
     administers: Callable[[Member], bool]
@@ -104,32 +101,32 @@ class Rights:
     who: str = "an administrator"
 
     def everywhere(self, member: Member) -> bool:
-        """Whether this person may change what belongs to every workspace: the operator, and programs whose token is
-        an administrator's of all workspaces. Local programs stay the operator's alone.
+        """Return True if the member may change global records: the operator, and tokens of administrators of all
+        workspaces. Local programs are for the operator alone.
         """
         return self.operates(member) or (EVERYWHERE_ROLE in member.roles and self.administers(member))
 
     def is_confined(self, member: Member) -> bool:
-        """Whether this is a program whose token is for one workspace: it changes nothing that holds in others, too, not
-        even what people who administer one may (the operator's file read again, a tool of it approved).
+        """Return True for a token of one workspace. It changes nothing that applies in others too, such as the
+        operator's file or the approval of a tool.
         """
         return member.author.platform == HTTP and not self.everywhere(member)
 
 
 class UserMessenger(Protocol):
-    """The people of every platform that this process can ask, where a person is not there to show who they are."""
+    """Messages to users on the platforms that this process serves, and lookup of their memberships."""
 
     async def member(self, author: Author, where: ConversationKey) -> Member:
-        """Who somebody is there now. Raises DeliveryFailed if their platform does not say, or cannot be asked here."""
+        """Return a user's current membership. Raises DeliveryFailed if the platform cannot be asked here."""
 
     async def tell(self, author: Author, where: ConversationKey, text: str) -> None:
-        """Say a plain sentence to one person alone, where they stand or directly. Raises DeliveryFailed."""
+        """Send plain text to one user, in an ephemeral or direct message. Raises DeliveryFailed."""
 
 
 @dataclass(frozen=True, slots=True)
 class LinkService:
-    """What one-time links take. `address` is what they begin with, `https://bot.example.com`, without a slash behind
-    it.
+    """Dependencies of one-time links. `address` is the public address, `https://bot.example.com`, without a trailing
+    slash.
     """
 
     store: LinkStore
@@ -137,20 +134,20 @@ class LinkService:
 
 
 def any_name(slug: str) -> bool:  # noqa: ARG001 - see CommandDependencies.admits
-    """Where the operator names no servers."""
+    """Accept every name: the operator reserves none."""
     return True
 
 
 @dataclass(frozen=True, slots=True)
 class CommandDependencies:
-    """Everything the commands need.
+    """Dependencies of the commands.
 
-    `recent` are the last turns of a conversation, oldest first (`EngineApi.recent_turns`). `health` looks how this
-    process stands, and never raises; `since_start` is what it has counted of servers, by their slugs. `balances` are
-    the limits that hold for a person there, and how much of them is used up. `file` is the operator's file of servers
-    as people know it. `admits` returns True if the operator allows a server of this slug. `clock` is in epoch seconds.
-    `linking` is None where there are no one-time links, `sign_ins` where nobody can sign in in a browser. `templates`
-    are the operator's launch templates as they are now.
+    `recent` returns the last turns of a conversation, oldest first (`EngineApi.recent_turns`). `health` returns the
+    state of this process and never raises; `since_start` returns its counters of servers by slug. `balances` returns
+    the usage limits of a member and their current use. `file` is the display name of the operator's file of servers.
+    `admits` returns True if the operator allows a server of this slug. `clock` is in epoch seconds. `linking` is None
+    without one-time links, `sign_ins` without sign-ins in a browser. `templates` returns the operator's current launch
+    templates.
     """
 
     servers: ServerAdmin

@@ -1,4 +1,4 @@
-"""`/mcp`: servers and their tools, put together from its topics."""
+"""`/mcp`: servers and their tools, with manual calls (`resource`, `prompt`, `run`), grants and the call log."""
 
 from __future__ import annotations
 
@@ -44,8 +44,6 @@ from bot.domain.lenient_json import DuplicateName, unique_names
 from bot.domain.tools import Tool
 
 # -------------------- manual calls
-# `/mcp resource`, `prompt`, `run`: what servers offer, used by hand. A call goes the way of every call: a turn of its
-# own, under the same policy and approval.
 
 LONGEST_ARGUMENTS = 100_000
 _ARGUMENTS = Parameter(
@@ -54,7 +52,7 @@ _ARGUMENTS = Parameter(
 
 
 class ManualCalls:
-    """Reads, writes out and runs."""
+    """Verbs of manual calls."""
 
     def __init__(self, parts: CommandDependencies, directory: ServerDirectory) -> None:
         self._servers = parts.servers
@@ -63,7 +61,7 @@ class ManualCalls:
 
     @property
     def deeds(self) -> tuple[VerbHandler, ...]:
-        """The verbs."""
+        """Return the verbs."""
         uri = Parameter("uri", "its address", required=True, completes=CompletionSource.RESOURCES)
         prompt = Parameter("prompt", "the prompt's name", required=True, completes=CompletionSource.PROMPTS)
         values = Parameter("arguments", "what the prompt takes", repeated=True, metavar="KEY=VALUE")
@@ -99,7 +97,7 @@ class ManualCalls:
 
 
 def _written(text: str, pieces: Sequence[Piece]) -> Reply:
-    """What a server gave out, as it stands: it is data, and nobody's Markdown."""
+    """Return content from a server as plain text, never as Markdown."""
     details = tuple(_piece(piece) for piece in pieces)
     return Reply(f"{text}:" if details else f"{text}: nothing.", details=details)
 
@@ -125,7 +123,7 @@ def _pairs(words: Sequence[str]) -> dict[str, str]:
 
 
 def _arguments(words: Sequence[str], tool: Tool) -> dict[str, Any]:
-    """The arguments of a call: one JSON object, or pairs whose values are read as their schema wants them."""
+    """Parse the arguments of a call: one JSON object, or pairs with values parsed by the tool's schema."""
     if sum(map(len, words)) > LONGEST_ARGUMENTS:
         raise CommandRejected("That is more than a call by hand takes.")
     text = " ".join(words).strip()
@@ -141,7 +139,7 @@ def _arguments(words: Sequence[str], tool: Tool) -> dict[str, Any]:
 
 
 def _value(text: str, schema: object) -> Any:
-    """A text stays one where the schema wants one; anything else is JSON where it can be."""
+    """Parse a value: text if the schema wants text, else JSON if possible."""
     wanted = schema.get("type") if isinstance(schema, Mapping) else None
     if wanted == "string":
         return text
@@ -154,8 +152,8 @@ def _value(text: str, schema: object) -> Any:
 
 
 def _json(text: str, objection: str) -> Any:
-    """What a text says in JSON. Raises Refusal, also of what JSON cannot say again and no database would keep: NaN,
-    1e999, half a character, brackets in brackets without end.
+    """Parse JSON. Raises CommandRejected, also for values that JSON cannot represent or no database stores: NaN, 1e999,
+    half a surrogate pair, excessive nesting.
     """
     try:
         read = json.loads(text, object_pairs_hook=unique_names)
@@ -170,9 +168,7 @@ def _json(text: str, objection: str) -> Any:
 
 
 # -------------------- grants
-# `/mcp grants list`, `revoke`: what runs without asking because somebody allowed it beforehand.
-#
-# Everybody sees what they have granted and what was granted to them; admins see all of their workspace.
+# Users see grants by and for them; admins see all of their workspace.
 
 _WHICH = Parameter("grant", "its id as the list shows it", required=True, metavar="ID")
 _SCOPES = {
@@ -182,18 +178,18 @@ _SCOPES = {
     "always": "all calls",
 }
 _ACTIONS = 5
-"""More buttons would be more than a person reads."""
+"""Buttons per reply."""
 
 
 class Grants:
-    """Lists and revokes."""
+    """Verbs of grants."""
 
     def __init__(self, parts: CommandDependencies) -> None:
         self._parts = parts
 
     @property
     def deeds(self) -> tuple[VerbHandler, ...]:
-        """The verbs."""
+        """Return the verbs."""
         shown = Verb("grants list", "what runs without asking, and who said so", (), RequiredRole.EVERYONE, ("grants",))
         ended = Verb("grants revoke", "let it ask again", (_WHICH,), RequiredRole.EVERYONE, ("grants remove", "revoke"))
         return VerbHandler(shown, self._list), VerbHandler(ended, self._revoke)
@@ -223,7 +219,7 @@ class Grants:
         yield Reply(f"{name}: calls ask for a signature again. One that runs already goes on.")
 
     async def _seen(self, request: CommandContext) -> Sequence[Grant]:
-        """The grants this person may see; all others do not exist."""
+        """Return the grants that the user may see."""
         grants = await self._parts.grants.active_grants(request.conversation.workspace_key)
         if self._parts.rights.administers(request.member):
             return grants
@@ -259,7 +255,7 @@ def _end(grant: Grant, now: float) -> str:
 
 
 class CallLog:
-    """Looks things up."""
+    """Log of recent calls."""
 
     def __init__(self, parts: CommandDependencies, directory: ServerDirectory) -> None:
         self._parts = parts
@@ -267,7 +263,7 @@ class CallLog:
 
     @property
     def deed(self) -> VerbHandler:
-        """The verb."""
+        """Return the verb."""
         log = Verb("log", "the last calls: what, by whom, how it ended", (A_SERVER,), aliases=("calls", "history"))
         return VerbHandler(log, self._log)
 
@@ -301,7 +297,7 @@ OFF = "MCP is switched off (`MCP_ENABLED=false`), so there are no servers and no
 
 
 def mcp_command(parts: CommandDependencies, directory: ServerDirectory) -> Command:
-    """The command with all its verbs, the ones for everybody first."""
+    """Return the command with all its verbs, those for all users first."""
     signing_in = SignInSteps(parts, directory)
     listing = ServerListing(parts, directory, signing_in)
     drafting = ServerValidator(parts, directory)
@@ -322,7 +318,7 @@ def mcp_command(parts: CommandDependencies, directory: ServerDirectory) -> Comma
             CallLog(parts, directory).deed,
             AuditSearch(parts, directory).deed,
             *ServerStatistics(parts, directory, signing_in).deeds,
-            # What stands last moves into a menu of its own where a platform takes only so many verbs.
+            # On platforms with a limit on verbs, the last ones move into a menu of their own.
             *ManualCalls(parts, directory).deeds,
             *ServerReview(parts, directory).deeds,
             *listing.more_deeds,

@@ -1,8 +1,7 @@
-"""What happens when somebody comes back from where they have signed in: the bot is let in, in the name of whoever asked
-for the link.
+"""Callback of an OAuth sign-in to a server, in the name of the user who requested the link.
 
-Called by the web. Rights are asked for anew, since the person is not there to show who they are; and whoever asked is
-told in the chat what came of it.
+Rights are checked again, because the browser does not identify the user. The user gets a message about the result in
+the chat.
 """
 
 from __future__ import annotations
@@ -25,15 +24,15 @@ log = logging.getLogger(__name__)
 
 _ASKING_SECONDS = 10.0
 _TELLING_SECONDS = 3.0
-"""Whoever has signed in waits for that."""
+"""Seconds that the page waits for the message to be sent."""
 _SHELL = "console"
-"""The operator's own shell: nobody can be asked there, and nobody else can begin anything there."""
+"""The operator's shell: no platform to ask for rights, and no other users."""
 
 
 @dataclass(frozen=True, slots=True)
 class SignInCompleted:
-    """The bot is let in. `server` is the slug and `title` what people call it; `problem` says why it is not connected
-    nevertheless. Plain text.
+    """A completed sign-in. `server` is the slug and `title` the display name; `problem` is the reason for a failed
+    connection. Plain text.
     """
 
     server: str
@@ -45,7 +44,7 @@ class SignInCompleted:
 
 @dataclass(frozen=True, slots=True)
 class SignInRejected:
-    """The bot is not let in, or nobody may have it let in: cause and fix, as plain text."""
+    """A rejected sign-in: cause and fix, as plain text."""
 
     cause: str
     fix: str = ""
@@ -53,14 +52,14 @@ class SignInRejected:
 
 @dataclass(frozen=True, slots=True)
 class UnknownLink:
-    """Nobody has begun this, it was finished already, or its time is over."""
+    """A sign-in that is unknown, finished or expired."""
 
 
 Outcome = SignInCompleted | SignInRejected | UnknownLink
 
 
 class OAuthCallback:
-    """Takes people back."""
+    """Handler of OAuth callbacks."""
 
     def __init__(self, parts: CommandDependencies, sign_ins: SignIns, people: UserMessenger) -> None:
         self._parts = parts
@@ -70,7 +69,7 @@ class OAuthCallback:
         self._signing_in = SignInSteps(parts, self._directory)
 
     async def back(self, response: AuthorizationResponse) -> Outcome:
-        """Somebody is back with a code or an error. Raises DatabaseError."""
+        """Handle a code or an error from the authorization server. Raises DatabaseError."""
         try:
             begun = await self._sign_ins.complete(response, self._allow)
         except NotFound:
@@ -86,7 +85,7 @@ class OAuthCallback:
         return arrived
 
     async def _allow(self, begun: SignedIn) -> None:
-        """Raises _NotAllowed unless whoever began it may still do it."""
+        """Check that the user still has the right. Raises _NotAllowed."""
         seen = await self._find(begun)
         if seen is None:
             raise _NotAllowed("The server is not there any more, or not for you.")
@@ -122,7 +121,7 @@ class OAuthCallback:
         return SignInCompleted(seen.name, seen.config.title or seen.name, begun.by, tools, problem)
 
     async def _tell(self, begun: SignedIn, arrived: SignInCompleted) -> None:
-        """Say to whoever asked for the link that it has been used, if they can be told."""
+        """Send a message to the user who requested the link, if possible."""
         said = f"The bot is signed in to {arrived.title}: {pluralize(arrived.tools, 'tool')}."
         if arrived.problem:
             said = f"The bot is signed in to {arrived.title}, and cannot use it yet. {arrived.problem}"
@@ -134,7 +133,7 @@ class OAuthCallback:
 
 
 class _NotAllowed(CountersignError):
-    """Whoever began it may not finish it."""
+    """The user may no longer finish the sign-in."""
 
     def __init__(self, cause: str) -> None:
         super().__init__(cause, "ask somebody who administers this server")

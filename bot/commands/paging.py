@@ -1,4 +1,4 @@
-"""Long lists in pages of ten."""
+"""Pages of ten rows."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ ROWS = 10
 
 
 def pages(count: int) -> int:
-    """How many pages so many rows take; none take one."""
+    """Return the number of pages; at least 1."""
     return max((count + ROWS - 1) // ROWS, 1)
 
 
 def offset(number: int) -> int:
-    """The first row of a page, from 0."""
+    """Return the index of a page's first row, from 0."""
     return (number - 1) * ROWS
 
 
 def page_of(number: int, count: int, words: tuple[str, ...]) -> PageInfo | None:
-    """Which page this is, None where there is one alone."""
+    """Return the position among the pages, None if there is only one."""
     return PageInfo(min(number, pages(count)), pages(count), words) if pages(count) > 1 else None
 
 
 def cut(rows: Sequence[T], number: int) -> Sequence[T]:
-    """The rows of one page; of the last where there are fewer."""
+    """Return the rows of one page, or of the last page if the number is too high."""
     begin = offset(min(number, pages(len(rows))))
     return rows[begin : begin + ROWS]

@@ -1,4 +1,4 @@
-"""Parameters that more than one verb takes."""
+"""Parameters of several verbs."""
 
 from __future__ import annotations
 

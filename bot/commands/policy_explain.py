@@ -1,4 +1,6 @@
-"""`/mcp policy explain`: which rule decides about a call and why; of one that was asked for, as it was then."""
+"""`/mcp policy explain`: the rule that decides about a call, and the reason. For an earlier call, the result at that
+time.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +60,7 @@ EXPLAIN = Verb(
 
 
 class PolicyExplain:
-    """Explains calls."""
+    """Explanations of policies."""
 
     def __init__(self, parts: CommandDependencies, directory: ServerDirectory) -> None:
         self._parts = parts
@@ -66,7 +68,7 @@ class PolicyExplain:
 
     @property
     def deed(self) -> VerbHandler:
-        """The verb."""
+        """Return the verb."""
         return VerbHandler(EXPLAIN, self._explain, free=True)
 
     async def _explain(self, request: CommandContext) -> AsyncIterator[Reply]:
@@ -123,7 +125,7 @@ class PolicyExplain:
         return Reply("What would happen to this call.", details=tuple(facts))
 
     def _place(self, given: str, request: CommandContext) -> ConversationKey:
-        """A channel of this workspace by its id, or a place written out as rules have it: `slack:T1:C9`."""
+        """Parse a channel id of this workspace, or a key as in rules: `slack:T1:C9`."""
         here = request.conversation
         if ":" not in given:
             return replace(here, channel=given.lstrip("#"), thread="") if given else here
@@ -141,7 +143,7 @@ class PolicyExplain:
         return [("signed by", self._parts.administration.signed_by(judged.terms, where))]
 
     def _withheld(self, tool: Tool) -> list[tuple[str, str]]:
-        """Whatever rules say of a tool that nobody has looked at, it is not offered."""
+        """Return the note that an unreviewed tool is not offered, regardless of rules."""
         if all(each.name != tool.name for each in withheld(self._parts.servers, tool.server_id)):
             return []
         return [("review", f"the tool is not offered before somebody has looked at it: /mcp review {tool.server}")]
@@ -165,7 +167,9 @@ class PolicyExplain:
 
 
 def _flow(tool: Tool, arguments: Mapping[str, Any], judged: PolicyResult) -> list[tuple[str, str]]:
-    """Whose words the tool returns, where the call can send, and after whose words it takes a signature."""
+    """Return the source of the tool's output, the destination of its calls, and the sources after which it needs
+    approval.
+    """
     sends = sends_of(tool, arguments)
     facts = [
         ("returns words of", f"{tool.words}: {_WRITERS[tool.words]} ({_because(tool, tool.flow.words)})"),
@@ -202,7 +206,7 @@ def _arguments(text: str) -> Mapping[str, Any]:
 
 
 def _asker(request: CommandContext) -> Member:
-    """Who would ask: whoever asks now, or somebody with the roles that are given."""
+    """Return the member who would ask: the current user, or one with the given roles."""
     arguments = request.arguments
     who = arguments.one("as")
     if not who:

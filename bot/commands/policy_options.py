@@ -1,4 +1,4 @@
-"""A rule as the options of `/mcp policy set`, both ways. The words are those of `bot.domain.policy_syntax`."""
+"""A rule as options of `/mcp policy set`, parsed and formatted. `bot.domain.policy_syntax` defines the values."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ _SWITCH = {"yes": True, "true": True, "on": True, "no": False, "false": False, "
 
 
 def given_rule(base: Rule, arguments: Arguments, where: ConversationKey) -> Rule:
-    """The rule with the conditions and terms that the options say; `base` says the rest. Raises Refusal, which says
-    which of them cannot be used.
+    """Return `base` with the conditions and requirements of the options. Raises CommandRejected, which names the
+    invalid options.
     """
     table: dict[str, Any] = {**rule_to_table(base)}
     if arguments.given("except"):
@@ -62,7 +62,7 @@ def given_rule(base: Rule, arguments: Arguments, where: ConversationKey) -> Rule
 
 
 def options_of(rule: Rule, slug: str) -> tuple[str, ...]:
-    """The words behind `/mcp policy set` that say this rule."""
+    """Return the options of `/mcp policy set` for this rule."""
     words = [slug or ANY, *(() if rule.tool == ANY else (rule.tool,)), POLICY_SAID[rule.policy]]
     words += _repeated("except", sorted(rule.but))
     words += _repeated("argument", [f"{path}={pattern}" for path, pattern in sorted(rule.arguments.items())])
@@ -119,7 +119,7 @@ def _pairs(given: Sequence[str], option: str) -> dict[str, str]:
 
 
 def _place(channel: str, where: ConversationKey) -> str:
-    """A channel of this workspace by its id, or a place written out."""
+    """Parse a channel id of this workspace, or a full key."""
     if ":" in channel:
         return channel
     return str(ConversationKey(where.platform, where.workspace, channel.lstrip("#"), "")).rpartition(":")[0]
@@ -130,5 +130,5 @@ def _repeated(option: str, values: Sequence[str]) -> list[str]:
 
 
 def shown_id(rule: Rule) -> str:
-    """A rule's id in Markdown."""
+    """Format a rule's id in Markdown."""
     return code(rule.id, "the rule")

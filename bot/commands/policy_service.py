@@ -1,7 +1,4 @@
-"""What becomes of the rules that admins set. Values in, values out.
-
-`/mcp policy` says it in replies, the HTTP API in JSON; neither does any of it by itself.
-"""
+"""Service of admins' rules, shared by `/mcp policy` and the HTTP API."""
 
 from __future__ import annotations
 
@@ -20,28 +17,28 @@ from bot.domain.servers import EVERYWHERE
 
 @dataclass(frozen=True, slots=True)
 class RuleSaved:
-    """A rule as it is kept, and the one that was in its place."""
+    """A saved rule, and the rule that it replaced."""
 
     rule: Rule
     before: Rule | None
 
 
 class PolicyService:
-    """Finds, sets and clears rules, and lets this process follow at once."""
+    """Finds, saves and deletes rules, and applies changes to this process."""
 
     def __init__(self, parts: CommandDependencies, directory: ServerDirectory) -> None:
         self._parts = parts
         self._directory = directory
 
     async def rules(self, where: ConversationKey) -> list[Rule]:
-        """The admins' rules that hold there."""
+        """Return the admins' rules that apply in a conversation."""
         return [
             rule for rule in await self._parts.policies.rules() if rule.workspace in (EVERYWHERE, where.workspace_key)
         ]
 
     async def server(self, name: str, where: ConversationKey) -> VisibleServer | None:
-        """The server that is meant, None for all. Renaming it must change nothing, so patterns mean nothing here.
-        Raises Refusal.
+        """Return the server by its exact name, None for all servers. Patterns are not accepted, because a rule follows
+        its server when it is renamed. Raises CommandRejected.
         """
         if name == ANY:
             return None
@@ -52,7 +49,7 @@ class PolicyService:
         return await self._directory.find(name, where)
 
     async def profile(self, name: str, where: ConversationKey) -> str:
-        """The id of a profile by its name or id; empty for none. Raises Unknown."""
+        """Return the id of a profile by its name or id; empty without a name. Raises NotFoundRejection."""
         if not name:
             return ""
         for profile in await self._parts.profiles.profiles():
@@ -64,15 +61,15 @@ class PolicyService:
         raise NotFoundRejection("There is no profile of that name. `/profile list` lists them.")
 
     async def tool(self, seen: VisibleServer | None, name: str) -> str:
-        """The pattern for a tool by its name, from a server that is asked for its tools if nobody has done so yet; a
-        pattern as it is; ANY for none. Raises Unknown.
+        """Return the pattern of a tool by its name, syncing the server if its tools are unknown; a pattern unchanged;
+        ANY without a name. Raises NotFoundRejection.
         """
         if name and seen:
             await self._directory.connect([seen])
         return self.tool_name(seen, name) if name else ANY
 
     def tool_name(self, seen: VisibleServer | None, name: str) -> str:
-        """The pattern for a tool that is known, or the one that was given. Raises Unknown."""
+        """Return the pattern of a known tool, or the given pattern. Raises NotFoundRejection."""
         tools = self._directory.capabilities(seen).tools if seen else ()
         found = next((tool for tool in tools if name in (tool.original_name, tool.name)), None)
         if found is not None:
@@ -83,7 +80,7 @@ class PolicyService:
         raise NotFoundRejection(f"{server_label(seen.config)} has no tool of that name.{hint} `/mcp tools` lists them.")
 
     async def set(self, rule: Rule, by: Author) -> RuleSaved:
-        """Keep a rule, in the place of the one of its workspace that is about the same. Raises NotFound."""
+        """Save a rule. It replaces the rule of its workspace about the same calls. Raises NotFound."""
         before = next((each for each in await self._parts.policies.rules() if _same(each, rule)), None)
         kept = await self._parts.policies.set_rule(rule, by)
         await self._parts.administration.refresh()
@@ -92,8 +89,8 @@ class PolicyService:
     def about(
         self, rules: Sequence[Rule], seen: VisibleServer | None, name: str, member: Member
     ) -> tuple[str, Rule | None]:
-        """The pattern for a tool, and the rule that looks at nothing but this server and that tool; one that this
-        person may change before one that they may not. Raises Unknown.
+        """Return the tool pattern, and the rule about this server and tool alone, preferring one that the member may
+        change. Raises NotFoundRejection.
         """
         found = [each for each in rules if each.server_id == (seen.id if seen else "") and bare(each)]
         tool = name if name in {each.tool for each in found} else self.tool_name(seen, name) if name else ANY
@@ -102,7 +99,7 @@ class PolicyService:
         return tool, next(iter(mine or fitting), None)
 
     async def clear(self, rule: Rule, member: Member) -> bool:
-        """Take a rule away; False if it is gone already. Raises ForbiddenRejection."""
+        """Delete a rule. Return False if it is missing. Raises ForbiddenRejection."""
         if not self._may_change(rule, member):
             raise ForbiddenRejection(f"{shown_id(rule)} holds in every workspace. Only the operator can change it.")
         cleared = await self._parts.policies.clear_rule(rule.id, member.author)
@@ -115,7 +112,7 @@ class PolicyService:
 
 
 def bare(rule: Rule) -> bool:
-    """It looks at nothing but server and tool."""
+    """Return True if the rule has no conditions besides server and tool."""
     return rule.conditions[3:] == Rule(rule.policy).conditions[3:]
 
 

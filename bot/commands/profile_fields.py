@@ -1,4 +1,4 @@
-"""A profile as fields that people fill in, and back: all errors at once, each under its field."""
+"""A profile as form fields, formatted and parsed. All errors are reported at once, by field."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ STEPS = (_FIRST, _SECOND)
 
 
 def profile_form(profile: Profile, values: Mapping[str, str], errors: Mapping[str, str], number: int = 1) -> Form:
-    """One of the two steps."""
+    """Return one of the two steps."""
     step = STEPS[number - 1]
     names = {field.name for field in step}
     return Form(
@@ -52,7 +52,7 @@ def profile_form(profile: Profile, values: Mapping[str, str], errors: Mapping[st
 
 
 def profile_values(profile: Profile, servers: Sequence[VisibleServer]) -> dict[str, str]:
-    """What the fields hold now, with servers by their slugs. A server that is gone keeps its id."""
+    """Return the current values, with servers by slug. A removed server keeps its id."""
     slugs = {seen.id: seen.name for seen in servers}
     tools = (f"{slugs.get(server, server)}.{tool}" for server, names in profile.tools.items() for tool in sorted(names))
     policies = (_line(rule, slugs) for rule in profile.policies)
@@ -71,8 +71,8 @@ def profile_values(profile: Profile, servers: Sequence[VisibleServer]) -> dict[s
 def parse_profile(
     profile: Profile, fields: Mapping[str, str], servers: Sequence[VisibleServer]
 ) -> tuple[Profile, dict[str, str]]:
-    """The profile with the given fields instead of its own, and what is wrong with them. An absent field leaves what is
-    there, an empty one takes it away.
+    """Return the profile with the given fields, and errors by field. An absent field is unchanged, an empty one is
+    cleared.
     """
     reader = _Reader(servers, profile)
     readers: Mapping[str, Callable[[str], Mapping[str, object]]] = {
@@ -99,11 +99,11 @@ def parse_profile(
 
 
 class _Reader:
-    """Reads lines about servers, by any name they have. Those that are gone may stay, by their ids."""
+    """Parser of lines about servers, by any of their names. Removed servers keep their ids."""
 
     def __init__(self, servers: Sequence[VisibleServer], profile: Profile) -> None:
         gone = {*(profile.servers or ()), *profile.tools, *(rule.server_id for rule in profile.policies)} - {""}
-        # The later counts: nobody takes another server's place by calling his own by its slug or id.
+        # Slugs and ids are added last: a title equal to another server's slug does not hide it.
         self._ids = {seen.config.title.lower(): seen.id for seen in servers if seen.config.title}
         self._ids |= {seen.name.lower(): seen.id for seen in servers}
         self._ids |= {server.lower(): server for server in (*gone, *(seen.id for seen in servers))}
@@ -123,8 +123,8 @@ class _Reader:
         return found
 
     def policies(self, text: str) -> tuple[Rule, ...]:
-        """Lines of the short form, and rules as JSON. What is said of a server is about those of its tools that have
-        no line of their own.
+        """Parse lines of the short form, and rules as JSON. A line about a server covers its tools without a line of
+        their own.
         """
         short: list[tuple[str, str, ApprovalPolicy]] = []
         rules: list[Rule] = []
@@ -171,7 +171,7 @@ class _Reader:
 
 
 def _line(rule: Rule, slugs: Mapping[str, str]) -> str:
-    """A rule as it is typed: the short form where that says all of it."""
+    """Format a rule: the short form if it is complete."""
     server = slugs.get(rule.server_id, rule.server_id)
     if (
         rule

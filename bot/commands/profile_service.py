@@ -1,4 +1,4 @@
-"""What becomes of profiles. Values in, values out: `/profile` says it in replies, the HTTP API in JSON."""
+"""Service of profiles, shared by `/profile` and the HTTP API."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from bot.errors import Conflict
 
 @dataclass(frozen=True, slots=True)
 class Outdated:
-    """Nothing was saved: somebody was faster. `why` is the store's sentence."""
+    """A change that was not saved because of a newer version. `why` is the store's sentence."""
 
     why: str
 
 
 class ProfileService:
-    """Finds, saves and deletes profiles, and lets this process follow at once."""
+    """Finds, saves and deletes profiles, and applies changes to this process."""
 
     def __init__(self, parts: CommandDependencies) -> None:
         self._parts = parts
@@ -31,11 +31,11 @@ class ProfileService:
 
     @property
     def remembered(self) -> Mapping[str, Sequence[str]]:
-        """The names last seen, by workspace: for completion, which waits for nothing."""
+        """Profile names last read, by workspace. Completion uses them without a query."""
         return self._remembered
 
     async def all(self, where: ConversationKey) -> list[Profile]:
-        """Every profile there is for this place, by name."""
+        """Return all profiles of a workspace and the global ones, sorted by name."""
         profiles = [
             each
             for each in await self._parts.profiles.profiles()
@@ -45,13 +45,13 @@ class ProfileService:
         return profiles
 
     async def named(self, name: str, where: ConversationKey) -> Profile | None:
-        """The profile of that name or id; the workspace's own before everybody's."""
+        """Return the profile by name or id; those of the workspace come before global ones. None if it is missing."""
         wanted = name.strip().lower()
         found = [each for each in await self.all(where) if wanted in (each.name.lower(), each.id.lower())]
         return min(found, key=lambda each: each.workspace == EVERYWHERE, default=None)
 
     async def find(self, name: str, where: ConversationKey) -> Profile:
-        """The same. Raises Unknown."""
+        """Return the profile by name or id. Raises NotFoundRejection."""
         profile = await self.named(name, where)
         if profile is None:
             hint = did_you_mean(name, self._remembered.get(where.workspace_key, ()))
@@ -59,16 +59,16 @@ class ProfileService:
         return profile
 
     def blank(self, name: str, workspace: str) -> Profile:
-        """A profile that there is not yet."""
+        """Return a new profile, not saved."""
         return Profile(str(uuid.uuid4()), name, workspace)
 
     def may_change(self, profile: Profile, member: Member) -> None:
-        """Raises ForbiddenRejection if this person may not."""
+        """Check that the member may change the profile. Raises ForbiddenRejection."""
         if profile.workspace == EVERYWHERE and not self._parts.rights.everywhere(member):
             raise ForbiddenRejection("This profile belongs to every workspace. Only the operator can change it.")
 
     async def save(self, profile: Profile, by: Author) -> Profile | Outdated:
-        """Keep a new profile, or one that is changed and still of this version. Raises NotFound."""
+        """Save a new profile, or a changed one if its version is current. Raises NotFound."""
         try:
             kept = await self._parts.profiles.save(profile, by)
         except Conflict as conflict:
@@ -77,6 +77,6 @@ class ProfileService:
         return kept
 
     async def delete(self, profile: Profile, by: Author) -> None:
-        """Delete a profile; the places where it holds have none then."""
+        """Delete a profile and its bindings."""
         await self._parts.profiles.delete(profile.id, by)
         await self._parts.administration.refresh()

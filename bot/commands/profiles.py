@@ -1,4 +1,4 @@
-"""`/profile`: who the bot is in a place, and what it may use there."""
+"""`/profile`: the bot's name, instructions and allowed servers in a conversation."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ SET = Verb(
 
 
 class Profiles:
-    """Lists, shows, sets, deletes and binds."""
+    """Verbs of `/profile`."""
 
     def __init__(self, parts: CommandDependencies, directory: ServerDirectory) -> None:
         self._parts = parts
@@ -67,12 +67,12 @@ class Profiles:
 
     @property
     def remembered(self) -> Mapping[str, Sequence[str]]:
-        """The names last seen, by workspace: for completion, which waits for nothing."""
+        """Profile names last read, by workspace. Completion uses them without a query."""
         return self._keeping.remembered
 
     @property
     def deeds(self) -> tuple[VerbHandler, ...]:
-        """The verbs."""
+        """Return the verbs."""
         return (
             VerbHandler(
                 Verb("list", "every profile and where it holds", (), RequiredRole.EVERYONE, ("ls",)), self._list
@@ -269,7 +269,7 @@ class Profiles:
     # Finding
 
     async def _bound(self, where: ConversationKey) -> dict[str, list[str]]:
-        """Where each profile holds, as people here would say it. Other channels by their id."""
+        """Return the bindings of each profile as display text. Other channels are shown by id."""
         channel, workspace = binding_scopes(where)
         said = {channel: "this channel", workspace: "this workspace", EVERYWHERE: "every workspace"}
         found: dict[str, list[str]] = {}
@@ -282,7 +282,7 @@ class Profiles:
 def profile_command(
     parts: CommandDependencies, directory: ServerDirectory
 ) -> tuple[Command, Mapping[str, Sequence[str]]]:
-    """The command with all its verbs, and the names it remembers for completion."""
+    """Return the command with all its verbs, and the names for completion."""
     profiles = Profiles(parts, directory)
     return Command("profile", "Profiles", profiles.deeds, parts.rights, default="list"), profiles.remembered
 
@@ -298,7 +298,7 @@ def _given(arguments: Arguments) -> dict[str, str]:
 
 
 def _next(number: int, errors: Mapping[str, str]) -> int | None:
-    """The first step with an error as far as steps have been seen, the next one, or None to the end."""
+    """Return the first visited step with an error, else the next step; None at the end."""
     for index, step in enumerate(STEPS[:number], 1):
         if any(field.name in errors for field in step):
             return index

@@ -1,4 +1,4 @@
-"""All commands under their names: what `bot.ports.Commands` promises."""
+"""All commands by name (`bot.ports.Commands`), with `/usage` and completion."""
 
 from __future__ import annotations
 
@@ -41,11 +41,10 @@ from bot.domain.usage import (
 )
 
 # -------------------- usage
-# `/usage`: tokens and money that models took. Everybody sees their own; admins what their channel and workspace took,
-# the operator everything.
+# Users see their own usage; admins that of their channel and workspace, the operator all.
 
 ROWS = 25
-"""Names in one answer, the most expensive first."""
+"""Names in one reply, the most expensive first."""
 _SINCE = Parameter("since", f"from then on, this month without it: {MOMENT}", ParameterKind.OPTION, metavar="TIME")
 _BY = Parameter(
     "by", "what the sums are for", ParameterKind.OPTION, choices=tuple(UsageGrouping), metavar="|".join(UsageGrouping)
@@ -61,14 +60,14 @@ _PRICES = "not counted as money. The operator sets prices in config/prices.toml"
 
 
 class UsageSums:
-    """Sums, and how much is left of limits."""
+    """Verbs of `/usage`: totals and limits."""
 
     def __init__(self, parts: CommandDependencies) -> None:
         self._parts = parts
 
     @property
     def deeds(self) -> tuple[VerbHandler, ...]:
-        """The verbs."""
+        """Return the verbs."""
         return (
             VerbHandler(
                 Verb(
@@ -138,7 +137,7 @@ class UsageSums:
 
 
 def usage_command(parts: CommandDependencies) -> Command:
-    """The command with all its verbs."""
+    """Return the command with all its verbs."""
     return Command("usage", "Tokens and money", UsageSums(parts).deeds, parts.rights, default="me")
 
 
@@ -159,7 +158,7 @@ def _money(spent: UsageTotal) -> str:
 
 
 def _about(spent: UsageTotal) -> str:
-    """Stands before a number that is estimated in part."""
+    """Return the mark before a number that is partly estimated."""
     return "~" if spent.estimated else ""
 
 
@@ -195,7 +194,7 @@ def _facts(whole: UsageTotal, left_out: int) -> tuple[tuple[str, str], ...]:
 
 
 class Completion:
-    """Completes the last word of a line by the description of the verb it belongs to."""
+    """Completion of the last word of a line by the description of its verb."""
 
     def __init__(
         self,
@@ -208,7 +207,7 @@ class Completion:
         self._profiles = {} if profiles is None else profiles
 
     def complete(self, text: str, conversation: ConversationKey) -> list[str]:
-        """Whole lines that begin with `text`."""
+        """Return whole lines that begin with `text`."""
         head, _, word = text.rpartition(" ")
         if not head:
             return [name for name in self._commands if name.startswith(word)]
@@ -220,7 +219,7 @@ class Completion:
         return [f"{head} {offer}" for offer in offers if offer.startswith(word)]
 
     def _offers(self, command: Command, words: list[str], word: str, conversation: ConversationKey) -> Iterator[str]:
-        """What may stand where the last word stands."""
+        """Yield candidates for the last word."""
         if not words:
             yield from dict.fromkeys(verb.path.split()[0] for verb in command.verbs)
             return
@@ -239,7 +238,7 @@ class Completion:
             yield from self._values(place, given, conversation)
 
     def _second_words(self, command: Command, words: list[str]) -> Iterator[str]:
-        """`set` behind `policy`."""
+        """Yield second words of two-word verbs, such as `set` after `policy`."""
         if len(words) == 1:
             for verb in command.verbs:
                 group, _, name = verb.path.partition(" ")
@@ -247,7 +246,9 @@ class Completion:
                     yield name
 
     def _values(self, parameter: Parameter, given: str, conversation: ConversationKey) -> Iterable[str]:
-        """A parameter's values; those of a server's tools, resources and prompts by the server given before."""
+        """Return a parameter's values; those of a server's tools, resources and prompts depend on the server given
+        before.
+        """
         match parameter.completes:
             case CompletionSource.SERVERS:
                 names: Iterable[str] = self._directory.names(conversation)
@@ -265,9 +266,7 @@ class Completion:
 
 
 def _where(verb: Verb, words: Sequence[str]) -> tuple[list[Parameter], Parameter | None, str]:
-    """The parameters that may come next in their places, the option that waits for its value, and the server named so
-    far.
-    """
+    """Return the next positional parameters, the option that expects its value, and the server named before."""
     options = {f"--{each.name}": each for each in verb.parameters if each.shape is ParameterKind.OPTION}
     places, given, waiting = list(verb.places), "", None
     for word in words:
@@ -284,7 +283,7 @@ def _where(verb: Verb, words: Sequence[str]) -> tuple[list[Parameter], Parameter
 
 
 class CommandRegistry:
-    """Finds the command a person means and hands it their words or their form."""
+    """Looks up commands and runs them."""
 
     def __init__(self, parts: CommandDependencies) -> None:
         directory = ServerDirectory(parts)
@@ -295,11 +294,11 @@ class CommandRegistry:
 
     @property
     def verbs(self) -> Mapping[str, Sequence[Verb]]:
-        """Every verb by its command, for a platform that registers them."""
+        """Verbs by command, for platforms that register them."""
         return {name: command.verbs for name, command in self._commands.items()}
 
     async def handle(self, request: Invocation | FormSubmission) -> AsyncIterator[Reply | Form]:
-        """Answer a command; an unknown one is answered with the nearest that exists."""
+        """Run a command. An unknown one is answered with the closest match."""
         match request:
             case Invocation(command=name):
                 command = self._commands.get(name.lower())
@@ -311,7 +310,7 @@ class CommandRegistry:
             yield answer
 
     def complete(self, text: str, conversation: ConversationKey) -> Sequence[str]:
-        """Whole command lines, without the slash, that begin with `text`."""
+        """Return whole command lines, without the slash, that begin with `text`."""
         return self._completion.complete(text, conversation)
 
 

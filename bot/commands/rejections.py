@@ -1,15 +1,15 @@
-"""A command that is turned down, with the reason."""
+"""Rejections of commands."""
 
 from __future__ import annotations
 
 
 class CommandRejected(Exception):
-    """What was asked is not done. The text is Markdown of our own: cause, fix, and nothing that was typed."""
+    """A rejected command. The text is Markdown of this project with cause and fix, and repeats no input."""
 
 
 class NotFoundRejection(CommandRejected):
-    """What was named does not exist, or not where whoever asks stands."""
+    """The named record is missing, or not visible to the user."""
 
 
 class ForbiddenRejection(CommandRejected):
-    """It is there, and somebody else's to change."""
+    """The record is visible, but only others may change it."""

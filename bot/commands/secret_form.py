@@ -1,8 +1,7 @@
-"""What happens on the page behind a one-time link: a secret is entered there in the name of whoever asked for the link.
+"""Form of a one-time link: a secret is entered in the name of the user who requested the link.
 
-Called by the web. A link is used up by the secret that is kept, by nothing else: looking at the page, a secret that
-cannot be used and a question that nobody could answer leave it as it is. Rights are asked for anew when something is
-entered, since the person is not there to show who they are.
+Only a saved secret uses up the link; views, invalid values and failed access checks do not. Rights are checked again on
+submission, because the browser does not identify the user.
 """
 
 from __future__ import annotations
@@ -38,15 +37,15 @@ log = logging.getLogger(__name__)
 
 _ASKING_SECONDS = 10.0
 _TELLING_SECONDS = 3.0
-"""Whoever has entered a secret waits for that."""
+"""Seconds that the page waits for the message to be sent."""
 _STORED = SecretReference(SecretSource.STORED)
 _WANTED_PAIR = "User name and password, as USER:PASSWORD,"
 
 
 @dataclass(frozen=True, slots=True)
 class SecretPrompt:
-    """What a page asks for, as plain text. `server` is the slug and `title` what people call it; `wanted` says what is
-    to be entered, and `goes_to` where the bot will use it. `version` is the server's.
+    """Texts of the form, plain. `server` is the slug and `title` the display name; `wanted` describes the secret,
+    `goes_to` its use. `version` is the server's.
     """
 
     link: SecretLink
@@ -59,14 +58,14 @@ class SecretPrompt:
 
 @dataclass(frozen=True, slots=True)
 class SecretSaved:
-    """The secret is kept, and the link is used up."""
+    """The secret is saved, and the link is used up."""
 
     entry: SecretPrompt
 
 
 @dataclass(frozen=True, slots=True)
 class SecretRejected:
-    """What was entered cannot be a secret; the link is good still. `why` does not repeat it."""
+    """The value cannot be a secret; the link stays valid. `why` does not repeat it."""
 
     entry: SecretPrompt
     why: str
@@ -74,37 +73,35 @@ class SecretRejected:
 
 @dataclass(frozen=True, slots=True)
 class ServerChanged:
-    """The server is not what the person was shown. Nothing was kept; the link is good still."""
+    """The server was changed since the form was shown. No secret was saved; the link stays valid."""
 
     entry: SecretPrompt
 
 
 @dataclass(frozen=True, slots=True)
 class Denied:
-    """It is not this person's to do any more, or it could not be done. `why` is Markdown of our own, or an error's own
-    words.
-    """
+    """The user has lost the right, or saving failed. `why` is Markdown of this project, or an error's own text."""
 
     why: str
 
 
 @dataclass(frozen=True, slots=True)
 class AccessCheckFailed:
-    """It could not be found out now whether they may; the link is good still. `why` is plain text."""
+    """The rights could not be checked now; the link stays valid. `why` is plain text."""
 
     why: str
 
 
 @dataclass(frozen=True, slots=True)
 class LinkExpired:
-    """There is no such link, it was used, its time is over, or there is nothing left that it is for."""
+    """The link is unknown, used or expired, or its server is gone."""
 
 
 Outcome = SecretSaved | SecretRejected | ServerChanged | Denied | AccessCheckFailed | LinkExpired
 
 
 class SecretEntry:
-    """Shows what a link is for, and takes what is entered."""
+    """Shows the form of a link, and saves the secret."""
 
     def __init__(self, parts: CommandDependencies, links: LinkStore, people: UserMessenger) -> None:
         self._parts = parts
@@ -114,12 +111,12 @@ class SecretEntry:
         self._drafting = ServerValidator(parts, self._directory)
 
     async def look(self, token: str) -> SecretPrompt | None:
-        """What the link is for; None if it is good for nothing. Uses nothing up. Raises DatabaseError."""
+        """Return the form of a link, None if the link is invalid. The link stays valid. Raises DatabaseError."""
         found = await self._find(token)
         return None if found is None else _entry(*found)
 
     async def enter(self, token: str, version: str, value: str) -> Outcome:
-        """Keep a secret. `version` is the server's as the person was shown it. Raises DatabaseError."""
+        """Save a secret. `version` is the server's version in the form. Raises DatabaseError."""
         found = await self._find(token)
         if found is None:
             return LinkExpired()
@@ -129,7 +126,7 @@ class SecretEntry:
         if why:
             return SecretRejected(entry, why)
         if str(record.version) != version:
-            # It may have another address now, for which nobody has meant this secret.
+            # The server may have a new address, for which the secret was not meant.
             return ServerChanged(entry)
         member = await self._allowed(link, record)
         if not isinstance(member, Member):
@@ -139,7 +136,7 @@ class SecretEntry:
         return await self._keep(entry, record, values, member.author)
 
     async def tell(self, entry: SecretPrompt) -> None:
-        """Say to whoever asked for the link that it has been used, if they can be told."""
+        """Send a message to the user who requested the link, if possible."""
         link = entry.link
         said = f"The secret {link.slot} of {entry.server} is set. /mcp verify {entry.server} says whether it works."
         try:
@@ -149,7 +146,7 @@ class SecretEntry:
             log.info("message about a saved secret was not sent: %s", failure or "no answer in time")
 
     async def _find(self, token: str) -> tuple[SecretLink, ServerRecord] | None:
-        """The link, and the server as it is now. One that its people cannot see any more is none."""
+        """Return the link and its current server; None if the server is no longer visible in its workspace."""
         link = await self._links.find(token) if TOKEN.fullmatch(token) else None
         if link is None:
             return None
@@ -158,7 +155,7 @@ class SecretEntry:
         return None if record is None else (link, record)
 
     async def _allowed(self, link: SecretLink, record: ServerRecord) -> Member | Denied | AccessCheckFailed:
-        """Whoever asked for the link, if they may still do what it is for."""
+        """Return the user who requested the link if the rights still suffice."""
         try:
             async with asyncio.timeout(_ASKING_SECONDS):
                 member = await self._people.member(link.person, link.conversation)
@@ -188,14 +185,14 @@ class SecretEntry:
         except NotFound:
             return LinkExpired()
         except DatabaseError:
-            # It may be kept: only the answer to the COMMIT may have been lost.
+            # It may be saved: only the response to the COMMIT may have been lost.
             return Denied(
                 f"The database went away just now. `/mcp show {entry.server}` says whether the secret is set."
             )
         except CountersignError as error:
             return Denied(str(error))
         with suppress(DatabaseError):
-            # It is kept: if this process cannot follow now, it does at its next look.
+            # It is saved: if this process cannot refresh now, its next poll does.
             await self._parts.administration.refresh()
         return SecretSaved(entry)
 
@@ -214,7 +211,7 @@ def _entry(link: SecretLink, record: ServerRecord) -> SecretPrompt:
 
 
 def _wanted(slot: str, record: ServerRecord) -> str:
-    """What a slot holds, in the words of the service that has given it out."""
+    """Return the description of a slot in the provider's words."""
     signing_in = record.authentication
     kind, _, name = slot.partition(":")
     match kind, signing_in.kind:

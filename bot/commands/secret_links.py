@@ -1,7 +1,4 @@
-"""One-time links as people get them in a chat: who asks for a place to enter a secret is given one, in a private reply.
-
-What happens on the page behind a link is in `secret_form`.
-"""
+"""One-time links in private replies, for entering secrets. `secret_form` handles their form."""
 
 from __future__ import annotations
 
@@ -17,7 +14,7 @@ from bot.domain.links import LINK_SECONDS
 from bot.domain.servers import AUTH_SECRET, USER_SLOT, ServerRecord
 
 PATH = "/secret/"
-"""Where the page is; what is in the link comes behind it."""
+"""Path of the form; the token follows it."""
 SWITCH_ON = (
     "The operator can have secrets entered on a page of the bot's own instead, by one-time links: `PUBLIC_URL` "
     "switches them on."
@@ -25,23 +22,23 @@ SWITCH_ON = (
 
 
 class SecretLinks:
-    """Gives links out, if the operator has switched them on."""
+    """Creates one-time links if the operator has enabled them."""
 
     def __init__(self, parts: CommandDependencies) -> None:
         self._linking = parts.linking
 
     @property
     def on(self) -> bool:
-        """Whether there are any."""
+        """True if one-time links are enabled."""
         return self._linking is not None
 
     def ready(self, draft: ParsedDefinition) -> ParsedDefinition:
-        """The draft. A missing secret is not an error where it can be entered later."""
+        """Return the draft without errors about missing secrets that can be entered later."""
         return deferred_secrets(draft) if self.on else draft
 
     async def asked(self, record: ServerRecord, by: Author, conversation: ConversationKey, said: str) -> Reply:
-        """A reply that asks for the secrets that the record misses: with a link for the first of them, or with the
-        command for each where there are no links.
+        """Return a reply that asks for the missing secrets: with a link for the first, or with a command for each if
+        links are disabled.
         """
         first, *others = missing_slots(record)
         if self.on:
@@ -53,8 +50,8 @@ class SecretLinks:
     async def offered(
         self, record: ServerRecord, slot: str, by: Author, conversation: ConversationKey, said: str
     ) -> Reply:
-        """A reply with a link for this slot, behind what is `said`: Markdown of our own. It is for this person alone,
-        and so is the link; the ones they had for the same slot are good no more.
+        """Return a private reply with a link for this slot after `said`, which is Markdown of this project. Earlier
+        links of the user for this slot become invalid.
         """
         assert self._linking is not None, "nobody offers links that are switched off"
         _, token = await self._linking.store.create_link(record.id, slot, by, conversation)
@@ -69,14 +66,14 @@ class SecretLinks:
 
 
 def missing_slots(record: ServerRecord) -> tuple[str, ...]:
-    """The slots of the secrets that a record misses, the one it signs in with first."""
+    """Return the slots of missing secrets, the authentication secret first."""
     # A user name is entered together with its password.
     with_password = {USER_SLOT} if AUTH_SECRET in record.missing else set[str]()
     return tuple(sorted(record.missing - with_password, key=lambda slot: (slot != AUTH_SECRET, slot)))
 
 
 def awaited(record: ServerRecord) -> str:
-    """What a server waits for, in a few words."""
+    """Return a short text about the missing secrets."""
     slots = missing_slots(record)
     return "the secret it signs in with" if slots == (AUTH_SECRET,) else pluralize(len(slots), "secret")
 

@@ -1,5 +1,7 @@
-"""`/mcp add`: by options at once, or by a form in steps. What is wrong is said all at once, under its field; a server
-is looked at as soon as it is kept, unless it waits for its secret: then there is a link to enter it.
+"""`/mcp add`: by options, or by a form in steps.
+
+All errors are reported at once, by field. A saved server is checked at once, unless it waits for its secret: then the
+reply has a link to enter it.
 """
 
 from __future__ import annotations
@@ -44,13 +46,13 @@ from bot.domain.servers import USER_SLOT, AuthenticationKind, ServerRecord
 _INSTEAD = "/mcp add NAME --url URL [--auth header --secret SECRETREF], or --command CMD --arg ARG"
 _NOTHING = "Nothing was added."
 _SIGNING_IN = 2
-"""The step of the form that asks for the secret."""
+"""Step of the form with the secret."""
 _CHOOSING = 2
-"""The step that asks for the launch template."""
+"""Step of the form with the launch template."""
 
 
 class ServerAdd:
-    """Adds servers."""
+    """Verb of `/mcp add`."""
 
     def __init__(self, parts: CommandDependencies, drafting: ServerValidator, keeping: ServerService) -> None:
         self._rights = parts.rights
@@ -61,7 +63,7 @@ class ServerAdd:
 
     @property
     def deed(self) -> VerbHandler:
-        """The verb."""
+        """Return the verb."""
         return VerbHandler(ADD, self._add, self._adding)
 
     async def _add(self, request: CommandContext) -> AsyncIterator[Reply | Form]:
@@ -83,7 +85,7 @@ class ServerAdd:
             and not arguments.given("secret")
             and request.hidden_input
         ):
-            # All it lacks can be typed here without an echo.
+            # All missing values can be typed here without echo.
             yield self._form(_as_filled(wish, arguments.one("policy")), {}, _SIGNING_IN, SecretFieldMode.PROMPT)
             return
         if launch_of(draft.record) and not draft.errors and not self._drafting.operates(member):
@@ -139,13 +141,13 @@ class ServerAdd:
             yield reply
 
     def _asking(self, asked: CommandContext | SubmissionContext) -> SecretFieldMode:
-        """How a secret can be asked for where this person stands."""
+        """Return the way to ask for a secret on this platform."""
         if asked.hidden_input:
             return SecretFieldMode.PROMPT
         return SecretFieldMode.LINK if self._links.on else SecretFieldMode.REFERENCE
 
     def _ready(self, draft: ParsedDefinition) -> ParsedDefinition:
-        """The draft; secrets that nobody has said anything of are no mistake where they can be entered later."""
+        """Return the draft without errors about missing secrets that can be entered later."""
         draft = self._links.ready(draft)
         return entered_later(draft, self._templates()) if self._links.on else draft
 
@@ -156,7 +158,7 @@ class ServerAdd:
         asking: SecretFieldMode,
         errors: Mapping[str, str] | None = None,
     ) -> Form:
-        """The last step: exactly what would be started, and the name to be typed for it."""
+        """Return the last step: the exact command line, and a field to confirm the name."""
         fields = {**fields, "transport": TEMPLATE, **seen(record)}
         last = len(steps_with_templates(fields, asking, self._templates()))
         return self._form(fields, errors or {}, last, asking, intro=starts(record.config))
@@ -195,7 +197,7 @@ class ServerAdd:
 
 
 def _typed(fields: Mapping[str, str]) -> tuple[str, Mapping[str, str]]:
-    """The secret that was typed, and the user name that was typed before it, by its slot."""
+    """Return the typed secret, and the user name by its slot."""
     hidden = fields.get(SECRET_FIELD, "").strip()
     user, colon, password = hidden.partition(":")
     if fields.get("auth") != AuthenticationKind.BASIC or fields.get("username", "").strip() or not colon:
@@ -204,6 +206,6 @@ def _typed(fields: Mapping[str, str]) -> tuple[str, Mapping[str, str]]:
 
 
 def _as_filled(wish: ServerRequest, policy: str) -> dict[str, str]:
-    """What was said by options, as the fields of the form's steps."""
+    """Return the options as fields of the form's steps."""
     fields = {"title": wish.name, "transport": TRANSPORTS[0], **wish.fields, "where": wish.fields.get("url", "")}
     return {**fields, **({"policy": policy} if policy else {})}

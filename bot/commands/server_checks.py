@@ -1,4 +1,4 @@
-"""`/mcp verify` and `doctor`: is a server fit for use, and if not, what is to be done."""
+"""`/mcp verify` and `doctor`: checks of servers, with a fix for each failure."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _SWITCHED_OFF = (ServerStatus.DISABLED, ServerStatus.DISCONNECTED)
 
 
 class ServerChecks:
-    """Looks at servers, and says what it sees while it looks."""
+    """Verbs that check servers and report progress."""
 
     def __init__(self, parts: CommandDependencies, directory: ServerDirectory, signing_in: SignInSteps) -> None:
         self._servers = parts.servers
@@ -37,7 +37,7 @@ class ServerChecks:
 
     @property
     def deeds(self) -> tuple[VerbHandler, ...]:
-        """The verbs."""
+        """Return the verbs."""
         verify = Verb("verify", "whether a server can be used, step by step", (SERVER,), aliases=("test", "check"))
         doctor = Verb("doctor", "everything about a server that could be wrong, with fixes", (A_SERVER,))
         return VerbHandler(verify, self._verify), VerbHandler(doctor, self._doctor)
@@ -92,7 +92,7 @@ class ServerChecks:
 async def verify_server(
     servers: ServerAdmin, signing_in: SignInSteps, config: ServerConfig, done: str
 ) -> AsyncIterator[Reply]:
-    """Look at a kept server and report every step; the last reply says how it stands. `done` is what was done to it."""
+    """Check a saved server and report every step; the last reply has the result. `done` describes the change before."""
     checks: list[Check] = []
     async with aclosing(servers.diagnose(config.id)) as looks:
         async for check in looks:
@@ -100,7 +100,7 @@ async def verify_server(
             yield Reply(f"Verifying {server_label(config)}… {_marked(checks)}")
     broken = [check for check in checks if check.finding is CheckStatus.BROKEN]
     if broken:
-        # Whether it wants a sign-in shows where it is connected to, which may be under way.
+        # The need for a sign-in shows on the first connection, which may be in progress.
         await servers.wait_ready()
         to_sign_in = await signing_in.steps(config)
         yield Reply(
@@ -141,7 +141,7 @@ async def verify_server(
 
 
 def waits_for_review(waiting: Sequence[Tool]) -> tuple[tuple[str, str], ...]:
-    """Which tools are not offered before an admin has looked at them, and why one should look twice."""
+    """Return the details about tools that are withheld until an admin reviews them."""
     if not waiting:
         return ()
     flagged = ((escape_invisible(tool.original_name), "; ".join(tool.flags)) for tool in waiting if tool.flags)
@@ -149,7 +149,7 @@ def waits_for_review(waiting: Sequence[Tool]) -> tuple[tuple[str, str], ...]:
 
 
 def to_review(config: ServerConfig, waiting: Sequence[Tool]) -> tuple[ReplyAction, ...]:
-    """The way to look at them."""
+    """Return the action to review tools."""
     if not waiting:
         return ()
     return (
@@ -160,7 +160,7 @@ def to_review(config: ServerConfig, waiting: Sequence[Tool]) -> tuple[ReplyActio
 
 
 def count_tools(tools: tuple[Tool, ...]) -> str:
-    """`31 tools, 9 write, 2 destructive`."""
+    """Format the number of tools: `31 tools, 9 write, 2 destructive`."""
     writes = sum(not tool.read_only for tool in tools)
     destroys = sum(tool.destructive for tool in tools)
     parts = [pluralize(len(tools), "tool")]
@@ -170,12 +170,12 @@ def count_tools(tools: tuple[Tool, ...]) -> str:
 
 
 def _marked(checks: list[Check]) -> str:
-    """Steps on one line. Their names are our own words."""
+    """Format the checks on one line. Their names are this project's."""
     return " ".join(f"{MARKS[each.finding]} {each.name}" for each in checks if each.finding is not CheckStatus.SKIPPED)
 
 
 def _explained(checks: list[Check]) -> tuple[tuple[str, str], ...]:
-    """What is not as it should be, and how to mend it."""
+    """Return the failed checks with their fixes."""
     told: list[tuple[str, str]] = []
     for check in checks:
         if check.finding in (CheckStatus.BROKEN, CheckStatus.DOUBTFUL):
@@ -192,7 +192,7 @@ def _report(
 
 
 def _switched_off(seen: VisibleServer) -> Check:
-    """Whoever has switched it off has meant to."""
+    """Return the check of a disabled server, which is not a failure."""
     word = seen.status.value
     if not seen.config.from_file:
         fix = "enable it" if seen.status is ServerStatus.DISABLED else "connect it"

@@ -1,5 +1,5 @@
-"""`/mcp enable`, `disable`, `connect`, `disconnect`, `remove`, `sync`, `reload`: what a server does, and whether it is
-there at all. What destroys says what goes with it and asks for the name; there is no undo for it.
+"""`/mcp enable`, `disable`, `connect`, `disconnect`, `remove`, `sync`, `reload`. Removal cannot be undone: it lists the
+lost records and asks for the name.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from bot.domain.servers import ServerEnablement, ServerRecord, ServerSnapshot, S
 
 A_WEEK = 7 * 86400
 LOOKED_THROUGH = 500
-"""How many of the last calls are counted at most."""
+"""Recent calls that are counted at most."""
 _APPLY = Parameter("apply", "run by the file from now on", ParameterKind.FLAG)
 
 
 class ServerControl:
-    """Switches servers on and off, fetches what they offer anew, and takes them away."""
+    """Verbs that enable, connect, sync and remove servers."""
 
     def __init__(
         self, parts: CommandDependencies, directory: ServerDirectory, keeping: ServerService, signing_in: SignInSteps
@@ -39,7 +39,7 @@ class ServerControl:
 
     @property
     def deeds(self) -> tuple[VerbHandler, ...]:
-        """The verbs."""
+        """Return the verbs."""
         one = (SERVER,)
         return (
             VerbHandler(
@@ -146,7 +146,7 @@ class ServerControl:
         if not typed or (version and version != str(record.version)):
             yield await self._consequences(seen, record, overtaken=bool(typed))
             return
-        # A server without a title has an empty one, which is no name.
+        # An empty title is not a name.
         if typed.strip().lower() not in {seen.name.lower(), seen.config.title.lower()} - {""}:
             raise CommandRejected("That was not its name. Nothing was removed.")
         if await self._keeping.remove(record, request.author) is not None:
@@ -211,9 +211,7 @@ class ServerControl:
 
 
 def _waiting(count: int) -> str:
-    """What becomes of calls that wait for a signature: they are asked for in vain, since a call is looked at again
-    before it is sent.
-    """
+    """Return the warning about pending calls, which are checked again before they are sent and fail then."""
     if not count:
         return ""
     return f"{pluralize(count, 'approval is', 'approvals are')} waiting; {'it' if count == 1 else 'they'} will not run."

@@ -1,7 +1,7 @@
-"""A server's definition, read from what people give: options of a line or fields of a form, by the same names.
+"""Parser of a server's definition from options or form fields with the same names.
 
-Everything that is wrong is found at once, each under its field. Knows what a definition may look like; whether an
-address or a program is allowed here is for `Administration.rejection_reason` to say.
+All errors are reported at once, by field. Whether an address or a program is allowed is checked by
+`Administration.rejection_reason`.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ _NO_CLIENT = "Which client? The id is missing that the bot was given when it was
 
 @dataclass
 class ParsedDefinition:
-    """A record as it would be, the values of new stored secrets by slot, and what is wrong by field."""
+    """The record, the values of new stored secrets by slot, and errors by field."""
 
     record: ServerRecord
     secrets: dict[str, str] = field(default_factory=dict)
@@ -89,16 +89,16 @@ def parse_definition(
     values: Mapping[str, str] | None = None,
     argv: Sequence[str] = (),
 ) -> ParsedDefinition:
-    """`base` with the given fields instead of its own. A field that is absent leaves what is there, an empty one takes
-    it away. `hidden` is the secret itself, where a hidden prompt has asked for it; `values` are those of other slots,
-    whose lines say `NAME=***`; `argv` is a command line as it was typed, word by word.
+    """Return `base` with the given fields. An absent field is unchanged, an empty one is cleared. `hidden` is the
+    secret from a hidden prompt; `values` are those of other slots with a line `NAME=***`; `argv` is a command line
+    split into words.
     """
     return _Draft(base, fields, argv, values or {}).drafted(hidden)
 
 
 def deferred_secrets(draft: ParsedDefinition) -> ParsedDefinition:
-    """The draft with a place for the secret that it signs in with, and for a user name, instead of the error that it is
-    missing: it is entered once the rest is kept.
+    """Return the draft with placeholders instead of errors for a missing authentication secret and user name, which are
+    entered after saving.
     """
     slots = {"secret": AUTH_SECRET, "username": USER_SLOT}
     later = {name for name in slots if draft.errors.get(name) in (_MISSING, _MISSING_USER)}
@@ -254,7 +254,7 @@ class _Draft:
         return {**references, AUTH_SECRET: reference}, {AUTH_SECRET: hidden} if hidden else {}
 
     def _user(self) -> SecretReference | None:
-        """Where the user name is. It is kept like the password: a reference, or itself among the values."""
+        """Return the reference to the user name, which is stored like the password."""
         text = self._fields.get("username", "").strip()
         if USER_SLOT in self._values:
             if objection := unusable_user(self._values[USER_SLOT]):
@@ -268,8 +268,8 @@ class _Draft:
         return before
 
     def _secret_before(self, authentication: Authentication) -> SecretReference | None:
-        """The secret that is there, if it is one of this kind: what is sent to the server itself is no client's, which
-        goes to the authorization server, nor the other way round.
+        """Return the current secret if it is of this kind. A secret for the server is never sent to the authorization
+        server, or the reverse.
         """
         alike = (self._base.authentication.kind in OAUTH_KINDS) == (authentication.kind in OAUTH_KINDS)
         return self._base.secrets.get(AUTH_SECRET) if alike else None
@@ -277,7 +277,9 @@ class _Draft:
     def _references(
         self, name: str, prefix: str, present: dict[str, SecretReference], key: re.Pattern[str]
     ) -> dict[str, SecretReference]:
-        """`NAME=env:OTHER`, one a line. `NAME=***` keeps the one that is there. Plain headers are not among them."""
+        """Parse references, one `NAME=env:OTHER` per line. `NAME=***` keeps the current one. Plain headers are
+        excluded.
+        """
         if name not in self._fields:
             return present
         found: dict[str, SecretReference] = {}
@@ -287,7 +289,7 @@ class _Draft:
             name_in_slot = slot.removeprefix(prefix)
             try:
                 if not assigned or not key.fullmatch(name_in_slot):
-                    raise ValueError(f"Each is NAME=REFERENCE. {REFERENCE}")  # noqa: TRY301 - with its fellows
+                    raise ValueError(f"Each is NAME=REFERENCE. {REFERENCE}")  # noqa: TRY301 - like the other errors
                 if prefix == HEADER_PREFIX:
                     check_header(name_in_slot)
                     if is_plain_header(name_in_slot, text.strip()):
@@ -306,24 +308,24 @@ class _Draft:
 
 
 def _plain_headers(lines: str) -> dict[str, str]:
-    """The plain ones of headers that are given one a line."""
+    """Return the plain headers from lines of headers."""
     pairs = (line.partition("=") for line in lines.splitlines())
     given = {name.strip(): value.strip() for name, _, value in pairs}
     return {name: value for name, value in given.items() if is_plain_header(name, value)}
 
 
 KEEP = "***"
-"""Stands for a secret that is kept elsewhere, and leaves it as it is."""
+"""Value that keeps the stored secret."""
 
 
 def unusable_user(value: str) -> str:
-    """Return what is wrong with a user name for basic; empty if it can be used."""
+    """Return the error of a user name for basic authentication; empty if it is valid."""
     return "A user name is without a colon." if ":" in value else _unsendable(value)
 
 
 def entered_values(record: ServerRecord, slot: str, value: str) -> tuple[dict[str, str], str]:
-    """Return the values by slot that somebody has entered for a slot, and what is wrong with them; empty if they can be
-    used. The user name and the password of basic are entered together unless the user name is a reference.
+    """Return the entered values by slot, and their error, empty if they are valid. User name and password of basic
+    authentication are entered together unless the user name is a reference.
     """
     if slot == AUTH_SECRET and enters_pair(record):
         user, colon, password = value.partition(":")
@@ -342,7 +344,7 @@ def enters_pair(record: ServerRecord) -> bool:
 
 
 def unusable_secret(value: str) -> str:
-    """Return what is wrong with a secret; empty if it can be used."""
+    """Return the error of a secret; empty if it is valid."""
     if objection := _unsendable(value):
         return objection
     if why := weakness(value):
@@ -361,7 +363,7 @@ def _unsendable(value: str) -> str:
 
 
 def differences(before: ServerRecord, after: ServerRecord) -> dict[str, str]:
-    """What is different, field by field, as the audit says it: from, to, and no secret."""
+    """Return the changed fields as audit text: old and new value, no secret."""
     old, new = _told(before), _told(after)
     return {
         name: f"{old.get(name, '') or 'nothing'} → {new.get(name, '') or 'nothing'}"
@@ -377,7 +379,7 @@ def plain_headers_of(transport: Transport) -> list[tuple[str, str]]:
 
 
 def fields_of(record: ServerRecord) -> dict[str, str]:
-    """A record as the fields it could be read from, without any secret."""
+    """Return a record as fields, without any secret."""
     config = record.config
     local = isinstance(config.transport, StdioTransport)
     references = [
@@ -420,9 +422,7 @@ def fields_of(record: ServerRecord) -> dict[str, str]:
 
 
 def command_line(config: ServerConfig) -> str:
-    """A local server's program as a shell would take it, so that its words can be told apart; the launch template where
-    that cannot be used.
-    """
+    """Return a local server's command line, quoted for a shell; the launch template if it is invalid."""
     match config.transport:
         case StdioTransport("", launch=TemplateLaunch(template, values)):
             return shlex.join((f"template={template}", *(f"{slot}={value}" for slot, value in values.items())))

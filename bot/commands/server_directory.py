@@ -1,4 +1,4 @@
-"""Servers as the people of one workspace know them: what is defined, joined with how it stands."""
+"""Servers visible in a workspace: definitions joined with their state."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ _RESTING = (ServerStatus.PENDING, ServerStatus.IDLE)
 
 @dataclass(frozen=True, slots=True)
 class VisibleServer:
-    """One server. `record` is None for one of the operator's file; `state` is None as long as this process does not
-    follow it yet.
+    """One server. `record` is None for a server of the operator's file; `state` is None until this process has loaded
+    the server.
     """
 
     config: ServerConfig
@@ -46,17 +46,17 @@ class VisibleServer:
 
     @property
     def id(self) -> str:
-        """What stores and connections know it by."""
+        """Id in stores and connections."""
         return self.config.id
 
     @property
     def name(self) -> str:
-        """Its slug."""
+        """Slug of the server."""
         return self.config.name
 
     @property
     def status(self) -> ServerStatus:
-        """How it stands: what an admin has wanted last counts before what this process has noticed of it."""
+        """Status: the last change by an admin comes before this process's state."""
         wanted = self.record.standing if self.record is not None else ServerEnablement.ON
         if wanted is not ServerEnablement.ON or self.state is None:
             return _STANDING[wanted]
@@ -65,24 +65,24 @@ class VisibleServer:
 
     @property
     def problem(self) -> str:
-        """What is wrong with it, if anything is."""
+        """Description of the current problem; empty if there is none."""
         return self.state.problem if self.state is not None else ""
 
     @property
     def sync(self) -> SyncStatus:
-        """How what is known of it stands."""
+        """Status of the last sync."""
         return self.state.sync if self.state is not None else SyncStatus.NEVER_SYNCED
 
 
 class ServerDirectory:
-    """Finds servers by what people call them, among everybody's and their own workspace's; others do not exist."""
+    """Lookup of servers by name among the workspace's own and the global ones."""
 
     def __init__(self, parts: CommandDependencies) -> None:
         self._parts = parts
         self._servers = parts.servers
 
     async def all(self, conversation: ConversationKey) -> list[VisibleServer]:
-        """Every server there is for this place, by name."""
+        """Return all visible servers, sorted by name."""
         templates = self._parts.templates()
         records = [
             replace(record, config=expand_template(record.config, templates))
@@ -91,7 +91,7 @@ class ServerDirectory:
         ]
         states = self._states()
         if self._servers.enabled and any(record.id not in states for record in records):
-            # Another process has added it, and this one has not looked yet.
+            # Another process has added it, and this one has not polled yet.
             await self._parts.administration.refresh()
             states = self._states()
         seen = [VisibleServer(record.config, record, states.get(record.id)) for record in records]
@@ -106,28 +106,26 @@ class ServerDirectory:
         return {state.config.id: state for state in self._servers.servers()}
 
     async def find(self, name: str, conversation: ConversationKey) -> VisibleServer:
-        """The server that a person means by its slug, its id or its title. A workspace's own comes first. Raises
-        Unknown.
-        """
+        """Return the server by its slug, id or title. The workspace's own come first. Raises NotFoundRejection."""
         servers = await self.all(conversation)
         wanted = name.strip().lower()
         for fits in (_is_id, _is_slug, _is_title):
             found = [each for each in servers if fits(each.config, wanted)]
             if found:
-                # Of one in the file and one in the database it is the file's that runs.
+                # If the file and the database define the same server, the file's runs.
                 return min(found, key=lambda each: (not each.config.from_file, each.config.workspace == EVERYWHERE))
         hint = did_you_mean(name, (each.name for each in servers))
         raise NotFoundRejection(f"There is no server of that name.{hint} `/mcp list` lists them.")
 
     async def get_editable(self, name: str, request: CommandContext) -> tuple[VisibleServer, ServerRecord]:
-        """A server that this person may change, with its record. Raises Unknown; ForbiddenRejection, which says who
-        may.
+        """Return a server that the user may change, and its record. Raises NotFoundRejection, or ForbiddenRejection
+        with the admins' names.
         """
         seen = await self.find(name, request.conversation)
         return seen, self.record_of(seen, request.member)
 
     def record_of(self, seen: VisibleServer, member: Member) -> ServerRecord:
-        """The record of a server, if this person may change it. Raises ForbiddenRejection."""
+        """Return the record of a server that the member may change. Raises ForbiddenRejection."""
         if seen.record is None:
             raise ForbiddenRejection(
                 f"{server_label(seen.config)} is managed in the operator's file `{self._parts.file}` and is read-only "
@@ -142,8 +140,8 @@ class ServerDirectory:
         return seen.record
 
     async def connect(self, servers: Sequence[VisibleServer]) -> bool:
-        """Connect to those that may be used, rest, and were never asked what they offer; whether there were any. One's
-        trouble is its own.
+        """Connect the enabled idle servers that were never synced. Return True if there were any. Failures do not
+        affect other servers.
         """
         asleep = [
             each
@@ -161,16 +159,16 @@ class ServerDirectory:
             await self._servers.connect(server_id)
 
     def capabilities(self, seen: VisibleServer) -> ServerCapabilities:
-        """What a server offers, as far as this process knows it."""
+        """Return a server's capabilities from memory."""
         return capabilities(self._servers, seen.id)
 
     def names(self, conversation: ConversationKey) -> list[str]:
-        """The slugs of all servers that are followed now, from memory."""
+        """Return the slugs of all loaded servers, from memory."""
         states: Sequence[ServerSnapshot] = self._servers.servers()
         return sorted({state.config.name for state in states if _visible(state.config, conversation)})
 
     def known(self, name: str, conversation: ConversationKey) -> ServerCapabilities:
-        """What a server offers, from memory, by its slug."""
+        """Return a server's capabilities by slug, from memory."""
         for state in self._servers.servers():
             if state.config.name == name and _visible(state.config, conversation):
                 return capabilities(self._servers, state.config.id)
@@ -178,7 +176,7 @@ class ServerDirectory:
 
 
 def capabilities(servers: ServerAdmin, server_id: str) -> ServerCapabilities:
-    """What a server offers; nothing if it is not followed yet, or not any more."""
+    """Return a server's capabilities, empty if the server is not loaded."""
     try:
         return servers.capabilities(server_id)
     except NotFound:
@@ -186,7 +184,7 @@ def capabilities(servers: ServerAdmin, server_id: str) -> ServerCapabilities:
 
 
 def name_in_use(servers: Iterable[VisibleServer], name: str, *, but: str = "") -> VisibleServer | None:
-    """The server other than `but` (an id) that has this slug or title already."""
+    """Return the server other than `but` (an id) with this slug or title, None if the name is free."""
     wanted = name.lower()
     fits = (each for each in servers if each.id != but)
     return next((each for each in fits if wanted in (each.name.lower(), each.config.title.lower())), None)

@@ -1,5 +1,5 @@
-"""`/mcp edit`: by options at once, or by a form in steps that shows what there is. Whoever was faster wins, and the
-other is told.
+"""`/mcp edit`: by options, or by a form in steps with the current values. Of concurrent changes the first is saved, and
+the other is rejected.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _INSTEAD = "/mcp edit NAME --OPTION VALUE; /mcp help edit lists the options"
 
 
 class ServerEdit:
-    """Changes servers."""
+    """Verb of `/mcp edit`."""
 
     def __init__(
         self, parts: CommandDependencies, directory: ServerDirectory, drafting: ServerValidator, keeping: ServerService
@@ -51,7 +51,7 @@ class ServerEdit:
 
     @property
     def deed(self) -> VerbHandler:
-        """The verb."""
+        """Return the verb."""
         return VerbHandler(EDIT, self._edit, self._editing)
 
     async def _edit(self, request: CommandContext) -> AsyncIterator[Reply | Form]:
@@ -137,7 +137,7 @@ class ServerEdit:
             yield replace(reply, details=(*told, *reply.details))
 
     def _overtaken(self, record: ServerRecord) -> Reply:
-        """Somebody was faster: who, and how it stands now."""
+        """Return the reply to a version conflict: the last editor, and the current values."""
         when = format_ago(record.updated_at, self._clock())
         return Reply(
             f"{server_label(record.config)} has been changed since you opened it. Nothing was saved.",
@@ -153,7 +153,7 @@ class ServerEdit:
         return steps_of_refilling(launch, fields, before, self._templates())
 
     def _starts_other(self, before: ServerRecord, after: ServerRecord) -> bool:
-        """Whether what a launch template starts is different."""
+        """Return True if the command line from a launch template changes."""
         return launch_of(before) is not None and command_line(before.config) != command_line(after.config)
 
     def _consent(
@@ -163,7 +163,7 @@ class ServerEdit:
         after: ServerRecord,
         errors: Mapping[str, str] | None = None,
     ) -> Form:
-        """The last step: exactly what would be started, and the name to be typed for it."""
+        """Return the last step: the exact command line, and a field to confirm the name."""
         fields = {**fields, **seen(after)}
         return self._form(record, fields, errors or {}, len(self._steps(record, fields)), intro=starts(after.config))
 

@@ -1,7 +1,4 @@
-"""Single fields of a server's definition, read from what people give.
-
-Called by `server_definition`. What cannot be used is a ValueError with a sentence for whoever filled the field in.
-"""
+"""Parsers of single fields of a server's definition. Each raises ValueError with a sentence for the user."""
 
 from __future__ import annotations
 
@@ -20,7 +17,7 @@ from bot.domain.servers import AuthenticationKind, is_reserved_header
 TRANSPORTS = ("streamable_http", "stdio", "auto", "sse", "jsonrpc_http")
 KINDS = tuple(kind.value for kind in AuthenticationKind)
 BY_HINTS = "hints"
-"""Stands for no value of its own: the server's hints decide."""
+"""Value that leaves the decision to the server's hints."""
 WORDS = (BY_HINTS, *(each.value for each in Words))
 SENDS = (BY_HINTS, *(each.value for each in Sends))
 LONGEST = {"title": 255, "description": 500, "url": 2048, "command": 2000, "client_id": 512, "scope": 1000}
@@ -31,30 +28,30 @@ _SLUG = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,62}[a-z0-9])?")
 HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}")
 VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 _SCOPE = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")
-"""RFC 6749, 3.3."""
+"""Characters of a scope (RFC 6749, 3.3)."""
 _SECRET_QUERY = re.compile(r"(?i)key|token|secret|password|passwd|auth|sig(nature)?$|credential")
 _SYNONYMS = {"http": "streamable_http", "streamable-http": "streamable_http", "https": "streamable_http"}
 
 
 def slug_of(title: str) -> str:
-    """A slug made of a name people use; empty if there is nothing in it to make one of."""
+    """Return a slug from a title; empty if the title has no usable characters."""
     return re.sub(r"[^a-z0-9]+", "-", title.strip().lower()).strip("-")[:64].strip("-")
 
 
 def is_slug(text: str) -> bool:
-    """Lower-case letters, digits and dashes, at most 64 of them."""
+    """Return True for at most 64 lower-case letters, digits and dashes."""
     return bool(_SLUG.fullmatch(text))
 
 
 def read_slug(text: str) -> str:
-    """A slug."""
+    """Parse a slug."""
     if not is_slug(text):
         raise ValueError("Lower-case letters, digits and dashes, at most 64 of them.")
     return text
 
 
 def read_text(text: str, longest: int) -> str:
-    """Text that can be seen, up to so many characters."""
+    """Parse visible text of at most `longest` characters."""
     if len(text) > longest:
         raise ValueError(f"At most {longest} characters, and this has {len(text)}.")
     if not text.replace("\n", "").replace("\t", "").isprintable():
@@ -63,7 +60,7 @@ def read_text(text: str, longest: int) -> str:
 
 
 def read_transport(text: str) -> str:
-    """One of TRANSPORTS, by any of its names."""
+    """Parse one of TRANSPORTS, by any of its names."""
     kind = _SYNONYMS.get(text.lower(), text.lower().replace("-", "_"))
     if kind not in TRANSPORTS:
         raise ValueError(f"One of: {', '.join(TRANSPORTS)}.")
@@ -71,7 +68,7 @@ def read_transport(text: str) -> str:
 
 
 def read_sign_in(text: str) -> AuthenticationKind:
-    """How the bot shows who it is."""
+    """Parse a type of authentication."""
     try:
         return AuthenticationKind(text.lower().replace("-", "_") or "none")
     except ValueError:
@@ -79,7 +76,7 @@ def read_sign_in(text: str) -> AuthenticationKind:
 
 
 def read_header(text: str) -> str:
-    """The name of a header, or nothing."""
+    """Parse the name of a header; it may be empty."""
     if text and not HEADER_NAME.fullmatch(text):
         raise ValueError("That is no name of a header.")
     check_header(text)
@@ -93,7 +90,7 @@ def check_header(name: str) -> None:
 
 
 def read_client_id(text: str) -> str:
-    """What an authorization server knows the bot by, or nothing."""
+    """Parse an OAuth client id; it may be empty."""
     if len(text) > LONGEST["client_id"] or not (text.isascii() and text.isprintable()):
         raise ValueError("That is no client id. Copy it from where the bot was registered.")
     if known_token(text):
@@ -102,7 +99,7 @@ def read_client_id(text: str) -> str:
 
 
 def read_scope(text: str) -> str:
-    """Names of scopes with blanks between, or nothing."""
+    """Parse scopes separated by blanks; the text may be empty."""
     names = read_text(text, LONGEST["scope"]).split()
     if not all(map(_SCOPE.fullmatch, names)):
         raise ValueError("Names of scopes with blanks between, such as: read write.")
@@ -110,7 +107,7 @@ def read_scope(text: str) -> str:
 
 
 def read_reference(text: str) -> SecretReference:
-    """Where a secret is; never a secret itself."""
+    """Parse a reference to a secret; a secret in clear text is rejected."""
     if looks_like_token(text):
         raise ValueError(WARNING.replace("`", ""))
     try:
@@ -120,7 +117,7 @@ def read_reference(text: str) -> SecretReference:
 
 
 def read_switch(text: str) -> bool:
-    """Yes or no."""
+    """Parse a yes or no."""
     match text.lower():
         case "yes" | "on" | "true" | "y":
             return True
@@ -131,7 +128,7 @@ def read_switch(text: str) -> bool:
 
 
 def read_seconds(text: str) -> float:
-    """A time limit."""
+    """Parse a time limit into seconds."""
     try:
         seconds = float(text)
     except ValueError:
@@ -142,12 +139,12 @@ def read_seconds(text: str) -> float:
 
 
 def read_seconds_or_none(text: str) -> float | None:
-    """A time limit, or nothing and `default` for the usual one."""
+    """Parse a time limit; empty or `default` is None."""
     return None if text.lower() in ("", "default") else read_seconds(text)
 
 
 def read_times(text: str) -> dict[str, float]:
-    """Time limits of single tools, one a line."""
+    """Parse time limits of single tools, one per line."""
     times: dict[str, float] = {}
     if text.lower() == "none":
         return times
@@ -160,27 +157,27 @@ def read_times(text: str) -> dict[str, float]:
 
 
 def read_words(text: str) -> Words | None:
-    """Whose words a server's tools return; None if its hints say so."""
+    """Parse the source of a server's output; None leaves it to the hints."""
     return _flow_value(text, Words)
 
 
 def read_sends(text: str) -> Sends | None:
-    """Where a server's calls can send; None if its hints say so."""
+    """Parse the destination of a server's calls; None leaves it to the hints."""
     return _flow_value(text, Sends)
 
 
 def read_tool_words(text: str) -> dict[str, Words]:
-    """Whose words single tools return, one a line."""
+    """Parse the source of the output of single tools, one per line."""
     return {tool: _one_of(value, Words) for tool, value in _by_tool(text, "inbox=strangers")}
 
 
 def read_tool_sends(text: str) -> dict[str, Sends]:
-    """Where calls of single tools can send, one a line."""
+    """Parse the destination of calls of single tools, one per line."""
     return {tool: _one_of(value, Sends) for tool, value in _by_tool(text, "send=world")}
 
 
 def read_tool_recipients(text: str) -> dict[str, tuple[str, ...]]:
-    """The arguments of single tools that name who gets what a call carries, one tool a line."""
+    """Parse the recipient arguments of single tools, one tool per line."""
     found = {}
     for tool, value in _by_tool(text, "send=to,cc"):
         found[tool] = tuple(filter(None, map(str.strip, value.split(","))))
@@ -200,7 +197,7 @@ def _one_of(text: str, choices: type[_Choice]) -> _Choice:
 
 
 def _by_tool(text: str, example: str) -> list[tuple[str, str]]:
-    """Tools and what is said of each, one a line; `none` for no tool at all."""
+    """Return pairs of tool and value, one per line; `none` is an empty list."""
     if text.lower() == "none":
         return []
     pairs = []
@@ -213,14 +210,14 @@ def _by_tool(text: str, example: str) -> list[tuple[str, str]]:
 
 
 def read_folder(text: str) -> str:
-    """An absolute path, or nothing."""
+    """Parse an absolute path; it may be empty."""
     if text and not (text.startswith("/") and text.isprintable()):
         raise ValueError("An absolute path, such as /srv/files.")
     return text
 
 
 def read_command_line(text: str) -> tuple[str, ...]:
-    """A program and its arguments."""
+    """Parse a command line into a program and its arguments."""
     try:
         return tuple(shlex.split(read_text(text, LONGEST["command"])))
     except ValueError as error:
@@ -230,7 +227,7 @@ def read_command_line(text: str) -> tuple[str, ...]:
 
 
 def read_address(text: str) -> str:
-    """An http or https address without credentials."""
+    """Parse an http or https address without credentials."""
     read_text(text, LONGEST["url"])
     if not text:
         return ""

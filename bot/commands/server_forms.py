@@ -1,4 +1,4 @@
-"""The forms of `/mcp add` and `/mcp edit`: which fields, in which steps of five at most."""
+"""Forms of `/mcp add` and `/mcp edit`, in steps of at most five fields."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ Step = tuple[Field, ...]
 
 
 class SecretFieldMode(Enum):
-    """How a form asks for a secret: where it is; or for itself, at a hidden prompt; or where it is, and else with a
-    one-time link once the rest is kept.
+    """Ways in which a form asks for a secret: by reference; at a hidden prompt; by reference, else with a one-time link
+    after saving.
     """
 
     REFERENCE = "reference"
@@ -133,7 +133,7 @@ _CALL_TIME = Field("tool_timeout", "Seconds a call may take", longest=10)
 
 
 def steps_of_adding(fields: Mapping[str, str], asking: SecretFieldMode) -> list[Step]:
-    """The steps, as far as they are known from what was filled in."""
+    """Return the steps of adding that follow from the fields so far."""
     steps: list[Step] = [(_NAME, _TRANSPORT, _EITHER, _AUTH, _POLICY)]
     if fields.get("transport") == "stdio":
         return [*steps, (_ENV, _FOLDER, confirmation(fields.get("title", "")))]
@@ -141,7 +141,7 @@ def steps_of_adding(fields: Mapping[str, str], asking: SecretFieldMode) -> list[
 
 
 def steps_of_editing(fields: Mapping[str, str], before: Mapping[str, str]) -> list[Step]:
-    """The steps, with a confirmation if another program would be started."""
+    """Return the steps of editing, with a confirmation if the command line changes."""
     if before.get("transport") == "stdio":
         steps: list[Step] = [(_NAME, _DESCRIPTION, _LOCAL, _CONNECTS, _TRUSTED), (_ENV, _FOLDER)]
     else:
@@ -162,7 +162,7 @@ _USER_IF_BASIC = replace(_USER, hint="for basic: env:NAME or file:/path; *** kee
 
 
 def confirmation(name: str) -> Field:
-    """The name once more, before a program is started that was never started before."""
+    """Return the confirmation field for a new command line."""
     return Field("confirm", "Confirm", hint=f"type {name} to allow exactly this command line", required=True)
 
 
@@ -178,8 +178,8 @@ def form(
     intro: str = "",
     instead: str = "",
 ) -> Form:
-    """One step, with the values it has and the errors it had, carrying those of all other steps along. A field that
-    nobody has filled in yet is not wrong yet.
+    """Return one step with its values and errors, and the values of other steps as carried fields. Fields that were not
+    filled in yet show no errors.
     """
     step = steps[number - 1]
     names = {each.name for each in step}
@@ -197,14 +197,12 @@ def form(
 
 
 def switch(value: str) -> str:
-    """A switch in one spelling."""
+    """Normalize the spelling of a switch."""
     return YES if value.strip().lower() in ("yes", "on", "true", "y") else NO
 
 
 def _for_what_was_asked(names: set[str], values: Mapping[str, str], errors: Mapping[str, str]) -> Mapping[str, str]:
-    """The errors of fields that have been filled in. A secret of which there is neither the place nor itself is asked
-    for where it can be typed.
-    """
+    """Return the errors of filled-in fields. A missing secret is an error at the field where it can be typed."""
     asked = {name: error for name, error in errors.items() if name in values}
     if SECRET_FIELD in names and "secret" in asked and not values["secret"]:
         asked.setdefault(SECRET_FIELD, asked.pop("secret"))

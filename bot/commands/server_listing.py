@@ -1,4 +1,4 @@
-"""`/mcp list`, `show`, `tools`, `resources`, `prompts`: what there is. Addresses and references are for admins."""
+"""`/mcp list`, `show`, `tools`, `resources`, `prompts`. Addresses and references are for admins."""
 
 from __future__ import annotations
 
@@ -33,13 +33,10 @@ from bot.domain.servers import (
 from bot.domain.tools import Tool
 
 # -------------------- server details
-# What is told of one server's definition, for admins: how it signs in, where its secrets are, who has set it so.
-#
-# Called by `server_listing`. Values are plain text, and none of them is a secret.
 
 
 def server_details(record: ServerRecord, now: float) -> list[tuple[str, str]]:
-    """How a server is defined that admins keep. `now` is in epoch seconds."""
+    """Return the definition of an admin's server as plain text without secrets. `now` is in epoch seconds."""
     authentication, signs_in = record.authentication, ""
     match authentication.kind:
         case AuthenticationKind.BASIC:
@@ -67,7 +64,7 @@ def server_details(record: ServerRecord, now: float) -> list[tuple[str, str]]:
 
 
 def time_limits(config: ServerConfig) -> str:
-    """How long it may take, in a line."""
+    """Format the time limits of a server on one line."""
     single = "".join(f", {seconds:g} s for {tool}" for tool, seconds in config.tool_timeouts.items())
     longest = f"{config.tool_timeout_max:g} s with progress"
     connecting, first = (config.connect_seconds(known=known) for known in (True, False))
@@ -93,11 +90,11 @@ _TROUBLE = (ServerStatus.FAILED, ServerStatus.AUTH_REQUIRED)
 
 
 _OFF = (ServerStatus.DISABLED, ServerStatus.DISCONNECTED)
-"""Their tools are known, and nobody may use them now."""
+"""Statuses of servers with known tools that are not usable."""
 
 
 class ServerListing:
-    """Shows servers and what they offer."""
+    """Verbs that show servers and their capabilities."""
 
     def __init__(self, parts: CommandDependencies, directory: ServerDirectory, signing_in: SignInSteps) -> None:
         self._parts = parts
@@ -106,7 +103,7 @@ class ServerListing:
 
     @property
     def deeds(self) -> tuple[VerbHandler, ...]:
-        """The verbs."""
+        """Return the verbs for all users."""
         everyone = RequiredRole.EVERYONE
         return (
             VerbHandler(
@@ -122,7 +119,7 @@ class ServerListing:
 
     @property
     def more_deeds(self) -> tuple[VerbHandler, ...]:
-        """What admins see beside."""
+        """Return the verbs for admins."""
         return (
             VerbHandler(Verb("resources", "what servers have to read", (A_SERVER,)), self._resources),
             VerbHandler(Verb("prompts", "texts that servers write to ask with", (A_SERVER,)), self._prompts),
@@ -151,7 +148,7 @@ class ServerListing:
     async def _once_known(
         self, answer: Callable[[CommandContext, list[VisibleServer]], Reply], request: CommandContext
     ) -> AsyncIterator[Reply]:
-        """Answer at once, and once more when servers that nobody has asked yet have been."""
+        """Reply at once, and again after servers without capabilities were synced."""
         seen = await self._chosen(request)
         yield answer(request, seen)
         if await self._directory.connect(seen):
@@ -160,7 +157,7 @@ class ServerListing:
     async def _as_it_settles(
         self, answer: Callable[[CommandContext, list[VisibleServer]], Awaitable[Reply]], request: CommandContext
     ) -> AsyncIterator[Reply]:
-        """Answer at once, and once more when servers that are just connecting have been tried."""
+        """Reply at once, and again after connecting servers have settled."""
         seen = await self._chosen(request)
         yield await answer(request, seen)
         if any(each.status is ServerStatus.CONNECTING for each in seen):
@@ -199,7 +196,7 @@ class ServerListing:
         )
 
     async def _next_steps(self, servers: Sequence[VisibleServer]) -> list[ReplyAction]:
-        """What there is to do about servers that cannot be used as they stand."""
+        """Return the actions for servers that are not usable."""
         to_sign_in = await asyncio.gather(*(self._signing_in.steps(each.config) for each in servers))
         steps: list[ReplyAction] = []
         for each, offered in zip(servers, to_sign_in, strict=True):
@@ -219,22 +216,22 @@ class ServerListing:
         )
 
     def _note(self, seen: VisibleServer, request: CommandContext) -> str:
-        """What there is to do about a server, whole: cause and fix, or what waits for a look."""
+        """Return the problem of a server with its fix, or the pending review."""
         return self._problem(seen, request) or _sync_problem(seen) or self._waits(seen)
 
     def _problem(self, seen: VisibleServer, request: CommandContext) -> str:
-        """What is wrong with a server, for admins: it names addresses, and where secrets are."""
+        """Return the problem of a server, for admins: it may name addresses and references."""
         if not seen.problem or self._parts.rights.administers(request.member):
             return seen.problem
         return "only administrators are shown what is wrong"
 
     def _waits(self, seen: VisibleServer) -> str:
-        """How many of a server's tools nobody may use before somebody has looked at them."""
+        """Return the number of withheld tools."""
         count = len(withheld(self._parts.servers, seen.id))
         return f"{count} {'waits' if count == 1 else 'wait'} for review: /mcp review {seen.name}" if count else ""
 
     def _policies(self, tools: Sequence[Tool], where: ConversationKey) -> str:
-        """One word for a server's tools, or how many of which."""
+        """Return the policy of a server's tools in one word, or the count of each."""
         counts = Counter(POLICY_WORDS[self._parts.administration.policy_of(tool, where)] for tool in tools)
         if len(counts) <= 1:
             return next(iter(counts), "")
@@ -309,7 +306,7 @@ class ServerListing:
         )
 
     def _standing(self, seen: VisibleServer, tool: Tool, waiting: Collection[str], request: CommandContext) -> str:
-        """What happens if somebody asks for a tool, in a word or two."""
+        """Return the policy or state of a tool in one or two words."""
         if seen.status in _OFF:
             return str(seen.status)
         if tool.name in waiting:
@@ -348,7 +345,7 @@ class ServerListing:
 
 
 def transport_word(config: ServerConfig) -> str:
-    """What a server is reached by, in a word."""
+    """Return the name of the transport."""
     match config.transport:
         case StdioTransport():
             return "stdio"
@@ -365,7 +362,7 @@ _SPOKEN = {
 
 
 def reached(config: ServerConfig) -> list[tuple[str, str]]:
-    """Where a server is, for admins."""
+    """Return the address or command line of a server, for admins."""
     match config.transport:
         case StdioTransport(cwd=cwd, launch=TemplateLaunch(template)):
             return [("launch template", template), ("command", command_line(config)), ("folder", cwd or "")]
@@ -376,7 +373,7 @@ def reached(config: ServerConfig) -> list[tuple[str, str]]:
 
 
 def risk(tool: Tool) -> str:
-    """What a tool may do, in a word."""
+    """Return the risk of a tool in one word."""
     if tool.read_only:
         return "reads"
     return "destructive" if tool.destructive else "writes"

@@ -1,4 +1,4 @@
-"""The options of `/mcp add` and `/mcp edit`, and how options and forms become the fields of a definition."""
+"""Options of `/mcp add` and `/mcp edit`, converted with form fields to fields of a definition."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _DEFINING = (
         "env", f"a variable for the program, from {_REFERENCE}", _OPTION, repeated=True, metavar="NAME=SECRETREF"
     ),
 )
-# What stands last is left out where a platform takes only so many options; the forms have it.
+# On platforms with a limit on options, the last ones are left out; the forms have them.
 _TUNING = (
     Parameter("system-instruction", "what the model is told of it", _OPTION, metavar="TEXT"),
     Parameter("response-instruction", "what the model is told after its tools were used", _OPTION, metavar="TEXT"),
@@ -72,7 +72,7 @@ _LINES = {
     "tool-sends": "tool_sends",
     "tool-recipients": "tool_recipients",
 }
-"""Options that may be given several times, each a line of a field."""
+"""Repeatable options, each a line of a field."""
 _SLOTS = Parameter(
     "slots",
     "a launch template and what fills its slots, such as template=git repo=docs",
@@ -111,7 +111,7 @@ EDIT = Verb(
 
 
 def fields_given(arguments: Arguments) -> dict[str, str]:
-    """Options and slots as fields. What is not given is not there. Raises Refusal."""
+    """Return options and slots as fields, without absent ones. Raises CommandRejected."""
     plain = [each.name for each in (*_DEFINING, *_TUNING) if not each.repeated and each.name != "command"]
     fields = {name.replace("-", "_"): arguments.one(name) for name in (*plain, "trusted") if arguments.given(name)}
     for option, field in _LINES.items():
@@ -123,13 +123,13 @@ def fields_given(arguments: Arguments) -> dict[str, str]:
 
 
 def argv_given(arguments: Arguments) -> tuple[str, ...]:
-    """The program and its arguments, word by word as they were typed."""
+    """Return the program and its arguments as separate words."""
     command = arguments.one("command")
     return (command, *arguments.many("arg")) if command else ()
 
 
 def split(fields: Mapping[str, str]) -> dict[str, str]:
-    """The one field for an address or a command line as the field it is for."""
+    """Replace the combined field by the field for an address or a command line."""
     place = "command" if fields.get("transport") == "stdio" else "url"
     other = "url" if place == "command" else "command"
     rest = {name: value for name, value in fields.items() if name not in ("where", other, "cwd", "env", "headers")}
@@ -139,19 +139,19 @@ def split(fields: Mapping[str, str]) -> dict[str, str]:
 
 
 def values_of(record: ServerRecord) -> dict[str, str]:
-    """A record as the fields of its form."""
+    """Return a record as fields of its form."""
     values = fields_of(record)
     return {**values, "where": values.get("command") or values.get("url", "")}
 
 
 def step_number(filled: SubmissionContext) -> int:
-    """Which step a form that came back was."""
+    """Return the step of a submitted form."""
     text = filled.state[-1] if filled.state else "1"
     return int(text) if text.isascii() and text.isdigit() and len(text) < 3 else 1
 
 
 def on_form(errors: Mapping[str, str]) -> dict[str, str]:
-    """Errors by the fields a form has."""
+    """Return errors by the fields of a form."""
     places = {"url": "where", "command": "where", "name": "title"}
     found: dict[str, str] = {}
     for name, error in errors.items():
@@ -160,8 +160,8 @@ def on_form(errors: Mapping[str, str]) -> dict[str, str]:
 
 
 def next_step(steps: list[Step], number: int, errors: Mapping[str, str]) -> int | None:
-    """Where to go: back to the first step with an error as far as steps have been seen, on, or None to the end. A step
-    that there is not is the last one again: what it asks for has not been answered.
+    """Return the next step: the first visited one with an error, the following one, or None at the end. A step that
+    does not exist is replaced by the last one, because its fields were not answered.
     """
     for index, step in enumerate(steps[:number], 1):
         if any(field.name in errors for field in step):
@@ -172,13 +172,13 @@ def next_step(steps: list[Step], number: int, errors: Mapping[str, str]) -> int 
 
 
 def unconfirmed(fields: Mapping[str, str], name: str) -> dict[str, str]:
-    """What is wrong with a name that was to be typed once more, if anything is."""
+    """Return the error of a confirmation by name; empty if it matches."""
     confirmed = fields.get("confirm", "").strip() in (name, slug_of(name))
     return {} if confirmed else {"confirm": f"Type {name} to allow this command line, or leave."}
 
 
 def all_wrong(text: str, errors: Mapping[str, str], verb: str) -> Reply:
-    """Everything that is wrong with what was typed, by option."""
+    """Return a reply with all errors, by option."""
     names = {"name": "name", "headers": "--header", TEMPLATE: f"{TEMPLATE}="}
     facts = tuple((names.get(name, _typed_as(name)), error) for name, error in errors.items())
     return replace(error_reply(f"{text} `/mcp help {verb}` explains the options."), details=facts)

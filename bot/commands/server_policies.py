@@ -1,4 +1,4 @@
-"""`/mcp policy list`, `set`, `clear`: the rules of admins, beside those of the operator's file."""
+"""`/mcp policy list`, `set`, `clear`: the rules of admins, together with those of the operator's file."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from bot.domain.tools import Tool
 from bot.engine.unused_rules import undeliverable_targets
 
 MOST_RULES = 30
-"""A list shows no more of them beside its table."""
+"""Rules listed besides the table."""
 _SERVERS = Parameter(
     "server",
     "the server's name, id or title; * for all",
@@ -41,7 +41,7 @@ _SERVER_OR_RULE = Parameter(
 
 
 class ServerPolicies:
-    """Lists, sets and clears rules."""
+    """Verbs of `/mcp policy`."""
 
     def __init__(self, parts: CommandDependencies, directory: ServerDirectory) -> None:
         self._parts = parts
@@ -50,7 +50,7 @@ class ServerPolicies:
 
     @property
     def deeds(self) -> tuple[VerbHandler, ...]:
-        """The verbs."""
+        """Return the verbs."""
         shown = Verb(
             "policy list", "what runs, what asks and what never runs", (A_SERVER,), aliases=("policy", "policies")
         )
@@ -85,7 +85,7 @@ class ServerPolicies:
         )
 
     def _rows(self, seen: VisibleServer, rules: Sequence[Rule], request: CommandContext) -> list[tuple[str, ...]]:
-        """What holds for each tool, and the rules about this server that look at nothing but the tool's name."""
+        """Return the policy of each tool, with the rules about this server that depend only on the tool's name."""
         plain = [rule for rule in rules if rule.plain and rule.server_id == seen.id]
         tools = self._directory.capabilities(seen).tools
         policy_of = self._parts.administration.policy_of
@@ -114,8 +114,8 @@ class ServerPolicies:
     def _other_rules(
         self, servers: Sequence[VisibleServer], request: CommandContext, *, whole: bool
     ) -> list[tuple[str, str]]:
-        """Rules with conditions, terms or patterns, whoever wrote them, each with its id; and those of the file about
-        what nobody knows.
+        """Return rules with conditions, requirements or patterns from all sources, each with its id, and rules of the
+        file about unknown servers.
         """
         ids = {seen.id for seen in servers}
         found = [
@@ -181,7 +181,7 @@ class ServerPolicies:
         )
 
     async def _overruled(self, seen: VisibleServer | None, rule: Rule, request: CommandContext) -> str:
-        """Where another rule counts more, and where this one fits nothing."""
+        """Return warnings about rules with a higher priority, and about a rule without matching tools."""
         servers = [seen] if seen else await self._directory.all(request.conversation)
         tools = [tool for each in servers for tool in self._directory.capabilities(each).tools]
         fitting = _named_tools(rule, tools)
@@ -204,7 +204,7 @@ class ServerPolicies:
 
 
 def _unsent(rule: Rule) -> str:
-    """Where the card is sent to nobody after all."""
+    """Return the warning about a card that cannot be sent."""
     return (
         " Groups and roles cannot be written to, so the card stays in the thread."
         if undeliverable_targets(rule)
@@ -224,7 +224,7 @@ def _named_tools(rule: Rule, tools: Sequence[Tool]) -> list[Tool]:
 
 
 def _in_the_table(rule: Rule) -> bool:
-    """The list shows it, or what it comes to, beside its tool: it looks at nothing else, and has no terms."""
+    """Return True if the table shows the rule: it depends on the tool alone, and has no requirements."""
     by_name = bool(rule.server_id) or not is_pattern(rule.server)
     return (
         by_name

@@ -1,6 +1,6 @@
-"""`/mcp review`, `review approve`: tools that are new or have changed, what is different, and letting them be offered.
+"""`/mcp review`, `review approve`: new and changed tools, their differences, and their approval.
 
-Everything that a server says stands in cells, details and documents: never in the text of a reply.
+Text from a server is only in cells, details and documents, never in the text of a reply.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _DEFINITION = Parameter(
 _MOST_DETAILS = 14
 _LONGEST_VALUE = 600
 _LONGEST_IN_ALL = 2_000
-"""Characters: what is longer than that goes into a document, whole."""
+"""Characters of all details; longer text goes into a document."""
 _MOST_ACTIONS = 5
 _MEANING = {
     ReviewStatus.PINNED: "nothing",
@@ -52,7 +52,7 @@ _MEANING = {
 
 
 class ServerReview:
-    """Shows what waits, and approves it."""
+    """Verbs of `/mcp review`."""
 
     def __init__(self, parts: CommandDependencies, directory: ServerDirectory) -> None:
         self._parts = parts
@@ -61,7 +61,7 @@ class ServerReview:
 
     @property
     def deeds(self) -> tuple[VerbHandler, ...]:
-        """The verbs."""
+        """Return the verbs."""
         shown = Verb(
             "review show",
             "tools that are new or have changed, and what is different",
@@ -69,7 +69,7 @@ class ServerReview:
             aliases=("review", "review list"),
         )
         approved = Verb("review approve", "offer tools as they were shown", (_NAMED, _TOOL, _DEFINITION))
-        # A digest looks like a token, and is none.
+        # A digest looks like a token but is not one.
         return VerbHandler(shown, self._show), VerbHandler(approved, self._approve, free=True)
 
     async def _show(self, request: CommandContext) -> AsyncIterator[Reply]:
@@ -86,7 +86,7 @@ class ServerReview:
         seen = await self._directory.find(arguments.one("server"), request.conversation)
         definition = arguments.one("definition")
         if not definition:
-            # Whoever approves has looked.
+            # An approval implies a review.
             yield await self._shown(seen, request)
             return
         approved = await self._reviewing.approve(seen, arguments.one("tool"), definition, request.member)
@@ -238,14 +238,14 @@ def _differences(waiting: UnreviewedTool) -> tuple[tuple[str, str], ...]:
 
 
 def _said(alteration: DefinitionChange, waiting: UnreviewedTool) -> str:
-    """A part of a new tool as it is; of one that has changed, before and after."""
+    """Return a part of a new tool, or its values before and after a change."""
     if waiting.pin is None or waiting.pin.seen is None:
         return alteration.after or ""
     return "\n".join(_lines(alteration))
 
 
 def _lines(alteration: DefinitionChange) -> Iterator[str]:
-    """Every line with its mark: a text with several lines cannot pass for more than one part."""
+    """Mark every line: a text of several lines cannot pass for several parts."""
     for mark, text in (("\N{MINUS SIGN}", alteration.before), ("+", alteration.after)):
         if text is not None:
             yield from (f"{mark} {line}" for line in text.split("\n"))
@@ -260,7 +260,7 @@ def _too_long(facts: Sequence[tuple[str, str]]) -> bool:
 
 
 def _document(seen: VisibleServer, waiting: Sequence[UnreviewedTool]) -> ReplyFile:
-    """Everything that waits, whole."""
+    """Return all unreviewed tools as a document."""
     lines = [f"{seen.name}: tools that wait for a review", ""]
     for each in waiting:
         lines += [f"* {escape_invisible(each.tool.original_name)} ({each.review.value})"]

@@ -1,5 +1,5 @@
-"""`/mcp secret set`, `clear`, `rotate`: where a server's secrets are, and its sign-in by OAuth anew or ended. The value
-itself is taken by a hidden prompt, or behind a one-time link, and shown to nobody.
+"""`/mcp secret set`, `clear`, `rotate`: a server's secrets, and its sign-in by OAuth. Values are entered at a hidden
+prompt or behind a one-time link, and never shown.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _REFERENCE = Parameter("reference", "where the secret is", metavar="env:NAME|fil
 
 
 class ServerSecrets:
-    """Sets, clears and rotates."""
+    """Verbs of `/mcp secret`."""
 
     def __init__(
         self, parts: CommandDependencies, directory: ServerDirectory, drafting: ServerValidator, signing_in: SignInSteps
@@ -50,7 +50,7 @@ class ServerSecrets:
 
     @property
     def deeds(self) -> tuple[VerbHandler, ...]:
-        """The verbs."""
+        """Return the verbs."""
         put = Verb("secret set", "say where a secret is", (SERVER, _SLOT, _REFERENCE), aliases=("secret",))
         gone = Verb("secret clear", "take a secret away", (SERVER, _SLOT), aliases=("secret remove",))
         new = Verb("secret rotate", "use a new value of a secret", (SERVER, _A_SLOT, _REFERENCE))
@@ -88,7 +88,7 @@ class ServerSecrets:
         slot = _slot(record, filled.fields.get("slot", ""))
         value = filled.fields.get(SECRET_FIELD, "").strip()
         if not value and not filled.errors:
-            # A pipe that has nothing in it will have nothing in it the next time either.
+            # An empty pipe stays empty: do not ask again.
             raise CommandRejected("No secret was typed, so none is set.")
         values, objection = entered_values(record, slot, value)
         error = filled.errors.get(SECRET_FIELD, "") or objection
@@ -144,18 +144,18 @@ class ServerSecrets:
                 f"`/mcp secret rotate NAME SLOT env:NAME`. {SWITCH_ON}"
             )
         else:
-            # What a variable or a file says is read anew whenever the record is.
+            # References are read again whenever the record is.
             async for reply in self._refer(record, slot, reference, request.member):
                 yield reply
 
     async def _linked(self, record: ServerRecord, slot: str, request: CommandContext) -> Reply:
-        """A link behind which the secret is entered."""
+        """Return a link to enter the secret."""
         check_use(record, slot)
         said = f"A secret of {server_label(record.config)} is entered on a page of the bot's own, never in a chat."
         return await self._links.offered(record, slot, request.member.author, request.conversation, said)
 
     async def _changeable(self, request: CommandContext) -> tuple[VisibleServer, ServerRecord]:
-        """A server whose secrets this person may set: what a program finds in its environment can make it another."""
+        """Return a server whose secrets the user may set: environment variables can change a program's behavior."""
         seen, record = await self._directory.get_editable(request.arguments.one("server"), request)
         self._drafting.may_define(record.config, request.member)
         return seen, record
@@ -163,7 +163,7 @@ class ServerSecrets:
     async def _refer(
         self, record: ServerRecord, slot: str, reference: SecretReference, member: Member
     ) -> AsyncIterator[Reply]:
-        """Keep a reference, if it is the operator's word or granted."""
+        """Save a reference if it is the operator's or granted."""
         draft = ParsedDefinition(replace(record, secrets={**record.secrets, slot: reference}))
         self._drafting.judge_references(draft, record, member)
         if draft.errors:
@@ -212,7 +212,7 @@ class ServerSecrets:
 
 
 def secret_form(record: ServerRecord, slot: str, error: str = "", intro: str = "") -> Form:
-    """The hidden prompt for a secret."""
+    """Return the hidden prompt for a secret."""
     hint = "it is not shown, and kept encrypted"
     field = Field(
         SECRET_FIELD,
@@ -239,12 +239,12 @@ def _label(record: ServerRecord, slot: str, *, named_server: bool) -> str:
 
 
 def _is_sign_in(request: CommandContext) -> bool:
-    """Whether this is about the sign-in itself, which is no secret that anybody could name."""
+    """Return True if the command is about the sign-in, which is not a named secret."""
     return request.arguments.one("slot").lower().replace("_", "-") == SIGN_IN
 
 
 def _slot(record: ServerRecord, text: str) -> str:
-    """A slot this server can have, in its own spelling. Raises Refusal."""
+    """Return the canonical name of a slot of this server. Raises CommandRejected."""
     kind, _, name = text.partition(":")
     slots = {slot.lower(): slot for slot in record.secrets}
     if text.lower() in slots:
@@ -263,7 +263,7 @@ def _slot(record: ServerRecord, text: str) -> str:
 
 
 def check_use(record: ServerRecord, slot: str) -> None:
-    """Raises Refusal if the server has no use for such a secret, before anybody types it."""
+    """Check that the server uses such a secret, before it is typed. Raises CommandRejected."""
     signing_in = record.authentication
     if slot == AUTH_SECRET and signing_in.kind is AuthenticationKind.OAUTH and not signing_in.client_id:
         raise CommandRejected(

@@ -1,8 +1,4 @@
-"""What becomes of servers that admins define: added, changed, switched, removed. Values in, values out.
-
-`/mcp` says it in replies, the HTTP API in JSON; neither does any of it by itself. Drafts come from `ServerValidator`,
-which has judged them.
-"""
+"""Service of admins' servers, shared by `/mcp` and the HTTP API. Drafts come validated from `ServerValidator`."""
 
 from __future__ import annotations
 
@@ -23,9 +19,7 @@ from bot.errors import Conflict
 
 @dataclass(frozen=True, slots=True)
 class ServerSaved:
-    """The record as it is on disk now. `changes` say what is different, field by field, without any secret; nothing
-    was written where there are none.
-    """
+    """The saved record. `changes` are by field, without secrets; no row was written if they are empty."""
 
     record: ServerRecord
     changes: Mapping[str, str] = field(default_factory=dict)
@@ -33,7 +27,7 @@ class ServerSaved:
 
 @dataclass(frozen=True, slots=True)
 class InvalidServer:
-    """Nothing was kept: what is wrong, by field. `taken` says that another server has the name."""
+    """Errors by field; no record was saved. `taken` is True if another server has the name."""
 
     errors: Mapping[str, str]
     taken: bool = False
@@ -41,14 +35,14 @@ class InvalidServer:
 
 @dataclass(frozen=True, slots=True)
 class VersionConflict:
-    """Nothing was kept: somebody was faster, and this is how it stands now."""
+    """A newer version exists; no record was saved. The current record is included."""
 
     record: ServerRecord
 
 
 @dataclass(frozen=True, slots=True)
 class SyncResult:
-    """What a server offers now, and the names of the tools that are different from before."""
+    """Capabilities after a sync, and the names of changed tools."""
 
     capabilities: ServerCapabilities
     new: tuple[str, ...]
@@ -57,7 +51,7 @@ class SyncResult:
 
 
 class ServerService:
-    """Keeps servers, and lets this process follow at once."""
+    """Saves servers, and applies changes to this process."""
 
     def __init__(self, parts: CommandDependencies, directory: ServerDirectory) -> None:
         self._parts = parts
@@ -66,7 +60,7 @@ class ServerService:
     async def add(
         self, draft: ParsedDefinition, policy: ApprovalPolicy | None, by: Author
     ) -> ServerSaved | InvalidServer:
-        """Keep a new server. `policy` holds for its tools from the first moment."""
+        """Save a new server. `policy` applies to its tools from the start."""
         if draft.errors:
             return InvalidServer(draft.errors)
         try:
@@ -79,13 +73,11 @@ class ServerService:
     async def change(
         self, before: ServerRecord, draft: ParsedDefinition, by: Author
     ) -> ServerSaved | InvalidServer | VersionConflict:
-        """Replace a record, if it is still the one that was drafted from. Stored secrets are cleared if the server
-        moves away from the place they were entered for.
-        """
+        """Replace a record if its version is current. Stored secrets are cleared if the server's address changes."""
         if draft.errors:
             return InvalidServer(draft.errors)
         changes = differences(before, draft.record)
-        # A new value of a secret that is kept here already is no difference that anybody could be shown.
+        # A new value of a stored secret is not a visible difference.
         changes |= {f"secret {slot}": "a new value" for slot in draft.secrets if f"secret {slot}" not in changes}
         cleared = cleared_slots(before, draft.record, draft.secrets)
         changes |= {f"secret {slot}": f"cleared: it was entered for {place}" for slot, place in cleared.items()}
@@ -103,14 +95,14 @@ class ServerService:
         return ServerSaved(record, changes)
 
     async def set_enablement(self, record: ServerRecord, standing: ServerEnablement, by: Author) -> ServerRecord:
-        """Switch a server on or off, in every process."""
+        """Enable or disable a server, in every process."""
         present = await self._parts.server_store.set_enablement(record.id, standing, by)
         await self._parts.administration.refresh()
         return present
 
     async def let_connect(self, seen: VisibleServer, member: Member) -> bool:
-        """Let a server that was disconnected be connected to again; False if it is disabled, which is more than that.
-        Raises ForbiddenRejection if it would have to be changed for it.
+        """Allow connections to a disconnected server. Return False if it is disabled. Raises ForbiddenRejection if that
+        needs a change that the member may not make.
         """
         if seen.record is None or seen.record.standing is ServerEnablement.ON:
             return True
@@ -121,7 +113,7 @@ class ServerService:
         return True
 
     async def fetch(self, seen: VisibleServer) -> SyncResult:
-        """Ask a server for everything it offers. Raises ServerTrouble."""
+        """Sync a server's capabilities. Raises ServerTrouble."""
         before = {tool.original_name: tool.definition for tool in self._directory.capabilities(seen).tools}
         known = await self._parts.servers.sync(seen.id)
         after = {tool.original_name: tool.definition for tool in known.tools}
@@ -133,7 +125,7 @@ class ServerService:
         )
 
     async def remove(self, record: ServerRecord, by: Author) -> VersionConflict | None:
-        """Delete a server of this very version, with its secrets and rules."""
+        """Delete a server with its secrets and rules if its version is current."""
         try:
             await self._parts.server_store.remove(record.id, record.version, by)
         except Conflict:
@@ -142,7 +134,7 @@ class ServerService:
         return None
 
     async def reload(self, member: Member) -> ConfigDiff:
-        """Run by the operator's file as it is now; what has changed. Raises ForbiddenRejection, SettingsError."""
+        """Apply the operator's file as it is now. Return the difference. Raises ForbiddenRejection, SettingsError."""
         if self._parts.rights.is_confined(member):
             raise ForbiddenRejection(
                 "The operator's file is for every workspace. Reading it again takes a token for all of them."
@@ -150,6 +142,6 @@ class ServerService:
         return await self._parts.administration.reload()
 
     async def _present(self, record: ServerRecord) -> ServerRecord:
-        """The record as it is now."""
+        """Return the current record."""
         records = await self._parts.server_store.records()
         return next((each for each in records if each.id == record.id), record)

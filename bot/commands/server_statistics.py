@@ -1,7 +1,7 @@
-"""`/mcp stats` and `health`: what has happened lately, and how everything stands.
+"""`/mcp stats` and `health`: recent activity and current state.
 
-Counts are read from rows, so they are of all processes, but for what is in no row: sessions with servers, and uses of
-what is known of them. Admins see those of their workspace, the operator all.
+Counts from the database cover all processes; counts of sessions and cache hits are of this process. Admins see their
+workspace, the operator all.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from bot.ports import Activity, ApprovalActivity, Backlog, ServerActivity
 
 DAY = 86_400.0
 ROWS = 25
-"""Servers in one answer, the busiest first."""
+"""Servers in one reply, the busiest first."""
 _SINCE = Parameter("since", f"from then on, the last day without it: {MOMENT}", ParameterKind.OPTION, metavar="TIME")
 _IN_TROUBLE = (ServerStatus.FAILED, ServerStatus.AUTH_REQUIRED)
 _MARKS = {HealthStatus.READY: "●", HealthStatus.DEGRADED: "!", HealthStatus.UNREADY: "✗"}
@@ -36,7 +36,7 @@ _LISTENING = {
 
 
 class ServerStatistics:
-    """Counts."""
+    """Verbs of statistics."""
 
     def __init__(self, parts: CommandDependencies, directory: ServerDirectory, signing_in: SignInSteps) -> None:
         self._parts = parts
@@ -45,7 +45,7 @@ class ServerStatistics:
 
     @property
     def deeds(self) -> tuple[VerbHandler, ...]:
-        """The verbs."""
+        """Return the verbs."""
         stats = Verb("stats", "how many calls and signatures, how they went, how long they took", (A_SERVER, _SINCE))
         health = Verb("health", "how the database, the platforms and the servers stand")
         return VerbHandler(stats, self._stats), VerbHandler(health, self._health)
@@ -117,7 +117,7 @@ def _row(of: ServerActivity) -> tuple[str, ...]:
 
 
 def _facts(found: Activity, *, of_one: bool) -> tuple[tuple[str, str], ...]:
-    """Everything but the calls. Turns are not one server's."""
+    """Return all counts except calls. Turns do not belong to a server."""
     left = len(found.servers) - ROWS
     return (
         *((("turns", _turns(found.turns)),) if found.turns and not of_one else ()),
@@ -133,7 +133,7 @@ def _facts(found: Activity, *, of_one: bool) -> tuple[tuple[str, str], ...]:
 
 
 def _since_start(counted_here: ProcessCounters, servers: Sequence[VisibleServer]) -> tuple[tuple[str, str], ...]:
-    """What is in no row: of other processes it is not known here."""
+    """Return the counts of this process since its start."""
     told: list[tuple[str, str]] = []
     if sessions := counted_here.sessions:
         now = sum(each.status is ServerStatus.CONNECTED for each in servers)

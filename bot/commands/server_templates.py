@@ -1,9 +1,7 @@
-"""Servers that are started by one of the operator's launch templates: how they are typed, drafted and asked for in
-forms, and the secrets that they wait for.
+"""Servers started by the operator's launch templates: parsing, drafts, form steps and missing secrets.
 
-Called by adding, editing and the HTTP API through `server_validation`. A definition of such a server has the fields
-`template` and `slot_NAME`; everything else of it is in `server_definition`. What a slot takes is for
-`bot.domain.launch_templates` to say.
+Their definitions have the fields `template` and `slot_NAME`; `server_definition` handles the others.
+`bot.domain.launch_templates` validates slots.
 """
 
 from __future__ import annotations
@@ -38,7 +36,7 @@ SLOT = "slot_"
 MISSING_SECRET = f"It is missing. {REFERENCE}"
 _SEEN = "seen"
 _SEEN_LENGTH = 16
-"""Characters of a digest: a longer one would look like somebody's token."""
+"""Characters of a digest that are shown: longer ones would look like tokens."""
 _SLOT_NAME = re.compile(r"[a-z0-9_]+")
 _NOT_ITS_OWN = "The launch template says what is started: leave this empty."
 _THEIRS = ("command", "url", "cwd")
@@ -46,9 +44,7 @@ _THEIRS = ("command", "url", "cwd")
 
 @dataclass(frozen=True, slots=True)
 class FilledTemplate:
-    """A record with the program that a template says, the fields that are left to be read, and what is wrong, by
-    field.
-    """
+    """A record with the program of its template, the remaining fields, and errors by field."""
 
     record: ServerRecord
     fields: Mapping[str, str]
@@ -56,7 +52,7 @@ class FilledTemplate:
 
 
 def typed(words: Sequence[str]) -> dict[str, str]:
-    """`template=git repo=docs` as fields. Raises Refusal."""
+    """Parse `template=git repo=docs` into fields. Raises CommandRejected."""
     fields: dict[str, str] = {}
     for word in words:
         name, assigned, value = word.partition("=")
@@ -74,13 +70,13 @@ def typed(words: Sequence[str]) -> dict[str, str]:
 
 
 def launch_of(record: ServerRecord) -> TemplateLaunch | None:
-    """The launch of a server that is started by a template."""
+    """Return the launch of a server started by a template, None for others."""
     transport = record.config.transport
     return transport.launch if isinstance(transport, StdioTransport) else None
 
 
 def place_of_template(record: ServerRecord, templates: Templates) -> str:
-    """The field that an objection to what a template starts is about: its path, if it has one; empty if there is no
+    """Return the field for an error about the program of a template: its path if it has one; empty without a
     template.
     """
     launch = launch_of(record)
@@ -91,21 +87,21 @@ def place_of_template(record: ServerRecord, templates: Templates) -> str:
 
 
 def wanted(record: ServerRecord, fields: Mapping[str, str]) -> bool:
-    """Whether these fields are about a server that is started by a template."""
+    """Return True if the fields are about a server started by a template."""
     transport = fields.get("transport", "").lower()
     by_name = TEMPLATE in fields and transport in ("", STDIO)
     return launch_of(record) is not None or transport == TEMPLATE or by_name
 
 
 def without_template(fields: Mapping[str, str]) -> dict[str, str]:
-    """The fields without what was filled in of a template, for somebody who has chosen another way since."""
+    """Return the fields without those of a template, after a change of the transport."""
     return {name: value for name, value in fields.items() if name != TEMPLATE and not name.startswith(SLOT)}
 
 
 def placed(
     record: ServerRecord, fields: Mapping[str, str], argv: Sequence[str], templates: Templates
 ) -> FilledTemplate:
-    """The record with the template in it that the fields name, or its own one with other values."""
+    """Return the record with the template in the fields, or with its own template and new values."""
     slots = {name.removeprefix(SLOT): value.strip() for name, value in fields.items() if name.startswith(SLOT)}
     rest = without_template(fields)
     if not wanted(record, fields):
@@ -154,7 +150,7 @@ class _Placing:
             return StdioTransport("", launch=TemplateLaunch(template.name, values))
 
     def _secrets(self, template: LaunchTemplate) -> Iterator[str]:
-        """Where each secret is, as lines of the field `env`."""
+        """Yield the references to secrets as lines of the field `env`."""
         lines = (line.partition("=") for line in self._fields.get("env", "").splitlines() if line.strip())
         given = {variable.strip(): text.strip() for variable, _, text in lines}
         for slot, variable in template.secrets.items():
@@ -170,7 +166,7 @@ class _Placing:
 
 
 def _unusable(text: str) -> str:
-    """Why a secret cannot be where somebody says."""
+    """Return the error of a reference to a secret."""
     if not text:
         return MISSING_SECRET
     try:
@@ -187,9 +183,7 @@ def _unknown(name: str, templates: Templates) -> str:
 
 
 def entered_later(draft: ParsedDefinition, templates: Templates) -> ParsedDefinition:
-    """The draft with a place for each secret that nobody has said anything of, instead of the error that it is missing:
-    they are entered once the rest is kept.
-    """
+    """Return the draft with placeholders instead of errors for missing secrets, which are entered after saving."""
     launch = launch_of(draft.record)
     template = templates.get(launch.template) if launch is not None else None
     if template is None:
@@ -205,7 +199,7 @@ def entered_later(draft: ParsedDefinition, templates: Templates) -> ParsedDefini
 
 
 def steps_of_launching(fields: Mapping[str, str], templates: Templates) -> list[Step]:
-    """The steps behind the first: which template, its slots, and whether exactly that may be started."""
+    """Return the steps after the first: template, slots, confirmation of the command line."""
     choice = Field(
         TEMPLATE,
         "Launch template",
@@ -221,7 +215,7 @@ def steps_of_launching(fields: Mapping[str, str], templates: Templates) -> list[
 
 
 def steps_with_templates(fields: Mapping[str, str], asking: SecretFieldMode, templates: Templates) -> list[Step]:
-    """The steps of adding a server; where there are launch templates, they can be chosen."""
+    """Return the steps of adding a server, with a choice of templates if there are any."""
     launching = fields.get("transport") == TEMPLATE
     first, *others = steps_of_adding(fields, asking)
     if templates or launching:
@@ -232,8 +226,8 @@ def steps_with_templates(fields: Mapping[str, str], asking: SecretFieldMode, tem
 def steps_of_refilling(
     launch: TemplateLaunch, fields: Mapping[str, str], before: Mapping[str, str], templates: Templates
 ) -> list[Step]:
-    """The steps of editing a server that is started by a template, with a confirmation if something else would be
-    started. Its secrets have a verb of their own.
+    """Return the steps of editing a server started by a template, with a confirmation if the command line changes.
+    Secrets have a verb of their own.
     """
     names, _, words, flows, *_ = steps_of_editing({}, {"transport": "stdio", "command": ""})
     template = templates.get(launch.template)
@@ -245,24 +239,24 @@ def steps_of_refilling(
 
 
 def is_confirming(steps: Sequence[Step]) -> bool:
-    """Whether the last step asks for a name before something is started."""
+    """Return True if the last step confirms a command line."""
     return any(field.name == "confirm" for field in steps[-1])
 
 
 def seen(record: ServerRecord) -> dict[str, str]:
-    """What goes along with a form that shows exactly this command line."""
+    """Return the carried field that identifies the shown command line."""
     return {_SEEN: digest(command_line(record.config))[:_SEEN_LENGTH]}
 
 
 def unseen(fields: Mapping[str, str], record: ServerRecord) -> dict[str, str]:
-    """What is wrong if the operator has changed the template since a form showed what would be started."""
+    """Return an error if the template was changed after the form was shown."""
     if fields.get(_SEEN) == seen(record)[_SEEN]:
         return {}
     return {"confirm": "This is not what you were shown before: the operator has changed it meanwhile. Look again."}
 
 
 def described(templates: Templates) -> str:
-    """What the templates are for, a line each, to choose by."""
+    """Return the descriptions of the templates, one per line."""
     lines = (
         f"{name}: {'. '.join(filter(None, (templates[name].title, templates[name].description)))}"
         for name in sorted(templates)

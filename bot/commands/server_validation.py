@@ -1,5 +1,5 @@
-"""Servers as somebody would have them: drafted from fields, and judged whether this person may have them so; and a look
-at one once it is kept. Commands and the HTTP API both draft here.
+"""Validation of servers: drafts from fields, checks of the member's rights, and checks of a saved server. Commands and
+the HTTP API share it.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ _STRICTER_ONLY = (
 
 @dataclass(frozen=True, slots=True)
 class ServerRequest:
-    """Who wants what, and for where. `name` is a slug, or something to make one of.
-    `hidden` is the secret it signs in with and `values` are others by slot, where the secrets themselves were given.
+    """A requested server. `name` is a slug, or a title to derive one from. `hidden` is the authentication secret and
+    `values` are others by slot, if given in clear text.
     """
 
     fields: Mapping[str, str]
@@ -60,7 +60,7 @@ class ServerRequest:
 
 
 class ServerValidator:
-    """Drafts and judges."""
+    """Creates and validates drafts."""
 
     def __init__(self, parts: CommandDependencies, directory: ServerDirectory) -> None:
         self._parts = parts
@@ -68,20 +68,20 @@ class ServerValidator:
         self._signing_in = SignInSteps(parts, directory)
 
     def operates(self, member: Member) -> bool:
-        """Whether this is the operator."""
+        """Return True if the member is the operator."""
         return self._parts.rights.operates(member)
 
     def may_define(self, config: ServerConfig, member: Member) -> None:
-        """Raises ForbiddenRejection if this person may not touch such a definition."""
+        """Check that the member may change such a definition. Raises ForbiddenRejection."""
         if _free(config.transport) and not self.operates(member):
             raise ForbiddenRejection(f"{_OPERATORS} This server is one.")
 
     def is_name_allowed(self, slug: str) -> bool:
-        """Whether the operator lets servers have this name."""
+        """Return True if the operator allows this name."""
         return self._parts.admits(slug)
 
     async def check_allowed(self, config: ServerConfig) -> None:
-        """Raise Refusal if the operator's settings keep this server from running. Secrets are not taken for it."""
+        """Check the definition against the operator's settings, without resolving secrets. Raises CommandRejected."""
         if not self.is_name_allowed(config.name):
             raise CommandRejected(
                 f"MCP_ALLOWED_SERVERS does not list {server_label(config)}, so it does not run and takes no secret. "
@@ -92,7 +92,7 @@ class ServerValidator:
             raise CommandRejected(f"{server_label(config)} does not run here and takes no secret. {objection}")
 
     async def new(self, wish: ServerRequest) -> ParsedDefinition:
-        """A server that there is not yet."""
+        """Return the draft of a new server."""
         slug = wish.name if is_slug(wish.name) else slug_of(wish.name)
         workspace = EVERYWHERE if wish.everywhere else wish.conversation.workspace_key
         blank = ServerConfig(slug, HttpTransport(""), id=str(uuid.uuid4()), workspace=workspace)
@@ -106,7 +106,7 @@ class ServerValidator:
         return draft
 
     async def changed(self, record: ServerRecord, wish: ServerRequest) -> ParsedDefinition:
-        """A kept server, changed. Raises ForbiddenRejection if this person may not touch it."""
+        """Return the draft of a changed server. Raises ForbiddenRejection."""
         self.may_define(record.config, wish.member)
         draft = self._drafted(record, wish)
         await self.validate(draft, wish.member, wish.conversation)
@@ -117,8 +117,8 @@ class ServerValidator:
     async def validate(
         self, draft: ParsedDefinition, member: Member, conversation: ConversationKey
     ) -> ParsedDefinition:
-        """The draft, with what it does not show by itself among its errors: whether this person may have it, here,
-        under this name.
+        """Return the draft with errors from outside of it: rights of the member, restrictions of addresses, names in
+        use.
         """
         config = draft.record.config
         local = isinstance(config.transport, StdioTransport)
@@ -127,7 +127,7 @@ class ServerValidator:
             draft.errors["transport"] = f"{_OPERATORS} Choose streamable_http{or_template}."
         place = place_of_template(draft.record, self._parts.templates()) or ("command" if local else "url")
         misplaced = place in draft.errors or any(name.startswith(SLOT) for name in draft.errors)
-        # In a thread, since what was filled in as a path is looked for on the disk.
+        # In a thread, because it looks up paths on the disk.
         if not misplaced and (
             objection := await asyncio.to_thread(self._parts.administration.rejection_reason, config)
         ):
@@ -142,8 +142,8 @@ class ServerValidator:
         return draft
 
     def judge_references(self, draft: ParsedDefinition, before: ServerRecord | None, member: Member) -> None:
-        """Mark the operator's references as vouched for, and add an error for each reference of somebody else that is
-        new, or would be used at another place than before, and is not granted.
+        """Mark the operator's references as vouched for. Add an error for each ungranted reference of another member
+        that is new or has a new target.
         """
         after, secrets = draft.record, dict(draft.record.secrets)
         for slot, reference in after.secrets.items():
@@ -161,7 +161,7 @@ class ServerValidator:
         draft.record = replace(after, secrets=secrets)
 
     def _field_of(self, slot: str, record: ServerRecord) -> str:
-        """The field that a slot's reference is given in."""
+        """Return the field of a slot's reference."""
         kind, _, name = slot.partition(":")
         launch = launch_of(record)
         template = self._parts.templates().get(launch.template) if launch is not None else None
@@ -170,7 +170,7 @@ class ServerValidator:
         return {AUTH_SECRET: "secret", "header": "headers", "env": "env"}.get(kind, "secret")
 
     def _judge_flows(self, before: ServerRecord, draft: ParsedDefinition, member: Member) -> None:
-        """Adds to the draft's errors that a call would take a signature less often: only the operator decides that."""
+        """Add an error if calls would need approval less often: only the operator may decide that."""
         flows, present = draft.record.config.flows, before.config.flows
         if self.operates(member) or not flows.loosens(present):
             return
@@ -182,7 +182,7 @@ class ServerValidator:
         draft.errors.setdefault(next(changed), _STRICTER_ONLY)
 
     async def reply_with_checks(self, record: ServerRecord, done: str, *, verify: bool) -> AsyncIterator[Reply]:
-        """What has been kept, exactly, and whether it can be used."""
+        """Yield the exact saved definition, and the result of the checks."""
         facts = self.exactly(record)
         if not verify:
             yield Reply(f"{server_label(record.config)} is {done}.", details=facts)
@@ -191,7 +191,7 @@ class ServerValidator:
             yield replace(reply, details=(*facts, *reply.details))
 
     def exactly(self, record: ServerRecord) -> tuple[tuple[str, str], ...]:
-        """Where a server is, or what is started for it, with its words told apart."""
+        """Return the exact address or command line, with separated words."""
         return exactly(expand_template(record.config, self._parts.templates()))
 
     def _drafted(self, record: ServerRecord, wish: ServerRequest) -> ParsedDefinition:
@@ -202,17 +202,17 @@ class ServerValidator:
 
 
 def _free(transport: Transport) -> bool:
-    """Any program that somebody has typed."""
+    """Return True for a program that a user has typed."""
     return isinstance(transport, StdioTransport) and transport.launch is None
 
 
 def starts(config: ServerConfig) -> str:
-    """What a person is about to have started."""
+    """Return the command line that a confirmation is about."""
     return f"It will start exactly this on the machine the bot runs on:\n{command_line(config)}"
 
 
 def exactly(config: ServerConfig) -> tuple[tuple[str, str], ...]:
-    """Where a server is, or what is started for it, with its words told apart."""
+    """Return the exact address or command line, with separated words."""
     match config.transport:
         case StdioTransport(launch=TemplateLaunch(template)):
             return ("launch template", template), ("command", command_line(config))

@@ -1,7 +1,5 @@
-"""Signing in to a server by OAuth, as whoever administers it meets it in a chat: who may, the link they are given in a
-private reply, what is said of a sign-in that is kept, and how it ends.
-
-What happens when they come back is in `oauth_callback`.
+"""OAuth sign-in to servers in chats: rights, the link in a private reply, the status, and the sign-out.
+`oauth_callback` handles the callback.
 """
 
 from __future__ import annotations
@@ -22,22 +20,22 @@ from bot.domain.sign_ins import SIGN_IN_SECONDS
 from bot.errors import NotFound
 
 SIGN_IN = "sign-in"
-"""What stands where a slot is named, for the sign-in itself."""
+"""Name of the sign-in among the slots of secrets."""
 SWITCH_ON = (
     "Signing in in a browser takes an address that people come back to: the operator sets `PUBLIC_URL`, to an https "
     "address or to this machine, and runs `countersign run` with its part `web`. Nobody can come back to `countersign "
     "chat`: beside a running bot `countersign servers connect NAME` gives the link in a shell."
 )
 _LOOKING_SECONDS = 2.0
-"""Whether a server takes a sign-in may have to be asked it, and nobody waits long for a button."""
+"""Seconds to find out if a server takes a sign-in, before a reply without the button."""
 _WAITING = (ServerStatus.AUTH_REQUIRED, ServerStatus.PENDING, ServerStatus.IDLE, ServerStatus.CONNECTING)
-"""How a server may stand that waits for a sign-in. One that has failed has another problem, which comes first."""
+"""Statuses of a server that may wait for a sign-in. A failed one has another problem."""
 _AS_IT_IS = "%/?#:@!$&*+,;=-._~"
-"""What a link's address may hold in Markdown beside letters and digits; everything else is written as `%..`."""
+"""Characters that need no escaping in a Markdown link besides letters and digits."""
 
 
 class SignInSteps:
-    """Offers sign-ins, and ends them."""
+    """Steps of signing in and out."""
 
     def __init__(self, parts: CommandDependencies, directory: ServerDirectory) -> None:
         self._parts = parts
@@ -45,14 +43,14 @@ class SignInSteps:
         self._directory = directory
 
     async def waits(self, config: ServerConfig) -> bool:
-        """Whether a server cannot be used before somebody signs in to it in a browser, which can be done."""
+        """Return True if the server needs a sign-in in a browser, and one is possible."""
         status = self._status(config)
         if self._sign_ins is None or status not in _WAITING or not await self._offered(config):
             return False
         return status is ServerStatus.AUTH_REQUIRED or await self._sign_ins.get(config.id) is None
 
     async def steps(self, config: ServerConfig) -> tuple[ReplyAction, ...]:
-        """The way to the link, if the server waits for a sign-in."""
+        """Return the action to get the link if the server waits for a sign-in."""
         try:
             async with asyncio.timeout(_LOOKING_SECONDS):
                 waits = await self.waits(config)
@@ -63,14 +61,14 @@ class SignInSteps:
         return (ReplyAction(f"Sign in to {config.name}", ("mcp", "connect", config.name), ActionStyle.PRIMARY),)
 
     def hint(self, seen: VisibleServer) -> str:
-        """What is missing where nobody can sign in in a browser; nothing if that would not help."""
+        """Return a hint if sign-ins are disabled but needed; else empty."""
         refused = seen.status is ServerStatus.AUTH_REQUIRED
         by_browser = kind_of_sign_in(seen) in (AuthenticationKind.NONE, AuthenticationKind.OAUTH)
         return SWITCH_ON.replace("`", "") if refused and by_browser and self._sign_ins is None else ""
 
     def allow(self, seen: VisibleServer, member: Member) -> None:
-        """Raise ForbiddenRejection unless this person may sign the bot in and out there: it is for all who use the
-        server.
+        """Check that the member may sign the bot in and out: it affects all users of the server. Raises
+        ForbiddenRejection.
         """
         if seen.record is not None:
             self._directory.record_of(seen, member)
@@ -81,7 +79,7 @@ class SignInSteps:
             )
 
     async def address(self, seen: VisibleServer, member: Member, conversation: ConversationKey) -> str | None:
-        """Where this person signs in, for them alone; None if there is no such place, or it is not theirs to do. Raises
+        """Return the member's private sign-in address, None if there is none or the member has no right. Raises
         ServerTrouble.
         """
         if self._sign_ins is None or not await self.waits(seen.config):
@@ -93,8 +91,8 @@ class SignInSteps:
         return await self._sign_ins.begin(seen.id, member.author, conversation)
 
     async def link(self, seen: VisibleServer, member: Member, conversation: ConversationKey, said: str) -> Reply:
-        """A private reply with the link, behind what is `said`: Markdown of our own. Raises ForbiddenRejection, Refusal
-        and ServerTrouble.
+        """Return a private reply with the link after `said`, which is Markdown of this project. Raises
+        ForbiddenRejection, CommandRejected, ServerTrouble.
         """
         if self._sign_ins is None:
             raise CommandRejected(SWITCH_ON)
@@ -117,7 +115,7 @@ class SignInSteps:
         )
 
     async def told(self, seen: VisibleServer) -> tuple[tuple[str, str], ...]:
-        """What is said of the sign-in there is, and the redirect address to register by hand, for admins."""
+        """Return the sign-in's state and the redirect address, for admins."""
         if self._sign_ins is None:
             return ()
         kept = await self._sign_ins.get(seen.id)
@@ -130,7 +128,7 @@ class SignInSteps:
         return tuple(facts)
 
     async def again(self, request: CommandContext) -> AsyncIterator[Reply]:
-        """Sign in, also where somebody is signed in already."""
+        """Sign in, or replace the current sign-in."""
         seen = await self._found(request)
         if self._sign_ins is not None and not await self._offered(seen.config):
             raise CommandRejected(
@@ -158,11 +156,11 @@ class SignInSteps:
         )
 
     async def _offered(self, config: ServerConfig) -> bool:
-        """Whether it takes one at all."""
+        """Return True if the server takes a sign-in."""
         try:
             return self._sign_ins is not None and await self._sign_ins.is_available(config.id)
         except NotFound:
-            return False  # this process does not follow it yet
+            return False  # this process has not loaded it yet
 
     async def _found(self, request: CommandContext) -> VisibleServer:
         seen = await self._directory.find(request.arguments.one("server"), request.conversation)
@@ -175,19 +173,19 @@ class SignInSteps:
 
 
 def kind_of_sign_in(seen: VisibleServer) -> AuthenticationKind:
-    """How a server is signed in to, as it is defined."""
+    """Return the authentication type of the definition."""
     if seen.record is not None:
         return seen.record.authentication.kind
     return seen.config.sign_in.kind if seen.config.sign_in is not None else AuthenticationKind.NONE
 
 
 def oauth_words(terms: OAuthTerms) -> str:
-    """What is set of a sign-in by OAuth, in a few words."""
+    """Return a summary of the OAuth settings."""
     way = "OAuth, in a browser" if terms.kind is AuthenticationKind.OAUTH else "OAuth, by the bot itself"
     client = f", as client {terms.client_id}" if terms.client_id else ""
     return f"{way}{client}{f', for {terms.scope}' if terms.scope else ''}"
 
 
 def _in_markdown(address: str) -> str:
-    """An address as it may stand behind a link's label."""
+    """Escape an address for a Markdown link."""
     return quote(address, safe=_AS_IT_IS)

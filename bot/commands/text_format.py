@@ -1,5 +1,5 @@
-"""How things are said in replies: counts, ages, names, guesses. Everything a command writes into Markdown goes
-through here or is its own words.
+"""Text of replies: counts, ages, names, suggestions. Names and values in Markdown have to go through these
+functions.
 """
 
 from __future__ import annotations
@@ -39,36 +39,36 @@ _SAFE = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,62}[A-Za-z0-9])?")
 
 
 def error_reply(text: str) -> Reply:
-    """A reply that says what went wrong."""
+    """Return a failed reply."""
     return Reply(text, failed=True)
 
 
 def parse_policy(word: str) -> ApprovalPolicy | None:
-    """The policy that a word names: `auto`, `ask_user`, `always_allow`, `always_deny` in any case, or `ask`, `allow`,
-    `deny`.
-    """
+    """Parse a policy name: `auto`, `ask_user`, `always_allow`, `always_deny` in any case, or `ask`, `allow`, `deny`."""
     if word.lower() in _POLICIES:
         return _POLICIES[word.lower()]
     return next((policy for policy in ApprovalPolicy if policy.value == word.upper()), None)
 
 
 def code(name: str, otherwise: str = "this one") -> str:
-    """A name in Markdown's code, if there is nothing in it but letters, digits, dots, dashes and underscores."""
+    """Format a name as inline code if it has only letters, digits, dots, dashes and underscores; else return
+    `otherwise`.
+    """
     return f"`{name}`" if _SAFE.fullmatch(name) else otherwise
 
 
 def server_label(config: ServerConfig) -> str:
-    """A server's slug in Markdown."""
+    """Format a server's slug in Markdown."""
     return code(config.name, "this server")
 
 
 def pluralize(count: int, word: str, many: str = "") -> str:
-    """`1 tool`, `2 tools`."""
+    """Format a count: `1 tool`, `2 tools`."""
     return f"{count} {word}" if count == 1 else f"{count} {many or word + 's'}"
 
 
 def format_ago(then: float | None, now: float) -> str:
-    """How long since then: `just now`, `2 min ago`, `3 h ago`, `5 days ago`; a day for what is longer ago."""
+    """Format the time since then: `just now`, `2 min ago`, `3 h ago`, `5 days ago`."""
     if not then:
         return "never"
     seconds = max(now - then, 0)
@@ -84,7 +84,7 @@ def format_ago(then: float | None, now: float) -> str:
 
 
 def format_expiry(then: float, now: float) -> str:
-    """How long until then: `in 40 s`, `in 12 min`, `in 3 h`, `in 5 days`."""
+    """Format the time until then: `in 40 s`, `in 12 min`, `in 3 h`, `in 5 days`."""
     seconds = max(then - now, 0)
     for size, unit in ((86400, "days"), (3600, "h"), (60, "min")):
         if seconds >= 2 * size:
@@ -93,31 +93,31 @@ def format_expiry(then: float, now: float) -> str:
 
 
 def format_moment(then: float) -> str:
-    """A time as people write it in a table, UTC."""
+    """Format a time for a table, UTC."""
     return f"{datetime.fromtimestamp(then, UTC):%Y-%m-%d %H:%M:%S}" if then else ""
 
 
 def format_duration(seconds: float | None) -> str:
-    """`82 ms`, `1.3 s`; empty if nobody knows."""
+    """Format a duration: `82 ms`, `1.3 s`; empty for None."""
     if seconds is None:
         return ""
     return f"{seconds * 1000:.0f} ms" if seconds < 1 else f"{seconds:.1f} s"
 
 
 def closest_match(typed: str, known: Iterable[str]) -> str:
-    """The known name nearest to what was typed, empty if none is near."""
+    """Return the closest known name, empty if none is close."""
     by_lower = {each.lower(): each for each in known}
     close = difflib.get_close_matches(typed.lower()[:100], by_lower, n=1)
     return by_lower[close[0]] if close else ""
 
 
 def did_you_mean(typed: str, known: Iterable[str], before: str = "") -> str:
-    """` Did you mean `jira`?` or nothing. What was typed itself is not repeated: it could be anything."""
+    """Return ` Did you mean `jira`?` or an empty text. The input is not repeated, because it may be a secret."""
     close = code(closest_match(typed, known), "")
     return f" Did you mean `{before}{close[1:]}?" if close else ""
 
 
 def shorten(text: str, limit: int = 200) -> str:
-    """Text from elsewhere on one line, for a cell."""
+    """Shorten text from outside to one line, for a cell."""
     line = " ".join(text[: limit * 4].split())
     return line if len(line) <= limit else line[: limit - 1].rstrip() + "…"

@@ -1,8 +1,7 @@
-"""What looks like a token, so that none is taken where none belongs.
+"""Detection of text that looks like a token.
 
-A guess by its shape: the prefixes that services give their keys, and long strings that nobody would make up by hand.
-Addresses, UUIDs, slugs, paths and digests in dashes are left alone as far as that goes. Knows no secret of this
-program.
+A heuristic: known prefixes of providers' keys, and long random strings. Addresses, UUIDs, slugs, paths and dashed
+digests are usually not matched.
 """
 
 from __future__ import annotations
@@ -51,23 +50,21 @@ _LONG = 24
 _LONG_LOWER = 32
 _WORDS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
 _SHORT_WORDS = 3.3
-"""Words in CamelCase are longer on the average; in a muddle of letters and digits what looks like one has about two
-letters.
-"""
+"""Lowest average length of CamelCase words; in random letters and digits apparent words have about two letters."""
 
 
 def known_token(text: str) -> bool:
-    """Whether there is something in the text that says of itself that it is a token."""
+    """Return True if the text contains a known token format."""
     return bool(_KNOWN.search(text))
 
 
 def looks_like_token(text: str) -> bool:
-    """Whether there is a token in the text, or something long that only a machine would write."""
+    """Return True if the text contains a token or a long random string."""
     return known_token(text) or any(_random(piece) for piece in _PIECES.findall(_UUID.sub(" ", text)))
 
 
 def _random(piece: str) -> bool:
-    """Nothing a person would name a thing by: hexadecimal digits, or letters of both cases and digits in a muddle."""
+    """Return True for hexadecimal digits, or a random mix of letters and digits."""
     runs = [run for run in re.split(r"[_-]", piece) if run]
     longest = max(runs, key=len, default="")
     if len(longest) >= _LONG_HEX and _HEX.fullmatch(longest) and _mixed_hex(longest):
@@ -78,12 +75,12 @@ def _random(piece: str) -> bool:
     kinds = Counter(map(_kind, bare))
     if kinds["upper"] and kinds["lower"] and kinds["digit"]:
         return _word_length(bare) < _SHORT_WORDS and _entropy(bare) >= 3.5
-    # Lower or upper case and digits without a break: keys in base 32 or 36.
+    # Lower or upper case letters with digits and no break: keys in base 32 or 36.
     return len(longest) >= _LONG_LOWER and kinds["digit"] >= 4 and _word_length(longest) < 2 * _SHORT_WORDS
 
 
 def _mixed_hex(text: str) -> bool:
-    """Both digits and letters: a long number is no token."""
+    """Return True for digits and letters together: a long number is not a token."""
     return not text.isdigit() and not text.isalpha()
 
 
@@ -98,6 +95,6 @@ def _word_length(text: str) -> float:
 
 
 def _entropy(text: str) -> float:
-    """Bits a character (Shannon)."""
+    """Return the Shannon entropy in bits per character."""
     counts = Counter(text)
     return -sum(count / len(text) * math.log2(count / len(text)) for count in counts.values())

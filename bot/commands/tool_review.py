@@ -1,7 +1,6 @@
-"""Tools that wait for a review, and what becomes of them. Values in, values out.
+"""Review of tools, shared by `/mcp review` and other verbs.
 
-`/mcp review` says it in replies; other verbs ask which tools wait. What is approved is what was shown, by its digest:
-a server may change a tool while somebody reads.
+An approval names the digest of the shown definitions, because a server may change a tool during the review.
 """
 
 from __future__ import annotations
@@ -31,8 +30,8 @@ from bot.ports import ServerAdmin
 
 @dataclass(frozen=True, slots=True)
 class UnreviewedTool:
-    """One tool whose definition is not pinned: how it stands, what is different from its pin, if it has one. All of it
-    is different where what was pinned cannot be read any more.
+    """A tool without a pin on its definition, with its differences from the last pin. All parts differ if the pin is
+    unreadable.
     """
 
     tool: Tool
@@ -42,16 +41,16 @@ class UnreviewedTool:
 
 
 class ToolReview:
-    """Shows what waits, and pins it."""
+    """Lists unreviewed tools, and pins them."""
 
     def __init__(self, parts: CommandDependencies) -> None:
         self._parts = parts
 
     async def waiting(self, server_id: str) -> tuple[UnreviewedTool, ...]:
-        """The tools of a server whose definition is not pinned."""
+        """Return the tools of a server without a pin on their definition."""
         pins = {pin.tool: pin for pin in await self._parts.pins.pins_of(server_id)}
         pinned = {tool: pin.definition for tool, pin in pins.items()}
-        # What another process has pinned a moment ago waits no more.
+        # Another process may have pinned it a moment ago.
         return tuple(
             _waiting(tool, pins.get(tool.original_name))
             for tool in unpinned(self._parts.servers, server_id)
@@ -61,9 +60,9 @@ class ToolReview:
     async def approve(
         self, seen: VisibleServer, tool: str, definition: str, member: Member
     ) -> tuple[UnreviewedTool, ...]:
-        """Pin a tool as it was shown, or everything that waits where `tool` is empty; nothing if `definition` is not
-        the digest of that any more. What was pinned. Raises NotFound if the server is gone; ForbiddenRejection if what
-        is pinned would hold beyond the one workspace that this program may touch.
+        """Pin a tool as shown, or all unreviewed tools if `tool` is empty; no tool if `definition` is no longer their
+        digest. Return the pinned tools. Raises NotFound without the server; ForbiddenRejection if the pin would apply
+        beyond a token's workspace.
         """
         if seen.config.workspace == EVERYWHERE and self._parts.rights.is_confined(member):
             raise ForbiddenRejection(
@@ -85,7 +84,7 @@ class ToolReview:
 
 
 def unpinned(servers: ServerAdmin, server_id: str) -> Sequence[Tool]:
-    """The tools of a server whose definition is not pinned; none if it is not followed yet, or not any more."""
+    """Return the tools of a server without a pin on their definition; empty if the server is not loaded."""
     try:
         return servers.unpinned_tools(server_id)
     except NotFound:
@@ -93,7 +92,7 @@ def unpinned(servers: ServerAdmin, server_id: str) -> Sequence[Tool]:
 
 
 def withheld(servers: ServerAdmin, server_id: str) -> Sequence[Tool]:
-    """Those that are not offered because of that."""
+    """Return the tools that are not offered because they have no pin."""
     return unpinned(servers, server_id) if servers.review is ReviewPolicy.CHANGED else ()
 
 

@@ -1,7 +1,4 @@
-"""What `/usage` says, as values for programs: those of `GET /api/usage`, whose shapes describe them.
-
-Money is in whole units of its currency, to the millionth.
-"""
+"""Report of `/usage` as JSON values, as in `GET /api/usage`. Money is in units of its currency, to the millionth."""
 
 from __future__ import annotations
 
@@ -17,7 +14,7 @@ MOST_NAMES = 1_000
 def usage_report(
     since: float, by: UsageGrouping, sums: Sequence[tuple[str, UsageTotal]], limits: Iterable[LimitStatus]
 ) -> Mapping[str, Any]:
-    """What was used since then (epoch seconds), in values of JSON: the total, and at most `MOST_NAMES` of the sums."""
+    """Return usage since a time (epoch seconds): the total, and at most `MOST_NAMES` sums."""
     return {
         "since": _moment(since),
         "by": by.value,
