@@ -1,4 +1,4 @@
-"""Discord: what people say, press and type comes in through the gateway; turns are drawn over REST.
+"""Discord platform: messages, interactions and commands arrive over the gateway; turns are delivered over REST.
 
-Receiving and drawing are apart: any process with the bot's token can draw, one at a time holds the gateway.
+Any process with the bot's token can deliver. One process at a time holds the gateway.
 """

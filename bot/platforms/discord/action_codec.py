@@ -1,7 +1,6 @@
-"""How a press on one of our buttons is written into the button: as its `custom_id`, which holds 100 characters.
+"""Codec between an `Action` and the `custom_id` of a Discord button, which holds 100 characters.
 
-Called by the drawings, which write, and by the listener, which reads. Fields are divided by colons and hold none: ids
-of turns and approvals are letters and digits.
+Fields are separated by colons and contain none: ids of turns and approvals are letters and digits.
 """
 
 from __future__ import annotations
@@ -29,15 +28,15 @@ from bot.rendering.available_actions import CheckCallAction, RunAgainAction, Sto
 PREFIX = "cs"
 LONGEST = 100
 WRITTEN = rf"{PREFIX}:(?P<kind>[a-z]+):(?P<rest>.*)"
-"""What every one of our ids looks like, as a pattern."""
+"""Pattern of the bot's ids."""
 MENU = f"{PREFIX}:menu"
-"""A menu's id begins so; what stands behind a colon tells it apart from others."""
+"""Prefix of a menu's id; the part after the colon makes it unique."""
 _TICKET = "ticket"
 
 
 @dataclass(frozen=True, slots=True)
 class ResumePending:
-    """Do what a ticket is for (`pending_actions`): whatever does not fit into a button."""
+    """Run the pending action of a token (`pending_actions`), for actions that exceed the limit of a button."""
 
     ticket: str
 
@@ -46,14 +45,14 @@ class ResumePending:
 
 
 def chosen(custom_id: str, values: Sequence[str]) -> Action | ResumePending | None:
-    """What a pressed button or an entry that was chosen from a menu means; None if it is none of ours. The entries of a
-    menu are written as buttons are.
+    """Return the action of a button or of a selected menu entry, or None if it is not one of the bot's. Menu entries
+    are encoded like buttons.
     """
     return decode(values[0]) if values and custom_id.startswith(f"{MENU}:") else decode(custom_id)
 
 
 def encode(press: Action | ResumePending) -> str | None:
-    """A button's `custom_id`; None where Discord would not take it, or where nothing is written so."""
+    """Return a button's `custom_id`, or None if it exceeds Discord's limit or the action has no encoding."""
     text = str(press) if isinstance(press, ResumePending) else _written(press)
     return text if text is not None and len(text) <= LONGEST else None
 
@@ -90,7 +89,7 @@ def _written(press: Action) -> str | None:  # noqa: C901, PLR0912 - one case for
 
 
 def decode(custom_id: str) -> Action | ResumePending | None:
-    """What a pressed button means; None if it is none of ours."""
+    """Return the action of a button, or None if it is not one of the bot's."""
     found = re.fullmatch(WRITTEN, custom_id)
     if found is None:
         return None
@@ -137,8 +136,8 @@ def _card(card: ApprovalRef) -> str:
 
 
 def _number(text: str) -> int:
-    """A number as we write it. Raises ValueError for anything else: no other digits, no signs, none that is too large
-    for a database.
+    """Parse a number as encoded by this module. Raises ValueError for other digits, signs and numbers too large for the
+    database.
     """
     if re.fullmatch(r"[0-9]{1,9}", text) is None:
         raise ValueError(text)

@@ -1,6 +1,6 @@
-"""Discord, put together: what draws in every process, and what receives where it is wanted.
+"""The Discord app: its surface, which every process has, and its listener.
 
-Called by the composition root, which hands in plain values; entered before use and left when nothing draws any more.
+Enter it before use, and leave it after the last delivery.
 """
 
 from __future__ import annotations
@@ -56,12 +56,12 @@ _HOSTS = ("cdn.discordapp.com", "media.discordapp.net")
 
 
 def attachment_id(channel: str, message: str, attachment: str) -> str:
-    """How an attachment is known to whoever fetches it later."""
+    """Return the id by which an attachment is downloaded later."""
     return f"{channel}:{message}:{attachment}"
 
 
 async def fetch_file(rest: Rest, attachment: Attachment) -> bytes:
-    """The bytes of a file. Raises NotFound if it is gone or must not be read, DeliveryFailed if Discord gave none."""
+    """Download a file. Raises NotFound if it is missing or not readable, DeliveryFailed if the download failed."""
     if attachment.size > LARGEST_READ:
         raise NotFound(f"{_name(attachment)} is larger than {LARGEST_READ // 2**20} MB.", "share a smaller file")
     url = await _address(rest, attachment)
@@ -73,8 +73,8 @@ async def fetch_file(rest: Rest, attachment: Attachment) -> bytes:
 async def share_tool_files(
     sender: Sender, view: TurnView, refs: MessageRefs, *, search: bool, taken: set[str]
 ) -> AsyncGenerator[PostedMessage, None]:
-    """Share what tools returned and was not shared yet, each file below a line with its name; the messages that show
-    something are added to those `taken`. Raises DeliveryFailed.
+    """Share the tool files that have not been shared yet, each below a line with its name. The ids of their messages
+    are added to `taken`. Raises DeliveryFailed.
     """
     for file in returned_files(view, FILE):
         if file.slot in refs:
@@ -98,7 +98,7 @@ async def share_tool_files(
 
 
 async def _address(rest: Rest, attachment: Attachment) -> str:
-    """Where the bytes are now."""
+    """Return the current URL of an attachment."""
     found = _ID.fullmatch(attachment.id)
     if found is None:
         raise NotFound(f"{_name(attachment)} is none of Discord's.")
@@ -142,7 +142,7 @@ async def _download(rest: Rest, url: str, attachment: Attachment) -> bytes:
 
 
 def _discords(url: str, api_url: str) -> bool:
-    """Whether the address is Discord's own, or at the host that stands in for it."""
+    """Return True if the URL is on Discord's hosts or the host of the API."""
     place, home = urlsplit(url), urlsplit(api_url)
     if (place.scheme, place.netloc) == (home.scheme, home.netloc):
         return True
@@ -150,7 +150,7 @@ def _discords(url: str, api_url: str) -> bool:
 
 
 def _file_name(name: str) -> str:
-    """A name that Discord takes as it is, without a way to another folder."""
+    """Return a file name that Discord leaves unchanged, without a path."""
     return single_line(name.replace("/", "_").replace("\\", "_"), NAME) or "file"
 
 
@@ -169,7 +169,7 @@ log = logging.getLogger(__name__)
 PACE = 1.2
 """Seconds between two drawings of one turn: a channel takes about five posts and edits in five seconds."""
 TYPING_SECONDS = 8.0
-"""Discord shows that somebody types for ten."""
+"""Seconds between typing indicators; Discord shows one for ten."""
 LOCKED_OUT, LOCKED_OUT_SECONDS = 401, 60.0
 REMOVED = "-"
 """The reference of a slot that a turn had and has no more."""
@@ -191,17 +191,17 @@ class DiscordSurface:
 
     @property
     def key_prefix(self) -> str:
-        """Everything in Discord."""
+        """Key prefix of all Discord conversations."""
         return f"{PLATFORM}:"
 
     @property
     def min_interval(self) -> float:
-        """Seconds between two drawings of one turn."""
+        """Seconds between two deliveries of one turn."""
         return PACE
 
     async def deliver(self, view: TurnView, refs: MessageRefs) -> AsyncGenerator[PostedMessage, None]:
-        """Draw a turn: post what is missing, edit what has changed, take away what is no longer part of it. Raises
-        DeliveryFailed, which is not permanent where only the token is no good: what waits is drawn with the next one.
+        """Deliver a turn: post missing messages, edit changed ones, delete those that no longer belong to it. Raises
+        DeliveryFailed, which is not permanent if the token was rejected: the turn is delivered with the next token.
         """
         try:
             async with aclosing(self._draw(view, refs)) as out:
@@ -241,7 +241,7 @@ class DiscordSurface:
     async def _draw_here(
         self, view: TurnView, refs: MessageRefs, since: float, *, search: bool
     ) -> AsyncGenerator[PostedMessage, None]:
-        """What the conversation shows of a turn; `refs` are of all that is out, elsewhere too."""
+        """Deliver the messages of the turn's own conversation; `refs` include those of remote cards."""
         slots, taken = turn_messages(view, since, refs), set(refs.values())
         for slot in slots:
             shown = str(await self._shown(view, slot, refs, search=search, taken=taken))
@@ -259,8 +259,8 @@ class DiscordSurface:
                 yield PostedMessage(name, REMOVED)
 
     async def post_notice(self, audience: NoticeTarget, notice: Notice) -> None:
-        """Say something to somebody, or to everyone in a conversation. Only presses and commands can be answered for
-        one person alone, so whoever is meant is told directly, wherever they stand. Raises DeliveryFailed.
+        """Post a notice to a user or a conversation. A notice to one user is a direct message, because only
+        interactions allow ephemeral answers. Raises DeliveryFailed.
         """
         where = ConversationKey.parse(audience.conversation)
         if where.platform != PLATFORM:
@@ -269,13 +269,13 @@ class DiscordSurface:
         await post_notice(self._rest, place, notice.text)
 
     async def member(self, author: Author, where: ConversationKey) -> Member:
-        """Who somebody is, asked for now. Raises DeliveryFailed if Discord does not say."""
+        """Return the user with current rights and roles. Raises DeliveryFailed."""
         if author.platform != PLATFORM or where.platform != PLATFORM:
             return Member(author, external=True)
         return await self._people.member(author.id, where.workspace)
 
     async def fetch(self, attachment: Attachment) -> bytes:
-        """The bytes of a file that somebody attached. Raises NotFound and DeliveryFailed."""
+        """Download an attached file. Raises NotFound and DeliveryFailed."""
         return await fetch_file(self._rest, attachment)
 
     async def _shown(
@@ -289,7 +289,7 @@ class DiscordSurface:
         return await self._sender.edit(view.turn, slot, ref)
 
     async def _type(self, place: str) -> None:
-        """Show that the bot is at work, while nothing of its answer is there to see."""
+        """Show the typing indicator until the first message is posted."""
         now = self._clock()
         if now - self._typing.get(place, float("-inf")) < TYPING_SECONDS:
             return
@@ -303,14 +303,14 @@ class DiscordSurface:
             log.debug("typing was not shown: %s", failure)
 
     def _since(self, view: TurnView) -> float:
-        """When this state of a turn was drawn first: a card that is not out yet begins to run off then, and must not
-        look different each time it is drawn.
+        """Return when this state of the turn was delivered first. The expiry of an unposted card counts from then, so
+        that a second delivery renders the same card.
         """
         known = self._known.get(view.turn.id)
         return known[1] if known is not None and known[0] == view.revision else self._clock()
 
     def _note(self, view: TurnView, since: float) -> None:
-        """Remember what was drawn when."""
+        """Record the time of this delivery."""
         self._known[view.turn.id] = (view.revision, since)
         self._known.move_to_end(view.turn.id)
         while len(self._known) > REMEMBERED_TURNS:
@@ -319,7 +319,7 @@ class DiscordSurface:
 
 @dataclass(frozen=True, slots=True)
 class DiscordApp:
-    """Discord as the bot: `surface` draws; `rest` and `people` tell a check-up whom the token speaks for, and where."""
+    """Discord app of the bot. `surface` delivers turns; `rest` and `people` are for diagnostics."""
 
     rest: Rest
     people: UserDirectory
@@ -333,7 +333,9 @@ class DiscordApp:
         manners: AudiencePolicy | None = None,
         records: DiscordLookups | None = None,
     ) -> DiscordListener:
-        """What receives, in one process at a time: `leases` says in which, `holder` names this one."""
+        """Return the listener, which receives in one process at a time. `leases` selects the process, `holder` names
+        this one.
+        """
         return DiscordListener(self.rest, self.people, leases, holder, manners=manners, records=records)
 
 
@@ -341,8 +343,8 @@ class DiscordApp:
 async def open_discord(
     token: str, *, url: str = API_URL, servers: frozenset[str] = frozenset(), observe: MetricSink = null_sink
 ) -> AsyncIterator[DiscordApp]:
-    """The office of a bot's token. `servers` are the ids of those that are served; none named, all the bot is in.
-    `observe` counts how long Discord asks to be left alone. Asks Discord for nothing until it is used.
+    """Open the app of a bot token. `servers` are the ids of the served guilds; empty for all guilds of the bot.
+    `observe` receives the seconds of Discord's rate limit pauses. No request is sent before the first use.
     """
     async with Rest(token, url=url, observe=observe) as rest:
         people = UserDirectory(rest, servers)

@@ -1,11 +1,10 @@
-"""What was said while nobody listened: read up when a new session begins, and handed in.
+"""Backfill of messages that were missed while no process received.
 
-A session that is resumed misses nothing; a new one does not bring what was said before it (Discord, "Gateway"). Read
-are the direct conversations and threads in which the bot has a turn, from the last turn on that is older than the
-session; the threads that it opened at a question that never came to be a turn; and what calls the bot elsewhere
-(`missed_mentions`). Bounded in time, in conversations and in messages of each.
+A resumed session misses nothing; a new one does not include earlier messages (Discord, "Gateway"). The backfill reads:
+direct conversations and threads with a turn, from the last turn before the session on; threads that the bot opened
+without a turn; mentions elsewhere (`missed_mentions`). Its time, conversations and messages of each are limited.
 
-Handing in twice does no harm: a message is one turn, however often it comes.
+Processing a message twice has no effect, because a message is one turn.
 """
 
 from __future__ import annotations
@@ -45,8 +44,8 @@ Place = discord.TextChannel | discord.VoiceChannel | discord.StageChannel | disc
 async def missed_mentions(
     client: discord.Client, rest: Rest, people: UserDirectory, since: int, known: Container[int]
 ) -> AsyncGenerator[tuple[discord.Message, ChannelRef, discord.Guild], None]:
-    """Messages that mention the bot and are newer than the id `since`, with where they stand; those in the places whose
-    ids are `known` are left out. Raises DeliveryFailed if Discord does not say who the bot is.
+    """Yield the messages that mention the bot and are newer than the id `since`, with their channels, except those in
+    the channels `known`. Raises DeliveryFailed if the bot's identity cannot be loaded.
     """
     me = (await rest.identity()).user
     reading = await rest.client()
@@ -70,7 +69,7 @@ async def missed_mentions(
 
 
 def _lively(client: discord.Client, people: UserDirectory, since: int, known: Container[int]) -> list[Place]:
-    """Where something was said since, the latest first, as far as the bot may read there."""
+    """Return the channels with messages after `since` that the bot may read, the most recent first."""
     places = [
         place
         for guild in client.guilds
@@ -82,7 +81,7 @@ def _lively(client: discord.Client, people: UserDirectory, since: int, known: Co
 
 
 def _places(guild: discord.Guild) -> tuple[Place, ...]:
-    """Where people write."""
+    """Return the channels for messages of users."""
     return (*guild.text_channels, *guild.voice_channels, *guild.stage_channels, *guild.threads)
 
 
@@ -101,11 +100,13 @@ MOST_CONVERSATIONS = 100
 MOST_MESSAGES = 100
 RECENT_TURNS = 10
 LATEST = 5
-"""So many of the latest conversations tell when somebody listened last: their newest turns may be from just now."""
+"""Number of the latest conversations that are ignored for the time of the last message: their newest turns may be from
+just now.
+"""
 CLOCKS_DIFFER = timedelta(seconds=60)
 """Turns carry the database's time, messages Discord's."""
 _SPOKEN = (discord.MessageType.default, discord.MessageType.reply)
-"""Not the copy of the question with which a thread begins, which is by whoever opened it."""
+"""Types of user messages, without the copy of the first message in a thread, whose author opened the thread."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +126,7 @@ class Backfill:
         self._reception = reception
 
     async def read(self, client: discord.Client, began_at: float) -> None:
-        """Hand in what was said before a session that began then, in epoch seconds. Raises CountersignError."""
+        """Process the messages before a session that began at `began_at`, in epoch seconds. Raises CountersignError."""
         began = _moment(began_at)
         engaged = await self._engaged()
         for key in engaged:
@@ -151,7 +152,7 @@ class Backfill:
         return tuple(key for key in found if self._desk.people.serves(key.workspace))
 
     async def _left(self, key: ConversationKey, client: discord.Client, began: datetime) -> _Left | None:
-        """Where to read on in a conversation; None where nothing can have been said."""
+        """Return the position to resume at in a conversation, or None if it has no missed messages."""
         guild = client.get_guild(int(key.workspace))
         if guild is None:
             return None  # the bot has left that server
@@ -165,7 +166,7 @@ class Backfill:
         return None if latest is not None and latest < since else _Left(spot, guild, since)
 
     async def _last_turn(self, key: ConversationKey, began: datetime) -> int:
-        """The lowest id that a message can have which came after the last turn of a conversation."""
+        """Return the lowest id of a message after the last turn of a conversation."""
         turns = await self._desk.engine.recent_turns(key, RECENT_TURNS)
         earliest = began - timedelta(hours=HOURS)
         # What comes live from now on is a turn already, perhaps, and says nothing about what came before.
@@ -173,7 +174,7 @@ class Backfill:
         return time_snowflake(max(max(before, default=earliest) - CLOCKS_DIFFER, earliest))
 
     async def _last_heard(self, engaged: Sequence[ConversationKey], began: datetime) -> int:
-        """The same for all conversations: somebody was listening then."""
+        """Return the lowest id of a message after the last turn of any conversation, when a process still received."""
         found = [await self._last_turn(key, began) for key in engaged[:LATEST]]
         return max(found, default=time_snowflake(began - timedelta(hours=HOURS)))
 
@@ -189,7 +190,7 @@ class Backfill:
     async def _unanswered(
         self, client: discord.Client, began: datetime, engaged: frozenset[ConversationKey]
     ) -> list[discord.Thread]:
-        """Threads that the bot opened lately and that never had a turn: it was stopped in between."""
+        """Return recent threads that the bot opened without a turn, because its process stopped in between."""
         me, since = (await self._desk.rest.identity()).user, time_snowflake(began - timedelta(hours=HOURS))
         lately = [
             thread
@@ -202,8 +203,8 @@ class Backfill:
         return [thread for thread in latest if not await self._desk.engine.recent_turns(_key(thread), 1)]
 
     async def _has_answered(self, thread: discord.Thread) -> bool:
-        """Whether the bot has said something in a thread: its turns were deleted since. Where that cannot be read, it
-        may have.
+        """Return True if the bot has posted in the thread, whose turns were deleted since. Also True if the thread
+        cannot be read.
         """
         client, me = await self._desk.rest.client(), (await self._desk.rest.identity()).user
         try:

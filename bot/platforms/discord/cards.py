@@ -1,10 +1,8 @@
-"""Approval cards: what a person reads before signing, and in the same place how it went.
+"""Approval cards as Discord components.
 
-Called by the drawing of a turn. Calls that one reply asked for share a card and are decided one by one. A card shows
-what `rendering.cards` says of a call: exactly what runs. A call that hides a part which looks like a secret is approved
-from the private messages that show all of it. A card is laid out (Components V2), which nothing
-that a model or a tool writes can be, and stays within Discord's 40 components and 4,000 characters by counting what it
-leaves out.
+Calls of one model reply share a card; each has its own decision. A call with a hidden part that looks like a secret can
+only be approved from the ephemeral messages that show all of it. A card uses Components V2, which text of models and
+tools cannot imitate. It stays within Discord's 40 components and 4,000 characters; omitted parts are counted.
 """
 
 from __future__ import annotations
@@ -54,7 +52,7 @@ _WENT_WRONG = frozenset({StepStatus.FAILED, StepStatus.UNKNOWN})
 
 
 def card_messages(asking: ApprovalEntry, view: TurnView, now: float) -> tuple[OutgoingMessage, ...]:
-    """The cards of calls that were asked for together; more than CALLS_A_CARD get several."""
+    """Return the cards of calls that were requested together, at most CALLS_A_CARD in each."""
     pages = [asking.calls[start : start + CALLS_A_CARD] for start in range(0, len(asking.calls), CALLS_A_CARD)]
     return tuple(
         OutgoingMessage(
@@ -67,14 +65,14 @@ def card_messages(asking: ApprovalEntry, view: TurnView, now: float) -> tuple[Ou
 
 
 def facts(made: ApprovalCard) -> str:
-    """Where a call goes and what it may do."""
+    """Return the server, the tool and the risk of a call."""
     where = f"**Server** {escape_to_limit(made.server, NAME)}   " if made.server else ""
     return f"{where}**Tool** {escape_to_limit(made.tool, NAME)}   **Risk** {RISKS[made.risk]}"
 
 
 def decisions(step: ToolStep, made: ApprovalCard) -> list[Component | None]:
-    """The buttons of one open call; what else can be allowed with a signature stands where all of it is shown. Without
-    those that approve where a part of the call is hidden.
+    """Return the buttons of one pending call, with the first grant. The other grants are offered below the whole call.
+    The approve buttons are missing if a part of the call is hidden.
     """
     ref = ApprovalRef(made.approval_id, made.revision)
     if made.withheld:
@@ -89,12 +87,12 @@ def decisions(step: ToolStep, made: ApprovalCard) -> list[Component | None]:
 
 
 def relative_time(at: float) -> str:
-    """A moment as everybody's own client counts down to it."""
+    """Return a timestamp that clients show as a countdown."""
     return f"<t:{int(at)}:R>"
 
 
 def person(author: Author) -> str:
-    """Somebody by their name, which nobody is notified of: a mention where Discord knows them."""
+    """Return a user's name, as a mention for users of Discord. Messages are sent without notifications."""
     known = author.platform == PLATFORM and author.id.isdecimal()
     return f"<@{author.id}>" if known else escape_to_limit(author.name or author.id, NAME)
 
@@ -139,13 +137,15 @@ def _open(step: ToolStep, made: ApprovalCard) -> str:
 
 
 def _changed(step: ToolStep, made: ApprovalCard, lines: int | None) -> str:
-    """What is hidden, and in small print what somebody has changed, in so many `lines` at the most."""
+    """Return the warning of hidden parts, and at most `lines` lines of edits in small text."""
     hidden = [f"**{withheld_text(made)}**"] if made.withheld else []
     return "\n".join((*hidden, *(f"-# {escape_to_limit(line, CHANGE)}" for line in edit_lines(step)[:lines])))
 
 
 def _arguments(arguments: Sequence[CardArgument], room: int) -> str:
-    """The arguments in a block. What does not fit is counted, and so is what only grows by being harmless."""
+    """Return the arguments in a code block. Omitted text is counted, including text that exceeds the room after
+    escaping.
+    """
     for narrower in (room, room // 2, room // 4, 0):
         if narrower >= 0 and (shown := argument_lines(arguments, narrower)):
             block = code_block(shown)
@@ -167,7 +167,7 @@ def _buttons(step: ToolStep, made: ApprovalCard, view: TurnView) -> list[Compone
 
 
 def _settled(step: ToolStep, made: ApprovalCard, view: TurnView) -> str:
-    """What was asked, and below it how it went."""
+    """Return the call and its outcome."""
     title = escape_to_limit(headline(step, made).removesuffix("?"), TITLE)
     icon = ICONS.get(step.status, "")
     first = f"{icon} **{title}**" if icon else f"~~{title}~~"
@@ -178,7 +178,7 @@ def _settled(step: ToolStep, made: ApprovalCard, view: TurnView) -> str:
 
 
 def _about(waiting: Sequence[ToolStep], reason: str, now: float) -> str:
-    """Who asked and why, until when, and under which number."""
+    """Return the requester, the model's reason, the expiry and the approval ids."""
     approvals = [step.approval for step in waiting if step.approval]
     why = f"*Reason given by the model: “{escape_to_limit(redact(reason), REASON)}”*\n" if reason else ""
     ids = ", ".join(inline_code(single_line(each.id, 200)[:8]) for each in approvals)
@@ -187,6 +187,6 @@ def _about(waiting: Sequence[ToolStep], reason: str, now: float) -> str:
 
 
 def _expiry(approvals: Sequence[Approval], now: float) -> str:
-    """When the first of these questions goes away."""
+    """Return the earliest expiry of these approvals."""
     end = earliest_expiry(approvals, now)
     return "does not expire" if end is None else f"expires {relative_time(end[0])}"

@@ -1,7 +1,4 @@
-"""Where something was said or pressed: a server's channel, a thread in it, or a direct conversation.
-
-Read from the library's channels; called by everything that receives.
-"""
+"""Location of a message or an interaction: a channel of a guild, a thread in it, or a direct conversation."""
 
 from __future__ import annotations
 
@@ -18,8 +15,8 @@ _DIRECT = 1
 
 @dataclass(frozen=True, slots=True)
 class ChannelRef:
-    """A place with a conversation in it. `server` is empty in a direct conversation, `thread` outside of threads;
-    `opens_threads` says that the bot may open a thread at a message there, and write in it.
+    """A channel with a conversation. `server` is empty in a direct conversation, `thread` outside of threads;
+    `opens_threads` is True if the bot may open a thread at a message there and write in it.
     """
 
     server: str
@@ -29,17 +26,17 @@ class ChannelRef:
 
     @property
     def direct(self) -> bool:
-        """Nobody else is there."""
+        """True for a direct conversation with the bot."""
         return not self.server
 
     @property
     def place(self) -> str:
-        """The id under which messages there are found."""
+        """Id of the channel or thread that contains the messages."""
         return self.thread or self.channel
 
 
 def from_channel(channel: Any) -> ChannelRef | None:
-    """The spot of a channel as the library knows it; None where it knows no more than the id."""
+    """Return the location of a library channel, or None if only its id is known."""
     match channel:
         case discord.DMChannel():
             return ChannelRef("", str(channel.id))
@@ -54,7 +51,7 @@ def from_channel(channel: Any) -> ChannelRef | None:
 
 
 def from_json(channel: Mapping[str, Any]) -> ChannelRef | None:
-    """The spot of a channel as REST describes it. Whether threads can be opened there is not known."""
+    """Return the location of a channel in REST's JSON. `opens_threads` is not known from it."""
     kind, found = channel.get("type"), str(channel.get("id") or "")
     server, parent = str(channel.get("guild_id") or ""), str(channel.get("parent_id") or "")
     if kind == _DIRECT and found:

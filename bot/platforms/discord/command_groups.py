@@ -1,8 +1,7 @@
-"""Verbs as Discord takes them: a command with subcommands and, one level below, groups of subcommands.
+"""Verbs as Discord's subcommands and subcommand groups.
 
-Called by `app_commands`, which registers them. Where a level has more than Discord takes, what stands last in the help
-moves into a group of its own (`/mcp more audit`); nothing becomes unreachable, and the same verbs always lie in the
-same places. Knows nothing of discord.py.
+If a level exceeds Discord's limit, the last verbs of the help move into an extra group (`/mcp more audit`), so that
+every verb stays available under a stable name. Independent of discord.py.
 """
 
 from __future__ import annotations
@@ -33,18 +32,18 @@ class CommandGroup:
 
     @property
     def description(self) -> str:
-        """What it has, in a hundred characters."""
+        """Names of the verbs, at most 100 characters."""
         return single_line(", ".join([*self.verbs, *(group.name for group in self.groups)]), LONGEST)
 
     @property
     def for_admins(self) -> bool:
-        """Nobody but admins has any use of it: the help alone is no use."""
+        """True if only admins can use a verb other than `help`."""
         verbs = [verb for level in (self, *self.groups) for verb in level.verbs.values()]
         return all(verb.who is not RequiredRole.EVERYONE or verb.path == HELP for verb in verbs)
 
 
 def levels(name: str, verbs: Sequence[Verb]) -> CommandGroup:
-    """A command's verbs in their places. Raises ValueError if there are more than Discord takes."""
+    """Return a command's verbs by group. Raises ValueError if they exceed Discord's limits."""
     alone = {verb.path: verb for verb in verbs if " " not in verb.path}
     groups: dict[str, dict[str, Verb]] = {}
     for verb in verbs:
@@ -59,29 +58,29 @@ def levels(name: str, verbs: Sequence[Verb]) -> CommandGroup:
 
 
 def options(verb: Verb) -> tuple[Parameter, ...]:
-    """What Discord asks for: those a verb needs first, and no more than it takes. What is left out can still be said
-    to the bot in a message.
+    """Return the options of a verb, required ones first, within Discord's limit. Omitted ones can be used in a text
+    command.
     """
     return tuple(sorted(verb.parameters, key=lambda each: not each.required)[:ENTRIES])
 
 
 def hint(parameter: Parameter) -> str:
-    """What stands below an option while it is filled in."""
+    """Return the description of an option."""
     several = parameter.repeated and parameter.shape is ParameterKind.OPTION
     return single_line(f"{parameter.hint}; {SEVERAL}" if several else parameter.hint, LONGEST)
 
 
 def choices(parameter: Parameter) -> tuple[str, ...]:
-    """What can be picked: the spellings that a usage line shows, if it shows some; nothing if there are too many."""
+    """Return the choices of an option, from its usage line; empty if there are none or too many."""
     shown = tuple(each for each in parameter.metavar.split("|") if each in parameter.choices)
     found = shown or parameter.choices
     return found if len(found) <= ENTRIES and all(0 < len(each) <= LONGEST for each in found) else ()
 
 
 def words(command: str, verb: Verb, given: Mapping[str, str | bool]) -> tuple[str, ...]:
-    """The words of a command whose options were filled in, its name first; what was left out is empty or False.
+    """Return the words of a command with these options, its name first; missing options are empty or False.
 
-    Options come before what has a place: behind the first `KEY=VALUE` nothing is an option any more.
+    Options precede positional arguments, because the parser reads no option after the first `KEY=VALUE`.
     """
     said = [command, *verb.path.split()]
     for each in verb.parameters:
@@ -99,12 +98,12 @@ def words(command: str, verb: Verb, given: Mapping[str, str | bool]) -> tuple[st
 
 
 def _ones(parameter: Parameter, value: str) -> tuple[str, ...]:
-    """One value, or several with blanks between; a JSON object is one, and its quotes are its own."""
+    """Return one value, or several that are separated by spaces. A JSON object is one value and keeps its quotes."""
     return split_args(value) if parameter.repeated and not value.lstrip().startswith("{") else (value,)
 
 
 def _group_with_room(groups: dict[str, dict[str, Verb]], name: str) -> dict[str, Verb]:
-    """The group of that name, or the first with a number behind it that is not full."""
+    """Return the group of that name, or the first numbered one with room."""
     number = 1
     while len(group := groups.setdefault(name if number == 1 else f"{name}-{number}", {})) >= ENTRIES:
         number += 1
@@ -112,6 +111,6 @@ def _group_with_room(groups: dict[str, dict[str, Verb]], name: str) -> dict[str,
 
 
 def _move_the_last(alone: dict[str, Verb], groups: dict[str, dict[str, Verb]]) -> None:
-    """Move verbs from the end of the help into a group of their own until the level fits; the help itself stays."""
+    """Move verbs from the end of the help into an extra group until the level fits; `help` stays."""
     moving = [path for path in alone if path != HELP][ENTRIES - len(groups) - 1 - (HELP in alone) :]
     groups[MORE] = {path: alone.pop(path) for path in moving}

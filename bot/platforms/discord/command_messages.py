@@ -1,7 +1,7 @@
-"""Answers to commands as sheets.
+"""Replies to commands as Discord messages.
 
-Called by whatever answers. The text is Markdown of our own; cells and details came from elsewhere and are drawn as they
-stand. An answer that is larger than a message says by how much, and is a file beside it, whole.
+Cells and details of a reply are escaped; its text is trusted Markdown. A reply that exceeds a message says by how much
+and has the whole text as a file.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from bot.rendering.text_columns import columns, widest
 from bot.rendering.text_safety import single_line, strip_control
 
 ROOM = 3_600
-"""What `display_length` says of an answer at most; what is left is for the page's number and for what does not fit."""
+"""Limit of a reply in `display_length`; the rest is for the page number and the count of omitted text."""
 NAME_LIMIT, CELL_LIMIT, DETAIL_LIMIT = 60, 300, 900
 DONE = "Done."
 NEEDS_FORM = "This needs a form."
@@ -40,7 +40,7 @@ class _Piece:
 
 
 def command_reply(reply: Reply) -> CommandReply:
-    """A reply as a sheet."""
+    """Return a reply as a message."""
     pieces = list(_pieces(reply))
     text, left = _fitting(pieces)
     if left:
@@ -55,8 +55,8 @@ def command_reply(reply: Reply) -> CommandReply:
 
 
 def form_reply(form: Form, *, begun: bool = False) -> CommandReply:
-    """What stands where a form could not be opened at once: a button that opens it, and what was wrong with what was
-    filled in. `begun` says that a step of it has been filled in already.
+    """Return a message with a button that opens a form, and the form's errors. `begun` is True after a step of the form
+    was filled in.
     """
     wrong = [_fact(each.label, each.error) for each in form.fields if each.error]
     lines = [break_links(strip_control(form.intro).strip())] if form.intro else []
@@ -74,12 +74,12 @@ def form_reply(form: Form, *, begun: bool = False) -> CommandReply:
 
 
 def note_reply(text: str) -> CommandReply:
-    """A sheet of one plain sentence."""
+    """Return a message of one plain sentence."""
     return CommandReply(escape(single_line(text, ROOM)) or DONE)
 
 
 def whole(reply: Reply) -> str:
-    """All of a reply as plain text, for a file."""
+    """Return the whole reply as plain text, for a file."""
     parts = [strip_control(reply.text).strip()]
     if reply.table is not None and reply.table.rows:
         parts.append(
@@ -105,7 +105,7 @@ def _pieces(reply: Reply) -> Iterator[_Piece]:
 
 
 def _table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> _Piece:
-    """A table in letters of one width; a list where it is wider than people's screens."""
+    """Return a monospaced table, or a list if the table is too wide for a screen."""
     heads, *body = [[single_line(cell, CELL_LIMIT) for cell in row] for row in (headings, *rows)]
     lines = columns([heads, *body])
     if widest(lines) <= WIDEST_TABLE:
@@ -129,7 +129,7 @@ def _fact(name: str, value: str, drawn: Callable[[str], str] = escape) -> str:
 
 
 def _fitting(pieces: Sequence[_Piece]) -> tuple[str, int]:
-    """As many lines as there is room for, and how many characters are left."""
+    """Return the lines that fit, and the number of characters that do not."""
     shown: list[str] = []
     room, left = ROOM, 0
     for piece in pieces:
@@ -155,7 +155,7 @@ def _button(action: ReplyAction) -> Button:
 
 
 def _link(address: str) -> Iterator[Button]:
-    """The way to an address; where it is longer than Discord takes, people copy it from the text."""
+    """Yield a link button; a URL that exceeds Discord's limit is only in the text."""
     if safe_url(address) and utf16_length(address) <= LINK:
         yield Button(open_label(address), OpenLink(address))
 

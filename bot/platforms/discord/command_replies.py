@@ -1,7 +1,7 @@
-"""What is shown of an answer to a command: a text and buttons, as a value, and as Discord's components.
+"""Reply to a command: text and buttons as a value, and as Discord components.
 
-Called by whatever shows answers. They are Components V2 from the first to the last: a message cannot leave them, and a
-later answer takes the place of an earlier one. Buttons carry what fits into them and tickets for the rest.
+Replies use Components V2 throughout, because an edit cannot remove that flag. A button carries its action, or a token
+if the action exceeds the limit.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class OpenLink:
 
 @dataclass(frozen=True, slots=True)
 class Button:
-    """A button below an answer: it says a command, asks for a confirmation first, opens a form or a page."""
+    """A button below a reply: runs a command, asks for a confirmation, or opens a form or a page."""
 
     label: str
     does: RunCommand | OpenConfirmation | Form | OpenLink
@@ -59,8 +59,8 @@ class CommandReply:
 
 @dataclass(frozen=True, slots=True)
 class CustomIdAllocator:
-    """Makes tickets for one person's buttons. `where` is the conversation they are about; `here` says that they stand
-    in it, so that a press tells as much.
+    """Allocates tokens for one user's buttons. `where` is the conversation of the actions; if `here` is True, the
+    buttons are in it, so that a click identifies it.
     """
 
     issue: Callable[[Deed, str], str]
@@ -69,13 +69,13 @@ class CustomIdAllocator:
     here: bool = True
 
     def custom_id(self, does: RunCommand | OpenConfirmation | Form, taken: Iterable[str]) -> str:
-        """What a button carries; never what another one of the same message does."""
+        """Return the `custom_id` of a button, unique in its message."""
         if isinstance(does, RunCommand) and self.here and (found := encode(does)) is not None and found not in taken:
             return found
         return self.ticket(does)
 
     def ticket(self, does: RunCommand | OpenConfirmation | Form) -> str:
-        """A new ticket, as it is written into a button or a form."""
+        """Return a new token for a button or a form."""
         return str(ResumePending(self.issue(self._deed(does), self.holder)))
 
     def _deed(self, does: RunCommand | OpenConfirmation | Form) -> Deed:
@@ -89,8 +89,8 @@ class CustomIdAllocator:
 
 
 def layout(sheet: CommandReply, issuing: CustomIdAllocator) -> View:
-    """A sheet as components. The view listens to nothing: presses are read from what the buttons carry, by whichever
-    process receives them.
+    """Return a reply as components. The view has no listeners: any process that receives a click decodes it from the
+    button.
     """
     view = View(timeout=None)
     view.add_item(discord.ui.TextDisplay(sheet.text[:DISPLAYED]))
@@ -111,7 +111,7 @@ def layout(sheet: CommandReply, issuing: CustomIdAllocator) -> View:
 
 
 def note_layout(text: str) -> View:
-    """One plain sentence as components."""
+    """Return one plain sentence as components."""
     view = View(timeout=None)
     view.add_item(discord.ui.TextDisplay(escape(single_line(text, DISPLAYED // 2)) or "…"))
     view.stop()
@@ -119,6 +119,6 @@ def note_layout(text: str) -> View:
 
 
 def message(view: View) -> dict[str, Any]:
-    """The body of a message that shows a view, posted by the bot's token. Nobody is called by it."""
+    """Return the body of a message with a view, for the bot's token, without notifications."""
     components: list[dict[str, Any]] = view.to_components()  # type: ignore[no-untyped-call]
     return {"components": components, "flags": V2, "allowed_mentions": {"parse": []}}

@@ -1,10 +1,8 @@
-"""Commands: typed behind a slash, said to the bot, by a button or in a form; answered to whoever gave them alone.
+"""Commands from slash commands, mentions, buttons and forms. Replies are visible to the user only.
 
-A form must be the first answer to an interaction, within three seconds, and whether the first answer is one is known
-only when the command has looked at what there is. So the command begins at once, and Discord is told that an answer
-will come only when PATIENCE_SECONDS are over: a form that is there by then opens by itself, and so it is nearly always,
-for nothing stands between a command and its form but a row or two of the database. A later one, and the next step of a
-form, which Discord lets no form open, is a button that opens it.
+A modal must be the first response to an interaction, within three seconds. The command starts at once, and the response
+is deferred only after PATIENCE_SECONDS, so that a form that is ready by then opens by itself. A later form, and the
+next step of a form, is a button that opens it, because Discord opens no modal after a modal.
 """
 
 from __future__ import annotations
@@ -55,8 +53,8 @@ def suggestions(
     parameter: Parameter,
     given: Mapping[str, str],
 ) -> list[str]:
-    """Up to 25 values for a parameter. `words` are the command and the verb; `given` are the options so far, with what
-    has been typed of this one. What begins with that comes first.
+    """Return up to 25 completions of a parameter, prefix matches first. `words` are the command and the verb; `given`
+    are the options so far, with the typed text of this one.
     """
     command, verb = words
     typed = given.get(parameter.name, "")
@@ -70,7 +68,7 @@ def suggestions(
 
 
 def _line(command: str, verb: Verb, parameter: Parameter, given: Mapping[str, str]) -> str | None:
-    """The line behind which the value would stand; None if something must come first that is not there yet."""
+    """Return the command line before the value, or None if a required option is missing."""
     line = [command, verb.path]
     for place in verb.places:
         if place is parameter:
@@ -85,7 +83,7 @@ def _line(command: str, verb: Verb, parameter: Parameter, given: Mapping[str, st
 
 
 def _value(offer: str) -> str:
-    """A value as it is, where a line has it in quotes; nothing for an option's name."""
+    """Return a completion without quotes; empty for the name of an option."""
     try:
         return "" if offer.startswith("--") else " ".join(shlex.split(offer))
     except ValueError:
@@ -103,7 +101,7 @@ def _fitting(values: Iterable[str], before: str, typed: str) -> list[str]:
 log = logging.getLogger(__name__)
 
 PATIENCE_SECONDS = 1.8
-"""An interaction waits for three; what is left is for the way there and back."""
+"""Seconds until the response is deferred. Discord waits for three; the rest is for the network."""
 ANSWER_SECONDS = 300.0
 TOO_SLOW = "That took too long. Please try again."
 NOT_SERVED = "I do not work on this server."
@@ -112,7 +110,7 @@ _WITH_THREADS = (0, 5)
 
 
 class CommandRunner:
-    """Hands commands to whoever answers them, and shows what comes back."""
+    """Runs commands and shows their replies."""
 
     def __init__(self, desk: PlatformContext) -> None:
         self._desk = desk
@@ -121,7 +119,7 @@ class CommandRunner:
     # ------------------------------------------------------------------ what comes in
 
     async def typed(self, interaction: Interaction, words: tuple[str, ...]) -> None:
-        """Begin to answer a command that was typed behind a slash. Raises nothing but cancellation."""
+        """Start answering a slash command. Raises nothing but cancellation."""
         # discord.py would run it in a task of its own, which nobody ends.
         self._desk.errands.start_for(
             str(interaction.user.id),
@@ -133,9 +131,7 @@ class CommandRunner:
     async def pressed(
         self, press: RunCommand | RunCommandInNewReply | ResumePending | Edit, interaction: Interaction
     ) -> None:
-        """Answer the press of a button, or take back the form that carries a ticket; nobody has acknowledged it yet.
-        Raises nothing but cancellation.
-        """
+        """Answer an unacknowledged click, or the submission of a form with a token. Raises nothing but cancellation."""
         async with self._exchange(interaction) as exchange:
             match press:
                 case RunCommand(words):
@@ -150,7 +146,7 @@ class CommandRunner:
                     await self._redeem(ticket, exchange)
 
     async def said(self, command: TextCommand) -> None:
-        """Answer a command that was said in a message, directly: what is answered is for one person alone. Raises
+        """Answer a command in a message by direct message, because replies are visible to one user only. Raises
         DeliveryFailed.
         """
         name, *rest = command.words
@@ -166,7 +162,7 @@ class CommandRunner:
             await answers.finish(note_reply(error.told))
 
     def completions(self, interaction: Interaction, verb: Verb, command: str, parameter: Parameter) -> Sequence[str]:
-        """What may be filled in for an option: at once, and never an error."""
+        """Return the completions of an option without delay. Never raises an error."""
         try:
             spot = from_channel(interaction.channel)
             if spot is None or self._desk.manners.rejection(self._desk.people.from_interaction(interaction.user)):
@@ -179,7 +175,7 @@ class CommandRunner:
             return ()
 
     async def failed(self, interaction: Interaction, why: str) -> None:
-        """Say to whoever typed something that nothing came of it. Raises nothing but cancellation."""
+        """Tell the user of a command that it failed. Raises nothing but cancellation."""
         await _tell(InteractionResponse(self._desk.rest, interaction), why)
 
     # ------------------------------------------------------------------ interactions
@@ -190,7 +186,7 @@ class CommandRunner:
 
     @asynccontextmanager
     async def _exchange(self, interaction: Interaction) -> AsyncIterator[InteractionResponse]:
-        """An interaction that is answered inside, be it with a line that it did not work."""
+        """Handle an interaction in the body; the user is notified of an error."""
         exchange = InteractionResponse(self._desk.rest, interaction)
         try:
             async with exchange.defer_after(PATIENCE_SECONDS):
@@ -247,7 +243,7 @@ class CommandRunner:
             await self._answer(request, self._under(exchange, member, where))
 
     async def _asked_in(self, card: ApprovalRef) -> ConversationKey | None:
-        """The conversation in which a call was asked for, wherever its card stands; None if that is not known."""
+        """Return the conversation of the call, wherever its card is, or None if it is unknown."""
         approval = self._desk.records.approval
         found = await approval(card.approval_id) if approval is not None else None
         return None if found is None else found[0].conversation
@@ -255,7 +251,7 @@ class CommandRunner:
     async def _who(
         self, exchange: InteractionResponse, where: ConversationKey | None
     ) -> tuple[Member, ConversationKey] | None:
-        """Who it is, and what conversation it is about; None if they are not answered, which they have been told."""
+        """Return the user and the conversation, or None if the user was rejected and notified."""
         interaction, desk = exchange.interaction, self._desk
         spot = from_channel(interaction.channel)
         if where is None and spot is not None:
@@ -287,7 +283,7 @@ class CommandRunner:
     # ------------------------------------------------------------------ answers
 
     async def _answer(self, request: Invocation | FormSubmission, answers: Responder) -> None:
-        """Show what comes back. Raises DeliveryFailed, and TimeoutError if it goes on for too long."""
+        """Show the replies. Raises DeliveryFailed, and TimeoutError after the time limit."""
         last: CommandReply | None = note_reply(DONE)
         coming = _closable(self._desk.commands.handle(request))
         async with asyncio.timeout(ANSWER_SECONDS), aclosing(coming):
@@ -307,14 +303,14 @@ class CommandRunner:
             await answers.finish(last)
 
     async def _hand_on(self, asked: InboundMessage) -> None:
-        """Hand a message to the engine; in a channel a thread begins with it, for everybody to see."""
+        """Pass a message to the engine; in a channel it starts a public thread."""
         where = asked.conversation
         if not where.thread:
             where = replace(where, thread=await self._begun(asked))
         await self._desk.engine.receive(replace(asked, conversation=where))
 
     async def _begun(self, asked: InboundMessage) -> str:
-        """The thread that begins with what was answered, for everybody to see; empty where there can be none."""
+        """Return the id of the public thread that starts at the reply; empty if none can be opened."""
         rest, where = self._desk.rest, asked.conversation
         channel = await rest.call("GET", "/channels/{channel_id}", "look at the channel", channel_id=where.channel)
         if channel.get("type") not in _WITH_THREADS:
@@ -330,7 +326,7 @@ class CommandRunner:
 
 
 async def _tell(exchange: InteractionResponse, text: str) -> None:
-    """Say one line to whoever set an interaction off, if Discord takes it."""
+    """Send one line to the user of an interaction, if possible."""
     try:
         await exchange.tell(text)
     except DeliveryFailed as error:
@@ -338,6 +334,6 @@ async def _tell(exchange: InteractionResponse, text: str) -> None:
 
 
 async def _closable(answers: AsyncIterator[Reply | Form]) -> AsyncGenerator[Reply | Form, None]:
-    """The answers as a generator that can be closed, whatever they are."""
+    """Return the replies as a generator that can be closed."""
     async for answer in answers:
         yield answer

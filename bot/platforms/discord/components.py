@@ -1,7 +1,6 @@
-"""Discord's components as JSON: buttons below a message, and messages that are laid out (Components V2).
+"""Discord's components as JSON: buttons below a message, and layouts (Components V2).
 
-Called by the drawings. Whatever is too long for Discord is cut here, and a button whose press cannot be written down is
-left out.
+Text is cut to Discord's limits, and a button whose action has no encoding is omitted.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ _ROW, _BUTTON, _SELECT, _TEXT, _SEPARATOR, _CONTAINER = 1, 2, 3, 10, 14, 17
 
 
 class ButtonStyle(IntEnum):
-    """How a button looks ("Button Styles")."""
+    """Style of a button ("Button Styles")."""
 
     PRIMARY = 1
     PLAIN = 2
@@ -34,7 +33,7 @@ class ButtonStyle(IntEnum):
 def button(
     label: str, press: Action | ResumePending, look: ButtonStyle = ButtonStyle.PLAIN, emoji: str = ""
 ) -> Component | None:
-    """A button; None if its press does not fit into one."""
+    """Return a button, or None if its action exceeds the limit."""
     custom_id = encode(press)
     if custom_id is None:
         return None
@@ -47,9 +46,7 @@ def button(
 
 
 def menu(name: str, placeholder: str, entries: Iterable[tuple[str, str, Action]]) -> list[Component]:
-    """A row with a menu of labels, hints and what they are for; none where there is nothing in it. `name` tells it
-    apart from others of its message.
-    """
+    """Return a row with a menu of labels, hints and actions; empty without entries. `name` is unique in the message."""
     options = [
         {"label": single_line(label, OPTION_TEXT), "description": single_line(hint, OPTION_TEXT), "value": value}
         for label, hint, press in entries
@@ -67,7 +64,7 @@ def menu(name: str, placeholder: str, entries: Iterable[tuple[str, str, Action]]
 
 
 def rows(buttons: Iterable[Component | None]) -> list[Component]:
-    """Buttons side by side, in as many rows as they need."""
+    """Return buttons in as many rows as they need."""
     there = [each for each in buttons if each is not None]
     return [
         {"type": _ROW, "components": there[start : start + BUTTONS_A_ROW]}
@@ -76,22 +73,22 @@ def rows(buttons: Iterable[Component | None]) -> list[Component]:
 
 
 def text(markdown: str) -> Component:
-    """Text in Discord's own Markdown, in a message that is laid out."""
+    """Return Discord Markdown as a component."""
     return {"type": _TEXT, "content": markdown}
 
 
 def separator() -> Component:
-    """A line across."""
+    """Return a separator."""
     return {"type": _SEPARATOR}
 
 
 def container(inside: Sequence[Component], colour: int) -> Component:
-    """A box with a coloured edge."""
+    """Return a container with a colored edge."""
     return {"type": _CONTAINER, "accent_color": colour, "components": list(inside)}
 
 
 def all_of(components: Iterable[Component]) -> Iterator[Component]:
-    """Every component with those within it."""
+    """Yield every component, including nested ones."""
     for each in components:
         yield each
         yield from all_of(each.get("components") or ())
@@ -100,5 +97,5 @@ def all_of(components: Iterable[Component]) -> Iterator[Component]:
 
 
 def custom_ids(components: Iterable[Component]) -> frozenset[str]:
-    """What can be pressed."""
+    """Return the ids of all buttons and menus."""
     return frozenset(str(each["custom_id"]) for each in all_of(components) if each.get("custom_id"))

@@ -1,4 +1,4 @@
-"""What everything that receives works with, for as long as it receives."""
+"""Dependencies of all Discord event handlers."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from bot.ports import Commands, EngineApi
 
 @dataclass(frozen=True, slots=True)
 class DiscordLookups(Lookups):
-    """What is kept for Discord beside. `engaged` names the conversations whose key begins with a text and in which
-    something happened in the last so many seconds, the latest first, so many at most; it may be missing.
+    """Lookups outside the engine. `engaged` returns conversations by key prefix with activity in the last seconds,
+    latest first, up to a limit; it may be missing.
     """
 
     engaged: Callable[[str, float, int], Awaitable[Sequence[ConversationKey]]] | None = None
@@ -43,33 +43,32 @@ class PlatformContext:
     records: DiscordLookups = DiscordLookups()
 
     async def home_guild(self, spot: ChannelRef, user: str) -> str:
-        """The server that a conversation belongs to; for a direct one that of the person, empty for a stranger.
+        """Return the guild of a conversation. For a direct one return the user's guild, empty for an unknown user.
         Raises DeliveryFailed.
         """
         return spot.server or await self.people.home_of(user)
 
     async def member(self, who: discord.Member | discord.User, server: str) -> Member:
-        """Somebody as an event brought them along; asked for where it brought no rights. Raises DeliveryFailed."""
+        """Return the user of an event; looked up if the event has no rights. Raises DeliveryFailed."""
         if isinstance(who, discord.Member) or not server:
             return self.people.from_interaction(who)
         return await self.people.member(str(who.id), server)
 
     async def cached_member(self, who: discord.Member | discord.User, server: str) -> Member:
-        """The same as of the last five minutes: to be answered by, never to decide by. Raises DeliveryFailed."""
+        """Return the user with rights up to five minutes old: for replies, not for decisions. Raises DeliveryFailed."""
         if isinstance(who, discord.Member) or not server:
             return self.people.from_interaction(who)
         return (await self.people.person(str(who.id), server)).member
 
     async def where(self, spot: ChannelRef, user: str) -> ConversationKey:
-        """The conversation that goes on in a spot. Raises DeliveryFailed."""
+        """Return the conversation in a channel. Raises DeliveryFailed."""
         return conversation(await self.home_guild(spot, user), spot.channel, spot.thread)
 
 
 @dataclass(frozen=True, slots=True)
 class TextCommand:
-    """A command that somebody said to the bot (`@bot mcp list`): its words with the name first, who, in which
-    conversation, and the message to answer, by the channel or thread it stands in and its id there. `direct` says that
-    nobody else is there.
+    """A command in a message (`@bot mcp list`): its words with the name first, the user, the conversation, and the
+    message to answer, by its channel or thread and its id. `direct` is True in a direct conversation.
     """
 
     words: tuple[str, ...]
@@ -81,19 +80,17 @@ class TextCommand:
 
 
 class CommandHandler(Protocol):
-    """Whoever answers commands that did not come behind a slash."""
+    """Handler of commands other than slash commands."""
 
     async def said(self, command: TextCommand) -> None:
-        """Answer a command that was said in a message. Raises DeliveryFailed."""
+        """Answer a command in a message. Raises DeliveryFailed."""
 
     async def failed(self, interaction: discord.Interaction[Any], why: str) -> None:
-        """Tell the user of an interaction, answered or not, that nothing comes of it. Raises nothing but
-        cancellation.
-        """
+        """Tell the user of an interaction that it failed. Raises nothing but cancellation."""
 
     async def pressed(
         self, press: RunCommand | RunCommandInNewReply | ResumePending | Edit, interaction: discord.Interaction[Any]
     ) -> None:
-        """Answer the press of a button that says a command, opens the form of a call or redeems a ticket, or take back
-        the form that a ticket was for; nobody has acknowledged it yet. Raises nothing but cancellation.
+        """Answer an unacknowledged click that runs a command, opens the form of a call or redeems a token, or the
+        submission of such a form. Raises nothing but cancellation.
         """

@@ -1,7 +1,7 @@
-"""The entry "Ask about this" in a message's menu, under which somebody asks what they want to know about it.
+"""Context menu entry "Ask about this": asks a question about a message.
 
-What stands in the message comes with the press, also without the Message Content intent, and is kept here until the
-question is sent; a process that does not have it any more asks Discord.
+The interaction contains the message, also without the Message Content intent. It is cached until the question is
+submitted; a process without it loads the message.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class ShortcutHandler:
         self._kept: OrderedDict[MessageRef, ThreadMessage] = OrderedDict()
 
     def add_to(self, tree: app_commands.CommandTree[Any]) -> None:
-        """Add the menu's entry to the commands of a client, before they are registered."""
+        """Add the entry to a client's commands before their registration."""
         tree.add_command(
             app_commands.ContextMenu(
                 name=NAME,
@@ -51,9 +51,7 @@ class ShortcutHandler:
         )
 
     async def asked(self, about: MessageRef, interaction: discord.Interaction[Any]) -> None:
-        """Hand a question on, with the message it is about; the thread reads who asked what. Raises
-        CountersignError.
-        """
+        """Pass on a question with the message it is about; the thread shows who asked. Raises CountersignError."""
         async with call_limit("acknowledge a question"):
             await interaction.response.defer(ephemeral=True, thinking=True)
         desk, spot = self._desk, from_channel(interaction.channel)
@@ -83,7 +81,7 @@ class ShortcutHandler:
         await send_ephemeral(desk.rest, interaction, ASKED)
 
     async def _wanted(self, interaction: discord.Interaction[Any], message: discord.Message) -> None:
-        """The entry was chosen: keep what it is about, and ask."""
+        """Cache the message and open the modal."""
         about = MessageRef(str(message.channel.id), str(message.id))
         line = to_thread_message(message, (await self._desk.rest.identity()).user, interaction.guild)
         if line is not None:
@@ -95,7 +93,7 @@ class ShortcutHandler:
             await interaction.response.send_modal(question_modal(about))
 
     async def _line(self, about: MessageRef) -> ThreadMessage | None:
-        """What the message says, None where that is not known any more. Raises DeliveryFailed."""
+        """Return the message, or None if it cannot be found. Raises DeliveryFailed."""
         if (kept := self._kept.get(about)) is not None:
             return kept
         client = await self._desk.rest.client()
@@ -107,7 +105,7 @@ class ShortcutHandler:
     async def _opened(
         self, spot: ChannelRef, where: ConversationKey, about: MessageRef, question: str
     ) -> ConversationKey:
-        """The conversation about a message: its thread, or where it stands if the bot may open none. Raises
+        """Return the conversation about a message: its thread, or its channel if the bot cannot open a thread. Raises
         DeliveryFailed.
         """
         if not spot.opens_threads:

@@ -1,6 +1,6 @@
-"""Is Discord set up, and if not, what is missing and what for: what `countersign doctor` looks at, one after another.
+"""Checks of the Discord setup for `countersign doctor`.
 
-Nothing is posted, and the gateway is not connected to: a thousand new sessions a day are all that Discord gives a bot.
+Nothing is posted, and the gateway is not connected, because Discord allows a thousand new sessions a day.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ ADMINISTRATOR = 1 << 3
 
 @dataclass(frozen=True, slots=True)
 class Permission:
-    """One permission: its bit, its name as Discord's clients show it, and what is missing without it, in words that
-    finish "without it …". Without a `needed` one the bot cannot answer; the others have a way around.
+    """One permission: its bit, its name in Discord's clients, and its purpose, which completes "without it …". Without
+    a `needed` one the bot cannot answer; the others have fallbacks.
     """
 
     bit: int
@@ -39,7 +39,7 @@ class Permission:
 
     @property
     def value(self) -> int:
-        """The permission as a number."""
+        """Permission as a number."""
         return 1 << self.bit
 
 
@@ -55,17 +55,17 @@ PERMISSIONS = (
 
 
 def permission_integer() -> int:
-    """Everything the bot uses, as the number that an invitation asks for."""
+    """Return the permissions that the bot uses, as the number in an invite link."""
     return sum(each.value for each in PERMISSIONS)
 
 
 def missing(granted: int) -> tuple[Permission, ...]:
-    """What is lacking in a set of permissions."""
+    """Return the permissions that a set lacks."""
     return () if granted & ADMINISTRATOR else tuple(each for each in PERMISSIONS if not granted & each.value)
 
 
 def invite_link(app: str) -> str:
-    """Where an administrator of a server lets the bot in. `app` is the application's id."""
+    """Return the invite link of the bot. `app` is the application's id."""
     query = {"client_id": app, "scope": " ".join(SCOPES), "permissions": str(permission_integer())}
     return f"{AUTHORIZE}?{urlencode(query)}"
 
@@ -88,7 +88,7 @@ SWITCH_IT_ON = "switch on Message Content Intent on the Bot page of the applicat
 
 
 async def diagnose(rest: Rest, people: UserDirectory) -> AsyncGenerator[Check, None]:
-    """Look at the bot's token, its application, its servers, what it may do there, and its commands."""
+    """Check the bot's token, application, guilds, permissions and commands."""
     began = monotonic()
     try:
         identity = await rest.identity()
@@ -136,7 +136,7 @@ def _of_servers(servers: tuple[str, ...], people: UserDirectory, identity: Ident
 
 
 async def _of_server(server: str, people: UserDirectory, identity: Identity) -> Check:
-    """What the bot may do in a server as a whole; single channels may differ."""
+    """Check the bot's permissions in a guild; single channels may differ."""
     try:
         found = await people.server(server)
         granted = await _granted(found, people, identity)

@@ -1,7 +1,7 @@
-"""What Discord says when it refuses, as DeliveryFailed with a cause and a fix.
+"""Discord's errors, as DeliveryFailed with a cause and a fix.
 
-Codes as in docs.discord.com, "Opcodes and Status Codes"; called by everything here that talks to Discord, also
-through discord.py's own objects (`map_errors`). Nothing in an error holds a token or the text that was sent.
+The codes are those of docs.discord.com, "Opcodes and Status Codes". `map_errors` also maps the errors of discord.py. No
+error contains a token or the text that was sent.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ TOO_OLD_TO_EDIT = 30046
 TOO_LARGE = 40005
 INVALID_BODY = 50035
 NO_REPLIES = 160002
-"""A reply takes the permission to read what it replies to."""
+"""Code for a reply without the permission to read the original message."""
 ARCHIVED = 50083
 
 NEW_TOKEN = "make a new token on the Bot page of the application and set DISCORD_TOKEN"  # noqa: S105
@@ -64,7 +64,7 @@ _SECRETS = re.compile(r"((?:webhooks|interactions)/\d+/)[\w.-]{20,}")
 
 
 class DiscordApiError(DeliveryFailed):
-    """Discord answered, and it was no. `code` is Discord's own number for why, 0 where it gave none."""
+    """Discord rejected the request. `code` is Discord's error code, 0 if missing."""
 
     def __init__(
         self,
@@ -82,12 +82,12 @@ class DiscordApiError(DeliveryFailed):
 
 
 class DiscordConnectionError(DeliveryFailed):
-    """No answer came: what was asked for may or may not have happened."""
+    """Connection error: the request may or may not have been processed."""
 
 
 @contextmanager
 def map_errors(what: str) -> Iterator[None]:
-    """Turn whatever discord.py raises inside into DeliveryFailed. `what` finishes the sentence "the wish to …"."""
+    """Map the errors of discord.py to DeliveryFailed. `what` completes "the request to …"."""
     try:
         yield
     except discord.LoginFailure as error:
@@ -98,19 +98,19 @@ def map_errors(what: str) -> Iterator[None]:
         raise DiscordApiError(0, PAUSE.format(what), status=429, retry_after=error.retry_after) from error
     except (discord.DiscordException, aiohttp.ClientError, TimeoutError, OSError) as error:
         raise DiscordConnectionError(
-            f"Discord gave no answer to the wish to {what} ({type(error).__name__}).", STATUS_PAGE
+            f"Discord did not answer the request to {what} ({type(error).__name__}).", STATUS_PAGE
         ) from error
 
 
 def redact(line: str) -> str:
-    """A line of the library's without the tokens that stand in addresses of interactions."""
+    """Remove the interaction tokens in URLs from a log line."""
     return _SECRETS.sub(r"\1…", line)
 
 
 def _refused(what: str, error: discord.HTTPException) -> DeliveryFailed:
     status, code = error.status, error.code
     if status >= 500:
-        return DiscordConnectionError(f"Discord answered the wish to {what} with HTTP {status}.", STATUS_PAGE)
+        return DiscordConnectionError(f"Discord answered the request to {what} with HTTP {status}.", STATUS_PAGE)
     if status == 429:
         # What discord.py has not waited for by itself: a ban of the whole address, or five refusals in a row.
         cause = f"Discord does not let the bot {what} for now ({code})." if code else PAUSE.format(what)

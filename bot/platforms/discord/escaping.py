@@ -1,8 +1,7 @@
-"""Text that Discord shows as it stands: nothing in it formats, mentions or names a time, an emoji or a command.
+"""Escaping of text for Discord: no format, mention, time, emoji or command remains.
 
-Called by every drawing with text that comes from people, models and tools. The rules are those of Discord's clients
-("Message Formatting"): a backslash undoes a mark, a word joiner, which nobody sees, keeps apart what would be read as
-one token.
+The syntax is that of Discord's clients ("Message Formatting"). A backslash escapes a mark; an invisible word joiner
+splits a token.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ _NAMES = re.compile(r"<(?=[@#:/a-zA-Z])(?!https?://)|@(?=everyone|here)", re.IGN
 
 
 def escape(text: str) -> str:
-    """Text as it stands. Web addresses in it stay what they are: Discord makes links of them by itself."""
+    """Escape text. Web addresses in it stay links, because Discord links them by itself."""
     found = find_urls(text)
     starts = [start for start, _ in found]
 
@@ -50,19 +49,19 @@ def escape(text: str) -> str:
 
 
 def break_links(text: str) -> str:
-    """Text as it stands in which no web address can be followed either: each is broken behind its scheme."""
+    """Escape text and break each web address after its scheme, so that Discord does not link it."""
     return escape(_SCHEME.sub(lambda match: f"{match.group()}{JOINER}", text))
 
 
 def truncate(text: str, limit: int) -> str:
-    """The beginning of a text: at most `limit` characters as Discord counts them."""
+    """Return the beginning of a text, at most `limit` characters as Discord counts them."""
     while (over := utf16_length(text) - limit) > 0:
         text = text[: len(text) - (over + 1) // 2]
     return text
 
 
 def shorten_label(text: str, limit: int) -> str:
-    """A label: text on one line of at most `limit` characters as Discord counts them, for places without Markdown."""
+    """Return a label on one line, at most `limit` characters as Discord counts them, for places without Markdown."""
     room = limit
     while utf16_length(made := single_line(text, room)) > limit:
         room -= max((utf16_length(made) - limit) // 2, 1)
@@ -70,7 +69,7 @@ def shorten_label(text: str, limit: int) -> str:
 
 
 def escape_to_limit(text: str, limit: int) -> str:
-    """Text as it stands, on one line of at most `limit` characters as Discord counts them."""
+    """Return escaped text on one line, at most `limit` characters as Discord counts them."""
     room = limit
     while utf16_length(made := escape(single_line(text, room))) > limit:
         room -= max(utf16_length(made) - limit, 1)
@@ -78,10 +77,10 @@ def escape_to_limit(text: str, limit: int) -> str:
 
 
 def defuse_mentions(text: str) -> str:
-    """Discord's own Markdown in which nobody and nothing is named: `<@1>` and `@everyone` are no more than words."""
+    """Return Discord Markdown without mentions: `<@1>` and `@everyone` notify no user."""
     return _NAMES.sub(lambda match: match.group() + JOINER, text)
 
 
 def escape_code_fence(text: str) -> str:
-    """Text that may stand in a code block: it cannot end it."""
+    """Return text that cannot end a code block."""
     return text.replace("``", f"`{JOINER}`").replace("``", f"`{JOINER}`")

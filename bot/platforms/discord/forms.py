@@ -1,8 +1,8 @@
-"""Forms of commands as modals, and what was filled in.
+"""Forms of commands as modals, and their submitted values.
 
-Called by whatever opens and takes back forms. A modal has room for five things (Discord, "Component Reference"), as
-many as a form has fields; what a form says beside is shown where there is room, and before it is opened otherwise
-(`fits_in_modal`). A secret is never asked for in Discord: such a field says where else to put it.
+A modal holds five components (Discord, "Component Reference"), as many as a form has fields. The form's text is shown
+if there is room, otherwise before the modal is opened (`fits_in_modal`). A secret is never entered in Discord: such a
+field names the page where it can be entered.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Modal = discord.ui.Modal
 
 
 def form_modal(form: Form, custom_id: str) -> Modal:
-    """A form to fill in. `custom_id` comes back with what is sent."""
+    """Return the modal of a form. `custom_id` is returned with the submission."""
     modal = _modal(form.title, custom_id)
     for text in _notes(form):
         if len(modal.children) + len(_asked(form)) < FIELDS_A_STEP:
@@ -41,17 +41,19 @@ def form_modal(form: Form, custom_id: str) -> Modal:
 
 
 def fits_in_modal(form: Form) -> bool:
-    """Whether all that a form says fits into its modal."""
+    """Return True if all text of a form fits into its modal."""
     return len(_asked(form)) + len(list(_notes(form))) <= FIELDS_A_STEP
 
 
 def carried_values(form: Form) -> dict[str, str]:
-    """What goes back with a form without having been asked for: the fields of other steps, and what is too long."""
+    """Return the values that are submitted with a form but not shown: fields of other steps, and values that are too
+    long.
+    """
     return {**form.carried, **{each.name: each.value for each in form.fields if _is_too_long(each)}}
 
 
 def confirm_modal(label: str, text: str, custom_id: str) -> Modal:
-    """Asks for a text to be typed."""
+    """Return a modal for a text to be typed."""
     modal = _modal(label, custom_id)
     typed: discord.ui.TextInput[Any] = discord.ui.TextInput(
         custom_id=TYPED, required=True, max_length=min(len(text) + 50, TYPED_AT_MOST)
@@ -63,7 +65,7 @@ def confirm_modal(label: str, text: str, custom_id: str) -> Modal:
 
 
 def read_values(data: Mapping[str, Any]) -> dict[str, str]:
-    """What was filled in, by field; empty for one that was left out. `data` is that of an interaction."""
+    """Return the submitted values by field; empty for a missing one. `data` is that of an interaction."""
     found = {}
     for outer in data.get("components") or ():
         inner = outer.get("component") if isinstance(outer, Mapping) else None
@@ -126,7 +128,7 @@ def _label(field: Field) -> discord.ui.Label[Any]:
 
 
 def _below(field: Field) -> str:
-    """What stands below a field's label: what is wrong with it, or what belongs there."""
+    """Return the description of a field: its error or its hint."""
     if field.error:
         return shorten_label(f"⚠ {field.error}", DESCRIPTION)
     unoffered = field.kind is FieldKind.CHOICE and not _offerable(field.choices)
@@ -145,7 +147,7 @@ def _typed(field: Field) -> discord.ui.TextInput[Any]:
 
 
 def _choice(field: Field) -> discord.ui.Item[Any]:
-    """A few choices side by side, more in a list."""
+    """Return a few choices as radio buttons, more as a menu."""
     name = FIELD + field.name
     if 1 < len(field.choices) <= RADIOS:
         return discord.ui.RadioGroup(
@@ -164,7 +166,9 @@ def _choice(field: Field) -> discord.ui.Item[Any]:
 
 
 def _offerable(choices: Iterable[str]) -> bool:
-    """Whether Discord takes these as options: not too many, none too long, empty or twice."""
+    """Return True if Discord takes these options: their count and lengths are within the limits, without empty or
+    duplicate ones.
+    """
     found = list(choices)
     return (
         0 < len(found) <= OPTIONS

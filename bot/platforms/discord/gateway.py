@@ -1,9 +1,9 @@
-"""The gateway: a connection over which Discord tells what is said and pressed, supervised for as long as it is wanted.
+"""Supervised gateway connection for incoming events.
 
-discord.py reconnects and resumes by itself. What it gives up on is begun anew here, after a pause that grows, with
-another client each time; what will never work is a DeliveryFailed with a fix. Asks for no privileged intent but
-Message Content, and for that only where the application has it switched on: without it mentions, direct messages and
-replies with a ping still come with their content ("You might not need a privileged intent", Discord's docs).
+discord.py reconnects and resumes by itself. After an error that ends the client, a new client starts after a growing
+pause. A permanent error is a DeliveryFailed with a fix. The only privileged intent is Message Content, if the
+application has it. Without it mentions, direct messages and replies with a ping still have their content ("You might
+not need a privileged intent", Discord's docs).
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ HASTY = 3
 """New sessions one after the other, each begun within STEADY_SECONDS of the one before, until a pause is made."""
 GOODBYE_SECONDS = 5.0
 AGAIN_SECONDS = 0.5
-"""Between two cancellations of what does not end."""
+"""Seconds between two cancellations of a task that does not end."""
 KEPT_MESSAGES = 1
-"""discord.py keeps messages to tell how they were edited, which nobody asks."""
+"""Messages cached by discord.py, which needs them only for edits; the bot ignores edits."""
 _READS_ALL = 1 << 18 | 1 << 19
 """Flags of an application that has the Message Content intent ("Application Flags"); the second for small ones."""
 _FOR_GOOD: Mapping[int, tuple[str, str]] = {
@@ -55,22 +55,22 @@ _FOR_GOOD: Mapping[int, tuple[str, str]] = {
 
 
 class GatewayHandler(Protocol):
-    """Whoever takes what comes in. None of these wait for anything."""
+    """Receiver of gateway events. Its methods do not block."""
 
     def connected(self, client: discord.Client, *, reads_all: bool) -> None:
-        """A client is made and about to connect: with the Message Content intent or without."""
+        """Prepare for a client that is about to connect, with or without the Message Content intent."""
 
     def on_session_start(self, client: discord.Client, at: float) -> None:
-        """A new session is ready, which began then, in epoch seconds: what was said before it did not come."""
+        """Handle a new session that began at `at`, in epoch seconds. Discord does not send earlier messages."""
 
     async def on_message(self, message: discord.Message) -> None:
-        """Somebody said something."""
+        """Handle a message."""
 
     async def pressed(self, interaction: discord.Interaction[Any], custom_id: str) -> None:
-        """Somebody pressed one of our buttons."""
+        """Handle a click on one of the bot's buttons."""
 
     async def sent(self, interaction: discord.Interaction[Any]) -> None:
-        """Somebody sent a modal."""
+        """Handle the submission of a modal."""
 
 
 class Gateway:
@@ -93,11 +93,11 @@ class Gateway:
 
     @property
     def receiving(self) -> bool:
-        """Whether what happens is told now."""
+        """True while events arrive."""
         return self._client is not None and self._client.receiving
 
     async def run(self) -> None:
-        """Receive until cancelled. Raises DeliveryFailed for what will never work."""
+        """Receive until cancelled. Raises DeliveryFailed for a permanent error."""
         loop = asyncio.get_running_loop()
         failures = 0
         while True:
@@ -112,7 +112,7 @@ class Gateway:
             await asyncio.sleep(_next_pause(failures))
 
     async def _session(self) -> None:
-        """One client, from its connection to what it does not get over. Raises DeliveryFailed."""
+        """Run one client from its connection to its failure. Raises DeliveryFailed."""
         plan = await self._plan()
         client = _client(self._ears, plan, self._clock)
         self._ears.connected(client, reads_all=plan.reads_all)
@@ -159,7 +159,7 @@ class Gateway:
             raise DeliveryFailed(f"The connection broke ({type(error).__name__}).") from error
 
     async def _plan(self) -> _Plan:
-        """What Discord lets this bot do now. Waits while no new session may begin. Raises DeliveryFailed."""
+        """Return the connection parameters. Wait while the session limit is exhausted. Raises DeliveryFailed."""
         while True:
             answer = await self._rest.call("GET", "/gateway/bot", "ask for the gateway's address")
             limit = answer.get("session_start_limit") or {}
@@ -174,8 +174,8 @@ class Gateway:
 
 
 async def cancel_and_wait(task: asyncio.Task[Any]) -> None:
-    """Cancel a task until it has ended. A cancellation gets lost in `asyncio.wait_for`, with which discord.py connects,
-    if it comes at the moment when the connection is made or breaks (Python before 3.12).
+    """Cancel a task until it has ended. `asyncio.wait_for`, which discord.py connects with, may lose a cancellation at
+    the moment of a connection or disconnection (Python before 3.12).
     """
     while not task.done():
         task.cancel()
@@ -183,8 +183,8 @@ async def cancel_and_wait(task: asyncio.Task[Any]) -> None:
 
 
 async def _hang_up(client: discord.Client) -> None:
-    """Close a client's connections, with the threads that keep them alive. discord.py forgets one that is cut off
-    between its first word and ours, for which it takes up to five seconds.
+    """Close a client's connections and their keep-alive threads. discord.py leaves a connection open that is cancelled
+    before its first message, which takes up to five seconds.
     """
     for thread in threading.enumerate():
         if isinstance(thread, KeepAliveHandler) and thread.ws._connection is client._connection:  # noqa: SLF001
@@ -194,7 +194,7 @@ async def _hang_up(client: discord.Client) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """How to connect: where, over how many connections, and whether messages come with all of their content."""
+    """Connection parameters: the URL, the number of shards, and the Message Content intent."""
 
     url: str
     shards: int
@@ -202,7 +202,7 @@ class _Plan:
 
 
 class _Hearing(discord.Client):
-    """A client that hands on what it hears for as long as it is wanted."""
+    """Client that passes on events until it is detached."""
 
     def __init__(self, ears: GatewayHandler, clock: Callable[[], float], **options: Any) -> None:
         super().__init__(**options)
@@ -214,17 +214,17 @@ class _Hearing(discord.Client):
         self._sessions: dict[int | None, tuple[float, int]] = {}
 
     def leave(self) -> None:
-        """From now on nothing is handed on any more."""
+        """Stop passing on events."""
         self._left = True
 
     def dispatch(self, event: str, /, *args: Any, **kwargs: Any) -> None:
-        """Tell of an event, unless nobody wants to know any more."""
+        """Pass on an event unless detached."""
         if not self._left:
             super().dispatch(event, *args, **kwargs)
 
     async def before_identify_hook(self, shard_id: int | None, *, initial: bool = False) -> None:
-        """Called by discord.py before it begins a session, which it does at once whenever Discord ends one. A thousand
-        of those use up a day's: after HASTY in a row the client gives up. Raises DeliveryFailed.
+        """Count session starts before discord.py begins one, because Discord allows a thousand a day. The client gives
+        up after HASTY in a row. Raises DeliveryFailed.
         """
         if not initial:
             await asyncio.sleep(IDENTIFY_SECONDS)
@@ -271,8 +271,8 @@ class _Hearing(discord.Client):
 
 
 class _Sharded(_Hearing, discord.AutoShardedClient):
-    """The same over several connections, which Discord wants above 2,500 servers. It resumes less than the client of
-    one connection does, which is why that one is used where it can be.
+    """Client with several shards, which Discord requires above 2,500 guilds. It resumes fewer sessions than a client
+    with one connection, which is preferred where possible.
     """
 
 
@@ -292,6 +292,6 @@ def _client(ears: GatewayHandler, plan: _Plan, clock: Callable[[], float]) -> _H
 
 
 def _next_pause(failures: int) -> float:
-    """Seconds until the next try, somewhat more or less, so that not all who were cut off come back at once."""
+    """Return the seconds until the next try, with jitter."""
     longest = min(FIRST_PAUSE * 2.0 ** min(failures, 20), LONGEST_PAUSE)
     return longest * random.uniform(0.5, 1.0)  # noqa: S311 - nothing is secret about it

@@ -1,4 +1,4 @@
-"""How a conversation and a message of Discord's are named on disk."""
+"""Keys of Discord conversations and messages."""
 
 from __future__ import annotations
 
@@ -25,24 +25,23 @@ class MessageRef:
 
     @classmethod
     def parse(cls, text: str) -> Self | None:
-        """Read the text form back; None for anything else."""
+        """Parse the text form; return None if it is invalid."""
         found = re.fullmatch(r"([0-9]{1,20}):([0-9]{1,20})", text)
         return cls(*found.groups()) if found is not None else None
 
 
 def conversation(server: str, channel: str, thread: str = "") -> ConversationKey:
-    """The conversation in a thread of a channel; with no thread, the channel itself. `server` is the Discord server's
-    id (its guild); a direct conversation belongs to the server whose member the person is, and its channel is the
-    direct one.
+    """Return the key of a thread, or of the channel if `thread` is empty. `server` is the id of the guild. A direct
+    conversation belongs to the user's guild, and its channel is the direct channel.
     """
     return ConversationKey(PLATFORM, server, channel, thread)
 
 
 def channel_id_of(key: ConversationKey) -> str:
-    """The channel or thread in which a conversation is drawn. A thread has the id of the message it was opened at."""
+    """Return the channel or thread that a conversation is delivered to. A thread has the id of its first message."""
     return key.thread or key.channel
 
 
 def message_key(message: str) -> str:
-    """What a message is known by however often it is delivered: ids are unique in all of Discord."""
+    """Return the key that deduplicates a message; ids are unique in all of Discord."""
     return f"{PLATFORM}:{message}"

@@ -1,7 +1,7 @@
-"""One message of a person, read into a value; everything that nobody said to anybody is left out.
+"""Parser of user messages.
 
-Left out are the bot's own messages, other bots' and webhooks', and what Discord itself writes into a channel. Edits and
-deletions are other events and never come here. Must not decide whether the bot is meant (`reception`).
+Messages of the bot, other bots, webhooks and the system are skipped. Edits and deletions are other events. `messages`
+decides if a message is for the bot.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _CODE = re.compile(r"(```.*?```|`[^`\n]+`)", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class MentionResolver:
-    """Names of people, roles and channels by id, as far as they are known."""
+    """Known names of users, roles and channels, by id."""
 
     people: Mapping[str, str] = field(default_factory=dict)
     roles: Mapping[str, str] = field(default_factory=dict)
@@ -47,7 +47,7 @@ class MentionResolver:
 
 
 def to_plain_text(text: str, names: MentionResolver) -> str:
-    """The text as it reads on the screen. What stands in code reads as it was typed."""
+    """Return the text as Discord displays it. Code stays unchanged."""
     pieces = _CODE.split(text)
     return "".join(
         piece if index % 2 else _TOKEN.sub(lambda match: _token(match, names), piece)
@@ -56,7 +56,7 @@ def to_plain_text(text: str, names: MentionResolver) -> str:
 
 
 def strip_bot_mention(text: str, calls: tuple[str, ...]) -> str:
-    """The text without the mentions it begins or ends with; `calls` are those that call the bot, as they are typed."""
+    """Return the text without a mention at its beginning or end; `calls` are the mentions of the bot."""
     if not calls:
         return text.strip()
     mention = "|".join(map(re.escape, calls))
@@ -95,7 +95,7 @@ _SPOKEN = (discord.MessageType.default, discord.MessageType.reply)
 
 @dataclass(frozen=True, slots=True)
 class RepliedTo:
-    """The message that a reply answers. `user` is empty where that is not known."""
+    """Original message of a reply. `user` is empty if unknown."""
 
     place: str
     message: str
@@ -104,10 +104,10 @@ class RepliedTo:
 
 @dataclass(frozen=True, slots=True)
 class IncomingMessage:
-    """A person's message. `text` is as it reads, without the mentions of the bot around it; `mentions` are the people
-    it calls, whom a reply pings among them. `calls_bot` says that the bot is called, by itself or by its role.
-    `forwarded` is what it hands on of others. `source` is who wrote it as Discord described them with the message: in
-    a server, where it came live, with their roles of that moment.
+    """A user's message. `text` is displayed text without the outer mentions of the bot; `mentions` are the mentioned
+    users, including those that a reply notifies. `calls_bot` is True for a mention of the bot or its role. `forwarded`
+    is forwarded text of others. `source` is the author as in the message: for a live message in a guild, with the
+    current roles.
     """
 
     id: str
@@ -123,15 +123,15 @@ class IncomingMessage:
 
     @property
     def empty(self) -> bool:
-        """There is nothing in it, or nothing that the bot may read: without the Message Content intent a message that
-        neither calls nor answers the bot comes without its content.
+        """True if the bot can read no content: without the Message Content intent, messages that neither mention nor
+        reply to the bot arrive empty.
         """
         return not (self.text or self.files or self.forwarded)
 
 
 def parse_message(message: discord.Message, me: str, guild: discord.Guild | None) -> IncomingMessage | None:
-    """The message as a value, None if it is none of a person's. `me` is the bot's user id, `guild` the server as the
-    gateway knows it, for the names of roles and channels.
+    """Parse a message. Return None if it is no user's message. `me` is the bot's user id; `guild` is the gateway's
+    guild, for names of roles and channels.
     """
     author = message.author
     if author.bot or author.system or message.webhook_id is not None or message.type not in _SPOKEN:
@@ -152,12 +152,12 @@ def parse_message(message: discord.Message, me: str, guild: discord.Guild | None
 
 
 def words_of(message: discord.Message, me: str, guild: discord.Guild | None) -> str:
-    """What a message says, as it reads, without the mentions of the bot around it."""
+    """Return the displayed text of a message without the outer mentions of the bot."""
     return to_plain_text(strip_bot_mention(message.content, _calls(me, guild)), _names(message, guild)).strip()
 
 
 def _calls(me: str, guild: discord.Guild | None) -> tuple[str, ...]:
-    """The bot as people mention it: clients offer its role under the same name."""
+    """Return the mentions of the bot: clients offer its role under the same name."""
     role = guild.self_role if guild is not None else None
     return (f"<@{me}>", f"<@!{me}>", *((f"<@&{role.id}>",) if role is not None else ()))
 
@@ -176,9 +176,7 @@ def _names(message: discord.Message, guild: discord.Guild | None) -> MentionReso
 
 
 def _attachments(message: discord.Message) -> tuple[Attachment, ...]:
-    """The files of a message. Their addresses expire, so an id says where a new one is to be had:
-    `CHANNEL:MESSAGE:ATTACHMENT`.
-    """
+    """Return the files of a message. Their URLs expire, so the id (`CHANNEL:MESSAGE:ATTACHMENT`) locates a new one."""
     return tuple(
         Attachment(
             id=f"{message.channel.id}:{message.id}:{each.id}",
@@ -191,7 +189,7 @@ def _attachments(message: discord.Message) -> tuple[Attachment, ...]:
 
 
 def answered_by(message: discord.Message) -> RepliedTo | None:
-    """What a reply replies to; None for anything else."""
+    """Return the original message of a reply; None for other messages."""
     reference = message.reference
     if reference is None or reference.message_id is None or reference.type is not discord.MessageReferenceType.reply:
         return None

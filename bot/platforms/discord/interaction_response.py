@@ -1,8 +1,8 @@
-"""One interaction with Discord: a command behind a slash, a press, or a form that was sent; and its one first answer.
+"""Response to one interaction: a slash command, a click or a submission.
 
-Discord takes the first answer within three seconds, and only that one can be a form; later ones change it, for a
-quarter of an hour ("Receiving and Responding to Interactions"). Answers are for the person alone who set it off; where
-a button stands in such an answer, or in a direct conversation, the next answer takes its place.
+Discord requires the first response within three seconds, and only that one can be a modal. It can be edited for 15
+minutes ("Receiving and Responding to Interactions"). Responses are ephemeral. After a click in an ephemeral message or
+a direct conversation, the response replaces that message.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _NOBODY = discord.AllowedMentions.none()
 
 
 class InteractionResponse:
-    """An interaction that nobody has acknowledged yet."""
+    """Response to an unacknowledged interaction."""
 
     def __init__(self, rest: Rest, interaction: Interaction) -> None:
         self.interaction = interaction
@@ -42,16 +42,16 @@ class InteractionResponse:
 
     @property
     def is_form(self) -> bool:
-        """A form was sent: no other one can be opened."""
+        """True for a submission, which cannot be answered by a modal."""
         return self.interaction.type is discord.InteractionType.modal_submit
 
     def reply_in_new_message(self) -> None:
-        """Answer beside the message with the button: it is a card, which nothing may take the place of."""
+        """Answer in a new message, because a card must not be replaced."""
         self._replaces = False
 
     @asynccontextmanager
     async def defer_after(self, seconds: float) -> AsyncIterator[None]:
-        """Inside, Discord is told after so many seconds that an answer will come, unless one has."""
+        """Defer the response after these seconds unless one was sent."""
         waiting = asyncio.create_task(self._wait(seconds), name="discord: acknowledgement")
         try:
             yield
@@ -61,7 +61,7 @@ class InteractionResponse:
             await asyncio.wait({waiting})
 
     async def show(self, view: discord.ui.LayoutView) -> None:
-        """Show an answer in the place of the one before. Raises DeliveryFailed."""
+        """Show a response in place of the previous one. Raises DeliveryFailed."""
         response = self.interaction.response
         async with self._turn:
             if response.is_done():
@@ -74,7 +74,7 @@ class InteractionResponse:
                     await response.send_message(view=view, ephemeral=True, allowed_mentions=_NOBODY)
 
     async def tell(self, text: str) -> None:
-        """Say a plain sentence beside what is shown already, if there is something. Raises DeliveryFailed."""
+        """Show a plain sentence below the current response, if any. Raises DeliveryFailed."""
         response = self.interaction.response
         if response.is_done() and response.type is not discord.InteractionResponseType.deferred_channel_message:
             await send_ephemeral(self._rest, self.interaction, text)
@@ -83,7 +83,7 @@ class InteractionResponse:
         await self.show(note_layout(text))
 
     async def open(self, modal: discord.ui.Modal) -> bool:
-        """Open a form; False if something has been answered already, or Discord does not open it."""
+        """Open a modal. Return False if a response was sent already or Discord rejects the modal."""
         async with self._turn:
             if self.is_form or self.interaction.response.is_done():
                 return False
@@ -96,12 +96,12 @@ class InteractionResponse:
             return True
 
     async def send_file(self, document: ReplyFile) -> None:
-        """Hand over a file. Raises DeliveryFailed."""
+        """Send a file. Raises DeliveryFailed."""
         body = {"allowed_mentions": NOBODY, "flags": EPHEMERAL}
         await follow_up(self._rest, self.interaction, body, [FileUpload(document.name, document.text.encode())])
 
     async def _edit(self, view: discord.ui.LayoutView) -> None:
-        """By the interaction's token, over REST: it goes on though the gateway is closed meanwhile."""
+        """Edit by the interaction's token over REST, which also works after the gateway was closed."""
         await self._rest.call(
             "PATCH",
             "/webhooks/{webhook_id}/{webhook_token}/messages/@original",
@@ -125,14 +125,14 @@ class InteractionResponse:
 
 @asynccontextmanager
 async def call_limit(what: str) -> AsyncIterator[None]:
-    """Answer an interaction by the library's own calls: within a limit, and with the errors of ours."""
+    """Call the library's response methods within a time limit, with mapped errors."""
     with map_errors(what):
         async with asyncio.timeout(CALL_SECONDS):
             yield
 
 
 def _replaces(interaction: Interaction) -> bool:
-    """Whether the message with the button is an answer that its person alone sees."""
+    """Return True if the message with the button is ephemeral."""
     stands = interaction.message
     if stands is None or not stands.flags.components_v2:
         return False

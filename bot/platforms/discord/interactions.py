@@ -1,9 +1,8 @@
-"""Presses and what is sent in modals: each one is acknowledged at once, and done afterwards.
+"""Clicks and submissions: acknowledged at once, handled afterwards.
 
-Who did it comes with the press, with the roles they have at that moment, and whether they may is decided by the engine;
-nothing that a button carries is believed. What somebody is on one server counts for nothing on another: a press is only
-for what belongs to the server it was made on, and one in a direct conversation is made as whoever that person is on the
-server it is about. Whoever may not hears of it alone. A card is redrawn by whoever draws turns.
+The interaction contains the user's current roles, and the engine checks their rights; the content of a button is not
+trusted. Rights count per guild: a click only acts on items of its own guild, and a click in a direct conversation acts
+with the user's rights in the guild of the item. A rejection is an ephemeral message. Delivery edits the cards.
 """
 
 from __future__ import annotations
@@ -66,7 +65,7 @@ from bot.rendering.grant_options import grant_offers
 # file where they would need more.
 
 PIECE = 1_600
-"""Of one value in one message, with what keeps it from ending its block."""
+"""Characters of one value in one message, with its escapes."""
 MESSAGE = 1_900
 MOST_MESSAGES = 4
 NO_ARGUMENTS = "This call has no arguments."
@@ -87,12 +86,12 @@ class CallDetails:
 
 
 def call_messages(step: ToolStep) -> tuple[CallDetails, ...]:
-    """The messages that show a call as everybody may see it; none for one that never needed a signature."""
+    """Return the messages of a call, redacted; empty for a call without an approval."""
     return _messages(step, approval_card(step))
 
 
 def whole_call_messages(step: ToolStep) -> tuple[CallDetails, ...]:
-    """The same for somebody who may approve the call, with the parts that look like a secret."""
+    """Return the messages of a call for an approver, with the parts that look like a secret."""
     return _messages(step, whole_card(step))
 
 
@@ -120,7 +119,7 @@ def _buttons(step: ToolStep, made: ApprovalCard) -> list[Component]:
 
 
 def _pieces(argument: CardArgument) -> list[str]:
-    """One argument in pieces that fit into a message each; its name stands before every one of them."""
+    """Split one argument into messages; each begins with its name."""
     blocks = list(_blocks(argument.full))
     name, long_name = f"**{escape(argument.name)}**", list[str]()
     if utf16_length(name) > NAME:
@@ -136,7 +135,7 @@ def _pieces(argument: CardArgument) -> list[str]:
 
 
 def _blocks(value: str) -> Iterator[str]:
-    """A value in as many blocks as it takes; an empty one in one."""
+    """Split a value into code blocks, at least one."""
     start = 0
     while True:
         end = min(start + PIECE, len(value))
@@ -149,7 +148,7 @@ def _blocks(value: str) -> Iterator[str]:
 
 
 def _joined(pieces: list[str]) -> list[str]:
-    """As many pieces in one message as fit."""
+    """Join the pieces that fit into one message."""
     made = [pieces[0]]
     for piece in pieces[1:]:
         if utf16_length(made[-1]) + utf16_length(piece) < MESSAGE:
@@ -160,7 +159,7 @@ def _joined(pieces: list[str]) -> list[str]:
 
 
 def _text(made: ApprovalCard) -> str:
-    """Values are indented, so that no line of one reads like the name of another argument or like a warning."""
+    """Return the text of a call. Values are indented, so that no line imitates another argument's name or a warning."""
     arguments = (
         "\n".join((f"{each.name}:", indent(each.full, INDENT, lambda _: True), *warning_lines(each)))
         for each in made.arguments
@@ -177,9 +176,7 @@ ELSEWHERE = "That belongs to another server."
 
 
 class InteractionHandler:
-    """Takes what people do with buttons and modals. `answering` takes those of commands, `gestures` questions about
-    messages.
-    """
+    """Handles buttons and modals. `answering` handles those of commands, `gestures` questions about messages."""
 
     def __init__(self, desk: PlatformContext, answering: CommandHandler, gestures: ShortcutHandler) -> None:
         self._desk = desk
@@ -188,13 +185,13 @@ class InteractionHandler:
         self._gestures = gestures
 
     def on_action(self, interaction: Interaction, custom_id: str) -> None:
-        """A button was pressed, or an entry of a menu chosen."""
+        """Handle a click on a button or a selected menu entry."""
         data: Mapping[str, Any] = interaction.data or {}
         press = chosen(custom_id, [str(each) for each in data.get("values") or ()])
         self._begin(self._press(interaction, press), interaction, "press")
 
     def on_modal(self, interaction: Interaction) -> None:
-        """A modal was sent."""
+        """Handle the submission of a modal."""
         data: Mapping[str, Any] = interaction.data or {}
         custom_id = str(data.get("custom_id") or "")
         match read_modal(custom_id), decode(custom_id):
@@ -208,7 +205,7 @@ class InteractionHandler:
                 return  # somebody else's
 
     def _begin(self, errand: Coroutine[Any, Any, None], interaction: Interaction, name: str) -> None:
-        """Do something; whoever wanted it hears if it does not work. Discord tells them where nothing is begun."""
+        """Start a task; the user is notified if it fails. If no task starts, Discord notifies the user."""
         told = self._told(errand, interaction)
         if not self._desk.errands.start_for(
             str(interaction.user.id), told, f"discord: {name}", lambda: self._answering.failed(interaction, ENOUGH)
@@ -319,18 +316,18 @@ class InteractionHandler:
             await follow_up(self._desk.rest, interaction, body, [shown.file] if shown.file is not None else ())
 
     async def _acknowledge(self, interaction: Interaction) -> None:
-        """Within three seconds, before anything is asked of anybody."""
+        """Acknowledge the interaction within three seconds, before any other request."""
         async with call_limit("acknowledge a press"):
             await interaction.response.defer()
 
     async def _signer(self, interaction: Interaction, approval_id: str) -> tuple[ConversationKey, Member] | None:
-        """Where a signature was asked for, and who somebody is there; None if that is nowhere for them to sign."""
+        """Return the conversation and the member for a decision, or None if the user cannot decide there."""
         approval = self._desk.records.approval
         found = await approval(approval_id) if approval is not None else None
         return await self._who(interaction, None if found is None else found[0].conversation)
 
     async def _visitor(self, interaction: Interaction, turn_id: str) -> tuple[ConversationKey, Member] | None:
-        """The same for what is offered beside a turn."""
+        """Return the conversation and the member for an action on a turn."""
         try:
             about: ConversationKey | None = (await self._engine.view(turn_id)).turn.conversation
         except NotFound:
@@ -340,8 +337,8 @@ class InteractionHandler:
     async def _who(
         self, interaction: Interaction, about: ConversationKey | None
     ) -> tuple[ConversationKey, Member] | None:
-        """The conversation that was pressed about, where somebody pressed if that is not known, and who they are on its
-        server now; None if they pressed on another one, which they have been told. Raises DeliveryFailed.
+        """Return the conversation of the action, or the channel of the click if it is unknown, and the member of its
+        guild. Return None if the click was in another guild; the user is notified. Raises DeliveryFailed.
         """
         spot = from_channel(interaction.channel)
         if spot is None:

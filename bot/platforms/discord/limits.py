@@ -1,7 +1,4 @@
-"""What Discord takes (docs.discord.com and discord.py 2.7).
-
-Called by every drawing of this folder. Numbers of characters and of things, where nothing else is said.
-"""
+"""Discord's limits (docs.discord.com and discord.py 2.7), in characters or items unless noted."""
 
 from __future__ import annotations
 
@@ -24,16 +21,16 @@ CUSTOM_ID = 100
 OPTIONS, OPTION_TEXT, PLACEHOLDER = 25, 100, 150
 NONCE = 25
 FILE = 10 * 1024 * 1024
-"""Bytes of one file, where the server has not paid for more."""
+"""Bytes of one file in a guild without boosts."""
 
 
 def utf16_length(text: str) -> int:
-    """How long a text is at most, however Discord counts: characters beyond the first 65,536 count twice."""
+    """Return the length of a text in UTF-16 units, the highest count that Discord may use."""
     return len(text) + sum(each > "\uffff" for each in text)
 
 
 def display_length(text: str) -> int:
-    """How much of DISPLAYED a text takes at most in a message that is laid out: its length, or as large a part of
-    DISPLAYED_BYTES, whichever is more.
+    """Return the share of DISPLAYED that a text takes in a layout at most: its length, or its share of DISPLAYED_BYTES
+    scaled to DISPLAYED, the higher one.
     """
     return max(utf16_length(text), -(-len(text.encode("utf-8", "replace")) * DISPLAYED // DISPLAYED_BYTES))

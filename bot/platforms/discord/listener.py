@@ -1,8 +1,8 @@
-"""Discord as a Listener: what people say, press and type comes in through the gateway.
+"""Discord listener: messages, interactions and commands from the gateway.
 
-Of all processes with the bot's token one receives at a time (`holding`); whatever was begun while it did ends with that
-right. Discord waits for no acknowledgement of a message and sends none twice: `reception` sees to it that a message is
-on disk, `backfill` reads what was said while nobody received. Presses and commands are acknowledged at once.
+One process with the bot's token receives at a time (`GatewayLease`); its tasks end with the lease. Discord needs no
+acknowledgement of messages and sends none twice: `messages` stores them, `backfill` reads those that were missed.
+Interactions and commands are acknowledged at once.
 """
 
 from __future__ import annotations
@@ -60,27 +60,27 @@ CHANGED = "This command has changed. Please type it once more; if it is still th
 
 
 class Answering(Protocol):
-    """Whoever answers what is typed."""
+    """Handler of slash commands."""
 
     async def typed(self, interaction: Interaction, words: tuple[str, ...]) -> None:
         """Answer a command: its words with its name first. Raises nothing but cancellation."""
 
     async def failed(self, interaction: Interaction, why: str) -> None:
-        """Say to whoever typed something that nothing came of it. Raises nothing but cancellation."""
+        """Tell the user of a command that it failed. Raises nothing but cancellation."""
 
     def completions(self, interaction: Interaction, verb: Verb, command: str, parameter: Parameter) -> Sequence[str]:
-        """What may be filled in, given what is filled in already: at once, and never an error."""
+        """Return the completions of an option, given the other options, without delay. Never raises an error."""
 
 
 class CommandTree(app_commands.CommandTree[discord.Client]):
-    """The commands of one client. What goes wrong in any of them is told to whoever used it."""
+    """Commands of one client. The user is notified of errors."""
 
     def __init__(self, client: discord.Client, answering: Answering) -> None:
         super().__init__(client, allowed_contexts=OnServers, allowed_installs=ByServers)
         self._answering = answering
 
     async def on_error(self, interaction: Interaction, error: app_commands.AppCommandError, /) -> None:
-        """A command out of a list that somebody's client still shows, or a fault of ours."""
+        """Handle an error: a removed command that a client still shows, or a defect."""
         stale = isinstance(error, app_commands.CommandNotFound | app_commands.CommandSignatureMismatch)
         if not stale:
             log.error("a command could not be answered", exc_info=getattr(error, "original", error))
@@ -89,8 +89,8 @@ class CommandTree(app_commands.CommandTree[discord.Client]):
 
 
 def command_tree(client: discord.Client, verbs: Mapping[str, Sequence[Verb]], answering: Answering) -> CommandTree:
-    """All commands for a client. More can be added before they are registered. Raises ValueError if Discord could not
-    take them.
+    """Return the command tree of a client. Commands can be added before the registration. Raises ValueError if they
+    exceed Discord's limits.
     """
     tree = CommandTree(client, answering)
     for name, each in verbs.items():
@@ -99,9 +99,9 @@ def command_tree(client: discord.Client, verbs: Mapping[str, Sequence[Verb]], an
 
 
 async def register(tree: CommandTree) -> bool:
-    """Tell Discord what commands there are, unless it knows; whether it had to be told. Raises DeliveryFailed.
+    """Register the commands if they changed. Return True if they did. Raises DeliveryFailed.
 
-    Discord counts 200 new commands a day, and a process may start more often than that.
+    Discord allows 200 new commands a day, and a process may start more often.
     """
     wanted = sorted(_told(command.to_dict(tree)) for command in tree.get_commands())
     client = tree.client
@@ -116,7 +116,7 @@ async def register(tree: CommandTree) -> bool:
 
 
 async def try_register(tree: CommandTree) -> None:
-    """The same where it must not keep anybody from receiving: what goes wrong is logged."""
+    """Register the commands; an error is logged, because it must not stop the listener."""
     try:
         if await register(tree):
             log.info("Discord has been told of the commands")
@@ -142,7 +142,7 @@ def _group(level: CommandGroup, answering: Answering) -> app_commands.Group:
 
 
 def _subcommand(command: str, word: str, verb: Verb, answering: Answering) -> app_commands.Command[Any, ..., Any]:
-    """A verb as a subcommand. discord.py reads options off a function's signature, so one is written for it."""
+    """Return a verb as a subcommand. discord.py reads options from a function's signature, so one is built."""
     asked = {f"option_{number}": each for number, each in enumerate(options(verb))}
 
     async def callback(interaction: Interaction, **given: str | bool) -> None:
@@ -171,7 +171,9 @@ def _subcommand(command: str, word: str, verb: Verb, answering: Answering) -> ap
 
 
 def _signed(name: str, parameter: Parameter) -> inspect.Parameter:
-    """An option as discord.py reads it. Discord sends no empty text: it stands for one that was left out."""
+    """Return an option as discord.py reads it. An empty text means a missing option, because Discord sends no empty
+    text.
+    """
     flag = parameter.shape is ParameterKind.FLAG
     return inspect.Parameter(
         name,
@@ -192,7 +194,7 @@ def _completing(
 
 
 def _told(command: Mapping[str, Any]) -> str:
-    """A command as text in which all that counts is written down, and what Discord adds or leaves out is not."""
+    """Return a canonical text of a command, without Discord's defaults."""
     permissions = command.get("default_member_permissions")
     return repr(
         (
@@ -233,7 +235,7 @@ SAFE = 5 / 6
 
 
 class GatewayLease:
-    """One process's part in taking turns. `seconds` is how long the lease is."""
+    """Lease on the gateway. `seconds` is its duration."""
 
     def __init__(self, leases: Leases, name: str, holder: str, *, seconds: float) -> None:
         self._leases = leases
@@ -241,11 +243,11 @@ class GatewayLease:
         self._holder = holder
         self._seconds = seconds
         self.stands_by = False
-        """Another process has it, and this one waits."""
+        """True while another process has the lease."""
 
     async def run_while_held(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Wait for the right, and do the work while it lasts; again and again, until cancelled. Work that ends, ends
-        this; what it raises is raised. Work that is under way when the right is lost is cancelled at once.
+        """Run the work while the lease is held, again after each loss, until cancelled. Return when the work ends; its
+        errors are raised. The work is cancelled when the lease is lost.
         """
         while True:
             until = await self._taken()
@@ -256,7 +258,7 @@ class GatewayLease:
                 await self._release()
 
     async def _taken(self) -> float:
-        """Wait until the right is ours; until when, by the loop's clock."""
+        """Wait for the lease and return its end, in the loop's time."""
         while True:
             try:
                 until = await self._hold()
@@ -272,7 +274,7 @@ class GatewayLease:
             await asyncio.sleep(self._seconds / 3)
 
     async def _worked(self, work: Callable[[], Awaitable[None]], until: float) -> bool:
-        """Do the work while the right can be renewed; whether it has ended by itself."""
+        """Run the work while the lease is renewed. Return True if the work ended by itself."""
         working = asyncio.ensure_future(work())
         keeping = asyncio.create_task(self._kept(until), name="discord: lease")
         try:
@@ -288,7 +290,7 @@ class GatewayLease:
             await asyncio.gather(working, keeping, return_exceptions=True)
 
     async def _kept(self, until: float) -> None:
-        """Renew the right until that fails."""
+        """Renew the lease until that fails."""
         loop = asyncio.get_running_loop()
         while (left := until - loop.time()) > 0:
             await asyncio.sleep(min(self._seconds / 3, left / 2 + 0.01))
@@ -303,13 +305,15 @@ class GatewayLease:
             until = renewed
 
     async def _hold(self) -> float | None:
-        """Take or renew: until when, counted from before the question; None if another has it."""
+        """Acquire or renew the lease. Return its end, counted from before the request, or None if another process has
+        it.
+        """
         asked_at = asyncio.get_running_loop().time()
         held = await self._leases.acquire_or_renew(self._name, self._holder, self._seconds)
         return asked_at + self._seconds * SAFE if held else None
 
     async def _release(self) -> None:
-        """Let another have it at once, whatever ends this."""
+        """Release the lease."""
         try:
             async with asyncio.timeout(self._seconds / 3):
                 await self._leases.release(self._name, self._holder)
@@ -349,8 +353,8 @@ class DiscordListener:
         self._gateway: Gateway | None = None
 
     async def run(self, engine: EngineApi, commands: Commands) -> None:
-        """Receive until cancelled, whenever no other process does; what was begun gets a moment to finish. Raises
-        DeliveryFailed if Discord does not take the token.
+        """Receive until cancelled, while no other process does; tasks in progress get a short time to finish. Raises
+        DeliveryFailed if Discord rejects the token.
         """
         identity = await retry_until_available(self._rest.identity, "Discord")
 
@@ -372,7 +376,7 @@ class DiscordListener:
         await self._holding.run_while_held(receive)
 
     async def listening(self) -> ListenerStatus:
-        """Whether messages arrive now, here or in the process that this one follows."""
+        """Status of the listener, in this process or the one with the lease."""
         if self._gateway is not None and self._gateway.receiving:
             return ListenerStatus.CONNECTED
         stands_by = self._holding is not None and self._holding.stands_by
@@ -380,7 +384,7 @@ class DiscordListener:
 
 
 class _Ears:
-    """Takes everything that the gateway hands out to where it belongs."""
+    """Dispatches gateway events to their handlers."""
 
     def __init__(self, desk: PlatformContext) -> None:
         self._desk = desk
@@ -391,31 +395,31 @@ class _Ears:
         self._catching_up = Backfill(desk, self._reception)
 
     async def prepare(self, client: discord.Client) -> None:
-        """Give a client its commands, before it connects."""
+        """Add the commands to a client before it connects."""
         tree = command_tree(client, self._desk.commands.verbs, self._invocations)
         self._gestures.add_to(tree)
         self._desk.errands.start(try_register(tree), "discord: commands")
 
     def connected(self, _client: discord.Client, *, reads_all: bool) -> None:
-        """A client is about to connect."""
+        """Prepare for a client that is about to connect."""
         self._reception.reads_all = reads_all
 
     def on_session_start(self, client: discord.Client, at: float) -> None:
-        """A new session is ready."""
+        """Handle a new session."""
         self._desk.errands.start(self._catching_up.read(client, at), "discord: catching up")
 
     async def close(self) -> None:
-        """Nothing comes any more: what was said is put on disk."""
+        """Store the received messages after the last event."""
         await self._reception.close()
 
     async def on_message(self, message: discord.Message) -> None:
-        """Somebody said something."""
+        """Handle a message."""
         await self._reception.handle(message)
 
     async def pressed(self, interaction: discord.Interaction[Any], custom_id: str) -> None:
-        """Somebody pressed a button."""
+        """Handle a click on a button."""
         self._counter.on_action(interaction, custom_id)
 
     async def sent(self, interaction: discord.Interaction[Any]) -> None:
-        """Somebody sent a modal."""
+        """Handle the submission of a modal."""
         self._counter.on_modal(interaction)

@@ -1,8 +1,7 @@
-"""Markdown as models write it, in the dialect that Discord's clients read.
+"""Markdown of models in Discord's dialect.
 
-Called by whatever draws what a model wrote, or Markdown of our own. Discord knows no tables, no pictures, no quotes in
-quotes and three sizes of headings ("Markdown Text 101"); and it reads small text, hidden text, times and mentions,
-which nobody but this program may write: text is escaped, whatever it says.
+Discord has no tables, images or nested quotes, and three heading sizes ("Markdown Text 101"). Its small text, spoilers,
+times and mentions are reserved for the bot: all text is escaped.
 """
 
 from __future__ import annotations
@@ -42,18 +41,18 @@ _WEB = ("http://", "https://")
 
 
 def dialect(markdown: str) -> str:
-    """A text for Discord; empty if there is nothing to see."""
+    """Return Markdown for Discord; empty if nothing is visible."""
     return _joined(parse(markdown)).strip("\n")
 
 
 def code_block(text: str, language: str = "") -> str:
-    """Text in letters of one width, as it stands."""
+    """Return a code block."""
     known = language if _LANGUAGE.fullmatch(language) else ""
     return f"```{known}\n{escape_code_fence(text) or ' '}\n```"
 
 
 def inline_code(text: str) -> str:
-    """A few words in letters of one width, as they stand."""
+    """Return inline code."""
     if not text.strip():
         return text
     if "`" not in text:
@@ -97,7 +96,7 @@ def _block(node: Node) -> str:  # noqa: PLR0911 - one case for each kind of bloc
 
 
 def _quoted(nodes: Sequence[Node]) -> str:
-    """What stands in a quote. One within it is marked as people mark it."""
+    """Return the content of a quote. A nested quote is marked by `>`."""
     made = []
     for node in nodes:
         match node:
@@ -109,7 +108,7 @@ def _quoted(nodes: Sequence[Node]) -> str:
 
 
 def _items(items: List, indent: int) -> Iterator[str]:
-    """A list, line by line. Code stands at the edge: Discord would show the blanks before it."""
+    """Yield the lines of a list. Code is not indented, because Discord would show the indent."""
     for number, nodes in enumerate(items.items):
         mark = f"{items.start + number}. " if items.start is not None else "- "
         before, behind = " " * indent, " " * (indent + len(mark))
@@ -128,7 +127,7 @@ def _items(items: List, indent: int) -> Iterator[str]:
 
 
 def _leading(nodes: Sequence[Node]) -> tuple[str, Sequence[Node]]:
-    """The text an item begins with, and what follows it."""
+    """Split an item into its leading text and the nodes after it."""
     match nodes:
         case [Paragraph(line), *rest]:
             return _line(line), rest
@@ -139,7 +138,7 @@ def _leading(nodes: Sequence[Node]) -> tuple[str, Sequence[Node]]:
 
 
 def _as_task(text: str) -> str:
-    """`[ ]` and `[x]` at the beginning of an item as boxes."""
+    """Replace `[ ]` and `[x]` at the beginning of an item by boxes."""
     bare = text[:8].replace("\\", "")
     box = _TASKS.get(bare[:4])
     return f"{box}{text[6:]}" if box else text
@@ -163,7 +162,7 @@ def _cells(heads: Sequence[Line], row: Sequence[Line]) -> Iterator[str]:
 
 
 def _line(line: Line) -> str:
-    """Running text. Where two marks would meet, they are kept apart."""
+    """Return running text. Adjacent marks are separated."""
     made: list[str] = []
     marked = False
     for each in joined(line):
@@ -189,7 +188,7 @@ def _inline(each: Inline) -> str:
 
 
 def _link(url: str, label: str, *, code: bool) -> str:
-    """A link. In angle brackets it ends where it ends, and Discord fetches nothing for it."""
+    """Return a link in angle brackets, which delimit the URL and prevent an embed."""
     if not url.lower().startswith(_WEB):
         address = url.partition(":")[2]
         return escape(label if address in label else f"{label} ({address})")
@@ -205,7 +204,7 @@ def _link(url: str, label: str, *, code: bool) -> str:
 
 
 def _styled(text: str, style: Style) -> str:
-    """Text between its marks, with the blanks around it outside."""
+    """Return text between marks, with its outer spaces outside."""
     marks = ("**" if style.bold else "") + ("*" if style.italic else "") + ("~~" if style.struck else "")
     found = _EDGES.fullmatch(text)
     if not marks or found is None or not found[2]:

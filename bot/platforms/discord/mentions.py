@@ -1,7 +1,5 @@
-"""People and roles of Discord in what the engine and the commands say, by their names: `discord:7` becomes `@sam`, and
+"""Names of Discord users and roles in sentences of the engine and the commands: `discord:7` becomes `@sam`, and
 `discord-role:9` becomes `@ops`.
-
-Called by whatever shows such a sentence.
 """
 
 from __future__ import annotations
@@ -15,12 +13,12 @@ _PRINCIPALS = r"discord:\d{1,20}|discord-role:\d{1,20}"
 
 
 async def resolve_mentions(people: UserDirectory, server: str, sentence: str) -> str:
-    """The sentence as it is read by people of that server."""
+    """Replace the principals of a sentence by names in that guild."""
     return await mentions.resolve_mentions(_names(people, server), sentence)
 
 
 async def resolve_reply_mentions(people: UserDirectory, server: str, reply: Reply) -> Reply:
-    """A reply whose text, which is Markdown, names people. What stands in code is there to be copied and stays."""
+    """Replace the principals of a reply's Markdown by names. Code stays, because it is copied."""
     return await mentions.resolve_reply_mentions(_names(people, server), reply)
 
 

@@ -1,8 +1,7 @@
-"""What was said before a message, as context for it: the lines of its thread, and what it replies to.
+"""Context of a message: earlier messages of its thread, and the messages it replies to.
 
-What the bot has said itself is in its own transcript and left out, and so are the lines of the thread up to the last
-question it had; what a message replies to is told in any case. All of it has a limit in time: what could not be read by
-then is left out, and said to be.
+The bot's own messages and those up to its last turn are in its history and left out. Replied-to messages are always
+included. Reading has a time limit; the context says if messages are missing.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from bot.rendering.text_safety import single_line
 
 READING_SECONDS = 3.0
 MOST_LINES = 100
-"""As many messages as Discord hands out at once."""
+"""Messages of one request; Discord's limit."""
 LONGEST_CHAIN = 8
 UNREAD = "(what was said here before could not be read)"
 FORWARDED = "(forwarded)"
@@ -58,7 +57,7 @@ class InboundMessageBuilder:
         conversation: ConversationKey,
         guild: discord.Guild | None,
     ) -> InboundMessage:
-        """The message with its context; `text` is what it says. Raises what the engine raises."""
+        """Return the message with its context; `text` is its content. Raises the engine's errors."""
         recent = await self._engine.recent_turns(conversation, 1)
         asked = (recent[-1].turn.author.id, recent[-1].turn.question.text) if recent else None
         try:
@@ -80,7 +79,7 @@ class InboundMessageBuilder:
     async def _lines(
         self, said: IncomingMessage, guild: discord.Guild | None, asked: tuple[str, str] | None, *, in_thread: bool
     ) -> Sequence[ThreadMessage]:
-        """Every line to be told, oldest first. Raises DeliveryFailed."""
+        """Return all lines of the context, oldest first. Raises DeliveryFailed."""
         me = (await self._rest.identity()).user
         before = await self._history(said, me, guild) if in_thread else []
         fresh = messages_since(before, lambda line: (line.user, line.text) == asked) if asked is not None else before
@@ -98,7 +97,7 @@ class InboundMessageBuilder:
     async def _replied_to(
         self, said: IncomingMessage, before: Sequence[ThreadMessage], me: str, guild: discord.Guild | None
     ) -> list[ThreadMessage]:
-        """What the message replies to, and what that replies to, oldest first; as far back as to the bot itself."""
+        """Return the chain of replied-to messages, oldest first, up to the first of the bot."""
         client = await self._rest.client()
         known = {line.id: line for line in before}
         found: list[ThreadMessage] = []
@@ -121,8 +120,8 @@ class InboundMessageBuilder:
 
 
 def to_thread_message(message: discord.Message, me: str, guild: discord.Guild | None) -> ThreadMessage | None:
-    """A message of the past as a line; None if nothing is said in it. A thread begins with a copy of what it was
-    opened at.
+    """Return an earlier message as a line, or None if it is empty. The first message of a thread is a copy of the
+    message it was opened at.
     """
     if message.type is discord.MessageType.thread_starter_message:
         opened_at = message.reference.resolved if message.reference is not None else None

@@ -1,8 +1,8 @@
-"""From a message to a turn on disk. Discord delivers each message once: what cannot be kept now is tried again here,
-until it is, or this process no longer receives.
+"""Discord messages to turns. Discord delivers each message once, so storing is retried until it succeeds or this
+process stops receiving.
 
-Decides who may talk at all, and in which conversation. A command said to the bot (`@bot mcp list`) goes to whoever
-answers commands, everything else that is meant for the bot to the engine.
+Decides which users may talk to the bot, and in which conversation. Commands in a mention (`@bot mcp list`) go to the
+commands, other messages for the bot to the engine.
 """
 
 from __future__ import annotations
@@ -40,14 +40,16 @@ MOST_LOOKED_AT = 100
 
 
 class MissingIntentHint:
-    """Gives the hint once for each thread: this process remembers, the thread itself tells any other."""
+    """Sends the hint once for each thread: this process remembers its threads, other processes find the hint in the
+    thread.
+    """
 
     def __init__(self, rest: Rest) -> None:
         self._rest = rest
         self._given = RecentKeys()
 
     async def send_once(self, thread: str) -> None:
-        """Tell whoever writes in a thread how to go on, if nobody was told before. Raises DeliveryFailed."""
+        """Explain in the thread how to reach the bot, unless the hint is already there. Raises DeliveryFailed."""
         if self._given.add(thread) and not await self._stands_there(thread):
             await post_notice(self._rest, thread, CALL_ME)
 
@@ -66,19 +68,19 @@ WITHOUT_WORDS = "(mentioned you in a reply, without words: see what it replies t
 FORWARDED = "(forwarded a message)"
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0
 PATIENCE_SECONDS = 900.0
-"""So long a message is kept in memory that cannot be put on disk."""
+"""Seconds that an unstored message is retried."""
 AT_ONCE = 50
-"""So many messages of one person are kept so at a time."""
+"""Unstored messages of one user in memory."""
 OF_ALL_AT_ONCE = 10_000
-"""And so many of everybody. What is left out comes again only with a new session, so these are more than errands may
-be, some kilobytes each.
+"""Unstored messages of all users in memory, some kilobytes each. More than background tasks, because a dropped message
+returns only with a new session.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class ReceivedMessage:
-    """A message as it came in, and where, if that is known already. `late` if it was read up afterwards, when nobody
-    waits for an answer any more.
+    """A received message and its channel, if known. `late` is True for a message of the backfill, whose author no
+    longer waits.
     """
 
     said: IncomingMessage
@@ -88,8 +90,8 @@ class ReceivedMessage:
 
 
 class MessageHandler:
-    """Takes messages. `answering` answers commands. `reads_all`, which is as the connection is, says that messages come
-    with their content though they do not call the bot.
+    """Handles messages. `answering` runs commands. `reads_all` is True if the connection has the Message Content
+    intent.
     """
 
     def __init__(self, desk: PlatformContext, answering: CommandHandler) -> None:
@@ -105,9 +107,7 @@ class MessageHandler:
         self.reads_all = False
 
     async def handle(self, message: discord.Message) -> None:
-        """Take a message in as the gateway brings it; nothing comes of one that is not for the bot. Raises
-        DeliveryFailed.
-        """
+        """Handle a message of the gateway; ignore one that is not for the bot. Raises DeliveryFailed."""
         if message.guild is None or self._desk.people.serves(str(message.guild.id)):
             spot = from_channel(message.channel)
             said = await self._first(message, spot, message.guild)
@@ -115,8 +115,8 @@ class MessageHandler:
                 self._begin(ReceivedMessage(said, spot, message.guild))
 
     async def take_late(self, message: discord.Message, spot: ChannelRef, guild: discord.Guild | None) -> None:
-        """Take one that was said while nobody listened; done when it is on disk, or given up. Raises DeliveryFailed
-        if Discord does not say who the bot is.
+        """Handle a missed message; return when it is stored or given up. Raises DeliveryFailed if the bot's identity
+        cannot be loaded.
         """
         said = await self._first(message, spot, guild)
         if said is None:
@@ -129,13 +129,13 @@ class MessageHandler:
             log.exception("message %s, which was said meanwhile, could not be taken", said.id)
 
     async def close(self) -> None:
-        """Let what is being put on disk get there, within a limit."""
+        """Finish storing the received messages, within a time limit."""
         await self._keeping.close()
 
     async def _first(
         self, message: discord.Message, spot: ChannelRef | None, guild: discord.Guild | None
     ) -> IncomingMessage | None:
-        """The message, if the bot may be meant and it comes for the first time."""
+        """Return the message if it may be for the bot and is not a duplicate."""
         self._me = (await self._desk.rest.identity()).user
         said = parse_message(message, self._me, guild)
         if said is None or (spot is not None and not _may_be_meant(said, spot)):
@@ -153,16 +153,16 @@ class MessageHandler:
             self._refuse_unless_unsure(hearing, ENOUGH)
 
     def _refuse_unless_unsure(self, hearing: ReceivedMessage, why: str) -> None:
-        """Tell the author of a message that was not taken, if the bot is meant without any doubt."""
+        """Notify the author of a rejected message, if it is certainly for the bot."""
         if hearing.said.calls_bot or (hearing.spot is not None and hearing.spot.direct):
             self._tell(hearing.said.user, why)
 
     def _tell(self, user: str, why: str) -> None:
-        """Tell the author of a message that was not taken."""
+        """Notify the author of a rejected message."""
         self._desk.errands.refuse(user, why, lambda text: send_direct_message(self._desk.rest, user, text))
 
     async def _kept(self, hearing: ReceivedMessage) -> None:
-        """See to it that what is for the bot is on disk, however often that has to be tried."""
+        """Store a message for the bot, retrying on errors."""
         said, pause, is_told = hearing.said, FIRST_PAUSE, False
         try:
             async with self._in_turn.acquire(said.place), asyncio.timeout(PATIENCE_SECONDS):
@@ -233,8 +233,8 @@ class MessageHandler:
         )
 
     async def _is_meant(self, said: IncomingMessage, spot: ChannelRef) -> bool:
-        """Direct messages are, and what calls the bot; in a thread where it has a turn, so is what turns to nobody
-        else.
+        """Return True for direct messages, for mentions, and for messages in a thread with a turn of the bot that
+        mention no other user.
         """
         if spot.direct or said.calls_bot:
             return True
@@ -246,11 +246,10 @@ class MessageHandler:
     async def _conversation(
         self, said: IncomingMessage, spot: ChannelRef, here: ConversationKey, question: str
     ) -> ConversationKey:
-        """Where a question is answered: where it was asked, if that is a thread, a direct conversation, or a reply to
-        what the bot answered in the channel itself; else in a thread of its own, where the bot may open one. Raises
-        DeliveryFailed.
+        """Return the conversation of the answer: the thread, the direct conversation, or the channel of a reply to the
+        bot; else a new thread, if the bot may open one. Raises DeliveryFailed.
 
-        The thread comes first: before the question is on disk, whoever comes to it again finds the same one.
+        The thread is opened before the message is stored, so that a retry finds the same thread.
         """
         answers_me = said.answers is not None and said.answers.user == self._me
         if spot.thread or answers_me or not spot.opens_threads:
@@ -258,7 +257,7 @@ class MessageHandler:
         return replace(here, thread=await open_thread(self._desk.rest, spot.channel, said.id, question))
 
     def _stands_for(self, said: IncomingMessage) -> str:
-        """What is asked by a message without words."""
+        """Return the input for a message without text."""
         if said.files:
             return describe_files(said.files)
         if said.forwarded:
@@ -268,7 +267,7 @@ class MessageHandler:
         return ""
 
     def _miss(self, hearing: ReceivedMessage, *, called: bool) -> None:
-        """There is nothing to answer: say so to whoever called the bot, and once to a thread that it cannot read."""
+        """Handle an empty message: answer a mention, and post the hint once in a thread that the bot cannot read."""
         said, rest = hearing.said, self._desk.rest
         if hearing.late:
             return
@@ -280,12 +279,12 @@ class MessageHandler:
             self._desk.errands.start_for(said.user, self._hints.send_once(said.place), "discord: hint")
 
     def _refuse(self, hearing: ReceivedMessage, spot: ChannelRef, why: str) -> None:
-        """Say so to whoever turned to the bot; people who only go on talking in a thread hear nothing."""
+        """Reject a message that addresses the bot; other messages of a thread get no answer."""
         said = hearing.said
         if not hearing.late and (spot.direct or said.calls_bot):
             self._tell(said.user, why)
 
 
 def _may_be_meant(said: IncomingMessage, spot: ChannelRef) -> bool:
-    """Whether the bot can be meant at all: in a channel, where everybody talks, it has to be called."""
+    """Return True if the message may be for the bot: in a channel it has to mention the bot."""
     return spot.direct or said.calls_bot or bool(spot.thread)

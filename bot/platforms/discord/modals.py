@@ -1,7 +1,7 @@
-"""Modals that ask something about a call or a message: why not, and what somebody wants to know.
+"""Modals for the reason of a denial and for a question about a message.
 
-Called by the listener. A modal must be the first answer to a press, within three seconds, so making one asks nobody
-anything. What it is about travels in its id, for whichever process takes the answer.
+A modal must be the first response to an interaction, within three seconds, so building one sends no request. Its
+context is in its id, for any process that receives the submission.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class AskAboutMessage:
 
 
 def deny_modal(card: ApprovalRef) -> discord.ui.Modal:
-    """Asks for a reason, which may be left out."""
+    """Return the modal for an optional reason."""
     modal = _modal("Deny", f"{DENY}:{card.approval_id}:{card.revision}")
     modal.add_item(discord.ui.TextDisplay(DENYING))
     modal.add_item(
@@ -50,7 +50,7 @@ def deny_modal(card: ApprovalRef) -> discord.ui.Modal:
 
 
 def question_modal(about: MessageRef) -> discord.ui.Modal:
-    """Asks what somebody wants to know about a message."""
+    """Return the modal for a question about a message."""
     modal = _modal("Ask about this", f"{ASK}:{about}")
     modal.add_item(
         discord.ui.Label(
@@ -61,7 +61,7 @@ def question_modal(about: MessageRef) -> discord.ui.Modal:
 
 
 def read_modal(custom_id: str) -> DenyForm | AskAboutMessage | None:
-    """What a modal that was sent is about; None if it is none of these."""
+    """Return the context of a submitted modal, or None if it is of another kind."""
     kind, _, rest = custom_id.partition(":")
     match kind, rest.split(":"):
         case "cs.deny", [approval_id, revision] if re.fullmatch(r"[0-9]{1,9}", revision):

@@ -1,7 +1,7 @@
-"""Short words to people outside of turns: hints, refusals, what became of a press.
+"""Notices outside of turns: hints, rejections, results of actions.
 
-Only a press or a command can be answered for one person alone. What is said in a message cannot: a hint stands below
-it, a refusal goes to the person directly, or nowhere.
+Only an interaction allows an ephemeral answer. For a message, a hint is posted below it, and a rejection is a direct
+message or omitted.
 """
 
 from __future__ import annotations
@@ -31,16 +31,14 @@ NOBODY: dict[str, Any] = {"parse": []}
 
 
 def nonce_fields() -> dict[str, Any]:
-    """What a new message carries so that it is there once, however often the library repeats a call without an answer
-    ("Create Message", `enforce_nonce`).
-    """
+    """Return fields that make a post idempotent while the library retries it ("Create Message", `enforce_nonce`)."""
     return {"nonce": secrets.token_hex(NONCE // 2), "enforce_nonce": True}
 
 
 async def post_notice(rest: Rest, place: str, text: str, *, answering: str = "", once: str = "") -> None:
-    """Say a plain sentence in a channel or thread, as a reply to the message `answering` where the bot may read what it
-    replies to, without a notification. What is said for the same reason, whose id is `once` or else `answering`, is
-    said once, though several come to say it. Raises DeliveryFailed.
+    """Post a sentence in a channel or thread, without a notification, as a reply to the message `answering` if the bot
+    may read it. A notice with the same reason (`once`, else `answering`) is posted once, by any process. Raises
+    DeliveryFailed.
     """
     body: dict[str, Any] = {
         "content": truncate(escape(text), LONGEST),
@@ -64,7 +62,7 @@ async def _say(rest: Rest, place: str, body: dict[str, Any]) -> None:
 
 
 async def send_direct_message(rest: Rest, user: str, text: str) -> None:
-    """Say a plain sentence to one person, if they take direct messages."""
+    """Send a sentence to a user who accepts direct messages."""
     try:
         await post_notice(rest, await direct_channel(rest, user), text)
     except DeliveryFailed as failure:
@@ -72,7 +70,7 @@ async def send_direct_message(rest: Rest, user: str, text: str) -> None:
 
 
 async def send_ephemeral(rest: Rest, interaction: discord.Interaction[Any], text: str) -> None:
-    """Say a plain sentence to whoever pressed or typed, alone, once that is acknowledged. Raises DeliveryFailed."""
+    """Send an ephemeral sentence after the interaction was acknowledged. Raises DeliveryFailed."""
     body = {
         "content": truncate(escape(text), LONGEST),
         "allowed_mentions": NOBODY,
@@ -84,9 +82,7 @@ async def send_ephemeral(rest: Rest, interaction: discord.Interaction[Any], text
 async def follow_up(
     rest: Rest, interaction: discord.Interaction[Any], body: dict[str, Any], files: Sequence[FileUpload] = ()
 ) -> None:
-    """Send a further message in answer to a press or a command. Goes on though the gateway is closed meanwhile. Raises
-    DeliveryFailed.
-    """
+    """Send a further response to an interaction; works after the gateway was closed. Raises DeliveryFailed."""
     await rest.call(
         "POST",
         "/webhooks/{webhook_id}/{webhook_token}",

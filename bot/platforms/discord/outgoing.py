@@ -1,7 +1,4 @@
-"""One message as it should stand in Discord.
-
-Called by drawings, which make them, and by the surface, which sends them. Knows nothing of how.
-"""
+"""Outgoing message: one message as it should be in Discord."""
 
 from __future__ import annotations
 
@@ -20,12 +17,12 @@ class FileUpload:
 
 @dataclass(frozen=True, slots=True)
 class OutgoingMessage:
-    """One message of a turn. `name` is the same in every drawing of the turn. `content` is Discord's own Markdown, with
-    `components` below it; where it is empty, the components are the message (Components V2). A `file` goes along when
-    the message is posted; `unattached` is its content where the file cannot, a message without one is not posted then.
-    Slots come in the order in which their messages stand. Where it `asks`, somebody must be able to press its buttons:
-    without its layout it must not be out at all. `place` is the channel in which it stands, empty for the conversation.
-    `calls` is the id of the one person who is notified when it is posted, nobody's if it is empty.
+    """One message of a turn. `name` is the same in every delivery of the turn. `content` is Discord Markdown, with
+    `components` below it; if empty, the components are the message (Components V2). A `file` is attached when the
+    message is posted. `unattached` replaces the content if the upload is rejected; without it the message is omitted
+    then. Messages are listed in their order in Discord. If `asks` is True, the message has buttons that a user needs:
+    it must not be posted without its layout. `place` is its channel, empty for the conversation's. `calls` is the id of
+    the user who is notified by the post, empty for none.
     """
 
     name: str
@@ -39,5 +36,5 @@ class OutgoingMessage:
 
     @property
     def laid_out(self) -> bool:
-        """The components are all there is."""
+        """True if the message has components only."""
         return not self.content

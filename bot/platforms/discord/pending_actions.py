@@ -1,7 +1,7 @@
-"""What a button or a form is for, kept here where it does not fit into the 100 characters that Discord carries along.
+"""Actions of buttons and forms that exceed Discord's 100 characters, kept in memory by token.
 
-A ticket lives in the memory of the process that holds the gateway, for as long as Discord lets an answer that one
-person sees be changed. Whoever comes with one that is gone is told so, and says the command again.
+A token is valid in the process that holds the gateway, for as long as an ephemeral message can be edited. An expired
+token is answered with a notice: the user runs the command again.
 """
 
 from __future__ import annotations
@@ -17,16 +17,14 @@ from bot.domain.conversations import ConversationKey
 
 SECONDS = 900.0
 MOST = 2_000
-"""So many are kept; the oldest go first."""
+"""Number of tokens; the oldest expire first."""
 GONE = "This button is too old. Give the command again."
 FORM_GONE = "This form is no longer open. Nothing was saved; start again with the command."
 
 
 @dataclass(frozen=True, slots=True)
 class SendMessage:
-    """Say a command: the words with its name first. `where` is the conversation it is about, which need not be the one
-    the button stands in.
-    """
+    """Run a command: the words with its name first. `where` is its conversation, which may differ from the button's."""
 
     words: tuple[str, ...]
     where: ConversationKey
@@ -34,7 +32,7 @@ class SendMessage:
 
 @dataclass(frozen=True, slots=True)
 class ConfirmCommand:
-    """Ask for `text` to be typed before the command is said. `label` is what the button says."""
+    """Ask for `text` to be typed before the command runs. `label` is that of the button."""
 
     words: tuple[str, ...]
     text: str
@@ -61,16 +59,14 @@ class _Kept:
 
 
 class PendingActions:
-    """Hands tickets out and takes them back. One can be used until it is gone, by whom it was made out to."""
+    """Stores actions by token. A token can be used repeatedly by its user until it expires."""
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
         self._clock = clock
         self._kept: OrderedDict[str, _Kept] = OrderedDict()
 
     def store(self, deed: Deed, holder: str) -> str:
-        """A ticket for this deed, good for the person whose id `holder` is: 22 letters, digits, dashes and
-        underscores.
-        """
+        """Store an action for the user `holder` and return its token: 22 letters, digits, dashes and underscores."""
         while self._kept and (len(self._kept) >= MOST or self._oldest.until <= self._clock()):
             self._kept.popitem(last=False)
         ticket = secrets.token_urlsafe(16)
@@ -78,7 +74,7 @@ class PendingActions:
         return ticket
 
     def take(self, ticket: str, holder: str) -> Deed | None:
-        """What the ticket is for; None if it is gone or somebody else's."""
+        """Return the action of a token; None if it expired or belongs to another user."""
         kept = self._kept.get(ticket)
         if kept is None or kept.holder != holder or kept.until <= self._clock():
             return None

@@ -1,7 +1,6 @@
-"""Cards that are signed elsewhere, as messages: the card in its place, and the line that stands for it in the thread.
+"""Remote cards as messages: the card in its channel, and the line in the thread that links to it.
 
-Called by the drawing of a turn and by the courier. Links are made from the references of what is out, so that drawing
-takes no request.
+Links are built from message refs without a request.
 """
 
 from __future__ import annotations
@@ -39,8 +38,8 @@ class RemoteCard:
 def approval_messages(
     asking: ApprovalEntry, view: TurnView, now: float, refs: MessageRefs
 ) -> Iterator[OutgoingMessage]:
-    """Calls that were asked for together, as the conversation shows them: cards, or lines that say where they are.
-    `refs` are of what is out.
+    """Return the messages for calls that were requested together: cards, or lines that link to remote cards. `refs` are
+    of the posted messages.
     """
     for each in group_by_target(asking):
         slots = card_messages(each, view, now)
@@ -51,8 +50,8 @@ def approval_messages(
 
 
 def remote_cards(view: TurnView, now: float, *, direct: bool) -> Iterator[RemoteCard]:
-    """The cards of a turn that stand elsewhere, place by place, each saying where it was asked for; `direct` says that
-    this was in a direct conversation, which nobody else can open.
+    """Return the remote cards of a turn by channel, each with a link to its conversation; `direct` is True for a direct
+    conversation, which other users cannot open.
     """
     origin = DIRECTLY if direct else channel_name(channel_id_of(view.turn.conversation))
     for asking in remote_approvals(view):
@@ -63,17 +62,17 @@ def remote_cards(view: TurnView, now: float, *, direct: bool) -> Iterator[Remote
 
 
 def channel_name(channel: str) -> str:
-    """A channel or thread, by its name on the screens of those who may know it."""
+    """Return a channel link, which shows the name only to users with access."""
     return f"<#{channel}>" if channel.isdecimal() else escape(channel)
 
 
 def message_address(where: ConversationKey, ref: MessageRef) -> str:
-    """The address of a message on the conversation's server."""
+    """Return the URL of a message in the conversation's guild."""
     return f"{ADDRESS}/{where.workspace}/{ref.channel}/{ref.message}"
 
 
 def _line(name: str, asking: ApprovalEntry, view: TurnView, refs: MessageRefs) -> OutgoingMessage:
-    """Where the calls are signed, one line each; what is decided already says so."""
+    """Return one line for each call: its remote card, or its outcome."""
     places = ", ".join(_place(name, each, view, refs) for each in targets_of(asking))
     return OutgoingMessage(name, components=(text("\n".join(_told(step, view, places) for step in asking.calls)),))
 

@@ -1,8 +1,7 @@
-"""Cards that are signed elsewhere: brought there before the thread says so, and kept up to date after it.
+"""Remote cards: posted before the thread links to them, and updated after it.
 
-Called by the surface with every view. A card goes only to channels of the server on which the call was asked for, and
-to people who could sign it, asked for at that moment: what a call would do is nothing for anybody else. One that
-reaches none of its places must not wait for a signature.
+A card goes only to channels of the call's guild and to users who may approve it at that moment, because its arguments
+are visible to them alone. A call whose card reaches no channel must not wait for an approval.
 """
 
 from __future__ import annotations
@@ -47,8 +46,8 @@ class RemoteCardPublisher:
     async def post_pending(
         self, view: TurnView, refs: MessageRefs, now: float, *, search: bool
     ) -> AsyncGenerator[PostedMessage, None]:
-        """Post the cards that wait for a signature and are not out yet; what is settled by now need not be seen there.
-        Raises DeliveryFailed, for good if a card can be posted in none of its places.
+        """Post the pending cards that have not been posted. A decided approval needs no remote card. Raises
+        DeliveryFailed, permanent if a card cannot be posted in any of its channels.
         """
         taken = set(refs.values())
         for _, places in groupby(await self._copies(view, now), lambda each: each.card):
@@ -77,8 +76,8 @@ class RemoteCardPublisher:
                 yield PostedMessage(copy.slot.name, UNREACHED)
 
     async def update(self, view: TurnView, refs: MessageRefs, now: float) -> AsyncGenerator[PostedMessage, None]:
-        """Bring the cards that are out up to date. What cannot be changed any more stays as it is: its buttons are
-        judged when they are pressed. Raises DeliveryFailed.
+        """Update the posted cards. A card that cannot be edited stays: its buttons are checked when a user clicks.
+        Raises DeliveryFailed.
         """
         for copy in await self._copies(view, now):
             ref = MessageRef.parse(refs.get(copy.slot.name, ""))
@@ -101,7 +100,7 @@ class RemoteCardPublisher:
         return [*remote_cards(view, now, direct=await self._direct.get(origin, lambda: self._is_direct(origin)))]
 
     async def _placed(self, copy: RemoteCard, turn: Turn) -> OutgoingMessage:
-        """The card with the channel it goes to. Raises DeliveryFailed."""
+        """Return the card with the channel it goes to. Raises DeliveryFailed."""
         match copy.place:
             case ChannelTarget(channel):
                 spot = await self._spot(channel)
@@ -126,5 +125,5 @@ class RemoteCardPublisher:
 
 
 def _is_of_this_place(error: DeliveryFailed) -> bool:
-    """Whether the trouble is one that other places need not have, and waiting does not help."""
+    """Return True if the error concerns one channel only and a retry cannot help."""
     return error.permanent and not (isinstance(error, DiscordApiError) and error.status == LOCKED_OUT)

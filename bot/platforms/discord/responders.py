@@ -1,10 +1,8 @@
-"""Where the answers to a command appear, each one in the place of the one before.
+"""Responders to a command, each answer replacing the previous one.
 
-An interaction is answered for its person alone: Discord gives three seconds for the first answer and a quarter of an
-hour for changing it. When the time is over, or Discord has lost the interaction, the last answer comes
-as a direct message by the bot's own token: what one person alone may see has no other place. Whoever takes none is told
-so where the command was given, without a word of the answer. A command that was said in a message is answered by a
-direct message from the start.
+Responses to an interaction are ephemeral; Discord allows three seconds for the first one and 15 minutes for edits.
+After that, or if Discord lost the interaction, the last answer is a direct message. If the user accepts none, a line in
+the command's conversation says so without the answer. Commands in messages are always answered by direct message.
 """
 
 from __future__ import annotations
@@ -40,23 +38,23 @@ NOT_SHARED = "The file {} could not be shared: it may be too large for Discord."
 
 
 class Responder(Protocol):
-    """Shows answers, each in the place of the one before. One is `expected` where people see that they wait."""
+    """Shows answers, each in place of the previous one. An answer is `expected` if the user sees a waiting state."""
 
     expected: bool
 
     async def progress(self, sheet: CommandReply) -> None:
-        """Show an answer that another one follows. It may be left out."""
+        """Show an answer that another one follows. May be skipped."""
 
     async def finish(self, sheet: CommandReply) -> None:
-        """Show the last answer, and hand over its files. Raises DeliveryFailed."""
+        """Show the last answer and send its files. Raises DeliveryFailed."""
 
     async def open(self, form: Form) -> bool:
-        """Open a form at once; False where it takes a press to open it."""
+        """Open a form at once. Return False if it needs a click."""
 
 
 class DirectMessageResponder:
-    """As a direct message. `about` is the conversation in which the command was given; unless it is that direct one, a
-    line there, below the message `answering`, says that there is an answer.
+    """Responder by direct message. `about` is the command's conversation; outside of direct conversations, a line there
+    below the message `answering` mentions the answer.
     """
 
     expected = False
@@ -74,12 +72,12 @@ class DirectMessageResponder:
         self._shown: CommandReply | None = None
 
     async def progress(self, sheet: CommandReply) -> None:
-        """Only the first is shown: what the bot's token edits is paced by Discord."""
+        """Show the first progress only, because Discord limits edits by the bot's token."""
         if not self._message:
             await self._show(sheet)
 
     async def finish(self, sheet: CommandReply) -> None:
-        """Show the last answer, and hand over its files. Raises DeliveryFailed."""
+        """Show the last answer and send its files. Raises DeliveryFailed."""
         await self._show(sheet)
         for document in sheet.documents:
             try:
@@ -89,7 +87,7 @@ class DirectMessageResponder:
                 await post_notice(self._rest, self._channel, NOT_SHARED.format(document.name))
 
     async def open(self, form: Form) -> bool:  # noqa: ARG002 - none opens
-        """A form takes a press."""
+        """Return False: a form needs a click."""
         return False
 
     async def _show(self, sheet: CommandReply) -> None:
@@ -132,7 +130,6 @@ class DirectMessageResponder:
         await self._post({"allowed_mentions": {"parse": []}}, (FileUpload(document.name, document.text.encode()),))
 
     async def _post(self, body: dict[str, Any], files: tuple[FileUpload, ...] = ()) -> Any:
-        """Post a message once."""
         return await self._rest.call(
             "POST",
             "/channels/{channel_id}/messages",
@@ -144,9 +141,7 @@ class DirectMessageResponder:
 
 
 class ChannelResponder:
-    """Under the command, the button or the form that set an interaction off; as `instead` where Discord does not take
-    them there any more.
-    """
+    """Responder to an interaction; falls back to `instead` if Discord no longer accepts responses."""
 
     expected = True
 
@@ -165,7 +160,7 @@ class ChannelResponder:
         self._shown: CommandReply | None = None
 
     async def progress(self, sheet: CommandReply) -> None:
-        """Show an answer that another one follows, unless the one before is too new."""
+        """Show an answer that another one follows, unless the previous one is too recent."""
         if self._clock() - self._last < APART_SECONDS:
             return
         try:
@@ -174,7 +169,7 @@ class ChannelResponder:
             log.info("an answer that is not the last could not be shown: %s", error)
 
     async def finish(self, sheet: CommandReply) -> None:
-        """Show the last answer, and hand over its files. Raises DeliveryFailed if they are shown nowhere."""
+        """Show the last answer and send its files. Raises DeliveryFailed if both ways fail."""
         try:
             await self._show(sheet)
         except DeliveryFailed as error:
@@ -191,7 +186,7 @@ class ChannelResponder:
                 await self._exchange.tell(NOT_SHARED.format(document.name))
 
     async def open(self, form: Form) -> bool:
-        """Open a form as the first answer, if all that it says fits into it."""
+        """Open a form as the first response, if all of its text fits."""
         return fits_in_modal(form) and await self._exchange.open(form_modal(form, self._issuing.ticket(form)))
 
     async def _show(self, sheet: CommandReply) -> None:

@@ -1,8 +1,7 @@
-"""Discord's REST API as the bot: one logged-in client that never connects to the gateway, every failure a
-DeliveryFailed.
+"""Client of Discord's REST API: logged in without a gateway connection, every failure a DeliveryFailed.
 
-The only module that calls discord.py's HTTP client; whatever else draws is handed this one. discord.py keeps the
-limits of every route by its headers and waits out short pauses; here its patience has an end.
+The only module that calls discord.py's HTTP client. discord.py applies the rate limits of each route and waits out
+short pauses; this module limits the total time.
 """
 
 from __future__ import annotations
@@ -28,18 +27,17 @@ from bot.platforms.discord.outgoing import FileUpload
 
 API_URL = "https://discord.com/api/v10"
 LONGEST_PAUSE = 30.0
-"""Seconds of a 429 that are waited out: the least that discord.py can be told."""
+"""Seconds of a 429 that are waited out: discord.py's minimum."""
 ANSWER_SECONDS = 45.0
-"""For one call with all its repeats; within what the engine gives a message of a drawing (60 s)."""
+"""Seconds of one call with all retries, less than the engine's 60 seconds for a delivery."""
 _LIBRARY = ("discord.client", "discord.gateway", "discord.http", "discord.state", "discord.webhook.async_")
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Whom the token speaks for. `reads_all`: the application has the Message Content intent switched on, so the bot
-    may read what does not mention it. `app` is the application's id, which commands are registered under. `public`:
-    anybody may invite the bot. `endpoint` is where Discord posts presses and commands instead of handing them to the
-    gateway; empty where it does not.
+    """Owner of the token. `reads_all` is True if the application has the Message Content intent. `app` is the
+    application's id, for its commands. `public` is True if all users may invite the bot. `endpoint` is the URL that
+    receives interactions instead of the gateway; empty for the gateway.
     """
 
     user: str
@@ -51,9 +49,8 @@ class Identity:
 
 
 class Rest:
-    """Calls Discord as the bot. To be entered before use, and left when nothing calls any more. Asks Discord for
-    nothing until it is used. `observe` counts the pauses that Discord asks for and that discord.py does not wait out by
-    itself.
+    """Calls Discord as the bot. Enter it before use, and leave it after the last call. No request is sent before the
+    first use. `observe` receives the seconds of rate limit pauses that discord.py does not wait out.
     """
 
     def __init__(self, token: str, *, url: str = API_URL, observe: MetricSink = null_sink) -> None:
@@ -85,20 +82,20 @@ class Rest:
 
     @property
     def session(self) -> aiohttp.ClientSession:
-        """For what is fetched without the bot's token."""
+        """Session for requests without the bot's token."""
         if self._session is None:
             raise RuntimeError("the REST API was not entered")
         return self._session
 
     async def client(self) -> discord.Client:
-        """The library's client, logged in. Raises DeliveryFailed."""
+        """Return the library's client, logged in. Raises DeliveryFailed."""
         async with self._logging_in:
             if self._client is None:
                 self._client = await self._logged_in()
             return self._client
 
     async def identity(self) -> Identity:
-        """Whom the token speaks for, asked once. Raises DeliveryFailed."""
+        """Return the owner of the token, requested once. Raises DeliveryFailed."""
         client = await self.client()
         user, app = client.user, client.application
         if user is None or app is None:
@@ -126,10 +123,9 @@ class Rest:
         patience: float = ANSWER_SECONDS,
         **ids: str,
     ) -> Any:
-        """Call a route and return what its answer holds. `path` names its ids in braces (`/channels/{channel_id}`);
-        `what` finishes the sentence "the wish to …" where it fails. A call that got no answer or a server error may
-        have been made up to five times: whatever must happen once carries a nonce. `patience` is in seconds, for all of
-        that together. Raises DeliveryFailed.
+        """Call a route and return its JSON. `path` names its ids in braces (`/channels/{channel_id}`); `what` completes
+        "the request to …" in errors. A call without a response or with a server error may be sent up to five times: use
+        a nonce if it must happen once. `patience` is the total time in seconds. Raises DeliveryFailed.
         """
         http = (await self.client()).http
         given: dict[str, Any] = {}
@@ -191,14 +187,14 @@ class _Discreet(logging.Filter):
 
 
 def _quieten(log: logging.Logger) -> None:
-    """Warnings only: at lower levels the library writes out whole messages."""
+    """Log warnings only, because the library logs whole messages at lower levels."""
     log.setLevel(logging.WARNING)
     if not any(isinstance(each, _Discreet) for each in log.filters):
         log.addFilter(_Discreet())
 
 
 def _form(body: Any, files: Sequence[discord.File]) -> list[dict[str, Any]]:
-    """A body with files behind it, as Discord takes them ("Uploading Files")."""
+    """Return a body with files as form data ("Uploading Files")."""
     form: list[dict[str, Any]] = [{"name": "payload_json", "value": json.dumps(body)}]
     form += [
         {

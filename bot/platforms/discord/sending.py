@@ -1,9 +1,8 @@
-"""Getting one message of a turn into its channel: posted once, edited from then on, posted anew where it cannot be.
+"""Sender of a turn's messages: posts each once, edits it afterwards, and posts it again where it cannot be edited.
 
-What is sent notifies nobody, but for a message that calls one person when it is posted for the first time
-(`OutgoingMessage`), and no link in it is unfolded. A post carries a nonce made of the turn and the slot: within minutes
-Discord posts no second message for it ("Create Message", `enforce_nonce`). For the case that more time has passed since
-nobody learned whether a post got through, the channel is searched first.
+Messages unfurl no links and notify no user, except for the user in `OutgoingMessage.calls` at the first post. The nonce
+of a post is derived from its turn and name; Discord rejects duplicates within minutes ("Create Message",
+`enforce_nonce`). After that, the channel is searched before a post without a response is repeated.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ REMEMBERED = 2000
 SUPPRESS_EMBEDS, COMPONENTS_V2 = 1 << 2, 1 << 15
 """Flags of a message."""
 NOBODY: Mapping[str, Any] = {"parse": [], "replied_user": False}
-"""Whom a message notifies: without this, an edit would notify everybody whom its text names."""
+"""`allowed_mentions` without notifications; without it an edit would notify all mentioned users."""
 SEARCHED = 100
 SEARCHED_PAGES = 3
 SKEW = 60.0
@@ -53,11 +52,11 @@ OLD_SECONDS = 3600.0
 OLD_PATIENCE = 12.0
 """Seconds for an edit of a message that is older than that (error 30046)."""
 EPOCH = 1_420_070_400.0
-"""What Discord counts its ids' time from, in epoch seconds."""
+"""Start of the time in Discord's ids, in epoch seconds."""
 
 
 class Sender:
-    """Posts and edits the messages of turns. Knows what it has sent, to send nothing twice."""
+    """Posts and edits the messages of turns. Caches their content to skip edits without a change."""
 
     def __init__(self, rest: Rest, clock: Callable[[], float] = time) -> None:
         self._rest = rest
@@ -66,15 +65,14 @@ class Sender:
         self._unsure: set[tuple[str, str]] = set()
 
     def unchanged(self, turn: Turn, slot: OutgoingMessage) -> bool:
-        """Whether this very message stands there already, as far as this process knows."""
+        """Return True if the message already has this content, as far as this process knows."""
         return self._sent.get((turn.id, slot.name)) == _digest(slot)
 
     async def post(
         self, turn: Turn, slot: OutgoingMessage, *, search: bool = False, taken: Collection[str] = ()
     ) -> MessageRef:
-        """Post a message, or find the one that was posted without anybody learning of it: looked for after a post
-        without an answer, and with `search`. It is none of those that are `taken`, which show other slots. Raises
-        DeliveryFailed.
+        """Post a message, or find it if an earlier post got no response. `search` forces the lookup. Messages in
+        `taken` are ignored, because they belong to other outgoing messages. Raises DeliveryFailed.
         """
         key = (turn.id, slot.name)
         if search or key in self._unsure:
@@ -85,7 +83,7 @@ class Sender:
         return await self._post(turn, slot, nonce=_nonce(turn.id, slot.name))
 
     async def edit(self, turn: Turn, slot: OutgoingMessage, ref: MessageRef) -> MessageRef:
-        """Bring a message up to date; the reference of the one that shows it now. Raises DeliveryFailed."""
+        """Edit a message and return the ref of the one that shows it now. Raises DeliveryFailed."""
         try:
             await self._edited(slot, ref)
         except DeliveryFailed as failure:
@@ -101,7 +99,7 @@ class Sender:
         return ref
 
     async def delete(self, turn: Turn, name: str, ref: MessageRef) -> None:
-        """Take a message away that is not part of the turn any more. Raises DeliveryFailed."""
+        """Delete a message that no longer belongs to the turn. Raises DeliveryFailed."""
         try:
             await self._patiently("DELETE", ref, "delete a message")
         except DiscordApiError as error:
@@ -162,7 +160,7 @@ class Sender:
             await self._patiently("PATCH", ref, "edit a message", {**body, "components": []})
 
     async def _patiently(self, method: str, ref: MessageRef, what: str, body: Mapping[str, Any] | None = None) -> None:
-        """Change a message; where it stands in a thread that was archived meanwhile, open that again, once."""
+        """Change a message; unarchive its thread once if needed."""
         try:
             await self._changed(method, ref, what, body)
         except DiscordApiError as error:
@@ -187,16 +185,16 @@ class Sender:
         return self._clock() - _made_at(ref.message) > OLD_SECONDS
 
     def _too_old(self, failure: DeliveryFailed, ref: MessageRef) -> bool:
-        """Whether Discord does not let a message be edited because of its age. It says so by asking for pauses, one
-        after the other, which the library waits out until the patience for it is at its end.
+        """Return True if Discord rejects the edit of an old message. Discord answers with repeated pauses, which the
+        library waits out until its time limit.
         """
         if isinstance(failure, DiscordApiError):
             return failure.code == TOO_OLD_TO_EDIT or (failure.status == 429 and self._is_old(ref))
         return isinstance(failure, DiscordConnectionError) and self._is_old(ref)
 
     async def _find(self, turn: Turn, slot: OutgoingMessage, taken: Collection[str]) -> MessageRef | None:
-        """The message of a slot among what the bot has said there since the turn began. None as well where the bot may
-        not read: better twice than not at all.
+        """Return the message among those of the bot since the turn began. None also if the bot may not read the
+        channel: a duplicate is better than a missing message.
         """
         place, user = slot.place or channel_id_of(turn.conversation), (await self._rest.identity()).user
         nonce = _nonce(turn.id, slot.name)
@@ -245,14 +243,14 @@ def _posted(slot: OutgoingMessage) -> dict[str, Any]:
 
 
 def _edit(slot: OutgoingMessage) -> dict[str, Any]:
-    """What an edit says: files that are there stay, and how a message is laid out cannot change."""
+    """Return the body of an edit: existing files stay, and the layout flag cannot change."""
     body: dict[str, Any] = {"allowed_mentions": NOBODY, "components": list(slot.components)}
     return body if slot.laid_out else body | {"content": slot.content, "flags": SUPPRESS_EMBEDS}
 
 
 def _will_do_without_buttons(slot: OutgoingMessage, error: DiscordApiError) -> bool:
-    """Whether a message may go out without the layout that Discord refused. A card must not: it would count as posted,
-    and nobody could ever decide.
+    """Return True if a message may be posted without the layout that Discord rejected. False for a card, whose approval
+    could not be decided without buttons.
     """
     if error.code != INVALID_BODY or slot.asks or slot.laid_out or not slot.components:
         return False
@@ -261,14 +259,14 @@ def _will_do_without_buttons(slot: OutgoingMessage, error: DiscordApiError) -> b
 
 
 def _shows(message: Mapping[str, Any], slot: OutgoingMessage) -> bool:
-    """Whether a message is as it was to be posted."""
+    """Return True if a message has the content that was to be posted."""
     ids = custom_ids(message.get("components") or ())
     return str(message.get("content") or "") == slot.content.strip() and ids == custom_ids(slot.components)
 
 
 def _is_it(message: Mapping[str, Any], slot: OutgoingMessage, turn: Turn) -> bool:
-    """Whether a message of the bot's is this one, by what it shows: the buttons of a card, the words of an answer, or
-    the one button by which no other turn can be stopped.
+    """Return True if a message of the bot is this one: it has the card's buttons, the answer's text, or the turn's stop
+    button.
     """
     ids = custom_ids(message.get("components") or ())
     if slot.laid_out:
@@ -281,12 +279,12 @@ def _nonce(*parts: str) -> str:
 
 
 def _first_id(at: float) -> str:
-    """The smallest id that something can have which was made at that time (epoch seconds)."""
+    """Return the lowest id of an object created at that time (epoch seconds)."""
     return str(int(max(at - EPOCH, 0.0) * 1000) << 22)
 
 
 def _made_at(message: str) -> float:
-    """When a message was posted, in epoch seconds."""
+    """Return when a message was posted, in epoch seconds."""
     return (int(message) >> 22) / 1000 + EPOCH
 
 

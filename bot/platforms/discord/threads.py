@@ -19,8 +19,8 @@ ARCHIVE_MINUTES = 1_440
 
 
 async def open_thread(rest: Rest, channel: str, message: str, question: str) -> str:
-    """The id of the thread at a message, named after the question; empty where Discord lets the bot open none. Raises
-    DeliveryFailed if that cannot be found out now, or if the message is gone.
+    """Open a thread at a message, named after its text, and return its id; empty if the bot may open none. Raises
+    DeliveryFailed if the result is unknown or the message is missing.
     """
     try:
         await rest.call(
@@ -41,7 +41,7 @@ async def open_thread(rest: Rest, channel: str, message: str, question: str) -> 
 
 
 async def direct_channel(rest: Rest, user: str) -> str:
-    """The channel's id; Discord opens it where there is none. Raises DeliveryFailed."""
+    """Return the id of the direct channel, opening it if needed. Raises DeliveryFailed."""
     answer = await rest.call("POST", "/users/@me/channels", "write to somebody", body={"recipient_id": user})
     found = str(answer.get("id") or "") if isinstance(answer, dict) else ""
     if not found:
@@ -55,7 +55,7 @@ _MARKS = re.compile(r"^(?:\s*(?:[>#*+-]|-#|\d+[.)]))+\s+|[*_~`|]{2,}|(?<!\w)[*_`
 
 
 def thread_name(question: str) -> str:
-    """A name for the thread of this question, which is plain text without mentions. Never empty."""
+    """Return the name of a message's thread, from plain text without mentions. Never empty."""
     lines = (_MARKS.sub("", line) for line in question.splitlines())
     line = next((found for each in lines if (found := single_line(each, LONGEST * 2)).strip(" `*_~|>#-")), "")
     if utf16_length(line) <= LONGEST:

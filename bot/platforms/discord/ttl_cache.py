@@ -1,4 +1,4 @@
-"""Answers that are good enough for a while: asked for once by however many want them, and forgotten in time."""
+"""Cache with expiry; concurrent lookups of one key share a request."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ V = TypeVar("V")
 
 
 class TtlCache(Generic[K, V]):
-    """Keeps answers by what was asked, for KEPT_SECONDS, the latest ones."""
+    """Caches the latest values by key for KEPT_SECONDS."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -23,7 +23,9 @@ class TtlCache(Generic[K, V]):
         self._asking: dict[K, asyncio.Lock] = {}
 
     async def get(self, about: K, ask: Callable[[], Awaitable[V]]) -> V:
-        """The answer of the last five minutes, or a new one. Raises what `ask` raises, and keeps nothing then."""
+        """Return the cached value of the last five minutes, or a new one. Raises the errors of `ask`, which are not
+        cached.
+        """
         kept = self._fresh(about)
         if kept is not None:
             return kept[1]
@@ -37,18 +39,18 @@ class TtlCache(Generic[K, V]):
                 self._asking.pop(about, None)
 
     async def refresh(self, about: K, ask: Callable[[], Awaitable[V]]) -> V:
-        """A new answer, whatever was kept. Raises what `ask` raises."""
+        """Return a new value and cache it. Raises the errors of `ask`."""
         answer = await ask()
         self.put(about, answer)
         return answer
 
     def peek(self, about: K) -> V | None:
-        """What was answered, however long ago, while it is remembered."""
+        """Return the cached value of any age, or None."""
         kept = self._kept.get(about)
         return kept[1] if kept is not None else None
 
     def put(self, about: K, answer: V) -> None:
-        """This is the answer as of now."""
+        """Cache a value."""
         self._kept[about] = (self._clock(), answer)
         self._kept.move_to_end(about)
         while len(self._kept) > REMEMBERED:

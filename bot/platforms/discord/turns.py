@@ -1,7 +1,7 @@
-"""A turn as messages: one slot for every message, with what it should show now.
+"""Turns as messages, each with its current content.
 
-Called by the surface whenever it draws, with whole views; the same view makes the same messages. A slot that was drawn
-once and is not among these any more (an answer that became a file, a reply that began again) has to be taken away.
+The same view always gives the same messages. Delete a posted message that is not in the result, for example after an
+answer became a file.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ from bot.rendering.tool_status import ToolStatus
 # once it is written to its end.
 
 ROOM = SizeLimit(good=1_450, most=1_840, weigh=utf16_length)
-"""With what is put before and behind it, a message stays within 1,900 characters of the 2,000 that Discord takes."""
+"""Size limit of the text: with prefixes and suffixes a message stays within 1,900 of Discord's 2,000 characters."""
 MOST_PARTS = 3
 TOOL_LINES = 10
 """Tool calls that stand in a row; earlier ones are counted."""
@@ -74,13 +74,13 @@ NOT_ATTACHED = (
 )
 FILE_NAME = "answer.md"
 SILENT = "The model said nothing."
-"""Where an answer has ended in which there is nothing to see."""
+"""Text of an answer without visible content."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReplyMessage:
-    """What one message shows of a passage; `file` is the text of the whole, where that became a file, and
-    `unattached` what is shown if the file cannot be.
+    """Part of a section in one message; `file` is the text of a section that became a file, and `unattached` is shown
+    if the file cannot be posted.
     """
 
     number: int
@@ -90,7 +90,7 @@ class ReplyMessage:
 
 
 def split_reply(entries: Sequence[Entry], *, over: bool) -> tuple[ReplyMessage, ...]:
-    """A passage, message by message; one at least. `over` says that nothing more is added to it."""
+    """Split a section into one or more messages. `over` is True if the section is complete."""
     content = "".join(_drawn(entries)).strip("\n")
     pages = [page for each in split(content, ROOM) if (page := each.strip("\n")).strip()]
     if not pages:
@@ -106,7 +106,7 @@ def split_reply(entries: Sequence[Entry], *, over: bool) -> tuple[ReplyMessage, 
 
 
 def small(text: str) -> str:
-    """One line of small text, as it stands."""
+    """Return one escaped line of small text."""
     return f"-# {escape(text)}"
 
 
@@ -129,7 +129,7 @@ def _drawn(entries: Iterable[Entry]) -> Iterator[str]:
 
 
 def _reply_messages_called(lines: Sequence[ToolStatus]) -> Iterator[str]:
-    """Calls in a row: the latest ones, and how many came before them and how those went."""
+    """Yield the latest calls of a row, after a summary of the earlier ones."""
     earlier = lines[:-TOOL_LINES]
     if earlier:
         counted = Counter(MARKS[line.mark] for line in earlier)
@@ -155,7 +155,7 @@ def _entry(entry: Entry) -> str:
 
 
 def _whole(entries: Iterable[Entry]) -> str:
-    """What was said, as it was written."""
+    """Return the text as it was written."""
     return "\n\n".join(strip_control(each.text).strip() for each in entries if isinstance(each, ReplyText | ToolOutput))
 
 
@@ -170,7 +170,7 @@ ALONE = "nobody else sees the answer"
 
 
 def elicitation_messages(inquired: ElicitationEntry, view: TurnView, now: float) -> tuple[OutgoingMessage, ...]:
-    """What the server of one call has asked back, a message for each question."""
+    """Return the elicitations of one call, one message each."""
     return tuple(_slot(inquired.step, each, view, now) for each in inquired.elicitations)
 
 
@@ -207,7 +207,7 @@ def _open(made: ElicitationCard, author: Author, now: float) -> Component:
 
 
 def _settled(made: ElicitationCard, elicitation: Elicitation) -> Component:
-    """One line for what was asked, one for how it ended."""
+    """Return one line for the question and one for its outcome."""
     accepted = elicitation.reply is not None and elicitation.reply.action is ElicitationAction.ACCEPT
     title = escape_to_limit(made.title, TITLE)
     first = f"✅ **{title}**" if accepted else f"~~{title}~~"
@@ -222,7 +222,7 @@ def _elicitation_cards_name(made: ElicitationCard) -> str:
 
 
 def _expiry(made: ElicitationCard, now: float) -> str:
-    """When the question goes away by itself; one that is not out yet begins to run off `now`."""
+    """Return the expiry of an elicitation; an unposted one counts from `now`."""
     if made.expires_in is None:
         return made.expiry
     return f"expires {relative_time(made.expires_at or now + made.expires_in)}"
@@ -237,8 +237,8 @@ NONE_OUT: MessageRefs = {}
 
 
 def turn_messages(view: TurnView, now: float, refs: MessageRefs = NONE_OUT) -> tuple[OutgoingMessage, ...]:
-    """Every message of a turn in its conversation, in order. `now` (epoch seconds) is when cards that are not out yet
-    begin to run off; `refs` are of what is out, elsewhere too.
+    """Return all messages of a turn in its conversation, in order. The expiry of unposted cards counts from `now`
+    (epoch seconds); `refs` are of all posted messages, including remote cards.
     """
     sequence = timeline(view)
     last = max(number for number, each in enumerate(sequence) if isinstance(each, TimelineSection))
@@ -274,7 +274,7 @@ def _file(part: ReplyMessage) -> FileUpload | None:
 
 
 def _end(passage: TimelineSection, view: TurnView) -> tuple[str, Sequence[Component]]:
-    """What is said below the last message of a turn, and what can be done about it."""
+    """Return the text and the buttons at the end of a turn."""
     turn = view.turn
     offered = [button(offer_label(each, view), each) for each in available_actions(view)[:OFFERS]]
     if turn.status is TurnStatus.QUEUED:

@@ -1,8 +1,8 @@
-"""Who people are on the servers that are served: names, roles, rights.
+"""Users of the served guilds: names, roles, rights.
 
-Names are kept for five minutes; whoever decides by somebody's rights asks anew, or reads them off an interaction, to
-which Discord attaches them as they are at that moment. Bots, people who are not members, members who have not passed
-the server's screening, and members in a timeout are strangers, and so is whoever cannot be looked up.
+Names are cached for five minutes. Decisions need a fresh lookup, or the rights in an interaction, which are current.
+Bots, non-members, members who have not passed the guild's screening, members in a timeout and unknown users are
+strangers.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from bot.rendering.text_safety import single_line
 NAME_LIMIT = 80
 SERVERS_A_PAGE = 200
 RIGHTS = discord.Permissions(administrator=True, manage_guild=True)
-"""Either makes somebody an administrator of the server."""
+"""Permissions that make a member an administrator."""
 
 
 @dataclass(frozen=True, slots=True)
 class Person:
-    """One person or bot on one server, as Discord describes them there."""
+    """A user or bot of a guild."""
 
     id: str
     name: str
@@ -43,12 +43,12 @@ class Person:
 
     @property
     def author(self) -> Author:
-        """As the engine knows people."""
+        """Author of messages, as the engine names users."""
         return Author(PLATFORM, self.id, self.name)
 
     @property
     def member(self) -> Member:
-        """As decisions and commands know people."""
+        """Member with rights, for decisions and commands."""
         roles = frozenset(f"{ROLE}{role}" for role in self.roles)
         return Member(self.author, roles, platform_admin=self.admin and not self.external, external=self.external)
 
@@ -66,7 +66,7 @@ class Server:
 
 
 class UserDirectory:
-    """Looks people up. `servers` are the ids of the servers to serve; none named, every one the bot is in."""
+    """Looks up users. `servers` are the ids of the served guilds; empty for all guilds of the bot."""
 
     def __init__(
         self,
@@ -88,53 +88,49 @@ class UserDirectory:
     # ------------------------------------------------------------------ servers
 
     def serves(self, server: str) -> bool:
-        """Whether people of this server are answered."""
+        """Return True if users of this guild are served."""
         return bool(server) and (not self.wanted or server in self.wanted)
 
     async def servers(self) -> tuple[str, ...]:
-        """The ids of the servers that are served, the oldest first, as of the last five minutes. Raises
-        DeliveryFailed.
-        """
+        """Return the ids of the served guilds, oldest first, cached for five minutes. Raises DeliveryFailed."""
         joined = await self._joined.get("", self._ask_for_servers)
         return tuple(server for server in joined if self.serves(server))
 
     async def server(self, server: str) -> Server:
-        """A server as of the last five minutes. Raises DeliveryFailed."""
+        """Return a guild, cached for five minutes. Raises DeliveryFailed."""
         return await self._servers.get(server, lambda: self._ask_for_server(server))
 
     async def home_of(self, user: str) -> str:
-        """The server that somebody belongs to who writes to the bot directly: the oldest that is served and whose
-        member they are, as of the last five minutes; empty if there is none. Raises DeliveryFailed.
+        """Return the guild of a user in a direct conversation: the oldest served one with the user as a member, cached
+        for five minutes; empty if there is none. Raises DeliveryFailed.
         """
         return await self._homes.get(user, lambda: self._ask_for_home(user))
 
     async def role_name(self, role: str, server: str) -> str:
-        """What people call a role, as of the last five minutes; empty if it is not known. Raises DeliveryFailed."""
+        """Return the name of a role, cached for five minutes; empty if unknown. Raises DeliveryFailed."""
         return (await self.server(server)).roles.get(role, "")
 
     # ------------------------------------------------------------------ people
 
     async def person(self, user: str, server: str) -> Person:
-        """Somebody, as of the last five minutes: for names and for reading, never to decide by. Raises
-        DeliveryFailed.
-        """
+        """Return a user, cached for five minutes: for names and reading, not for decisions. Raises DeliveryFailed."""
         return await self._people.get((server, user), lambda: self._ask_for_person(user, server))
 
     async def member(self, user: str, server: str) -> Member:
-        """Somebody with their rights and roles, asked for now. Raises DeliveryFailed."""
+        """Return a user with current rights and roles. Raises DeliveryFailed."""
         if not self.serves(server):
             return Person(user, user, external=True).member
         await self._servers.refresh(server, lambda: self._ask_for_server(server))
         return (await self._people.refresh((server, user), lambda: self._ask_for_person(user, server))).member
 
     def cached_name(self, user: str, server: str) -> str:
-        """The name of somebody who was looked up lately; their id if nobody did."""
+        """Return the name of a recently looked up user, or their id."""
         person = self._people.peek((server, user))
         return person.name if person is not None else user
 
     def from_interaction(self, who: discord.Member | discord.User) -> Member:
-        """Somebody as an interaction or a message of a server brings them along: with the rights they have at that
-        moment. Whoever comes without them, as in a direct conversation, is a stranger: ask for `member` instead.
+        """Return the member of an interaction or a guild's message, with current rights. A user without rights, as in a
+        direct conversation, is a stranger: use `member` instead.
         """
         if not isinstance(who, discord.Member):
             return Person(str(who.id), _name(who.display_name, str(who.id)), external=True, bot=who.bot).member
@@ -215,7 +211,7 @@ class UserDirectory:
         )
 
     def _silent_until(self, moment: datetime | None) -> bool:
-        """Whether somebody is in a timeout."""
+        """Return True if the member is in a timeout."""
         return moment is not None and moment.timestamp() > self._wall_clock()
 
 
