@@ -1,7 +1,4 @@
-"""What the keys of cards lead to: a decision that the engine is asked to take, or a form.
-
-Called by the chat for its cards. Whether the person may is for the engine to say.
-"""
+"""Actions of the keys on cards: a decision, or a form. The engine checks the user's rights."""
 
 from __future__ import annotations
 
@@ -22,8 +19,8 @@ from bot.ports import Commands, EngineApi
 
 
 class ApprovalActions:
-    """Does what a key says. The terminal has shown the whole call before a key can approve it. `engine` and `commands`
-    give what the application has promised.
+    """Runs the actions of keys. A key can approve a call only after the terminal has shown all of it. `engine` and
+    `commands` are set by the application once they are ready.
     """
 
     def __init__(
@@ -39,7 +36,7 @@ class ApprovalActions:
         self._commands = commands
 
     async def decide(self, question: ApprovalPrompt, verdict: DecisionType, reason: str) -> DecisionResult:
-        """Sign a call or deny it."""
+        """Approve or deny a call."""
         engine = await await_ready(self._engine())
         approval_id, revision = question.key
         decision = Decision(approval_id, revision, verdict, self._person.author, reason)
@@ -48,7 +45,7 @@ class ApprovalActions:
         return await engine.decide(decision, self._person.member)
 
     async def allow(self, question: ApprovalPrompt, permission: GrantRequest) -> DecisionResult:
-        """Sign a call and allow the next ones like it."""
+        """Approve a call and grant later ones."""
         engine = await await_ready(self._engine())
         approval_id, revision = question.key
         decision = Decision(approval_id, revision, DecisionType.APPROVE, self._person.author)
@@ -57,19 +54,19 @@ class ApprovalActions:
         return await engine.grant(decision, permission, self._person.member)
 
     async def _opened(self, question: ApprovalPrompt, engine: EngineApi) -> DecisionResult | None:
-        """Put on record that this person has had the whole call before them; why it is not for them, if it is not."""
+        """Record that the user has seen the whole call. Return the rejection if the user may not see it, else None."""
         if not question.guarded:
             return None
         found = await engine.open_call(*question.key, self._person.member)
         return None if isinstance(found, ToolStep) else found
 
     async def change(self, question: ApprovalPrompt) -> None:
-        """Have a call's form filled in."""
+        """Edit a call in its form."""
         forms = ArgumentEditForms(await await_ready(self._engine()), await await_ready(self._commands()))
         command, *words = edit_command(ApprovalRef(*question.key))
         await self._errands.run(forms, command, tuple(words))
 
     async def say(self, words: tuple[str, ...]) -> Reply | None:
-        """Answer a server, or learn what it takes to."""
+        """Send an action to the engine and fill in its form, if any."""
         forms = ElicitationForms(await await_ready(self._engine()), await await_ready(self._commands()))
         return await self._errands.run_dialog(forms, words)

@@ -1,7 +1,6 @@
-"""The approvals that wait for this person's key, one after the other.
+"""Pending approvals for this user, asked one after the other.
 
-Called by the chat. Views may be skipped, repeated or a little older than what was decided here, so what has been
-settled is remembered.
+Decided approvals are remembered, because views may be skipped, repeated or older than a decision.
 """
 
 from __future__ import annotations
@@ -24,17 +23,17 @@ class ApprovalPrompt:
     turn_id: str
     card: ApprovalCard
     offers: tuple[GrantOption, ...] = ()
-    """What can be allowed with the signature."""
+    """Grants to offer with the approval."""
     editable: bool = False
     """Its arguments can be changed before."""
     edited: tuple[str, ...] = ()
-    """What somebody has changed already, line by line."""
+    """Edits of the call, one line each."""
     guarded: bool = False
-    """A part of the call looks like a secret: it is approved only by somebody who has seen all of it."""
+    """True if a part looks like a secret: only a user who has seen the whole call can approve it."""
 
     @property
     def key(self) -> Key:
-        """The approval and its revision."""
+        """Approval id and revision."""
         return self.card.approval_id, self.card.revision
 
 
@@ -48,18 +47,18 @@ class ApprovalQueue:
 
     @property
     def current(self) -> ApprovalPrompt | None:
-        """The question to ask now."""
+        """Approval to ask for now; None if the queue is empty."""
         return next(iter(self._waiting.values()), None)
 
     @property
     def place(self) -> str:
-        """`1 of 2`, empty if there is only one."""
+        """Position, as `1 of 2`; empty for a single approval."""
         total = self._answered + len(self._waiting)
         return f"{self._answered + 1} of {total}" if total > 1 else ""
 
     def update(self, view: TurnView, steps: list[ToolStep]) -> list[ApprovalCard]:
-        """Take in a view, of which `steps` are the calls to ask about; the cards of questions that went away by
-        themselves, with their outcome.
+        """Update from a view, of which `steps` are the calls to ask about. Return the cards of approvals that ended by
+        other means, with their outcomes.
         """
         cards = {each.approval_id: each for step in steps if (each := whole_card(step)) is not None}
         gone = [self._ended(question, cards) for question in self._of(view) if self._is_over(question, view, cards)]
@@ -76,7 +75,7 @@ class ApprovalQueue:
         return gone
 
     def settle(self, question: ApprovalPrompt) -> None:
-        """This question needs no key any more."""
+        """Remove an approval that needs no key."""
         self._settled.add(question.key)
         if self._waiting.pop(question.key, None) is not None:
             self._answered = self._answered + 1 if self._waiting else 0

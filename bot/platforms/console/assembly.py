@@ -1,7 +1,4 @@
-"""The interactive chat, put together.
-
-Called by `console.py`, and loaded only for a screen: from here on prompt_toolkit is there.
-"""
+"""Assembly of the interactive chat. Imported for a screen only, because it imports prompt_toolkit."""
 
 from __future__ import annotations
 
@@ -50,7 +47,7 @@ class LineHistory(History):
         self._path = path
 
     def load_history_strings(self) -> Iterable[str]:
-        """The lines of earlier sessions, newest first, as the library wants them."""
+        """Return the lines of earlier sessions, newest first, as prompt_toolkit expects."""
         if self._path is None:
             return []
         try:
@@ -60,7 +57,7 @@ class LineHistory(History):
         return [line for written in reversed(text.splitlines()[-KEPT:]) if (line := _read(written))]
 
     def store_string(self, string: str) -> None:
-        """Append a line, unless there is a secret in it."""
+        """Append a line unless it contains a secret."""
         if self._path is None or looks_like_secret(string) or looks_like_token(string) or _misplaced(string):
             return
         try:
@@ -74,7 +71,7 @@ class LineHistory(History):
 
 
 def _misplaced(line: str) -> bool:
-    """Something stands where a reference to a secret belongs, and is none: it may be the secret itself."""
+    """Return True if the line has text where a secret reference belongs: the text may be the secret."""
     return any(not re.match(r"(env|file):", match[1]) for match in _REFERENCES.finditer(line))
 
 
@@ -97,7 +94,7 @@ def interactive(
     quiet_seconds: float | None,
     clock: Callable[[], float],
 ) -> tuple[InteractiveChat, TranscriptView]:
-    """The chat and the page it draws on."""
+    """Return the interactive chat and its transcript view."""
     look = ConsoleTheme.of(streams.stdout, streams.environ)
     completer = SlashCompleter()
     quiet = QUIET_SECONDS if quiet_seconds is None else quiet_seconds
@@ -124,7 +121,7 @@ def interactive(
 
 
 def _output(stdout: TextIO) -> Output:
-    """The terminal, never asked where its cursor is: the answer would be mixed up with what is typed."""
+    """Return the terminal's output without cursor queries, because their answers would mix with the input."""
     output = create_output(stdout)
     if isinstance(output, Vt100_Output):
         output.enable_cpr = False

@@ -1,7 +1,4 @@
-"""Approvals that nobody presses a key for: the rule given with `--approve`.
-
-Called by the listeners. The decision goes through the engine like any other, as the person at the terminal.
-"""
+"""Automatic approvals by the rule of `--approve`. The engine gets the decision as one of the user at the terminal."""
 
 from __future__ import annotations
 
@@ -36,7 +33,7 @@ HOW_TO_ALLOW = "Allow it with --approve all, or calls that only read with --appr
 
 
 class ApproveMode(StrEnum):
-    """What `--approve` may say."""
+    """Values of `--approve`."""
 
     ASK = "ask"
     NEVER = "never"
@@ -44,8 +41,8 @@ class ApproveMode(StrEnum):
     ALL = "all"
 
     def verdict(self, step: ToolStep) -> DecisionType | None:
-        """The rule's verdict on a call, None if a person should say. Only calls that read can be told apart from
-        others by the word of a server that the operator trusts.
+        """Return the rule's decision on a call, or None to ask the user. A read-only call is known from the annotations
+        of a trusted server only.
         """
         match self:
             case ApproveMode.ASK:
@@ -67,7 +64,7 @@ class AutoApprover:
         self._tell = tell
 
     async def apply_rule(self, step: ToolStep, engine: EngineApi) -> bool:
-        """Decide if the rule says how; False leaves the call to a person."""
+        """Apply the rule. Return False if it leaves the call to the user."""
         match self._mode.verdict(step):
             case None:
                 return False
@@ -78,7 +75,7 @@ class AutoApprover:
         return True
 
     async def deny_rest(self, step: ToolStep, engine: EngineApi) -> None:
-        """Decide by the rule, and deny what it leaves open: there is nobody to ask."""
+        """Apply the rule, and deny the calls it leaves open, because no user can be asked."""
         if not await self.apply_rule(step, engine):
             await self._deny(step, engine, ALONE)
 

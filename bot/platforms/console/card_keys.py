@@ -1,8 +1,7 @@
-"""A card and its keys: y once, t in this thread, g what else can be allowed, e edit, v view all, n no with a reason,
-Enter no.
+"""Approval card and its keys: y once, t in this thread, g other grants, e edit, v view all, n no with a reason, Enter
+no.
 
-Called by the chat. It asks one card after the other and hands each verdict to the engine; what the engine says to it
-is told behind the card's bar.
+Cards are asked one after the other. The result of a decision is printed below the card.
 """
 
 from __future__ import annotations
@@ -64,19 +63,21 @@ class CardKeys:
         self._asked: Key | None = None
         self._pages: list[str] = []
         self._viewed = False
-        """All pages of the call that is asked about were shown."""
+        """True after all pages of the current call were shown."""
         self._choosing: tuple[GrantOption, ...] = ()
-        """What can be allowed beside, while that is asked for."""
+        """Grants on offer, while the user chooses one."""
         self._deciding = False
         self._asking = True
 
     @property
     def busy(self) -> bool:
-        """A key is asked for, or what it leads to is under way."""
+        """True while a key is expected or its action runs."""
         return self._asked is not None
 
     def update(self, view: TurnView, calls: list[ToolStep], *, asking: bool) -> None:
-        """Take in a view of which `calls` are for this person to decide. Nothing is asked unless `asking`."""
+        """Update from a view, of which `calls` are for this user to decide. Nothing new is asked unless `asking` is
+        True.
+        """
         self._asking = asking
         for gone in self._questions.update(view, calls):
             if self._asked == (gone.approval_id, gone.revision):
@@ -84,7 +85,7 @@ class CardKeys:
         self._next()
 
     def withdraw(self) -> None:
-        """Ask nothing any more until the next view."""
+        """Ask for no key until the next view."""
         self._asking = False
         self._forget()
 
@@ -96,7 +97,7 @@ class CardKeys:
         self._screen.stop_asking()
 
     def answer(self, key: str) -> None:
-        """A key that was pressed alone, after it had been asked for."""
+        """Handle a single key."""
         question = self._questions.current
         if question is None:
             return
@@ -130,7 +131,7 @@ class CardKeys:
                 self._screen.hint(f"One key: {keys}, or Enter for no. Ctrl-C stops the turn.")
 
     def _choose(self, question: ApprovalPrompt, key: str) -> None:
-        """A key while it is asked what else to allow."""
+        """Handle a key of the choice of grants."""
         if key == "enter":
             self._offer(())
         elif key.isdecimal() and 0 < int(key) <= len(self._choosing):
@@ -139,18 +140,18 @@ class CardKeys:
             self._screen.hint("One of the numbers, or Enter to go back.")
 
     def _offer(self, offers: tuple[GrantOption, ...]) -> None:
-        """Ask which of these to allow; none of them: ask what was asked before."""
+        """Ask which grant to add; without `offers` return to the card's keys."""
         self._choosing = offers
         self._screen.stop_asking()
         self._ask()
 
     def reason(self, text: str) -> None:
-        """The reason of a denial, empty for none."""
+        """Handle the reason of a denial; empty for none."""
         if (question := self._questions.current) is not None:
             self._settle(question, DecisionType.DENY, text.strip())
 
     def _next(self) -> None:
-        """Put the first waiting question, if it is not the one being asked."""
+        """Ask for the first pending approval, unless it is the current one."""
         question = self._questions.current if self._asking else None
         if question is None:
             if self._asked is not None:
@@ -174,7 +175,7 @@ class CardKeys:
         self._screen.ask(self._keys)
 
     def _keys(self, width: int) -> list[str]:
-        """The keys and what they do, on as many lines as it takes."""
+        """Return the keys and their actions, on as many lines as needed."""
         question = self._questions.current
         keys = self._choices(question) if question is not None else []
         words = [(f"[{key}] {self._look.own(does)}", f"[{key}]") for key, does in keys]
@@ -188,7 +189,7 @@ class CardKeys:
         return [card_line("  ".join(self._key(*word) for word in line), self._look) for line in lines]
 
     def _choices(self, question: ApprovalPrompt) -> list[tuple[str, str]]:
-        """The keys that count now, with what they do."""
+        """Return the valid keys and their actions."""
         if self._choosing:
             numbered = [(str(number), offer.label) for number, offer in enumerate(self._choosing, 1)]
             return [*numbered, ("Enter", "back")]
@@ -223,7 +224,7 @@ class CardKeys:
         return question.guarded and question.card.shortened and not self._viewed
 
     def _edit(self, question: ApprovalPrompt) -> None:
-        """Have the call's form filled in; until that is done, no key is asked for."""
+        """Edit the call in its form; no key is expected meanwhile."""
         self._screen.stop_asking()
         self._pages = []
         self._deciding = True
@@ -248,7 +249,7 @@ class CardKeys:
         self._send(question, self._allow(question, offer.permission), told)
 
     def _send(self, question: ApprovalPrompt, settlement: Awaitable[DecisionResult], told: str) -> None:
-        """Hand a verdict to the engine; `told` is said if it is the one that counts."""
+        """Send a decision to the engine; print `told` if it takes effect."""
         self._screen.stop_asking()
         self._pages = []
         self._choosing = ()

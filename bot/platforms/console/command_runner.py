@@ -1,7 +1,4 @@
-"""A command on its way: from the typed line through forms and confirmations to the answer that is drawn.
-
-Called by the chat. What commands mean is not known here.
-"""
+"""Commands from the typed line, through forms and confirmations, to the reply."""
 
 from __future__ import annotations
 
@@ -29,7 +26,7 @@ _SWITCH = ("yes", "no")
 
 
 class FormCancelled(Exception):
-    """The person has left the form."""
+    """The user has left the form."""
 
 
 class FormPrompt:
@@ -42,22 +39,22 @@ class FormPrompt:
 
     @property
     def asking(self) -> bool:
-        """A line is asked for now."""
+        """True while a line is expected."""
         return self._asked is not None
 
     def answer(self, text: str) -> None:
-        """The line that was asked for."""
+        """Handle the expected line."""
         if self._asked is not None and not self._asked.done():
             self._asked.set_result(text)
 
     def withdraw(self) -> None:
-        """The person has had enough."""
+        """Cancel the form."""
         if self._asked is not None and not self._asked.done():
             self._asked.set_exception(FormCancelled())
 
     async def fill(self, form: Form, before: Mapping[str, str]) -> dict[str, str]:
-        """Everything a form wants, with what it carries. Where something was wrong, only that is asked again; `before`
-        is what was answered then, since a form does not hand a secret back. Raises Withdrawn.
+        """Return the values of a form, including the carried ones. After an error only the invalid fields are asked
+        again; `before` are the earlier values, because a form does not contain secrets. Raises FormCancelled.
         """
         wrong = [each for each in form.fields if each.error]
         if not wrong:
@@ -72,7 +69,7 @@ class FormPrompt:
         return values
 
     async def line(self, label: str, hint: str = "") -> str:
-        """One line that is no field. Raises Withdrawn."""
+        """Ask for a line that is not a field. Raises FormCancelled."""
         return (await self._ask(Field("line", label, hint=hint), "")).strip()
 
     async def _field(self, field: Field) -> str:
@@ -97,7 +94,7 @@ class FormPrompt:
             self._page.complaint(NEEDED)
 
     async def _lines(self, field: Field) -> str:
-        """Line by line, those that are there first, until an empty one."""
+        """Ask line by line, starting with existing lines, until an empty one."""
         present, kept = field.value.split("\n") if field.value else [], []
         while True:
             old = present.pop(0) if present else ""
@@ -122,7 +119,7 @@ class FormPrompt:
 
 LEFT = "Nothing was changed."
 LONGEST_NEWS = 300
-"""Characters of what a command says while it is under way; the page shows what fits into the window."""
+"""Characters of a progress text; the page shows as much as fits."""
 
 
 class CommandRunner:
@@ -138,7 +135,7 @@ class CommandRunner:
         self.filling = FormPrompt(page)
 
     async def run(self, commands: Commands, command: str, words: tuple[str, ...]) -> InboundMessage | None:
-        """Say a command and draw what comes of it; a message that is to be handed to the engine, if there is one."""
+        """Run a command and print its replies. Return a message for the engine, if any."""
         asked: Invocation | FormSubmission = self._said((command, *words))
         before: dict[str, str] = {}
         try:
@@ -162,8 +159,8 @@ class CommandRunner:
             return None
 
     async def run_dialog(self, commands: Commands, words: tuple[str, ...]) -> Reply | None:
-        """Say what a key on a card stands for, and fill in what form comes of it; the last reply, which is not drawn.
-        None if the person has left the form.
+        """Run the action of a card's key, including its form. Return the last reply, which is not printed, or None if
+        the user left the form.
         """
         asked: Invocation | FormSubmission = self._said(words)
         before: dict[str, str] = {}
@@ -177,7 +174,7 @@ class CommandRunner:
         return last
 
     async def _last(self, commands: Commands, asked: Invocation | FormSubmission) -> Reply | Form | None:
-        """The last answer; the ones before it say what is going on."""
+        """Return the last reply; print the earlier ones as progress."""
         self._page.busy = "Working…"
         last: Reply | Form | None = None
         async for last in commands.handle(asked):

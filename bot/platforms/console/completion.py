@@ -1,7 +1,4 @@
-"""What Tab offers: our own commands, and whatever the commands of the engine's side offer.
-
-Called by the screen.
-"""
+"""Tab completion: commands of the terminal and of the engine."""
 
 from __future__ import annotations
 
@@ -19,10 +16,10 @@ class SlashCompleter(Completer):
 
     def __init__(self) -> None:
         self.more: Callable[[str], Sequence[str]] = lambda _text: ()
-        """Whole command lines, without the slash, that begin with a text; set once the commands are there."""
+        """Completer of whole command lines without the slash; empty until the commands are ready."""
 
     def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
-        """The words that fit."""
+        """Yield the matching words."""
         del complete_event  # Tab is the only way to ask
         text = document.text_before_cursor
         if not text.startswith("/") or "\n" in text:
@@ -33,7 +30,7 @@ class SlashCompleter(Completer):
                 yield Completion(offer, start_position=-len(word), display=single_line(offer, 40), display_meta=about)
 
     def _words(self, text: str, word: str) -> dict[str, str]:
-        """What may stand where the last word stands, each once."""
+        """Return the candidates for the last word."""
         typed = text.removeprefix("/")
         before = len(typed) - len(word)
         return {line[before:].split(" ")[0]: "" for line in self.more(typed) if line[before:]}

@@ -1,7 +1,6 @@
-"""The forms of the terminal, ready to run: on a screen, one question, or a pipe.
+"""Terminal modes: screen, one question, or pipe.
 
-Called by the application, which runs the listener and gives the surface to whoever draws turns. prompt_toolkit is
-loaded only for the screen, rich only when the screen has something to draw.
+prompt_toolkit is imported for the screen only, rich when the screen first renders Markdown.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ _NAME_LENGTH = 120
 
 @dataclass(frozen=True, slots=True)
 class SavedFile:
-    """A file has its place, or none (`problem`). `drawn` is to be remembered."""
+    """Result of saving a file: its path, or a `problem`. `drawn` is its message ref."""
 
     drawn: PostedMessage
     name: str
@@ -61,7 +60,7 @@ class SavedFile:
 
 
 async def save_files(folder: Path, view: TurnView, refs: MessageRefs) -> AsyncGenerator[SavedFile, None]:
-    """Write what was not written yet, for the person's eyes alone."""
+    """Save new files, readable by the user only."""
     for file in returned_files(view, LARGEST):
         if file.slot in refs:
             continue
@@ -88,7 +87,7 @@ def _write(path: Path, data: bytes) -> None:
 
 
 def _safe(name: str) -> str:
-    """A name that leads nowhere else."""
+    """Return a file name without a path."""
     return single_line(name.replace("/", "_").replace("\\", "_"), _NAME_LENGTH).lstrip(".") or "file"
 
 
@@ -97,23 +96,21 @@ COMPLETE = "complete"
 
 
 class Drawing(Protocol):
-    """Puts views in front of the person; when a method returns, it is out. Raises OSError if nobody can see it."""
+    """Output of views; a method returns after writing. Raises OSError if the output is closed."""
 
     def append_own(self, view: TurnView) -> None:
-        """Draw a turn that was asked from here, as it stands."""
+        """Write a turn of this terminal in its current state."""
 
     def append_foreign(self, view: TurnView, heading: str) -> None:
-        """Draw a turn of another process or another conversation, as far as it is worth it; `heading` says where it
-        comes from.
-        """
+        """Write a turn of another process or conversation in short; `heading` names its origin."""
 
     def notice(self, text: str) -> None:
-        """Say something outside a turn."""
+        """Write a notice."""
 
 
 class ConsoleSurface:
-    """Draws turns in the terminal, each one completely once, also across processes. What tools returned in files is
-    written into the folder `files`; without one it stays where it is.
+    """Renders turns in the terminal, each completely once, also across processes. Tool files are saved in the folder
+    `files`, if set.
     """
 
     def __init__(self, person: LocalUser, watch: TurnTracker, drawing: Drawing, files: Path | None = None) -> None:
@@ -125,8 +122,8 @@ class ConsoleSurface:
 
     @property
     def key_prefix(self) -> str:
-        """All conversations of this person; where other processes work beside this one, the one that is open here:
-        nobody can read an answer in somebody else's terminal.
+        """Key prefix of the user's conversations; with other processes that of the open conversation, because other
+        terminals show their own.
         """
         if self._watch.shared:
             return f"{self._person.key(self._watch.conversation)}:"
@@ -134,11 +131,11 @@ class ConsoleSurface:
 
     @property
     def min_interval(self) -> float:
-        """Seconds between two drawings of one turn: a terminal is fast, an eye is not."""
+        """Seconds between two deliveries of one turn, for readability."""
         return 0.05
 
     async def deliver(self, view: TurnView, refs: MessageRefs) -> AsyncGenerator[PostedMessage, None]:
-        """Draw a turn. One that was drawn to its end is not drawn again, which is all there is to be remembered."""
+        """Render a turn. A completely rendered turn is not rendered again; its ref records that."""
         ours = await self._watch.ours(view.turn.id)
         complete = self._watch.shown(view.turn.id) or (not ours and refs.get(SLOT) == COMPLETE)
         # First, so that no line about a file comes into the midst of a reply.
@@ -160,7 +157,7 @@ class ConsoleSurface:
             self._watch.drew(view)
 
     async def post_notice(self, audience: NoticeTarget, notice: Notice) -> None:
-        """Say something to the person; there is nobody else here."""
+        """Write a notice; all audiences are the user of the terminal."""
         if not audience.conversation.startswith(self._person.reach):
             raise DeliveryFailed("That conversation is not in this terminal.", permanent=True)
         try:
@@ -169,12 +166,12 @@ class ConsoleSurface:
             raise DeliveryFailed(f"The terminal does not take output: {error}.", permanent=True) from error
 
     async def member(self, author: Author, where: ConversationKey) -> Member:
-        """The person at the terminal has the rights of the one who started the program, anybody else none."""
+        """Return the user with the rights of the process owner; other users have none."""
         here = str(where).startswith(self._person.reach)
         return self._person.member if here and author.principal == self._person.author.principal else Member(author)
 
     async def fetch(self, attachment: Attachment) -> bytes:
-        """Raises NotFound: nothing is uploaded in a terminal."""
+        """Raise NotFound: a terminal has no attachments."""
         raise NotFound(f"The terminal has no upload {attachment.name!r}.")
 
     def _tell_of(self, file: SavedFile) -> None:
@@ -192,7 +189,7 @@ class ConsoleSurface:
             self._drawing.append_foreign(view, f"From another window: {_question(view)}")
 
     def _draw_ours(self, view: TurnView) -> None:
-        """Draw a turn of ours that another process drives."""
+        """Render a turn of this terminal that another process drives."""
         try:
             self._drawing.append_own(view)
         except OSError:
@@ -213,7 +210,7 @@ CHUNK = 65_536
 
 
 async def input_lines(stream: TextIO) -> AsyncIterator[str]:
-    """The lines of a stream without their ends, as they arrive. Bytes that are not UTF-8 become U+FFFD."""
+    """Yield the lines of a stream without line ends, as they arrive. Invalid UTF-8 becomes U+FFFD."""
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     pending = ""
     async for chunk in _chunks(stream):
@@ -239,7 +236,7 @@ async def _chunks(stream: TextIO) -> AsyncIterator[bytes]:
 
 
 async def _readable(descriptor: int) -> None:
-    """Wait until a read does not block. A regular file never blocks, and the loop refuses to watch it."""
+    """Wait until a read does not block. A regular file never blocks, and event loops cannot watch it."""
     loop = asyncio.get_running_loop()
     ready = asyncio.Event()
     try:
@@ -258,15 +255,17 @@ class ConsoleListener(Protocol):
     async def run(
         self, engine: Awaitable[EngineApi], commands: Awaitable[Commands], opening: Awaitable[StartState]
     ) -> int:
-        """Listen; the three may arrive later, or fail with a CountersignError, which becomes one line and a 1."""
+        """Listen until the end and return the exit code. A CountersignError of an awaited argument is printed on one
+        line, with exit code 1.
+        """
 
     def interrupt(self) -> None:
-        """SIGINT: stop what runs, and leave with 130 where that is all there was to do."""
+        """Handle SIGINT: stop the running turn; in a headless mode exit with 130."""
 
 
 @dataclass(frozen=True, slots=True)
 class Streams:
-    """Where a process reads and writes, and the environment that says how."""
+    """Streams of a process and its environment."""
 
     stdin: TextIO
     stdout: TextIO
@@ -275,7 +274,7 @@ class Streams:
 
     @property
     def interactive(self) -> bool:
-        """Whether there is a person at a terminal that can move its cursor."""
+        """True if a user is at a terminal with cursor control."""
         return self.stdin.isatty() and self.stdout.isatty() and self.environ.get("TERM", "") not in ("dumb", "unknown")
 
 
@@ -299,9 +298,9 @@ def on_screen(
     clock: Callable[[], float] = monotonic,
     shared: bool = False,
 ) -> Terminal:
-    """The interactive chat. `model` is the label in the banner, `history` the file of typed lines, `files` the folder
-    for what tools return in files, `quiet_seconds` how long the keyboard must have been still before a card takes a
-    key, `clock` what the seconds of waiting are read from, `shared` whether other processes work on the same database.
+    """Return the interactive chat. `model` is the label in the banner, `history` the file of typed lines, `files` the
+    folder for tool files. `quiet_seconds` is the pause in typing before a card takes a key, `clock` the source of the
+    waiting time. `shared` is True if other processes use the same database.
     """
     from bot.platforms.console.assembly import interactive  # noqa: PLC0415 - pipes must not wait for prompt_toolkit
 
@@ -329,7 +328,9 @@ def one_question(
     files: Path | None = None,
     shared: bool = False,
 ) -> Terminal:
-    """`-m TEXT`: the answer on standard output, everything else on standard error; `json` for events instead."""
+    """Return the terminal for `-m TEXT`: the answer goes to standard output, the rest to standard error; `json` for
+    events instead.
+    """
     watch, drawing, clerk = _batch(person, streams, approve, json=json, shared=shared)
     deputies = HeadlessHandlers(clerk, ElicitationPrompt(person, drawing.notice))
     listener = OneQuestion(text, person, watch, deputies, _output(streams))
@@ -345,7 +346,7 @@ def piped(
     files: Path | None = None,
     shared: bool = False,
 ) -> Terminal:
-    """Every line of standard input is a message, or an answer to what a server asks back."""
+    """Return the terminal for a pipe: every line of standard input is a message or the answer to an elicitation."""
     watch, drawing, clerk = _batch(person, streams, approve, json=json, shared=shared)
     lines = InputLines(input_lines(streams.stdin))
     deputies = HeadlessHandlers(clerk, ElicitationPrompt(person, drawing.notice, lines))
@@ -367,7 +368,7 @@ def _output(streams: Streams) -> Output:
 
 
 def process_streams() -> Streams:
-    """Those of this process."""
+    """Return the streams of this process."""
     import sys  # noqa: PLC0415 - nothing else here touches the process
 
     return Streams(sys.stdin, sys.stdout, sys.stderr, os.environ)

@@ -1,8 +1,7 @@
-"""What servers ask back, at a terminal: a card and its keys, one after the other. a answer, s show the link, f I have
-finished, d decline.
+"""Elicitations at a terminal: a card and its keys, one after the other. a answer, s show the link, f I have finished, d
+decline.
 
-Called by the chat. A key "says" what the card offers, as a button of other platforms does, and what comes back is told
-behind the card's bar.
+A key runs an action of the card, like a button of other platforms. The result is printed below the card.
 """
 
 from __future__ import annotations
@@ -43,8 +42,8 @@ class _Waiting:
 
 
 class ElicitationKeys:
-    """Asks what servers want to know. `say` says what a key stands for and fills in forms, `spawn` runs that beside the
-    keys, `done` hears that nothing is asked here any more.
+    """Asks the elicitations of servers. `say` runs the action of a key and fills in forms, `spawn` runs it as a task,
+    `done` is called after the last elicitation.
     """
 
     def __init__(
@@ -64,11 +63,11 @@ class ElicitationKeys:
 
     @property
     def busy(self) -> bool:
-        """A key is asked for, or a form is being filled in."""
+        """True while a key is expected or a form is open."""
         return self._asked is not None
 
     def update(self, view: TurnView, *, asking: bool) -> None:
-        """Take in a view. Nothing new is asked unless `asking`."""
+        """Update from a view. Nothing new is asked unless `asking` is True."""
         for each in (elicitation_card(step, asked, view) for step in _calls(view) for asked in step.elicitations):
             self._take(_Waiting(view.turn.id, each))
         if asking and self._asked is None and (first := next(iter(self._waiting.values()), None)) is not None:
@@ -79,13 +78,13 @@ class ElicitationKeys:
             self._ask()
 
     def withdraw(self) -> None:
-        """Ask nothing any more until the next view."""
+        """Ask for no key until the next view."""
         if self._asked is not None and not self._saying:
             self._asked = None
             self._screen.stop_asking()
 
     def answer(self, key: str) -> None:
-        """A key that was pressed alone, after it had been asked for."""
+        """Handle a single key."""
         if self._asked is None or self._saying:
             return
         words = next((each for each in self._offers if _KEYS[each[0]][0] == key.lower()), None)
@@ -148,7 +147,7 @@ class ElicitationKeys:
         self._screen.ask(self._keys)
 
     def _keys(self, _width: int) -> list[str]:
-        """The keys and what they do."""
+        """Return the keys and their actions."""
         keys = [_KEYS[each[0]] for each in self._offers]
         return [
             card_line(

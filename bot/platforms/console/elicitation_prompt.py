@@ -1,7 +1,7 @@
-"""What servers ask back where nobody can press a key: answered by a line of standard input, or by nobody.
+"""Elicitations without a screen: answered by a line of standard input, or cancelled.
 
-Called by the chats without a screen. `answer`, with `NAME=VALUE` for each field or with one JSON object, accepts;
-`decline` declines. Any other line is a message, and then the server is told that nobody has chosen anything.
+`answer`, with `NAME=VALUE` for each field or with one JSON object, accepts; `decline` declines. Any other line is a
+message and cancels the elicitation.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ NO_OBJECT = "That is no JSON object, such as {}."
 
 
 class InputLines:
-    """Lines for two readers: whoever asks next gets the next one, and can put it back."""
+    """Input lines for two readers. A reader can put a line back for the other one."""
 
     def __init__(self, lines: AsyncIterator[str]) -> None:
         self._lines = lines
@@ -50,7 +50,7 @@ class InputLines:
         self._back: list[str] = []
 
     async def next(self) -> str | None:
-        """The next line; None at the end. Whoever stops waiting leaves it to the next one who asks."""
+        """Return the next line; None at the end. A cancelled wait loses no line."""
         async with self._reading:
             if self._back:
                 return self._back.pop()
@@ -61,17 +61,17 @@ class InputLines:
             return line
 
     def put_back(self, line: str) -> None:
-        """It was for somebody else."""
+        """Put back a line for the other reader."""
         self._back.append(line)
 
     def close(self) -> None:
-        """Read no more."""
+        """Stop reading."""
         if self._pending is not None:
             self._pending.cancel()
 
 
 class ElicitationPrompt:
-    """Answers in the name of the person; `tell` receives one line for what happens. Without `lines` nobody answers."""
+    """Answers elicitations for the user; `tell` prints one line. Without `lines` all are cancelled."""
 
     def __init__(self, person: LocalUser, tell: Callable[[str], None], lines: InputLines | None = None) -> None:
         self._person = person
@@ -79,7 +79,7 @@ class ElicitationPrompt:
         self._lines = lines
 
     async def respond(self, asked: PendingElicitation, engine: EngineApi) -> None:
-        """Answer one question, unless it goes away before."""
+        """Answer one elicitation, unless it ends before."""
         if self._lines is None:
             await self._leave(asked, engine)
             return
@@ -102,7 +102,7 @@ class ElicitationPrompt:
             await self._leave(asked, engine)
 
     async def _line(self, lines: InputLines, over: asyncio.Event) -> str | None:
-        """The next line; None if there is none, or the question is over before it comes."""
+        """Return the next line; None at the end of input or of the elicitation."""
         reading, ending = asyncio.ensure_future(lines.next()), asyncio.ensure_future(over.wait())
         try:
             await asyncio.wait((reading, ending), return_when=asyncio.FIRST_COMPLETED)
@@ -113,7 +113,7 @@ class ElicitationPrompt:
             await asyncio.gather(reading, ending, return_exceptions=True)
 
     async def _sent(self, asked: PendingElicitation, reply: ElicitationResult, engine: EngineApi) -> bool:
-        """Whether there is nothing left to answer."""
+        """Send an answer. Return True if the elicitation needs no other one."""
         match await engine.answer_elicitation(asked.elicitation.id, reply, self._person.member):
             case InvalidAnswer(problems):
                 wrong = "; ".join(_said(each) for each in problems)
@@ -135,7 +135,7 @@ class ElicitationPrompt:
 
 
 def _read(line: str, elicitation: Elicitation) -> ElicitationResult | str | None:
-    """What a line answers; what is wrong with it, as a sentence; None if it is no answer."""
+    """Return the result of a line, its error as a sentence, or None if it is no answer."""
     word, _, rest = line.strip().partition(" ")
     match word.lower(), elicitation.question.ask:
         case "decline", _:
@@ -177,7 +177,7 @@ async def _next(lines: AsyncIterator[str]) -> str | None:
 
 
 def _line_for(schema: Mapping[str, Any]) -> str:
-    """The line that answers a form, with the names that its values go by: `answer seats=… note=…`."""
+    """Return a sample line that answers a form, with its field names: `answer seats=… note=…`."""
     properties = schema.get("properties")
     names = (
         [single_line(show_invisible(str(name)), 40) for name in properties] if isinstance(properties, Mapping) else []
@@ -187,7 +187,7 @@ def _line_for(schema: Mapping[str, Any]) -> str:
 
 
 def _said(misfit: ArgumentError) -> str:
-    """What is wrong with a value, its name first, and once."""
+    """Return the error of a value, with its name once."""
     if not misfit.argument or misfit.problem.startswith(f"{misfit.argument}:"):
         return misfit.problem
     return f"{misfit.argument}: {misfit.problem}"

@@ -1,4 +1,4 @@
-"""A conversation to read, when another process holds the database and nobody can be asked."""
+"""Export of a conversation, for use while another process has the database."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from bot.rendering.view_diff import answer
 
 
 def _without_words(view: TurnView) -> str:
-    """How a turn stands that has no answer: a call run by hand may have been turned down."""
+    """Return the state of a turn without an answer; a manual call may have been denied."""
     if not view.turn.status.ended:
         return "(not answered yet)"
     lines = [tool_status(step, view) for step in view.steps if isinstance(step, ToolStep)]
@@ -22,7 +22,7 @@ def _without_words(view: TurnView) -> str:
 
 
 def export_conversation(opening: StartState, streams: Streams) -> None:
-    """Questions and answers to standard output, a word on what this is to standard error."""
+    """Write questions and answers to standard output, an explanation to standard error."""
     write(
         streams.stderr, f"Another process holds the database: {strip_control(opening.conversation)} can only be read.\n"
     )

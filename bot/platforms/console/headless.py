@@ -1,7 +1,4 @@
-"""The chat without a screen: one question, or one question a line.
-
-Called by the application through `console.py`. Nobody is there to press a key, so approvals follow the rule.
-"""
+"""Chat without a screen: one question, or one question a line. Approvals follow the rule of `--approve`."""
 
 from __future__ import annotations
 
@@ -46,7 +43,7 @@ STOP_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """Where answers go, and where everything else goes."""
+    """Streams for answers and for other output."""
 
     answers: TextIO
     remarks: TextIO
@@ -54,14 +51,14 @@ class Output:
 
 @dataclass(frozen=True, slots=True)
 class HeadlessHandlers:
-    """Who stands in for a person that can press no key."""
+    """Handlers that decide for the user."""
 
     clerk: AutoApprover
     respondent: ElicitationPrompt
 
 
 class HeadlessChat:
-    """Asks questions one after the other and waits for each answer to be drawn."""
+    """Asks questions one after the other and waits until each answer is written."""
 
     def __init__(self, person: LocalUser, watch: TurnTracker, deputies: HeadlessHandlers, output: Output) -> None:
         self._person = person
@@ -75,7 +72,7 @@ class HeadlessChat:
         self._interrupted = asyncio.Event()
 
     def interrupt(self) -> None:
-        """Ctrl-C: stop the running turn and end with 130."""
+        """Handle Ctrl-C: stop the running turn and exit with 130."""
         self._interrupted.set()
 
     async def _open(
@@ -89,7 +86,7 @@ class HeadlessChat:
             self._watch.attend(view)
 
     async def _until_interrupted(self, work: Awaitable[int]) -> int:
-        """The work's exit code; 130 if a person interrupts it, 1 if it cannot be done or nobody reads it."""
+        """Return the exit code of the work: 130 after an interrupt, 1 after an error or a closed output."""
         task = asyncio.ensure_future(work)
         alone = (asyncio.ensure_future(self._decide_alone()), asyncio.ensure_future(self._answer_alone()))
         others = (asyncio.ensure_future(self._interrupted.wait()), asyncio.ensure_future(self._watch.gone.wait()))
@@ -114,8 +111,8 @@ class HeadlessChat:
             await asyncio.gather(task, *alone, *others, return_exceptions=True)
 
     def _unread(self) -> int:
-        """The reader of a pipe has gone: an answer that nobody reads is not worth asking for. What is left in the
-        buffer goes nowhere, or the interpreter would complain of it at its end.
+        """Return the exit code after the reader of a pipe has closed it. The buffer is discarded, because the
+        interpreter would report an error at exit.
         """
         with suppress(OSError), Path(os.devnull).open("w") as nowhere:
             os.dup2(nowhere.fileno(), self._output.answers.fileno())
@@ -138,7 +135,7 @@ class HeadlessChat:
                 await self._respondent.respond(asked, await await_ready(self._engine))
 
     async def _stop(self) -> None:
-        """Ask the engine to stop the running turn and wait, within a limit, until that is drawn."""
+        """Stop the running turn and wait until its end is written, within a time limit."""
         if not self._turn:
             return
         try:
@@ -150,7 +147,7 @@ class HeadlessChat:
             write(self._output.remarks, "The turn is still being stopped.\n")
 
     async def _line(self, text: str) -> int | None:
-        """Do what a line says; the exit code it leads to, None to leave."""
+        """Handle a line. Return its exit code, or None to leave."""
         code: int | None = 0
         match parse(text):
             case Say() | CheckCall() | RunAgain() | StopTurn() as wanted:
@@ -220,7 +217,7 @@ class HeadlessChat:
 
 
 class OneQuestion(HeadlessChat):
-    """`-m TEXT`: asks once and ends."""
+    """`-m TEXT`: asks one question and exits."""
 
     def __init__(
         self, text: str, person: LocalUser, watch: TurnTracker, deputies: HeadlessHandlers, output: Output
@@ -231,7 +228,7 @@ class OneQuestion(HeadlessChat):
     async def run(
         self, engine: Awaitable[EngineApi], commands: Awaitable[Commands], opening: Awaitable[StartState]
     ) -> int:
-        """Ask, wait until the answer is drawn, and return the exit code: 0 answered, 1 failed, 130 stopped."""
+        """Ask, wait until the answer is written, and return the exit code: 0 answered, 1 failed, 130 stopped."""
         return await self._until_interrupted(self._once(engine, commands, opening))
 
     async def _once(
@@ -253,7 +250,7 @@ class PipedChat(HeadlessChat):
     async def run(
         self, engine: Awaitable[EngineApi], commands: Awaitable[Commands], opening: Awaitable[StartState]
     ) -> int:
-        """Answer line after line until they end; the exit code is the worst of all."""
+        """Answer all lines and return the highest exit code."""
         try:
             return await self._until_interrupted(self._all(engine, commands, opening))
         finally:

@@ -1,7 +1,6 @@
-"""The chat at a terminal: what is typed, which key is pressed, and what that leads to.
+"""Interactive chat at a terminal: typed lines and keys.
 
-Called by the application through `console.py`. The prompt stands before the engine is there; what is typed meanwhile
-waits for it.
+The prompt appears before the engine is ready; lines typed meanwhile wait for it.
 """
 
 from __future__ import annotations
@@ -65,7 +64,7 @@ class ChatChrome:
         self._model = model
 
     def print_banner(self) -> None:
-        """The banner."""
+        """Print the banner."""
         name, *about = ("countersign", safe_lines(self._model), "/help")
         between = self._look.own(" · ")
         if cells(between.join((name, *about))) > self._screen.columns:
@@ -74,7 +73,7 @@ class ChatChrome:
         self._page.put(Piece(PieceKind.TEXT, self._look.dim(between).join(words)))
 
     def remind(self, start: StartState) -> None:
-        """Which conversation goes on, and its last turns on two lines each."""
+        """Print the resumed conversation and its last turns on two lines each."""
         if not start.count:
             return
         turns = "1 earlier turn" if start.count == 1 else f"{start.count} earlier turns"
@@ -90,7 +89,7 @@ class ChatChrome:
             self._page.remark("\n".join(lines))
 
     def help(self) -> None:
-        """What can be typed here."""
+        """Print the commands and keys."""
         rows = [*COMMANDS.items(), ("Enter", "sends; \\ and Enter, or Ctrl-J, begins a new line")]
         rows += [("Ctrl-C", "stops what runs; twice leaves"), ("Ctrl-R", "searches what was typed before")]
         widest = max(len(name) for name, _ in rows) + 2
@@ -100,7 +99,7 @@ class ChatChrome:
         self._page.put(Piece(PieceKind.REMARK, "\n".join(lines)))
 
     def echo(self, text: str) -> None:
-        """A line that was sent, above what comes of it."""
+        """Print a sent line above its result."""
         first, *more = safe_lines(text.strip()).split("\n")
         lines = [self._look.prompt + self._look.bold(first), *(f"  {self._look.bold(line)}" for line in more)]
         self._page.put(Piece(PieceKind.QUESTION, "\n".join(lines)))
@@ -111,7 +110,7 @@ LEAVE_HINT = "Press Ctrl-C again or Ctrl-D to leave"
 
 
 class InteractiveChat:
-    """Reads lines, asks the engine, lets the page draw. Hears the screen's keys."""
+    """Reads lines, asks the engine and renders turns. Handles the screen's input."""
 
     def __init__(
         self,
@@ -141,7 +140,7 @@ class InteractiveChat:
         self._turn = ""
         self._work: asyncio.Task[None] | None = None
         self._nothing_sent = False
-        """What runs can be dropped without a trace: the engine has not heard of it."""
+        """True if the current task can be cancelled without a trace, because the engine has not received it."""
         self._busy = False
         self._stopping = False
         self._leaving = False
@@ -155,7 +154,9 @@ class InteractiveChat:
     async def run(
         self, engine: Awaitable[EngineApi], commands: Awaitable[Commands], opening: Awaitable[StartState]
     ) -> int:
-        """Chat until the person leaves: 0 by Ctrl-D or /quit, 130 by Ctrl-C, 1 with one line if nothing can be had."""
+        """Chat until the user leaves: 0 after Ctrl-D or /quit, 130 after Ctrl-C, 1 with one line after an error at
+        startup.
+        """
         self._engine, self._commands = asyncio.ensure_future(engine), asyncio.ensure_future(commands)
         self._host.print_banner()
         try:
@@ -175,7 +176,7 @@ class InteractiveChat:
         return 1 if self._failure is not None else code
 
     def interrupt(self) -> None:
-        """Ctrl-C: leave the form; or stop what runs; when that was said already, or nothing runs, leave."""
+        """Handle Ctrl-C: leave the form, or stop the running turn; without one, or the second time, leave."""
         if self._errands.filling.asking:
             self._errands.filling.withdraw()
         elif self._busy and not self._stopping:
@@ -192,11 +193,13 @@ class InteractiveChat:
             self._screen.hint(LEAVE_HINT)
 
     def leave(self) -> None:
-        """Ctrl-D."""
+        """Handle Ctrl-D."""
         self._screen.leave(0)
 
     def line(self, text: str) -> None:
-        """A line was sent: echo it and go, or queue it behind what runs. Leaving, help and a stop wait for nothing."""
+        """Handle a sent line: echo it and run it, or queue it behind the running one. Leaving, help and a stop do not
+        wait.
+        """
         self._leaving = False
         self._screen.hint("")
         meaning = parse(text)
@@ -218,21 +221,21 @@ class InteractiveChat:
             self._take(text)
 
     def answer(self, key: str) -> None:
-        """A key on a card."""
+        """Handle a key on a card."""
         if self._inquiries.busy:
             self._inquiries.answer(key)
         else:
             self._cards.answer(key)
 
     def reason(self, text: str) -> None:
-        """A field of a form, or the reason of a denial."""
+        """Handle a field of a form, or the reason of a denial."""
         if self._errands.filling.asking:
             self._errands.filling.answer(text)
         else:
             self._cards.reason(text)
 
     def withdraw(self) -> None:
-        """Escape or Ctrl-D in a form."""
+        """Handle Escape or Ctrl-D in a form."""
         self._errands.filling.withdraw()
 
     # What happens beside the keys
@@ -256,7 +259,7 @@ class InteractiveChat:
             self._next()
 
     async def _pick_up(self, views: Sequence[TurnView]) -> None:
-        """Go on with turns that an earlier process left running or waiting here."""
+        """Resume turns that an earlier process left running or waiting here."""
         self._busy = True
         for view in views:
             self._page.begin("")
@@ -269,7 +272,7 @@ class InteractiveChat:
             self._next()
 
     async def _do(self, text: str) -> None:
-        """Do what a line says; `line` has done what needs nobody."""
+        """Run a line, except for those that `line` runs at once."""
         if self._stopping:
             self._page.remark("Stopped.")
             return
@@ -321,7 +324,7 @@ class InteractiveChat:
         return self._person.key(self._watch.conversation)
 
     async def _follow(self, turn_id: str) -> None:
-        """Wait for the end of a turn, or for the person to have had enough of waiting."""
+        """Wait for the end of a turn, or for an interrupt."""
         self._turn = turn_id
         try:
             if self._stopping:
@@ -338,7 +341,7 @@ class InteractiveChat:
             await self._ask(message)
 
     def _next(self) -> None:
-        """What ran has ended: on with what was queued, or back to the person."""
+        """Run the next queued line, or return to the prompt."""
         self._busy = self._stopping = self._page.stopping = False
         self._work = None
         self._page.busy = ""
@@ -369,7 +372,7 @@ class InteractiveChat:
             self._page.remark("Stopped.")
 
     def _clear_the_way(self) -> None:
-        """Stop the turn that ours waits for, or else ours, or else whatever runs in this conversation."""
+        """Stop the turn that the own one waits for, else the own one, else the running one of the conversation."""
         mine = self._watch.newest(self._turn)
         if self._busy and not (mine is not None and mine.ahead):
             if not self._stopping:
@@ -397,7 +400,7 @@ class InteractiveChat:
     # Approvals
 
     def _seen(self, view: TurnView) -> None:
-        """A view was drawn: ask what it asks, unless the rule given with --approve answers."""
+        """Ask for the approvals of a rendered view, unless the rule of `--approve` decides."""
         calls = [step for step in view.steps if isinstance(step, ToolStep) and step.approval is not None]
         if self._watch.knows(view.turn.id):
             calls = [
@@ -407,7 +410,7 @@ class InteractiveChat:
         self._inquiries.update(view, asking=not (self._stopping or self._cards.busy))
 
     def _look_again(self) -> None:
-        """Nothing is asked for a server any more: other cards may wait."""
+        """Ask for other approvals after the last elicitation."""
         if (view := self._watch.newest(self._turn)) is not None:
             self._seen(view)
 

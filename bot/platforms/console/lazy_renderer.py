@@ -1,7 +1,4 @@
-"""When the typesetter is loaded: after the prompt stands, and not on its way.
-
-Called by the page and the chat. rich takes longer to load than a person takes to see a prompt.
-"""
+"""Lazy import of the Markdown renderer, because rich takes longer to import than the prompt to appear."""
 
 from __future__ import annotations
 
@@ -25,15 +22,15 @@ class LazyRenderer:
         self._look = look
 
     async def warm_up(self) -> None:
-        """Load everything in a thread, so that the first answer does not wait for it."""
+        """Import in a thread, so that the first answer does not wait."""
         await asyncio.to_thread(self.markdown, WARM_UP, 40)
 
     def markdown(self, text: str, width: int) -> str:
-        """Markdown as coloured lines."""
+        """Return Markdown as colored lines."""
         return self._typesetter.markdown(text, width)
 
     def reply(self, reply: Reply, width: int) -> str:
-        """A command's answer as coloured lines."""
+        """Return a command's reply as colored lines."""
         return self._typesetter.reply(reply, width)
 
     @cached_property

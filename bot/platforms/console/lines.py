@@ -1,7 +1,6 @@
-"""Single lines and cards as the terminal shows them.
+"""Lines and cards of the terminal.
 
-Called by the drawings of this folder. Every text that came from outside has been through `rendering` before it is
-put between our own marks; the bar `▌` is the card's alone.
+Text from outside is sanitized by `rendering` before it is combined with own marks; the bar `▌` is reserved for cards.
 """
 
 from __future__ import annotations
@@ -27,20 +26,19 @@ _LONGEST_NAME_BESIDE = 24
 
 
 def safe_lines(text: str) -> str:
-    """Text from outside, safe to print, and unable to draw a card's bar."""
+    """Return sanitized text without a card's bar."""
     return strip_control(text).replace(BAR, "|").expandtabs(4)
 
 
 def strip_markdown(markdown: str) -> str:
-    """Markdown for a place with no room to set it: without its commonest marks."""
+    """Return Markdown without its common marks."""
     return _MARKS.sub("", markdown)
 
 
 def tool_text(line: ToolStatus, look: ConsoleTheme, width: int | None = None) -> str:
-    """A tool call: `  ✓ notes.add_note  Added note 3`.
+    """Return the line of a tool call: `  ✓ notes.add_note  Added note 3`.
 
-    In a window of `width` columns, what went well keeps to one line and is cut; what went wrong is told in full, on
-    lines of its own if need be.
+    In a window of `width` columns a success is cut to one line; an error is complete, on further lines if needed.
     """
     state = line.state if line.mark not in _QUIET or not line.summary else ""
     said = look.own(safe_lines(line.summary))
@@ -60,7 +58,7 @@ def tool_text(line: ToolStatus, look: ConsoleTheme, width: int | None = None) ->
 
 
 def card_text(card: ApprovalCard, look: ConsoleTheme, width: int) -> str:
-    """An approval card, every line of it behind the bar."""
+    """Return an approval card, every line behind the bar."""
     facts = [f"{card.server}.{card.tool}" if card.server else card.tool]
     facts += [f"asked by {card.asked_by}", *filter(None, (card.needs, card.signed)), card.expiry, card.short_id]
     about = look.own(" · ".join(safe_lines(fact) for fact in facts))
@@ -75,7 +73,7 @@ def card_text(card: ApprovalCard, look: ConsoleTheme, width: int) -> str:
 
 
 def elicitation_text(card: ElicitationCard, look: ConsoleTheme, width: int) -> str:
-    """What a server asks back, every line of it behind the bar, and its own words marked line by line."""
+    """Return an elicitation, every line behind the bar; the server's lines are marked."""
     facts = [f"{card.server}.{card.tool}", f"asked of {card.asked_of}", card.expiry]
     lines = [look.bold(look.own(line)) for line in fold(safe_lines(f"{card.title}:"), width - 4)]
     if card.message:
@@ -89,7 +87,7 @@ def elicitation_text(card: ElicitationCard, look: ConsoleTheme, width: int) -> s
 
 
 def full_arguments(card: ApprovalCard, look: ConsoleTheme, width: int) -> list[str]:
-    """Every argument in full, line by line, behind the bar."""
+    """Return every argument in full, behind the bar."""
     lines: list[str] = []
     for argument in card.arguments:
         size = look.own(f"{argument.name} · {len(argument.full)} characters")
@@ -100,22 +98,22 @@ def full_arguments(card: ApprovalCard, look: ConsoleTheme, width: int) -> list[s
 
 
 def card_line(text: str, look: ConsoleTheme) -> str:
-    """A line that belongs to a card."""
+    """Return a line of a card."""
     return f"  {look.warn(look.own(BAR))} {text}".rstrip()
 
 
 def remark(text: str, width: int, paint: Callable[[str], str]) -> str:
-    """Plain text on lines of its own, a little to the right."""
+    """Return indented plain text on its own lines."""
     return "\n".join(f"  {paint(line)}" for line in fold(text, width - 2))
 
 
 def cells(text: str) -> int:
-    """How many columns a plain text takes."""
+    """Return the number of columns of a plain text."""
     return sum(_cells(character) for character in text)
 
 
 def clip(text: str, width: int, look: ConsoleTheme) -> str:
-    """A plain line of at most `width` columns, an ellipsis for what did not fit; empty where nothing fits."""
+    """Cut a plain line to `width` columns with an ellipsis; empty if nothing fits."""
     if cells(text) <= width:
         return text
     end = look.own("…")
@@ -124,7 +122,7 @@ def clip(text: str, width: int, look: ConsoleTheme) -> str:
 
 
 def fold(text: str, width: int) -> list[str]:
-    """Plain text on lines of at most `width` columns, broken at blanks where there are any."""
+    """Wrap plain text at `width` columns, at spaces where possible."""
     return [folded_line for line in text.split("\n") for folded_line in _fold(line, max(width, _LEAST_WIDTH))]
 
 
@@ -139,7 +137,7 @@ def _state(mark: StatusIcon, state: str, look: ConsoleTheme) -> str:
 
 
 def _cut(said: str, more: str, room: int, look: ConsoleTheme) -> tuple[str, str]:
-    """What a call said, cut so that how much more there is stays readable; that goes first if there is no room."""
+    """Cut a call's result, so that the count of further lines stays visible; the count is cut first without room."""
     if cells(said + more) <= room:
         return said, more
     short = clip(said, room - cells(more), look)
@@ -149,7 +147,7 @@ def _cut(said: str, more: str, room: int, look: ConsoleTheme) -> tuple[str, str]
 
 
 def _arguments(card: ApprovalCard, look: ConsoleTheme, width: int) -> Iterator[str]:
-    """Values beside their names; below them where a name is long or the window narrow."""
+    """Yield values beside their names; below them if a name is long or the window narrow."""
     names = [cells(argument.label) for argument in card.arguments]
     widest = max((size for size in names if size <= _LONGEST_NAME_BESIDE), default=0)
     for argument, size in zip(card.arguments, names, strict=True):
@@ -198,7 +196,7 @@ def _fold(line: str, width: int) -> Iterator[str]:
 
 
 def _columns(line: str, width: int) -> int:
-    """How many characters fit into `width` columns."""
+    """Return the number of characters that fit into `width` columns."""
     taken = 0
     for index, character in enumerate(line):
         taken += _cells(character)

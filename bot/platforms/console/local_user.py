@@ -1,7 +1,7 @@
-"""Who sits at the terminal, and what their conversations are called.
+"""User of the terminal, and the keys of their conversations.
 
-Called by everything in this folder. One person on platform `console`, workspace `local`; a conversation is a thread
-of that person's own channel, so that no two people on one machine meet.
+The platform is `console`, the workspace `local`. A conversation is a thread of the user's own channel, so that users of
+one machine share none.
 """
 
 from __future__ import annotations
@@ -17,36 +17,36 @@ WORKSPACE = "local"
 
 
 def fresh_conversation() -> str:
-    """A conversation id that nobody has used: the day, so that lists read well, and some chance."""
+    """Return a new conversation id: the date and a random part."""
     return f"{datetime.now(UTC):%Y-%m-%d}-{secrets.token_hex(3)}"
 
 
 @dataclass(frozen=True, slots=True)
 class LocalUser:
-    """The person at the terminal. The operator is whoever started the program without `--user`."""
+    """User at the terminal. Without `--user` the user is the operator."""
 
     name: str
     operator: bool = True
 
     @property
     def author(self) -> Author:
-        """The person as an author."""
+        """User as an author."""
         return Author(PLATFORM, self.name, self.name)
 
     @property
     def member(self) -> Member:
-        """The person with their rights: the operator administers."""
+        """User with rights: the operator is an admin."""
         return Member(self.author, platform_admin=self.operator)
 
     @property
     def reach(self) -> str:
-        """The beginning of the keys of all their conversations."""
+        """Key prefix of the user's conversations."""
         return str(self.key("")).removesuffix(":") + ":"
 
     def key(self, conversation: str) -> ConversationKey:
-        """The address of one of their conversations."""
+        """Return the key of a conversation."""
         return ConversationKey(PLATFORM, WORKSPACE, self.name, conversation)
 
     def says(self, text: str, conversation: str) -> InboundMessage:
-        """A new message of theirs, unlike any other."""
+        """Return a new message with a unique id."""
         return InboundMessage((f"console:{secrets.token_hex(16)}",), self.key(conversation), self.author, text)

@@ -1,7 +1,6 @@
-"""Markdown and tables as coloured text, by way of rich.
+"""Renderer of Markdown and tables as colored text, with rich.
 
-Called by the live screen, and loaded only when there is something to draw. What it is given is already plain; what
-it returns is safe to print: the only escape sequences in it are colours of its own.
+The input must be sanitized. The output is safe to print: its only escape sequences are colors.
 """
 
 from __future__ import annotations
@@ -57,11 +56,11 @@ class MarkdownRenderer:
         self._look = look
 
     def markdown(self, text: str, width: int) -> str:
-        """A piece of Markdown, without blank lines around it."""
+        """Return Markdown as colored text, without blank lines around it."""
         return self._drawn(_Prose(safe_lines(text)), width)
 
     def reply(self, reply: Reply, width: int) -> str:
-        """A command's answer: our text, then its table, its details, what can be typed next, and a text to keep."""
+        """Return a command's reply: its text, table, details, next steps and document."""
         parts = [self.markdown(reply.text, width)] if reply.text else []
         if reply.table is not None:
             parts.append(self._table(_filled(reply.table), width))
@@ -73,7 +72,7 @@ class MarkdownRenderer:
         return "\n\n".join(part for part in parts if part)
 
     def _table(self, table: Table, width: int) -> str:
-        """Columns; where words would not fit into them, row by row, the first cell above the others."""
+        """Return columns, or rows one below the other if words do not fit into columns."""
         if _narrowest(table) <= width or not table.rows:
             return self._drawn(_grid(table, unicode=self._look.unicode), width)
         return "\n\n".join("\n".join(self._row(table.headings, row, width)) for row in table.rows)
@@ -85,7 +84,7 @@ class MarkdownRenderer:
             yield from (f"  {line}" for line in self._details(rest, width - 2).split("\n"))
 
     def _details(self, details: tuple[tuple[str, str], ...], width: int) -> str:
-        """Values beside their names; below them where names would take most of the width."""
+        """Return values beside their names; below them if names take most of the width."""
         if max((cells(safe_lines(name)) for name, _ in details), default=0) <= width // 2:
             return self._drawn(_beside(details), width)
         lines: list[str] = []
@@ -117,7 +116,7 @@ class MarkdownRenderer:
 
 
 class _AsciiPaper(io.StringIO):
-    """What rich draws on where there is no more than ASCII; it chooses lines and frames by the encoding."""
+    """Console options for terminals with ASCII only; rich selects lines and frames by the encoding."""
 
     encoding = "ascii"
 
@@ -148,7 +147,7 @@ class _Quote(BlockQuote):
 
 
 class _Table(TableElement):
-    """A table with a line under its headings and nothing around it."""
+    """Table with a line below its headings and no frame."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         grid = _empty_grid(unicode=options.encoding.startswith("utf"))
@@ -160,7 +159,7 @@ class _Table(TableElement):
 
 
 class _Prose(Markdown):
-    """Markdown as people write it in a chat: line ends count, and nothing is swallowed (HTML, link targets)."""
+    """Markdown of chats: line ends count, and HTML and link targets are visible."""
 
     elements = {  # noqa: RUF012 - rich's own class attribute
         **Markdown.elements,
@@ -181,7 +180,7 @@ class _Prose(Markdown):
 
 
 def _spelled_out(tokens: list[Token]) -> Iterator[Token]:
-    """Inline tokens with links and images as text, and every line end kept."""
+    """Yield inline tokens with links and images as text, and every line end."""
     target, label = "", ""
     for token in tokens:
         match token.type:
@@ -218,19 +217,19 @@ def _empty_grid(*, unicode: bool) -> Grid:
 
 
 def _filled(table: Table) -> Table:
-    """A table without columns in which there is nothing at all."""
+    """Return a table without its empty columns."""
     kept = [index for index, column in enumerate(zip(*table.rows, strict=True)) if index == 0 or any(column)]
     rows = tuple(tuple(row[index] for index in kept) for row in table.rows)
     return Table(tuple(table.headings[index] for index in kept), rows) if table.rows else table
 
 
 def _narrowest(table: Table) -> int:
-    """How wide a table must be so that no word of it is broken, or a long one not badly."""
+    """Return the least width of a table without broken words, except for very long ones."""
     return sum(least + _BETWEEN for least in _least(table)) - _BETWEEN
 
 
 def _least(table: Table) -> list[int]:
-    """The least width of every column."""
+    """Return the least width of every column."""
     columns = list(zip(table.headings, *table.rows, strict=True))
     words = [max((cells(word) for cell in column for word in cell.split()), default=0) for column in columns]
     whole = [max(cells(cell) for cell in column) for column in columns]

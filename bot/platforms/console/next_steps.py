@@ -1,7 +1,4 @@
-"""What a reply offers to do next, as lines to type.
-
-Called by the drawings of replies, on a screen and without one.
-"""
+"""Next steps of a reply, as lines to type."""
 
 from __future__ import annotations
 
@@ -14,11 +11,11 @@ from bot.rendering.text_safety import single_line
 
 ARROW, BACK, ON = "→", "◀", "▶"
 Step = tuple[str, str, str]
-"""A mark, the line to type, what it does."""
+"""A mark, the line to type, and its effect."""
 
 
 def next_steps(reply: Reply) -> Iterator[Step]:
-    """The actions of a reply, then its pages."""
+    """Yield the actions of a reply, then its pages."""
     for action in reply.actions:
         confirm = ("--confirm", action.confirm) if action.confirm else ()
         yield ARROW, command_line((*action.words, *confirm)), single_line(action.label, 60)
@@ -31,12 +28,12 @@ def next_steps(reply: Reply) -> Iterator[Step]:
 
 
 def command_line(words: tuple[str, ...]) -> str:
-    """Words as they are typed, so that they are read back as the same words."""
+    """Return words quoted, so that they parse to the same words."""
     return single_line(safe_lines(f"/{shlex.join(words)}"), 400)
 
 
 def instead_of(form: Form) -> str:
-    """How to say on one line what a form asks for."""
+    """Return the command line that replaces a form."""
     fields = ", ".join(f"{each.label}: {each.error}" for each in form.fields if each.error)
     trouble = f" {single_line(fields, 400)}" if fields else ""
     how = f" On one line: {form.instead}" if form.instead else ""

@@ -1,6 +1,5 @@
-"""Drawing without a screen: the answer to standard output, everything else to standard error, or JSON lines.
-
-Called by the surface when one question was asked or standard input is not a terminal. Nothing is ever taken back.
+"""Output without a screen: the answer to standard output, the rest to standard error, or JSON lines. Written lines are
+final.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ COMMAND = "countersign chat --conversation"
 
 
 class LeftMargin:
-    """What stands beside an answer: tool lines, cards and remarks, each line once, on standard error."""
+    """Lines beside an answer: tool lines, cards and notes, each once, on standard error."""
 
     def __init__(self, stream: TextIO, look: ConsoleTheme, view: TurnView) -> None:
         self._stream = stream
@@ -45,7 +44,7 @@ class LeftMargin:
         self._activity: str | ModelRetry = ""
 
     def beside(self, entry: Entry) -> None:
-        """Write an entry that is not the answer, if there is something new to it."""
+        """Write an entry other than the answer, if it has changed."""
         match entry:
             case CallLine(key, line):
                 if (key, line.mark) not in self._written:
@@ -64,19 +63,19 @@ class LeftMargin:
                 return
 
     def place(self, view: TurnView) -> None:
-        """Write what a queued turn waits for, once for every place it has had."""
+        """Write the reason a queued turn waits, once for every position."""
         if words := waiting_text(view):
             way_out = f". To sign or stop that: {COMMAND} {self._conversation}" if offers_behind(view.blocker) else ""
             self._once(words, f"  {self._look.dim(words + way_out)}")
 
     def pause(self, view: TurnView) -> None:
-        """Write that the model is asked again, and when: each time, since nothing moves here meanwhile."""
+        """Write the time of every retry of the model, because nothing moves meanwhile."""
         if isinstance(view.activity, ModelRetry) and view.activity != self._activity:
             self.line(f"  {self._look.dim(safe_lines(str(view.activity)))}")
         self._activity = view.activity
 
     def cards(self, view: TurnView) -> None:
-        """Write the card of every call that waits, and of everything that a server waits to hear, once."""
+        """Write the card of every pending approval and elicitation once."""
         for step in view.steps:
             if isinstance(step, ModelStep):
                 continue
@@ -96,7 +95,7 @@ class LeftMargin:
             self._once(asked.elicitation_id, f"  {self._look.dim(f'{asked.title}. {asked.outcome}')}")
 
     def line(self, text: str) -> None:
-        """Write a line of our own making."""
+        """Write a line of the program."""
         write(self._stream, text + "\n")
 
     def _once(self, key: str, text: str) -> None:
@@ -117,7 +116,7 @@ class PlainStream:
         self._said_before = False
 
     def append_own(self, view: TurnView) -> None:
-        """Write what has been added since the last time."""
+        """Write the additions since the last view."""
         margin = self._margins.setdefault(view.turn.id, LeftMargin(self._stderr, self._look, view))
         margin.place(view)
         margin.pause(view)
@@ -134,11 +133,11 @@ class PlainStream:
             self._margins.pop(view.turn.id)
 
     def append_foreign(self, view: TurnView, heading: str) -> None:
-        """Tell the end of a turn that was asked elsewhere, on standard error."""
+        """Write the end of a foreign turn to standard error."""
         print_foreign_turn(view, heading, LeftMargin(self._stderr, self._look, view), self._look)
 
     def notice(self, text: str) -> None:
-        """One line on standard error."""
+        """Write one line to standard error."""
         write(self._stderr, f"{safe_lines(text)}\n")
 
     def _say(self, turn_id: str, said: ReplyText, margin: LeftMargin) -> None:
@@ -173,22 +172,22 @@ class JsonLines:
         self._before: dict[str, TurnView] = {}
 
     def append_own(self, view: TurnView) -> None:
-        """Write what has happened since the last view."""
+        """Write the events since the last view."""
         for event in diff_events(self._before.get(view.turn.id), view):
             write(self._stdout, json.dumps(event_json(event), default=str) + "\n")
         self._before[view.turn.id] = view
 
     def append_foreign(self, view: TurnView, heading: str) -> None:
-        """Tell the end of a turn that was asked elsewhere, on standard error."""
+        """Write the end of a foreign turn to standard error."""
         print_foreign_turn(view, heading, LeftMargin(self._stderr, self._look, view), self._look)
 
     def notice(self, text: str) -> None:
-        """One line on standard error."""
+        """Write one line to standard error."""
         write(self._stderr, f"{safe_lines(text)}\n")
 
 
 def print_foreign_turn(view: TurnView, heading: str, margin: LeftMargin, look: ConsoleTheme) -> None:
-    """A turn of another conversation or another process: how it ended, or that it waits for its person."""
+    """Print a turn of another conversation or process: its end, or its pending approval."""
     heading = look.dim(safe_lines(heading))
     if view.turn.status.ended:
         margin.line(heading)
@@ -204,7 +203,7 @@ def print_foreign_turn(view: TurnView, heading: str, margin: LeftMargin, look: C
 
 
 def write(stream: TextIO, text: str) -> None:
-    """Write text that is safe already, now; what the stream's encoding lacks becomes a question mark."""
+    """Write sanitized text and flush; characters outside of the stream's encoding become a question mark."""
     encoding = getattr(stream, "encoding", None) or "utf-8"
     stream.write(text.encode(encoding, "replace").decode(encoding, "replace"))
     stream.flush()

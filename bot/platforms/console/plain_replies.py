@@ -1,7 +1,4 @@
-"""Command replies as plain text, for pipes and files.
-
-Called by the listeners that have no screen.
-"""
+"""Command replies as plain text, for pipes and files."""
 
 from __future__ import annotations
 
@@ -12,8 +9,8 @@ from bot.rendering.text_safety import single_line
 
 
 def reply_text(reply: Reply | Form) -> str:
-    """A reply on plain lines: its text, its table in columns, its details as `name: value`, what can be typed next; of
-    a form, how to say the same on one line; a document as it is.
+    """Return a reply as lines: its text, table, details (`name: value`), next steps and document; for a form, the
+    command line that replaces it.
     """
     if isinstance(reply, Form):
         return instead_of(reply)

@@ -1,11 +1,10 @@
-"""The terminal's screen: a prompt that is always there, moving lines above it, finished text above those.
+"""Screen of the terminal: a permanent prompt, moving lines above it, and final text above those.
 
-Called by the page and the chat. One prompt_toolkit application lives from the banner to the goodbye, so that keys are
-always read in one place, text typed while an answer is written is simply in the prompt, and resizing is the library's
-business. Knows no turns.
+One prompt_toolkit application runs from the banner to the exit, so that keys are read in one place, text typed during
+an answer stays in the prompt, and the library handles resizing. Independent of turns.
 
-Finished text is printed by erasing the application's lines, writing, and letting it draw itself again below: within
-one pass of the event loop, so nothing can come between.
+Final text is printed within one pass of the event loop: erase the application's lines, write, redraw below. No other
+output can come between.
 """
 
 from __future__ import annotations
@@ -60,25 +59,25 @@ _STYLE = Style.from_dict(
 
 
 class InputHandler(Protocol):
-    """Who hears what the person does."""
+    """Handler of the user's input."""
 
     def line(self, text: str) -> None:
-        """A line was sent."""
+        """Handle a sent line."""
 
     def interrupt(self) -> None:
-        """Ctrl-C."""
+        """Handle Ctrl-C."""
 
     def leave(self) -> None:
-        """Ctrl-D in an empty prompt, or where a key is asked for."""
+        """Handle Ctrl-D in an empty prompt or instead of a key."""
 
     def answer(self, key: str) -> None:
-        """A key was pressed where one was asked for: a character, `enter`, or empty for anything else."""
+        """Handle an expected key: a character, `enter`, or empty for any other one."""
 
     def reason(self, text: str) -> None:
-        """The line asked for by `ask_reason` or `ask_text`."""
+        """Handle the line for `ask_reason` or `ask_text`."""
 
     def withdraw(self) -> None:
-        """Escape or Ctrl-D where `ask_text` asks."""
+        """Handle Escape or Ctrl-D in `ask_text`."""
 
 
 class Screen:
@@ -144,26 +143,26 @@ class Screen:
 
     @property
     def columns(self) -> int:
-        """The terminal's width."""
+        """Width of the terminal in columns."""
         return max(self._app.output.get_size().columns, 8)
 
     @property
     def rows(self) -> int:
-        """The terminal's height."""
+        """Height of the terminal in rows."""
         return max(self._app.output.get_size().rows, 2)
 
     @property
     def text(self) -> str:
-        """What stands in the prompt."""
+        """Text in the prompt."""
         return self._typed.text
 
     @property
     def asking(self) -> bool:
-        """A key or a reason is asked for, and the prompt is out of sight."""
+        """True while a key or a reason is expected and the prompt is hidden."""
         return self._armed or self._app.layout.has_focus(self._why)
 
     async def run(self) -> int:
-        """Read keys and draw until `leave`; the exit code given to it. The terminal is as before afterwards."""
+        """Read keys and render until `leave`; return its exit code. The terminal is restored afterwards."""
         if self._left is not None:
             return self._left
         try:
@@ -179,7 +178,7 @@ class Screen:
                 self._app.exit(result=code)
 
     def print(self, text: str) -> None:
-        """Write finished lines above everything that moves. Raises OSError if the terminal is gone."""
+        """Print final lines above the moving ones. Raises OSError if the terminal is closed."""
         output = self._app.output
         if self._app.is_running:
             self._app.renderer.erase()
@@ -188,26 +187,26 @@ class Screen:
         self.refresh()
 
     def refresh(self) -> None:
-        """Draw the moving lines again, soon."""
+        """Schedule a redraw of the moving lines."""
         self._app.invalidate()
 
     def hint(self, text: str) -> None:
-        """One dim line above the prompt until something is typed."""
+        """Show one dim line above the prompt until the next input."""
         self._hint = text
         self.refresh()
 
     def prefill(self, text: str) -> None:
-        """Put text before what stands in the prompt."""
+        """Insert text at the beginning of the prompt."""
         both = "\n".join(part for part in (text, self._typed.text) if part)
         self._typed.document = Document(both, len(both))
 
     def clear(self) -> None:
-        """Empty the prompt."""
+        """Clear the prompt."""
         self._typed.reset()
 
     def ask(self, lines: Callable[[int], list[str]]) -> None:
-        """Ask for one key with the lines for a width, as soon as the person has stopped typing and has had the time
-        to see what is asked: nobody answers by accident.
+        """Ask for one key; `lines` returns the text for a width. Waits until the user has paused typing and had time to
+        read, to prevent an accidental answer.
         """
         if self._asked is None:
             self._asked_at = asyncio.get_running_loop().time()
@@ -224,9 +223,7 @@ class Screen:
         self.refresh()
 
     def ask_text(self, label: str, value: str = "", *, hidden: bool = False) -> None:
-        """Ask for a line that has something in it already; `hidden` shows a dot for each character. A card has to wait
-        until `stop_text`.
-        """
+        """Ask for a line with an initial value; `hidden` masks it by dots. Cards wait until `stop_text`."""
         self._armed = False
         self._label, self._hidden = label, hidden
         self._reason.reset(Document(value, len(value)))
@@ -234,7 +231,7 @@ class Screen:
         self.refresh()
 
     def stop_text(self) -> None:
-        """No line is asked for any more; what was typed is forgotten."""
+        """Stop `ask_text` and discard the text."""
         self._label, self._hidden, self._hint = "", False, ""
         self._reason.reset()
         self._app.layout.focus(self._prompt)
@@ -242,7 +239,7 @@ class Screen:
         self._arm()
 
     def stop_asking(self) -> None:
-        """Back to the prompt and what was typed there."""
+        """Return to the prompt and its text."""
         self._asked = None
         self._armed = False
         if self._label:
@@ -268,7 +265,7 @@ class Screen:
         self._before_last_key, self._last_key = self._last_key, asyncio.get_running_loop().time()
 
     def _alone(self) -> bool:
-        """The key was pressed by itself: it is not part of something pasted."""
+        """Return True if the key was pressed alone and not pasted."""
         before = self._before_last_key
         slow = before < self._armed_at or self._last_key - before >= ONE_KEY_SECONDS
         return slow and not self._app.key_processor.input_queue
@@ -294,7 +291,7 @@ class Screen:
         return FloatContainer(rows, [Float(menu, xcursor=True, ycursor=True)])
 
     def _lines(self) -> list[str]:
-        """The moving lines, fetched once for every drawing."""
+        """Return the moving lines, computed once for every redraw."""
         if self._drawing != self._app.render_counter or not self._app.is_running:
             self._drawing, self._drawn = self._app.render_counter, self._fresh_lines()
         return self._drawn
@@ -356,12 +353,12 @@ class Screen:
         return keys
 
     def _back_to_key(self) -> None:
-        """No reason after all, and no denial: the key is asked for again."""
+        """Return from the reason to the keys without a denial."""
         self._app.layout.focus(self._prompt)
         self._arm()
 
     def _enter(self, event: KeyPressEvent) -> None:
-        """Send the line; a backslash before the cursor makes it a new line instead."""
+        """Send the line; a backslash before the cursor makes a line break instead."""
         buffer = event.current_buffer
         if buffer.document.char_before_cursor == "\\":
             buffer.delete_before_cursor()

@@ -1,7 +1,4 @@
-"""What a typed line means: something to say, or a command.
-
-Called by every listener of this folder. An unknown command is never sent to the model.
-"""
+"""Parser of typed lines: messages and commands. An unknown command is never sent to the model."""
 
 from __future__ import annotations
 
@@ -40,12 +37,12 @@ class Invoke:
 
 @dataclass(frozen=True, slots=True)
 class Help:
-    """What can be typed here?"""
+    """Show the help."""
 
 
 @dataclass(frozen=True, slots=True)
 class NewConversation:
-    """Forget what was said so far."""
+    """Start a new conversation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +52,7 @@ class CheckCall:
 
 @dataclass(frozen=True, slots=True)
 class RunAgain:
-    """Run the last call of unknown outcome once more."""
+    """Run the last call of unknown outcome again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +74,7 @@ class UnknownCommand:
 
     @property
     def complaint(self) -> str:
-        """One line for the person."""
+        """Error for the user, on one line."""
         hint = f"Did you mean {self.like}?" if self.like else "Type /help for what there is."
         return f"There is no {self.command}. {hint}"
 
@@ -104,7 +101,7 @@ _PLAIN: dict[str, Line] = {
 
 
 def parse(text: str) -> Line | None:
-    """The meaning of a line, None for an empty one. A path (`/etc/hosts is ...`) is not a command."""
+    """Parse a line; None for an empty one. A path (`/etc/hosts is ...`) is not a command."""
     text = text.strip()
     if not text:
         return None
@@ -124,7 +121,7 @@ def _unknown(command: str) -> UnknownCommand:
 
 
 def _words(text: str) -> tuple[str, ...]:
-    """Words as a shell reads them, so that a name with blanks can be quoted; as they stand if a quote is open."""
+    """Split words like a shell, so that names with spaces can be quoted; at spaces if a quote is open."""
     try:
         return tuple(shlex.split(text))
     except ValueError:

@@ -1,7 +1,4 @@
-"""What a conversation begins with, once the database is open, and how to wait for it.
-
-Made by the application, read by the listeners.
-"""
+"""Initial state of a conversation after the database was opened, and the wait for it."""
 
 from __future__ import annotations
 
@@ -24,27 +21,27 @@ class StartState:
     conversation: str
     earlier: Sequence[TurnView] = ()
     turns: int = 0
-    """How many turns there are in all; 0 means as many as `earlier` has."""
+    """Number of all turns; 0 for the length of `earlier`."""
 
     @property
     def count(self) -> int:
-        """How many earlier turns the conversation has."""
+        """Number of earlier turns of the conversation."""
         return max(self.turns, len(self.earlier))
 
     @property
     def ended(self) -> tuple[TurnView, ...]:
-        """The turns to remind the person of."""
+        """Last ended turns, for the reminder."""
         return tuple(view for view in self.earlier if view.turn.status.ended)
 
     @property
     def open(self) -> tuple[TurnView, ...]:
-        """The turns that still run or wait for an approval."""
+        """Turns that run or wait for an approval."""
         return tuple(view for view in self.earlier if not view.turn.status.ended)
 
 
 async def await_ready(promised: Awaitable[T]) -> T:
-    """What the application has promised, once it is there. Whoever stops waiting leaves the promise alone. Raises
-    CountersignError also where it was broken without a word.
+    """Wait for a promised value. A cancelled wait does not cancel the promise. Raises CountersignError if the promise
+    is cancelled or fails.
     """
     future = asyncio.ensure_future(promised)
     try:
@@ -56,9 +53,7 @@ async def await_ready(promised: Awaitable[T]) -> T:
 
 
 def exit_code(view: TurnView) -> int:
-    """What a process that asked one question returns: 0 answered, 1 failed, 130 stopped. A call run by hand has to
-    have gone well.
-    """
+    """Return the exit code for one turn: 0 answered, 1 failed, 130 stopped. A manual call must have succeeded for 0."""
     match view.turn.status:
         case TurnStatus.DONE if view.turn.question.call is not None:
             return 0 if all(isinstance(step, ToolStep) and step.status is StepStatus.DONE for step in view.steps) else 1

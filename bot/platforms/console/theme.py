@@ -1,7 +1,4 @@
-"""How things look in this terminal: colours and marks, or their plain substitutes.
-
-Called by all drawing in this folder. Colours are the terminal's own sixteen, so that people's themes hold.
-"""
+"""Theme of the terminal: colors and marks, or plain substitutes. The colors are the terminal's own sixteen."""
 
 from __future__ import annotations
 
@@ -62,56 +59,56 @@ _MARK_COLOURS = {
 
 @dataclass(frozen=True, slots=True)
 class ConsoleTheme:
-    """Whether there is colour, and whether there is more than ASCII."""
+    """Support for colors and for characters outside of ASCII."""
 
     colour: bool
     unicode: bool
 
     @classmethod
     def of(cls, stream: TextIO, environ: Mapping[str, str]) -> ConsoleTheme:
-        """What a stream can show. NO_COLOR (no-color.org) and TERM=dumb are heard."""
+        """Return the theme of a stream. NO_COLOR (no-color.org) and TERM=dumb disable colors."""
         terminal = stream.isatty() and environ.get("TERM", "") != "dumb"
         return cls(terminal and not environ.get("NO_COLOR"), _is_utf8(getattr(stream, "encoding", None)))
 
     @property
     def prompt(self) -> str:
-        """What stands before a typed line."""
+        """Prompt before a typed line."""
         return self.accent(self.own(f"{PROMPT} "))
 
     def dim(self, text: str) -> str:
-        """Less important."""
+        """Style less important text."""
         return self._in("2", text)
 
     def bold(self, text: str) -> str:
-        """More important."""
+        """Style more important text."""
         return self._in("1", text)
 
     def accent(self, text: str) -> str:
-        """The product's own colour."""
+        """Style text in the product's color."""
         return self._in("36", text)
 
     def good(self, text: str) -> str:
-        """Went well."""
+        """Style a success."""
         return self._in("32", text)
 
     def bad(self, text: str) -> str:
-        """Went wrong."""
+        """Style an error."""
         return self._in("31", text)
 
     def warn(self, text: str) -> str:
-        """Wants attention."""
+        """Style a warning."""
         return self._in("33", text)
 
     def icon(self, mark: StatusIcon) -> str:
-        """The mark before a tool line."""
+        """Return the icon of a tool line."""
         return self._in(_MARK_COLOURS[mark], (_MARKS if self.unicode else _ASCII_MARKS)[mark])
 
     def own(self, text: str) -> str:
-        """Our own words with what this terminal cannot show replaced."""
+        """Return own text with substitutes for unsupported characters."""
         return text if self.unicode else text.translate(_SIMPLE)
 
     def spinner(self, tick: int) -> str:
-        """A frame of something that turns."""
+        """Return a frame of the spinner."""
         frames = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏" if self.unicode else "|/-\\"
         return self._in("36", frames[tick % len(frames)])
 

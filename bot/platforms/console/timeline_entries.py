@@ -1,7 +1,6 @@
-"""A view taken apart into the things a terminal shows one below the other.
+"""Entries of a view, in the order a terminal shows them.
 
-Called by the drawings of this folder. An entry keeps its key from its first appearance to its last form, so a
-drawing can tell what it has printed already.
+An entry keeps its key in all of its states, so that printed ones are recognized.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ class CallLine:
 
 @dataclass(frozen=True, slots=True)
 class ToolOutput:
-    """What a call returned that a person ran by hand: nobody else tells it. `failed` if that is an error."""
+    """Result of a manual call; no model describes it. `failed` is True for an error."""
 
     key: str
     text: str
@@ -45,7 +44,7 @@ class ToolOutput:
 
 @dataclass(frozen=True, slots=True)
 class UnknownOutcome:
-    """The turn is over and nobody knows whether some call of it has happened: there are ways to go on."""
+    """The turn ended with a call of unknown outcome; the user can check or repeat it."""
 
     key: str
 
@@ -72,7 +71,7 @@ _END = {
     StepStatus.STARTED: StepStatus.UNKNOWN,
     StepStatus.ASKING: StepStatus.CANCELLED,
 }
-"""What becomes of a call when its turn has ended without it."""
+"""Status of an open call after the end of its turn."""
 
 SECOND_TRY = "It may have happened before. Signing runs it once more."
 
@@ -80,7 +79,7 @@ Entry = ReplyText | CallLine | ToolOutput | UnknownOutcome | Note | Failure
 
 
 def entries(view: TurnView) -> tuple[Entry, ...]:
-    """Everything of a turn that is worth a line, in its order."""
+    """Return the entries of a turn, in order."""
     return tuple(_entries(view))
 
 

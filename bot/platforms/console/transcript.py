@@ -1,7 +1,7 @@
-"""One turn on the live screen: what of it has been printed for good, and what still moves.
+"""One turn on the live screen: its printed and its moving lines.
 
-Called by the page. Entries are printed in their order, each once, as soon as they and everything before them will
-not change; a reply that is being written gives up its finished Markdown blocks one by one.
+Entries are printed in order, once, as soon as neither they nor earlier ones can change. A growing reply is printed by
+finished Markdown blocks.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from bot.rendering.text_safety import strip_control
 AGAIN = "The reply was interrupted and starts again."
 UNSURE = "Did it happen? /check finds out, /again runs it once more if you sign it."
 RETURNED_LINES = 100
-"""How much of what a tool returned is shown on a screen."""
+"""Lines of a tool result on a screen."""
 
 
 class PieceKind(StrEnum):
-    """What a printed piece is: between pieces of different kinds stands a blank line."""
+    """Kind of a printed piece; a blank line separates different kinds."""
 
     QUESTION = "question"
     TEXT = "text"
@@ -42,7 +42,7 @@ class PieceKind(StrEnum):
     REMARK = "remark"
 
     def leaves_room_after(self, before: PieceKind | None) -> bool:
-        """Whether a blank line stands between two pieces."""
+        """Return True if a blank line separates two pieces."""
         return before is not None and (before is not self or self in (PieceKind.TEXT, PieceKind.QUESTION))
 
 
@@ -63,10 +63,10 @@ class Transcript:
         self._done: set[str] = set()
         self._printed: dict[str, str] = {}
         self._set: tuple[str, int, str] = ("", 0, "")
-        """The last Markdown that was set, for which width, and what it looks like: a tail is drawn many times."""
+        """Cache of the last rendered Markdown by width, because the tail is rendered repeatedly."""
 
     def advance(self, view: TurnView, width: int) -> list[Piece]:
-        """What can be printed for good now and was not printed before."""
+        """Return the new pieces that are final."""
         pieces: list[Piece] = []
         for entry in entries(view):
             if entry.key in self._done:
@@ -81,7 +81,7 @@ class Transcript:
         return pieces
 
     def moving(self, view: TurnView, width: int) -> list[Piece]:
-        """What still changes, to be drawn again and again below what was printed."""
+        """Return the lines that may change, for a redraw below the printed ones."""
         pieces: list[Piece] = []
         for entry in entries(view):
             if entry.key in self._done:
@@ -130,7 +130,7 @@ class Transcript:
                 return Piece(PieceKind.REMARK, remark(self._look.own(safe_lines(text)), width, self._look.bad))
 
     def _returned(self, text: str, width: int, *, failed: bool) -> str:
-        """What a tool returned, as it stands: it is nobody's Markdown."""
+        """Return a tool result as literal text, not as Markdown."""
         lines = fold(safe_lines(text), width)
         more = len(lines) - RETURNED_LINES
         shown = [self._look.bad(line) if failed and line else line for line in lines[:RETURNED_LINES]]

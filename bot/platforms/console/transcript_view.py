@@ -1,7 +1,4 @@
-"""The live screen as a drawing: finished pieces above, what moves below them, never more than fits.
-
-Called by the surface with views and by the chat with everything else. Knows no keys.
-"""
+"""Output on the live screen: final pieces, and the moving lines below them, within the height of the window."""
 
 from __future__ import annotations
 
@@ -20,11 +17,11 @@ from bot.rendering.tool_status import StatusIcon
 
 SLOW_SECONDS = 3
 LEAST_NEWS = 30
-"""Columns of what is going on, before there is room for what can be done about it."""
+"""Columns of the activity before the hint gets room."""
 
 
 class TranscriptView:
-    """What the person sees. `on_view` hears of every view that is theirs to answer, after it was drawn."""
+    """Live transcript. `on_view` receives every view of this terminal after its rendering."""
 
     def __init__(
         self, screen: Screen, look: ConsoleTheme, typesetting: LazyRenderer, clock: Callable[[], float]
@@ -32,9 +29,9 @@ class TranscriptView:
         self.screen = screen
         self.on_view: Callable[[TurnView], None] = lambda _view: None
         self.busy = ""
-        """What is going on as long as no view says it: `Starting…`."""
+        """Activity without a turn, as `Starting…`."""
         self.stopping = False
-        """Whatever was going on is being stopped."""
+        """True while the current turn is being stopped."""
         self.queued: Sequence[str] = ()
         self._look = look
         self._typesetting = typesetting
@@ -47,12 +44,12 @@ class TranscriptView:
         screen.source = self.moving
 
     def begin(self, busy: str) -> None:
-        """Something begins that may take a while: the seconds count from here."""
+        """Start an activity and its clock."""
         self.busy = busy
         self._since = self._clock()
 
     def append_own(self, view: TurnView) -> None:
-        """Draw a turn that was asked from here."""
+        """Render a turn of this terminal."""
         self.busy = ""
         self._draw(view)
 
@@ -70,7 +67,7 @@ class TranscriptView:
         self.on_view(view)
 
     def append_foreign(self, view: TurnView, heading: str) -> None:
-        """Draw a turn of another conversation or another process once it has ended, or when it asks something."""
+        """Print a foreign turn when it has ended or asks for an approval."""
         if view.turn.id not in self._transcripts:
             if not view.turn.status.ended and view.turn.status is not TurnStatus.WAITING:
                 return
@@ -81,20 +78,20 @@ class TranscriptView:
         self._draw(view)
 
     def notice(self, text: str) -> None:
-        """Say something outside a turn."""
+        """Print a notice."""
         self.remark(self._look.own(safe_lines(text)))
 
     def remark(self, text: str) -> None:
-        """Dim lines of ours."""
+        """Print dim lines."""
         self.put(Piece(PieceKind.REMARK, remark(text, self.screen.columns, self._look.dim)))
 
     def complaint(self, text: str) -> None:
-        """What went wrong outside a turn."""
+        """Print an error outside of a turn."""
         said = self._look.own(safe_lines(single_line(text, 1000)))
         self.put(Piece(PieceKind.REMARK, remark(said, self.screen.columns, self._look.bad)))
 
     def put(self, *pieces: Piece) -> None:
-        """Print pieces for good, at once."""
+        """Print final pieces at once."""
         lines: list[str] = []
         for piece in pieces:
             lines += [""] if piece.kind.leaves_room_after(self._last) else []
@@ -106,16 +103,16 @@ class TranscriptView:
             self.screen.refresh()
 
     def forget(self, turn_id: str) -> None:
-        """Stop drawing a turn of which nothing more will be heard."""
+        """Stop rendering a turn without further views."""
         self._moving.pop(turn_id, None)
 
     def tick(self) -> None:
-        """Let what turns turn."""
+        """Advance the spinner."""
         self._tick += 1
         self.screen.refresh()
 
     def moving(self, width: int) -> list[str]:
-        """The lines that still change, and the blank line before the prompt."""
+        """Return the moving lines and the blank line before the prompt."""
         pieces = [piece for view in self._moving.values() for piece in self._pieces(view, width)]
         if not self.screen.asking and (line := self._activity(width)):
             pieces.append(Piece(PieceKind.REMARK, line))
@@ -142,7 +139,7 @@ class TranscriptView:
         ]
 
     def _activity(self, width: int) -> str:
-        """What is going on, while there is nothing better to look at."""
+        """Return the activity line, if nothing else moves."""
         words = "Stopping…" if self.stopping else self._news()
         if not words:
             return ""
@@ -154,7 +151,7 @@ class TranscriptView:
         return f"  {self._look.spinner(self._tick)} {self._look.dim(clip(told, room, self._look))}"
 
     def _news(self) -> str:
-        """What the oldest turn that moves says of itself; text that is being written speaks for itself."""
+        """Return the activity of the oldest moving turn; empty while its text grows."""
         view = self._oldest
         if view is None:
             return self.busy
@@ -163,7 +160,7 @@ class TranscriptView:
         return waiting_text(view) or str(view.activity) or _usual(view)
 
     def _way_out(self) -> str:
-        """What can be done about it: nobody else will sign what is in the way."""
+        """Return the hint how to stop or unblock it."""
         if self._oldest is not None and offers_behind(self._oldest.blocker) and not self.stopping:
             return "/stop stops that · Ctrl-C takes this back"
         seconds = int(self._clock() - self._since)
@@ -175,7 +172,7 @@ class TranscriptView:
 
 
 def _usual(view: TurnView) -> str:
-    """What a turn is busy with if it does not say: its tools, people who have to sign, or the next reply."""
+    """Return the default activity of a turn: its tools, its approvers, or the next completion."""
     if view.asks:
         return "Waiting for an answer…"
     if view.running:

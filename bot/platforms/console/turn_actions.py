@@ -1,7 +1,5 @@
-"""Taking up what is offered, by command: `/check`, `/again` and `/stop` are about the newest call or the turn in the
-way, since a terminal has no buttons to press on.
-
-Called by the listeners of this folder.
+"""Commands `/check`, `/again` and `/stop`, which replace buttons. They act on the newest call of unknown outcome, or on
+the active turn.
 """
 
 from __future__ import annotations
@@ -14,14 +12,14 @@ from bot.ports import EngineApi
 from bot.rendering.available_actions import blocking_turn, call_to_check, call_to_run_again
 
 LOOK_BACK = 50
-"""How many turns of a conversation are looked at."""
+"""Number of turns that are searched."""
 NOTHING_UNKNOWN = "There is no call here whose outcome is unknown."
 NOTHING_RUNS = "Nothing runs or waits in this conversation."
 
 
 async def check(engine: EngineApi, person: LocalUser, conversation: ConversationKey) -> Receipt:
-    """Let the model find out about the newest call of unknown outcome. Raises NotFound if there is none, or none that
-    it was not asked about before.
+    """Ask the model to check the newest call of unknown outcome. Raises NotFound if there is none that was not checked
+    before.
     """
     offer = call_to_check(await engine.recent_turns(conversation, LOOK_BACK))
     if offer is None:
@@ -33,9 +31,7 @@ async def check(engine: EngineApi, person: LocalUser, conversation: Conversation
 
 
 async def run_again(engine: EngineApi, person: LocalUser, conversation: ConversationKey) -> Receipt:
-    """Run the newest call of unknown outcome once more. Raises NotFound if there is none, or none that was not run
-    again before.
-    """
+    """Run the newest call of unknown outcome again. Raises NotFound if there is none that was not repeated before."""
     offer = call_to_run_again(await engine.recent_turns(conversation, LOOK_BACK))
     if offer is None:
         raise NotFound(NOTHING_UNKNOWN)
@@ -46,7 +42,7 @@ async def run_again(engine: EngineApi, person: LocalUser, conversation: Conversa
 
 
 async def stop(engine: EngineApi, person: LocalUser, conversation: ConversationKey) -> None:
-    """Stop the turn that holds the conversation. Raises NotFound if there is none."""
+    """Stop the active turn of the conversation. Raises NotFound if there is none."""
     offer = blocking_turn(await engine.recent_turns(conversation, LOOK_BACK))
     if offer is None or not await engine.stop(offer.turn_id, person.author):
         raise NotFound(NOTHING_RUNS)

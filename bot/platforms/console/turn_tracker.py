@@ -1,8 +1,4 @@
-"""Which turns were asked from this terminal, and how far they have been shown.
-
-The listener hands messages in and waits for the end; the surface asks whose turn it draws and reports what it has
-drawn. This is all they share.
-"""
+"""Tracker of the turns of this terminal and their rendering; shared by the listener and the surface."""
 
 from __future__ import annotations
 
@@ -22,7 +18,7 @@ LOOK_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class PendingCall:
-    """A call that waits for a signature. `ours` says that its turn was asked from this terminal."""
+    """A call with a pending approval. `ours` is True for a turn of this terminal."""
 
     step: ToolStep
     ours: bool
@@ -30,7 +26,7 @@ class PendingCall:
 
 @dataclass(frozen=True, slots=True)
 class PendingElicitation:
-    """What the server of a call waits to hear. `over` is set when it waits no longer."""
+    """An open elicitation. `over` is set at its end."""
 
     step: ToolStep
     elicitation: Elicitation
@@ -39,19 +35,18 @@ class PendingElicitation:
 
 
 class TurnTracker:
-    """The turns of this terminal. `asked` receives every call of theirs that waits for a signature, once, `asked_back`
-    everything that their servers wait to hear.
+    """Turns of this terminal. `asked` receives each of their pending calls once, `asked_back` each elicitation.
 
-    `shared` says that other processes work on the same database: one of them may drive a turn of ours, and then nobody
-    draws it here unless we look.
+    `shared` is True if other processes use the same database: such a process may drive a turn of this terminal, which
+    is then polled to render it.
     """
 
     def __init__(self, *, shared: bool = False) -> None:
         self.shared = shared
         self.conversation = ""
-        """The conversation that is open in this terminal."""
+        """Conversation that is open in this terminal."""
         self.draw: Callable[[TurnView], None] = lambda _view: None
-        """Draws a turn of ours as it stands on disk; the surface sets it."""
+        """Renders a turn of this terminal from the database; set by the surface."""
         self.asked: asyncio.Queue[PendingCall] = asyncio.Queue()
         self.asked_back: asyncio.Queue[PendingElicitation] = asyncio.Queue()
         self._handing_in = asyncio.Lock()
@@ -63,11 +58,11 @@ class TurnTracker:
         self._seen: set[tuple[str, int]] = set()
         self._questions: dict[str, asyncio.Event] = {}
         self.gone = asyncio.Event()
-        """Nobody can see what is written any more."""
+        """True after the output was closed."""
 
     async def submit(self, handing: Awaitable[Receipt]) -> Receipt:
-        """Wait until the engine has taken something in, and know it as ours. A view that is drawn meanwhile waits until
-        it is known whose turn it is.
+        """Submit an input to the engine and track its turn. Views wait meanwhile, because the owner of a turn is
+        unknown until then.
         """
         async with self._handing_in:
             receipt = await handing
@@ -75,47 +70,47 @@ class TurnTracker:
         return receipt
 
     def track(self, turn_id: str) -> None:
-        """From now on this turn is ours."""
+        """Track this turn as one of this terminal."""
         if turn_id not in self._ours:
             self._ours.add(turn_id)
             self._ends[turn_id] = asyncio.get_running_loop().create_future()
 
     def attend(self, view: TurnView) -> None:
-        """An earlier process left this turn open: what it needs decided is asked here, its end is told beside."""
+        """Ask for the approvals of a turn of an earlier process; its end is printed as that of a foreign turn."""
         self._left_open.add(view.turn.id)
         self._ask_all(view)
 
     def knows(self, turn_id: str) -> bool:
-        """Whether a turn that has been handed in completely was asked from here."""
+        """Return True if a completely submitted turn is one of this terminal."""
         return turn_id in self._ours
 
     async def ours(self, turn_id: str) -> bool:
-        """Whether a turn was asked from here."""
+        """Return True if the turn is one of this terminal."""
         if self.knows(turn_id):
             return True
         async with self._handing_in:
             return self.knows(turn_id)
 
     def from_another_window(self, view: TurnView) -> bool:
-        """Whether somebody asks this elsewhere at this moment, in the conversation that is open here."""
+        """Return True if another process currently asks this, in the conversation that is open here."""
         here = view.turn.conversation.thread == self.conversation
         return self.shared and here and view.turn.id not in self._left_open
 
     def shown(self, turn_id: str) -> bool:
-        """Whether the turn's end has been shown in this process."""
+        """Return True if the turn's end was rendered in this process."""
         return turn_id in self._shown
 
     def newest(self, turn_id: str) -> TurnView | None:
-        """What has been drawn last of a turn that has not ended."""
+        """Return the latest rendered view of an open turn."""
         return self._newest.get(turn_id)
 
     def overtaken(self, view: TurnView) -> bool:
-        """Whether a later state of the turn has been drawn already."""
+        """Return True if a later state of the turn was rendered already."""
         newest = self._newest.get(view.turn.id)
         return newest is not None and newest.revision > view.revision
 
     def drew(self, view: TurnView) -> None:
-        """A view is out: whoever waits for its end, or has to decide something in it, may go on."""
+        """Record a rendered view, and wake the tasks that wait for its end or its approvals."""
         if view.turn.status.ended:
             self._shown.add(view.turn.id)
             self._newest.pop(view.turn.id, None)
@@ -128,8 +123,8 @@ class TurnTracker:
             end.set_result(view)
 
     async def end(self, turn_id: str, engine: EngineApi) -> TurnView:
-        """The last view of one of our turns, once it has been drawn. Where another process may drive the turn, look at
-        it every `LOOK_SECONDS`. To be asked for once. Raises NotFound if it was deleted.
+        """Return the last view of a turn after its rendering. Call it once. If another process may drive the turn, it
+        is polled every `LOOK_SECONDS`. Raises NotFound if it was deleted.
         """
         end = self._ends[turn_id]
         while self.shared and not end.done():
