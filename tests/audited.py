@@ -24,4 +24,4 @@ def findings_within(connection: sa.Connection) -> list[str]:
     for row in audit.rows(connection):
         chain.add(row)
     turns = compare_turns(connection, page_of_turns(connection, "", 10_000))
-    return [finding.what for finding in (*findings.kept, *turns)]
+    return [finding.what for finding in (*findings.listed, *turns)]

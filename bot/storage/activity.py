@@ -1,5 +1,7 @@
-"""What has happened in a while, counted from rows: turns from their own, calls and signatures from the audit, which
-keeps them when a conversation is deleted. One look reads a limited number of rows, the latest.
+"""Activity report of a period, counted from rows.
+
+Turns are counted in `turns`; calls and approvals in the audit, which outlives deleted conversations. One report reads
+at most `MOST_ROWS` rows, the newest.
 """
 
 from __future__ import annotations
@@ -23,14 +25,14 @@ from bot.storage.tables import StorableText, audit, turns
 MOST_ROWS = 20_000
 
 _since = bindparam("since", type_=sa.Double)
-_asked_for = (
+_recent_turns = (
     sa.select(turns.c.status)
     .where(turns.c.created_at >= _since, has_prefix(turns.c.conversation, "home"))
     .order_by(turns.c.created_at.desc())
     .limit(bindparam("limit"))
     .subquery()
 )
-_turns = sa.select(_asked_for.c.status, sa.func.count().label("number")).group_by(_asked_for.c.status)
+_turns = sa.select(_recent_turns.c.status, sa.func.count().label("number")).group_by(_recent_turns.c.status)
 _rows = (
     sa.select(audit.c.at, audit.c.kind, audit.c.turn_id, audit.c.body)
     .where(
@@ -41,13 +43,13 @@ _rows = (
     .order_by(audit.c.at.desc(), audit.c.seq.desc())
     .limit(bindparam("limit"))
 )
-# That an approval has expired is told of its turn alone.
-_theirs = sa.or_(audit.c.subject == bindparam("server", type_=StorableText), audit.c.kind == "expired")
+# Rows of expired approvals do not name the server.
+_of_server = sa.or_(audit.c.subject == bindparam("server", type_=StorableText), audit.c.kind == "expired")
 
 
 @dataclass(slots=True)
 class _Approval:
-    """A signature that was asked for: when, and what has become of it by when."""
+    """A requested approval with its outcome and the epoch seconds of both."""
 
     asked_at: float
     outcome: str = ""
@@ -64,36 +66,41 @@ class _Calls:
 def read_activity(
     connection: sa.Connection, since: float, workspace: str, server: str, limit: int = MOST_ROWS
 ) -> Activity:
-    """What has happened since then; at most the latest `limit` turns, and rows of the audit."""
+    """Return the activity since `since` (epoch seconds), from at most `limit` turns and `limit` audit rows, newest
+    first.
+    """
     values: dict[str, Any] = {
         "since": since,
         "limit": limit,
         **prefix_bounds("home", f"{workspace}:" if workspace else ""),
     }
     statuses = {row.status: row.number for row in connection.execute(_turns, values)}
-    rows = connection.execute(_rows.where(_theirs) if server else _rows, {**values, "server": server}).all()
+    rows = connection.execute(_rows.where(_of_server) if server else _rows, {**values, "server": server}).all()
     calls: defaultdict[str, _Calls] = defaultdict(_Calls)
     approvals: dict[tuple[str, object], _Approval] = {}
     for row in reversed(rows):
         facts = _facts(row.body)
-        this = (row.turn_id, facts.get("step"))
+        call_key = (row.turn_id, facts.get("step"))
         match row.kind:
             case "ran":
                 _count(calls[str(facts.get("server", ""))], facts)
             case "asked":
-                approvals[this] = _Approval(row.at)
-            case kind if this in approvals:
-                # Whatever was asked for before that time is none of this while's.
-                approvals[this].outcome = "expired" if kind == "expired" else str(facts.get("verdict", ""))
-                approvals[this].ended_at = row.at
+                approvals[call_key] = _Approval(row.at)
+            case kind if call_key in approvals:
+                # Approvals requested before the period are not counted.
+                approvals[call_key].outcome = "expired" if kind == "expired" else str(facts.get("verdict", ""))
+                approvals[call_key].ended_at = row.at
             case _:
                 pass
     return Activity(
         turns=statuses,
         servers=tuple(
-            sorted((_of(name, each) for name, each in calls.items()), key=lambda each: (-each.calls, each.server))
+            sorted(
+                (_server_activity(name, served) for name, served in calls.items()),
+                key=lambda row: (-row.calls, row.server),
+            )
         ),
-        approvals=_of_approvals(approvals.values()),
+        approvals=_approval_activity(approvals.values()),
         whole=len(rows) < limit and sum(statuses.values()) < limit,
     )
 
@@ -105,18 +112,18 @@ def _count(calls: _Calls, facts: Mapping[str, Any]) -> None:
         calls.seconds.append(float(seconds))
 
 
-def _of(server: str, calls: _Calls) -> ServerActivity:
+def _server_activity(server: str, calls: _Calls) -> ServerActivity:
     return ServerActivity(
         server, calls.count, calls.succeeded, _quantile(calls.seconds, 0.5), _quantile(calls.seconds, 0.95)
     )
 
 
-def _of_approvals(approvals: Iterable[_Approval]) -> ApprovalActivity:
-    known = list(approvals)
-    outcomes = Counter(each.outcome for each in known)
-    decided = [each.ended_at - each.asked_at for each in known if each.outcome in tuple(DecisionType)]
+def _approval_activity(approvals: Iterable[_Approval]) -> ApprovalActivity:
+    listed = list(approvals)
+    outcomes = Counter(approval.outcome for approval in listed)
+    decided = [approval.ended_at - approval.asked_at for approval in listed if approval.outcome in tuple(DecisionType)]
     return ApprovalActivity(
-        asked=len(known),
+        asked=len(listed),
         approved=outcomes[DecisionType.APPROVE.value],
         denied=outcomes[DecisionType.DENY.value],
         expired=outcomes["expired"],
@@ -124,13 +131,13 @@ def _of_approvals(approvals: Iterable[_Approval]) -> ApprovalActivity:
     )
 
 
-def _quantile(seconds: Sequence[float], part: float) -> float | None:
-    """The smallest of them that this part of all does not exceed."""
-    return sorted(seconds)[math.ceil(part * len(seconds)) - 1] if seconds else None
+def _quantile(seconds: Sequence[float], fraction: float) -> float | None:
+    """Return the nearest-rank quantile, `None` without values."""
+    return sorted(seconds)[math.ceil(fraction * len(seconds)) - 1] if seconds else None
 
 
 def _facts(body: str) -> Mapping[str, Any]:
-    """What a row says; nothing if somebody has made it unreadable."""
+    """Return the facts of an audit row; empty if the row is unreadable."""
     try:
         return dict(json.loads(body))
     except (TypeError, ValueError):

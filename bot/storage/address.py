@@ -1,4 +1,4 @@
-"""Reading DATABASE_URL. Loads no database library, so that a held database is noticed before anything is."""
+"""Parsing of DATABASE_URL. Imports no database library, so that a locked database is reported before slow imports."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ class SqliteFile:
 
     @property
     def name(self) -> str:
-        """What messages call it."""
+        """Name of the database in messages."""
         return str(self.path)
 
     @property
     def folder(self) -> Path:
-        """Where the files that belong to a database on this machine are kept: log, typed lines."""
+        """Folder of this machine's own files: log, typed lines."""
         return self.path.parent
 
 
@@ -39,13 +39,13 @@ class PostgresServer:
 
     @property
     def name(self) -> str:
-        """What messages call it: no user, no password."""
+        """Name of the database in messages, without user and password."""
         parts = urlsplit(self.url)
         return f"postgresql://{parts.hostname or 'local'}{parts.path}"
 
     @property
     def folder(self) -> Path:
-        """Where the files that belong to this machine are kept: log, typed lines."""
+        """Folder of this machine's own files: log, typed lines."""
         return Path("data")
 
 
@@ -53,39 +53,39 @@ Address = SqliteFile | PostgresServer
 
 
 def read_address(url: str) -> Address:
-    """The database that `sqlite:///path` or `postgresql://...` names. Raises DatabaseError for any other address."""
+    """Parse `sqlite:///path` or `postgresql://…`. Raises DatabaseError for any other address."""
     scheme, separator, rest = url.partition("://")
     if separator and scheme in _POSTGRES:
         return PostgresServer(_checked(f"postgresql://{rest}"))
     path = unquote(url.removeprefix(_SQLITE).partition("?")[0])
     if not url.startswith(_SQLITE) or path in ("", ":memory:"):
-        # Only the scheme is repeated: the rest may hold a password, and all of it does that has no scheme.
-        said = f"DATABASE_URL ({scheme}:…)" if separator and _SCHEME.fullmatch(scheme) else "DATABASE_URL"
+        # Only the scheme is repeated, because the rest may hold a password.
+        setting = f"DATABASE_URL ({scheme}:…)" if separator and _SCHEME.fullmatch(scheme) else "DATABASE_URL"
         raise DatabaseError(
-            f"{said} is no address this release can use.",
+            f"{setting} is not a supported database address.",
             "use sqlite:///path/to/file.db or postgresql://user:password@host/database",
         )
     return SqliteFile(Path(path))
 
 
 def _checked(url: str) -> str:
-    """An address of one server that can be read in one way only: what a password's `/` or `@` cuts off would pass for
-    a host, and hosts are shown.
+    """Return the URL of one server. Raises DatabaseError if it is ambiguous: a password's unescaped `/` or `@` would
+    leave a part of the password in the host, which is shown in messages.
     """
-    if not _clear(url):
+    if not _is_unambiguous(url):
         raise DatabaseError(
-            "DATABASE_URL (postgresql:…) is no address of one server.",
+            "DATABASE_URL (postgresql:…) is not the address of one server.",
             "write postgresql://user:password@host:port/database; in a user or a password, % is %25, / is %2F, @ is "
             "%40, # is %23 and ? is %3F",
         )
     return url
 
 
-def _clear(url: str) -> bool:
+def _is_unambiguous(url: str) -> bool:
     try:
         parts = urlsplit(url)
         hosts = [] if parts.port == 0 else parts.netloc.rpartition("@")[2].split(",")
-    except ValueError:  # a port that is no number, half an IPv6 address
+    except ValueError:  # a port that is not a number, or half an IPv6 address
         return False
-    whole = parts.netloc.count("@") == url.count("@") <= 1 and not parts.fragment
-    return whole and len(hosts) == 1 and not re.search(r"%(?![0-9a-fA-F]{2})", url)
+    is_complete = parts.netloc.count("@") == url.count("@") <= 1 and not parts.fragment
+    return is_complete and len(hosts) == 1 and not re.search(r"%(?![0-9a-fA-F]{2})", url)

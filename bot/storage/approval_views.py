@@ -1,4 +1,4 @@
-"""Transactions of people who open the whole call of an approval in private before they decide."""
+"""Transactions that record which pages of a whole call an approver has opened in private."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _asked = (
     .join(steps, sa.and_(steps.c.turn_id == approvals.c.turn_id, steps.c.n == approvals.c.n))
     .where(approvals.c.id == bindparam("approval_id"))
 )
-_this = sa.and_(
+_this_view = sa.and_(
     approval_views.c.approval_id == bindparam("a"),
     approval_views.c.revision == bindparam("r"),
     approval_views.c.person == bindparam("p"),
 )
-_seen = sa.select(approval_views.c.pages, approval_views.c.seen).where(_this)
+_select_view = sa.select(approval_views.c.pages, approval_views.c.seen).where(_this_view)
 _add = approval_views.insert().values(
     approval_id=bindparam("a"),
     revision=bindparam("r"),
@@ -33,12 +33,12 @@ _add = approval_views.insert().values(
     seen=bindparam("seen"),
     at=now(),
 )
-_update = approval_views.update().where(_this).values(pages=bindparam("to_pages"), seen=bindparam("to_seen"))
+_update = approval_views.update().where(_this_view).values(pages=bindparam("to_pages"), seen=bindparam("to_seen"))
 
 
 def record_view(connection: sa.Connection, approval_id: str, revision: int, portion: Portion, by: Author) -> bool:
-    """Record that somebody opens a page of a whole call, and once in the audit that they have opened it. Pages count
-    in their order. Return False if the call does not wait at this revision.
+    """Record that a user opened a page of a whole call; the first page also goes to the audit. Pages count only in
+    their order. Return False if the call is not awaiting approval at this revision.
     """
     asked = connection.execute(_asked, {"approval_id": approval_id}).first()
     if asked is None:
@@ -48,13 +48,13 @@ def record_view(connection: sa.Connection, approval_id: str, revision: int, port
     asked = connection.execute(_asked, {"approval_id": approval_id}).first()
     if asked is None or asked.status != StepStatus.AWAITING or asked.revision != revision:
         return False
-    this = {"a": approval_id, "r": revision, "p": by.principal}
-    known = connection.execute(_seen, this).first()
-    # Another release may divide a call into other pages: then they are seen from the first one on.
-    before = known.seen if known is not None and known.pages == portion.of else 0
+    key = {"a": approval_id, "r": revision, "p": by.principal}
+    view = connection.execute(_select_view, key).first()
+    # Another release may split the call into other pages; counting restarts then.
+    before = view.seen if view is not None and view.pages == portion.of else 0
     seen = portion.number if portion.number == before + 1 else before
-    if known is None:
-        connection.execute(_add, {**this, "pages": portion.of, "seen": seen})
+    if view is None:
+        connection.execute(_add, {**key, "pages": portion.of, "seen": seen})
         audit.record(
             connection,
             "opened",
@@ -66,13 +66,13 @@ def record_view(connection: sa.Connection, approval_id: str, revision: int, port
             revision=revision,
             fingerprint=asked.fingerprint,
         )
-    elif portion.number and (known.pages, known.seen) != (portion.of, seen):
-        connection.execute(_update, {**this, "to_pages": portion.of, "to_seen": seen})
+    elif portion.number and (view.pages, view.seen) != (portion.of, seen):
+        connection.execute(_update, {**key, "to_pages": portion.of, "to_seen": seen})
     return True
 
 
 def has_viewed(connection: sa.Connection, decision: Decision) -> bool:
-    """Return True if whoever decides has opened every page of the whole call at this revision."""
-    this = {"a": decision.approval_id, "r": decision.revision, "p": decision.by.principal}
-    found = connection.execute(_seen, this).first()
-    return found is not None and found.seen >= found.pages
+    """Return True if the approver has opened every page of the whole call at this revision."""
+    key = {"a": decision.approval_id, "r": decision.revision, "p": decision.by.principal}
+    view = connection.execute(_select_view, key).first()
+    return view is not None and view.seen >= view.pages

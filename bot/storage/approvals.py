@@ -1,5 +1,5 @@
-"""Transactions that come from whoever signs: a decision, one signature of several, other arguments. Any process may run
-them. Whether somebody may decide was found out before.
+"""Transactions of approvals: decisions and edits of arguments. Any process may run them. The caller has checked that
+the user may decide.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ from bot.storage.turn_completion import lock_turn, mark_view_stale, requeue
 from bot.storage.tx_metrics import note_approvals_ended
 from bot.storage.upsert import Upsert
 
-_Signers = Mapping[str, str]
-"""People's names by their principals."""
+_Approvers = Mapping[str, str]
+"""Names by principal."""
 
 _asked = (
     sa.select(
@@ -66,7 +66,7 @@ _settle_approval = (
     .values(decided_by=bindparam("by"), decided_at=now(), reason=bindparam("why"), signed=bindparam("what"))
 )
 _count = approvals.update().where(approvals.c.id == bindparam("a")).values(signers=bindparam("who", type_=Json))
-# Whoever has signed and turns it down after all has changed their mind.
+# A later denial by the same approver replaces the approval.
 _add_decision = Upsert(
     lambda insert: (
         insert(decisions)
@@ -99,7 +99,7 @@ _signed = sa.select(decisions.c.person, decisions.c.name, decisions.c.evidence).
     decisions.c.revision == bindparam("r"),
     decisions.c.verdict == DecisionType.APPROVE.value,
 )
-_take_back = decisions.delete().where(
+_remove_decision = decisions.delete().where(
     decisions.c.approval_id == bindparam("a"),
     decisions.c.revision == bindparam("r"),
     decisions.c.person == bindparam("p"),
@@ -112,7 +112,7 @@ _revise = (
         revised=bindparam("what"),
         revised_by=bindparam("by"),
         editors=bindparam("editors", type_=Json),
-        # Nobody has signed what it would do now.
+        # No approval holds for the new arguments.
         signers=sa.null(),
         fingerprint=bindparam("print"),
         revised_secrets=bindparam("secrets", type_=Json),
@@ -123,36 +123,36 @@ _revise = (
 def decide(
     connection: sa.Connection, decision: Decision, key: str, signing: ApproverEvidence = NO_EVIDENCE
 ) -> DecisionResult:
-    """Settle an approval if it still waits and the decision is about what it asks now; or count one signature of
-    several. `key` is this decision's own: run a second time, it is still the one that counts.
+    """Settle an approval that is still awaiting and unchanged, or count one approver of several. `key` is unique to
+    this decision: a second run with it returns the same result.
     """
     made = connection.execute(_decided, {"key": key}).first()
     if made is not None:
-        return _made_before(connection, made.approval_id, DecisionType(made.verdict), signing)
+        return _repeated_result(connection, made.approval_id, DecisionType(made.verdict), signing)
     asked = connection.execute(_asked, {"approval_id": decision.approval_id}).first()
     if asked is None:
         return ApprovalNotFound()
     lock_turn(connection, asked.turn_id)
-    # Read again under the lock: somebody may have been faster.
+    # Re-read under the lock: another decision may have been faster.
     asked = connection.execute(_asked, {"approval_id": decision.approval_id}).first()
-    objection = _objection(asked, decision)
-    if asked is None or objection is not None:
-        return objection or ApprovalNotFound()
+    rejection = _rejection(asked, decision)
+    if asked is None or rejection is not None:
+        return rejection or ApprovalNotFound()
     approved = decision.verdict is DecisionType.APPROVE
     if approved and signing.must_view and not approval_views.has_viewed(connection, decision):
         return ViewRequired()
-    this = {"a": decision.approval_id, "r": decision.revision}
-    standing, fallen = _signers(connection, asked, decision, signing)
-    missing = _missing(asked, len(standing), signing)
-    if approved and decision.by.principal in standing:
-        return AlreadyDecided(f"You have signed it already. It needs {_more(missing)}.")
+    position = {"a": decision.approval_id, "r": decision.revision}
+    counted, outdated = _counted_approvers(connection, asked, decision, signing)
+    missing = _missing(asked, len(counted), signing)
+    if approved and decision.by.principal in counted:
+        return AlreadyDecided(f"You have already approved it. It needs {_more_approvals(missing)}.")
     if approved:
-        for person in fallen:
-            connection.execute(_take_back, {**this, "p": person})
+        for person in outdated:
+            connection.execute(_remove_decision, {**position, "p": person})
     connection.execute(
         _add_decision.on(connection),
         {
-            **this,
+            **position,
             "p": decision.by.principal,
             "name": decision.by.name,
             "verdict": decision.verdict.value,
@@ -161,14 +161,14 @@ def decide(
             "evidence": signing.evidence,
         },
     )
-    signers = [*standing.values(), decision.by.name] if approved else []
+    signers = [*counted.values(), decision.by.name] if approved else []
     if approved:
         connection.execute(_count, {"a": decision.approval_id, "who": signers})
     counts = not approved or missing <= 1
     if counts:
         _settle(connection, asked, decision, " and ".join(signers))
     mark_view_stale(connection, asked.turn_id)
-    facts: dict[str, Any] = {"no_longer_count": sorted(fallen)} if approved and fallen else {}
+    facts: dict[str, Any] = {"no_longer_count": sorted(outdated)} if approved and outdated else {}
     audit.record(
         connection,
         "decided" if counts else "signed",
@@ -188,10 +188,10 @@ def decide(
     return Decided(decision.verdict) if counts else MoreApprovalsNeeded(missing - 1)
 
 
-def _made_before(
+def _repeated_result(
     connection: sa.Connection, approval_id: str, verdict: DecisionType, signing: ApproverEvidence
 ) -> DecisionResult:
-    """What a decision has come to whose COMMIT's answer was lost."""
+    """Return the result of a decision that was committed before, after a lost COMMIT response."""
     asked = connection.execute(_asked, {"approval_id": approval_id}).one()
     waits = asked.status == StepStatus.AWAITING
     return MoreApprovalsNeeded(_missing(asked, len(asked.signers or ()), signing)) if waits else Decided(verdict)
@@ -216,33 +216,35 @@ def _settle(connection: sa.Connection, asked: Any, decision: Decision, signers: 
     note_approvals_ended(connection, asked.turn_id, [asked.n], "approved" if approved else "denied")
 
 
-def _signers(
+def _counted_approvers(
     connection: sa.Connection, asked: Any, decision: Decision, signing: ApproverEvidence
-) -> tuple[_Signers, _Signers]:
-    """Those who have signed and whose signatures still count, by their principals and in their order; and those whose
-    signatures do not count any more, since a rule has become stricter. They may sign anew, if it is for them to.
+) -> tuple[_Approvers, _Approvers]:
+    """Return the approvers that count, in their order, and those that no longer count because a rule has become
+    stricter. The latter may approve again if the rule permits it.
     """
-    order = {name: place for place, name in enumerate(asked.signers or ())}
+    order = {name: position for position, name in enumerate(asked.signers or ())}
     rows = connection.execute(_signed, {"a": decision.approval_id, "r": decision.revision}).all()
-    standing: dict[str, str] = {}
-    fallen: dict[str, str] = {}
+    counted: dict[str, str] = {}
+    outdated: dict[str, str] = {}
     for row in sorted(rows, key=lambda row: order.get(row.name, 0)):
-        (standing if signing.accepts(row.person, row.evidence) else fallen)[row.person] = row.name
-    return standing, fallen
+        (counted if signing.accepts(row.person, row.evidence) else outdated)[row.person] = row.name
+    return counted, outdated
 
 
 def _missing(asked: Any, signers: int, signing: ApproverEvidence) -> int:
-    """How many have still to sign: what was asked for counts as well as what is asked for now."""
+    """Return the number of missing approvers. The larger quorum of request and current rule applies."""
     quorum: int = max(signing.quorum, read_terms(asked.terms).quorum)
     return quorum - signers
 
 
-def _more(count: int) -> str:
-    return "1 more signature" if count == 1 else f"{max(count, 0)} more signatures"
+def _more_approvals(count: int) -> str:
+    return "1 more approval" if count == 1 else f"{max(count, 0)} more approvals"
 
 
 def revise(connection: sa.Connection, revision: Revision) -> bool:
-    """Ask for a signature on other arguments. False if the approval is settled or was revised by somebody else."""
+    """Replace the arguments of a waiting approval. Return False if it is settled, overdue or was edited by another
+    user.
+    """
     asked = connection.execute(_asked, {"approval_id": revision.approval_id}).first()
     if asked is None:
         return False
@@ -282,24 +284,24 @@ def revise(connection: sa.Connection, revision: Revision) -> bool:
     return True
 
 
-def _objection(asked: Any, decision: Decision) -> DecisionResult | None:
-    """Why this decision settles nothing."""
+def _rejection(asked: Any, decision: Decision) -> DecisionResult | None:
+    """Return the reason why this decision is not accepted, `None` if it is."""
     if asked is None:
         return ApprovalNotFound()
     if asked.status != StepStatus.AWAITING:
-        return AlreadyDecided(_how(StepStatus(asked.status), asked.decided_by))
+        return AlreadyDecided(_settled_text(StepStatus(asked.status), asked.decided_by))
     if asked.revision != decision.revision:
         return StaleRevision()
-    return AlreadyDecided(_how(StepStatus.EXPIRED, "")) if asked.overdue else None
+    return AlreadyDecided(_settled_text(StepStatus.EXPIRED, "")) if asked.overdue else None
 
 
-def _how(status: StepStatus, by: str) -> str:
+def _settled_text(status: StepStatus, by: str) -> str:
     match status:
         case StepStatus.DENIED:
-            return f"{by} has turned it down already." if by else "It could not be shown before that. It was not run."
+            return f"{by} has already denied it." if by else "Its approval could not be shown. It was not run."
         case StepStatus.EXPIRED:
-            return "It timed out before that. It was not run."
+            return "Its approval had expired. It was not run."
         case StepStatus.CANCELLED:
-            return "It was cancelled before that. It was not run."
+            return "It was already cancelled. It was not run."
         case _:
-            return f"{by} has approved it already." if by else "It was settled before that."
+            return f"{by} has already approved it." if by else "It was already decided."

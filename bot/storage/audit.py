@@ -1,8 +1,8 @@
-"""The audit: what people asked for, decided and stopped, and what was run because of it, for ever.
+"""The audit: an append-only table of requests, decisions, stops and executed calls.
 
-Each row carries the hash of the one before it and a MAC over its own hash, so that a row that was changed, taken out,
-put in or written anew later shows. Rows name things and people and carry hashes of arguments, never what was said:
-deleting a conversation leaves them.
+Each row carries the hash of the previous row and a MAC over its own hash, so that changed, removed, inserted and
+rewritten rows are detected. Rows hold ids and hashes of arguments, never message texts: they outlive a deleted
+conversation.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _LOCK = 0x436F756E
 """Writers of the chain take turns: an advisory lock, held until the end of their transaction."""
 
 NOBODY = "countersign"
-"""The actor of what the clock or a crash did."""
+"""Actor of expiries and crash recovery."""
 
 _NO_KEYS = AuditKeys()
 
@@ -56,11 +56,11 @@ def record(
     subject: str = "",
     **facts: Any,
 ) -> None:
-    """Add a row. `kind` says what happened, `actor` who did it, `facts` are JSON. `subject` is the id of the server or
-    profile it was done to.
+    """Add a row. `kind` is the event, `actor` a principal, `facts` are JSON values. `subject` is the id of the affected
+    server or profile.
     """
     subject = _storable(subject)
-    _take_turns(connection)
+    _lock_chain(connection)
     if turn_id and not conversation:
         conversation = connection.execute(_conversation, {"turn_id": turn_id}).scalar() or ""
     last = connection.execute(_last).first()
@@ -82,14 +82,14 @@ def record(
 def record_once(
     connection: sa.Connection, kind: str, actor: str, *, turn_id: str, subject: str = "", **facts: Any
 ) -> bool:
-    """Add a row unless the turn has the very same one: what somebody does ten thousand times fills no disk. Whether it
-    was added.
+    """Add a row unless the turn has an identical one, so that repeated attempts do not fill the disk. Return True if
+    the row was added.
     """
     same = {"turn_id": turn_id, "kind": kind, "actor": _storable(actor), "body": _body(_storable(subject), facts)}
     if connection.execute(_same, same).first() is not None:
         return False
-    _take_turns(connection)
-    # Again, now that nobody else can be adding it.
+    _lock_chain(connection)
+    # Re-read under the lock: another process may have added it.
     if connection.execute(_same, same).first() is not None:
         return False
     record(connection, kind, actor, turn_id=turn_id, subject=subject, **facts)
@@ -97,12 +97,12 @@ def record_once(
 
 
 def rows(connection: sa.Connection) -> Iterator[dict[str, Any]]:
-    """Every row, oldest first."""
+    """Yield every row, oldest first."""
     for row in connection.execute(_rows).mappings():
         yield dict(row)
 
 
-def _take_turns(connection: sa.Connection) -> None:
+def _lock_chain(connection: sa.Connection) -> None:
     if connection.dialect.name == "postgresql":
         connection.execute(_lock)
 

@@ -1,8 +1,6 @@
-"""What the audit says of calls: that a signature was asked for, that a policy forbade it, that somebody tried to sign
-who may not, and how it ran.
+"""Audit rows of calls: requested approvals, forbidden calls, rejected decisions and ends.
 
-Called by the transactions in which these things happen. A call is named by its server and tool, its arguments by their
-fingerprint alone: the same one that a signature is bound to.
+A call is named by its server and tool; its arguments only by the fingerprint that its approval is bound to.
 """
 
 from __future__ import annotations
@@ -31,7 +29,7 @@ _ran = (
     sa.select(
         turns.c.conversation,
         turns.c.author_id,
-        # As text: one body that cannot be read must not keep its turn from ending.
+        # As text, because an unreadable body must not block the end of its turn.
         sa.cast(steps.c.body, sa.Text).label("body"),
         sa.cast(approvals.c.revised, sa.Text).label("revised"),
         approvals.c.id.label("approval"),
@@ -51,9 +49,7 @@ _asked_for = (
 
 
 def record_new(connection: sa.Connection, turn: Turn, new: Sequence[ToolStep]) -> None:
-    """Calls of a turn that were asked for just now, as far as they wait for a signature or a policy forbids them. Of
-    others nothing is said before they run.
-    """
+    """Record a turn's new calls that await approval or are denied. Other calls are recorded when they end."""
     for step in new:
         if step.approval is not None:
             audit.record(
@@ -86,8 +82,8 @@ def record_new(connection: sa.Connection, turn: Turn, new: Sequence[ToolStep]) -
 
 
 def record_finished(connection: sa.Connection, turn_id: str, n: int, seconds: float | None = None) -> None:
-    """How a call has ended: it was sent and answered, or nobody knows the answer, or it was not sent after all.
-    `seconds` is how long it was under way; where it is not given, what the rows say. The actor is whoever asked.
+    """Record how a call ended: with a result, with an unknown outcome, or unsent. `seconds` is its duration; `None`
+    takes it from the row. The actor is the turn's author.
     """
     row = connection.execute(_ran, {"t": turn_id, "i": n}).one()
     asker = Author(ConversationKey.parse(row.conversation).platform, row.author_id, "")
@@ -112,9 +108,7 @@ def record_finished(connection: sa.Connection, turn_id: str, n: int, seconds: fl
 
 
 def record_sent(connection: sa.Connection, turn: Turn, step: ToolStep, seconds: float) -> None:
-    """How a call has ended that asked no signature and was sent, by the step that was just written. `seconds` is how
-    long it was under way.
-    """
+    """Record the end of a call that needed no approval, from its new step. `seconds` is its duration."""
     facts = _facts(step.tool, step.call.arguments, step.grant)
     asker = turn.author.principal
     _record_ended(
@@ -125,7 +119,7 @@ def record_sent(connection: sa.Connection, turn: Turn, step: ToolStep, seconds: 
 
 @dataclass(frozen=True, slots=True)
 class _EndedCall:
-    """A call that is over. `approval` is the id of its signature, if it had to have one."""
+    """An ended call. `approval` is the id of its approval, `None` if it needed none."""
 
     turn_id: str
     conversation: str
@@ -159,7 +153,7 @@ def _record_ended(connection: sa.Connection, call: _EndedCall) -> None:
 
 
 def record_refused(connection: sa.Connection, approval_id: str, by: Author, reason: str) -> None:
-    """Somebody has tried to decide who may not. Once for each person, approval and reason, however often they try."""
+    """Record a decision by a user who may not decide, once for each user, approval and reason."""
     row = connection.execute(_asked_for, {"a": approval_id}).first()
     if row is None:
         return
@@ -179,21 +173,21 @@ def record_refused(connection: sa.Connection, approval_id: str, by: Author, reas
 
 
 def server_id_of(connection: sa.Connection, approval_id: str) -> str:
-    """The id of the server that an approval is about, empty if that is not known."""
+    """Return the server id of an approval's call; empty if the approval is missing or unreadable."""
     row = connection.execute(_asked_for, {"a": approval_id}).first()
     tool = None if row is None else _stored(row)[0]
     return tool.server_id if tool else ""
 
 
 def call_facts(row: Any) -> Mapping[str, Any]:
-    """Return what the audit says of a call that is stored (`body` and `revised` as text): its fingerprint, its grant.
-    Empty if it cannot be read.
+    """Return the audit facts of a stored call (`body` and `revised` as text): its fingerprint and its grant. Empty if
+    it is unreadable.
     """
     return _stored(row)[1]
 
 
 def _stored(row: Any) -> tuple[ToolRef | None, dict[str, Any]]:
-    """The tool of a step as it is kept, and the fingerprint of what would be sent; nothing if it cannot be read."""
+    """Return the tool and the audit facts of a stored step; `None` and empty if it is unreadable."""
     try:
         body = json.loads(row.body)
         call, tool, _ = decode_call(body)
@@ -217,12 +211,11 @@ def _called(tool: ToolRef | None) -> dict[str, str]:
 
 
 def _ruled(step: ToolStep) -> dict[str, str]:
-    """By which rule, in the rule's own name."""
     return {"rule": step.ruling.rule} if step.ruling is not None and step.ruling.rule else {}
 
 
 def _fingerprint(tool: ToolRef | None, arguments: Any) -> str:
-    """What `bot.domain.approvals.fingerprint` makes of the tool itself."""
+    """Return the same value as `bot.domain.approvals.fingerprint`, from a tool's reference."""
     if tool is None:
         return ""
     return digest([tool.server, tool.server_id, tool.place, tool.name, tool.definition, arguments])

@@ -17,7 +17,7 @@ from bot.domain.audit import SEALED, AuditFinding, AuditHead, AuditSeal, Checkpo
 from bot.storage.audit_keys import AuditKeys
 
 LARGEST_REPORT = 1_000
-"""Findings that are kept of one verification. The others are counted."""
+"""Largest number of findings in one verification's report. Further findings are only counted."""
 
 _MEANS = {
     Fault.CHANGED: "somebody changed it by hand",
@@ -33,32 +33,32 @@ class Findings:
     """Findings of one verification, in order. Neighboring rows with the same fault are one finding."""
 
     def __init__(self) -> None:
-        self.kept: list[AuditFinding] = []
+        self.listed: list[AuditFinding] = []
         self.more = 0
 
     def add(self, finding: AuditFinding) -> None:
         """Keep a finding, or count it."""
-        if len(self.kept) < LARGEST_REPORT:
-            self.kept.append(finding)
+        if len(self.listed) < LARGEST_REPORT:
+            self.listed.append(finding)
         else:
             self.more += 1
 
     def add_row(self, fault: Fault, seq: int, what: str, whats: str) -> None:
-        """Keep a fault of one row. `what` and `whats` end the sentences "Row 5 …" and "Rows 5 to 7 …"."""
-        last = self.kept[-1] if self.kept else None
+        """Add a fault of one row. `what` and `whats` end the sentences "Row 5 …" and "Rows 5 to 7 …"."""
+        last = self.listed[-1] if self.listed else None
         if last is not None and last.fault is fault and last.last == seq - 1:
-            told = f"Rows {last.first} to {seq} {whats}."
-            self.kept[-1] = replace(last, last=seq, what=told)
+            text = f"Rows {last.first} to {seq} {whats}."
+            self.listed[-1] = replace(last, last=seq, what=text)
         else:
             self.add(AuditFinding(fault, f"Row {seq} {what}.", _MEANS[fault], seq, seq))
 
     def drop_before(self, seq: int, faults: Sequence[Fault]) -> None:
-        """Take out findings of these kinds about rows before one."""
-        self.kept = [each for each in self.kept if each.fault not in faults or each.last >= seq]
+        """Remove the findings of these faults about rows before `seq`."""
+        self.listed = [finding for finding in self.listed if finding.fault not in faults or finding.last >= seq]
 
 
 class ChainCheck:
-    """Compares rows in their order, and goes on after each finding. `after` is the row before the first one."""
+    """Verification of rows in their order; it continues after each finding. `after` is the row before the first one."""
 
     def __init__(self, keys: AuditKeys, findings: Findings, after: AuditHead | None = None) -> None:
         self.head = after or AuditHead()
@@ -77,44 +77,44 @@ class ChainCheck:
         self.rows += 1
         seq, due = row["seq"], self.head.seq + 1
         if not isinstance(seq, int):
-            told = f"Where row {due} should be, there is one without a number."
-            self._findings.add(AuditFinding(Fault.CHANGED, told, _MEANS[Fault.CHANGED], due, due))
+            text = f"Where row {due} should be, there is one without a number."
+            self._findings.add(AuditFinding(Fault.CHANGED, text, _MEANS[Fault.CHANGED], due, due))
             return
         if seq < due:
             self._findings.add_row(Fault.ADDED, seq, "was put in: it has no place there", "were put in")
             return
         gap = seq > due
         if gap:
-            told = f"Row {due} is missing." if seq == due + 1 else f"Rows {due} to {seq - 1} are missing."
-            self._findings.add(AuditFinding(Fault.MISSING, told, _MEANS[Fault.MISSING], due, seq - 1))
+            text = f"Row {due} is missing." if seq == due + 1 else f"Rows {due} to {seq - 1} are missing."
+            self._findings.add(AuditFinding(Fault.MISSING, text, _MEANS[Fault.MISSING], due, seq - 1))
         self._compare(row, seq, gap=gap)
         self.head = AuditHead(seq, str(row["hash"]))
 
     def key_uses(self) -> tuple[KeyUse, ...]:
-        """The keys that rows name, most rows first."""
+        """Return the keys named by rows, most rows first."""
         return tuple(KeyUse(key, rows, key in self._ids) for key, rows in self._uses.most_common())
 
     def _compare(self, row: Mapping[str, Any], seq: int, *, gap: bool) -> None:
-        whole = row["hash"] == row_hash(row) and _names_its_subject(row)
-        if not whole:
+        is_intact = row["hash"] == row_hash(row) and _names_its_subject(row)
+        if not is_intact:
             self._findings.add_row(Fault.CHANGED, seq, "was changed", "were changed")
         elif row["previous"] != self.head.hash and not gap:
             before = f"row {seq - 1}" if seq > 1 else "the beginning"
-            told = f"does not follow {before}: one of them was put in or written anew"
-            self._findings.add_row(Fault.CHANGED, seq, told, "do not follow each other")
+            text = f"does not follow {before}: one of them was put in or written anew"
+            self._findings.add_row(Fault.CHANGED, seq, text, "do not follow each other")
         mac = self._keys.check_row(str(row["hash"]), row["mac"])
         self._count(row["mac"], mac)
         match mac:
             case MacCheck.WRONG:
-                told = "a MAC that is not of their key"
-                self._findings.add_row(Fault.REWRITTEN, seq, "has a MAC that is not of its key", f"have {told}")
+                text = "a MAC that is not of their key"
+                self._findings.add_row(Fault.REWRITTEN, seq, "has a MAC that is not of its key", f"have {text}")
             case MacCheck.MISSING if self._ids:
                 self._findings.add_row(Fault.UNSIGNED, seq, "has no MAC", "have no MAC")
             case MacCheck.UNKNOWN_KEY:
-                told = f"a MAC by the key {_key_of(row['mac'])}, which is not here"
-                self._findings.add_row(Fault.UNKNOWN_KEY, seq, f"has {told}", f"have {told}")
-            case MacCheck.GOOD if whole:
-                self._look_for_seal(row, seq)
+                text = f"a MAC by the key {_key_of(row['mac'])}, which is not here"
+                self._findings.add_row(Fault.UNKNOWN_KEY, seq, f"has {text}", f"have {text}")
+            case MacCheck.GOOD if is_intact:
+                self._check_seal(row, seq)
             case _:
                 pass
         if isinstance(at := row["at"], float):
@@ -127,7 +127,7 @@ class ChainCheck:
         else:
             self._uses[_key_of(mac)] += 1
 
-    def _look_for_seal(self, row: Mapping[str, Any], seq: int) -> None:
+    def _check_seal(self, row: Mapping[str, Any], seq: int) -> None:
         if row["kind"] != SEALED:
             return
         facts = json.loads(row["body"])
@@ -137,34 +137,36 @@ class ChainCheck:
 
 
 class CheckpointCheck:
-    """Compares rows with what was noted of them outside the database."""
+    """Comparison of rows with checkpoints from outside the database."""
 
     def __init__(self, checkpoints: Sequence[Checkpoint]) -> None:
         self._by_seq: dict[int, list[Checkpoint]] = {}
-        for each in checkpoints:
-            self._by_seq.setdefault(each.seq, []).append(each)
+        for checkpoint in checkpoints:
+            self._by_seq.setdefault(checkpoint.seq, []).append(checkpoint)
         self.looked_up: set[Checkpoint] = set()
-        self.fitting: set[Checkpoint] = {each for each in checkpoints if (each.seq, each.hash) == _NO_ROW}
+        self.fitting: set[Checkpoint] = {
+            checkpoint for checkpoint in checkpoints if (checkpoint.seq, checkpoint.hash) == _NO_ROW
+        }
 
     def add(self, seq: object, row_hash: object) -> None:
         """Compare one row."""
         if isinstance(seq, int) and seq in self._by_seq:
             self.looked_up.update(self._by_seq[seq])
-            self.fitting.update(each for each in self._by_seq[seq] if each.hash == row_hash)
+            self.fitting.update(checkpoint for checkpoint in self._by_seq[seq] if checkpoint.hash == row_hash)
 
     @property
     def newest(self) -> Checkpoint | None:
-        """The fitting checkpoint of the highest row."""
-        return max(self.fitting, key=lambda each: (each.seq, each.at), default=None)
+        """The fitting checkpoint with the highest row number, `None` without any."""
+        return max(self.fitting, key=lambda checkpoint: (checkpoint.seq, checkpoint.at), default=None)
 
 
 _NO_ROW = (AuditHead().seq, AuditHead().hash)
 
 
 def row_hash(row: Mapping[str, Any]) -> str:
-    """SHA-256 of the row's fields and the hash of the row before; empty if there is something in it that no row has."""
+    """Return the SHA-256 of the row's fields and the previous row's hash; empty if a field has an impossible type."""
     try:
-        told = [
+        fields = [
             row["seq"],
             repr(float(row["at"])),
             row["kind"],
@@ -174,7 +176,7 @@ def row_hash(row: Mapping[str, Any]) -> str:
             row["body"],
             row["previous"],
         ]
-        return hashlib.sha256(json.dumps(told).encode()).hexdigest()
+        return hashlib.sha256(json.dumps(fields).encode()).hexdigest()
     except (TypeError, ValueError):
         return ""
 
@@ -188,7 +190,7 @@ _ID_LENGTH = 16
 
 
 def _names_its_subject(row: Mapping[str, Any]) -> bool:
-    """The column is there to find rows by; the truth is in the body."""
+    """Return True if the `subject` column, an index on the row, equals the subject in the body."""
     try:
         return bool(row["subject"] == json.loads(row["body"]).get("subject", ""))
     except (TypeError, ValueError, AttributeError):

@@ -1,7 +1,7 @@
 """Keys of the audit: each row and each checkpoint has a MAC, whose key is outside the database.
 
-An `AuditKeys` is one process's key ring. Its first key signs, all of them verify. Row MACs and checkpoint MACs have
-different subkeys (HKDF, RFC 5869), so that neither can stand for the other.
+An `AuditKeys` is one process's key ring. The first key signs, all keys verify. Row MACs and checkpoint MACs have
+different subkeys (HKDF, RFC 5869), so that neither can replace the other.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ class _Key:
 
 
 class AuditKeys:
-    """`load` returns secrets of 32 bytes, the signing one first; it runs when a key is first needed, in the thread of
-    the database, and may raise SettingsError. `make` does the same and creates a secret if `load` finds none.
+    """One process's key ring. `load` returns secrets of 32 bytes, the signing one first. It runs at the first use, in
+    the database's thread, and may raise SettingsError. `make` does the same and creates a secret if `load` finds none.
     """
 
     def __init__(
@@ -49,11 +49,11 @@ class AuditKeys:
 
     @property
     def ids(self) -> frozenset[str]:
-        """The ids of all keys that are at hand; empty without a key."""
+        """Ids of all available keys; empty without a key."""
         return frozenset(self._keys(self._load))
 
     def prepare(self) -> bool:
-        """Create the key if there is none, and return False if there is no place for one. Raises SettingsError."""
+        """Create the key if it is missing. Return False if it cannot be stored. Raises SettingsError."""
         return self._signing() is not None
 
     def sign_row(self, row_hash: str) -> str:
@@ -64,8 +64,8 @@ class AuditKeys:
 
     def check_row(self, row_hash: str, mac: object) -> MacCheck:
         """Compare the MAC of a row."""
-        key_id, _, found = mac.partition(":") if isinstance(mac, str) else ("?", "", "")
-        return self._check(key_id, lambda key: _mac(key.rows, row_hash), found)
+        key_id, _, expected_mac = mac.partition(":") if isinstance(mac, str) else ("?", "", "")
+        return self._check(key_id, lambda key: _mac(key.rows, row_hash), expected_mac)
 
     def sign_checkpoint(self, seq: int, row_hash: str, at: float) -> Checkpoint:
         """Return a checkpoint with a MAC; without one if there is no key."""
@@ -79,13 +79,13 @@ class AuditKeys:
         """Compare the MAC of a checkpoint."""
         return self._check(checkpoint.key, lambda key: _mac(key.checkpoints, checkpoint.signed_text), checkpoint.mac)
 
-    def _check(self, key_id: str, made: Callable[[_Key], str], found: str) -> MacCheck:
+    def _check(self, key_id: str, calculate: Callable[[_Key], str], expected_mac: str) -> MacCheck:
         if not key_id:
             return MacCheck.MISSING
         key = self._keys(self._load).get(key_id)
         if key is None:
             return MacCheck.UNKNOWN_KEY
-        return MacCheck.GOOD if hmac.compare_digest(made(key).encode(), found.encode()) else MacCheck.WRONG
+        return MacCheck.GOOD if hmac.compare_digest(calculate(key).encode(), expected_mac.encode()) else MacCheck.WRONG
 
     def _signing(self) -> _Key | None:
         return next(iter(self._keys(self._make).values()), None)

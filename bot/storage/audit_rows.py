@@ -1,4 +1,4 @@
-"""Reading the audit: pages of what somebody looks for, and all of it piece by piece."""
+"""Queries of the audit: pages of matching rows, and all rows in batches."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from bot.storage.tables import StorableText, audit
 
 Row = Mapping[str, Any]
 
-# In the words of the index, which planners take only then.
-_about = audit.c.subject != sa.literal_column("''")
-_of_one = sa.and_(_about, audit.c.subject == bindparam("subject", type_=StorableText))
-_theirs = audit.c.actor == bindparam("person", type_=StorableText)
+# Written as in the index's condition, because planners use the index only then.
+_named = audit.c.subject != sa.literal_column("''")
+_of_subject = sa.and_(_named, audit.c.subject == bindparam("subject", type_=StorableText))
+_of_actor = audit.c.actor == bindparam("person", type_=StorableText)
 _since = audit.c.at >= bindparam("since", type_=sa.Double)
 _until = audit.c.at < bindparam("until", type_=sa.Double)
 _kinds = audit.c.kind.in_(bindparam("kinds", expanding=True))
 _within = sa.or_(
     has_prefix(audit.c.conversation, "home"),
     sa.and_(
-        audit.c.conversation == sa.literal_column("''"), _about, audit.c.subject.in_(bindparam("known", expanding=True))
+        audit.c.conversation == sa.literal_column("''"), _named, audit.c.subject.in_(bindparam("known", expanding=True))
     ),
 )
 _first = sa.select(audit).order_by(audit.c.seq).limit(bindparam("limit"))
@@ -36,7 +36,7 @@ _behind = audit.c.seq > bindparam("behind")
 def read_page(
     connection: sa.Connection, query: AuditQuery, limit: int, offset: int
 ) -> tuple[Sequence[AuditEntry], int]:
-    """A page of the rows that fit, the latest first, and how many fit in all."""
+    """Return a page of matching rows, newest first, and the number of all matching rows."""
     conditions, values = _conditions(query)
     page = (
         sa.select(audit)
@@ -52,7 +52,9 @@ def read_page(
 
 
 def read_on(connection: sa.Connection, query: AuditQuery, behind: int | None, limit: int) -> Sequence[Row]:
-    """Up to `limit` rows that fit, oldest first, behind the row of that number; from the very first if it is None."""
+    """Return up to `limit` matching rows, oldest first, after the row number `behind`; from the first row if it is
+    `None`.
+    """
     conditions, values = _conditions(query)
     if behind is not None:
         conditions.append(_behind)
@@ -61,13 +63,13 @@ def read_on(connection: sa.Connection, query: AuditQuery, behind: int | None, li
 
 
 def read_head(connection: sa.Connection) -> AuditHead:
-    """The last row."""
+    """Return the number and hash of the last row."""
     row = connection.execute(_last).first()
     return AuditHead() if row is None else AuditHead(row.seq, row.hash)
 
 
 def entry_of(row: Row) -> AuditEntry:
-    """A row as a value. Facts that somebody has made unreadable come as the text they are."""
+    """Return a row as a value. Unreadable facts are returned as text."""
     return AuditEntry(
         seq=row["seq"],
         at=row["at"],
@@ -87,8 +89,8 @@ def _conditions(query: AuditQuery) -> tuple[list[sa.ColumnElement[bool]], dict[s
     conditions: list[sa.ColumnElement[bool]] = []
     values: dict[str, Any] = {}
     for given, condition, value in (
-        (bool(query.subject), _of_one, {"subject": query.subject}),
-        (bool(query.person), _theirs, {"person": query.person}),
+        (bool(query.subject), _of_subject, {"subject": query.subject}),
+        (bool(query.person), _of_actor, {"person": query.person}),
         (bool(query.kinds), _kinds, {"kinds": list(query.kinds)}),
         (query.since is not None, _since, {"since": query.since}),
         (query.until is not None, _until, {"until": query.until}),

@@ -1,7 +1,7 @@
-"""The audit compared with the turns, approvals, decisions, calls and grants it is about, as far as they still exist.
+"""Comparison of the audit with the existing turns, approvals, decisions, calls and grants.
 
-Turns are compared in pages, each in one transaction. A turn that does not fit is compared once more under its lock,
-because another process may have written to it between two statements.
+Turns are compared in pages, each in one transaction. A mismatch is compared again under the turn's lock, because
+another process may have written between two statements.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _calls = (
         steps.c.n,
         steps.c.status,
         steps.c.started_at,
-        # As text: one body that cannot be read must not end the verification.
+        # As text, because an unreadable body must not end the verification.
         sa.cast(steps.c.body, sa.Text).label("body"),
         sa.cast(approvals.c.revised, sa.Text).label("revised"),
         approvals.c.id.label("approval"),
@@ -60,7 +60,7 @@ _rows = (
 )
 _grants = sa.select(grants.c.id, grants.c.tool, grants.c.server_name, grants.c.granted_by)
 _earlier = audit.alias("earlier")
-# The first rows of turns that are gone, among rows first..last.
+# The first audit rows of deleted turns, among rows first..last.
 _gone = sa.select(audit.c.seq, audit.c.conversation).where(
     audit.c.seq.between(bindparam("first"), bindparam("last")),
     audit.c.turn_id != "",
@@ -83,15 +83,15 @@ def compare_turns(connection: sa.Connection, ids: Sequence[str]) -> Sequence[Aud
     """Compare these turns with the rows about them."""
     if not ids or not (suspects := _compare(connection, ids)):
         return ()
-    found: list[AuditFinding] = []
+    findings: list[AuditFinding] = []
     for turn_id in suspects:
         if lock_turn(connection, turn_id) is not None:
-            found += _compare(connection, [turn_id]).get(turn_id, ())
-    return found
+            findings += _compare(connection, [turn_id]).get(turn_id, ())
+    return findings
 
 
 def all_grants(connection: sa.Connection) -> Mapping[str, str]:
-    """Return what each grant that is kept says, by its id."""
+    """Return a description of each stored grant, by id."""
     return {
         row.id: f"{row.server_name}.{row.tool}, as granted by {row.granted_by}" for row in connection.execute(_grants)
     }
@@ -107,8 +107,8 @@ def rows_of_gone_turns(connection: sa.Connection, rows: Sequence[Mapping[str, An
 
 
 class DeletedTurns:
-    """Compares turns that are gone with what the audit says of deletions, piece by piece. Retention is recorded as a
-    count: at least as many deletions must be on record as turns with rows are gone.
+    """Comparison of deleted turns with the deletions in the audit, batch by batch. Retention is recorded as a count:
+    the deletions on record must be at least as many as the missing turns.
     """
 
     def __init__(self) -> None:
@@ -117,7 +117,7 @@ class DeletedTurns:
         self._first = 0
 
     def add(self, rows: Sequence[Mapping[str, Any]], gone: Mapping[int, str]) -> None:
-        """Take the next rows, with what `rows_of_gone_turns` says of them."""
+        """Add the next rows, with their result of `rows_of_gone_turns`."""
         for row in rows:
             if row["seq"] in gone:
                 self._gone[gone[row["seq"]]] += 1
@@ -128,7 +128,7 @@ class DeletedTurns:
                 self._recorded += _count_of(row["body"])
 
     def finding(self) -> AuditFinding | None:
-        """The finding, if more turns are gone than were deleted."""
+        """Return a finding if more turns are missing than were deleted, else `None`."""
         unexplained = sum(self._gone.values()) - self._recorded
         if unexplained <= 0:
             return None
@@ -157,11 +157,11 @@ def _compare(connection: sa.Connection, ids: Sequence[str]) -> dict[str, list[Au
     by_call: defaultdict[tuple[str, object], list[_Row]] = defaultdict(list)
     for row in rows:
         by_call[row.turn_id, row.facts.get("step")].append(row)
-    found: dict[str, list[AuditFinding]] = {}
+    findings: dict[str, list[AuditFinding]] = {}
 
     def add(turn_id: str, what: str, means: str, row: _Row | None = None) -> None:
         seq = row.seq if row else 0
-        found.setdefault(turn_id, []).append(AuditFinding(Fault.TURN, what, means, seq, seq))
+        findings.setdefault(turn_id, []).append(AuditFinding(Fault.TURN, what, means, seq, seq))
 
     for call in calls:
         for what, means, about in _of_call(call, by_call[call.turn_id, call.n]):
@@ -179,7 +179,7 @@ def _compare(connection: sa.Connection, ids: Sequence[str]) -> dict[str, list[Au
         if row.kind in _ABOUT_A_CALL and (row.turn_id, step) not in numbers:
             what = f"Row {row.seq} ({row.kind}) is about step {step} of turn {row.turn_id}, which has no such step."
             add(row.turn_id, what, "somebody deleted steps of the turn by hand", row)
-    return found
+    return findings
 
 
 class _Row:
@@ -204,10 +204,10 @@ class _Row:
         )
 
 
-_Told = tuple[str, str, _Row | None]
+_Mismatch = tuple[str, str, _Row | None]
 
 
-def _of_call(call: Any, rows: Sequence[_Row]) -> Iterable[_Told]:
+def _of_call(call: Any, rows: Sequence[_Row]) -> Iterable[_Mismatch]:
     where = f"step {call.n} of turn {call.turn_id}"
     if call.approval is not None:
         yield from _of_approval(call, where, rows)
@@ -217,8 +217,8 @@ def _of_call(call: Any, rows: Sequence[_Row]) -> Iterable[_Told]:
     if not ends:
         yield f"A call was sent ({where}), and no row says how it ended.", _DELETED, None
     elif not any(row.facts.get("status") == call.status for row in ends):
-        told = f"Row {ends[-1].seq} says that the call ended as {ends[-1].facts.get('status')}"
-        yield f"{told}; the turn says {call.status} ({where}).", _FORGED, ends[-1]
+        mismatch = f"Row {ends[-1].seq} says that the call ended as {ends[-1].facts.get('status')}"
+        yield f"{mismatch}; the turn says {call.status} ({where}).", _FORGED, ends[-1]
     else:
         sent = call_facts(call).get("fingerprint", "")
         if sent and not any(row.facts.get("fingerprint", sent) == sent for row in ends):
@@ -226,11 +226,11 @@ def _of_call(call: Any, rows: Sequence[_Row]) -> Iterable[_Told]:
             yield what, "somebody changed the call in the turn by hand", ends[-1]
 
 
-def _of_approval(call: Any, where: str, rows: Sequence[_Row]) -> Iterable[_Told]:
-    mine = [row for row in rows if row.facts.get("approval") == call.approval]
-    if not any(row.kind == "asked" for row in mine):
+def _of_approval(call: Any, where: str, rows: Sequence[_Row]) -> Iterable[_Mismatch]:
+    own_rows = [row for row in rows if row.facts.get("approval") == call.approval]
+    if not any(row.kind == "asked" for row in own_rows):
         yield f"An approval was asked for ({where}), and no row says so.", _DELETED, None
-    decided = [row for row in mine if row.kind == "decided"]
+    decided = [row for row in own_rows if row.kind == "decided"]
     approved = [row for row in decided if row.facts.get("verdict") == DecisionType.APPROVE]
     if call.status in _FROM_AN_APPROVAL or (call.started_at is not None and call.status in _SENT):
         if not approved:

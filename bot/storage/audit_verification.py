@@ -1,4 +1,4 @@
-"""One verification of the audit: rows, MACs, checkpoints, turns and grants compared, and every finding said."""
+"""One verification of the audit: rows, MACs, checkpoints, turns and grants."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ _triggers_of = {
 
 @dataclass(frozen=True, slots=True)
 class Noted:
-    """What is known of the audit outside the database. `head` is a row that the operator gives. `expected` is the file
-    that checkpoints are written to, None if there is none; rows older than `stale_after` seconds should be covered.
+    """Knowledge of the audit from outside the database. `head` is a row given by the operator. `expected` is the
+    checkpoint file that this host writes, `None` without one. Rows older than `stale_after` seconds should be covered.
     """
 
     places: Sequence[CheckpointLines] = ()
@@ -68,11 +68,11 @@ NOTHING_NOTED = Noted()
 
 
 class Verification:
-    """Runs once. `piece` is the number of rows a transaction."""
+    """One run of a verification. `batch_size` is the number of rows for each transaction."""
 
-    def __init__(self, database: Database, piece: int, noted: Noted) -> None:
+    def __init__(self, database: Database, batch_size: int, noted: Noted) -> None:
         self._database = database
-        self._piece = piece
+        self._batch_size = batch_size
         self._noted = noted
         self._findings = Findings()
         self._granted: set[str] = set()
@@ -83,17 +83,17 @@ class Verification:
             self._findings.add(finding)
         grants = await self._database.run(audit_turns.all_grants)
         after = await self._database.run(_row_before_the_latest) if quick else AuditHead()
-        # In a thread: a key that is derived from a password takes a while.
-        places = await asyncio.to_thread(_sorted_places, self._database.audit_keys, self._noted.places)
-        checkpoints = CheckpointCheck([each for place in places for each in place.sound])
+        # In a thread, because deriving a key from a password takes time.
+        files = await asyncio.to_thread(_sort_files, self._database.audit_keys, self._noted.places)
+        checkpoints = CheckpointCheck([checkpoint for file in files for checkpoint in file.sound])
         chain = ChainCheck(self._database.audit_keys, self._findings, after)
-        await self._look_up(checkpoints, places, after)
+        await self._look_up(checkpoints, files, after)
         await self._read_rows(chain, checkpoints, whole=not after.seq)
         if self._noted.head is not None:
             await self._compare_head(self._noted.head, chain.head)
-        self._judge_unsound(places, chain.seal)
-        told = self._judge_places(places, chain, checkpoints, after)
-        await self._judge_coverage(places, chain, checkpoints)
+        self._judge_unsound(files, chain.seal)
+        results = self._compare_files(files, chain, checkpoints, after)
+        await self._judge_coverage(files, chain, checkpoints)
         turns = await self._compare_turns(quick=quick)
         if not after.seq:
             self._compare_grants(grants)
@@ -106,29 +106,31 @@ class Verification:
             keys=chain.key_uses(),
             unsigned=chain.unsigned,
             seal=chain.seal,
-            places=told,
+            places=results,
             turns=turns,
-            findings=tuple(self._findings.kept),
+            findings=tuple(self._findings.listed),
             more=self._findings.more,
         )
 
     # ------------------------------------------------------------------ rows
 
-    async def _look_up(self, checkpoints: CheckpointCheck, places: Sequence[_SortedPlace], after: AuditHead) -> None:
-        numbers = sorted({each.seq for place in places for each in place.sound if 0 < each.seq <= after.seq})
+    async def _look_up(self, checkpoints: CheckpointCheck, files: Sequence[_SortedFile], after: AuditHead) -> None:
+        numbers = sorted(
+            {checkpoint.seq for file in files for checkpoint in file.sound if 0 < checkpoint.seq <= after.seq}
+        )
         for seq in numbers[-_LOOKED_UP:]:
             for row in await self._read(seq - 1, 1):
                 checkpoints.add(row["seq"], row["hash"])
 
     async def _read_rows(self, chain: ChainCheck, checkpoints: CheckpointCheck, *, whole: bool) -> None:
         deleted = audit_turns.DeletedTurns()
-        behind, taken = chain.head.seq or None, 0
-        while rows := (await self._read(behind, self._piece + taken))[taken:]:
+        behind, skipped = chain.head.seq or None, 0
+        while rows := (await self._read(behind, self._batch_size + skipped))[skipped:]:
             for row in rows:
                 last = chain.head.seq
                 chain.add(row)
-                # Each piece begins with the last row of the one before: a second row of that number is found, too.
-                behind, taken = (behind, taken + 1) if chain.head.seq == last else (chain.head.seq - 1, 1)
+                # Each batch starts with the previous batch's last row, so that a duplicate of that number is detected.
+                behind, skipped = (behind, skipped + 1) if chain.head.seq == last else (chain.head.seq - 1, 1)
                 checkpoints.add(row["seq"], row["hash"])
                 if row["kind"] == "granted":
                     self._granted.add(str(entry_of(row).facts.get("grant", "")))
@@ -145,62 +147,68 @@ class Verification:
 
     # ------------------------------------------------------------------ outside the database
 
-    async def _compare_head(self, known: AuditHead, last: AuditHead) -> None:
-        if known.seq > last.seq:
-            what = f"Row {last.seq + 1} is missing: row {known.seq} was known, and {last.seq} is the last."
-            self._findings.add(AuditFinding(Fault.MISSING, what, _REMOVED, last.seq + 1, known.seq))
-        elif known.seq and [row["hash"] for row in await self._read(known.seq - 1, 1)] != [known.hash]:
-            what = f"Row {known.seq} is another than the one that was known: the audit was written anew."
+    async def _compare_head(self, expected: AuditHead, last: AuditHead) -> None:
+        if expected.seq > last.seq:
+            what = f"Row {last.seq + 1} is missing: row {expected.seq} was known, and {last.seq} is the last."
+            self._findings.add(AuditFinding(Fault.MISSING, what, _REMOVED, last.seq + 1, expected.seq))
+        elif expected.seq and [row["hash"] for row in await self._read(expected.seq - 1, 1)] != [expected.hash]:
+            what = f"Row {expected.seq} is another than the one that was known: the audit was written anew."
             means = "somebody rewrote rows and calculated their hashes, or this is another database"
-            self._findings.add(AuditFinding(Fault.REWRITTEN, what, means, known.seq, last.seq))
+            self._findings.add(AuditFinding(Fault.REWRITTEN, what, means, expected.seq, last.seq))
 
-    def _judge_unsound(self, places: Sequence[_SortedPlace], seal: AuditSeal | None) -> None:
-        for place in places:
-            if place.lines.mixed and place.lines.path != self._noted.expected:
-                continue  # a log: others write to it, so only what is signed counts
-            if place.lines.torn:
-                what = f"{_lines(len(place.lines.torn))} of {place.lines.path} cannot be read, the first one is line "
-                what += f"{place.lines.torn[0]}."
+    def _judge_unsound(self, files: Sequence[_SortedFile], seal: AuditSeal | None) -> None:
+        for file in files:
+            if file.lines.mixed and file.lines.path != self._noted.expected:
+                continue  # a log, which others write to: only signed checkpoints count
+            if file.lines.torn:
+                what = (
+                    f"{_line_count(len(file.lines.torn))} of {file.lines.path} cannot be read, the first one is line "
+                )
+                what += f"{file.lines.torn[0]}."
                 means = "a process died while it wrote the line, or somebody changed it"
                 self._findings.add(AuditFinding(Fault.CHECKPOINT, what, means, certain=False))
-            if place.wrong:
-                what = f"{_many(len(place.wrong))} in {place.lines.path} with a MAC that is not of the key, the first "
-                what += f"one about row {place.wrong[0].seq}."
+            if file.wrong:
+                what = f"{_many(len(file.wrong))} in {file.lines.path} with a MAC that is not of the key, the first "
+                what += f"one about row {file.wrong[0].seq}."
                 means = "somebody without the key changed the file"
                 self._findings.add(AuditFinding(Fault.CHECKPOINT, what, means))
-            # The operator has vouched for what was before the seal.
-            foreign = [each for each in place.foreign if not _is_before(each, seal)]
+            # The operator has accepted everything before the seal.
+            foreign = [checkpoint for checkpoint in file.foreign if not _is_before(checkpoint, seal)]
             if foreign:
                 key = f"by the key {foreign[-1].key}, which is not here" if foreign[-1].key else "without a key"
-                what = f"{_many(len(foreign))} in {place.lines.path} {key}, the last one about row {foreign[-1].seq}."
+                what = f"{_many(len(foreign))} in {file.lines.path} {key}, the last one about row {foreign[-1].seq}."
                 means = "the key was replaced or lost, or somebody without the key wrote to the file"
                 self._findings.add(AuditFinding(Fault.CHECKPOINT, what, means))
 
-    def _judge_places(
-        self, places: Sequence[_SortedPlace], chain: ChainCheck, checkpoints: CheckpointCheck, after: AuditHead
+    def _compare_files(
+        self, files: Sequence[_SortedFile], chain: ChainCheck, checkpoints: CheckpointCheck, after: AuditHead
     ) -> tuple[CheckpointPlace, ...]:
-        told: list[CheckpointPlace] = []
+        results: list[CheckpointPlace] = []
         failed: list[Checkpoint] = []
-        for place in places:
-            compared = [each for each in place.sound if not 0 < each.seq <= after.seq or each in checkpoints.looked_up]
-            fitting = [each for each in compared if each in checkpoints.fitting]
-            others = [each for each in compared if each not in checkpoints.fitting]
-            aside = [each for each in others if _is_before(each, chain.seal)]
-            failed += [each for each in others if not _is_before(each, chain.seal)]
-            last = max(fitting, key=lambda each: (each.seq, each.at), default=None)
-            told.append(CheckpointPlace(str(place.lines.path), len(place.sound), len(fitting), len(aside), last))
+        for file in files:
+            compared = [
+                checkpoint
+                for checkpoint in file.sound
+                if not 0 < checkpoint.seq <= after.seq or checkpoint in checkpoints.looked_up
+            ]
+            fitting = [checkpoint for checkpoint in compared if checkpoint in checkpoints.fitting]
+            others = [checkpoint for checkpoint in compared if checkpoint not in checkpoints.fitting]
+            aside = [other for other in others if _is_before(other, chain.seal)]
+            failed += [other for other in others if not _is_before(other, chain.seal)]
+            last = max(fitting, key=lambda checkpoint: (checkpoint.seq, checkpoint.at), default=None)
+            results.append(CheckpointPlace(str(file.lines.path), len(file.sound), len(fitting), len(aside), last))
         self._judge_failed(failed, chain.head, checkpoints.newest)
-        return tuple(told)
+        return tuple(results)
 
     def _judge_failed(self, failed: Sequence[Checkpoint], head: AuditHead, newest: Checkpoint | None) -> None:
-        cut = max((each for each in failed if each.seq > head.seq), key=lambda each: each.seq, default=None)
+        cut = max((row for row in failed if row.seq > head.seq), key=lambda row: row.seq, default=None)
         if cut is not None:
             first = head.seq + 1
             rows = f"Row {first} is" if cut.seq == first else f"Rows {first} to {cut.seq} are"
             there = f"row {head.seq} is the last that is there" if head.seq else "there are no rows"
             what = f"{rows} missing: the checkpoint of {format_utc(cut.at)} has row {cut.seq}, and {there}."
             self._findings.add(AuditFinding(Fault.MISSING, what, _REMOVED, first, cut.seq))
-        other = sorted((each for each in failed if each.seq <= head.seq), key=lambda each: each.seq)
+        other = sorted((row for row in failed if row.seq <= head.seq), key=lambda row: row.seq)
         if other:
             until = f"row {newest.seq} of {format_utc(newest.at)} is the last that fits" if newest else "none fits"
             what = f"Row {other[0].seq} is another than in the checkpoint of {format_utc(other[0].at)} "
@@ -209,28 +217,28 @@ class Verification:
             self._findings.add(AuditFinding(Fault.REWRITTEN, what, means, other[0].seq, other[-1].seq))
 
     async def _judge_coverage(
-        self, places: Sequence[_SortedPlace], chain: ChainCheck, checkpoints: CheckpointCheck
+        self, files: Sequence[_SortedFile], chain: ChainCheck, checkpoints: CheckpointCheck
     ) -> None:
         expected, head = self._noted.expected, chain.head
         if expected is None or not head.seq:
             return
         every = [
-            each
-            for place in places
-            if place.lines.path == expected
-            for each in (*place.sound, *place.foreign, *place.wrong)
+            checkpoint
+            for file in files
+            if file.lines.path == expected
+            for checkpoint in (*file.sound, *file.foreign, *file.wrong)
         ]
         if not every:
             what = f"There is no checkpoint in {expected}, and the audit has {head.seq} rows."
             means = "somebody deleted the file, it was written elsewhere, or the bot has not run since it keeps one"
             self._findings.add(AuditFinding(Fault.CHECKPOINT, what, means))
             return
-        first = min(every, key=lambda each: each.seq)
+        first = min(every, key=lambda checkpoint: checkpoint.seq)
         if first.seq > (chain.seal.seq if chain.seal else 0):
             what = f"The checkpoints in {expected} begin with row {first.seq}, of {format_utc(first.at)}: there are no "
             what += "older ones."
             means = "somebody deleted the file and the bot began another, or it ran elsewhere before"
-            # Each host that works on a shared database keeps its own file, from whenever it began.
+            # Each host of a shared database writes its own file, from its first start.
             certain = not self._database.shared
             self._findings.add(AuditFinding(Fault.CHECKPOINT, what, means, 1, first.seq, certain))
         covered = checkpoints.newest.seq if checkpoints.newest else 0
@@ -267,16 +275,16 @@ class Verification:
             self._findings.add(finding)
 
     def _compare_grants(self, grants: Mapping[str, str]) -> None:
-        for grant_id, told in grants.items():
+        for grant_id, description in grants.items():
             if grant_id not in self._granted:
-                what = f"The grant {grant_id} ({told}) exists, and no row says that it was given."
+                what = f"The grant {grant_id} ({description}) exists, and no row says that it was given."
                 means = "somebody deleted rows of the audit, or wrote the grant into the database by hand"
                 self._findings.add(AuditFinding(Fault.GRANT, what, means))
 
 
 @dataclass(frozen=True, slots=True)
-class _SortedPlace:
-    """The checkpoints of one place by their MACs: `sound` ones count, `foreign` ones have another key, or none."""
+class _SortedFile:
+    """The checkpoints of one file by their MACs: `sound` ones count, `foreign` ones have another key, or none."""
 
     lines: CheckpointLines
     sound: Sequence[Checkpoint]
@@ -284,19 +292,19 @@ class _SortedPlace:
     foreign: Sequence[Checkpoint]
 
 
-def _sorted_places(keys: AuditKeys, places: Sequence[CheckpointLines]) -> Sequence[_SortedPlace]:
-    # Without a key no MAC can be expected.
+def _sort_files(keys: AuditKeys, files: Sequence[CheckpointLines]) -> Sequence[_SortedFile]:
+    # Without a key, a missing MAC is expected.
     sound = MacCheck.GOOD if keys.ids else MacCheck.MISSING
-    return [_sorted(keys, place, sound) for place in places]
+    return [_sort_file(keys, file, sound) for file in files]
 
 
-def _sorted(keys: AuditKeys, lines: CheckpointLines, sound: MacCheck) -> _SortedPlace:
-    checked = [(each, keys.check_checkpoint(each)) for each in lines.checkpoints]
-    return _SortedPlace(
+def _sort_file(keys: AuditKeys, lines: CheckpointLines, sound: MacCheck) -> _SortedFile:
+    checked = [(checkpoint, keys.check_checkpoint(checkpoint)) for checkpoint in lines.checkpoints]
+    return _SortedFile(
         lines,
-        [each for each, check in checked if check is sound],
-        [each for each, check in checked if check is MacCheck.WRONG],
-        [each for each, check in checked if check not in (sound, MacCheck.WRONG)],
+        [checkpoint for checkpoint, check in checked if check is sound],
+        [checkpoint for checkpoint, check in checked if check is MacCheck.WRONG],
+        [checkpoint for checkpoint, check in checked if check not in (sound, MacCheck.WRONG)],
     )
 
 
@@ -311,7 +319,7 @@ def _missing_triggers(connection: sa.Connection) -> Sequence[AuditFinding]:
 
 
 def _row_before_the_latest(connection: sa.Connection) -> AuditHead:
-    """The row before the first one that a quick verification reads."""
+    """Return the row before the first one of a quick verification."""
     last: Any = read_head(connection).seq
     if not isinstance(last, int) or last <= LATEST_ROWS:
         return AuditHead()
@@ -327,5 +335,5 @@ def _many(count: int) -> str:
     return "1 checkpoint" if count == 1 else f"{count} checkpoints"
 
 
-def _lines(count: int) -> str:
+def _line_count(count: int) -> str:
     return "1 line" if count == 1 else f"{count} lines"

@@ -1,5 +1,5 @@
-"""What is unfinished now: turns, approvals and drawings. Read whenever somebody looks at the metrics, so it costs the
-same however much there has ever been.
+"""Counts of unfinished turns, approvals and deliveries. Read for every metrics request, so their cost does not grow
+with the history.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _undrawn = sa.select(sa.func.count()).select_from(
 
 @lru_cache
 def _first_ready(most_running: int) -> sa.Select[float]:
-    """The seconds since the oldest turn was asked that could be claimed now."""
+    """Return a query for the age of the oldest claimable turn, in seconds."""
     at_limit = (
         sa.select(_beside.c.person)
         .where(_beside.c.status == TurnStatus.RUNNING.value)
@@ -58,10 +58,10 @@ def _first_ready(most_running: int) -> sa.Select[float]:
 
 
 def read_backlog(connection: sa.Connection, most_running: int) -> Backlog:
-    """Return how much there is to do, with at most `most_running` turns of one person at a time."""
-    found = {row.status: row.number for row in connection.execute(_by_status)}
+    """Return the amount of unfinished work, with at most `most_running` turns of one user at a time."""
+    numbers = {row.status: row.number for row in connection.execute(_by_status)}
     return Backlog(
-        turns={status: found.get(status, 0) for status in LIVE},
+        turns={status: numbers.get(status, 0) for status in LIVE},
         oldest_ready=max(0.0, connection.execute(_first_ready(most_running)).scalar() or 0.0),
         approvals=connection.execute(_waiting).scalar_one(),
         drawings=connection.execute(_undrawn).scalar_one(),

@@ -1,8 +1,7 @@
-"""A copy of a SQLite database, made beside whoever writes to it.
+"""Online copy of a SQLite database.
 
-Called by the composition root. SQLite copies a WAL database within one read transaction: the copy is what was committed
-when it began, and nobody who writes waits for it (https://www.sqlite.org/backup.html). A database on a server is its
-own tools' business.
+SQLite copies a WAL database within one read transaction: the copy holds everything committed before its start, and
+writers do not wait (https://www.sqlite.org/backup.html). PostgreSQL is backed up with its own tools.
 """
 
 from __future__ import annotations
@@ -20,12 +19,12 @@ from bot.errors import DatabaseError
 from bot.storage.fsync import fsync_directory
 
 _BUSY_SECONDS = 30.0
-"""How long to wait for a program that keeps the file to itself, such as one that changes its journal."""
+"""Seconds to wait for a program that locks the whole file."""
 
 
 @dataclass(frozen=True, slots=True)
 class Backup:
-    """A copy that is on disk: where, its size in bytes, and the last row of the audit in it."""
+    """A copy on disk: its path, its size in bytes, and the last audit row in it."""
 
     path: Path
     size: int
@@ -33,16 +32,16 @@ class Backup:
 
 
 def back_up(database: Path, target: Path) -> Backup:
-    """Copy a database file. The target appears whole, for its owner's eyes alone, and replaces nothing.
+    """Copy a database file. The target appears atomically, is readable by its owner only, and replaces no file.
 
-    Raises DatabaseError if there is no database, the target is there already, or the copy cannot be made or is damaged.
+    Raises DatabaseError if the database is missing, the target exists, or the copy fails or is damaged.
     """
     if not database.is_file():
         raise DatabaseError(f"There is no database at {database}.", "check DATABASE_URL and the working folder")
     draft = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
     reserved = False
     try:
-        # Reserved first: a file that somebody else puts there meanwhile must not be lost.
+        # Reserved first, so that a file created meanwhile is not overwritten.
         _make(target)
         reserved = True
         _make(draft)
@@ -51,7 +50,7 @@ def back_up(database: Path, target: Path) -> Backup:
         reserved = False
         fsync_directory(target.parent)
     except FileExistsError:
-        raise DatabaseError(f"{target} is there already, and no backup is overwritten.", "give another name") from None
+        raise DatabaseError(f"{target} already exists, and a backup overwrites no file.", "give another name") from None
     except (OSError, sqlite3.Error) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise DatabaseError(
@@ -59,9 +58,9 @@ def back_up(database: Path, target: Path) -> Backup:
             "check the folder, its permissions, and the room on its disk",
         ) from error
     finally:
-        for left in (draft, *([target] if reserved else [])):
+        for leftover in (draft, *([target] if reserved else [])):
             with contextlib.suppress(OSError):
-                left.unlink(missing_ok=True)
+                leftover.unlink(missing_ok=True)
     return Backup(target, target.stat().st_size, head)
 
 
@@ -70,19 +69,19 @@ def _make(path: Path) -> None:
 
 
 def _copy(database: Path, draft: Path) -> AuditHead:
-    """Copy all pages at once and see that they are whole; the last row of the audit among them."""
+    """Copy all pages at once and check them. Return the last audit row."""
     source_uri = f"{database.absolute().as_uri()}?mode=ro"
     with (
         closing(sqlite3.connect(source_uri, uri=True, timeout=_BUSY_SECONDS)) as source,
         closing(sqlite3.connect(draft, isolation_level=None)) as copy,
     ):
         source.backup(copy)
-        # One file from now on: it may lie where nothing can be written beside it.
+        # One file, because its folder may be read-only later.
         copy.execute("pragma journal_mode=delete")
-        (verdict,) = copy.execute("pragma quick_check(1)").fetchone()
-        if verdict != "ok":
+        (check_result,) = copy.execute("pragma quick_check(1)").fetchone()
+        if check_result != "ok":
             raise DatabaseError(
-                f"The database {database} is damaged: {str(verdict).splitlines()[0]}.",
+                f"The database {database} is damaged: {str(check_result).splitlines()[0]}.",
                 "keep the file, and go back to the last backup that was whole",
             )
         head = _head(copy)
@@ -94,5 +93,5 @@ def _copy(database: Path, draft: Path) -> AuditHead:
 def _head(copy: sqlite3.Connection) -> AuditHead:
     if copy.execute("select 1 from sqlite_master where type = 'table' and name = 'audit'").fetchone() is None:
         return AuditHead()
-    found = copy.execute("select seq, hash from audit order by seq desc limit 1").fetchone()
-    return AuditHead(*found) if found else AuditHead()
+    row = copy.execute("select seq, hash from audit order by seq desc limit 1").fetchone()
+    return AuditHead(*row) if row else AuditHead()

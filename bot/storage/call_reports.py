@@ -1,4 +1,4 @@
-"""Reading tool calls as people look them up: what was asked for, by whom, how it ended; and what waits."""
+"""Reports of tool calls: pages of past calls and the number of pending ones."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _ESCAPES = r"(?<!\\)((?:\\\\)*)\\u[0-9a-fA-F]{4}"
 
 
 class server_of(FunctionElement[str]):  # noqa: N801 - reads as SQL
-    """The slug of the server that a call in a step's body is for."""
+    """SQL expression: the slug of the server in the body of a call's step."""
 
     type = sa.Text()
     inherit_cache = True
@@ -31,13 +31,13 @@ class server_of(FunctionElement[str]):  # noqa: N801 - reads as SQL
 
 @compiles(server_of)
 def _in_sqlite(element: server_of, compiler: Any, **arguments: Any) -> str:
-    (body,) = (compiler.process(each, **arguments) for each in element.clauses)
+    (body,) = (compiler.process(clause, **arguments) for clause in element.clauses)
     return f"case when json_valid({body}) then json_extract({body}, '$.tool.server') end"
 
 
 @compiles(server_of, "postgresql")
 def _in_postgresql(element: server_of, compiler: Any, **arguments: Any) -> str:
-    (body,) = (compiler.process(each, **arguments) for each in element.clauses)
+    (body,) = (compiler.process(clause, **arguments) for clause in element.clauses)
     return rf"(regexp_replace({body}::text, '{_ESCAPES}', '\1', 'g')::json -> 'tool' ->> 'server')"
 
 
@@ -48,7 +48,7 @@ _calls = sa.select(steps.c.turn_id).join(turns, turns.c.id == steps.c.turn_id).w
 _page = (
     sa.select(
         steps.c.turn_id,
-        # As text: one body that cannot be read must not keep the others from being read.
+        # As text, because an unreadable body must not hide the other calls.
         sa.cast(steps.c.body, sa.Text).label("body"),
         steps.c.status,
         steps.c.created_at,
@@ -84,7 +84,7 @@ _running = (
 def read_calls(
     connection: sa.Connection, server: str, workspace: str, limit: int, offset: int
 ) -> tuple[Sequence[CallSummary], int]:
-    """A page of the calls to a server's tools in a workspace, the latest first, and how many there are in all."""
+    """Return a page of the calls to a server's tools in a workspace, newest first, and the number of all."""
     page, count = (_their_page, _their_count) if server else (_page, _count)
     values: dict[str, Any] = prefix_bounds("reach", _within(workspace))
     if server:
@@ -105,14 +105,14 @@ def read_calls(
 
 
 def count_waiting(connection: sa.Connection, server: str) -> int:
-    """How many calls to a server's tools wait for a signature."""
+    """Return the number of calls to a server's tools that await approval."""
     slug, workspace = _named_by(connection, server)
     values = {"server": slug, **prefix_bounds("reach", _within(workspace))}
     return int(connection.execute(_running, values).scalar_one())
 
 
 def _named_by(connection: sa.Connection, server: str) -> tuple[str, str]:
-    """The slug and workspace of a server that is named by its id, or by its slug."""
+    """Return the slug and workspace of a server, from its id or slug."""
     row = connection.execute(_named, {"i": server}).first()
     return (server.removeprefix(FILE), EVERYWHERE) if row is None else (row.slug, row.workspace)
 
@@ -122,7 +122,7 @@ def _within(workspace: str) -> str:
 
 
 def _name(body: str) -> str:
-    """The tool as its server calls it; as the model did, if there is no such tool."""
+    """Return `server.tool`, or the name in the model's request if no such tool exists."""
     try:
         read = json.loads(body)
         tool = read["tool"]
@@ -132,5 +132,5 @@ def _name(body: str) -> str:
 
 
 def _seconds(row: Any) -> float | None:
-    """How long it took, if it was recorded when it was sent."""
+    """Return the duration of a call, `None` if it was not recorded."""
     return None if row.started_at is None or row.ended_at is None else float(row.ended_at - row.started_at)

@@ -1,6 +1,6 @@
-"""What a server offers as JSON, in MCP's own words and a few of ours, and back.
+"""JSON codec of a server's capabilities, with MCP's field names where they exist.
 
-A body that cannot be read is not there, and the next sync writes it again.
+An unreadable body counts as missing; the next sync replaces it.
 """
 
 from __future__ import annotations
@@ -18,74 +18,90 @@ OFFERED = ("tools", "resources", "templates", "prompts")
 
 
 def encode_capabilities(capabilities: ServerCapabilities) -> str:
-    """What a server offers, as it is kept."""
+    """Encode capabilities as JSON text."""
     return json_text(
         {
             "v": VERSION,
             "protocol": capabilities.protocol,
             "serverVersion": capabilities.server_version,
             **_handshake_body(capabilities.handshake),
-            "tools": [tool_body(each) for each in capabilities.tools],
+            "tools": [tool_body(tool) for tool in capabilities.tools],
             "resources": [
                 {
-                    "uri": each.uri,
-                    "name": each.name,
-                    "title": each.title,
-                    "description": each.description,
-                    "mimeType": each.mime_type,
-                    "size": each.size,
+                    "uri": resource.uri,
+                    "name": resource.name,
+                    "title": resource.title,
+                    "description": resource.description,
+                    "mimeType": resource.mime_type,
+                    "size": resource.size,
                 }
-                for each in capabilities.resources
+                for resource in capabilities.resources
             ],
             "templates": [
                 {
-                    "uriTemplate": each.pattern,
-                    "name": each.name,
-                    "title": each.title,
-                    "description": each.description,
-                    "mimeType": each.mime_type,
+                    "uriTemplate": template.pattern,
+                    "name": template.name,
+                    "title": template.title,
+                    "description": template.description,
+                    "mimeType": template.mime_type,
                 }
-                for each in capabilities.templates
+                for template in capabilities.templates
             ],
             "prompts": [
                 {
-                    "name": each.name,
-                    "title": each.title,
-                    "description": each.description,
+                    "name": prompt.name,
+                    "title": prompt.title,
+                    "description": prompt.description,
                     "arguments": [
-                        {"name": one.name, "description": one.description, "required": one.required}
-                        for one in each.arguments
+                        {"name": argument.name, "description": argument.description, "required": argument.required}
+                        for argument in prompt.arguments
                     ],
                 }
-                for each in capabilities.prompts
+                for prompt in capabilities.prompts
             ],
         }
     )
 
 
 def decode_capabilities(text: str | None) -> ServerCapabilities:
-    """What a server offered. Raises what reading an unreadable body raises (`records.UNREADABLE`)."""
+    """Decode capabilities. Raises `turn_reader.UNREADABLE`."""
     if text is None:
         return ServerCapabilities()
     body = json.loads(text)
     return ServerCapabilities(
-        tools=tuple(read_tool(each) for each in body["tools"]),
+        tools=tuple(read_tool(tool) for tool in body["tools"]),
         resources=tuple(
-            Resource(each["uri"], each["name"], each["title"], each["description"], each["mimeType"], each["size"])
-            for each in body["resources"]
+            Resource(
+                resource["uri"],
+                resource["name"],
+                resource["title"],
+                resource["description"],
+                resource["mimeType"],
+                resource["size"],
+            )
+            for resource in body["resources"]
         ),
         templates=tuple(
-            ResourceTemplate(each["uriTemplate"], each["name"], each["title"], each["description"], each["mimeType"])
-            for each in body["templates"]
+            ResourceTemplate(
+                template["uriTemplate"],
+                template["name"],
+                template["title"],
+                template["description"],
+                template["mimeType"],
+            )
+            for template in body["templates"]
         ),
         prompts=tuple(
             Prompt(
-                each["name"],
-                each["title"],
-                each["description"],
-                tuple(PromptArgument(one["name"], one["description"], one["required"]) for one in each["arguments"]),
+                prompt["name"],
+                prompt["title"],
+                prompt["description"],
+                tuple(
+                    PromptArgument(argument["name"], argument["description"], argument["required"])
+                    for argument in prompt["arguments"]
+                ),
             )
-            for each in body["prompts"]
+            for prompt in body["prompts"]
         ),
         server_version=body["serverVersion"],
         protocol=body["protocol"],
@@ -96,8 +112,8 @@ def decode_capabilities(text: str | None) -> ServerCapabilities:
 def _handshake_body(handshake: Handshake | None) -> Body:
     if handshake is None:
         return {}
-    known = {"transport": handshake.transport, "place": handshake.place, "foundAt": handshake.found_at}
-    return {"handshake": known}
+    fields = {"transport": handshake.transport, "place": handshake.place, "foundAt": handshake.found_at}
+    return {"handshake": fields}
 
 
 def _read_handshake(body: Body | None) -> Handshake | None:
@@ -105,12 +121,12 @@ def _read_handshake(body: Body | None) -> Handshake | None:
 
 
 def definitions_text(capabilities: ServerCapabilities) -> str:
-    """The fingerprint of every tool's definition, by the server's own name for it."""
-    return json_text({each.original_name: each.definition for each in capabilities.tools})
+    """Return the fingerprints of all tool definitions as JSON text, by original name."""
+    return json_text({tool.original_name: tool.definition for tool in capabilities.tools})
 
 
 def same_offer(one: str | None, other: str) -> bool:
-    """Whether two texts offer the same tools, resources and prompts, in whatever order."""
+    """Return True if two texts hold the same tools, resources and prompts in any order."""
     try:
         return _offer(one) == _offer(other)
     except (ValueError, TypeError, LookupError, AttributeError):
@@ -119,11 +135,11 @@ def same_offer(one: str | None, other: str) -> bool:
 
 def _offer(text: str | None) -> Mapping[str, list[str]]:
     body = {} if text is None else json.loads(text)
-    return {kind: sorted(canonical_json(each) for each in body.get(kind, ())) for kind in OFFERED}
+    return {kind: sorted(canonical_json(item) for item in body.get(kind, ())) for kind in OFFERED}
 
 
 def tool_body(tool: Tool) -> Body:
-    """A tool as it is kept."""
+    """Encode a tool."""
     hints = tool.annotations
     return {
         "name": tool.original_name,
@@ -146,7 +162,7 @@ def tool_body(tool: Tool) -> Body:
 
 
 def read_tool(body: Body) -> Tool:
-    """A tool as it was. Raises what reading an unreadable body raises."""
+    """Decode a tool. Raises `turn_reader.UNREADABLE`."""
     hints = body["annotations"]
     return Tool(
         name=body["offeredAs"],
@@ -169,11 +185,11 @@ def read_tool(body: Body) -> Tool:
 
 
 def _plain(value: Any) -> Any:
-    """Any mapping as the one kind that JSON knows."""
+    """Return the value with every mapping as a dict, because `json` encodes no other mappings."""
     match value:
         case Mapping():
-            return {key: _plain(each) for key, each in value.items()}
+            return {key: _plain(item) for key, item in value.items()}
         case list() | tuple():
-            return [_plain(each) for each in value]
+            return [_plain(item) for item in value]
         case _:
             return value

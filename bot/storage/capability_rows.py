@@ -1,4 +1,4 @@
-"""What is known of every server from its last sync, on disk. Also for servers of the operator's file."""
+"""Cached capabilities of each server from its last sync, including servers of the operator's file."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from bot.storage.turn_reader import UNREADABLE
 from bot.storage.upsert import Upsert
 
 _all = sa.select(mcp_capabilities)
-_offer = sa.select(mcp_capabilities.c.capabilities).where(mcp_capabilities.c.server_id == bindparam("i"))
+_select_capabilities = sa.select(mcp_capabilities.c.capabilities).where(mcp_capabilities.c.server_id == bindparam("i"))
 _server = sa.select(mcp_servers.c.id).where(mcp_servers.c.id == bindparam("i")).with_for_update(read=True)
-_keep = Upsert(
+_save = Upsert(
     lambda insert: (
         insert(mcp_capabilities)
         .values(
@@ -60,14 +60,14 @@ _delete = mcp_capabilities.delete().where(mcp_capabilities.c.server_id == bindpa
 
 @dataclass(frozen=True, slots=True)
 class CachedRow:
-    """What could be read, by server, and the servers whose rows could not."""
+    """Readable rows by server id, and the errors of unreadable rows by server id."""
 
     readable: Mapping[str, CachedCapabilities]
     unreadable: Mapping[str, str]
 
 
 def read_known(connection: sa.Connection) -> CachedRow:
-    """What is known of every server."""
+    """Return the cached capabilities of every server."""
     readable, unreadable = {}, {}
     for row in connection.execute(_all):
         try:
@@ -80,21 +80,19 @@ def read_known(connection: sa.Connection) -> CachedRow:
 
 
 def save_capabilities(connection: sa.Connection, server_id: str, capabilities: ServerCapabilities) -> None:
-    """Everything of one sync at once, and with the first one its pins. A server that was removed
-    meanwhile stays unknown.
-    """
+    """Save a sync's capabilities, and pin the tools at the first sync. No effect if the server was removed."""
     text = encode_capabilities(capabilities)
-    # Read before the locks, since most syncs find the same and must not wait for each other.
-    before = connection.execute(_offer, {"i": server_id}).scalar()
+    # Read before the locks, because most syncs change nothing and must not wait for each other.
+    before = connection.execute(_select_capabilities, {"i": server_id}).scalar()
     pinned = pin_rows.is_pinned(connection, server_id)
     if not (same_offer(before, text) and (pinned or not capabilities.tools)):
         bump(connection)
-    if _gone(connection, server_id):
+    if _is_removed(connection, server_id):
         return
     if not pinned:
         pin_rows.begin(connection, server_id, capabilities.tools)
     connection.execute(
-        _keep.on(connection),
+        _save.on(connection),
         {
             "i": server_id,
             "what": text,
@@ -105,16 +103,16 @@ def save_capabilities(connection: sa.Connection, server_id: str, capabilities: S
 
 
 def save_sync_failure(connection: sa.Connection, server_id: str, problem: str) -> None:
-    """The last sync failed; what is known stays."""
-    if not _gone(connection, server_id):
+    """Save the error of a failed sync; the cached capabilities stay."""
+    if not _is_removed(connection, server_id):
         connection.execute(_fail.on(connection), {"i": server_id, "why": problem})
 
 
 def forget(connection: sa.Connection, server_id: str) -> None:
-    """Nothing is known of this server any more."""
+    """Delete the cached capabilities of a server."""
     connection.execute(_delete, {"i": server_id})
 
 
-def _gone(connection: sa.Connection, server_id: str) -> bool:
-    """Whether the server was removed while it answered; if not, it stays until this transaction is over."""
+def _is_removed(connection: sa.Connection, server_id: str) -> bool:
+    """Return True if the server was removed. Otherwise lock its row until the transaction ends."""
     return not server_id.startswith(FILE) and connection.execute(_server, {"i": server_id}).first() is None

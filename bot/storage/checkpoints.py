@@ -1,6 +1,6 @@
-"""Checkpoints of the audit in files: written one a line to an append-only file, found in that file and in logs.
+"""Checkpoint files of the audit: append-only, one checkpoint a line. Checkpoints are also read from logs.
 
-Any number of processes may append to one file: a lock on it keeps their lines apart.
+Any number of processes may append to one file, under a file lock.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ _LONGEST_LINE = 65_536
 
 @dataclass(frozen=True, slots=True)
 class CheckpointLines:
-    """The checkpoints of one file in their order, and the numbers of lines that begin one and do not end it. `mixed` is
-    True if there are other lines, as in a log.
+    """The checkpoints of one file in order, and the numbers of incomplete checkpoint lines. `mixed` is True if the
+    file has other lines, as a log has.
     """
 
     path: Path
@@ -52,13 +52,13 @@ def make_checkpoint(connection: sa.Connection, keys: AuditKeys) -> Checkpoint:
 
 def fits(connection: sa.Connection, checkpoint: Checkpoint) -> bool:
     """Return True if the row of a checkpoint is there and is that row."""
-    found = connection.execute(_hash, {"seq": checkpoint.seq}).scalar()
-    return checkpoint.seq == 0 or bool(found == checkpoint.hash)
+    row_hash = connection.execute(_hash, {"seq": checkpoint.seq}).scalar()
+    return checkpoint.seq == 0 or bool(row_hash == checkpoint.hash)
 
 
 def append_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
-    """Append one line and have it on disk. No effect if the last line is about the same row. A line that could not be
-    written whole is taken back. Raises OSError.
+    """Append one line and flush it to disk. No effect if the last line is about the same row. An incompletely written
+    line is removed again. Raises OSError.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     new = not path.exists()
@@ -69,7 +69,7 @@ def append_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
         tail = os.pread(handle, _TAIL, max(0, size - _TAIL))
         if _is_about(tail, checkpoint):
             return
-        # A process that died in the middle of its line must not spoil the next one.
+        # A line cut off by a crash must not spoil the next one.
         first = b"\n" if tail and not tail.endswith(b"\n") else b""
         line = first + f"{checkpoint}\n".encode()
         if os.write(handle, line) < len(line):
@@ -92,7 +92,7 @@ def last_checkpoint(path: Path) -> Checkpoint | None:
 
 def read_checkpoints(path: Path) -> CheckpointLines:
     """Return all checkpoints of a checkpoint file, or of a log with other lines in it. Raises OSError."""
-    found: list[Checkpoint] = []
+    checkpoints: list[Checkpoint] = []
     torn: list[int] = []
     mixed = False
     with path.open("rb") as file:
@@ -104,9 +104,9 @@ def read_checkpoints(path: Path) -> CheckpointLines:
             except ValueError:
                 torn.append(number)
             else:
-                found += [checkpoint] if checkpoint else []
+                checkpoints += [checkpoint] if checkpoint else []
                 mixed |= checkpoint is None or not line.startswith(_BEGINS)
-    return CheckpointLines(path, found, torn, mixed)
+    return CheckpointLines(path, checkpoints, torn, mixed)
 
 
 def _lock(handle: int) -> None:

@@ -1,8 +1,7 @@
-"""Who may drive a turn: claiming, renewing, giving back, and proving it before every write.
+"""Claims of turns: claiming, renewing, releasing, and the proof of ownership before every write.
 
-Leases run on the database's clock. On PostgreSQL a turn whose lease ran out is anybody's. On SQLite there is one
-process that claims; what a dead one left is adopted once, at start, and a lease that ran out while the machine slept
-takes nothing away from its owner.
+Leases use the database's clock. On PostgreSQL any process may claim a turn whose lease has expired. On SQLite one
+process claims: it adopts the turns of a dead process once, at its start, and an expired lease takes no turn from it.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ from bot.storage.turn_completion import (
 )
 from bot.storage.turn_reader import UNREADABLE, read_turn
 
-# -------------------- fair shares
+# -------------------- fair scheduling
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +49,7 @@ class WaitingTurn:
 
 @dataclass(slots=True)
 class Loads:
-    """How many turns run in all processes, by person and by workspace."""
+    """Numbers of running turns in all processes, by user and by workspace."""
 
     persons: Counter[str] = field(default_factory=Counter)
     workspaces: Counter[str] = field(default_factory=Counter)
@@ -62,18 +61,18 @@ class Loads:
 
 
 def choose_turns(
-    waiting: Iterable[WaitingTurn], loads: Loads, *, most_running: int, places: int
+    waiting: Iterable[WaitingTurn], loads: Loads, *, most_running: int, free_slots: int
 ) -> Sequence[WaitingTurn]:
-    """Return the turns to claim, at most `places`, and count them in `loads`.
+    """Return the turns to claim, at most `free_slots`, and count them in `loads`.
 
-    The person with the fewest running turns goes first; among equals, the workspace with the fewest; then the oldest
-    turn. A person with `most_running` gets no more.
+    The user with the fewest running turns goes first; among equals, the workspace with the fewest; then the oldest
+    turn. A user with `most_running` gets no more.
     """
     queues: dict[str, list[WaitingTurn]] = defaultdict(list)
     for turn in sorted(waiting, key=_age, reverse=True):
         queues[turn.person].append(turn)
     chosen: list[WaitingTurn] = []
-    while len(chosen) < places:
+    while len(chosen) < free_slots:
         heads = [queue[-1] for person, queue in queues.items() if queue and loads.persons[person] < most_running]
         if not heads:
             break
@@ -91,28 +90,28 @@ def _age(turn: WaitingTurn) -> tuple[float, str]:
 _wanted = sa.select(deliveries.c.wanted).where(deliveries.c.turn_id == turns.c.id).scalar_subquery()
 _other = turns.alias("other")
 _CLAIMS = 0x636C61696D73
-"""PostgreSQL's advisory lock on claims: what one has claimed is committed before the next one counts."""
+"""Id of PostgreSQL's advisory lock on claims, which makes each claim see the previous one committed."""
 
 _woken = sa.and_(turns.c.status == TurnStatus.WAITING, turns.c.wake_at <= now())
 _is_due = sa.or_(turns.c.status == TurnStatus.QUEUED, _woken)
 """New turns, and those for which everything that they waited for is settled."""
 _is_running = turns.c.status == TurnStatus.RUNNING
 _orphaned = sa.and_(_is_running, turns.c.owner.is_(None))
-# Claimed by this process, though it knows nothing of it: the answer to that COMMIT was lost on the way.
-_forgotten = sa.and_(
+# Claimed by this process, but unknown to it: the response to that COMMIT was lost.
+_unknown_to_owner = sa.and_(
     _is_running, turns.c.owner == bindparam("me"), turns.c.id.not_in(bindparam("holding", expanding=True))
 )
 _abandoned = sa.and_(_is_running, turns.c.lease_until <= now())
 _LOST = {
-    "sqlite": sa.or_(_orphaned, _forgotten),
-    "postgresql": sa.or_(_orphaned, _forgotten, _abandoned),
+    "sqlite": sa.or_(_orphaned, _unknown_to_owner),
+    "postgresql": sa.or_(_orphaned, _unknown_to_owner, _abandoned),
 }
 """Turns that count as running and have lost their process."""
 _is_first = ~sa.exists().where(
     _other.c.conversation == turns.c.conversation,
     is_live(_other),
     _other.c.id != turns.c.id,
-    # An active one cannot come later; if it does all the same, the claims of others must not fail with it.
+    # An active turn cannot be later. If one is nevertheless, other claims must not fail because of it.
     sa.or_(_other.c.seq < turns.c.seq, is_active(_other)),
 )
 """Turns that wait for no other of their conversation."""
@@ -125,7 +124,7 @@ def _number(condition: sa.ColumnElement[bool]) -> sa.ColumnElement[int]:
 
 @lru_cache
 def _loads(dialect: str) -> sa.Select[Any]:
-    """What every person has in every workspace that has not ended."""
+    """Return a query for the unfinished turns of each user in each workspace."""
     return (
         sa.select(
             turns.c.person,
@@ -139,8 +138,8 @@ def _loads(dialect: str) -> sa.Select[Any]:
     )
 
 
-def _is_ours(reaches: tuple[str, ...]) -> sa.ColumnElement[bool]:
-    """Turns that this process could draw and does not hold."""
+def _is_deliverable(reaches: tuple[str, ...]) -> sa.ColumnElement[bool]:
+    """Return the condition for turns that this process can deliver and has not claimed."""
     return sa.and_(
         sa.or_(*(sa.func.substr(turns.c.conversation + ":", 1, len(reach)) == reach for reach in reaches)),
         turns.c.id.not_in(bindparam("holding", expanding=True)),
@@ -151,7 +150,7 @@ def _is_ours(reaches: tuple[str, ...]) -> sa.ColumnElement[bool]:
 def _lost_within(dialect: str, reaches: tuple[str, ...]) -> sa.Select[str]:
     return (
         sa.select(turns.c.id)
-        .where(is_live(turns), _LOST[dialect], _is_ours(reaches), _is_first)
+        .where(is_live(turns), _LOST[dialect], _is_deliverable(reaches), _is_first)
         .order_by(turns.c.created_at, turns.c.conversation)
         .limit(bindparam("limit"))
     )
@@ -159,20 +158,20 @@ def _lost_within(dialect: str, reaches: tuple[str, ...]) -> sa.Select[str]:
 
 @lru_cache
 def _waiting_within(reaches: tuple[str, ...]) -> sa.Select[Any]:
-    """The turns of some persons that could run now."""
+    """Return a query for the claimable turns of some users."""
     return sa.select(turns.c.id, turns.c.person, turns.c.workspace, turns.c.conversation, turns.c.created_at).where(
         is_live(turns),
         turns.c.person.in_(bindparam("persons", expanding=True)),
         _is_due,
-        _is_ours(reaches),
+        _is_deliverable(reaches),
         _is_first,
     )
 
 
 @lru_cache
 def _claim_of(dialect: str) -> sa.sql.dml.ReturningUpdate[Any]:
-    """The claim of chosen turns. Looked at again under the lock: one may have been stopped meanwhile. Rows that another
-    transaction changes at this moment are skipped.
+    """Return the statement that claims chosen turns. It checks them again under the lock, because one may have been
+    stopped meanwhile, and skips rows that another transaction is changing.
     """
     chosen = (
         sa.select(turns.c.id)
@@ -195,18 +194,18 @@ def _claim_of(dialect: str) -> sa.sql.dml.ReturningUpdate[Any]:
     )
 
 
-# Its first message is posted while it is driven. Were the drawing nobody's until that is out, a turn that ends sooner
-# would be anybody's to post as well.
-_take_drawings = (
+# The first message is posted while the turn runs. Without an owner until then, the delivery of a turn that ends
+# sooner could be claimed by another process too.
+_acquire_deliveries = (
     deliveries.update()
     .where(deliveries.c.turn_id.in_(bindparam("ids", expanding=True)), deliveries.c.owner.is_(None))
     .values(owner=bindparam("me"), lease_until=now() + LEASE_SECONDS)
 )
-_adopt = turns.update().where(turns.c.status == TurnStatus.RUNNING).values(owner=None, lease_until=None)
-_put_down_all = deliveries.update().where(deliveries.c.owner.is_not(None)).values(owner=None, lease_until=None)
-# A turn that a transaction has in its hands is passed over: that transaction has renewed the lease itself, and one that
-# waits for something must not cost the other turns theirs.
-_within_reach = (
+_release_turns = turns.update().where(turns.c.status == TurnStatus.RUNNING).values(owner=None, lease_until=None)
+_release_deliveries = deliveries.update().where(deliveries.c.owner.is_not(None)).values(owner=None, lease_until=None)
+# A turn locked by another transaction is skipped: that transaction has renewed the lease itself, and its wait must
+# not cost the other turns their leases.
+_unlocked = (
     sa.select(turns.c.id)
     .where(
         turns.c.id.in_(bindparam("ids", expanding=True)),
@@ -216,9 +215,7 @@ _within_reach = (
     .with_for_update(skip_locked=True, key_share=True)
     .cte("within_reach")
 )
-_renew_all = (
-    turns.update().where(turns.c.id.in_(sa.select(_within_reach.c.id))).values(lease_until=now() + LEASE_SECONDS)
-)
+_renew_all = turns.update().where(turns.c.id.in_(sa.select(_unlocked.c.id))).values(lease_until=now() + LEASE_SECONDS)
 _driven = sa.select(turns.c.id, turns.c.fence, turns.c.stop_by).where(
     turns.c.id.in_(bindparam("ids", expanding=True)), turns.c.status == TurnStatus.RUNNING
 )
@@ -231,7 +228,7 @@ _renew = (
 _release = (
     turns.update()
     .where(turns.c.id == bindparam("t"), turns.c.fence == bindparam("f"), turns.c.status == TurnStatus.RUNNING)
-    # Queued, not abandoned: a hand-over in good order is no recovery.
+    # Queued, not lost: a regular release is not a recovery.
     .values(status=TurnStatus.QUEUED, owner=None, lease_until=None)
 )
 _reopen = (
@@ -247,9 +244,9 @@ _reopen = (
 
 
 def adopt_orphans(connection: sa.Connection) -> None:
-    """Take over what a dead process was driving. Only for the process that holds the lock file."""
-    connection.execute(_adopt)
-    connection.execute(_put_down_all)
+    """Release all turns and deliveries of a dead process. Only for the process that holds the lock file."""
+    connection.execute(_release_turns)
+    connection.execute(_release_deliveries)
 
 
 def claim(
@@ -261,9 +258,9 @@ def claim(
     *,
     limits: TurnLimits = NO_TURN_LIMITS,
 ) -> Sequence[Claim]:
-    """Take turns that can go on now, shared fairly among persons and workspaces, of conversations that one of `reaches`
-    takes in, but none that this process has in its hands already: its clock may have jumped, or it may have slept past
-    its lease.
+    """Claim up to `limit` turns that can run now, shared fairly among users and workspaces, in conversations with one
+    of the prefixes `reaches`. Turns in `holding` are skipped: after a clock jump or a suspend their leases may seem
+    expired.
     """
     dialect = connection.dialect.name
     if dialect == "postgresql":
@@ -272,17 +269,19 @@ def claim(
     ids = _choose(connection, given, limit, reaches, limits)
     if not ids:
         return []
-    places = {turn_id: place for place, turn_id in enumerate(ids)}
-    rows = sorted(connection.execute(_claim_of(dialect), {**given, "ids": ids}).all(), key=lambda row: places[row.id])
-    if never_drawn := [row.id for row in rows if row.revision == 0]:
-        connection.execute(_take_drawings, {"me": me, "ids": never_drawn})
+    free_slots = {turn_id: position for position, turn_id in enumerate(ids)}
+    rows = sorted(
+        connection.execute(_claim_of(dialect), {**given, "ids": ids}).all(), key=lambda row: free_slots[row.id]
+    )
+    if undelivered := [row.id for row in rows if row.revision == 0]:
+        connection.execute(_acquire_deliveries, {"me": me, "ids": undelivered})
     return [claimed(row) for row in rows]
 
 
 def _choose(
     connection: sa.Connection, given: Mapping[str, Any], limit: int, reaches: tuple[str, ...], limits: TurnLimits
 ) -> Sequence[str]:
-    """The turns to claim, those that have lost their process first."""
+    """Return the ids of the turns to claim, first those that have lost their process."""
     dialect = connection.dialect.name
     loads, waits, lost = Loads(), dict[str, tuple[float, str]](), 0
     for row in connection.execute(_loads(dialect), given):
@@ -294,87 +293,87 @@ def _choose(
     ids: list[str] = []
     if lost:
         ids += connection.execute(_lost_within(dialect, reaches), {**given, "limit": limit}).scalars().all()
-    places = limit - len(ids)
+    free_slots = limit - len(ids)
     persons = sorted(
         (person for person in waits if loads.persons[person] < limits.running),
         key=lambda person: (loads.persons[person], loads.workspaces[waits[person][1]], waits[person]),
     )
     waiting: list[WaitingTurn] = []
     at_once = limit
-    while persons and len({turn.person for turn in waiting}) < places:
-        # Those of later persons are read only where these have nothing that can go on.
-        some, persons = persons[:at_once], persons[at_once:]
-        rows = connection.execute(_waiting_within(reaches), {**given, "persons": some})
+    while persons and len({turn.person for turn in waiting}) < free_slots:
+        # The turns of later users are read only if these users have none to claim.
+        batch, persons = persons[:at_once], persons[at_once:]
+        rows = connection.execute(_waiting_within(reaches), {**given, "persons": batch})
         waiting += (WaitingTurn(*row) for row in rows)
         at_once *= 4
-    chosen = choose_turns(waiting, loads, most_running=limits.running, places=places)
+    chosen = choose_turns(waiting, loads, most_running=limits.running, free_slots=free_slots)
     return [*ids, *(turn.id for turn in chosen)]
 
 
 def claimed(row: Any) -> Claim:
-    """The claim on a turn whose row is ours now, with its revision beside."""
+    """Return the claim of a row that this process has just claimed, with its delivery revision."""
     fresh = None
-    # What cannot be read must not take the other claims along. Whoever drives it finds out.
+    # An unreadable turn must not prevent the other claims; its driver gets the error.
     with contextlib.suppress(*UNREADABLE):
-        # Nobody has driven it before: there is nothing to settle and there are no steps to read.
+        # The first claim of a turn: it has no steps and no leftovers.
         fresh = TurnRecord(read_turn(row), (), row.revision) if row.fence == 1 else None
     where = ConversationKey.parse(row.conversation)
     return Claim(row.id, where, row.fence, row.recoveries, fresh, person=row.person)
 
 
 def renew(connection: sa.Connection, me: str, claims: Sequence[Claim]) -> frozenset[str]:
-    """Renew leases; the ids of the turns that are still ours and that nobody wants stopped."""
-    fences = {each.turn_id: each.fence for each in claims}
+    """Renew leases. Return the ids of the turns that are still owned and not stopped."""
+    fences = {claim.turn_id: claim.fence for claim in claims}
     connection.execute(_renew_all, {"ids": list(fences), "me": me})
     rows = connection.execute(_driven, {"ids": list(fences)}).all()
     return frozenset(row.id for row in rows if row.fence == fences[row.id] and row.stop_by is None)
 
 
 def release(connection: sa.Connection, claims: Sequence[Claim]) -> None:
-    """Give turns back so that anybody can go on with them at once."""
-    for each in claims:
-        connection.execute(_release, {"t": each.turn_id, "f": each.fence})
+    """Release turns, so that any process can claim them at once."""
+    for claim in claims:
+        connection.execute(_release, {"t": claim.turn_id, "f": claim.fence})
     notify_all(connection)
 
 
 @dataclass(frozen=True, slots=True)
 class Owned:
-    """A turn that is still ours: its revision, and the name of whoever has stopped it."""
+    """The revision of an owned turn and the name of the user who stopped it, `None` if it was not stopped."""
 
     revision: int
     stopped_by: str | None
 
 
-def own(connection: sa.Connection, held: Claim) -> int:
-    """Prove that the turn is still ours and renew its lease; its revision. Raises LostLease, or Stopped if a person
+def own(connection: sa.Connection, claim: Claim) -> int:
+    """Prove ownership of the turn and renew its lease. Return its revision. Raises LostLease, or Stopped if a user
     stopped it.
     """
-    owned = own_to_the_end(connection, held)
+    owned = own_to_the_end(connection, claim)
     if owned.stopped_by is not None:
-        raise Stopped(held.turn_id)
+        raise Stopped(claim.turn_id)
     return owned.revision
 
 
-def own_to_the_end(connection: sa.Connection, held: Claim) -> Owned:
-    """Prove that the turn is still ours, stopped or not. Raises LostLease."""
-    row = connection.execute(_renew, {"t": held.turn_id, "f": held.fence}).first()
+def own_to_the_end(connection: sa.Connection, claim: Claim) -> Owned:
+    """Prove ownership of the turn, stopped or not, and renew its lease. Raises LostLease."""
+    row = connection.execute(_renew, {"t": claim.turn_id, "f": claim.fence}).first()
     if row is None:
-        raise LostLease(held.turn_id)
+        raise LostLease(claim.turn_id)
     return Owned(row.revision, row.stop_by)
 
 
-def settle_leftovers(connection: sa.Connection, held: Claim) -> None:
-    """Settle what the previous owner had in flight and what has timed out since."""
-    if held.fence == 1:
-        return  # there was no previous owner
-    reopened = connection.execute(_reopen, {"t": held.turn_id, "f": held.fence}).all()
-    expired = expire_overdue(connection, held.turn_id)
-    settled = elicitation_rows.settle(connection, held.turn_id, held.fence)
+def settle_leftovers(connection: sa.Connection, claim: Claim) -> None:
+    """Settle the calls that the previous owner had sent, and expired approvals."""
+    if claim.fence == 1:
+        return  # the first owner
+    reopened = connection.execute(_reopen, {"t": claim.turn_id, "f": claim.fence}).all()
+    expired = expire_overdue(connection, claim.turn_id)
+    settled = elicitation_rows.settle(connection, claim.turn_id, claim.fence)
     if expired or reopened or settled:
-        mark_view_stale(connection, held.turn_id)
+        mark_view_stale(connection, claim.turn_id)
     if expired:
-        mark_queued_views_stale(connection, held.turn_id)
+        mark_queued_views_stale(connection, claim.turn_id)
     for step in reopened:
         if step.status == StepStatus.UNKNOWN:
-            record_finished(connection, held.turn_id, step.n)
-    record_expired(connection, held.turn_id, expired)
+            record_finished(connection, claim.turn_id, step.n)
+    record_expired(connection, claim.turn_id, expired)

@@ -13,7 +13,7 @@ FUNCTION = "countersign_now"
 
 
 class now(FunctionElement[float]):  # noqa: N801 - reads as SQL
-    """Epoch seconds as the database counts them."""
+    """SQL function: epoch seconds of the database's clock."""
 
     type = sa.Double()
     inherit_cache = True

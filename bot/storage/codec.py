@@ -1,7 +1,7 @@
-"""The JSON in which values are kept, and back.
+"""JSON codec of stored values.
 
-Every body carries a version, `v`, so that a later release can tell bodies of this one from its own: turns can wait
-across an upgrade. The bytes of images and files are not in a body: `files` keeps them.
+Every body carries a version, `v`, because turns can wait across an upgrade. The bytes of images and files are stored by
+`files`.
 """
 
 from __future__ import annotations
@@ -41,11 +41,14 @@ _COUNTS = tuple(field.name for field in dataclasses.fields(Usage))
 
 
 def question_body(question: TurnInput) -> Body:
-    """A question as it is kept."""
+    """Encode a turn's input."""
     return {
         "v": VERSION,
         "text": question.text,
-        "attachments": [[each.id, each.name, each.mime_type, each.size] for each in question.attachments],
+        "attachments": [
+            [attachment.id, attachment.name, attachment.mime_type, attachment.size]
+            for attachment in question.attachments
+        ],
         "context": list(question.context),
         "call": None if question.call is None else _part_body(question.call),
         "again": question.again,
@@ -53,10 +56,10 @@ def question_body(question: TurnInput) -> Body:
 
 
 def read_question(body: Body) -> TurnInput:
-    """A question as it was."""
+    """Decode a turn's input."""
     return TurnInput(
         text=body["text"],
-        attachments=tuple(Attachment(*each) for each in body["attachments"]),
+        attachments=tuple(Attachment(*attachment) for attachment in body["attachments"]),
         context=tuple(body["context"]),
         call=_read_hand_call(body["call"]),
         again=body["again"],
@@ -72,7 +75,7 @@ def _read_hand_call(body: Body | None) -> ToolCall | None:
 
 
 def encode_reply(step: ModelStep) -> Body:
-    """A model's reply as it is kept."""
+    """Encode a model's reply."""
     return {
         "v": VERSION,
         "role": step.message.role.value,
@@ -87,7 +90,7 @@ def encode_reply(step: ModelStep) -> Body:
 
 
 def decode_reply(n: int, body: Body) -> ModelStep:
-    """A model's reply as it was."""
+    """Decode a model's reply."""
     return ModelStep(
         n=n,
         message=Message(MessageRole(body["role"]), tuple(_read_part(part) for part in body["parts"]), body["metadata"]),
@@ -100,8 +103,8 @@ def decode_reply(n: int, body: Body) -> ModelStep:
 
 
 def sources_body(sources: Sources) -> list[Any]:
-    """Sources of words as they are kept."""
-    return [_source_body(each) for each in sources]
+    """Encode the sources of a text."""
+    return [_source_body(source) for source in sources]
 
 
 def _source_body(source: Source) -> Any:
@@ -115,7 +118,7 @@ def _source_body(source: Source) -> Any:
 
 
 def read_sources(body: list[Any]) -> Sources:
-    """Sources of words. A source that only a later release knows counts as an unknown result."""
+    """Decode the sources of a text. An unknown source, written by a later release, counts as an unknown result."""
     return tuple(map(_read_source, body))
 
 
@@ -130,7 +133,7 @@ def _read_source(body: Any) -> Source:
 
 
 def encode_call(step: ToolStep) -> Body:
-    """What a call asks for, as it is kept; its result and approval have places of their own."""
+    """Encode a call without its result and approval, which have their own columns."""
     return {
         "v": VERSION,
         "call": _part_body(step.call),
@@ -152,7 +155,7 @@ def _ruling_body(ruling: StoredPolicyResult) -> Body:
 
 
 def read_ruling(body: Body) -> StoredPolicyResult | None:
-    """What was ruled of a call; None if no rule was asked about it."""
+    """Decode the ruling of a call, `None` if no rule was evaluated."""
     ruling = body["ruling"]
     if ruling is None:
         return None
@@ -161,12 +164,12 @@ def read_ruling(body: Body) -> StoredPolicyResult | None:
 
 
 def terms_body(terms: ApprovalRequirements) -> Body | None:
-    """On what terms a call may be signed, as it is kept; None where there are none."""
+    """Encode approval requirements, `None` without any."""
     if terms == NO_TERMS:
         return None
     return {
         "v": VERSION,
-        "approvers": [sorted(each) for each in terms.approvers],
+        "approvers": [sorted(approver) for approver in terms.approvers],
         "four_eyes": terms.four_eyes,
         "quorum": terms.quorum,
         "expires": terms.expires,
@@ -177,11 +180,11 @@ def terms_body(terms: ApprovalRequirements) -> Body | None:
 
 
 def read_terms(body: Body | None) -> ApprovalRequirements:
-    """On what terms a call may be signed."""
+    """Decode approval requirements."""
     if body is None:
         return NO_TERMS
     return ApprovalRequirements(
-        approvers=tuple(frozenset(each) for each in body["approvers"]),
+        approvers=tuple(frozenset(approver) for approver in body["approvers"]),
         four_eyes=body["four_eyes"],
         quorum=body["quorum"],
         expires=body["expires"],
@@ -192,35 +195,35 @@ def read_terms(body: Body | None) -> ApprovalRequirements:
 
 
 def secrets_body(secrets: Iterable[StoredSecret]) -> list[Body] | None:
-    """Return where stored secrets are in a call's arguments, as it is kept; None without any."""
+    """Encode the positions of stored secrets in a call's arguments, `None` without any."""
     return [
         {
-            "path": list(each.path),
-            "start": each.span.start,
-            "end": each.span.end,
-            "label": each.span.label,
-            "in_key": each.in_key,
+            "path": list(secret.path),
+            "start": secret.span.start,
+            "end": secret.span.end,
+            "label": secret.span.label,
+            "in_key": secret.in_key,
         }
-        for each in secrets
+        for secret in secrets
     ] or None
 
 
 def read_secrets(bodies: Sequence[Body] | None) -> tuple[StoredSecret, ...]:
     """Return where stored secrets are in a call's arguments."""
     return tuple(
-        StoredSecret(tuple(each["path"]), SecretSpan(each["start"], each["end"], each["label"]), each["in_key"])
-        for each in bodies or ()
+        StoredSecret(tuple(body["path"]), SecretSpan(body["start"], body["end"], body["label"]), body["in_key"])
+        for body in bodies or ()
     )
 
 
 def read_grant(body: Body) -> GrantUse | None:
-    """The grant that a call ran on, None if it ran on none."""
+    """Decode the grant that a call used, `None` if it used none."""
     grant = body["grant"]
     return None if grant is None else GrantUse(**grant)
 
 
 def decode_call(body: Body) -> tuple[ToolCall, ToolRef | None, CallOrigin]:
-    """What a call asked for."""
+    """Decode a call."""
     call = _read_part(body["call"])
     assert isinstance(call, ToolCall)
     tool = None if body["tool"] is None else ToolRef(**body["tool"])
@@ -228,12 +231,12 @@ def decode_call(body: Body) -> tuple[ToolCall, ToolRef | None, CallOrigin]:
 
 
 def result_body(result: ToolResult) -> Body:
-    """A tool's result as it is kept."""
+    """Encode a tool's result."""
     return {"v": VERSION, **_part_body(result)}
 
 
 def read_result(body: Body | None) -> ToolResult | None:
-    """A tool's result as it was, None if there is none."""
+    """Decode a tool's result, `None` if there is none."""
     if body is None:
         return None
     result = _read_part(body)
@@ -268,7 +271,7 @@ def _part_body(part: Part) -> Body:
             return {
                 "type": "result",
                 "id": call_id,
-                "parts": [_part_body(each) for each in parts],
+                "parts": [_part_body(part) for part in parts],
                 "is_error": is_error,
                 "structured": structured,
                 "own": part.own,
@@ -284,7 +287,7 @@ def _read_part(body: Body) -> Part:
         case "call":
             return ToolCall(body["id"], body["name"], body["arguments"], body["unreadable"])
         case "result":
-            parts = tuple(_read_part(each) for each in body["parts"])
+            parts = tuple(_read_part(part) for part in body["parts"])
             assert all(isinstance(part, TextPart | StoredFile) for part in parts)
             structured, own = body["structured"], body["own"]
             return ToolResult(body["id"], parts, body["is_error"], structured, own=own)  # type: ignore[arg-type]

@@ -1,7 +1,7 @@
-"""The number that grows with every change to servers, policies and profiles, and the lock such changes take turns by.
+"""The version of the configuration (servers, policies, profiles), whose row is also its lock.
 
-Every transaction that changes one of them bumps it first: what it reads afterwards stays true until it commits. The
-order of locks is always revision, server or profile, what belongs to it, and the audit last.
+Every transaction that changes the configuration bumps the version first, so that later reads stay true until it
+commits. The order of locks is: version, server or profile, their dependent rows, audit.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from bot.storage.tables import revisions
 from bot.storage.upsert import Upsert
 
 _read = sa.select(revisions.c.number)
-# What is inserted or updated is locked until the end of the transaction, and the very first change has a row to lock.
+# An upsert locks the row until the end of the transaction, also for the very first change.
 _lock = Upsert(
     lambda insert: (
         insert(revisions)
@@ -31,16 +31,16 @@ _bump = Upsert(
 
 
 def read_version(connection: sa.Connection) -> int:
-    """The present number."""
+    """Return the current version."""
     return int(connection.execute(_read).scalar() or 0)
 
 
 def lock(connection: sa.Connection) -> None:
-    """Wait until nobody else is changing anything."""
+    """Wait for the transactions of other configuration changes and lock them out."""
     connection.execute(_lock.on(connection))
 
 
 def bump(connection: sa.Connection) -> None:
-    """Something is another now: whoever follows looks again, here and in other processes."""
+    """Increase the version and notify other processes."""
     connection.execute(_bump.on(connection))
     notify_config_changed(connection)

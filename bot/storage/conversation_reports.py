@@ -1,4 +1,4 @@
-"""Conversations as people look them up: lists, who took part, where it goes on; and new ones. No turn is read here."""
+"""Reports of conversations: pages, participants and recent activity; and new conversations. Reads no turns."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _key = conversations.c.key
 _person = bindparam("person", type_=StorableText)
 _asked = sa.exists().where(turns.c.conversation == _key, turns.c.author_id == _person)
 _within = has_prefix(_key, "reach")
-_theirs = sa.and_(_within, has_prefix(_key, "platform"), _asked)
+_of_user = sa.and_(_within, has_prefix(_key, "platform"), _asked)
 _number = sa.select(sa.func.count()).select_from(turns).where(turns.c.conversation == _states.c.id).scalar_subquery()
 _first = (
     sa.select(sa.case((turns.c.author_name != "", turns.c.author_name), else_=turns.c.author_id))
@@ -63,7 +63,7 @@ _engaged = (
 
 
 def _page(condition: sa.ColumnElement[bool]) -> sa.Select[tuple[str, str, str, float, float, int, str]]:
-    # First the page, then what is counted for each of its rows.
+    # First the page, then the counts of its rows only.
     page = (
         sa.select(_key)
         .where(condition)
@@ -83,42 +83,42 @@ def _page(condition: sa.ColumnElement[bool]) -> sa.Select[tuple[str, str, str, f
     )  # fmt: skip
 
 
-_everybodys, _ones = _page(_within), _page(_theirs)
+_of_workspace, _ones = _page(_within), _page(_of_user)
 _one = _page(_key == bindparam("k"))
-_count_everybodys = sa.select(sa.func.count()).select_from(conversations).where(_within)
-_count_ones = sa.select(sa.func.count()).select_from(conversations).where(_theirs)
+_count_of_workspace = sa.select(sa.func.count()).select_from(conversations).where(_within)
+_count_ones = sa.select(sa.func.count()).select_from(conversations).where(_of_user)
 
 
 def read_conversations(
-    connection: sa.Connection, beginning: str, person: str, limit: int, offset: int
+    connection: sa.Connection, prefix: str, person: str, limit: int, offset: int
 ) -> tuple[Sequence[ConversationSummary], int]:
-    """A page of the conversations whose key begins so, the latest first, and how many there are in all."""
-    values = {**prefix_bounds("reach", beginning), **principal_params(person)}
-    page, count = (_ones, _count_ones) if person else (_everybodys, _count_everybodys)
+    """Return a page of the conversations with this key prefix, newest first, and the number of all."""
+    values = {**prefix_bounds("reach", prefix), **principal_params(person)}
+    page, count = (_ones, _count_ones) if person else (_of_workspace, _count_of_workspace)
     rows = connection.execute(page, {**values, "limit": limit, "offset": offset})
     return [_summary(row) for row in rows], connection.execute(count, values).scalar_one()
 
 
 def read_conversation(connection: sa.Connection, conversation: ConversationKey) -> ConversationSummary | None:
-    """One conversation, None if there is none."""
+    """Return the summary of a conversation, `None` if it does not exist."""
     row = connection.execute(_one, {"k": str(conversation), "limit": 1, "offset": 0}).first()
     return None if row is None else _summary(row)
 
 
 def create_conversation(connection: sa.Connection, conversation: ConversationKey, title: str) -> bool:
-    """Keep a conversation in which nothing was said. False if there is one."""
+    """Add an empty conversation. Return False if it exists."""
     values = {"k": str(conversation), "t": " ".join(title.split())[:TITLE_LENGTH]}
     return connection.execute(_create.on(connection), values).first() is not None
 
 
 def has_participant(connection: sa.Connection, conversation: ConversationKey, person: str) -> bool:
-    """Whether this person has asked something there."""
+    """Return True if the user is the author of a turn in the conversation."""
     return connection.execute(_took_part, {"k": str(conversation), **principal_params(person)}).first() is not None
 
 
-def read_active(connection: sa.Connection, beginning: str, seconds: float, limit: int) -> Sequence[ConversationKey]:
-    """The conversations whose key begins so and in which somebody asked something lately, the latest first."""
-    values = {**prefix_bounds("reach", beginning), "seconds": seconds, "limit": limit}
+def read_active(connection: sa.Connection, prefix: str, seconds: float, limit: int) -> Sequence[ConversationKey]:
+    """Return the recently active conversations with this key prefix, newest first."""
+    values = {**prefix_bounds("reach", prefix), "seconds": seconds, "limit": limit}
     return [ConversationKey.parse(key) for key in connection.execute(_engaged, values).scalars()]
 
 
@@ -135,6 +135,6 @@ def _summary(row: sa.Row[tuple[str, str, str, float, float, int, str]]) -> Conve
 
 
 def principal_params(person: str) -> dict[str, str]:
-    """A principal as parameters: an id means a person only on its own platform."""
+    """Return a principal as query parameters. A user id is unique only within its platform."""
     platform, _, name = person.partition(":")
     return {"person": name, **prefix_bounds("platform", f"{quote(platform, safe='')}:")} if person else {}

@@ -1,7 +1,7 @@
-"""A database as the turn log sees it: transactions that are run whole, and tried again while the database is away.
+"""Database access of the turn log: whole transactions, with retries while the database is unavailable.
 
-A transaction is a plain function of a connection. It runs in a thread of the database's own, whole or not at all,
-whatever happens to the task that asked for it. `sqlite.py` and `postgresql.py` are the two there are.
+A transaction is a plain function of a connection. It runs in a thread of the database, completely or not at all, even
+if the task that requested it is cancelled. `sqlite.py` and `postgresql.py` implement it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 PATIENCE_SECONDS = 10.0
-"""How long a person waits for a database that is away."""
+"""Seconds that a user's request waits for an unavailable database."""
 
 _strictly = json.JSONEncoder(allow_nan=False).encode
 _FIRST_PAUSE = 0.05
@@ -40,7 +40,7 @@ _QUIET_SECONDS = 30.0
 
 
 class Unwritable(StrEnum):
-    """Why a database that answers takes no writes."""
+    """Reason why a reachable database refuses writes."""
 
     FULL = "its disk is full"
     READ_ONLY = "it is read-only"
@@ -55,9 +55,9 @@ _FIXES = {
 
 
 class Database(ABC):
-    """`name` is what messages call it and never holds a password; `shared` says whether other processes may drive
-    turns on it too. `observe` hears what committed transactions have noted, `audit_keys` sign the rows of the audit
-    that they write; both may be set once, before any is run.
+    """A database. `name` is for messages and never holds a password; `shared` is True if other processes may claim
+    turns on it. `observe` receives the metrics of committed transactions, `audit_keys` sign the audit rows; both may be
+    set once, before the first transaction.
     """
 
     shared: bool = False
@@ -74,19 +74,17 @@ class Database(ABC):
     async def run(
         self, transaction: Callable[[sa.Connection], T], *, patience: float = PATIENCE_SECONDS, urgent: bool = False
     ) -> T:
-        """Run one transaction and return its result once it is committed.
+        """Run one transaction and return its result after its commit.
 
-        A database that is locked, full, read-only, restarting or gone is tried again with growing pauses for
-        `patience` seconds.
-        The outcome of a COMMIT that broke off is unknown, so transactions must do no harm when they are run twice.
-        An `urgent` one does not queue up behind others. What it notes is measured once: not at all if the answer to its
-        COMMIT was lost, for the second time it finds its work done. Raises DatabaseUnavailable if the patience ends
-        (DatabaseUnwritable if writes are refused), DatabaseError if waiting cannot help.
+        Retries with growing pauses for `patience` seconds while the database is locked, full, read-only, restarting or
+        unreachable. Because the outcome of an interrupted COMMIT is unknown, a transaction must be safe to run twice.
+        An `urgent` one does not queue behind others. Metrics are recorded at most once. Raises DatabaseUnavailable
+        after `patience` seconds (DatabaseUnwritable if writes are refused), DatabaseError if a retry cannot help.
         """
 
         def measured(connection: sa.Connection) -> tuple[T, Sequence[MetricEvent]]:
             connection.info[CONNECTION_KEY] = self.audit_keys
-            recorded(connection)  # of a transaction before this one that was rolled back
+            recorded(connection)  # recorded by an earlier transaction that was rolled back
             return transaction(connection), recorded(connection)
 
         loop = asyncio.get_running_loop()
@@ -99,43 +97,43 @@ class Database(ABC):
             except IntegrityError:
                 raise
             except DBAPIError as error:
-                refused = self._meet(error) or refused
-                left = deadline - loop.time()
-                if left <= 0:
+                refused = self._handle_error(error) or refused
+                remaining = deadline - loop.time()
+                if remaining <= 0:
                     raise self._unavailable(error) from error
-                # Jitter keeps many processes from coming back in step; it is no secret.
-                await asyncio.sleep(min(pause, left) * random.uniform(0.5, 1))  # noqa: S311
+                # Jitter keeps processes from retrying at the same moment; it needs no secure randomness.
+                await asyncio.sleep(min(pause, remaining) * random.uniform(0.5, 1))  # noqa: S311
                 pause = min(2 * pause, _LONGEST_PAUSE)
             else:
-                self._met_no_trouble()
+                self._log_recovery()
                 if refused:
-                    self._refused_at = -math.inf  # the same transaction fits now
-                await self._look_whether_writable()
-                for each in measurements:
-                    self.observe(each)
+                    self._refused_at = -math.inf  # the same transaction may succeed now
+                await self._test_write()
+                for measurement in measurements:
+                    self.observe(measurement)
                 return result
 
     @property
     def takes_writes(self) -> bool:
-        """True unless a write was refused lately. Does not ask the database."""
+        """True unless a write was refused recently. Does not query the database."""
         return self._unwritable is None
 
     async def check_writable(self) -> None:
-        """Write a row as it is. Raises DatabaseUnwritable, also if a transaction was refused lately. Raises
-        DatabaseError if the database does not answer.
+        """Write a row without changing it. Raises DatabaseUnwritable, also if a transaction was refused recently.
+        Raises other errors as `run` does.
         """
         try:
             await self.run_once(self._write)
         except DBAPIError as error:
-            self._meet(error)
+            self._handle_error(error)
             raise self._unavailable(error) from error
-        self._wrote()
+        self._log_writable()
         if self._unwritable is not None:
             raise self._refused(self._unwritable)
 
     @abstractmethod
     async def run_once(self, transaction: Callable[[sa.Connection], T]) -> T:
-        """Run one transaction without trying again. Raises what SQLAlchemy raises."""
+        """Run one transaction without retries. Raises SQLAlchemy's errors."""
 
     async def run_urgently(self, transaction: Callable[[sa.Connection], T]) -> T:
         """Run one transaction before others that wait, without trying again."""
@@ -143,7 +141,7 @@ class Database(ABC):
 
     @abstractmethod
     async def close(self) -> None:
-        """Finish what was asked for and let go of connections and threads."""
+        """Finish requested transactions, and close connections and threads."""
 
     @abstractmethod
     def is_transient(self, error: DBAPIError) -> bool:
@@ -154,29 +152,29 @@ class Database(ABC):
         """Return why the database refused a write, None for other errors."""
 
     def is_serialization_failure(self, _error: DBAPIError) -> bool:
-        """Whether another transaction was in the way, and nothing is the matter with the database."""
+        """Return True if the transaction failed only because of a concurrent one."""
         return False
 
     @abstractmethod
     def fix(self, reason: str) -> str:
-        """What a person can do about it."""
+        """Return the advice for the operator."""
 
     def _write(self, connection: sa.Connection) -> None:
-        """Write a row of the schema as it is."""
+        """Write a row of the schema without changing it."""
         connection.exec_driver_sql("UPDATE alembic_version SET version_num = version_num")
 
-    def _meet(self, error: DBAPIError) -> bool:
-        """Log an error that may pass, once. Return True if a write was refused. Raises DatabaseError for others."""
+    def _handle_error(self, error: DBAPIError) -> bool:
+        """Log a temporary error once. Return True if a write was refused. Raises DatabaseError for other errors."""
         reason = first_line(error.orig)
         if (why := self.unwritable(error)) is not None:
-            self._met_refusal(why)
+            self._log_refusal(why)
             return True
         if not self.is_transient(error):
             raise DatabaseError(f"The database {self.name} failed: {reason}.", self.fix(reason)) from error
         if self.is_serialization_failure(error):
-            log.debug("two transactions got in each other's way (%s), trying again", reason)
+            log.debug("transaction conflict, trying again: %s", reason)
         else:
-            self._met(reason)
+            self._log_outage(reason)
         return False
 
     def _unavailable(self, error: DBAPIError) -> DatabaseUnavailable:
@@ -188,7 +186,7 @@ class Database(ABC):
     def _refused(self, why: Unwritable) -> DatabaseUnwritable:
         return DatabaseUnwritable(f"The database {self.name} cannot be written: {why}.", _FIXES[why], reason=why.value)
 
-    def _met_refusal(self, why: Unwritable) -> None:
+    def _log_refusal(self, why: Unwritable) -> None:
         """Log one line when writes begin to be refused."""
         self._refused_at = time.monotonic()
         if self._unwritable is None:
@@ -196,20 +194,20 @@ class Database(ABC):
             log.error("the database %s cannot be written: %s, trying again. Fix: %s", self.name, why, _FIXES[why])
         self._unwritable = why
 
-    async def _look_whether_writable(self) -> None:
-        """Write, if writes were refused and none lately. Reads say nothing, and small writes may still fit."""
+    async def _test_write(self) -> None:
+        """Test a write after a refused one, because reads and small writes may succeed on a full disk."""
         if self._unwritable is None or not self._is_quiet():
             return
         try:
             await self.run_once(self._write)
         except DBAPIError as error:
             if (why := self.unwritable(error)) is not None:
-                self._met_refusal(why)
+                self._log_refusal(why)
         else:
-            self._wrote()
+            self._log_writable()
 
-    def _wrote(self) -> None:
-        """Log one line when writes are taken again."""
+    def _log_writable(self) -> None:
+        """Log one line when writes are accepted again."""
         if self._unwritable is not None and self._is_quiet():
             self._unwritable = None
             seconds = time.monotonic() - self._unwritable_since
@@ -218,20 +216,20 @@ class Database(ABC):
     def _is_quiet(self) -> bool:
         return time.monotonic() - self._refused_at >= _QUIET_SECONDS
 
-    def _met(self, reason: str) -> None:
-        """One line when trouble begins, not one for everybody who meets it."""
+    def _log_outage(self, reason: str) -> None:
+        """Log one line when an outage begins, not one for each failed transaction."""
         if self._away_since is None:
             self._away_since = time.monotonic()
             log.error("the database %s does not answer (%s), trying again", self.name, reason)
 
-    def _met_no_trouble(self) -> None:
+    def _log_recovery(self) -> None:
         if self._away_since is not None:
             log.warning("the database %s is back after %.1f s", self.name, time.monotonic() - self._away_since)
             self._away_since = None
 
 
 def json_text(value: Any) -> str:
-    """JSON that every database takes: a number that is none becomes null. Models and tools do send such."""
+    """Return JSON text that every database accepts: NaN and infinities, which models and tools do send, become null."""
     try:
         return _strictly(value)
     except ValueError:
@@ -243,20 +241,20 @@ def _finite(value: Any) -> Any:
         case float():
             return value if math.isfinite(value) else None
         case Mapping():
-            return {key: _finite(each) for key, each in value.items()}
+            return {key: _finite(item) for key, item in value.items()}
         case list() | tuple():
-            return [_finite(each) for each in value]
+            return [_finite(item) for item in value]
         case _:
             return value
 
 
 def first_line(error: BaseException | None) -> str:
-    """The part of a driver's message that says what happened."""
+    """Return the first line of a driver's message, without its context."""
     lines = str(error).strip().splitlines()
     return lines[0].rstrip(".") if lines else type(error).__name__
 
 
 def consume_exception(future: asyncio.Future[Any]) -> None:
-    """Take note of an error whose task is gone, so that asyncio does not complain that nobody did."""
+    """Retrieve the error of a future without a waiting task, so that asyncio does not log it."""
     if not future.cancelled():
         future.exception()

@@ -1,6 +1,6 @@
-"""Transactions of whoever draws: what is behind, where it was drawn, up to what it is out.
+"""Transactions of deliveries: stale views, leases, posted messages and delivered revisions.
 
-Drawing is durable work of its own: a turn's end is not the end of it, the answer is out when a surface said so.
+Delivery continues after the end of a turn, until a surface has confirmed the answer.
 """
 
 from __future__ import annotations
@@ -28,14 +28,13 @@ from bot.storage.tx_metrics import note_approvals_ended
 from bot.storage.upsert import Upsert
 
 # -------------------- undeliverable approvals
-# Calls whose card can never be posted: turned down, since nobody can sign what nobody sees.
+# Calls whose card can never be posted are denied, because no approver can see them.
 #
-# Called by the transaction that gives up a drawing. A card that was out once is not touched, whatever becomes of
-# later drawings, and neither is a call that somebody has decided meanwhile.
+# Posted cards are unaffected by later failed deliveries, and so are decided calls.
 
 _SAID = "The approval could not be shown here: {}. Not run."
 
-_unseen = (
+_undelivered_approvals = (
     sa.select(approvals.c.n, approvals.c.id, steps.c.body)
     .join(steps, sa.and_(steps.c.turn_id == approvals.c.turn_id, steps.c.n == approvals.c.n))
     .where(
@@ -60,30 +59,30 @@ _give_reason = (
 
 
 def deny_undeliverable(connection: sa.Connection, turn_id: str, revision: int, cause: str) -> Sequence[int]:
-    """Turn down the calls that are asked for up to `revision` and that nobody has seen; which steps they were. `cause`
-    is a sentence for people and the model.
+    """Deny the calls requested up to `revision` whose card was never posted. Return their step numbers. `cause` is a
+    sentence for users and the model.
     """
-    told = {"t": turn_id, "upto": revision}
-    if connection.execute(_unseen, told).first() is None:
+    params = {"t": turn_id, "upto": revision}
+    if connection.execute(_undelivered_approvals, params).first() is None:
         return ()
     connection.execute(_undeliverable_approvals_lock, {"t": turn_id})
-    # Read again under the lock: somebody may have decided by other means than a card, or stopped the turn.
-    unseen = connection.execute(_unseen, told).all()
-    said = _SAID.format(cause.strip().removesuffix("."))
-    for each in unseen:
-        call, _tool, _origin = decode_call(each.body)
-        result = ToolResult(call.id, (TextPart(said),), is_error=True)
-        connection.execute(_deny, {"t": turn_id, "i": each.n, "what": result_body(result)})
-        connection.execute(_give_reason, {"a": each.id, "why": said})
+    # Re-read under the lock: the approval may have been decided without its card, or the turn stopped.
+    unseen = connection.execute(_undelivered_approvals, params).all()
+    text = _SAID.format(cause.strip().removesuffix("."))
+    for row in unseen:
+        call, _tool, _origin = decode_call(row.body)
+        result = ToolResult(call.id, (TextPart(text),), is_error=True)
+        connection.execute(_deny, {"t": turn_id, "i": row.n, "what": result_body(result)})
+        connection.execute(_give_reason, {"a": row.id, "why": text})
     if unseen:
         requeue(connection, turn_id)
         mark_view_stale(connection, turn_id)
         notify_turn(connection, turn_id)
-    return [each.n for each in unseen]
+    return [row.n for row in unseen]
 
 
 def record_undeliverable(connection: sa.Connection, turn_id: str, denied: Sequence[int]) -> None:
-    """Put on record that calls were turned down because their cards could not be posted."""
+    """Record that calls were denied because their cards could not be posted."""
     for n in denied:
         audit.record(connection, "not shown", audit.NOBODY, turn_id=turn_id, step=n)
     note_approvals_ended(connection, turn_id, denied, "not shown")
@@ -92,7 +91,7 @@ def record_undeliverable(connection: sa.Connection, turn_id: str, denied: Sequen
 # -------------------- queue positions
 
 _held_up_by = turns.alias("held_up_by")
-# A turn behind one that waits for people takes no place.
+# A turn behind one that waits for users does not count as running.
 _competes = sa.and_(
     turns.c.status == TurnStatus.QUEUED,
     ~sa.exists().where(
@@ -123,17 +122,17 @@ def position_of(connection: sa.Connection, turn: Turn) -> int:
     """
     given = {"conversation": str(turn.conversation), "created_at": turn.created_at}
     rows: dict[str, Any] = {row.person: row for row in connection.execute(_others, given)}
-    mine = rows.pop(turn.author.principal, None)
-    before = mine.older if mine else 0
-    level = before + (mine.running if mine else 0)
+    own_row = rows.pop(turn.author.principal, None)
+    before = own_row.older if own_row else 0
+    level = before + (own_row.running if own_row else 0)
     for row in rows.values():
         with_fewer = min(row.queued, max(0, level - row.running))
-        # One more may find as many running. Then the older goes first.
+        # One more user may have as many running turns. Then the older turn goes first.
         before += with_fewer + (row.running + with_fewer == level and row.older > with_fewer)
     return before
 
 
-_nobodys = sa.or_(
+_available = sa.or_(
     deliveries.c.owner.is_(None), deliveries.c.owner == bindparam("me"), deliveries.c.lease_until <= now()
 )
 _behind = (
@@ -142,7 +141,7 @@ _behind = (
     .where(
         deliveries.c.drawn < deliveries.c.wanted,
         deliveries.c.due_at <= now(),
-        _nobodys,
+        _available,
         turns.c.status != TurnStatus.RUNNING,
         sa.func.substr(turns.c.conversation + ":", 1, bindparam("length")) == bindparam("reach"),
     )
@@ -151,7 +150,7 @@ _behind = (
 )
 SHOWN_AFTER_SECONDS = 2.0
 """A turn that begins sooner is not shown as waiting."""
-_waits_unseen = (
+_waits_unannounced = (
     sa.select(turns.c.id)
     .join(deliveries, deliveries.c.turn_id == turns.c.id)
     .where(
@@ -165,11 +164,11 @@ _waits_unseen = (
     .limit(bindparam("limit"))
 )
 _show_waiting = (
-    deliveries.update().where(deliveries.c.turn_id.in_(_waits_unseen), deliveries.c.wanted == 0).values(wanted=1)
+    deliveries.update().where(deliveries.c.turn_id.in_(_waits_unannounced), deliveries.c.wanted == 0).values(wanted=1)
 )
-_signs = sa.exists().where(steps.c.turn_id == turns.c.id, steps.c.status == StepStatus.AWAITING)
+_awaits_approval = sa.exists().where(steps.c.turn_id == turns.c.id, steps.c.status == StepStatus.AWAITING)
 _ahead = (
-    sa.select(turns.c.id, turns.c.status, _signs.label("signs"), elicitation_rows.still_asks.label("asks"))
+    sa.select(turns.c.id, turns.c.status, _awaits_approval.label("signs"), elicitation_rows.still_asks.label("asks"))
     .where(turns.c.conversation == bindparam("conversation"), turns.c.seq < bindparam("seq"), is_live(turns))
     .order_by(turns.c.seq)
 )
@@ -183,12 +182,12 @@ _refs = sa.select(drawings.c.slot, drawings.c.ref).where(drawings.c.turn_id == b
 _driven_elsewhere = sa.exists().where(
     turns.c.id == deliveries.c.turn_id, turns.c.status == TurnStatus.RUNNING, turns.c.owner != bindparam("me")
 )
-_take = (
+_acquire = (
     deliveries.update()
     .where(
         deliveries.c.turn_id == bindparam("t"),
         deliveries.c.drawn <= bindparam("revision"),
-        _nobodys,
+        _available,
         ~_driven_elsewhere,
     )
     .values(owner=bindparam("me"), lease_until=now() + LEASE_SECONDS)
@@ -200,38 +199,38 @@ _prove = (
     .values(lease_until=now() + LEASE_SECONDS)
     .returning(deliveries.c.turn_id)
 )
-# Rows that another transaction has in its hands are passed over: none of them waits for the others.
-_within_reach = (
+# Rows locked by another transaction are skipped, because none of them waits for the others.
+_unlocked = (
     sa.select(deliveries.c.turn_id)
     .where(deliveries.c.turn_id.in_(bindparam("ids", expanding=True)), deliveries.c.owner == bindparam("me"))
     .with_for_update(skip_locked=True)
     .cte("within_reach")
 )
-_hold = (
+_renew = (
     deliveries.update()
-    .where(deliveries.c.turn_id.in_(sa.select(_within_reach.c.turn_id)))
+    .where(deliveries.c.turn_id.in_(sa.select(_unlocked.c.turn_id)))
     .values(lease_until=now() + LEASE_SECONDS)
 )
-_held = sa.select(deliveries.c.turn_id).where(
+_owned = sa.select(deliveries.c.turn_id).where(
     deliveries.c.turn_id.in_(bindparam("ids", expanding=True)),
     deliveries.c.owner == bindparam("me"),
     deliveries.c.lease_until > now(),
 )
-_put_down = (
+_release = (
     deliveries.update()
     .where(deliveries.c.turn_id == bindparam("t"), deliveries.c.owner == bindparam("me"))
     .values(owner=None, lease_until=None)
     .returning((deliveries.c.drawn < deliveries.c.wanted).label("behind"))
 )
-_still_ours = (
+_still_owned = (
     sa.select(deliveries.c.turn_id, bindparam("s", type_=sa.String), bindparam("r", type_=sa.String))
     .where(deliveries.c.turn_id == bindparam("t"), deliveries.c.owner == bindparam("me"))
     .with_for_update()
 )
-_keep = Upsert(
+_save_ref = Upsert(
     lambda insert: (
         insert(drawings)
-        .from_select(["turn_id", "slot", "ref"], _still_ours)
+        .from_select(["turn_id", "slot", "ref"], _still_owned)
         .on_conflict_do_update(index_elements=["turn_id", "slot"], set_={"ref": bindparam("r")})
         .returning(drawings.c.turn_id)
     )
@@ -278,7 +277,7 @@ _postpone = (
     .where(deliveries.c.turn_id == bindparam("t"))
     .values(due_at=now() + bindparam("seconds"), attempts=deliveries.c.attempts + 1)
 )
-_abandon = (
+_give_up = (
     deliveries.update()
     .where(deliveries.c.turn_id == bindparam("t"), deliveries.c.drawn < bindparam("upto"))
     .values(drawn=bindparam("upto"), problem=bindparam("why"))
@@ -286,7 +285,7 @@ _abandon = (
 
 
 def read_view(connection: sa.Connection, turn_id: str) -> TurnView:
-    """The turn as it should be drawn from disk alone. Raises NotFound."""
+    """Return the turn's view, from the database alone. Raises NotFound."""
     record = read_record(connection, turn_id)
     turn = record.turn
     if turn.status is not TurnStatus.QUEUED:
@@ -302,20 +301,20 @@ def read_view(connection: sa.Connection, turn_id: str) -> TurnView:
 
 
 def _blocker(row: sa.Row[tuple[str, str, bool, bool]]) -> BlockingTurn:
-    """A signature comes first: without it the call is not sent, and its server asks nothing."""
+    """Return the blocking reason. A missing approval comes first, because the call is not sent without it."""
     asks = row.asks and not row.signs
     return BlockingTurn(row.id, awaits_signature=row.status == TurnStatus.WAITING and not asks, awaits_answer=asks)
 
 
 def read_recent(connection: sa.Connection, conversation: ConversationKey, limit: int) -> Sequence[TurnView]:
-    """The last turns of a conversation, oldest first."""
+    """Return the last turns of a conversation, oldest first."""
     found = connection.execute(_recent, {"conversation": str(conversation), "limit": limit}).scalars().all()
     return [read_view(connection, turn_id) for turn_id in reversed(found)]
 
 
 def stale_views(connection: sa.Connection, me: str, reach: str, limit: int) -> Sequence[str]:
-    """Turns whose drawing is behind and in nobody's hands, in conversations that `reach` takes in. Among them are those
-    that wait for a place for longer than SHOWN_AFTER_SECONDS.
+    """Return turns with a stale view and no delivery lease, in conversations with the prefix `reach`. Turns queued for
+    longer than SHOWN_AFTER_SECONDS are among them.
     """
     found = {"me": me, "reach": reach, "length": len(reach), "limit": limit}
     connection.execute(_show_waiting, {"reach": reach, "length": len(reach), "limit": limit})
@@ -323,62 +322,62 @@ def stale_views(connection: sa.Connection, me: str, reach: str, limit: int) -> S
 
 
 def acquire(connection: sa.Connection, me: str, turn_id: str, revision: int) -> MessageRefs:
-    """Take the drawing of a turn in hand: where it has been drawn so far. Raises LostLease if another process draws or
-    drives it, or has drawn more than `revision`.
+    """Acquire the delivery lease of a turn. Return its posted messages. Raises LostLease if another process delivers or
+    runs it, or has delivered more than `revision`.
     """
-    if connection.execute(_take, {"t": turn_id, "me": me, "revision": revision}).first() is None:
+    if connection.execute(_acquire, {"t": turn_id, "me": me, "revision": revision}).first() is None:
         raise LostLease(turn_id)
     return {row.slot: row.ref for row in connection.execute(_refs, {"turn_id": turn_id})}
 
 
 def renew(connection: sa.Connection, me: str, turn_ids: Collection[str]) -> frozenset[str]:
-    """Renew the leases on drawings in hand; those that are still ours."""
+    """Renew delivery leases. Return those that are still owned."""
     wanted = {"ids": list(turn_ids), "me": me}
-    connection.execute(_hold, wanted)
-    return frozenset(connection.execute(_held, wanted).scalars())
+    connection.execute(_renew, wanted)
+    return frozenset(connection.execute(_owned, wanted).scalars())
 
 
 def release(connection: sa.Connection, me: str, turn_id: str) -> None:
-    """Let go of a drawing."""
-    left = connection.execute(_put_down, {"t": turn_id, "me": me}).first()
-    if left is not None and left.behind:
+    """Release a delivery lease."""
+    released = connection.execute(_release, {"t": turn_id, "me": me}).first()
+    if released is not None and released.behind:
         notify_all(connection)
 
 
 def save_message_ref(connection: sa.Connection, me: str, turn_id: str, drawn: PostedMessage) -> None:
-    """Remember where a slot was drawn. Raises LostLease: whoever slept meanwhile must not make people's message another
-    than the one that the next has drawn.
+    """Save the ref of a posted message. Raises LostLease, because an expired owner must not replace the refs of the
+    next one.
     """
-    kept = connection.execute(_keep.on(connection), {"t": turn_id, "me": me, "s": drawn.slot, "r": drawn.ref})
-    if kept.first() is None:
+    saved = connection.execute(_save_ref.on(connection), {"t": turn_id, "me": me, "s": drawn.slot, "r": drawn.ref})
+    if saved.first() is None:
         raise LostLease(turn_id)
 
 
 def mark_drawn(connection: sa.Connection, me: str, turn_id: str, revision: int) -> bool:
-    """Everything up to `revision` is out: the approvals among it were posted, and their time runs from now. Whether
-    more is to come, and the drawing still in hand. Raises LostLease.
+    """Mark the view as delivered up to `revision`, and start the expiry of the approvals in it. Return True if a newer
+    revision is wanted and the lease is still owned. Raises LostLease.
     """
-    _start_the_clocks(connection, turn_id, revision)
-    left = connection.execute(_drawn, {"t": turn_id, "me": me, "upto": revision}).first()
-    if left is None:
+    _start_expiry(connection, turn_id, revision)
+    released = connection.execute(_drawn, {"t": turn_id, "me": me, "upto": revision}).first()
+    if released is None:
         raise LostLease(turn_id)
-    return left.owner is not None
+    return released.owner is not None
 
 
 def postpone(connection: sa.Connection, turn_id: str, seconds: float) -> None:
-    """Try the drawing again after that time."""
+    """Retry the delivery after that time."""
     connection.execute(_postpone, {"t": turn_id, "seconds": seconds})
 
 
 def give_up(connection: sa.Connection, me: str, turn_id: str, revision: int, reason: str) -> bool:
-    """Give up drawing what is wanted up to `revision`: calls whose card was to be posted with it are turned down.
-    Whether there were any. Raises LostLease: the next may be posting the card at this moment.
+    """Give up the delivery up to `revision`, and deny calls whose card was part of it. Return True if there were any.
+    Raises LostLease, because the next owner may be posting the card.
     """
     denied = deny_undeliverable(connection, turn_id, revision, reason)
     withdrawn = elicitation_rows.cancel_undelivered(connection, turn_id, revision, reason)
     if connection.execute(_prove, {"t": turn_id, "me": me}).first() is None:
         raise LostLease(turn_id)
-    connection.execute(_abandon, {"t": turn_id, "upto": revision, "why": reason})
+    connection.execute(_give_up, {"t": turn_id, "upto": revision, "why": reason})
     record_undeliverable(connection, turn_id, denied)
     if withdrawn:
         requeue(connection, turn_id)
@@ -387,14 +386,14 @@ def give_up(connection: sa.Connection, me: str, turn_id: str, revision: int, rea
     return bool(denied) or withdrawn
 
 
-def _start_the_clocks(connection: sa.Connection, turn_id: str, revision: int) -> None:
-    """The time of the approvals and questions that are asked for up to `revision` runs from now."""
-    told = {"t": turn_id, "upto": revision}
-    if not connection.execute(_unposted, told).scalar():
+def _start_expiry(connection: sa.Connection, turn_id: str, revision: int) -> None:
+    """Start the expiry of the approvals and elicitations requested up to `revision`."""
+    params = {"t": turn_id, "upto": revision}
+    if not connection.execute(_unposted, params).scalar():
         return
-    # The turn first, as everywhere: whoever parks it at this moment would not know when to wake it.
+    # Lock the turn first, as everywhere, because parking it at the same moment needs its wake-up time.
     status = connection.execute(_lock, {"t": turn_id}).scalar()
-    posted = bool(connection.execute(_posted, told).rowcount) | elicitation_rows.start_expiry(
+    posted = bool(connection.execute(_posted, params).rowcount) | elicitation_rows.start_expiry(
         connection, turn_id, revision
     )
     if posted and status == TurnStatus.WAITING:

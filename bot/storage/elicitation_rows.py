@@ -1,7 +1,7 @@
-"""What servers ask back, as rows: kept, read, closed. Called by the transactions in which that happens.
+"""Rows of elicitations, written and read within other transactions.
 
-A question with a round is one of a call that is sent again with the answers; a round of 0 is one of a call that waits
-for it while it is under way.
+An elicitation with a round belongs to a call that is sent again with the answers. Round 0 belongs to a call that waits
+for the answer while it is running.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ _close_one = _close.where(elicitations.c.id == bindparam("e")).returning(elicita
 _close_of_step = _close.where(_of_this_turn, elicitations.c.n == bindparam("i")).returning(elicitations.c.n)
 _close_of_turn = _close.where(_of_this_turn).returning(elicitations.c.n)
 _close_overdue = _close.where(_of_this_turn, elicitations.c.expires_at <= now()).returning(elicitations.c.n)
-# A call that was under way when its process died can take no answer any more.
+# A call that was running when its process died can take no answer.
 _close_orphaned = _close.where(
     _of_this_turn, elicitations.c.round == 0, elicitations.c.fence < bindparam("f")
 ).returning(elicitations.c.n)
@@ -107,67 +107,69 @@ unposted = sa.exists().where(
     elicitations.c.expires_in.is_not(None),
     elicitations.c.seen_from <= bindparam("upto"),
 )
-"""Whether a question of turn `t` up to revision `upto` waits for its time to begin."""
+"""Condition: an elicitation of turn `t` up to revision `upto` has not started to expire."""
 asked_back = sa.exists().where(elicitations.c.turn_id == turns.c.id)
-"""Whether a turn has anything here at all: few have."""
+"""Condition: the turn has any elicitation. Few turns have one."""
 still_asks = sa.exists().where(elicitations.c.turn_id == turns.c.id, _open)
-"""Whether a server waits to hear something in a turn."""
+"""Condition: a server awaits an answer in the turn."""
 
 
 def ask(connection: sa.Connection, turn_id: str, n: int, new: Sequence[Elicitation], state: str | None) -> None:
-    """Keep what a call wants to know before it is sent again: nothing is under way from now on. Where nobody may be
-    asked it goes on at once. Run twice it does nothing the second time.
+    """Save the elicitations of a call that is sent again with the answers. The call is parked; without a user to ask,
+    it continues at once. Safe to run twice.
     """
     if connection.execute(_wait, {"t": turn_id, "i": n}).first() is None:
         return
     number = connection.execute(_rounds, {"t": turn_id, "i": n}).scalar_one() + 1
-    for each in new:
-        _insert(connection, turn_id, n, replace(each, round=number), state=state)
+    for step in new:
+        _insert(connection, turn_id, n, replace(step, round=number), state=state)
     connection.execute(_go_on, {"t": turn_id})
 
 
 def ask_meanwhile(connection: sa.Connection, turn_id: str, n: int, new: Elicitation, fence: int) -> None:
-    """Keep what a call that is under way wants to know. Run twice it does nothing the second time."""
+    """Save the elicitation of a running call. Safe to run twice."""
     if find(connection, new.id) is None:
         _insert(connection, turn_id, n, new, fence=fence)
 
 
 def withdraw(connection: sa.Connection, elicitation_id: str, reason: str) -> None:
-    """Wait no more for one answer."""
+    """Withdraw one open elicitation."""
     row = connection.execute(_close_one, {"e": elicitation_id, **_withdrawn(reason)}).first()
     if row is not None:
         connection.execute(_go_on, {"t": row.turn_id})
 
 
 def withdraw_of_step(connection: sa.Connection, turn_id: str, n: int) -> None:
-    """The call has ended: whatever it wanted to know, it needs no answer any more."""
+    """Withdraw the open elicitations of an ended call."""
     connection.execute(_close_of_step, {"t": turn_id, "i": n, **_withdrawn("")})
 
 
 def withdraw_of_turn(connection: sa.Connection, turn_id: str) -> None:
-    """The same for every call of a turn that ends."""
+    """Withdraw the open elicitations of an ended turn."""
     connection.execute(_close_of_turn, {"t": turn_id, **_withdrawn("")})
 
 
 def settle(connection: sa.Connection, turn_id: str, fence: int) -> bool:
-    """What has timed out, and what a dead process was asking while its calls were under way: whether there was any."""
+    """Settle expired elicitations, and those of calls that were running in a dead process. Return True if there were
+    any.
+    """
     orphaned = connection.execute(_close_orphaned, {"t": turn_id, "f": fence, **_withdrawn("")}).all()
     return bool(orphaned) | settle_overdue(connection, turn_id)
 
 
 def settle_overdue(connection: sa.Connection, turn_id: str) -> bool:
-    """Tell servers that nobody has answered in time; whether there were any. Calls that wait for nothing else go on."""
+    """Settle expired elicitations and requeue the calls that wait for nothing else. Return True if there were any."""
     overdue = connection.execute(_close_overdue, {"t": turn_id, **_withdrawn(OVERDUE)}).all()
     return bool(connection.execute(_go_on, {"t": turn_id}).all()) or bool(overdue)
 
 
 def start_expiry(connection: sa.Connection, turn_id: str, revision: int) -> bool:
-    """The time of the questions that are asked up to `revision` runs from now; whether there are any."""
+    """Start the expiry of the elicitations requested up to `revision`. Return True if there are any."""
     return bool(connection.execute(_posted, {"t": turn_id, "upto": revision}).rowcount)
 
 
 def cancel_undelivered(connection: sa.Connection, turn_id: str, revision: int, reason: str) -> bool:
-    """Questions up to `revision` that can never be shown are nobody's to answer; whether there were any."""
+    """Cancel elicitations up to `revision` that cannot be delivered. Return True if there were any."""
     unseen = connection.execute(_unseen, {"t": turn_id, "upto": revision}).scalars().all()
     for elicitation_id in unseen:
         withdraw(connection, elicitation_id, reason)
@@ -175,13 +177,13 @@ def cancel_undelivered(connection: sa.Connection, turn_id: str, revision: int, r
 
 
 def earliest_expiry(connection: sa.Connection, turn_id: str) -> float | None:
-    """When the first question of a turn times out, in epoch seconds."""
+    """Return the earliest expiry of a turn's elicitations in epoch seconds, `None` without any."""
     end: float | None = connection.execute(_soonest, {"t": turn_id}).scalar()
     return end
 
 
 def read(connection: sa.Connection, turn_id: str) -> Mapping[int, Sequence[Any]]:
-    """The rows of a turn by the numbers of its steps, in order."""
+    """Return the rows of a turn by step number, in order."""
     by_step: dict[int, list[Any]] = defaultdict(list)
     for row in connection.execute(_of_turn, {"t": turn_id}):
         by_step[row.n].append(row)
@@ -189,12 +191,12 @@ def read(connection: sa.Connection, turn_id: str) -> Mapping[int, Sequence[Any]]
 
 
 def elicitations_of(rows: Sequence[Any]) -> tuple[Elicitation, ...]:
-    """A step's rows as values."""
+    """Decode the elicitations of a step."""
     return tuple(map(_read, rows))
 
 
 def replies_of(rows: Sequence[Any]) -> ElicitationResults | None:
-    """What goes along when a step is sent next: the answers of its last round, if it has had one."""
+    """Return the results to send with a step's next request: the answers of its last round, if any."""
     last = max((row.round for row in rows), default=0)
     if not last:
         return None
@@ -204,14 +206,14 @@ def replies_of(rows: Sequence[Any]) -> ElicitationResults | None:
 
 
 def find(connection: sa.Connection, elicitation_id: str) -> Any:
-    """The row of a question, with whether its time is over (`overdue`); None if there is none."""
+    """Return the row of an elicitation with its expiry state (`overdue`), `None` if it does not exist."""
     return connection.execute(_one, {"e": elicitation_id}).first()
 
 
 def close(connection: sa.Connection, elicitation_id: str, reply: ElicitationResult, by: str) -> None:
-    """Keep an answer, and let the call go on if it waits for no other."""
-    told = {"to": reply.action.value, "what": content_of(reply), "by": by, "why": ""}
-    row = connection.execute(_close_one, {"e": elicitation_id, **told}).first()
+    """Save an answer, and requeue the call if it waits for no other."""
+    params = {"to": reply.action.value, "what": content_of(reply), "by": by, "why": ""}
+    row = connection.execute(_close_one, {"e": elicitation_id, **params}).first()
     if row is not None:
         connection.execute(_go_on, {"t": row.turn_id})
 
@@ -287,7 +289,7 @@ def _read_reply(row: Any) -> ElicitationResult | None:
 
 
 def content_of(reply: ElicitationResult) -> dict[str, Any] | None:
-    """An answer's values as they are kept."""
+    """Encode the values of an answer."""
     return None if reply.content is None else dict(reply.content)
 
 

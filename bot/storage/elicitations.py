@@ -1,7 +1,6 @@
-"""Transactions on what servers ask back: asked by whoever drives the turn, answered by any process, withdrawn when
-nobody needs the answer any more.
+"""Transactions of elicitations: requested by the turn's owner, answered by any process, withdrawn if unneeded.
 
-Each can be run twice with the same effect. Answers are values that a person has typed: the audit has none of them.
+Each is safe to run twice. Answers hold values that a user has typed; the audit has none of them.
 """
 
 from __future__ import annotations
@@ -23,52 +22,56 @@ from bot.storage.pg_notify import notify_turn
 from bot.storage.turn_completion import lock_turn, mark_view_stale, requeue
 from bot.storage.turn_reader import read_record
 
-TOO_LATE = "It timed out before that."
+TOO_LATE = "It had expired."
 
 
-def ask(connection: sa.Connection, held: Claim, n: int, new: Sequence[Elicitation], *, state: str | None) -> TurnRecord:
-    """A call wants to know something before it is sent again. Raises LostLease and Stopped."""
-    own(connection, held)
-    rows.ask(connection, held.turn_id, n, new, state)
-    mark_view_stale(connection, held.turn_id)
-    return read_record(connection, held.turn_id)
+def ask(
+    connection: sa.Connection, claim: Claim, n: int, new: Sequence[Elicitation], *, state: str | None
+) -> TurnRecord:
+    """Save the elicitations of a call that is sent again with the answers. Raises LostLease and Stopped."""
+    own(connection, claim)
+    rows.ask(connection, claim.turn_id, n, new, state)
+    mark_view_stale(connection, claim.turn_id)
+    return read_record(connection, claim.turn_id)
 
 
-def ask_meanwhile(connection: sa.Connection, held: Claim, n: int, new: Elicitation) -> TurnRecord:
-    """A call wants to know something while it is under way. Raises LostLease and Stopped."""
-    own(connection, held)
-    rows.ask_meanwhile(connection, held.turn_id, n, new, held.fence)
-    mark_view_stale(connection, held.turn_id)
-    return read_record(connection, held.turn_id)
+def ask_meanwhile(connection: sa.Connection, claim: Claim, n: int, new: Elicitation) -> TurnRecord:
+    """Save the elicitation of a running call. Raises LostLease and Stopped."""
+    own(connection, claim)
+    rows.ask_meanwhile(connection, claim.turn_id, n, new, claim.fence)
+    mark_view_stale(connection, claim.turn_id)
+    return read_record(connection, claim.turn_id)
 
 
-def withdraw(connection: sa.Connection, held: Claim, elicitation_id: str, reason: str) -> TurnRecord:
-    """Wait no more for an answer, unless there is one. Raises LostLease and Stopped."""
-    own(connection, held)
+def withdraw(connection: sa.Connection, claim: Claim, elicitation_id: str, reason: str) -> TurnRecord:
+    """Withdraw an elicitation unless it is answered. Raises LostLease and Stopped."""
+    own(connection, claim)
     rows.withdraw(connection, elicitation_id, reason)
-    mark_view_stale(connection, held.turn_id)
-    return read_record(connection, held.turn_id)
+    mark_view_stale(connection, claim.turn_id)
+    return read_record(connection, claim.turn_id)
 
 
 def get_elicitation(connection: sa.Connection, elicitation_id: str) -> OpenElicitation | None:
-    """A question, and the call it is about."""
+    """Return an elicitation and its call."""
     row = rows.find(connection, elicitation_id)
     if row is None:
         return None
     record = read_record(connection, row.turn_id)
     step = next(step for step in record.calls if step.n == row.n)
-    return OpenElicitation(record.turn, step, next(each for each in step.elicitations if each.id == elicitation_id))
+    return OpenElicitation(
+        record.turn, step, next(elicitation for elicitation in step.elicitations if elicitation.id == elicitation_id)
+    )
 
 
 def answer(
     connection: sa.Connection, elicitation_id: str, reply: ElicitationResult, by: Author
 ) -> ElicitationAnswered | AnswerRejected:
-    """Take an answer if nobody was faster. Run a second time by the same person it is still the one that counts."""
+    """Save an answer if the elicitation is open. A second run by the same user returns the same result."""
     row = rows.find(connection, elicitation_id)
     if row is None:
         return ApprovalNotFound()
     lock_turn(connection, row.turn_id)
-    # Read again under the lock: somebody may have been faster.
+    # Re-read under the lock: another answer may have been faster.
     row = rows.find(connection, elicitation_id)
     if row is None:
         return ApprovalNotFound()

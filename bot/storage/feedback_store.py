@@ -1,4 +1,4 @@
-"""What people think of answers, on a database; see `bot.ports.FeedbackStore`."""
+"""Feedback on answers, on a database; see `bot.ports.FeedbackStore`."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from bot.storage.database import Database
 from bot.storage.tables import opinions, turns
 from bot.storage.upsert import Upsert
 
-# Locked, so that it is not deleted in between.
+# Locked, so that the turn is not deleted in between.
 _turn = sa.select(turns.c.id).where(turns.c.id == bindparam("t")).with_for_update(read=True, key_share=True)
-_keep = Upsert(
+_save = Upsert(
     lambda insert: (
         insert(opinions)
         .values(turn_id=bindparam("t"), person=bindparam("who"), good=bindparam("good"), at=now())
@@ -28,24 +28,24 @@ _of = sa.select(opinions).where(opinions.c.turn_id == bindparam("t")).order_by(o
 
 
 class SqlFeedbackStore:
-    """Opinions by turn and person."""
+    """Feedback by turn and user."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     async def save(self, turn_id: str, good: bool, by: Author) -> None:
-        """Keep what a person thinks now."""
-        await self._database.run(lambda connection: _keep_opinion(connection, turn_id, good, by))
+        """Save a user's current feedback."""
+        await self._database.run(lambda connection: _save_feedback(connection, turn_id, good, by))
 
     async def for_turn(self, turn_id: str) -> Sequence[Feedback]:
-        """What people think of a turn's answer."""
+        """Return the feedback on a turn's answer."""
         return await self._database.run(lambda connection: _read(connection, turn_id))
 
 
-def _keep_opinion(connection: sa.Connection, turn_id: str, good: bool, by: Author) -> None:
+def _save_feedback(connection: sa.Connection, turn_id: str, good: bool, by: Author) -> None:
     if connection.execute(_turn, {"t": turn_id}).first() is None:
-        raise NotFound("That answer is not kept any more.")
-    connection.execute(_keep.on(connection), {"t": turn_id, "who": by.principal, "good": good})
+        raise NotFound("That answer was deleted.")
+    connection.execute(_save.on(connection), {"t": turn_id, "who": by.principal, "good": good})
 
 
 def _read(connection: sa.Connection, turn_id: str) -> Sequence[Feedback]:

@@ -1,6 +1,6 @@
-"""Files of a turn: the bytes of what its tools returned beside text, apart from the rows that are read all the time.
+"""Files of a turn: bytes returned by its tools, in their own table because rows of steps are read often.
 
-Called by `transcript`, which keeps a result, and by the turn log, which hands bytes out. They go with their turn.
+Files are deleted with their turn.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from bot.storage.tables import files
 from bot.storage.upsert import Upsert
 
 MOST_BYTES = 32 * 2**20
-"""Of all files of one turn. What is more is told by its name and size."""
+"""Largest number of bytes of all files of one turn. Larger files are stored by name and size only."""
 
 _sizes = sa.select(files.c.id, sa.func.length(files.c.data).label("size")).where(files.c.turn_id == bindparam("t"))
 _add = Upsert(
@@ -31,29 +31,31 @@ _read = sa.select(files.c.data).where(files.c.turn_id == bindparam("t"), files.c
 
 
 def save_files(connection: sa.Connection, turn_id: str, result: ToolResult) -> ToolResult:
-    """The same result with its bytes put away. Doing it again does no harm: what is kept is known by its bytes."""
+    """Return the result with the bytes of its files stored. Safe to run twice, because files are identified by their
+    hash.
+    """
     if not any(isinstance(part, ImagePart | FilePart) for part in result.parts):
         return result
-    kept = {row.id: row.size for row in connection.execute(_sizes, {"t": turn_id})}
+    sizes = {row.id: row.size for row in connection.execute(_sizes, {"t": turn_id})}
     parts: list[ResultPart] = []
     for part in result.parts:
         described = _described(part)
         if isinstance(part, ImagePart | FilePart) and isinstance(described, StoredFile):
-            described = replace(described, id=_put_away(connection, turn_id, kept, part.data))
+            described = replace(described, id=_store(connection, turn_id, sizes, part.data))
         parts.append(described)
     return replace(result, parts=tuple(parts))
 
 
 def strip_bytes(result: ToolResult) -> ToolResult:
-    """The same result with names and sizes alone: for what nobody will ever draw."""
+    """Return the result with names and sizes only, for a result that is never delivered."""
     return replace(result, parts=tuple(_described(part) for part in result.parts))
 
 
 def read_file(connection: sa.Connection, turn_id: str, file_id: str) -> bytes:
-    """The bytes of a file. Raises NotFound."""
+    """Return the bytes of a file. Raises NotFound."""
     data = connection.execute(_read, {"t": turn_id, "i": file_id}).scalar()
     if data is None:
-        raise NotFound("That file is gone.")
+        raise NotFound("That file was deleted.")
     return bytes(data)
 
 
@@ -67,12 +69,12 @@ def _described(part: ResultPart) -> ResultPart:
             return part
 
 
-def _put_away(connection: sa.Connection, turn_id: str, kept: dict[str, int], data: bytes) -> str:
-    """The id of the bytes, empty if the turn has no room for them."""
+def _store(connection: sa.Connection, turn_id: str, sizes: dict[str, int], data: bytes) -> str:
+    """Return the id of the stored bytes; empty if they exceed the turn's limit."""
     file_id = hashlib.sha256(data).hexdigest()
-    if file_id not in kept:
-        if sum(kept.values()) + len(data) > MOST_BYTES:
+    if file_id not in sizes:
+        if sum(sizes.values()) + len(data) > MOST_BYTES:
             return ""
         connection.execute(_add.on(connection), {"t": turn_id, "i": file_id, "bytes": data})
-        kept[file_id] = len(data)
+        sizes[file_id] = len(data)
     return file_id

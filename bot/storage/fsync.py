@@ -1,4 +1,4 @@
-"""What keeps a new file after a power loss. Called by whatever puts files beside a database."""
+"""Durability of new files after a power loss."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def fsync_directory(folder: Path) -> None:
-    """Have the names in a folder on disk, not only the files' contents. Raises OSError."""
+    """Flush a directory's entries to disk, because fsync of a file does not include its name. Raises OSError."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)

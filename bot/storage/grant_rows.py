@@ -1,7 +1,7 @@
-"""Transactions on grants: what is in force, what is given, used and revoked.
+"""Transactions of grants: lookup, creation, use and revocation.
 
-Whether a grant is in force is asked of the database's clock; what it covers, of `bot.domain.grants`. The order of locks
-is always turn, steps, grants, and the audit last.
+Expiry uses the database's clock; coverage is decided by `bot.domain.grants`. The order of locks is: turn, steps,
+grants, audit.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from bot.storage.tables import grants, steps, turns
 from bot.storage.upsert import Upsert
 
 _in_force = sa.and_(grants.c.revoked_at.is_(None), sa.or_(grants.c.expires_at.is_(None), grants.c.expires_at > now()))
-# Locked, so that none is revoked between being found and being used. In one order, so that nobody waits in a circle.
+# Locked, so that no grant is revoked between lookup and use. Ordered, to avoid deadlocks.
 _of_tool = (
     sa.select(grants)
     .where(grants.c.server == bindparam("server"), grants.c.tool == bindparam("tool"), _in_force)
@@ -77,8 +77,8 @@ _revoke_of_server = (
     .where(grants.c.server == bindparam("s"), grants.c.revoked_at.is_(None))
     .values(revoked_at=now(), revoked_by=bindparam("who"))
 )
-_forget = grants.delete().where(grants.c.conversation == bindparam("k"))
-_forget_ended = grants.delete().where(
+_delete = grants.delete().where(grants.c.conversation == bindparam("k"))
+_delete_ended = grants.delete().where(
     sa.or_(grants.c.revoked_at < now() - bindparam("seconds"), grants.c.expires_at < now() - bindparam("seconds"))
 )
 _turn = sa.select(turns.c.conversation, turns.c.question).where(turns.c.id == bindparam("t"))
@@ -86,7 +86,7 @@ _there = sa.select(steps.c.n).where(steps.c.turn_id == bindparam("t"), steps.c.n
 
 
 def wanted_of(step: ToolStep, conversation: ConversationKey) -> CallToCover | None:
-    """What a grant would have to cover; None of a call that waits for nobody."""
+    """Return the grant request of a call, `None` if the call awaits no approval."""
     tool, approval = step.tool, step.approval
     if step.status is not StepStatus.AWAITING or tool is None or approval is None:
         return None
@@ -104,9 +104,9 @@ def wanted_of(step: ToolStep, conversation: ConversationKey) -> CallToCover | No
 
 
 def use(connection: sa.Connection, turn_id: str, calls: Sequence[ToolStep]) -> Sequence[ToolStep]:
-    """The calls as they are to be kept: those that a grant covers are ready, and say which.
+    """Return the calls to store: those covered by a grant are ready and name it.
 
-    A call that is run once more because nobody knows how it ended takes a fresh signature, whatever was granted.
+    A repeated call whose outcome is unknown needs a new approval, regardless of grants.
     """
     if not any(step.status is StepStatus.AWAITING for step in calls):
         return calls
@@ -115,8 +115,8 @@ def use(connection: sa.Connection, turn_id: str, calls: Sequence[ToolStep]) -> S
         return calls
     there = set(connection.execute(_there, {"t": turn_id, "ns": [step.n for step in calls]}).scalars())
     conversation = ConversationKey.parse(turn.conversation)
-    # What is there already was put there by this very transaction, whose answer was lost: nothing is used twice, and
-    # what runs on a grant that was revoked since is not asked for as well.
+    # Existing steps were added by this same transaction after a lost COMMIT response: no grant is used twice, and
+    # a call on a grant revoked since needs no approval.
     return [
         dataclasses.replace(step, approval=None) if step.n in there else _covered(connection, step, conversation)
         for step in calls
@@ -124,7 +124,7 @@ def use(connection: sa.Connection, turn_id: str, calls: Sequence[ToolStep]) -> S
 
 
 def give(connection: sa.Connection, grant: Grant) -> bool:
-    """Keep a new grant. False if it is kept already."""
+    """Add a grant. Return False if it exists."""
     row = {
         "id": grant.id,
         "scope": grant.scope,
@@ -148,7 +148,7 @@ def give(connection: sa.Connection, grant: Grant) -> bool:
 
 
 def revoke(connection: sa.Connection, grant_id: str, by: Author) -> bool:
-    """End a grant that is in force. False if it is not."""
+    """Revoke an active grant. Return False if it is not active."""
     row = connection.execute(_revoke, {"i": grant_id, "who": by.principal}).first()
     if row is None:
         return False
@@ -167,35 +167,35 @@ def revoke(connection: sa.Connection, grant_id: str, by: Author) -> bool:
 
 
 def read_of_home(connection: sa.Connection, home: str) -> Sequence[Grant]:
-    """The grants in force in a workspace and its conversations, the latest first."""
+    """Return the active grants in a workspace and its conversations, newest first."""
     return [_grant(row) for row in connection.execute(_of_home, {"home": home, **prefix_bounds("reach", f"{home}:")})]
 
 
 def end_of_server(connection: sa.Connection, server_id: str, by: Author) -> None:
-    """A server is removed: nothing that was granted of it is in force any more."""
+    """End all grants of a removed server."""
     connection.execute(_revoke_of_server, {"s": server_id, "who": by.principal})
 
 
 def forget_conversation(connection: sa.Connection, key: str) -> None:
-    """A conversation is deleted, and with it what was granted in it."""
-    connection.execute(_forget, {"k": key})
+    """Delete the grants of a deleted conversation."""
+    connection.execute(_delete, {"k": key})
 
 
 def forget_ended(connection: sa.Connection, seconds: float) -> None:
     """Delete grants that ended longer ago than that: the audit remembers them."""
-    connection.execute(_forget_ended, {"seconds": seconds})
+    connection.execute(_delete_ended, {"seconds": seconds})
 
 
 def _covered(connection: sa.Connection, step: ToolStep, conversation: ConversationKey) -> ToolStep:
-    wanted = wanted_of(step, conversation)
-    if wanted is None:
+    request = wanted_of(step, conversation)
+    if request is None:
         return step
-    found = connection.execute(_of_tool, {"server": wanted.server, "tool": wanted.tool}).all()
-    grant = next((each for each in map(_grant, found) if covers(each, wanted)), None)
+    rows = connection.execute(_of_tool, {"server": request.server, "tool": request.tool}).all()
+    grant = next((stored for stored in map(_grant, rows) if covers(stored, request)), None)
     if grant is None:
         return step
     connection.execute(_use, {"i": grant.id})
-    used = GrantUse(grant.id, grant.granted_by, grant.granted_name, wanted.fingerprint, grant.rule, grant.terms)
+    used = GrantUse(grant.id, grant.granted_by, grant.granted_name, request.fingerprint, grant.rule, grant.terms)
     return dataclasses.replace(step, status=StepStatus.READY, approval=None, grant=used)
 
 

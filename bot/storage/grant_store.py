@@ -1,4 +1,4 @@
-"""Grants as people look them up and revoke them, on a database; see `bot.ports.GrantStore`."""
+"""Lookup and revocation of grants, on a database; see `bot.ports.GrantStore`."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ class SqlGrantStore:
         self._database = database
 
     async def active_grants(self, home: str) -> Sequence[Grant]:
-        """The grants in force in a workspace, the latest first."""
+        """Return the active grants in a workspace, newest first."""
         return await self._database.run(lambda connection: grant_rows.read_of_home(connection, home))
 
     async def revoke(self, grant_id: str, by: Author) -> bool:
-        """End a grant that is in force. False if it is not."""
+        """Revoke an active grant. Return False if it is not active."""
         revoked = False
 
         def transaction(connection: sa.Connection) -> bool:
             nonlocal revoked
-            # After a COMMIT whose answer was lost it is in force no more, and it was this that ended it.
+            # After a lost COMMIT response the grant is inactive, and this call revoked it.
             revoked = grant_rows.revoke(connection, grant_id, by) or revoked
             return revoked
 

@@ -1,4 +1,4 @@
-"""Signing with a grant, in one transaction: the decision, the grant, and what of the turn waited for the same."""
+"""Approval with a grant, in one transaction: the decision, the grant, and other waiting calls of the turn."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ def approve_with_grant(
     *,
     following: ApprovedTogether = NOBODY_ELSE,
 ) -> DecisionResult:
-    """Approve a call and keep a grant with it; other calls of the turn that it covers are approved with it, as far as
-    whoever grants may sign them: `following` has the grounds. Nothing is granted by a decision that is not the one that
-    counts. `key` is this decision's own.
+    """Approve a call and add a grant. Other calls of the turn that the grant covers are approved with it, as far as the
+    approver may decide them: `following` has the grounds. A rejected decision adds no grant. `key` is unique to this
+    decision.
     """
     settlement = approvals.decide(connection, decision, key, signing)
     if settlement != Decided(DecisionType.APPROVE) or not grant_rows.give(connection, grant):
         return settlement
-    found = read_approval(connection, decision.approval_id)
-    assert found is not None
-    turn, _ = found
+    turn_and_step = read_approval(connection, decision.approval_id)
+    assert turn_and_step is not None
+    turn, _ = turn_and_step
     followed = []
     for step in read_record(connection, turn.id).calls_awaiting_approval:
-        wanted = grant_rows.wanted_of(step, turn.conversation)
-        if wanted is None or step.approval is None or turn.question.again or not covers(grant, wanted):
+        request = grant_rows.wanted_of(step, turn.conversation)
+        if request is None or step.approval is None or turn.question.again or not covers(grant, request):
             continue
         grounds = following.get((step.approval.id, step.approval.revision))
         if grounds is None:

@@ -1,9 +1,7 @@
-"""Turns that have ended, as they were read last: a conversation goes on, and its past does not change with every
-question.
+"""Cache of ended turns, because a conversation's history rarely changes.
 
-Whatever changes a turn raises its revision, and what is kept here counts for its own revision alone: the database is
-asked which turns there are and how they stand, and only what is new is read. Kept by the turn log, looked at in its
-transactions, which run in threads.
+Every change of a turn raises its revision, and a cached value is valid for one revision. The database returns the ids
+and revisions; only new or changed turns are read. Used by transactions, which run in threads.
 """
 
 from __future__ import annotations
@@ -21,11 +19,11 @@ MOST_CHARACTERS = 16 * 2**20
 LARGEST = MOST_CHARACTERS // 64
 """One that is larger would push out many others."""
 _A_VALUE = 64
-"""What any value counts beside its characters."""
+"""Characters added for each value's overhead."""
 
 
 class HistoryCache:
-    """The turns that were looked at last, so many that their texts take `most` characters together."""
+    """Least recently used cache of ended turns, limited to `most` characters in all."""
 
     def __init__(self, most: int = MOST_CHARACTERS, largest: int = LARGEST) -> None:
         self._most = most
@@ -35,21 +33,21 @@ class HistoryCache:
         self._lock = threading.Lock()
 
     def put(self, records: Iterable[TurnRecord]) -> None:
-        """Keep those that have ended, as they are remembered."""
+        """Cache the ended ones of these records."""
         for record in records:
             if record.turn.status.ended:
                 self._add(truncate_results(record))
 
     def get(self, revisions: Mapping[str, int]) -> dict[str, TurnRecord]:
-        """Those of these turns that are known as they stand at these revisions."""
-        found = {}
+        """Return the cached turns that match the given revisions."""
+        cached = {}
         with self._lock:
             for turn_id, revision in revisions.items():
                 record, _ = self._kept.get(turn_id, (None, 0))
                 if record is not None and record.revision == revision:
                     self._kept.move_to_end(turn_id)
-                    found[turn_id] = record
-        return found
+                    cached[turn_id] = record
+        return cached
 
     def _add(self, record: TurnRecord) -> None:
         size = _size(record)
@@ -65,12 +63,12 @@ class HistoryCache:
 
 
 def _size(value: object) -> int:
-    """About how many characters a value is made of."""
+    """Return the approximate size of a value in characters."""
     match value:
         case str() | bytes():
             return _A_VALUE + len(value)
         case Mapping():
-            return _A_VALUE + sum(_size(key) + _size(each) for key, each in value.items())
+            return _A_VALUE + sum(_size(key) + _size(item) for key, item in value.items())
         case list() | tuple() | frozenset():
             return _A_VALUE + sum(map(_size, value))
         case _ if dataclasses.is_dataclass(value):

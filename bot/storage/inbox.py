@@ -1,6 +1,6 @@
-"""Transactions that come from people: a message, a stop; decisions are in `approvals`. Any process may run them.
+"""Transactions of messages and stop requests. Any process may run them.
 
-The order of locks is always conversation, turn, steps, deliveries, and the audit last.
+The order of locks is: conversation, turn, steps, deliveries, audit.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from bot.storage.upsert import Upsert
 
 _TITLE_LENGTH = 80
 _QUEUES = 0x717565756573
-"""Keeps PostgreSQL's advisory locks on persons apart from others."""
+"""Namespace of PostgreSQL's advisory locks on users."""
 
 _seen = sa.select(message_keys.c.turn_id).where(message_keys.c.key.in_(bindparam("keys", expanding=True)))
 _next_seq = Upsert(
@@ -58,7 +58,7 @@ _add_key = Upsert(
     )
 )
 _add_delivery = deliveries.insert()
-_add_delivery_in_hand = deliveries.insert().values(wanted=0, lease_until=now() + LEASE_SECONDS)
+_add_claimed_delivery = deliveries.insert().values(wanted=0, lease_until=now() + LEASE_SECONDS)
 _ahead = (
     sa.select(sa.func.count())
     .select_from(turns)
@@ -83,28 +83,30 @@ _ask_to_stop = turns.update().where(turns.c.id == bindparam("t")).values(stop_by
 
 
 class Duplicate(Exception):
-    """The message is on disk already."""
+    """The message is already stored."""
 
 
 def find_duplicate(connection: sa.Connection, message: InboundMessage, turn_id: str) -> Receipt | None:
-    """The turn of a message that was put on disk before, under the id given (whose COMMIT's answer was lost) or not."""
-    known = connection.execute(_seen, {"keys": list(message.keys)}).scalar()
-    return None if known is None else Receipt(known, redelivery=known != turn_id)
+    """Return the turn of a message that was stored before, under the given id (after a lost COMMIT response) or
+    another.
+    """
+    stored_id = connection.execute(_seen, {"keys": list(message.keys)}).scalar()
+    return None if stored_id is None else Receipt(stored_id, redelivery=stored_id != turn_id)
 
 
 def enqueue(
     connection: sa.Connection, message: InboundMessage, turn_id: str, limits: TurnLimits = NO_TURN_LIMITS
 ) -> Receipt | None:
-    """Make a turn of a message under the id given; None if its author's queue is full. Raises Duplicate if one of its
-    keys was.
+    """Add a turn for a message under the given id. Return `None` if its author's queue is full. Raises Duplicate if
+    one of the message's keys is stored.
     """
     if _is_full(connection, message, limits):
-        # A message that is in the queue already is not refused when it is delivered again.
+        # A queued message that is delivered again is not rejected.
         return find_duplicate(connection, message, turn_id)
-    seq, ahead = _line_up(connection, message)
+    seq, ahead = _queue_position(connection, message)
     connection.execute(_add_turn, _turn_row(message, turn_id, seq))
     _add_keys(connection, message, turn_id)
-    # A turn that has to wait is shown as waiting; one that runs at once is shown when it does.
+    # Only a turn that has to wait is marked for a view here; others are when they run.
     connection.execute(_add_delivery, {"turn_id": turn_id, "wanted": 1 if ahead else 0})
     notify_all(connection)
     return Receipt(turn_id, queue_position=ahead)
@@ -113,38 +115,38 @@ def enqueue(
 def take_in(
     connection: sa.Connection, message: InboundMessage, turn_id: str, me: str, limits: TurnLimits = NO_TURN_LIMITS
 ) -> tuple[Receipt | None, Claim | None]:
-    """Make a turn of a message and claim it, with its drawing, unless it has to wait; no receipt if its author's queue
-    is full. Raises Duplicate.
+    """Add a turn for a message, and claim it and its delivery unless it has to wait. Return no receipt if its author's
+    queue is full. Raises Duplicate.
     """
     if _is_full(connection, message, limits):
         return find_duplicate(connection, message, turn_id), None
-    seq, ahead = _line_up(connection, message)
+    seq, ahead = _queue_position(connection, message)
     if ahead or _must_wait(connection, message, limits):
         connection.execute(_add_turn, _turn_row(message, turn_id, seq))
         connection.execute(_add_delivery, {"turn_id": turn_id, "wanted": 1 if ahead else 0})
         claim = None
     else:
         row = connection.execute(_add_driven, {**_turn_row(message, turn_id, seq), "owner": me}).one()
-        connection.execute(_add_delivery_in_hand, {"turn_id": turn_id, "owner": me})
+        connection.execute(_add_claimed_delivery, {"turn_id": turn_id, "owner": me})
         claim = claimed(row)
     _add_keys(connection, message, turn_id)
     return Receipt(turn_id, queue_position=ahead), claim
 
 
 def _is_full(connection: sa.Connection, message: InboundMessage, limits: TurnLimits) -> bool:
-    """True if the author has as many turns queued as one person may."""
+    """Return True if the author has as many queued turns as the limit allows."""
     if limits.queued == NO_LIMIT:
         return False
     person = message.author.principal
     if connection.dialect.name == "postgresql":
-        # Two messages of one person are counted one after the other.
+        # Messages of one user are counted one after the other.
         connection.execute(_lock_person, {"person": person})
     queued: int = connection.execute(_queued_of, {"person": person, "most": limits.queued}).scalar_one()
     return queued >= limits.queued
 
 
 def _must_wait(connection: sa.Connection, message: InboundMessage, limits: TurnLimits) -> bool:
-    """True if the author's earlier turns take every place that one person may have."""
+    """Return True if the author's earlier turns use up the limit of running turns."""
     if limits.running == NO_LIMIT:
         return False
     given = {"person": message.author.principal, "most": limits.running}
@@ -152,12 +154,12 @@ def _must_wait(connection: sa.Connection, message: InboundMessage, limits: TurnL
     return busy >= limits.running
 
 
-def _line_up(connection: sa.Connection, message: InboundMessage) -> tuple[int, int]:
-    """The place of a new turn in its conversation, and how many there are before it that have not ended."""
+def _queue_position(connection: sa.Connection, message: InboundMessage) -> tuple[int, int]:
+    """Return the sequence number of a new turn in its conversation, and the number of unfinished turns before it."""
     key = str(message.conversation)
     title = " ".join(message.text.split())[:_TITLE_LENGTH]
     seq = connection.execute(_next_seq.on(connection), {"k": key, "t": title}).scalar_one()
-    # Counted under the conversation's lock: of two messages at once, one is behind the other.
+    # Counted under the conversation's lock, so that of two concurrent messages one comes second.
     return seq, connection.execute(_ahead, {"conversation": key}).scalar_one()
 
 
@@ -178,14 +180,14 @@ def _turn_row(message: InboundMessage, turn_id: str, seq: int) -> dict[str, Any]
 
 
 def _add_keys(connection: sa.Connection, message: InboundMessage, turn_id: str) -> None:
-    # In one order everywhere: two that insert the same keys must not wait for each other.
-    for each in sorted(message.keys):
-        if connection.execute(_add_key.on(connection), {"k": each, "t": turn_id}).first() is None:
+    # Sorted, because two transactions that insert the same keys could deadlock.
+    for key in sorted(message.keys):
+        if connection.execute(_add_key.on(connection), {"k": key, "t": turn_id}).first() is None:
             raise Duplicate
 
 
 def stop(connection: sa.Connection, turn_id: str, by: Author) -> bool:
-    """End a turn that nobody drives, or ask its owner to end it. False if there is nothing to stop."""
+    """End a turn without an owner, or ask its owner to end it. Return False if the turn is missing or has ended."""
     row = lock_turn(connection, turn_id)
     if row is None or row.status not in LIVE:
         return False

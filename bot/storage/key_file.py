@@ -1,4 +1,6 @@
-"""The key that SQLite gets where the operator has set none: a file beside the database, for its owner's eyes alone."""
+"""Encryption key generated for SQLite if the operator has set none: a file beside the database, readable by its owner
+only.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ from bot.storage.secret_box import generate_key, read_keys
 
 @dataclass(frozen=True, slots=True)
 class KeyFile:
-    """A key as MCP_ENCRYPTION_KEY takes it, the file it is in, and whether that was made just now."""
+    """A key in the format of MCP_ENCRYPTION_KEY, its file, and True if it was created now."""
 
     text: str
     path: Path
@@ -26,8 +28,8 @@ class KeyFile:
 
 
 def load_or_create_key(database: Path) -> KeyFile:
-    """The key beside a database file, made if there is none; of processes that make it at once all get the same one.
-    Reads and writes files. Raises SettingsError if it cannot be kept, or is no key.
+    """Return the key beside a database file, created if missing. Concurrent processes get the same key. Reads and
+    writes files. Raises SettingsError if the key is invalid or cannot be stored.
     """
     path = key_path(database)
     try:
@@ -35,7 +37,7 @@ def load_or_create_key(database: Path) -> KeyFile:
         text = path.read_text("ascii").strip()
     except (OSError, UnicodeDecodeError) as error:
         raise SettingsError(
-            f"The encryption key {path} cannot be kept: {getattr(error, 'strerror', None) or 'it is no text'}.",
+            f"The encryption key {path} cannot be stored: {getattr(error, 'strerror', None) or 'it is not text'}.",
             "check the file and its folder, or set MCP_ENCRYPTION_KEY",
         ) from error
     if not read_keys(text, f"The file {path}"):
@@ -49,7 +51,7 @@ def key_path(database: Path) -> Path:
 
 
 def _make(path: Path) -> bool:
-    """Whether the file that is there now is ours. It appears whole or not at all, and replaces none."""
+    """Write the file atomically unless it exists. Return True if it was written."""
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f"{path.name}.{uuid.uuid4().hex}")
     try:
@@ -58,13 +60,13 @@ def _make(path: Path) -> bool:
             file.flush()
             os.fsync(file.fileno())
         try:
-            # Unlike a renaming, a link is refused where there is something already.
+            # Unlike a rename, a link fails if the target exists.
             os.link(draft, path)
         except FileExistsError:
             return False
     finally:
         with contextlib.suppress(FileNotFoundError):
             draft.unlink()
-    # What is encrypted from now on must not outlive its key.
+    # Encrypted values must not outlive their key.
     fsync_directory(path.parent)
     return True

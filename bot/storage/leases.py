@@ -1,4 +1,4 @@
-"""Who alone does what only one process should do, on a database; see `bot.ports.Leases`."""
+"""Exclusive leases of processes, on a database; see `bot.ports.Leases`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from bot.storage.tables import leases
 from bot.storage.upsert import Upsert
 
 _until = now() + bindparam("seconds", type_=sa.Double())
-# One statement: of several who come at the same moment the row itself lets one through.
+# One statement, so that the row decides between concurrent processes.
 _hold = Upsert(
     lambda insert: (
         insert(leases)
@@ -28,21 +28,21 @@ _release = leases.delete().where(leases.c.name == bindparam("lease"), leases.c.h
 
 
 class SqlLeases:
-    """Leases by name. They go before other transactions: one that is renewed too late is lost."""
+    """Leases by name. Their transactions are urgent, because a late renewal loses the lease."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     async def acquire_or_renew(self, name: str, holder: str, seconds: float) -> bool:
-        """Take or renew a lease; whether it is the holder's now."""
+        """Acquire or renew a lease. Return True if the holder has it."""
 
-        def take(connection: sa.Connection) -> bool:
+        def acquire(connection: sa.Connection) -> bool:
             given = {"lease": name, "me": holder, "seconds": seconds}
             return connection.execute(_hold.on(connection), given).first() is not None
 
-        return await self._database.run(take, patience=seconds / 3, urgent=True)
+        return await self._database.run(acquire, patience=seconds / 3, urgent=True)
 
     async def release(self, name: str, holder: str) -> None:
-        """Give a lease back."""
+        """Release a lease."""
         given = {"lease": name, "me": holder}
         await self._database.run(lambda connection: connection.execute(_release, given), urgent=True)

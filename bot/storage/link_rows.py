@@ -1,4 +1,4 @@
-"""Transactions on one-time links. Of what is in a link only a hash is kept: whoever reads the table can use none."""
+"""Transactions of one-time links. Only a hash of the token is stored, so that readers of the table cannot use it."""
 
 from __future__ import annotations
 
@@ -25,22 +25,20 @@ _add = (
     .values(created_at=now(), expires_at=now() + bindparam("seconds"))
     .returning(_links.expires_at)
 )
-# One and the same question for a link that never was, one that was used and one whose time is over: whoever guesses
-# learns nothing from the answer, nor from how long it takes.
-_good = (_links.hash == bindparam("h"), _links.used_at.is_(None), _links.expires_at > now())
-_find = sa.select(one_time_links).where(*_good)
-_take = one_time_links.update().where(*_good).values(used_at=now()).returning(*one_time_links.c)
+# One query for missing, used and expired links, so that neither response nor timing
+# tells them apart.
+_is_valid = (_links.hash == bindparam("h"), _links.used_at.is_(None), _links.expires_at > now())
+_find = sa.select(one_time_links).where(*_is_valid)
+_use_up = one_time_links.update().where(*_is_valid).values(used_at=now()).returning(*one_time_links.c)
 
 
 def hash_of(token: str) -> str:
-    """What is kept of a link. A plain hash is enough: nobody finds 256 random bits by trying."""
+    """Return the hash of a link's token. A plain hash suffices, because 256 random bits cannot be guessed."""
     return hashlib.sha256(token.encode()).hexdigest()
 
 
 def add(connection: sa.Connection, token: str, link: SecretLink, seconds: float) -> SecretLink:
-    """Keep a new link, good for so long from now on, instead of those that the person has for the same; forget all
-    whose time is over.
-    """
+    """Add a link, replacing the user's other links for the same secret, and delete all expired links."""
     by = link.person
     connection.execute(_delete_old)
     connection.execute(_delete_same, {"i": link.server_id, "s": link.slot, "who": by.principal})
@@ -57,13 +55,13 @@ def add(connection: sa.Connection, token: str, link: SecretLink, seconds: float)
 
 
 def find(connection: sa.Connection, token: str) -> SecretLink | None:
-    """The link that is good now."""
+    """Return the valid link of this hash, `None` without one."""
     return _read(connection.execute(_find, {"h": hash_of(token)}).first())
 
 
 def take(connection: sa.Connection, token: str) -> SecretLink | None:
-    """The same, which is good no more from now on: of two who come at once one has it."""
-    return _read(connection.execute(_take, {"h": hash_of(token)}).first())
+    """Use up the valid link of this hash. Only one of two concurrent calls gets it."""
+    return _read(connection.execute(_use_up, {"h": hash_of(token)}).first())
 
 
 def _read(row: Any) -> SecretLink | None:

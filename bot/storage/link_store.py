@@ -1,4 +1,4 @@
-"""One-time links on a database: every method one transaction, see `bot.ports.LinkStore`."""
+"""One-time links on a database: every method is one transaction, see `bot.ports.LinkStore`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _BYTES = 32
 
 
 class SqlLinkStore:
-    """Links by what is in them."""
+    """One-time links by token."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -21,16 +21,18 @@ class SqlLinkStore:
     async def create_link(
         self, server_id: str, slot: str, by: Author, conversation: ConversationKey
     ) -> tuple[SecretLink, str]:
-        """Make a link; what it is good for, and the token that is in it."""
+        """Add a link. Return it with its token."""
         token = secrets.token_urlsafe(_BYTES)
-        wanted = SecretLink(server_id, slot, by, conversation)
-        link = await self._database.run(lambda connection: link_rows.add(connection, token, wanted, LINK_SECONDS))
+        unsaved = SecretLink(server_id, slot, by, conversation)
+        link = await self._database.run(lambda connection: link_rows.add(connection, token, unsaved, LINK_SECONDS))
         return link, token
 
     async def find(self, token: str) -> SecretLink | None:
-        """The link, if it is good now."""
+        """Return the link, `None` if it is not valid."""
         return await self._database.run(lambda connection: link_rows.find(connection, token))
 
     async def take(self, token: str) -> SecretLink | None:
-        """Use it up. After a COMMIT whose answer was lost it is used and nobody has it: better than two who have."""
+        """Use up the link. After a lost COMMIT response the link is used and `None` is returned, because two users must
+        never get it.
+        """
         return await self._database.run(lambda connection: link_rows.take(connection, token))

@@ -1,8 +1,4 @@
-"""The lock that says: this process claims turns on this SQLite file.
-
-Only the process that drives turns holds it; commands that read work beside it. The lock dies with its process, so a
-crash leaves nothing to clean up.
-"""
+"""Lock file of the one process that claims turns on a SQLite file."""
 
 from __future__ import annotations
 
@@ -18,7 +14,7 @@ from bot.errors import DatabaseHeld
 
 
 class LockFile:
-    """An exclusive lock on `<database>.lock`, with a line in it that says who holds it."""
+    """An exclusive lock on `<database>.lock`, which holds a line about its owner."""
 
     def __init__(self, database: Path) -> None:
         self._database = database
@@ -26,7 +22,7 @@ class LockFile:
         self._file: IO[str] | None = None
 
     def acquire(self, purpose: str) -> None:
-        """Take the lock or raise DatabaseHeld, which names the holder."""
+        """Acquire the lock. Raises DatabaseHeld, which names the owner."""
         self._path.parent.mkdir(parents=True, exist_ok=True)
         file = os.fdopen(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600), "r+", encoding="utf-8")
         try:
@@ -44,7 +40,7 @@ class LockFile:
         self._file = file
 
     def release(self) -> None:
-        """Let go; harmless when nothing is held."""
+        """Release the lock. No effect if it is not held."""
         if self._file is not None:
             self._file.close()
             self._file = None
@@ -52,7 +48,7 @@ class LockFile:
 
 def _holder(file: IO[str]) -> str:
     with contextlib.suppress(ValueError, KeyError, TypeError):
-        held = json.load(file)
-        since = time.strftime("%H:%M", time.localtime(held["since"]))
-        return f"process {held['pid']} ({held['purpose']}, since {since})"
+        owner = json.load(file)
+        since = time.strftime("%H:%M", time.localtime(owner["since"]))
+        return f"process {owner['pid']} ({owner['purpose']}, since {since})"
     return "another process"

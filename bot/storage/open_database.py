@@ -1,4 +1,4 @@
-"""Opening whichever database DATABASE_URL names. The libraries of the other one are not loaded."""
+"""Opening of the database in DATABASE_URL. Only its own driver is imported."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from bot.storage.database import Database
 
 
 def open_database(url: str) -> Database:
-    """The database an address names; its schema is `schema.upgrade`'s business. Raises DatabaseError."""
+    """Return the database of an address. `schema.upgrade` applies its schema. Raises DatabaseError."""
     match read_address(url):
         case SqliteFile(path):
             from bot.storage.sqlite import open_sqlite  # noqa: PLC0415 - see the module's docstring

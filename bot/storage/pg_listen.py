@@ -1,6 +1,6 @@
-"""Hearing other processes: one connection that listens for PostgreSQL's notifications.
+"""Wakeups from other processes: one connection that listens for PostgreSQL's notifications.
 
-A pooler in transaction mode may swallow them all. Then the polls are what finds work, and everything still happens.
+A pooler in transaction mode may drop all of them. Polling then finds the work later.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _LONGEST_PAUSE = 15.0
 
 
 async def listen(address: PostgresServer, hear: Callable[[Wakeup], None]) -> None:
-    """Hand on every ring until cancelled; after a lost connection, come back and look for what was missed."""
+    """Pass on every wakeup until cancelled. After a lost connection, reconnect and check for missed work."""
     import psycopg  # noqa: PLC0415 - SQLite needs none of it
 
     pause = _SHORTEST_PAUSE
@@ -37,13 +37,13 @@ async def listen(address: PostgresServer, hear: Callable[[Wakeup], None]) -> Non
                 async for notification in connection.notifies():
                     hear(parse_wakeup(notification.payload))
         except psycopg.Error as error:
-            log.debug("nothing is heard from other processes: %s", error)
+            log.debug("connection for notifications lost, reconnecting: %s", error)
         await asyncio.sleep(pause)
         pause = min(2 * pause, _LONGEST_PAUSE)
 
 
 def parse_wakeup(payload: str) -> Wakeup:
-    """A notification's words as a value; words of a later release only say that there is something to look for."""
+    """Parse a notification's payload. An unknown payload, of a later release, counts as "work available"."""
     kind, _, turn_id = payload.partition(" ")
     match kind:
         case "decided":

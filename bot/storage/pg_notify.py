@@ -1,6 +1,7 @@
-"""The doorbell inside a transaction: a PostgreSQL notification that goes out with the commit.
+"""Wakeups of other processes: PostgreSQL notifications that are sent with the commit.
 
-A hint, never the truth: whoever misses it finds the row at its next look. SQLite has one process, which rings itself.
+A notification is only a hint: a process that misses one finds the row at its next poll. On SQLite the one process wakes
+itself.
 """
 
 from __future__ import annotations
@@ -14,22 +15,22 @@ _notify = sa.select(sa.func.pg_notify(CHANNEL, bindparam("payload")))
 
 
 def notify_all(connection: sa.Connection) -> None:
-    """There may be something to claim or to draw."""
+    """Notify all processes of claimable turns or stale views."""
     _ring(connection, "look")
 
 
 def notify_turn(connection: sa.Connection, turn_id: str) -> None:
-    """Somebody has decided something about this turn."""
+    """Notify the turn's process of a decision."""
     _ring(connection, f"decided {turn_id}")
 
 
 def notify_stop(connection: sa.Connection, turn_id: str) -> None:
-    """Somebody wants this turn stopped."""
+    """Notify the turn's process of a stop request."""
     _ring(connection, f"stopped {turn_id}")
 
 
 def notify_config_changed(connection: sa.Connection) -> None:
-    """Servers, policies or profiles are others now."""
+    """Notify all processes of changed servers, policies or profiles."""
     _ring(connection, "changed")
 
 

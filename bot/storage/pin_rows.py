@@ -43,7 +43,7 @@ _row = {
 _add = Upsert(
     lambda insert: insert(tool_pins).values(**_row).on_conflict_do_nothing().returning(tool_pins.c.definition)
 )
-_put = Upsert(
+_replace = Upsert(
     lambda insert: (
         insert(tool_pins)
         .values(**_row)
@@ -58,55 +58,55 @@ _put = Upsert(
         )
     )
 )
-_forget = tool_pins.delete().where(pins.server_id == bindparam("s"))
+_delete = tool_pins.delete().where(pins.server_id == bindparam("s"))
 _slug = sa.select(mcp_servers.c.slug).where(mcp_servers.c.id == bindparam("s"))
 
 
 def read_pinned(connection: sa.Connection) -> Mapping[str, Mapping[str, str]]:
-    """The definition of every tool that is pinned, by server and tool; also of servers that had nothing to pin."""
-    found: dict[str, dict[str, str]] = {}
+    """Return all pinned definitions by server and tool, including servers with nothing to pin."""
+    rows: dict[str, dict[str, str]] = {}
     for server_id, tool, definition in connection.execute(_definitions):
-        of_server = found.setdefault(server_id, {})
+        of_server = rows.setdefault(server_id, {})
         if tool != NO_TOOL:
             of_server[tool] = definition
-    return found
+    return rows
 
 
 def read_pins(connection: sa.Connection, server_id: str) -> Sequence[Pin]:
-    """The pins of a server, by tool."""
+    """Return a server's pins by tool."""
     return [_pin(row) for row in connection.execute(_of_server, {"s": server_id})]
 
 
 def is_pinned(connection: sa.Connection, server_id: str) -> bool:
-    """Whether a server's tools were looked at once."""
+    """Return True if a server's tools were pinned at its first sync."""
     return connection.execute(_looked_at, {"s": server_id}).first() is not None
 
 
 def begin(connection: sa.Connection, server_id: str, tools: Sequence[Tool]) -> bool:
-    """Pin what a server offers the first time, but for what an admin should see first. Nothing happens where somebody
-    was faster, or where there is no tool yet.
+    """Pin the tools of a server's first sync, except those that an admin must review. No effect if they are pinned
+    already or there are no tools.
     """
     mark = {"s": server_id, "t": NO_TOOL, "d": "", "b": "", "who": FIRST_SYNC}
     if not tools or connection.execute(_add.on(connection), mark).first() is None:
         return False
     plain = first_pins(tools)
-    _keep(connection, server_id, (tool for tool in tools if tool.original_name in plain), FIRST_SYNC)
+    _save(connection, server_id, (tool for tool in tools if tool.original_name in plain), FIRST_SYNC)
     return True
 
 
 def pin(connection: sa.Connection, server_id: str, tools: Sequence[Tool], by: Author) -> None:
-    """Pin these definitions, whatever was pinned of these tools before. Raises NotFound."""
+    """Pin these definitions, replacing earlier pins of these tools. Raises NotFound."""
     lock(connection)
     slug = connection.execute(_slug, {"s": server_id}).scalar()
     if slug is None and not server_id.startswith(FILE):
-        raise NotFound("That server is not there any more.", "list the servers")
-    before = {each.tool: each.definition for each in read_pins(connection, server_id)}
+        raise NotFound("That server does not exist.", "list the servers")
+    before = {read_pin.tool: read_pin.definition for read_pin in read_pins(connection, server_id)}
     fresh = [tool for tool in tools if before.get(tool.original_name) != tool.definition]
     if not fresh:
         return
     begin_with = {"s": server_id, "t": NO_TOOL, "d": "", "b": "", "who": by.principal}
     connection.execute(_add.on(connection), begin_with)
-    _keep(connection, server_id, fresh, by.principal)
+    _save(connection, server_id, fresh, by.principal)
     audit.record(
         connection,
         "pinned tools",
@@ -121,15 +121,15 @@ def pin(connection: sa.Connection, server_id: str, tools: Sequence[Tool], by: Au
 
 
 def forget(connection: sa.Connection, server_id: str) -> None:
-    """Nothing is pinned of this server any more."""
-    connection.execute(_forget, {"s": server_id})
+    """Delete a server's pins."""
+    connection.execute(_delete, {"s": server_id})
 
 
-def _keep(connection: sa.Connection, server_id: str, tools: Iterable[Tool], who: str) -> None:
+def _save(connection: sa.Connection, server_id: str, tools: Iterable[Tool], who: str) -> None:
     for tool in tools:
         body = json_text({"v": VERSION, **tool_body(tool)})
         row = {"s": server_id, "t": tool.original_name, "d": tool.definition, "b": body, "who": who}
-        connection.execute(_put.on(connection), row)
+        connection.execute(_replace.on(connection), row)
 
 
 def _pin(row: Any) -> Pin:

@@ -1,4 +1,4 @@
-"""The definitions of tools that are pinned, on a database; see `bot.ports.PinStore`."""
+"""Pinned tool definitions, on a database; see `bot.ports.PinStore`."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ class SqlPinStore:
         self._database = database
 
     async def pinned(self) -> Mapping[str, Pinned]:
-        """The definitions that are pinned, by server."""
+        """Return the pinned definitions by server."""
         return await self._database.run(pin_rows.read_pinned)
 
     async def pins_of(self, server_id: str) -> Sequence[Pin]:
-        """The pins of a server, by tool."""
+        """Return a server's pins by tool."""
         return await self._database.run(lambda connection: pin_rows.read_pins(connection, server_id))
 
     async def pin(self, server_id: str, tools: Sequence[Tool], by: Author) -> None:

@@ -1,4 +1,4 @@
-"""Rules that admins set, on a database: every method one transaction, see `bot.ports.PolicyStore`."""
+"""Policy rules set by admins, on a database: every method is one transaction, see `bot.ports.PolicyStore`."""
 
 from __future__ import annotations
 
@@ -71,37 +71,37 @@ class SqlPolicyStore:
         self._complained: set[str] = set()
 
     async def rules(self) -> Sequence[Rule]:
-        """All of them, by server. One that cannot be read denies what its server has, or everything where it holds."""
-        found, unreadable = await self._database.run(_read)
+        """Return all rules by server. An unreadable rule denies its server's tools, or all tools in its scope."""
+        results, unreadable = await self._database.run(_read)
         for rule_id in unreadable - self._complained:
             self._complained.add(rule_id)
-            log.warning("the rule %s cannot be read, so it denies: clear it, or run the release that set it", rule_id)
-        return found
+            log.warning("rule %s: unreadable, denies its calls. Fix: clear it, or run the release that set it", rule_id)
+        return results
 
     async def set_rule(self, rule: Rule, by: Author) -> Rule:
-        """Keep a rule, in the place of the one that is about the same."""
+        """Save a rule, replacing one with the same target."""
         fresh = f"rule_{secrets.token_hex(4)}"
         return await self._database.run(lambda connection: _set_rule(connection, rule, fresh, by))
 
     async def clear_rule(self, rule_id: str, by: Author) -> bool:
-        """Take a rule away."""
+        """Delete a rule."""
         cleared = False
 
         def transaction(connection: sa.Connection) -> bool:
             nonlocal cleared
-            # After a COMMIT whose answer was lost there is none any more, and it was this that took it away.
+            # After a lost COMMIT response the rule is gone, and this call deleted it.
             cleared = _clear_rule(connection, rule_id, by) or cleared
             return cleared
 
         return await self._database.run(transaction)
 
     async def stored_results(self, named: str, reach: str) -> Sequence[tuple[ConversationKey, ToolStep]]:
-        """Calls with what was ruled of them."""
+        """Return stored calls with their rulings."""
         return await self._database.run(lambda connection: _past_calls(connection, named, reach))
 
 
 def rule_row(rule: Rule) -> dict[str, Any]:
-    """A rule's columns, but for its id and who set it when."""
+    """Return a rule's columns without its id, author and time."""
     return {
         "workspace": rule.workspace,
         "server_id": rule.server_id,
@@ -110,7 +110,7 @@ def rule_row(rule: Rule) -> dict[str, Any]:
 
 
 def read_rule_row(row: Any) -> Rule:
-    """The rule of a row. Raises what `UNREADABLE` has for one of a later release."""
+    """Return the rule of a row. Raises `turn_reader.UNREADABLE`, also for a rule of a later release."""
     table = json.loads(row.body)
     version = table.pop("v")
     if version > VERSION:
@@ -120,13 +120,13 @@ def read_rule_row(row: Any) -> Rule:
 
 
 def _read(connection: sa.Connection) -> tuple[Sequence[Rule], set[str]]:
-    found, unreadable = [], set()
+    results, unreadable = [], set()
     for row in connection.execute(_all):
         rule = _read_row(row)
-        found.append(rule)
+        results.append(rule)
         if _is_unreadable(row):
             unreadable.add(row.id)
-    return sorted(found, key=lambda rule: (rule.server_id, rule.tool, rule.at, rule.id)), unreadable
+    return sorted(results, key=lambda rule: (rule.server_id, rule.tool, rule.at, rule.id)), unreadable
 
 
 def _read_row(row: Any) -> Rule:
@@ -153,12 +153,12 @@ def _is_unreadable(row: Any) -> bool:
 
 def _set_rule(connection: sa.Connection, rule: Rule, fresh: str, by: Author) -> Rule:
     lock(connection)
-    # A server that was removed meanwhile keeps no rules.
+    # A server that was removed meanwhile gets no rules.
     named = bool(rule.server_id) and not rule.server_id.startswith(FILE)
     if named and connection.execute(_slug, {"i": rule.server_id}).first() is None:
-        raise NotFound("That server is not there any more.", "list the servers")
+        raise NotFound("That server does not exist.", "list the servers")
     rows = connection.execute(_alike, {"w": rule.workspace, "s": rule.server_id}).all()
-    before = next((each for each in map(_read_row, rows) if each.conditions == rule.conditions), None)
+    before = next((stored for stored in map(_read_row, rows) if stored.conditions == rule.conditions), None)
     if before is not None and rule_to_table(before) == rule_to_table(rule):
         return before
     rule = dataclasses.replace(rule, id=before.id if before else fresh)
@@ -197,12 +197,12 @@ def _record(connection: sa.Connection, kind: str, by: Author, *, before: Rule | 
         workspace=about.workspace,
         server=slug or about.server,
         tool="" if about.tool == ANY else about.tool,
-        changes={"policy": f"{_said(before, slug)} → {_said(after, slug)}"},
+        changes={"policy": f"{_described(before, slug)} → {_described(after, slug)}"},
     )
 
 
-def _said(rule: Rule | None, slug: str) -> str:
-    """A rule as the audit says it: the word alone where that is all there is to it."""
+def _described(rule: Rule | None, slug: str) -> str:
+    """Return a rule as written to the audit: its effect alone if it has no other fields."""
     if rule is None:
         return "none"
     bare = Rule(rule.policy, server_id=rule.server_id, tool=rule.tool)
@@ -211,18 +211,18 @@ def _said(rule: Rule | None, slug: str) -> str:
 
 def _past_calls(connection: sa.Connection, named: str, reach: str) -> Sequence[tuple[ConversationKey, ToolStep]]:
     turn, _, n = named.partition(":")
-    # No approval's id is that short: a beginning of none must not fit all.
-    beginning = named if len(named) >= _SHORTEST_ID else ""
+    # A shorter prefix is no approval id, and an empty one would match all of them.
+    prefix = named if len(named) >= _SHORTEST_ID else ""
     asked = {
-        "named": beginning or "-",
-        "long": len(beginning) or 1,
+        "named": prefix or "-",
+        "long": len(prefix) or 1,
         "turn": turn,
         "n": int(n) if n.isascii() and n.isdigit() and len(n) < 7 else 0 if not n else -1,
         "reach": reach,
         "length": len(reach),
     }
-    found = []
+    results = []
     for row in connection.execute(_past, asked).all():
         record = read_record(connection, row.turn_id)
-        found += [(record.turn.conversation, step) for step in record.calls if step.n == row.n]
-    return found
+        results += [(record.turn.conversation, step) for step in record.calls if step.n == row.n]
+    return results

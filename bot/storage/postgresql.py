@@ -1,4 +1,4 @@
-"""PostgreSQL: a few connections, a few threads, any number of processes beside this one."""
+"""PostgreSQL: a pool of connections and threads, shared with any number of other processes."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _CONNECTIONS = 4
 _CONNECT_SECONDS = 4
 _POOL_SECONDS = 10.0
 _LONGEST_SECONDS = 20.0
-"""How long a transaction may take: no server in good order takes longer, and one that hangs is never heard again."""
+"""Limit of one transaction in seconds, so that a dead connection is noticed."""
 _SETTLING_SECONDS = 1.0
-"""How long whoever is cancelled waits for its transaction to be over, and closing for all of them."""
+"""Seconds that a cancelled caller waits for its transaction to end, and `close` for all of them."""
 
 KEEPALIVE: dict[str, Any] = {
     "connect_timeout": _CONNECT_SECONDS,
@@ -35,10 +35,10 @@ KEEPALIVE: dict[str, Any] = {
     "keepalives_count": 3,
     "tcp_user_timeout": 10_000,
 }
-"""How soon a dead link is noticed (libpq's connection parameters, seconds; the last one milliseconds)."""
+"""Detection of dead connections (libpq's parameters, in seconds; the last one in milliseconds)."""
 
-# A process that freezes in the middle of a transaction must not hold its rows against everybody else: it loses them
-# before those who wait for them give up, and long before their leases run out.
+# The server ends the transaction of a frozen process, and with it its row locks, before
+# waiting processes give up and long before their leases expire.
 _SESSION = "-c idle_in_transaction_session_timeout=5000 -c lock_timeout=8000"
 
 _UNWRITABLE = {"53100": Unwritable.FULL, "25006": Unwritable.READ_ONLY, "58030": Unwritable.FAILING}
@@ -46,11 +46,11 @@ _UNWRITABLE = {"53100": Unwritable.FULL, "25006": Unwritable.READ_ONLY, "58030":
 _CROSSED = ("40001", "40P01", "55P03")
 """Not serializable, deadlock, lock timeout (SQLSTATE)."""
 _USELESS = ("25006",)
-"""Read-only after a fail-over: what helps is another connection."""
+"""Read-only after a fail-over: a new connection reaches the new primary."""
 
 
 class PostgresDatabase(Database):
-    """A database on a server. Poolers in transaction mode are fine: nothing here depends on a session."""
+    """A database on a server. Poolers in transaction mode work, because no transaction depends on a session."""
 
     shared = True
 
@@ -62,22 +62,22 @@ class PostgresDatabase(Database):
         self._closed = False
         self._underway: dict[asyncio.Future[Any], _RunningTransaction] = {}
         self._threads = ThreadPoolExecutor(_CONNECTIONS, thread_name_prefix="database")
-        # One more for what keeps leases: it must not wait behind transactions that wait for somebody's lock.
+        # One more for lease renewals, which must not wait behind transactions that wait for row locks.
         self._urgent = ThreadPoolExecutor(1, thread_name_prefix="database-urgent")
         self._engine = sa.create_engine(
             url,
-            hide_parameters=True,  # what people said has no place in an error
+            hide_parameters=True,  # messages of users must not appear in errors
             json_serializer=json_text,
             pool_size=_CONNECTIONS + 1,
             max_overflow=0,
             pool_timeout=_POOL_SECONDS,
-            # Whatever the server prefers: after a lock has been waited for, the next statement must see what changed.
+            # Independent of the server's default: after a lock wait, the next statement must see committed changes.
             isolation_level="READ COMMITTED",
-            # Prepared statements belong to a session, which a pooler hands to somebody else after each transaction.
+            # Prepared statements belong to a session, which a pooler gives to another client after each transaction.
             connect_args={**KEEPALIVE, **session, "prepare_threshold": None, "application_name": "countersign"},
         )
         sa.event.listen(self._engine, "connect", _keep_the_line)
-        sa.event.listen(self._engine, "close", _let_the_line_go)
+        sa.event.listen(self._engine, "close", _release_keepalive_line)
         sa.event.listen(self._engine, "handle_error", _give_up_useless_connections)
 
     async def run_once(self, transaction: Callable[[sa.Connection], T]) -> T:
@@ -85,11 +85,11 @@ class PostgresDatabase(Database):
         return await self._run_in(self._threads, transaction)
 
     async def run_urgently(self, transaction: Callable[[sa.Connection], T]) -> T:
-        """Run one transaction in the thread that is kept for such, without trying again."""
+        """Run one transaction without retries, in the thread reserved for urgent ones."""
         return await self._run_in(self._urgent, transaction)
 
     async def close(self) -> None:
-        """Finish what was asked for, within a limit, and close the connections."""
+        """Finish requested transactions, within a time limit, and close the connections."""
         self._closed = True
         if self._underway:
             await asyncio.wait(self._underway.keys(), timeout=_SETTLING_SECONDS)
@@ -120,7 +120,7 @@ class PostgresDatabase(Database):
                 await asyncio.wait({future}, timeout=_LONGEST_SECONDS)
                 errand.cut_if_it_hangs()
         except asyncio.CancelledError:
-            # Whoever cancels goes on with the same rows, and must not overtake this.
+            # The caller continues with the same rows and must not overtake this transaction.
             await asyncio.wait({future}, timeout=_SETTLING_SECONDS)
             raise
         return future.result()
@@ -130,8 +130,8 @@ class PostgresDatabase(Database):
         consume_exception(future)
 
     def is_transient(self, error: DBAPIError) -> bool:
-        """The server is gone, restarting, out of room or out of connections, or two transactions got in each
-        other's way: psycopg puts all of these among its operational errors.
+        """Return True if the server is unreachable, restarting, out of disk space or out of connections, or if two
+        transactions conflicted: psycopg reports all of these as operational errors.
         """
         return error.connection_invalidated or isinstance(error, OperationalError | InterfaceError)
 
@@ -140,11 +140,11 @@ class PostgresDatabase(Database):
         return _UNWRITABLE.get(getattr(error.orig, "sqlstate", None) or "")
 
     def is_serialization_failure(self, error: DBAPIError) -> bool:
-        """Whether another transaction was in the way, and nothing is the matter with the server."""
+        """Return True if the transaction failed only because of a concurrent one."""
         return getattr(error.orig, "sqlstate", None) in _CROSSED
 
     def fix(self, _reason: str) -> str:
-        """What a person can do about it."""
+        """Return the advice for the operator."""
         return "check that the server runs and that DATABASE_URL names it"
 
 
@@ -168,11 +168,11 @@ class _RunningTransaction:
 
 
 def _keep_the_line(connection: Any, record: Any) -> None:
-    # A descriptor of our own: the number of the connection's may belong to something else by the time it is cut.
+    # A duplicated descriptor, because the connection's number may be reused before it is shut down.
     record.info["line"] = socket.socket(fileno=os.dup(connection.fileno()))
 
 
-def _let_the_line_go(_connection: Any, record: Any) -> None:
+def _release_keepalive_line(_connection: Any, record: Any) -> None:
     line: socket.socket | None = record.info.pop("line", None)
     if line is not None:
         line.close()

@@ -28,7 +28,7 @@ from bot.storage.turn_reader import UNREADABLE
 from bot.storage.upsert import Upsert
 
 _LONGEST_SAID = 200
-"""How many characters of a value the audit repeats: enough to know it again."""
+"""Largest number of characters of a value that the audit repeats."""
 
 _all = sa.select(profiles).order_by(profiles.c.name_key, profiles.c.workspace)
 _one = sa.select(profiles).where(profiles.c.id == bindparam("i"))
@@ -56,33 +56,33 @@ _unbind = profile_bindings.delete().where(profile_bindings.c.place == bindparam(
 
 
 def read_profiles(connection: sa.Connection) -> tuple[Sequence[Profile], Collection[str]]:
-    """All profiles, by name, and the ids of those that cannot be read: these enable nothing."""
-    found, unreadable = [], set()
+    """Return all profiles by name, and the ids of unreadable ones, which enable no tools."""
+    profiles_read, unreadable = [], set()
     for row in connection.execute(_all):
         try:
-            found.append(_read(row))
+            profiles_read.append(_read(row))
         except UNREADABLE:
             unreadable.add(row.id)
-            # Left out, it would let everything be used wherever it holds.
-            found.append(Profile(row.id, row.name, row.workspace, servers=frozenset(), version=row.version))
-    return found, unreadable
+            # Skipping the profile would enable all tools in its places.
+            profiles_read.append(Profile(row.id, row.name, row.workspace, servers=frozenset(), version=row.version))
+    return profiles_read, unreadable
 
 
 def save(connection: sa.Connection, profile: Profile, by: Author) -> Profile:
-    """Keep a new profile or replace one of the same version. Raises Conflict, NotFound."""
+    """Add a profile or replace one of the same version. Raises Conflict, NotFound."""
     lock(connection)
     row = connection.execute(_one, {"i": profile.id}).first()
     columns = _columns(profile)
     if (
         row is not None
         and row.version == profile.version + 1
-        and _says(row, columns)
+        and _is_equal(row, columns)
         and row.updated_by == by.principal
     ):
-        # The same transaction before, whose COMMIT's answer was lost.
+        # The same transaction, repeated after a lost COMMIT response.
         return _read(row)
     if row is None and profile.version:
-        raise NotFound("That profile is not there any more.", "list the profiles")
+        raise NotFound("That profile does not exist.", "list the profiles")
     if row is not None and row.version != profile.version:
         raise changed_meanwhile("The profile", row)
     _check_name(connection, profile)
@@ -121,16 +121,16 @@ def delete(connection: sa.Connection, profile_id: str, by: Author) -> bool:
 
 
 def read_bindings(connection: sa.Connection) -> Sequence[Binding]:
-    """Which profile holds where."""
+    """Return the bindings of profiles to places."""
     return [Binding(row.place, row.profile_id) for row in connection.execute(_bindings)]
 
 
 def bind(connection: sa.Connection, place: str, profile_id: str, by: Author) -> None:
-    """Let a profile hold in a place. Raises NotFound."""
+    """Bind a profile to a place. Raises NotFound."""
     lock(connection)
     row = connection.execute(_one, {"i": profile_id}).first()
     if row is None:
-        raise NotFound("That profile is not there any more.", "list the profiles")
+        raise NotFound("That profile does not exist.", "list the profiles")
     if connection.execute(_bound, {"p": place}).scalar() == profile_id:
         return
     connection.execute(_bind.on(connection), {"p": place, "i": profile_id, "who": by.principal})
@@ -139,7 +139,7 @@ def bind(connection: sa.Connection, place: str, profile_id: str, by: Author) -> 
 
 
 def unbind(connection: sa.Connection, place: str, by: Author) -> bool:
-    """Let none hold there. False if none did."""
+    """Remove a place's binding. Return False if there was none."""
     lock(connection)
     profile_id = connection.execute(_bound, {"p": place}).scalar()
     if profile_id is None:
@@ -154,7 +154,7 @@ def unbind(connection: sa.Connection, place: str, by: Author) -> bool:
 def _check_name(connection: sa.Connection, profile: Profile) -> None:
     theirs = {"key": name_key(profile.name), "i": profile.id, "w": profile.workspace}
     if connection.execute(_same_name, theirs).first() is not None:
-        raise Conflict("There is a profile of this name already.", "choose another name", field="name")
+        raise Conflict("A profile of this name already exists.", "choose another name", field="name")
 
 
 def _columns(profile: Profile) -> dict[str, Any]:
@@ -199,7 +199,7 @@ def _rule_body(rule: Rule) -> Any:
 
 
 def _read_rules(bodies: Sequence[Any], profile: str) -> tuple[Rule, ...]:
-    """Rules as they were; their ids say where they stand."""
+    """Decode rules. Their ids are their positions in the profile."""
     rules = []
     for number, body in enumerate(bodies, 1):
         table = {key: value for key, value in body.items() if key not in ("by", "at")}
@@ -207,12 +207,12 @@ def _read_rules(bodies: Sequence[Any], profile: str) -> tuple[Rule, ...]:
     return tuple(rules)
 
 
-def _says(row: Any, columns: Mapping[str, Any]) -> bool:
+def _is_equal(row: Any, columns: Mapping[str, Any]) -> bool:
     return all(getattr(row, name) == value for name, value in columns.items())
 
 
 def _differences(row: Any, columns: Mapping[str, Any]) -> Mapping[str, str]:
-    """What the audit says of a change, field by field."""
+    """Return the changed fields for the audit, as `old → new` by name."""
     try:
         before = json.loads(row.body)
     except ValueError:
@@ -221,12 +221,12 @@ def _differences(row: Any, columns: Mapping[str, Any]) -> Mapping[str, str]:
     was = {"name": row.name, "workspace": row.workspace, **before}
     now_is = {"name": columns["name"], "workspace": columns["workspace"], **after}
     return {
-        name: f"{_said(was.get(name))} → {_said(value)}"
+        name: f"{_shortened(was.get(name))} → {_shortened(value)}"
         for name, value in now_is.items()
         if name != "v" and was.get(name) != value
     }
 
 
-def _said(value: Any) -> str:
+def _shortened(value: Any) -> str:
     text = value if isinstance(value, str) else json.dumps(value)
     return text if len(text) <= _LONGEST_SAID else f"{text[:_LONGEST_SAID]}…"

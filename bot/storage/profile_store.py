@@ -1,4 +1,4 @@
-"""Profiles and where they hold, on a database: every method one transaction, see `bot.ports.ProfileStore`."""
+"""Profiles and their bindings, on a database: every method is one transaction, see `bot.ports.ProfileStore`."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ log = logging.getLogger(__name__)
 
 
 class SqlProfileStore:
-    """Who the bot is where."""
+    """Profiles and their bindings to places."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self._complained: set[str] = set()
 
     async def profiles(self) -> Sequence[Profile]:
-        """All of them, by name. One that cannot be read enables nothing."""
-        found, unreadable = await self._database.run(profile_rows.read_profiles)
+        """Return all profiles by name. An unreadable profile enables no tools."""
+        profiles, unreadable = await self._database.run(profile_rows.read_profiles)
         for profile_id in set(unreadable) - self._complained:
             self._complained.add(profile_id)
-            log.warning("the profile %s cannot be read: nothing is enabled where it holds", profile_id)
-        return found
+            log.warning("profile %s: unreadable, enables no tools", profile_id)
+        return profiles
 
     async def save(self, profile: Profile, by: Author) -> Profile:
-        """Keep a new profile or replace one of the same version."""
+        """Add a profile or replace one of the same version."""
         return await self._database.run(lambda connection: profile_rows.save(connection, profile, by))
 
     async def delete(self, profile_id: str, by: Author) -> bool:
@@ -39,24 +39,24 @@ class SqlProfileStore:
         return await self._take_away(lambda connection: profile_rows.delete(connection, profile_id, by))
 
     async def bindings(self) -> Sequence[Binding]:
-        """Which profile holds where."""
+        """Return the bindings of profiles to places."""
         return await self._database.run(profile_rows.read_bindings)
 
     async def bind(self, place: str, profile_id: str, by: Author) -> None:
-        """Let a profile hold in a place."""
+        """Bind a profile to a place."""
         await self._database.run(lambda connection: profile_rows.bind(connection, place, profile_id, by))
 
     async def unbind(self, place: str, by: Author) -> bool:
-        """Let none hold there."""
+        """Remove a place's binding. Return False if there was none."""
         return await self._take_away(lambda connection: profile_rows.unbind(connection, place, by))
 
     async def _take_away(self, transaction: Callable[[sa.Connection], bool]) -> bool:
-        taken = False
+        removed = False
 
         def whole(connection: sa.Connection) -> bool:
-            nonlocal taken
-            # After a COMMIT whose answer was lost there is nothing any more, and it was this that took it away.
-            taken = transaction(connection) or taken
-            return taken
+            nonlocal removed
+            # After a lost COMMIT response the binding is gone, and this call deleted it.
+            removed = transaction(connection) or removed
+            return removed
 
         return await self._database.run(whole)

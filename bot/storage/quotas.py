@@ -1,7 +1,7 @@
-"""Limits that all processes keep together, on a database; see `bot.ports.Quotas`.
+"""Rate limits shared by all processes, on a database; see `bot.ports.Quotas`.
 
-Virtual scheduling (the generic cell rate algorithm, ITU-T I.371): a row says when the next turn is due if turns come
-one by one. Each that is taken moves it by one interval; whoever comes early by no more than the burst may go at once.
+Virtual scheduling (the generic cell rate algorithm, ITU-T I.371): a row holds the due time of the next call at the
+regular rate. Each call moves it by one interval. A call that is early by no more than the burst is allowed at once.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from bot.storage.upsert import Upsert
 _due = quotas.c.due_at
 _interval: sa.BindParameter[float] = bindparam("interval", type_=sa.Double())
 _ahead = (_due - now()).label("ahead")
-# The row's lock is waited for before its new values are worked out: nobody reads a time that is not true any more.
+# The new values are computed after the row's lock is acquired, so that they are current.
 _take = Upsert(
     lambda insert: (
         insert(quotas)
@@ -32,50 +32,50 @@ _take = Upsert(
     )
 )
 _closed = now() + bindparam("seconds", type_=sa.Double())
-_hold_off = Upsert(
+_block = Upsert(
     lambda insert: (
         insert(quotas)
         .values(name=bindparam("quota"), due_at=_closed)
         .on_conflict_do_update(index_elements=["name"], set_={"due_at": _closed}, where=_due < _closed)
     )
 )
-_look = sa.select(_ahead).where(quotas.c.name == bindparam("quota"))
+_select_ahead = sa.select(_ahead).where(quotas.c.name == bindparam("quota"))
 
-# One that somebody takes a turn of at this moment is passed over.
+# A quota that is being acquired at this moment is skipped.
 _idle = sa.select(quotas.c.name).where(_due <= now()).limit(bindparam("limit")).with_for_update(skip_locked=True)
-_forget_idle = quotas.delete().where(quotas.c.name.in_(_idle))
+_delete_idle = quotas.delete().where(quotas.c.name.in_(_idle))
 
 
 class SqlQuotas:
-    """Quotas by name. A turn that is granted costs one statement."""
+    """Quotas by name. Each call costs one statement."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     async def acquire(self, name: str, quota: Quota, most_wait: float) -> QuotaGranted | QuotaExceeded:
-        """Take the next turn if it comes in time."""
-        return await self._database.run(lambda connection: _taken(connection, name, quota, most_wait))
+        """Acquire the quota's next slot if its wait is at most `most_wait` seconds."""
+        return await self._database.run(lambda connection: _acquire(connection, name, quota, most_wait))
 
     async def pause(self, name: str, quota: Quota, seconds: float) -> None:
-        """Let nobody have a turn for so long."""
+        """Block the quota for `seconds`."""
         given = {"quota": name, "seconds": seconds + _earliness(quota)}
-        await self._database.run(lambda connection: connection.execute(_hold_off.on(connection), given))
+        await self._database.run(lambda connection: connection.execute(_block.on(connection), given))
 
     async def forget_idle(self, limit: int) -> int:
-        """Forget up to `limit` that nobody has to wait for."""
-        return await self._database.run(lambda connection: connection.execute(_forget_idle, {"limit": limit}).rowcount)
+        """Delete up to `limit` quotas that limit no call now. Return their number."""
+        return await self._database.run(lambda connection: connection.execute(_delete_idle, {"limit": limit}).rowcount)
 
 
-def _taken(connection: sa.Connection, name: str, quota: Quota, most_wait: float) -> QuotaGranted | QuotaExceeded:
+def _acquire(connection: sa.Connection, name: str, quota: Quota, most_wait: float) -> QuotaGranted | QuotaExceeded:
     early = _earliness(quota)
     given = {"quota": name, "interval": quota.interval, "furthest": most_wait + early}
     row = connection.execute(_take.on(connection), given).first()
     if row is not None:
         return QuotaGranted(max(row.ahead - quota.interval - early, 0.0), quota.at_once - row.ahead / quota.interval)
-    ahead = connection.execute(_look, {"quota": name}).scalar_one()
+    ahead = connection.execute(_select_ahead, {"quota": name}).scalar_one()
     return QuotaExceeded(max(ahead - early, 0.0))
 
 
 def _earliness(quota: Quota) -> float:
-    """Seconds by which a turn may come before it is due."""
+    """Return how many seconds a call may be early."""
     return (quota.at_once - 1) * quota.interval

@@ -1,10 +1,8 @@
-"""The record of a turn as whoever drives it knows it, brought up to date without being read again.
+"""Cache of the `TurnRecord` of each running turn, valid while the row's revision is unchanged.
 
-Whatever people should see raises the revision of a turn. Who finds it where they left it has read everything there is:
-what they write then is all that is new. A turn in which people are asked something is read again all the same, since
-what they are asked has clocks that run beside the revision.
-
-`transcript` asks here before it reads; the turn log keeps an `RecordCache`.
+Every visible change of a turn raises its revision. If the revision is unchanged, the owner's own writes are the only
+changes, and the record is updated without a read. A turn with approvals or elicitations is always read again, because
+these also change by the clock.
 """
 
 from __future__ import annotations
@@ -31,83 +29,83 @@ from bot.storage.tables import storable
 
 
 class RecordCache:
-    """What was read last of each turn that is driven here."""
+    """Last known record of each turn that this process runs."""
 
     def __init__(self) -> None:
         self._records: dict[tuple[str, int], TurnRecord] = {}
 
-    def pop(self, held: Claim) -> TurnRecord | None:
-        """What is known of a turn, if anything. It is known no longer until it is kept again."""
-        return self._records.pop((held.turn_id, held.fence), held.initial_record)
+    def pop(self, claim: Claim) -> TurnRecord | None:
+        """Remove and return a turn's cached record, `None` without one."""
+        return self._records.pop((claim.turn_id, claim.fence), claim.initial_record)
 
-    def put(self, held: Claim, record: TurnRecord) -> TurnRecord:
-        """Know this of a turn, unless it is over."""
+    def put(self, claim: Claim, record: TurnRecord) -> TurnRecord:
+        """Cache the record unless the turn has ended. Return it."""
         if not record.turn.status.ended:
-            self._records[held.turn_id, held.fence] = record
+            self._records[claim.turn_id, claim.fence] = record
         return record
 
 
-def unchanged(known: TurnRecord | None, revision: int) -> TurnRecord | None:
-    """What is known, if nobody has changed anything since and people are asked nothing; else None."""
-    if known is None or known.revision != revision or not all(map(_is_plain, known.steps)):
+def unchanged(record: TurnRecord | None, revision: int) -> TurnRecord | None:
+    """Return the record if its revision is current and the turn has no approvals or elicitations, else `None`."""
+    if record is None or record.revision != revision or not all(map(_has_no_requests, record.steps)):
         return None
-    return known
+    return record
 
 
-def with_steps(known: TurnRecord | None, new: Sequence[Step]) -> TurnRecord | None:
-    """The record with steps that were added at its end by the next revision."""
-    if known is None or not all(map(_is_plain, new)):
+def with_steps(record: TurnRecord | None, new: Sequence[Step]) -> TurnRecord | None:
+    """Return the record with steps that the next revision appended, `None` if it cannot be derived."""
+    if record is None or not all(map(_has_no_requests, new)):
         return None
-    steps = (*known.steps, *map(_as_kept, new))
-    return dataclasses.replace(known, steps=steps, revision=known.revision + 1)
+    steps = (*record.steps, *map(_as_stored, new))
+    return dataclasses.replace(record, steps=steps, revision=record.revision + 1)
 
 
-def with_call(known: TurnRecord | None, n: int, status: StepStatus, result: Body | None = None) -> TurnRecord | None:
-    """The record with another state of one call, by the next revision. `result` is as it was written."""
+def with_call(record: TurnRecord | None, n: int, status: StepStatus, result: Body | None = None) -> TurnRecord | None:
+    """Return the record with one call's new status and `result` body, at the next revision."""
 
     def changed(step: Step) -> Step:
         if step.n != n or not isinstance(step, ToolStep):
             return step
-        return dataclasses.replace(step, status=status, result=read_result(_kept(result)))
+        return dataclasses.replace(step, status=status, result=read_result(_json_copy(result)))
 
-    if known is None:
+    if record is None:
         return None
-    return dataclasses.replace(known, steps=tuple(map(changed, known.steps)), revision=known.revision + 1)
+    return dataclasses.replace(record, steps=tuple(map(changed, record.steps)), revision=record.revision + 1)
 
 
 def is_settled(record: TurnRecord) -> bool:
-    """Whether no call is open."""
+    """Return True if no call is open."""
     return all(step.status.ended for step in record.calls)
 
 
 def ended(record: TurnRecord, status: TurnStatus, failure: str) -> TurnRecord:
-    """The record of a turn that has ended by the same revision."""
+    """Return the record of a turn that ended, at the same revision."""
     turn = dataclasses.replace(record.turn, status=status, failure=storable(failure))
     return dataclasses.replace(record, turn=turn)
 
 
-def _is_plain(step: Step) -> bool:
+def _has_no_requests(step: Step) -> bool:
     return isinstance(step, ModelStep) or (step.approval is None and not step.elicitations and step.resume is None)
 
 
-def _as_kept(step: Step) -> Step:
-    """A step as reading it gives it: JSON knows no tuples, and databases no number that is none."""
+def _as_stored(step: Step) -> Step:
+    """Return a step as if read from the database: JSON has no tuples, NaN or infinities."""
     match step:
         case ModelStep():
-            return decode_reply(step.n, _kept(encode_reply(step)))
+            return decode_reply(step.n, _json_copy(encode_reply(step)))
         case ToolStep():
-            body = _kept(encode_call(step))
+            body = _json_copy(encode_call(step))
             call, tool, origin = decode_call(body)
             return dataclasses.replace(
                 step,
                 call=call,
                 tool=tool,
                 origin=origin,
-                result=read_result(_kept(None if step.result is None else result_body(step.result))),
+                result=read_result(_json_copy(None if step.result is None else result_body(step.result))),
                 ruling=read_ruling(body),
                 grant=read_grant(body),
             )
 
 
-def _kept(body: Body | None) -> Any:
+def _json_copy(body: Body | None) -> Any:
     return json.loads(json_text(body))

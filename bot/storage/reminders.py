@@ -1,4 +1,4 @@
-"""Which questions are at half time: each is handed to one process, and once."""
+"""Reminders of approvals at half of their time. Each is claimed by one process, once."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ _due = (
     )
     .order_by(approvals.c.posted_at)
 )
-# The row decides between processes that look at the same moment.
-_take = (
+# The update decides between concurrent processes.
+_claim = (
     approvals.update()
     .where(approvals.c.id == bindparam("a"), approvals.c.reminded_at.is_(None))
     .values(reminded_at=now())
@@ -35,10 +35,10 @@ _take = (
 
 
 def claim_due(connection: sa.Connection, reaches: Sequence[str], limit: int) -> Sequence[tuple[Turn, ToolStep]]:
-    """Calls that wait for a signature and whose approvers are to be reminded now, in conversations that one of
-    `reaches` takes in. Nobody else gets them.
+    """Claim the calls whose approvers are due for a reminder, in conversations with one of the prefixes `reaches`. Each
+    call is claimed by one process only.
     """
     due = [row.id for row in connection.execute(_due) if f"{row.conversation}:".startswith(tuple(reaches))]
-    # In one order everywhere: two that take the same must not wait for each other.
-    taken = [each for each in sorted(due[:limit]) if connection.execute(_take, {"a": each}).first() is not None]
-    return [found for each in taken if (found := read_approval(connection, each)) is not None]
+    # Sorted, because two transactions that claim the same rows could deadlock.
+    claimed = [id_ for id_ in sorted(due[:limit]) if connection.execute(_claim, {"a": id_}).first() is not None]
+    return [reminder for id_ in claimed if (reminder := read_approval(connection, id_)) is not None]

@@ -1,4 +1,4 @@
-"""What is done to the database beside the turns: jobs that are due, old conversations, deletion."""
+"""Retention: scheduled jobs, and deletion of old turns and conversations."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from bot.storage.tables import conversations, deliveries, is_live, jobs, turns
 from bot.storage.upsert import Upsert
 
 _add_job = Upsert(lambda insert: insert(jobs).values(name=bindparam("name"), due_at=now()).on_conflict_do_nothing())
-_take_job = (
+_start_job = (
     jobs.update()
     .where(
         jobs.c.name == bindparam("job"),
-        # Further ahead than one round: the clock was put back, or the round was longer.
+        # Due later than one interval: the clock was set back, or the interval was longer.
         sa.or_(jobs.c.due_at <= now(), jobs.c.due_at > now() + bindparam("seconds")),
     )
     .values(due_at=now() + bindparam("seconds"))
@@ -34,7 +34,7 @@ _old = (
     .limit(bindparam("limit"))
 )
 _key = conversations.c.key
-# Those that somebody writes to at this moment are not empty, or will not be in a moment.
+# Rows locked by another transaction are not empty, or will not be.
 _at_rest = (
     sa.select(_key).where(_key.in_(bindparam("keys", expanding=True))).order_by(_key).with_for_update(skip_locked=True)
 )
@@ -51,23 +51,23 @@ _live_in = sa.select(turns.c.id).where(turns.c.conversation == bindparam("k"), i
 
 
 def try_start_job(connection: sa.Connection, name: str, seconds: float) -> bool:
-    """Whether this process is the one to do the job now; it is due again `seconds` from now."""
-    if connection.execute(_take_job, {"job": name, "seconds": seconds}).first() is not None:
+    """Return True if this process is to run the job now. The job is due again after `seconds`."""
+    if connection.execute(_start_job, {"job": name, "seconds": seconds}).first() is not None:
         return True
     connection.execute(_add_job.on(connection), {"name": name})
-    return connection.execute(_take_job, {"job": name, "seconds": seconds}).first() is not None
+    return connection.execute(_start_job, {"job": name, "seconds": seconds}).first() is not None
 
 
 def delete_old(connection: sa.Connection, seconds: float, limit: int) -> int:
-    """Delete up to `limit` turns that ended longer ago than that and whose end has been seen; how many there were. What
-    was granted goes when it has ended as long ago.
+    """Delete up to `limit` turns that ended before the given age and whose end was delivered, and grants that ended as
+    long ago. Return the number of turns.
     """
     grant_rows.forget_ended(connection, seconds)
     ids = connection.execute(_old, {"seconds": seconds, "limit": limit}).scalars().all()
     if ids:
         keys = set(connection.execute(_delete_turns, {"ids": ids}).scalars())
         summaries.forget(connection, keys)
-        # Looked at once more under their locks: a message may have come in since.
+        # Re-read under the locks: a message may have arrived.
         at_rest = connection.execute(_at_rest, {"keys": list(keys)}).scalars().all()
         connection.execute(_delete_empty, {"keys": at_rest})
         audit.record(connection, "deleted old turns", audit.NOBODY, count=len(ids))
@@ -75,9 +75,11 @@ def delete_old(connection: sa.Connection, seconds: float, limit: int) -> int:
 
 
 def delete_conversation(connection: sa.Connection, conversation: ConversationKey, by: Author) -> bool:
-    """Delete a conversation with everything of it but the audit. False if there is none, or a turn of it is live."""
+    """Delete a conversation and all its rows but the audit. Return False if it does not exist or has an unfinished
+    turn.
+    """
     key = str(conversation)
-    # First the lock, then the look: a message that comes in meanwhile waits, or is seen.
+    # Lock before the check, so that a concurrent message waits or is seen.
     connection.execute(_lock, {"k": key})
     if connection.execute(_live_in, {"k": key}).first() is not None:
         return False

@@ -1,7 +1,4 @@
-"""Bringing a database to this release's schema.
-
-Alembic costs half a second to load, so it is loaded only when there is something to migrate.
-"""
+"""Migration of a database to this release's schema."""
 
 from __future__ import annotations
 
@@ -19,13 +16,13 @@ _MIGRATIONS = Path(__file__).with_name("migrations")
 
 
 async def upgrade(database: Database) -> None:
-    """Apply what is missing. Raises DatabaseError if the database belongs to a later release or cannot be changed."""
-    found = await current(database)
-    if found == head():
+    """Apply the missing migrations. Raises DatabaseError if the database is of a later release or cannot be changed."""
+    stored = await current(database)
+    if stored == head():
         return
-    if found is not None and found not in known():
+    if stored is not None and stored not in known():
         raise DatabaseError(
-            f"The database {database.name} has schema {found}, which a later release made; this one knows {head()}.",
+            f"The database {database.name} has schema {stored}, which a later release made; this one knows {head()}.",
             "run that release, or use another database with DATABASE_URL",
         )
     try:
@@ -39,7 +36,9 @@ async def upgrade(database: Database) -> None:
 
 
 async def current(database: Database) -> str | None:
-    """The schema revision a database has, None if it is empty. Raises DatabaseError if it is no database."""
+    """Return the schema revision of a database, `None` if it is empty. Raises DatabaseError if the file is not a
+    database.
+    """
     try:
         return await database.run_once(_current)
     except SqlDatabaseError as error:
@@ -48,12 +47,12 @@ async def current(database: Database) -> str | None:
 
 
 def head() -> str:
-    """The schema revision of this release."""
+    """Return the schema revision of this release."""
     return known()[-1]
 
 
 def known() -> list[str]:
-    """The revisions this release can come from, oldest first: the numbers that the migrations' names begin with."""
+    """Return the revisions that this release can upgrade, oldest first: the number prefixes of the migrations."""
     return sorted(path.name.split("_")[0] for path in (_MIGRATIONS / "versions").glob("[0-9]*_*.py"))
 
 
@@ -66,7 +65,7 @@ def _current(connection: sa.Connection) -> str | None:
 
 def _upgrade(connection: sa.Connection) -> None:
     if connection.dialect.name == "postgresql":
-        # Many processes may start at once: one migrates, the others find it done.
+        # Many processes may start at once: one migrates, and the others find the schema current.
         connection.execute(sa.text(f"select pg_advisory_xact_lock({_LOCK})"))
         if _current(connection) == head():
             return

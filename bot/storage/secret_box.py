@@ -1,7 +1,7 @@
-"""Encryption at rest: AES-256-GCM under the operator's keys, in one text format, `v1:salt:iv:ciphertext`.
+"""Encryption at rest: AES-256-GCM with the operator's keys, in one text format, `v1:salt:iv:ciphertext`.
 
-The parts are base64; the salt is empty where a raw key was used. Every ciphertext is bound to its place, so that one
-that was copied into another server's row does not open. What holds secrets imports this; it knows no database.
+The parts are base64; the salt is empty for a raw key. Every ciphertext is bound to a context, so that one copied into
+another server's row cannot be decrypted.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ _SET_AGAIN = "or set the secret anew"
 
 
 class SecretBox:
-    """Seals and opens short texts. The first key seals, every key opens; without a key the password does both, beside
-    one it only opens what it has sealed before. An empty box refuses both.
-    `later` gives keys where there are none otherwise, when the first is needed; it may read and write files.
+    """Encryption of short texts. The first key encrypts, every key decrypts. Without a key, the password does both;
+    with one, it only decrypts older ciphertexts. An empty box raises SecretUnavailable.
 
-    Deriving a key from the password takes a good part of a second: call from a thread.
+    `later` loads keys at the first use if there is no other key; it may read and write files. Deriving a key from the
+    password takes most of a second: call from a thread.
     """
 
     def __init__(
@@ -57,11 +57,11 @@ class SecretBox:
 
     @property
     def usable(self) -> bool:
-        """There is a key or a password."""
+        """True if there is a key or a password."""
         return bool(self._keys or self._password)
 
     def seal(self, plain: str, place: str) -> str:
-        """Encrypt a text for one place. Raises SecretUnavailable if there is no key."""
+        """Encrypt a text for one context. Raises SecretUnavailable if there is no key."""
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415 - start-up must stay fast
 
         if not self.usable:
@@ -76,7 +76,7 @@ class SecretBox:
         return ":".join((_VERSION, *(base64.b64encode(part).decode("ascii") for part in (salt, iv, sealed))))
 
     def open(self, sealed: str, place: str) -> str:
-        """Decrypt what was sealed for this place. Raises SecretUnavailable if no key fits or it was damaged."""
+        """Decrypt a ciphertext of this context. Raises SecretUnavailable if no key fits or it is damaged."""
         from cryptography.exceptions import InvalidTag  # noqa: PLC0415 - start-up must stay fast
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415
 
@@ -110,22 +110,22 @@ class SecretBox:
 
 
 def make_box(encryption_key: str = "", master_password: str = "") -> SecretBox:
-    """A box of what the two variables hold: one or several keys between commas, a password. Raises SettingsError."""
+    """Return a box from the two variables: keys separated by commas, and a password. Raises SettingsError."""
     return SecretBox(read_keys(encryption_key, KEY_VARIABLE), master_password)
 
 
 def generate_key() -> str:
-    """A new random key as MCP_ENCRYPTION_KEY takes it."""
+    """Return a new random key in the format of MCP_ENCRYPTION_KEY."""
     return base64.b64encode(os.urandom(_KEY_BYTES)).decode("ascii")
 
 
 def read_keys(text: str, source: str) -> tuple[bytes, ...]:
-    """Keys between commas. `source` is where they come from. Raises SettingsError, which names it and no value."""
+    """Parse keys separated by commas. `source` names them in errors. Raises SettingsError without key values."""
     return tuple(_read_key(part.strip(), source) for part in text.split(",") if part.strip())
 
 
 def _read_key(text: str, source: str) -> bytes:
-    # Both alphabets of base64, with its padding or without: key generators differ.
+    # Both base64 alphabets, with or without padding, because key generators differ.
     spelled = text.replace("-", "+").replace("_", "/").rstrip("=")
     try:
         key = base64.b64decode(spelled + "=" * (-len(spelled) % 4), validate=True)

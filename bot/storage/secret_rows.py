@@ -1,6 +1,6 @@
-"""Where each secret of a server comes from, on disk: a ciphertext, or a reference. Nothing here can decrypt.
+"""Sources of each server's secrets, on disk: a ciphertext or a reference. Decrypts nothing.
 
-`bound_to` is the place that a secret was given for (`bot.domain.secret_binding`).
+`bound_to` is the endpoint that a secret was given for (`bot.domain.secret_binding`).
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _replace = (
 
 @dataclass(frozen=True, slots=True)
 class EncryptedSecret:
-    """A stored secret in its place."""
+    """A stored secret, still encrypted, with its position."""
 
     slug: str
     server_id: str
@@ -57,32 +57,32 @@ class EncryptedSecret:
 
     @property
     def place(self) -> str:
-        """The context that its ciphertext opens in."""
+        """Encryption context of its ciphertext."""
         return secret_context(self.server_id, self.slot, self.bound_to)
 
 
 def secret_context(server_id: str, slot: str, bound_to: str) -> str:
-    """Return the context that the ciphertext of a slot opens in. It holds the place that the secret was given for, so
-    that a row whose place was changed by hand does not open.
+    """Return the encryption context of a slot. It contains the endpoint that the secret was given for, so that a row
+    whose endpoint was changed by hand cannot be decrypted.
     """
     return f"{server_id}:{slot}:{bound_to}"
 
 
 def read_all(connection: sa.Connection) -> Mapping[str, Sequence[Any]]:
-    """The rows of all secrets, by server."""
-    found: dict[str, list[Any]] = {}
+    """Return the rows of all secrets by server."""
+    rows: dict[str, list[Any]] = {}
     for row in connection.execute(_all):
-        found.setdefault(row.server_id, []).append(row)
-    return found
+        rows.setdefault(row.server_id, []).append(row)
+    return rows
 
 
 def read_of(connection: sa.Connection, server_id: str) -> Sequence[Any]:
-    """The rows of a server's secrets."""
+    """Return the rows of a server's secrets."""
     return connection.execute(_of, {"i": server_id}).all()
 
 
 def with_missing(record: ServerRecord, rows: Sequence[Any]) -> ServerRecord:
-    """Return the record with the slots of stored secrets that have no value for the place the server has now."""
+    """Return the record with the slots of stored secrets that have no value for the server's current endpoint."""
     missing = (
         row.slot
         for row in rows
@@ -93,32 +93,32 @@ def with_missing(record: ServerRecord, rows: Sequence[Any]) -> ServerRecord:
 
 
 def references_of(rows: Sequence[Any]) -> Mapping[str, SecretReference]:
-    """Where the secrets of rows come from, by slot. Raises ValueError for what a later release wrote."""
+    """Return the sources of secrets by slot. Raises ValueError for a row of a later release."""
     return {row.slot: _reference(row) for row in rows}
 
 
 def read_references(connection: sa.Connection, server_id: str) -> Mapping[str, SecretReference]:
-    """Where a server's secrets come from, by slot."""
+    """Return the sources of a server's secrets by slot."""
     return references_of(connection.execute(_of, {"i": server_id}).all())
 
 
 def read_bound(connection: sa.Connection, server_id: str) -> Mapping[str, Any]:
-    """The rows of a server's secrets, by slot."""
+    """Return the rows of a server's secrets by slot."""
     return {row.slot: row for row in read_of(connection, server_id)}
 
 
 def read_ciphertexts(connection: sa.Connection, server_id: str) -> Mapping[str, str]:
-    """A server's stored secrets, by slot, still encrypted."""
+    """Return a server's stored secrets by slot, still encrypted."""
     rows = connection.execute(_of, {"i": server_id})
     return {row.slot: row.ciphertext for row in rows if row.ciphertext is not None}
 
 
 def write_secrets(connection: sa.Connection, record: ServerRecord, sealed: Mapping[str, str], by: str) -> None:
-    """Make a server's secrets those of the record. A stored one that is not among `sealed` stays as it is, unless the
-    place has changed that it was given for: then its value is deleted.
+    """Make a server's secrets those of the record. A stored one that is not among `sealed` stays, unless its endpoint
+    has changed: then its value is deleted.
     """
     before = {row.slot: row for row in connection.execute(_of, {"i": record.id})}
-    kept = {
+    stored = {
         slot
         for slot, reference in record.secrets.items()
         if slot in before
@@ -126,9 +126,9 @@ def write_secrets(connection: sa.Connection, record: ServerRecord, sealed: Mappi
         and _reference(before[slot]) == reference
         and before[slot].bound_to == binding_of(record, slot)
     }
-    for slot in before.keys() - kept:
+    for slot in before.keys() - stored:
         connection.execute(_delete, {"i": record.id, "s": slot})
-    for slot in record.secrets.keys() - kept:
+    for slot in record.secrets.keys() - stored:
         reference = record.secrets[slot]
         row = {
             "server_id": record.id,
@@ -142,13 +142,13 @@ def write_secrets(connection: sa.Connection, record: ServerRecord, sealed: Mappi
 
 
 def read_all_sealed(connection: sa.Connection) -> Sequence[EncryptedSecret]:
-    """All stored secrets of all servers."""
+    """Return all stored secrets of all servers."""
     rows = connection.execute(_ciphertexts)
     return [EncryptedSecret(row.slug, row.server_id, row.slot, row.ciphertext, row.bound_to) for row in rows]
 
 
 def replace_sealed(connection: sa.Connection, pairs: Iterable[tuple[EncryptedSecret, str]]) -> int:
-    """Put other ciphertexts of the same secrets in their places, where nobody has set them anew; how many."""
+    """Replace ciphertexts unless they have changed meanwhile. Return the number of replaced ones."""
     return sum(
         connection.execute(_replace, {"i": old.server_id, "s": old.slot, "was": old.ciphertext, "to": new}).rowcount
         for old, new in pairs

@@ -1,4 +1,4 @@
-"""Secrets that are kept elsewhere: in the environment, or in a file that the operator's secret manager writes."""
+"""Secrets from outside the database: environment variables, and files written by a secret manager."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LARGEST_BYTES = 64 * 1024
 
 
 def from_environment(name: str, environment: Mapping[str, str]) -> str:
-    """The value of a variable. Raises SecretUnavailable if it is not set or empty."""
+    """Return the value of a variable. Raises SecretUnavailable if it is missing or empty."""
     value = environment.get(name, "")
     if not value:
         raise SecretUnavailable(
@@ -24,7 +24,7 @@ def from_environment(name: str, environment: Mapping[str, str]) -> str:
 
 
 def from_file(path: str, file: BinaryIO) -> str:
-    """What a file says, without the line's end that editors add. `path` is what the file is called. Raises
+    """Return the text of a file without trailing line ends. `path` is the file's name in errors. Raises
     SecretUnavailable.
     """
     try:
@@ -36,7 +36,7 @@ def from_file(path: str, file: BinaryIO) -> str:
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError:
-        raise SecretUnavailable(f"The file {path} is no text.", "name a file that holds the secret alone") from None
+        raise SecretUnavailable(f"The file {path} is not text.", "name a file that holds the secret alone") from None
     text = text.removesuffix("\n").removesuffix("\r")
     if not text:
         raise SecretUnavailable(f"The file {path} is empty.", "write the secret into it")
@@ -44,15 +44,15 @@ def from_file(path: str, file: BinaryIO) -> str:
 
 
 def open_regular_file(path: str) -> BinaryIO:
-    """Open a file, and nothing else that has a name: pipes and devices may never end. Raises SecretUnavailable."""
+    """Open a regular file. Raises SecretUnavailable for others, because pipes and devices may never end."""
     try:
-        # Opening a pipe that nobody writes to must not wait.
+        # Opening a pipe without a writer must not block.
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except (OSError, ValueError) as error:
         raise _unreadable(path, error) from None
     if not stat.S_ISREG(os.fstat(handle).st_mode):
         os.close(handle)
-        raise SecretUnavailable(f"The file {path} is no regular file.", "name a file that holds the secret alone")
+        raise SecretUnavailable(f"The file {path} is not a regular file.", "name a file that holds the secret alone")
     return os.fdopen(handle, "rb")
 
 

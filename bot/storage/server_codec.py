@@ -1,4 +1,4 @@
-"""Server records as rows, and back. Where each secret comes from is no part of a row: `secret_rows` keeps that."""
+"""Codec between server records and rows. The sources of secrets are stored by `secret_rows`."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ _TIMES = ("connect_timeout", "list_timeout", "tool_timeout", "tool_timeout_max",
 
 
 def name_key(name: str) -> str:
-    """What two names have in common that people would take for the same."""
+    """Return the key under which names that users would confuse are equal."""
     return " ".join(unicodedata.normalize("NFKC", name).casefold().split())
 
 
 def encode_server(record: ServerRecord) -> dict[str, Any]:
-    """What a person defines of a server, by column."""
+    """Return the columns of a server's definition."""
     config = record.config
     transport = _transport_body(config.transport)
     return {
@@ -68,7 +68,7 @@ def encode_server(record: ServerRecord) -> dict[str, Any]:
 
 
 def decode_server(row: Any, secrets: Mapping[str, SecretReference]) -> ServerRecord:
-    """The record of a row. Raises what reading an unreadable one raises (`records.UNREADABLE`)."""
+    """Return the record of a row. Raises `turn_reader.UNREADABLE`."""
     definition, authentication = json.loads(row.definition), json.loads(row.authentication)
     return ServerRecord(
         config=ServerConfig(

@@ -48,7 +48,7 @@ _change = (
 )
 _remove = mcp_servers.delete().where(servers.id == bindparam("i"))
 _remove_rules = policy_rules.delete().where(policy_rules.c.server_id == bindparam("i"))
-# A server of everybody is in every workspace: its slug must be free in all of them.
+# A server without a workspace is in all of them, so its slug must be free in each.
 _same_slug = sa.select(servers.id).where(
     servers.slug == bindparam("slug"),
     servers.id != bindparam("i"),
@@ -65,7 +65,7 @@ _STOOD = {
 
 
 def read_servers(connection: sa.Connection) -> tuple[Sequence[ServerRecord], Mapping[str, str]]:
-    """All servers, by name; and what is wrong with those that cannot be read, by id."""
+    """Return all servers by name, and the errors of unreadable rows by id."""
     secrets = read_all(connection)
     records, unreadable = [], {}
     for row in connection.execute(_all):
@@ -84,10 +84,10 @@ def add(
     by: Author,
     policy: ApprovalPolicy | None,
 ) -> ServerRecord:
-    """Keep a new server, with what holds for all its tools. Raises Conflict."""
+    """Add a server and the policy for all its tools. Raises Conflict."""
     lock(connection)
     if _find(connection, record.id) is not None:
-        # The same transaction before, whose COMMIT's answer was lost: the id is this record's alone.
+        # The same transaction, repeated after a lost COMMIT response: the id is unique to this record.
         return _read(connection, record.id)
     _check_names(connection, record)
     who = {"created_by": by.principal, "updated_by": by.principal}
@@ -117,11 +117,11 @@ def change(
         return _read(connection, record.id)
     _check_version(before, record.version)
     _check_names(connection, record)
-    # Where a server stands is `set_enablement`'s business.
+    # `set_enablement` changes the enablement.
     row = {**encode_server(record), "standing": before.standing}
     connection.execute(_change.values(**row), {"i": record.id, "who": by.principal})
     if _transport(before.definition) != _transport(row["definition"]):
-        # What answers there may be another server: nobody has granted anything of that one.
+        # The endpoint may be another server, for which no grants were given.
         grant_rows.end_of_server(connection, record.id, by)
     write_secrets(connection, record, sealed, by.principal)
     facts: dict[str, Any] = {"server": record.config.name, "changes": dict(changes)}
@@ -133,7 +133,7 @@ def change(
 
 
 def set_enablement(connection: sa.Connection, server_id: str, standing: ServerEnablement, by: Author) -> ServerRecord:
-    """Switch a server on or off. Raises NotFound."""
+    """Change a server's enablement. Raises NotFound."""
     lock(connection)
     before = _at(connection, server_id)
     if before.standing != standing:
@@ -145,7 +145,7 @@ def set_enablement(connection: sa.Connection, server_id: str, standing: ServerEn
 
 
 def remove(connection: sa.Connection, server_id: str, version: int, by: Author) -> None:
-    """Delete a server with its secrets, policies, and what was known of it. Raises Conflict, NotFound."""
+    """Delete a server with its secrets, policies and capabilities. Raises Conflict, NotFound."""
     lock(connection)
     before = _at(connection, server_id)
     _check_version(before, version)
@@ -162,7 +162,7 @@ def remove(connection: sa.Connection, server_id: str, version: int, by: Author) 
 
 
 def changed_meanwhile(what: str, row: Any) -> Conflict:
-    """Somebody was faster: who, and when. `what` is what people call it."""
+    """Return the error of a concurrent change, with its author and time. `what` is the changed thing in the message."""
     at = datetime.fromtimestamp(row.updated_at, UTC)
     return Conflict(
         f"{what} was changed meanwhile by {row.updated_by} ({at:%Y-%m-%d %H:%M:%S} UTC).",
@@ -177,7 +177,7 @@ def _find(connection: sa.Connection, server_id: str) -> Any:
 def _at(connection: sa.Connection, server_id: str) -> Any:
     row = _find(connection, server_id)
     if row is None:
-        raise NotFound("That server is not there any more.", "list the servers")
+        raise NotFound("That server does not exist.", "list the servers")
     return row
 
 
@@ -187,7 +187,7 @@ def _read(connection: sa.Connection, server_id: str) -> ServerRecord:
 
 
 def _transport(definition: str) -> Any:
-    """How a server is reached, as its row has it; None if that cannot be read."""
+    """Return the transport of a row, `None` if it is unreadable."""
     try:
         return json.loads(definition)["transport"]
     except UNREADABLE:
@@ -195,7 +195,7 @@ def _transport(definition: str) -> Any:
 
 
 def _is_done(connection: sa.Connection, row: Any, record: ServerRecord, sealed: Mapping[str, str], by: Author) -> bool:
-    """Whether the row is what this change makes of it: the same transaction before, whose COMMIT's answer was lost."""
+    """Return True if the row is already changed: this transaction is repeated after a lost COMMIT response."""
     if row.version != record.version + 1 or row.updated_by != by.principal:
         return False
     wanted = encode_server(record)
@@ -215,7 +215,7 @@ def _check_names(connection: sa.Connection, record: ServerRecord) -> None:
     config = record.config
     theirs = {"i": record.id, "w": config.workspace}
     if connection.execute(_same_slug, {**theirs, "slug": config.name}).first() is not None:
-        raise Conflict(f"There is a server {config.name} already.", "choose another name", field="name")
+        raise Conflict(f"A server named {config.name} already exists.", "choose another name", field="name")
     key = name_key(config.title or config.name)
     slug = connection.execute(_same_title, {**theirs, "key": key}).scalar()
     if slug is not None:
@@ -223,7 +223,7 @@ def _check_names(connection: sa.Connection, record: ServerRecord) -> None:
 
 
 def _facts(record: ServerRecord) -> Mapping[str, Any]:
-    """What the audit says of a new server: nothing that could hold a secret."""
+    """Return the audit facts of a new server, without any value that could hold a secret."""
     config = record.config
     match config.transport:
         case StdioTransport(launch=TemplateLaunch(template, values)):
@@ -245,7 +245,7 @@ def _facts(record: ServerRecord) -> Mapping[str, Any]:
 
 
 def _host(url: str) -> str:
-    """The part of an address that names a machine: the rest may hold a password or a token."""
+    """Return the host of an address, because the other parts may hold a password or a token."""
     try:
         parts = urlsplit(url)
         port = parts.port

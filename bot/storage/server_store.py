@@ -1,7 +1,7 @@
-"""The servers that admins define, on a database: every method one transaction, see `bot.ports.ServerStore`.
+"""Servers defined by admins, on a database: every method is one transaction, see `bot.ports.ServerStore`.
 
-Secrets are encrypted before their transaction begins and decrypted after theirs is over, in a thread: deriving a key
-takes its time, and no row is locked meanwhile.
+Secrets are encrypted before and decrypted after the transaction, in a thread, because deriving a key takes time and no
+row may be locked meanwhile.
 """
 
 from __future__ import annotations
@@ -35,20 +35,20 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _READING_SECONDS = 20.0
-"""How long a secret may take: a file may be on a disk that is away."""
+"""Limit of reading one secret in seconds, because a file may be on an unavailable disk."""
 
 
 @dataclass(frozen=True, slots=True)
 class Resealed:
-    """How many stored secrets are encrypted anew, and those that no key opens, each as `server slot`."""
+    """The number of re-encrypted secrets, and those that no key decrypts, each as `server slot`."""
 
     count: int
     unopened: tuple[str, ...] = ()
 
 
 class SqlServerStore:
-    """`environment` is where `env:NAME` is looked up, `open_file` opens what `file:PATH` names. `grants` are the
-    operator's: a reference that the operator has not given for the server's place takes one.
+    """Server records and their secrets. `environment` holds the variables of `env:NAME`, `open_file` opens the file of
+    `file:PATH`. `grants` are the operator's: a reference set by another user for the server's endpoint needs one.
     """
 
     def __init__(
@@ -67,19 +67,19 @@ class SqlServerStore:
         self._complained: dict[str, str] = {}
 
     async def revision(self) -> int:
-        """A number that grows with every change."""
+        """Return the version of the configuration, which grows with every change."""
         return await self._database.run(read_version)
 
     async def records(self) -> Sequence[ServerRecord]:
-        """All servers, by name. Rows that cannot be read are left out."""
+        """Return all servers by name, without unreadable rows."""
         records, unreadable = await self._database.run(server_rows.read_servers)
-        self._complain("The definition", unreadable)
+        self._log_unreadable("The definition", unreadable)
         return records
 
     async def add(
         self, record: ServerRecord, secrets: Mapping[str, str], by: Author, *, policy: ApprovalPolicy | None = None
     ) -> ServerRecord:
-        """Keep a new server."""
+        """Add a server."""
         sealed = await self._sealed(record, secrets)
         return await self._run(server_rows.add, record, sealed, by, policy)
 
@@ -88,7 +88,7 @@ class SqlServerStore:
     ) -> ServerRecord:
         """Replace a record of the same version."""
         sealed = await self._sealed(record, secrets)
-        # A second line of defence: whoever says what has changed must not say a new secret.
+        # A second check: audit facts must not contain a new secret.
         said = {
             key: "***" if any(value and value in text for value in secrets.values()) else text
             for key, text in changes.items()
@@ -96,7 +96,7 @@ class SqlServerStore:
         return await self._run(server_rows.change, record, sealed, by, said)
 
     async def set_enablement(self, server_id: str, standing: ServerEnablement, by: Author) -> ServerRecord:
-        """Switch a server on or off."""
+        """Change a server's enablement."""
         return await self._run(server_rows.set_enablement, server_id, standing, by)
 
     async def remove(self, server_id: str, version: int, by: Author) -> None:
@@ -108,7 +108,7 @@ class SqlServerStore:
             try:
                 server_rows.remove(connection, server_id, version, by)
             except NotFound:
-                # After a COMMIT whose answer was lost, gone is what it should be.
+                # After a lost COMMIT response the server is gone, as requested.
                 if not reached_its_end:
                     raise
             reached_its_end = True
@@ -117,21 +117,21 @@ class SqlServerStore:
         self._complained.pop(server_id, None)
 
     async def save_capabilities(self, server_id: str, capabilities: ServerCapabilities) -> None:
-        """What the server offers now."""
+        """Save the current capabilities of a server."""
         await self._run(capability_rows.save_capabilities, server_id, capabilities)
 
     async def save_sync_failure(self, server_id: str, problem: str) -> None:
-        """The last attempt failed."""
+        """Save the error of a failed sync."""
         await self._run(capability_rows.save_sync_failure, server_id, problem)
 
     async def cached_capabilities(self) -> Mapping[str, CachedCapabilities]:
-        """What is known of every server."""
-        known = await self._database.run(capability_rows.read_known)
-        self._complain("What is known", known.unreadable)
-        return known.readable
+        """Return the cached capabilities of every server."""
+        cached = await self._database.run(capability_rows.read_known)
+        self._log_unreadable("What is known", cached.unreadable)
+        return cached.readable
 
     async def read_secrets(self, record: ServerRecord) -> Mapping[str, str]:
-        """The values of all secrets of a server."""
+        """Return the values of all secrets of a server."""
         if not record.secrets:
             return {}
         stored = await self._run(secret_rows.read_bound, record.id)
@@ -145,12 +145,12 @@ class SqlServerStore:
             ) from None
 
     async def reseal(self, by: Author) -> Resealed:
-        """Encrypt every stored secret and sign-in anew with the key that is first now; what no key opens stays as it
-        is.
+        """Encrypt every stored secret and sign-in again with the first key. Those that no key decrypts stay as they
+        are.
         """
-        everything = await self._database.run(secret_rows.read_all_sealed)
+        stored_secrets = await self._database.run(secret_rows.read_all_sealed)
         sign_ins = await self._database.run(sign_in_rows.read_all_sealed)
-        pairs, unopened = await asyncio.to_thread(self._reseal, everything)
+        pairs, unopened = await asyncio.to_thread(self._reseal, stored_secrets)
         signed, ended = await asyncio.to_thread(self._reseal_sign_ins, sign_ins)
         unopened = [*unopened, *ended]
 
@@ -194,7 +194,7 @@ class SqlServerStore:
                 return self._stored(record, slot, row)
 
     def _check_reference(self, record: ServerRecord, slot: str, row: Any) -> None:
-        """Raise SecretUnavailable unless the operator has given this reference for this place, or granted it."""
+        """Raise SecretUnavailable unless the operator set this reference for this endpoint, or granted it."""
         reference = record.secrets[slot]
         bound_here = row is not None and row.bound_to == binding_of(record, slot)
         if reference.vouched and bound_here and (row.source, row.place) == (reference.source, reference.place):
@@ -213,29 +213,29 @@ class SqlServerStore:
         return self._box.open(row.ciphertext, secret_context(record.id, slot, place))
 
     def _reseal(
-        self, everything: Sequence[secret_rows.EncryptedSecret]
+        self, stored_secrets: Sequence[secret_rows.EncryptedSecret]
     ) -> tuple[Sequence[tuple[secret_rows.EncryptedSecret, str]], Sequence[str]]:
         pairs, unopened = [], []
-        for each in everything:
+        for secret in stored_secrets:
             try:
-                plain = self._box.open(each.ciphertext, each.place)
+                plain = self._box.open(secret.ciphertext, secret.place)
             except SecretUnavailable:
-                unopened.append(f"{each.slug} {each.slot}")
+                unopened.append(f"{secret.slug} {secret.slot}")
             else:
-                pairs.append((each, self._box.seal(plain, each.place)))
+                pairs.append((secret, self._box.seal(plain, secret.place)))
         return pairs, unopened
 
     def _reseal_sign_ins(
-        self, everything: Sequence[sign_in_rows.EncryptedSignIn]
+        self, sign_ins: Sequence[sign_in_rows.EncryptedSignIn]
     ) -> tuple[Sequence[tuple[sign_in_rows.EncryptedSignIn, str]], Sequence[str]]:
         pairs, unopened = [], []
-        for each in everything:
+        for sign_in in sign_ins:
             try:
-                plain = self._box.open(each.body, each.place)
+                plain = self._box.open(sign_in.body, sign_in.place)
             except SecretUnavailable:
-                unopened.append(f"{each.slug} sign-in")
+                unopened.append(f"{sign_in.slug} sign-in")
             else:
-                pairs.append((each, self._box.seal(plain, each.place)))
+                pairs.append((sign_in, self._box.seal(plain, sign_in.place)))
         return pairs, unopened
 
     # ------------------------------------------------------------------ everywhere
@@ -251,8 +251,8 @@ class SqlServerStore:
     ) -> T:
         return await self._database.run(lambda connection: transaction(connection, *args, **kwargs))
 
-    def _complain(self, what: str, unreadable: Mapping[str, str]) -> None:
-        """One line for each row that cannot be read, not one for each time that is noticed."""
+    def _log_unreadable(self, what: str, unreadable: Mapping[str, str]) -> None:
+        """Log one line for each unreadable row, not one for each read."""
         for server_id, problem in unreadable.items():
             if self._complained.get(f"{what} {server_id}") != problem:
                 self._complained[f"{what} {server_id}"] = problem
@@ -260,5 +260,5 @@ class SqlServerStore:
 
 
 def _inside(cause: str) -> str:
-    """A sentence as it goes on after a colon."""
+    """Return a sentence for use after a colon."""
     return cause[:1].lower() + cause[1:]

@@ -1,6 +1,6 @@
-"""Transactions on sign-ins by OAuth. Bodies come in encrypted and go out so; of a link's state only a hash is kept.
+"""Transactions of OAuth sign-ins. Bodies are encrypted by the caller. Only a hash of a link's state is stored.
 
-Changes of sign-ins take their turn by the revision's lock, as those of servers do: every process follows them.
+Changes of sign-ins take the lock of the configuration version, because all processes follow them.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from bot.storage.clock import now
 from bot.storage.config_version import bump, lock, read_version
 from bot.storage.tables import mcp_servers, sign_ins, sign_ins_under_way
 
-_kept = sign_ins.c
+_select_sign_in = sign_ins.c
 _begun = sign_ins_under_way.c
-_mine = (_kept.server_id == bindparam("i"), _kept.person == bindparam("whose"))
-_find = sa.select(sign_ins).where(*_mine)
-_versions = sa.select(_kept.server_id, _kept.person, _kept.version)
+_of_user = (_select_sign_in.server_id == bindparam("i"), _select_sign_in.person == bindparam("whose"))
+_find = sa.select(sign_ins).where(*_of_user)
+_versions = sa.select(_select_sign_in.server_id, _select_sign_in.person, _select_sign_in.version)
 _everything = (
     sa.select(sign_ins, mcp_servers.c.slug)
-    .select_from(sign_ins.outerjoin(mcp_servers, mcp_servers.c.id == _kept.server_id))
-    .order_by(_kept.server_id, _kept.person)
+    .select_from(sign_ins.outerjoin(mcp_servers, mcp_servers.c.id == _select_sign_in.server_id))
+    .order_by(_select_sign_in.server_id, _select_sign_in.person)
 )
 _add = sign_ins.insert().values(updated_at=now())
-_change = sign_ins.update().where(*_mine).values(updated_at=now())
-_reseal = sign_ins.update().where(*_mine, _kept.body == bindparam("was")).values(body=bindparam("to"))
-_delete = sign_ins.delete().where(*_mine)
-_delete_of_server = sign_ins.delete().where(_kept.server_id == bindparam("i"))
+_change = sign_ins.update().where(*_of_user).values(updated_at=now())
+_reseal = sign_ins.update().where(*_of_user, _select_sign_in.body == bindparam("was")).values(body=bindparam("to"))
+_delete = sign_ins.delete().where(*_of_user)
+_delete_of_server = sign_ins.delete().where(_select_sign_in.server_id == bindparam("i"))
 _slug = sa.select(mcp_servers.c.slug).where(mcp_servers.c.id == bindparam("i"))
 
 _begin = sign_ins_under_way.insert().values(created_at=now(), expires_at=now() + bindparam("seconds"))
@@ -44,7 +44,7 @@ _delete_same = sign_ins_under_way.delete().where(
     _begun.server_id == bindparam("i"), _begun.person == bindparam("whose")
 )
 _delete_begun = sign_ins_under_way.delete().where(_begun.server_id == bindparam("i"))
-# One and the same question for a state that never was, one that was used and one whose time is over.
+# One query for missing, used and expired states, so that a response does not tell them apart.
 _take = (
     sign_ins_under_way.delete()
     .where(_begun.hash == bindparam("h"), _begun.expires_at > now())
@@ -54,7 +54,7 @@ _take = (
 
 @dataclass(frozen=True, slots=True)
 class EncryptedSignIn:
-    """A sign-in that is kept, still encrypted. `slug` is what people call its server."""
+    """A stored sign-in, still encrypted. `slug` is the server's name in messages."""
 
     key: SignInKey
     body: str
@@ -63,37 +63,37 @@ class EncryptedSignIn:
 
     @property
     def place(self) -> str:
-        """What its body is bound to."""
+        """Encryption context of the body."""
         return sign_in_context(self.key)
 
 
 def sign_in_context(key: SignInKey) -> str:
-    """What the body of a sign-in is bound to."""
+    """Return the encryption context of a sign-in's body."""
     return json.dumps(["sign-in", key.server_id, key.person])
 
 
 def hash_of(state: str) -> str:
-    """What is kept of a link's state. A plain hash is enough: nobody finds 256 random bits by trying."""
+    """Return the hash of a link's state. A plain hash suffices, because 256 random bits cannot be guessed."""
     return hashlib.sha256(state.encode()).hexdigest()
 
 
 def find(connection: sa.Connection, key: SignInKey) -> EncryptedSignIn | None:
-    """What is kept."""
+    """Return the sign-in, `None` if it does not exist."""
     row = connection.execute(_find, _of(key)).first()
     return None if row is None else EncryptedSignIn(key, row.body, row.version)
 
 
 def versions(connection: sa.Connection) -> Mapping[SignInKey, int]:
-    """Which version everything is."""
+    """Return the versions of all sign-ins."""
     return {SignInKey(row.server_id, row.person): row.version for row in connection.execute(_versions)}
 
 
 def replace(connection: sa.Connection, sealed: EncryptedSignIn) -> int | None:
-    """Keep a body in place of the one of this version (0: none), under the next; None if another one is there."""
+    """Replace the body of this version (0: a new row). Return the next version, `None` after a conflict."""
     lock(connection)
     there = connection.execute(_find, _of(sealed.key)).first()
     if there is not None and there.body == sealed.body:
-        # The same transaction before, whose COMMIT's answer was lost: no two bodies are alike.
+        # The same transaction, repeated after a lost COMMIT response: no two bodies are alike.
         return int(there.version)
     if (there.version if there else 0) != sealed.version:
         return None
@@ -101,7 +101,7 @@ def replace(connection: sa.Connection, sealed: EncryptedSignIn) -> int | None:
 
 
 def signed_in(connection: sa.Connection, sealed: EncryptedSignIn, by: Author) -> int:
-    """Keep a body in place of whatever is there."""
+    """Save a body, regardless of the stored version."""
     lock(connection)
     there = connection.execute(_find, _of(sealed.key)).first()
     if there is not None and there.body == sealed.body:
@@ -112,7 +112,7 @@ def signed_in(connection: sa.Connection, sealed: EncryptedSignIn, by: Author) ->
 
 
 def ended(connection: sa.Connection, sealed: EncryptedSignIn) -> int | None:
-    """Keep a body without tokens in place of the one of this version."""
+    """Save a body without tokens, replacing the one of this version."""
     version = replace(connection, sealed)
     if version is not None:
         _record(connection, "sign-in ended", audit.NOBODY, sealed.key)
@@ -120,7 +120,7 @@ def ended(connection: sa.Connection, sealed: EncryptedSignIn) -> int | None:
 
 
 def forget(connection: sa.Connection, key: SignInKey, by: Author) -> bool:
-    """Keep nothing of it."""
+    """Delete a sign-in."""
     lock(connection)
     if not connection.execute(_delete, _of(key)).rowcount:
         return False
@@ -130,14 +130,14 @@ def forget(connection: sa.Connection, key: SignInKey, by: Author) -> bool:
 
 
 def end_of_server(connection: sa.Connection, server_id: str) -> None:
-    """A server is gone: so is everything that was kept or begun for it. The caller bumps."""
+    """Delete all sign-ins and links of a removed server. The caller bumps the version."""
     connection.execute(_delete_of_server, {"i": server_id})
     connection.execute(_delete_begun, {"i": server_id})
 
 
 @dataclass(frozen=True, slots=True)
 class SealedLink:
-    """What is needed when somebody, a principal, comes back, encrypted and bound to its place."""
+    """The encrypted state of a started sign-in, bound to its server and user (a principal)."""
 
     server_id: str
     person: str
@@ -145,13 +145,13 @@ class SealedLink:
 
     @property
     def place(self) -> str:
-        """What its body is bound to."""
+        """Encryption context of the body."""
         return json.dumps(["sign-in under way", self.server_id, self.person])
 
 
 def begin(connection: sa.Connection, state: str, link: SealedLink, seconds: float) -> None:
-    """Keep what somebody's link is for, so long from now on, instead of what they had begun for the same server; forget
-    all whose time is over.
+    """Save a started sign-in for `seconds`, replace the user's other one for the same server, and delete all expired
+    ones.
     """
     connection.execute(_delete_old)
     connection.execute(_delete_same, {"i": link.server_id, "whose": link.person})
@@ -160,12 +160,12 @@ def begin(connection: sa.Connection, state: str, link: SealedLink, seconds: floa
 
 
 def take(connection: sa.Connection, state: str) -> Any:
-    """The row that was begun, which is gone from now on: of two who come at once one has it."""
+    """Delete and return the row of a started sign-in, `None` without one. Only one of two concurrent calls gets it."""
     return connection.execute(_take, {"h": hash_of(state)}).first()
 
 
 def read_all_sealed(connection: sa.Connection) -> Sequence[EncryptedSignIn]:
-    """Everything that is kept."""
+    """Return all stored sign-ins."""
     return [
         EncryptedSignIn(SignInKey(row.server_id, row.person), row.body, row.version, row.slug or row.server_id)
         for row in connection.execute(_everything)
@@ -173,13 +173,13 @@ def read_all_sealed(connection: sa.Connection) -> Sequence[EncryptedSignIn]:
 
 
 def replace_sealed(connection: sa.Connection, pairs: Iterable[tuple[EncryptedSignIn, str]]) -> int:
-    """Put other ciphertexts of the same in their places, where nobody has changed them meanwhile; how many."""
+    """Replace ciphertexts unless they have changed meanwhile. Return the number of replaced ones."""
     return sum(connection.execute(_reseal, {**_of(old.key), "was": old.body, "to": new}).rowcount for old, new in pairs)
 
 
 def _write(connection: sa.Connection, sealed: EncryptedSignIn, by: str) -> int:
-    """In place of the version that is there, which the caller has looked at. The number of the revision is a version
-    that no other one has, nor one that was forgotten.
+    """Write the body over the version that the caller has checked, and return the new version: the configuration
+    version, which is never used twice.
     """
     bump(connection)
     version = read_version(connection)

@@ -1,6 +1,6 @@
-"""Sign-ins by OAuth on a database: every method one transaction, see `bot.ports.SignInStore`.
+"""OAuth sign-ins on a database: every method is one transaction, see `bot.ports.SignInStore`.
 
-Bodies are encrypted before their transaction begins and decrypted after theirs is over, in a thread, as secrets are.
+Bodies are encrypted before and decrypted after the transaction, in a thread.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ from bot.storage.secret_box import SecretBox
 from bot.storage.sign_in_rows import EncryptedSignIn, SealedLink, sign_in_context
 from bot.storage.turn_reader import UNREADABLE
 
-# -------------------- sign in codec
+# -------------------- codec
 
 _VERSION = 1
 
 
 def encode_sign_in(sign_in: SignIn) -> str:
-    """A sign-in as it is kept. Which version it is, is not in it."""
+    """Encode a sign-in without its version."""
     return json.dumps({"v": _VERSION, **_fields(sign_in)})
 
 
 def decode_sign_in(body: str, version: int) -> SignIn:
-    """A sign-in as it was. Raises what `records.UNREADABLE` says."""
+    """Decode a sign-in. Raises `turn_reader.UNREADABLE`."""
     return _sign_in(_read(body), version)
 
 
 def encode_pending(under_way: PendingSignIn) -> str:
-    """What is needed when somebody comes back."""
+    """Encode the state of a started sign-in."""
     by = under_way.by
     return json.dumps(
         {
@@ -54,7 +54,7 @@ def encode_pending(under_way: PendingSignIn) -> str:
 
 
 def read_under_way(body: str, expires_at: float) -> PendingSignIn:
-    """The same as it was. Raises what `records.UNREADABLE` says."""
+    """Decode the state of a started sign-in. Raises `turn_reader.UNREADABLE`."""
     read = _read(body)
     return PendingSignIn(
         SignInKey(*read["key"]),
@@ -81,7 +81,7 @@ def _read(body: str) -> Body:
 
 
 def _sign_in(read: Body, version: int) -> SignIn:
-    known = {each.name for each in dataclasses.fields(SignIn)}
+    known = {field.name for field in dataclasses.fields(SignIn)}
     values = {name: value for name, value in read.items() if name in known}
     return SignIn(**{**values, "registration": Registration(**read["registration"]), "version": version})
 
@@ -92,8 +92,8 @@ _BYTES = 32
 
 
 class SqlSignInStore:
-    """Sign-ins by whose they are, links by their state. `clock` is in epoch seconds, and says when somebody signed in:
-    nothing is decided by it.
+    """Sign-ins by server and user, and started ones by state. `clock` returns epoch seconds for the displayed sign-in
+    time.
     """
 
     def __init__(self, database: Database, box: SecretBox, clock: Callable[[], float] = time.time) -> None:
@@ -102,7 +102,7 @@ class SqlSignInStore:
         self._clock = clock
 
     async def find(self, key: SignInKey) -> SignIn | None:
-        """What is kept."""
+        """Return the sign-in, `None` if it does not exist."""
         sealed = await self._database.run(lambda connection: sign_in_rows.find(connection, key))
         if sealed is None:
             return None
@@ -110,39 +110,39 @@ class SqlSignInStore:
         try:
             return decode_sign_in(body, sealed.version)
         except UNREADABLE:
-            log.warning("the sign-in to the server %s cannot be read and counts for nothing", key.server_id)
+            log.warning("sign-in to server %s: unreadable, ignored", key.server_id)
             return None
 
     async def versions(self) -> Mapping[SignInKey, int]:
-        """Which version everything is."""
+        """Return the versions of all sign-ins."""
         return await self._database.run(sign_in_rows.versions)
 
     async def save(self, key: SignInKey, sign_in: SignIn) -> SignIn | None:
-        """Keep it, in place of the version it comes from."""
+        """Save a sign-in, replacing the version it was read at."""
         sealed = await self._sealed(key, sign_in)
         version = await self._database.run(lambda connection: sign_in_rows.replace(connection, sealed))
         return None if version is None else dataclasses.replace(sign_in, version=version)
 
     async def signed_in(self, key: SignInKey, sign_in: SignIn, by: Author) -> SignIn:
-        """Keep it, in place of whatever is there."""
+        """Save a sign-in, regardless of the stored version."""
         sign_in = dataclasses.replace(sign_in, signed_in_by=by.principal, signed_in_at=self._clock())
         sealed = await self._sealed(key, sign_in)
         version = await self._database.run(lambda connection: sign_in_rows.signed_in(connection, sealed, by))
         return dataclasses.replace(sign_in, version=version)
 
     async def mark_revoked(self, key: SignInKey, sign_in: SignIn) -> SignIn | None:
-        """Keep its registration alone."""
+        """Delete the tokens of a sign-in and keep its client registration."""
         rest = dataclasses.replace(sign_in, access_token="", refresh_token="", expires_at=None, renew_at=None)
         sealed = await self._sealed(key, rest)
         version = await self._database.run(lambda connection: sign_in_rows.ended(connection, sealed))
         return None if version is None else dataclasses.replace(rest, version=version)
 
     async def forget(self, key: SignInKey, by: Author) -> bool:
-        """Keep nothing of it."""
+        """Delete a sign-in."""
         return await self._database.run(lambda connection: sign_in_rows.forget(connection, key, by))
 
     async def begin(self, under_way: PendingSignIn) -> str:
-        """Keep what is needed when the person comes back; the state for their link."""
+        """Save the state of a started sign-in. Return the state parameter for its link."""
         state = secrets.token_urlsafe(_BYTES)
         link = SealedLink(under_way.key.server_id, under_way.by.principal)
         body = await asyncio.to_thread(self._box.seal, encode_pending(under_way), link.place)
@@ -151,7 +151,7 @@ class SqlSignInStore:
         return state
 
     async def take(self, state: str) -> PendingSignIn | None:
-        """Use a state up. After a COMMIT whose answer was lost it is used and nobody has it."""
+        """Use up a state. After a lost COMMIT response it is used and `None` is returned."""
         row = await self._database.run(lambda connection: sign_in_rows.take(connection, state))
         if row is None:
             return None

@@ -1,7 +1,6 @@
-"""SQLite: one connection, one thread that commits what has queued up in one transaction.
+"""SQLite: one connection and one thread that commits all queued transactions together.
 
-Group commit makes `synchronous=FULL` affordable: sixty-four conversations pay for one sync to disk, not for
-sixty-four.
+Group commit makes `synchronous=FULL` affordable: 64 conversations need one sync to disk instead of 64.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ _MOVED = "the file was deleted or replaced while it was in use"
 
 
 class _Rank(IntEnum):
-    """What comes first."""
+    """Order of queued transactions."""
 
     URGENT = 0
     ORDINARY = 1
@@ -48,7 +47,7 @@ class _Rank(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class _Job:
-    """A transaction and the future that waits for it."""
+    """A transaction and the future of its result."""
 
     work: Callable[[sa.Connection], Any]
     loop: asyncio.AbstractEventLoop
@@ -57,14 +56,14 @@ class _Job:
 
 @dataclass(frozen=True, slots=True)
 class _Outcome:
-    """How a transaction went: `error` or else `result`."""
+    """Outcome of a transaction: `error`, or else `result`."""
 
     result: Any = None
     error: Exception | None = None
 
 
 class SqliteDatabase(Database):
-    """A database file. `clock` gives epoch seconds and is what SQL's `now()` returns."""
+    """A database file. `clock` returns epoch seconds for SQL's `now()`."""
 
     def __init__(self, path: Path, *, clock: Callable[[], float] = time.time) -> None:
         super().__init__(str(path))
@@ -73,7 +72,7 @@ class SqliteDatabase(Database):
         self._file = _identity(path)
         self._engine = sa.create_engine(
             sa.URL.create("sqlite", database=str(path)),
-            hide_parameters=True,  # what people said has no place in an error
+            hide_parameters=True,  # messages of users must not appear in errors
             json_serializer=json_text,
             poolclass=sa.StaticPool,
             connect_args={"check_same_thread": False},
@@ -86,7 +85,7 @@ class SqliteDatabase(Database):
         self._thread.start()
 
     async def run_once(self, transaction: Callable[[sa.Connection], T]) -> T:
-        """Run one transaction, together with whatever else is waiting, without trying again."""
+        """Run one transaction, in a batch with the other queued ones, without retries."""
         return await self._run(transaction, _Rank.ORDINARY)
 
     async def run_urgently(self, transaction: Callable[[sa.Connection], T]) -> T:
@@ -98,16 +97,16 @@ class SqliteDatabase(Database):
             raise DatabaseError(f"The database {self.name} is closed.")
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
-        # Whoever stops waiting cancels the future alone: the transaction is run all the same.
+        # Cancellation affects the future only; the transaction runs.
         self._put(rank, _Job(transaction, loop, future))
         return await future
 
     async def close(self) -> None:
-        """Finish what was asked for and close the connection."""
+        """Finish requested transactions and close the connection."""
         if not self._closed:
             self._closed = True
             self._put(_Rank.LAST, None)
-            # A limit: another program may hold the file. The thread ends by itself, or with the process.
+            # A limit, because another program may lock the file. The thread ends by itself or with the process.
             await asyncio.to_thread(self._thread.join, _CLOSING_SECONDS)
 
     def is_transient(self, error: DBAPIError) -> bool:
@@ -121,7 +120,7 @@ class SqliteDatabase(Database):
         return next((why for word, why in _UNWRITABLE.items() if word in reason), None)
 
     def fix(self, reason: str) -> str:
-        """What a person can do about it."""
+        """Return the advice for the operator."""
         if _MOVED in reason:
             return "start again: what was written to the old file is in it, wherever it is now"
         if "locked" in reason or "busy" in reason:
@@ -137,11 +136,11 @@ class SqliteDatabase(Database):
 
     def _work(self) -> None:
         while jobs := self._next_batch():
-            _hand_out(jobs, self._commit(jobs))
+            _resolve_futures(jobs, self._commit(jobs))
         self._engine.dispose()
 
     def _next_batch(self) -> Sequence[_Job]:
-        """Everything that waits, at least one; nothing when the database is closed."""
+        """Return all queued transactions, at least one; empty once the database is closed."""
         batch: list[_Job] = []
         with contextlib.suppress(Empty):
             _, _, job = self._jobs.get()
@@ -150,7 +149,7 @@ class SqliteDatabase(Database):
                 if len(batch) == _LARGEST_BATCH:
                     return batch
                 _, _, job = self._jobs.get_nowait()
-            # Closing: what came before it is finished first.
+            # Closing: earlier transactions are finished first.
             if batch:
                 self._put(_Rank.LAST, None)
         return batch
@@ -162,18 +161,18 @@ class SqliteDatabase(Database):
         try:
             with self._engine.begin() as connection:
                 connection.exec_driver_sql("begin immediate")
-                self._check_the_file()
+                self._check_file()
                 return [_Outcome(job.work(connection)) for job in jobs]
         except BaseException as error:  # noqa: BLE001 - whoever asked gets it; this thread must live
-            if len(jobs) == 1 or _is_everybodys(error):
-                return [_Outcome(error=_tellable(error)) for _ in jobs]
-            # Nothing of the batch happened. In ever smaller parts each finds out whether the mistake was its own;
+            if len(jobs) == 1 or _fails_whole_batch(error):
+                return [_Outcome(error=_to_exception(error)) for _ in jobs]
+            # The whole batch was rolled back. It is split until the failing transaction is alone;
             # failures are so rare that this costs less than a savepoint for each.
             half = len(jobs) // 2
             return [*self._commit(jobs[:half]), *self._commit(jobs[half:])]
 
-    def _check_the_file(self) -> None:
-        """A file that was deleted or replaced takes everything that is written and gives nothing back."""
+    def _check_file(self) -> None:
+        """Raise an error if the file was deleted or replaced, because writes to it would be lost."""
         if _identity(self._path) != self._file:
             raise DBAPIError(None, None, sqlite3.OperationalError(_MOVED))
 
@@ -190,10 +189,10 @@ class SqliteDatabase(Database):
 
 
 def open_sqlite(path: Path, *, clock: Callable[[], float] = time.time) -> SqliteDatabase:
-    """Open a database file, making it and its folder. Raises DatabaseError if the place cannot be used."""
+    """Open a database file, creating it and its folder. Raises DatabaseError if the path is unusable."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        # The rows hold what people said: nobody else on the machine needs them.
+        # The rows hold messages: no other user of the machine may read them.
         if not path.exists():
             path.touch(mode=0o600)
         with contextlib.closing(sqlite3.connect(path)) as connection:
@@ -207,34 +206,36 @@ def open_sqlite(path: Path, *, clock: Callable[[], float] = time.time) -> Sqlite
 
 def _identity(path: Path) -> tuple[int, int] | None:
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:
         return None
-    return found.st_dev, found.st_ino
+    return status.st_dev, status.st_ino
 
 
-def _tellable(error: BaseException) -> Exception:
-    """What a future may hand on: a wish to end the process would end the event loop instead of its task."""
+def _to_exception(error: BaseException) -> Exception:
+    """Return the error for a future. SystemExit and KeyboardInterrupt are wrapped, because they would end the event
+    loop.
+    """
     if isinstance(error, Exception):
         return error
-    told = RuntimeError(f"the transaction raised {type(error).__name__}")
-    told.__cause__ = error
-    return told
+    wrapped = RuntimeError(f"the transaction raised {type(error).__name__}")
+    wrapped.__cause__ = error
+    return wrapped
 
 
-def _is_everybodys(error: BaseException) -> bool:
-    """Whether no part of a batch would fare better: each would only wait for the lock again."""
+def _fails_whole_batch(error: BaseException) -> bool:
+    """Return True if the error affects the whole batch: each part would only wait for the lock again."""
     reason = str(getattr(error, "orig", ""))
     return "locked" in reason or _MOVED in reason
 
 
-def _hand_out(jobs: Sequence[_Job], outcomes: Sequence[_Outcome]) -> None:
-    """Tell whoever asked, one wake-up for each event loop."""
+def _resolve_futures(jobs: Sequence[_Job], outcomes: Sequence[_Outcome]) -> None:
+    """Set the results of futures with one wake-up for each event loop."""
     by_loop: dict[asyncio.AbstractEventLoop, list[tuple[_Job, _Outcome]]] = {}
     for job, outcome in zip(jobs, outcomes, strict=True):
         by_loop.setdefault(job.loop, []).append((job, outcome))
     for loop, pairs in by_loop.items():
-        # A loop that has closed meanwhile has nobody left to tell.
+        # The event loop has been closed meanwhile.
         with contextlib.suppress(RuntimeError):
             loop.call_soon_threadsafe(_settle, pairs)
 

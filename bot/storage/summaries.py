@@ -1,8 +1,4 @@
-"""What a model has made of the oldest turns of a conversation: one row a conversation, which goes with it, and with any
-turn that it speaks of.
-
-Called by `records`, which reads it with the turns that follow, by `transcript` and by `retention`.
-"""
+"""Summaries of a conversation's oldest turns: one row a conversation, deleted with any turn that it covers."""
 
 from __future__ import annotations
 
@@ -20,7 +16,6 @@ from bot.storage.upsert import Upsert
 
 
 def _values() -> dict[str, Any]:
-    """The columns of a summary but its key."""
     return {
         "upto": bindparam("u"),
         "text": bindparam("words"),
@@ -32,14 +27,14 @@ def _values() -> dict[str, Any]:
 _read = sa.select(summaries.c.upto, summaries.c.text, summaries.c.sources).where(
     summaries.c.conversation == bindparam("k")
 )
-_keep = Upsert(
+_save = Upsert(
     lambda insert: (
         insert(summaries)
         .values(conversation=bindparam("k"), **_values())
         .on_conflict_do_update(index_elements=["conversation"], set_=_values())
     )
 )
-# Locked: who deletes a turn or a summary meanwhile waits, and then deletes what was made of them, too.
+# Locked, so that a concurrent deletion waits, and then deletes the new summary too.
 _there = _read.with_for_update()
 _turns_there = (
     sa.select(turns.c.seq)
@@ -47,18 +42,18 @@ _turns_there = (
     .order_by(turns.c.seq)
     .with_for_update(read=True)
 )
-_forget = summaries.delete().where(summaries.c.conversation.in_(bindparam("keys", expanding=True)))
+_delete = summaries.delete().where(summaries.c.conversation.in_(bindparam("keys", expanding=True)))
 
 
 def read_summary(connection: sa.Connection, conversation: str) -> HistorySummary | None:
-    """The summary there is."""
+    """Return the conversation's summary."""
     row = connection.execute(_read, {"k": conversation}).first()
     return None if row is None else HistorySummary(row.upto, row.text, read_sources(row.sources))
 
 
 def stands(connection: sa.Connection, conversation: str, summary: HistorySummary, past: History) -> bool:
-    """Whether everything is still there that a summary was made of: the one before it, which goes with any turn that it
-    speaks of, and the turns behind that. They stay until the transaction ends.
+    """Return True if all sources of a summary still exist: the previous summary and the turns after it. They are locked
+    until the transaction ends.
     """
     before = past.summary.upto if past.summary else 0
     row = connection.execute(_there, {"k": conversation}).first()
@@ -69,16 +64,16 @@ def stands(connection: sa.Connection, conversation: str, summary: HistorySummary
 
 
 def keep_summary(connection: sa.Connection, conversation: str, summary: HistorySummary) -> None:
-    """Keep a summary in place of the one there was."""
+    """Save a summary, replacing the previous one."""
     values = {
         "k": conversation,
         "u": summary.upto,
         "words": summary.text,
         "from": sources_body(summary.sources),
     }
-    connection.execute(_keep.on(connection), values)
+    connection.execute(_save.on(connection), values)
 
 
 def forget(connection: sa.Connection, conversations: Collection[str]) -> None:
-    """Turns of these conversations are gone: nothing of what they said may stay."""
-    connection.execute(_forget, {"keys": list(conversations)})
+    """Delete the summaries of these conversations, because some of their turns were deleted."""
+    connection.execute(_delete, {"keys": list(conversations)})

@@ -1,5 +1,5 @@
-"""Transactions on the tokens of the HTTP API. Of a token itself only a hash is here: whoever reads the database, or a
-backup of it, can call nothing with what they find.
+"""Transactions of API tokens. Only a hash of a token is stored, so that readers of the database or a backup cannot use
+it.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from bot.storage.clock import now
 from bot.storage.tables import api_tokens
 from bot.storage.upsert import Upsert
 
-_good = sa.and_(
+_is_valid = sa.and_(
     api_tokens.c.revoked_at.is_(None), sa.or_(api_tokens.c.expires_at.is_(None), api_tokens.c.expires_at > now())
 )
 _all = sa.select(api_tokens).order_by(api_tokens.c.name)
 _named = sa.select(api_tokens).where(api_tokens.c.name == bindparam("name"))
-_found = sa.select(api_tokens).where(api_tokens.c.hash == bindparam("h"), _good)
+_by_hash = sa.select(api_tokens).where(api_tokens.c.hash == bindparam("h"), _is_valid)
 _revoke = (
     api_tokens.update()
     .where(api_tokens.c.name == bindparam("of_name"), api_tokens.c.revoked_at.is_(None))
     .values(revoked_at=now())
     .returning(api_tokens.c.id)
 )
-_expired = api_tokens.delete().where(api_tokens.c.name == bindparam("of_name"), sa.not_(_good))
-# A name that somebody else takes at the same moment is theirs.
+_expired = api_tokens.delete().where(api_tokens.c.name == bindparam("of_name"), sa.not_(_is_valid))
+# The unique index decides between concurrent tokens of the same name.
 _add = Upsert(
     lambda insert: (
         insert(api_tokens)
@@ -54,7 +54,7 @@ _add = Upsert(
 
 @dataclass(frozen=True, slots=True)
 class NewToken:
-    """A token that is to be kept. `lifetime` is in seconds, None for ever."""
+    """A token to be created. `lifetime` is in seconds, `None` for no expiry."""
 
     id: str
     name: str
@@ -65,14 +65,12 @@ class NewToken:
 
 
 def hash_of(token: str) -> str:
-    """What is kept of a token. It is random and long: it needs no salt, and nobody can try all there are."""
+    """Return the hash of a token. A plain hash without salt suffices, because tokens are long and random."""
     return hashlib.sha256(token.encode()).hexdigest()
 
 
 def create(connection: sa.Connection, new: NewToken, by: Author) -> ApiToken:
-    """Keep a token, in the place of one of that name that is good for nothing any more. Raises Conflict if the name is
-    taken by another one.
-    """
+    """Add a token, replacing an invalid one of the same name. Raises Conflict if a valid one has the name."""
     connection.execute(_expired, {"of_name": new.name})
     added = connection.execute(
         _add.on(connection),
@@ -87,37 +85,37 @@ def create(connection: sa.Connection, new: NewToken, by: Author) -> ApiToken:
         },
     ).first()
     row = connection.execute(_named, {"name": new.name}).first()
-    # The same id: the same transaction before, whose COMMIT's answer was lost.
+    # The same id: this transaction is repeated after a lost COMMIT response.
     if row is None or row.id != new.id:
-        raise Conflict(f"There is a token called {new.name} already.", "revoke it first, or take another name")
-    kept = _read(row)
+        raise Conflict(f"A token named {new.name} already exists.", "revoke it first, or take another name")
+    created = _read(row)
     if added is not None:
         audit.record(
             connection,
             "made token",
             by.principal,
-            subject=kept.id,
-            token=kept.name,
-            role=kept.role.value,
-            workspace=kept.workspace,
-            expires_at=kept.expires_at,
+            subject=created.id,
+            token=created.name,
+            role=created.role.value,
+            workspace=created.workspace,
+            expires_at=created.expires_at,
         )
-    return kept
+    return created
 
 
 def read_all(connection: sa.Connection) -> Sequence[ApiToken]:
-    """All tokens, by name."""
+    """Return all tokens by name."""
     return [_read(row) for row in connection.execute(_all)]
 
 
 def find(connection: sa.Connection, hashed: str) -> ApiToken | None:
-    """The token of this hash, if it is good for something now."""
-    row = connection.execute(_found, {"h": hashed}).first()
+    """Return the valid token of this hash, `None` without one."""
+    row = connection.execute(_by_hash, {"h": hashed}).first()
     return None if row is None else _read(row)
 
 
 def revoke(connection: sa.Connection, name: str, by: Author) -> bool:
-    """Let a token be good for nothing. False if there is none, or it is revoked."""
+    """Revoke a token. Return False if it is missing or already revoked."""
     revoked = connection.execute(_revoke, {"of_name": name}).scalar()
     if revoked is None:
         return False

@@ -1,4 +1,4 @@
-"""The tokens of the HTTP API, on a database: every method one transaction, see `bot.ports.TokenStore`."""
+"""Tokens of the HTTP API, on a database: every method is one transaction, see `bot.ports.TokenStore`."""
 
 from __future__ import annotations
 
@@ -27,27 +27,27 @@ class SqlTokenStore:
     async def create(
         self, name: str, role: ApiRole, workspace: str, lifetime: float | None, by: Author
     ) -> tuple[ApiToken, str]:
-        """Make a token, good for `lifetime` seconds. Raises Conflict if the name is taken."""
+        """Create a token valid for `lifetime` seconds. Raises Conflict if the name is taken."""
         token = f"cs_{secrets.token_urlsafe(_BYTES)}"
         new = NewToken(str(uuid.uuid4()), name, hash_of(token), role, workspace, lifetime)
         return await self._database.run(lambda connection: token_rows.create(connection, new, by)), token
 
     async def tokens(self) -> Sequence[ApiToken]:
-        """All of them, by name."""
+        """Return all tokens by name."""
         return await self._database.run(token_rows.read_all)
 
     async def find_by_secret(self, token: str) -> ApiToken | None:
-        """The token that this is, if it is good for something now."""
+        """Return the valid token with this secret, `None` without one."""
         hashed = hash_of(token)
         return await self._database.run(lambda connection: token_rows.find(connection, hashed))
 
     async def revoke(self, name: str, by: Author) -> bool:
-        """Let it be good for nothing from now on. False if there is none, or it is revoked."""
+        """Revoke a token. Return False if it is missing or already revoked."""
         revoked = False
 
         def transaction(connection: sa.Connection) -> bool:
             nonlocal revoked
-            # After a COMMIT whose answer was lost it is revoked, and it was this that did it.
+            # After a lost COMMIT response the token is revoked, and this call revoked it.
             revoked = token_rows.revoke(connection, name, by) or revoked
             return revoked
 

@@ -1,4 +1,4 @@
-"""How turns end on disk, and how a change becomes something to draw: what the other transactions share."""
+"""Shared parts of the turn transactions: locks, ends of turns and stale views."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from bot.storage.tables import approvals, deliveries, steps, turns
 from bot.storage.tx_metrics import note_approvals_cancelled, note_approvals_ended, platform_of, record
 
 LEASE_SECONDS = 15.0
-"""How long a process that says nothing keeps what it drives or draws."""
+"""Lease duration of claims and deliveries, in seconds."""
 
-# FOR NO KEY UPDATE: whoever inserts a row that refers to the turn does not wait for it.
+# FOR NO KEY UPDATE does not block inserts of rows that refer to the turn.
 _lock = sa.select(turns.c.status, turns.c.stop_by).where(turns.c.id == bindparam("t")).with_for_update(key_share=True)
 _close_steps = (
     steps.update()
@@ -50,36 +50,36 @@ _close_turn = (
     )
     .returning(turns.c.conversation, (now() - turns.c.created_at).label("seconds"))
 )
-_drawn_by_its_driver = sa.exists().where(
+_delivered_by_owner = sa.exists().where(
     turns.c.id == deliveries.c.turn_id, turns.c.owner == deliveries.c.owner, turns.c.status == TurnStatus.RUNNING
 )
-_want_drawing = (
+_raise_wanted = (
     deliveries.update()
     .where(deliveries.c.turn_id == bindparam("t"))
-    # A driver that writes lives: it gets the time to draw this, too. A dead one's time must not be prolonged by whoever
-    # goes on with its turn.
+    # A writing owner is alive, so its delivery lease is extended. The lease of a dead owner must not be extended by the
+    # next owner of the turn.
     .values(
         wanted=deliveries.c.wanted + 1,
         problem="",
-        lease_until=sa.case((_drawn_by_its_driver, now() + LEASE_SECONDS), else_=deliveries.c.lease_until),
+        lease_until=sa.case((_delivered_by_owner, now() + LEASE_SECONDS), else_=deliveries.c.lease_until),
     )
 )
-_waiting_behind, _theirs = turns.alias("waiting_behind"), deliveries.alias("theirs")
-_want_drawings_behind = (
+_waiting_behind, _of_turn = turns.alias("waiting_behind"), deliveries.alias("theirs")
+_raise_wanted_of_queued = (
     deliveries.update()
     .where(
         deliveries.c.turn_id.in_(
-            sa.select(_theirs.c.turn_id)
-            .join(_waiting_behind, _waiting_behind.c.id == _theirs.c.turn_id)
+            sa.select(_of_turn.c.turn_id)
+            .join(_waiting_behind, _waiting_behind.c.id == _of_turn.c.turn_id)
             .join(turns, turns.c.conversation == _waiting_behind.c.conversation)
             .where(
                 turns.c.id == bindparam("t"),
                 _waiting_behind.c.seq > turns.c.seq,
                 _waiting_behind.c.status == TurnStatus.QUEUED,
             )
-            # Locked in the order of the conversation, so that two turns that end do not wait for each other.
+            # Locked in the order of the conversation, so that two ending turns cannot deadlock.
             .order_by(_waiting_behind.c.seq)
-            .with_for_update(of=_theirs)
+            .with_for_update(of=_of_turn)
         )
     )
     .values(wanted=deliveries.c.wanted + 1)
@@ -104,12 +104,14 @@ _requeue = (
 
 
 def lock_turn(connection: sa.Connection, turn_id: str) -> Any:
-    """Lock a turn until the end of the transaction; its status and who has stopped it, None if it is gone."""
+    """Lock a turn until the end of the transaction. Return its status and the user who stopped it, `None` if it is
+    gone.
+    """
     return connection.execute(_lock, {"t": turn_id}).first()
 
 
 def end_turn(connection: sa.Connection, turn_id: str, status: TurnStatus, failure: str) -> None:
-    """End a turn: open calls become cancelled, calls in flight that cannot be repeated become unknown."""
+    """End a turn. Open calls become cancelled; running calls that cannot be repeated become unknown."""
     closed = connection.execute(_close_steps, {"t": turn_id}).all()
     elicitation_rows.withdraw_of_turn(connection, turn_id)
     for step in closed:
@@ -120,7 +122,7 @@ def end_turn(connection: sa.Connection, turn_id: str, status: TurnStatus, failur
 
 
 def end_settled(connection: sa.Connection, turn_id: str, status: TurnStatus, failure: str) -> None:
-    """End a turn none of whose calls is open."""
+    """End a turn without open calls."""
     mark_view_stale(connection, turn_id)
     ended = connection.execute(_close_turn, {"t": turn_id, "to": status, "why": failure}).one()
     mark_queued_views_stale(connection, turn_id)
@@ -129,30 +131,28 @@ def end_settled(connection: sa.Connection, turn_id: str, status: TurnStatus, fai
 
 
 def mark_view_stale(connection: sa.Connection, turn_id: str) -> None:
-    """Something has changed that people should see."""
-    connection.execute(_want_drawing, {"t": turn_id})
+    """Raise the wanted revision of a turn's view."""
+    connection.execute(_raise_wanted, {"t": turn_id})
 
 
 def mark_queued_views_stale(connection: sa.Connection, turn_id: str) -> None:
-    """What the turns queued behind this one wait for has changed: it waits for a signature, or no longer does, or has
-    ended.
-    """
-    connection.execute(_want_drawings_behind, {"t": turn_id})
+    """Mark the views of the queued turns as stale, because the blocking reason of this turn has changed."""
+    connection.execute(_raise_wanted_of_queued, {"t": turn_id})
 
 
 def requeue(connection: sa.Connection, turn_id: str) -> None:
-    """What a turn waited for is settled: if it is parked, whoever is free goes on with it."""
+    """Queue a parked turn, because its wait has ended."""
     if connection.execute(_requeue, {"t": turn_id}).rowcount:
         mark_queued_views_stale(connection, turn_id)
 
 
 def expire_overdue(connection: sa.Connection, turn_id: str) -> Sequence[int]:
-    """Settle approvals whose time is up; which steps they were."""
+    """Settle expired approvals. Return their step numbers."""
     return connection.execute(_expire, {"t": turn_id}).scalars().all()
 
 
 def record_expired(connection: sa.Connection, turn_id: str, expired: Sequence[int]) -> None:
-    """Put on record that approvals timed out."""
+    """Record in the audit that approvals expired."""
     for n in expired:
         audit.record(connection, "expired", audit.NOBODY, turn_id=turn_id, step=n)
     note_approvals_ended(connection, turn_id, expired, "expired")

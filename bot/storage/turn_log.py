@@ -1,4 +1,4 @@
-"""The turn log on a database: every method one transaction, see `bot.ports.TurnLog` for what each promises."""
+"""Turn log on a database: every method is one transaction, see `bot.ports.TurnLog`."""
 
 from __future__ import annotations
 
@@ -72,34 +72,33 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 STAMINA_SECONDS = 300.0
-"""How long whoever drives a turn waits for a database that is away: what a tool returned must not get lost."""
+"""Seconds that a turn's owner waits for an unavailable database, because a tool's result must not be lost."""
 AT_ONCE = 0.0
-"""For what is asked again in a moment anyway."""
+"""No retries, for requests that are repeated anyway."""
 
 Listen = Callable[[Callable[[Wakeup], None]], Awaitable[None]]
 
 
-async def _hear_nobody(_hear: Callable[[Wakeup], None]) -> None:
-    """There is no other process to hear from."""
+async def _never_wake(_on_wakeup: Callable[[Wakeup], None]) -> None:
     await asyncio.Event().wait()
 
 
 class SqlTurnLog:
-    """Turns on a database, claimed under the name `me`, which is new at every start: a dead process never comes
-    back as itself. `prices` are what models cost now; `limits` are those on the turns of one person.
+    """Turns on a database, claimed under the name `me`, which is new at every start, so that a dead process cannot
+    claim its old leases. `prices` are the current prices of models; `limits` are those on the turns of one user.
     """
 
     def __init__(
         self,
         database: Database,
-        listen: Listen = _hear_nobody,
+        listen: Listen = _never_wake,
         *,
         prices: PriceList = NO_PRICES,
         limits: TurnLimits = NO_TURN_LIMITS,
     ) -> None:
         self._database = database
         self._listen = listen
-        self._in_hand = RecordCache()
+        self._records = RecordCache()
         self._arriving: set[str] = set()
         self._ended = HistoryCache()
         self._prices = prices
@@ -108,35 +107,33 @@ class SqlTurnLog:
         self.me = f"{os.uname().nodename}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
 
     async def adopt_orphans(self) -> None:
-        """Take over what a dead process was driving. Only for the process that holds the lock file."""
+        """Release all turns of a dead process. Only for the process that holds the lock file."""
         await self._run(claims.adopt_orphans)
 
     async def enqueue(self, message: InboundMessage) -> Receipt:
-        """Make a turn of a message, unless it was seen before. Raises QueueFull."""
+        """Add a turn for a message unless it is a duplicate. Raises QueueFull."""
         turn_id = uuid.uuid4().hex
-        message = _told_apart(message, turn_id)
+        message = _with_key(message, turn_id)
         try:
             return self._accepted(await self._run(inbox.enqueue, message, turn_id, self._limits))
         except (inbox.Duplicate, IntegrityError):
-            known = await self._run(inbox.find_duplicate, message, turn_id)
-            if known is not None:
-                return known
+            receipt = await self._run(inbox.find_duplicate, message, turn_id)
+            if receipt is not None:
+                return receipt
             return self._accepted(await self._run(inbox.enqueue, message, turn_id, self._limits))
 
     async def enqueue_and_claim(self, message: InboundMessage) -> tuple[Receipt, Claim | None]:
-        """Make a turn of a message, unless it was seen before, and claim it, unless it has to wait. Raises
-        QueueFull.
-        """
+        """Add a turn for a message unless it is a duplicate, and claim it unless it has to wait. Raises QueueFull."""
         turn_id = uuid.uuid4().hex
-        message = _told_apart(message, turn_id)
-        # Until whoever asked has the claim, a look round must not find the turn and claim it once more.
+        message = _with_key(message, turn_id)
+        # A concurrent poll must not claim the same turn before the caller has the claim.
         self._arriving.add(turn_id)
         try:
             receipt, claim = await self._run(inbox.take_in, message, turn_id, self.me, self._limits)
             return self._accepted(receipt), claim
         except (inbox.Duplicate, IntegrityError):
-            known = await self._run(inbox.find_duplicate, message, turn_id)
-            return known if known is not None else await self.enqueue(message), None
+            receipt = await self._run(inbox.find_duplicate, message, turn_id)
+            return receipt if receipt is not None else await self.enqueue(message), None
         finally:
             self._arriving.discard(turn_id)
 
@@ -146,7 +143,7 @@ class SqlTurnLog:
         return receipt
 
     async def decide(self, decision: Decision, signing: ApproverEvidence = NO_EVIDENCE) -> DecisionResult:
-        """Compare-and-set on the approval's id and revision."""
+        """Record a decision if the approval's revision is unchanged."""
         return await self._run(approvals.decide, decision, uuid.uuid4().hex, signing)
 
     async def grant(
@@ -156,47 +153,47 @@ class SqlTurnLog:
         signing: ApproverEvidence = NO_EVIDENCE,
         following: ApprovedTogether = NOBODY_ELSE,
     ) -> DecisionResult:
-        """Approve a call and keep a grant with it."""
+        """Approve a call and add a grant."""
         return await self._run(
             grants.approve_with_grant, decision, grant, uuid.uuid4().hex, signing, following=following
         )
 
     async def take_reminders(self, reaches: Sequence[str], limit: int) -> Sequence[tuple[Turn, ToolStep]]:
-        """Take in hand what nobody has been reminded of yet."""
+        """Claim approvals that are due for a reminder."""
         return await self._run(reminders.claim_due, reaches, limit)
 
     async def record_rejection(self, approval_id: str, by: Author, reason: str) -> None:
-        """Put on record that somebody tried to decide who may not."""
+        """Record a decision by a user who may not decide."""
         await self._run(audit_calls.record_refused, approval_id, by, reason)
 
     async def revise(self, revision: Revision) -> bool:
-        """Ask for a signature on other arguments."""
+        """Replace the arguments of a waiting approval."""
         return await self._run(approvals.revise, revision)
 
     async def record_view(self, approval_id: str, revision: int, portion: Portion, by: Author) -> bool:
-        """Record that somebody opens a page of a whole call."""
+        """Record that a user opened a page of a whole call."""
         return await self._run(approval_views.record_view, approval_id, revision, portion, by)
 
     async def get_approval(self, approval_id: str) -> tuple[Turn, ToolStep] | None:
-        """The turn and the step an approval belongs to."""
+        """Return the turn and the step of an approval."""
         return await self._run(turn_reader.read_approval, approval_id)
 
     async def get_elicitation(self, elicitation_id: str) -> OpenElicitation | None:
-        """What a server has asked back, and the call it is about."""
+        """Return an elicitation and its call."""
         return await self._run(elicitations.get_elicitation, elicitation_id)
 
     async def answer_elicitation(
         self, elicitation_id: str, reply: ElicitationResult, by: Author
     ) -> ElicitationAnswered | AnswerRejected:
-        """Take an answer, if it is the first."""
+        """Save an answer if it is the first."""
         return await self._run(elicitations.answer, elicitation_id, reply, by)
 
     async def stop(self, turn_id: str, by: Author) -> bool:
-        """End a turn that nobody drives, or ask its owner to."""
+        """End a turn without an owner, or ask its owner to end it."""
         return await self._run(inbox.stop, turn_id, by)
 
     async def claim(self, limit: int, holding: Collection[str] = (), reaches: Sequence[str] = ("",)) -> Sequence[Claim]:
-        """Take turns that can go on now."""
+        """Claim turns that can run now."""
         if not reaches:
             return ()
         reached = tuple(reaches)
@@ -205,162 +202,167 @@ class SqlTurnLog:
                 claims.claim, self.me, limit, reached, self._arriving.union(holding), limits=self._limits
             )
         except IntegrityError:
-            # The database refused a second active turn in some conversation: one at a time, the others go through.
+            # The database rejected a second active turn of a conversation: claim one by one, so that the others
+            # succeed.
             with contextlib.suppress(IntegrityError):
-                # Others may be arriving by now.
+                # Other requests may arrive meanwhile.
                 return await self._at_once(
                     claims.claim, self.me, 1, reached, self._arriving.union(holding), limits=self._limits
                 )
             return ()
 
-    async def renew(self, held: Sequence[Claim]) -> frozenset[str]:
-        """Renew leases; the turns that are still ours and not to be stopped."""
-        return await self._urgently(claims.renew, self.me, held)
+    async def renew(self, owned: Sequence[Claim]) -> frozenset[str]:
+        """Renew leases. Return the turns that are still owned and not stopped."""
+        return await self._urgently(claims.renew, self.me, owned)
 
-    async def release(self, held: Sequence[Claim]) -> None:
-        """Give turns back."""
-        for each in held:
-            self._in_hand.pop(each)
-        await self._run(claims.release, held)
+    async def release(self, owned: Sequence[Claim]) -> None:
+        """Release turns, so that any process can claim them at once."""
+        for claim in owned:
+            self._records.pop(claim)
+        await self._run(claims.release, owned)
 
-    async def listen(self, hear: Callable[[Wakeup], None]) -> None:
-        """Hear what other processes call."""
-        await self._listen(hear)
+    async def listen(self, on_wakeup: Callable[[Wakeup], None]) -> None:
+        """Yield wakeups from other processes."""
+        await self._listen(on_wakeup)
 
-    async def resume(self, held: Claim) -> TurnRecord:
-        """Settle what was left behind and read the turn."""
-        return self._in_hand.put(held, await self._drive(turn_steps.resume, held))
+    async def resume(self, claim: Claim) -> TurnRecord:
+        """Settle leftovers of the previous owner and return the turn's record."""
+        return self._records.put(claim, await self._drive(turn_steps.resume, claim))
 
-    async def append(self, held: Claim, reply: ModelStep | None, calls: Sequence[ToolStep]) -> TurnRecord:
+    async def append(self, claim: Claim, reply: ModelStep | None, calls: Sequence[ToolStep]) -> TurnRecord:
         """Record a reply and its calls."""
         charges = self._charges([reply] if reply else [])
-        known = self._in_hand.pop(held)
-        written = await self._drive(turn_steps.append, held, reply, calls, known=known, charges=charges)
-        return self._in_hand.put(held, _uninterrupted(written))
+        record = self._records.pop(claim)
+        written = await self._drive(turn_steps.append, claim, reply, calls, record=record, charges=charges)
+        return self._records.put(claim, _uninterrupted(written))
 
-    async def start_call(self, held: Claim, n: int) -> TurnRecord:
+    async def start_call(self, claim: Claim, n: int) -> TurnRecord:
         """Record the intent to send a call."""
-        known = self._in_hand.pop(held)
-        return self._in_hand.put(held, await self._drive(turn_steps.start_call, held, n, known=known))
+        record = self._records.pop(claim)
+        return self._records.put(claim, await self._drive(turn_steps.start_call, claim, n, record=record))
 
     async def suspend_for_elicitation(
-        self, held: Claim, n: int, asked: CallNeedsInput, expires_in: float | None
+        self, claim: Claim, n: int, asked: CallNeedsInput, expires_in: float | None
     ) -> TurnRecord:
         """Record that a call waits for answers before it is sent again."""
-        new = [Elicitation(uuid.uuid4().hex, each, expires_in=expires_in) for each in asked.questions]
-        return await self._drive(elicitations.ask, held, n, new, state=asked.state)
+        new = [Elicitation(uuid.uuid4().hex, question, expires_in=expires_in) for question in asked.questions]
+        return await self._drive(elicitations.ask, claim, n, new, state=asked.state)
 
     async def open_elicitation(
-        self, held: Claim, n: int, question: ElicitationRequest, expires_in: float | None
+        self, claim: Claim, n: int, question: ElicitationRequest, expires_in: float | None
     ) -> tuple[TurnRecord, str]:
         """Record that a call that is under way waits for an answer."""
         new = Elicitation(uuid.uuid4().hex, question, expires_in=expires_in)
-        return await self._drive(elicitations.ask_meanwhile, held, n, new), new.id
+        return await self._drive(elicitations.ask_meanwhile, claim, n, new), new.id
 
-    async def cancel_elicitation(self, held: Claim, elicitation_id: str, reason: str) -> TurnRecord:
-        """Wait no more for an answer."""
-        return await self._drive(elicitations.withdraw, held, elicitation_id, reason)
+    async def cancel_elicitation(self, claim: Claim, elicitation_id: str, reason: str) -> TurnRecord:
+        """Withdraw an elicitation unless it is answered."""
+        return await self._drive(elicitations.withdraw, claim, elicitation_id, reason)
 
     async def finish_call(
-        self, held: Claim, n: int, status: StepStatus, result: ToolResult, seconds: float | None = None
+        self, claim: Claim, n: int, status: StepStatus, result: ToolResult, seconds: float | None = None
     ) -> TurnRecord:
         """Record how a call ended."""
         try:
-            known = self._in_hand.pop(held)
-            written = await self._drive(turn_steps.finish_call, held, n, status, result, seconds=seconds, known=known)
-            return self._in_hand.put(held, written)
+            record = self._records.pop(claim)
+            written = await self._drive(
+                turn_steps.finish_call, claim, n, status, result, seconds=seconds, record=record
+            )
+            return self._records.put(claim, written)
         except LostLease:
-            await self._drive(turn_steps.keep_late_result, held, n, result)
+            await self._drive(turn_steps.keep_late_result, claim, n, result)
             raise
 
-    async def park(self, held: Claim) -> TurnRecord | None:
-        """Give the turn back while people think."""
-        self._in_hand.pop(held)
-        return await self._drive(turn_steps.park, held)
+    async def park(self, claim: Claim) -> TurnRecord | None:
+        """Park the turn while it waits for users."""
+        self._records.pop(claim)
+        return await self._drive(turn_steps.park, claim)
 
-    async def finish(self, held: Claim, status: TurnStatus, last: Sequence[Step], failure: str) -> TurnRecord:
+    async def finish(self, claim: Claim, status: TurnStatus, last: Sequence[Step], failure: str) -> TurnRecord:
         """End the turn."""
         charges = self._charges(last)
-        known = self._in_hand.pop(held)
+        record = self._records.pop(claim)
         written = _uninterrupted(
-            await self._drive(turn_steps.finish, held, status, last, failure, known=known, charges=charges)
+            await self._drive(turn_steps.finish, claim, status, last, failure, record=record, charges=charges)
         )
         self._ended.put([written])
-        return self._in_hand.put(held, written)
+        return self._records.put(claim, written)
 
     async def record_usage(self, uses: Sequence[tuple[Claim, UsageEntry]]) -> None:
-        """Count what was asked of models."""
-        await self._drive(usage_rows.add_all, [(held, self._charge(use)) for held, use in uses])
+        """Record usage of models."""
+        await self._drive(usage_rows.add_all, [(claim, self._charge(use)) for claim, use in uses])
 
-    async def fail(self, held: Claim, failure: str) -> None:
-        """End the turn unread."""
-        self._in_hand.pop(held)
-        await self._drive(turn_steps.fail, held, failure)
+    async def fail(self, claim: Claim, failure: str) -> None:
+        """End the turn without reading it."""
+        self._records.pop(claim)
+        await self._drive(turn_steps.fail, claim, failure)
 
     async def history(self, conversation: ConversationKey, before: int, limit: int) -> History:
-        """Earlier turns of a conversation, and what stands for the oldest."""
+        """Return earlier turns of a conversation and the summary of the oldest."""
         if before <= 1:
             return History()
         return await self._run(turn_reader.read_history, conversation, before, limit, self._ended)
 
-    async def save_summary(self, held: Claim, summary: HistorySummary, past: History) -> None:
-        """Keep what stands for the oldest turns."""
-        await self._drive(turn_steps.save_summary, held, summary, past)
+    async def save_summary(self, claim: Claim, summary: HistorySummary, past: History) -> None:
+        """Save the summary of the oldest turns."""
+        await self._drive(turn_steps.save_summary, claim, summary, past)
 
     async def get_call(self, conversation: ConversationKey, seq: int, n: int) -> ToolStep | None:
-        """A call in a conversation, by its place there."""
+        """Return a call by its conversation, turn and step."""
         return await self._run(turn_reader.read_call_at, conversation, seq, n)
 
     async def recent_turns(self, conversation: ConversationKey, limit: int) -> Sequence[TurnView]:
-        """The last turns of a conversation."""
+        """Return the last turns of a conversation."""
         return await self._run(deliveries.read_recent, conversation, limit)
 
     async def latest_conversation(self, reach: str) -> ConversationKey | None:
-        """The conversation in which something was said last."""
+        """Return the conversation with the latest message."""
         return await self._run(turn_reader.read_latest, reach)
 
     async def get_view(self, turn_id: str) -> TurnView:
-        """The turn as it should be drawn."""
+        """Return the turn's view."""
         return await self._run(deliveries.read_view, turn_id)
 
     async def get_file(self, turn_id: str, file_id: str) -> bytes:
-        """The bytes of a file that a tool returned in a turn."""
+        """Return the bytes of a file returned by a tool."""
         return await self._run(files.read_file, turn_id, file_id)
 
     async def stale_views(self, reach: str, limit: int) -> Sequence[str]:
-        """Turns whose drawing is behind and in nobody's hands."""
+        """Return turns with a stale view and no delivery lease."""
         return await self._at_once(deliveries.stale_views, self.me, reach, limit)
 
     async def acquire_delivery(self, turn_id: str, revision: int) -> MessageRefs:
-        """Take the drawing of a turn in hand."""
+        """Acquire the delivery lease of a turn."""
         return await self._run(deliveries.acquire, self.me, turn_id, revision)
 
     async def renew_deliveries(self, turn_ids: Collection[str]) -> frozenset[str]:
-        """Renew the leases on drawings in hand."""
+        """Renew delivery leases."""
         return await self._urgently(deliveries.renew, self.me, turn_ids)
 
     async def release_delivery(self, turn_id: str) -> None:
-        """Let go of a drawing."""
+        """Release a delivery lease."""
         await self._run(deliveries.release, self.me, turn_id)
 
     async def save_message_ref(self, turn_id: str, drawn: PostedMessage) -> None:
-        """Remember where a slot was drawn."""
+        """Save the ref of a posted message."""
         await self._drive(deliveries.save_message_ref, self.me, turn_id, drawn)
 
     async def mark_delivered(self, turn_id: str, revision: int) -> bool:
-        """Everything up to `revision` is out; whether the drawing is still in hand."""
+        """Mark the view as delivered up to `revision`. Return True if a newer revision is wanted and the lease is still
+        owned.
+        """
         return await self._drive(deliveries.mark_drawn, self.me, turn_id, revision)
 
     async def retry_delivery_at(self, turn_id: str, seconds: float) -> None:
-        """Try the drawing again later."""
+        """Retry the delivery later."""
         await self._run(deliveries.postpone, turn_id, seconds)
 
     async def give_up_delivery(self, turn_id: str, revision: int, reason: str) -> bool:
-        """Give up drawing what is wanted so far; whether calls were turned down with it."""
+        """Give up the delivery. Return True if calls were denied with it."""
         return await self._run(deliveries.give_up, self.me, turn_id, revision, reason)
 
     async def try_start_job(self, name: str, seconds: float) -> bool:
-        """Whether this process is the one to do a job now."""
+        """Return True if this process is to run a job now."""
         return await self._at_once(retention.try_start_job, name, seconds)
 
     async def delete_old(self, seconds: float, limit: int) -> int:
@@ -413,8 +415,10 @@ class SqlTurnLog:
         return await self._database.run(lambda connection: transaction(connection, *args, **kwargs), patience=patience)
 
 
-def _told_apart(message: InboundMessage, turn_id: str) -> InboundMessage:
-    """With a key at least by which it is known again if the answer to its COMMIT gets lost."""
+def _with_key(message: InboundMessage, turn_id: str) -> InboundMessage:
+    """Return the message with a generated key if it has none, so that a repetition after a lost COMMIT response is
+    recognized.
+    """
     return message if message.keys else dataclasses.replace(message, keys=(f"turn:{turn_id}",))
 
 

@@ -1,4 +1,4 @@
-"""Reading turns: rows to values. Everything else in the turn log reads through here."""
+"""Decoding of turns, steps and approvals from rows."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from bot.storage.tables import approvals, conversations, deliveries, grants, is_
 log = logging.getLogger(__name__)
 
 UNREADABLE = (ValueError, TypeError, LookupError, AttributeError, AssertionError)
-"""What reading a row raises that a later release wrote, or that somebody has changed by hand."""
+"""Exceptions of reading a row that a later release wrote or that was changed by hand."""
 
 _step_columns = (
     *(
@@ -59,7 +59,7 @@ _step_columns = (
     ),
 )
 _asked = sa.and_(approvals.c.turn_id == steps.c.turn_id, approvals.c.n == steps.c.n)
-# One statement a record: nothing is read more often.
+# One statement for each record, because this is the most frequent read.
 _record = (
     sa.select(turns, deliveries.c.wanted.label("revision"), elicitation_rows.asked_back.label("asks"), *_step_columns)
     .select_from(turns)
@@ -111,7 +111,7 @@ _latest = (
 
 
 def read_record(connection: sa.Connection, turn_id: str) -> TurnRecord:
-    """A turn with its steps. Raises NotFound."""
+    """Return a turn with its steps. Raises NotFound."""
     rows = connection.execute(_record, {"turn_id": turn_id}).all()
     if not rows:
         raise NotFound(f"There is no turn {turn_id}.")
@@ -126,8 +126,8 @@ def read_record(connection: sa.Connection, turn_id: str) -> TurnRecord:
 def read_history(
     connection: sa.Connection, conversation: ConversationKey, before: int, limit: int, ended: HistoryCache
 ) -> History:
-    """The last `limit` turns of a conversation that ended, before a sequence number, oldest first, as far as the
-    summary does not speak of them. Those that `ended` does not know as they stand are read, and kept there.
+    """Return the last `limit` ended turns of a conversation before a sequence number, oldest first, without those
+    covered by the summary. Turns missing from the cache `ended` are read and cached.
     """
     summary = read_summary(connection, str(conversation))
     wanted = {"before": before, "after": summary.upto if summary else 0, "limit": limit}
@@ -142,7 +142,7 @@ def read_history(
 
 
 def read_call_at(connection: sa.Connection, conversation: ConversationKey, seq: int, n: int) -> ToolStep | None:
-    """The call that is the step `n` of a conversation's turn `seq`; None if there is no such thing."""
+    """Return the call at step `n` of turn `seq` of a conversation, `None` if it does not exist."""
     row = connection.execute(_call_at, {"conversation": str(conversation), "seq": seq, "n": n}).first()
     try:
         step = None if row is None else _read_step(row, conversation.platform)
@@ -153,18 +153,18 @@ def read_call_at(connection: sa.Connection, conversation: ConversationKey, seq: 
 
 
 def _read_turns(connection: sa.Connection, revisions: Mapping[str, int]) -> dict[str, TurnRecord]:
-    """Turns that are over, without those that cannot be read: they must not keep the next from being answered. Each
-    has the revision that was seen before it was read: what changes meanwhile is read again another time.
+    """Return ended turns, without unreadable ones, which must not block the next answer. Each has the revision from
+    before its read, so that a later change is read again.
     """
     ids = list(revisions)
-    found: dict[str, list[Any]] = {turn_id: [] for turn_id in ids}
+    rows: dict[str, list[Any]] = {turn_id: [] for turn_id in ids}
     for step in connection.execute(_all_steps, {"ids": ids}):
-        found[step.step_turn_id].append(step)
+        rows[step.step_turn_id].append(step)
     records = {}
     for row in connection.execute(_turns, {"ids": ids}):
         try:
             turn = read_turn(row)
-            done = tuple(_read_step(step, turn.conversation.platform) for step in found[row.id])
+            done = tuple(_read_step(step, turn.conversation.platform) for step in rows[row.id])
         except UNREADABLE as error:
             log.warning("turn %s cannot be read and is left out of the history: %r", row.id, error)
         else:
@@ -173,13 +173,13 @@ def _read_turns(connection: sa.Connection, revisions: Mapping[str, int]) -> dict
 
 
 def read_latest(connection: sa.Connection, reach: str) -> ConversationKey | None:
-    """The conversation whose key begins with `reach` in which something was said last."""
+    """Return the conversation with the latest message among those with the prefix `reach`."""
     key = connection.execute(_latest, {"reach": reach, "length": len(reach)}).scalar()
     return None if key is None else ConversationKey.parse(key)
 
 
 def read_approval(connection: sa.Connection, approval_id: str) -> tuple[Turn, ToolStep] | None:
-    """The turn and the step an approval belongs to."""
+    """Return the turn and the step of an approval."""
     row = connection.execute(_turn_of_approval, {"approval_id": approval_id}).first()
     if row is None:
         return None
@@ -188,7 +188,7 @@ def read_approval(connection: sa.Connection, approval_id: str) -> tuple[Turn, To
 
 
 def read_turn(row: Any) -> Turn:
-    """A turn of its row in `turns`."""
+    """Return the turn of a row of `turns`."""
     conversation = ConversationKey.parse(row.conversation)
     return Turn(
         id=row.id,

@@ -1,7 +1,6 @@
-"""Transactions of whoever drives a turn: what the model said, how its calls went, parking and ending.
+"""Transactions of a turn's owner: replies, calls, parking and ending.
 
-Each proves ownership first. Each can be run twice with the same effect, because the outcome of a COMMIT whose answer
-got lost is not known.
+Each proves ownership first. Each is safe to run twice, because the outcome of a COMMIT with a lost response is unknown.
 """
 
 from __future__ import annotations
@@ -126,125 +125,123 @@ _finished = sa.select(turns.c.id).where(
 )
 
 
-def resume(connection: sa.Connection, held: Claim) -> TurnRecord:
-    """Settle what was left behind and read the turn. Raises LostLease and Stopped."""
-    own(connection, held)
-    settle_leftovers(connection, held)
-    return read_record(connection, held.turn_id)
+def resume(connection: sa.Connection, claim: Claim) -> TurnRecord:
+    """Settle leftovers of the previous owner and return the turn's record. Raises LostLease and Stopped."""
+    own(connection, claim)
+    settle_leftovers(connection, claim)
+    return read_record(connection, claim.turn_id)
 
 
 def append(
     connection: sa.Connection,
-    held: Claim,
+    claim: Claim,
     reply: ModelStep | None,
     calls: Sequence[ToolStep],
     *,
-    known: TurnRecord | None = None,
+    record: TurnRecord | None = None,
     charges: Sequence[PricedUsage] = (),
 ) -> TurnRecord | TurnInterrupted:
-    """Add a reply and its calls, or calls alone, in their places. What the reply has cost is kept in any case: who
-    cannot go on is told by what this returns, so that nothing is rolled back.
+    """Add a reply and its calls, or calls alone. Usage is recorded even if the turn is stopped or lost: those outcomes
+    are returned, not raised, because an exception would roll it back.
     """
-    usage_rows.add(connection, held, charges)
+    usage_rows.add(connection, claim, charges)
     try:
-        known = record_cache.unchanged(known, own(connection, held))
+        record = record_cache.unchanged(record, own(connection, claim))
     except TurnInterrupted as interrupted:
         return interrupted
-    calls = grant_rows.use(connection, held.turn_id, calls)
+    calls = grant_rows.use(connection, claim.turn_id, calls)
     more: Sequence[Step] = [*([reply] if reply else []), *calls]
-    new = _add_steps(connection, held.turn_id, more)
-    mark_view_stale(connection, held.turn_id)
-    record = record_cache.with_steps(known, more) or read_record(connection, held.turn_id)
+    new = _add_steps(connection, claim.turn_id, more)
+    mark_view_stale(connection, claim.turn_id)
+    record = record_cache.with_steps(record, more) or read_record(connection, claim.turn_id)
     record_new(connection, record.turn, new)
     return record
 
 
-def start_call(connection: sa.Connection, held: Claim, n: int, *, known: TurnRecord | None = None) -> TurnRecord:
+def start_call(connection: sa.Connection, claim: Claim, n: int, *, record: TurnRecord | None = None) -> TurnRecord:
     """Record that a call is about to be sent. Raises LostLease if it may not be, and Stopped."""
-    known = record_cache.unchanged(known, own(connection, held))
-    if connection.execute(_begin, {"t": held.turn_id, "i": n, "f": held.fence}).first() is None:
-        raise LostLease(held.turn_id)
-    mark_view_stale(connection, held.turn_id)
-    return record_cache.with_call(known, n, StepStatus.STARTED) or read_record(connection, held.turn_id)
+    record = record_cache.unchanged(record, own(connection, claim))
+    if connection.execute(_begin, {"t": claim.turn_id, "i": n, "f": claim.fence}).first() is None:
+        raise LostLease(claim.turn_id)
+    mark_view_stale(connection, claim.turn_id)
+    return record_cache.with_call(record, n, StepStatus.STARTED) or read_record(connection, claim.turn_id)
 
 
 def finish_call(
     connection: sa.Connection,
-    held: Claim,
+    claim: Claim,
     n: int,
     status: StepStatus,
     result: ToolResult,
     *,
     seconds: float | None,
-    known: TurnRecord | None = None,
+    record: TurnRecord | None = None,
 ) -> TurnRecord:
     """Record how a call ended, also in a turn that is being stopped. `seconds` is how long it was under way, None if it
     was not sent. Raises LostLease.
     """
-    known = record_cache.unchanged(known, own_to_the_end(connection, held).revision)
-    what = result_body(files.save_files(connection, held.turn_id, result))
-    ended = connection.execute(_end, {"t": held.turn_id, "i": n, "to": status, "what": what}).first()
-    mark_view_stale(connection, held.turn_id)
-    changed = None if ended is None else record_cache.with_call(known, n, status, what)
-    record = changed or read_record(connection, held.turn_id)
+    record = record_cache.unchanged(record, own_to_the_end(connection, claim).revision)
+    what = result_body(files.save_files(connection, claim.turn_id, result))
+    ended = connection.execute(_end, {"t": claim.turn_id, "i": n, "to": status, "what": what}).first()
+    mark_view_stale(connection, claim.turn_id)
+    changed = None if ended is None else record_cache.with_call(record, n, status, what)
+    record = changed or read_record(connection, claim.turn_id)
     if any(step.n == n and step.pending_elicitations for step in record.calls):
-        elicitation_rows.withdraw_of_step(connection, held.turn_id, n)
-        record = read_record(connection, held.turn_id)
+        elicitation_rows.withdraw_of_step(connection, claim.turn_id, n)
+        record = read_record(connection, claim.turn_id)
     if changed is not None and seconds is not None:
         record_sent(connection, changed.turn, next(step for step in changed.calls if step.n == n), seconds)
     elif ended is not None:
-        record_finished(connection, held.turn_id, n, seconds)
+        record_finished(connection, claim.turn_id, n, seconds)
     return record
 
 
-def keep_late_result(connection: sa.Connection, held: Claim, n: int, result: ToolResult) -> None:
-    """Keep what came back after the lease was lost, for the audit; the step stays as the new owner settled it."""
-    told = result_body(files.strip_bytes(result))
-    connection.execute(_keep_late_result, {"t": held.turn_id, "i": n, "f": held.fence, "what": told})
+def keep_late_result(connection: sa.Connection, claim: Claim, n: int, result: ToolResult) -> None:
+    """Record a result that arrived after the lease was lost. The step stays as the new owner settled it."""
+    body = result_body(files.strip_bytes(result))
+    connection.execute(_keep_late_result, {"t": claim.turn_id, "i": n, "f": claim.fence, "what": body})
     audit.record(
         connection,
         "came late",
         audit.NOBODY,
-        turn_id=held.turn_id,
-        conversation=str(held.conversation),
+        turn_id=claim.turn_id,
+        conversation=str(claim.conversation),
         step=n,
         is_error=result.is_error,
     )
 
 
-def save_summary(connection: sa.Connection, held: Claim, summary: HistorySummary, past: History) -> None:
-    """Keep what stands for the conversation's oldest turns from now on, if all are still there that it was made of.
-    Raises LostLease and Stopped.
-    """
-    own(connection, held)
-    if summaries.stands(connection, str(held.conversation), summary, past):
-        summaries.keep_summary(connection, str(held.conversation), summary)
+def save_summary(connection: sa.Connection, claim: Claim, summary: HistorySummary, past: History) -> None:
+    """Save the summary of a conversation's oldest turns if all its sources exist. Raises LostLease and Stopped."""
+    own(connection, claim)
+    if summaries.stands(connection, str(claim.conversation), summary, past):
+        summaries.keep_summary(connection, str(claim.conversation), summary)
 
 
-def park(connection: sa.Connection, held: Claim) -> TurnRecord | None:
-    """Give the turn back while people think: no task, no lease. The record instead if there is work after all."""
+def park(connection: sa.Connection, claim: Claim) -> TurnRecord | None:
+    """Release the turn and its lease while it waits for users. Return its record instead if it can continue."""
     try:
-        own(connection, held)
+        own(connection, claim)
     except LostLease:
-        if connection.execute(_parked, {"t": held.turn_id, "f": held.fence}).first() is None:
+        if connection.execute(_parked, {"t": claim.turn_id, "f": claim.fence}).first() is None:
             raise
-        return None  # by this very transaction, whose answer was lost
-    expired = expire_overdue(connection, held.turn_id)
-    if elicitation_rows.settle_overdue(connection, held.turn_id) or expired:
-        mark_view_stale(connection, held.turn_id)
-    record = read_record(connection, held.turn_id)
+        return None  # by this same transaction, after a lost COMMIT response
+    expired = expire_overdue(connection, claim.turn_id)
+    if elicitation_rows.settle_overdue(connection, claim.turn_id) or expired:
+        mark_view_stale(connection, claim.turn_id)
+    record = read_record(connection, claim.turn_id)
     open_calls = [step for step in record.calls if not step.status.ended]
     goes_on = not open_calls or any(step.status not in WAITING for step in open_calls)
     if not goes_on:
-        park_until_decided(connection, held.turn_id)
-        mark_queued_views_stale(connection, held.turn_id)
+        park_until_decided(connection, claim.turn_id)
+        mark_queued_views_stale(connection, claim.turn_id)
         notify_all(connection)
-    record_expired(connection, held.turn_id, expired)
+    record_expired(connection, claim.turn_id, expired)
     return record if goes_on else None
 
 
 def park_until_decided(connection: sa.Connection, turn_id: str) -> None:
-    """Let a turn wait for a decision or an answer, or for the first of its approvals or questions to expire."""
+    """Park a turn until a decision, an answer, or the first expiry of its approvals and elicitations."""
     ends = (
         connection.execute(_wake_at, {"t": turn_id}).scalar(),
         elicitation_rows.earliest_expiry(connection, turn_id),
@@ -254,62 +251,62 @@ def park_until_decided(connection: sa.Connection, turn_id: str) -> None:
 
 def finish(
     connection: sa.Connection,
-    held: Claim,
+    claim: Claim,
     status: TurnStatus,
     last: Sequence[Step],
     failure: str,
     *,
-    known: TurnRecord | None = None,
+    record: TurnRecord | None = None,
     charges: Sequence[PricedUsage] = (),
 ) -> TurnRecord | LostLease:
-    """End the turn with its last steps. A turn that a person stopped ends as cancelled, and no other. What the steps
-    have cost is kept in any case, as in `append`.
+    """End the turn with its last steps. A stopped turn ends as cancelled, and no other turn does. Usage is recorded in
+    any case, as in `append`.
     """
-    usage_rows.add(connection, held, charges)
+    usage_rows.add(connection, claim, charges)
     try:
-        owned = own_to_the_end(connection, held)
+        owned = own_to_the_end(connection, claim)
     except LostLease as lost:
-        if connection.execute(_finished, {"t": held.turn_id, "f": held.fence}).first() is None:
+        if connection.execute(_finished, {"t": claim.turn_id, "f": claim.fence}).first() is None:
             return lost
-        return read_record(connection, held.turn_id)  # ended by this very transaction, whose answer was lost
+        return read_record(connection, claim.turn_id)  # ended by this same transaction, after a lost COMMIT response
     if owned.stopped_by is None and status is TurnStatus.CANCELLED:
-        release(connection, [held])  # nobody has stopped it after all: it goes on
+        release(connection, [claim])  # not stopped: the turn continues
     elif owned.stopped_by is None:
-        new = _add_steps(connection, held.turn_id, last)
+        new = _add_steps(connection, claim.turn_id, last)
         if new:
-            record_new(connection, read_record(connection, held.turn_id).turn, new)
-        record = record_cache.with_steps(record_cache.unchanged(known, owned.revision), last)
+            record_new(connection, read_record(connection, claim.turn_id).turn, new)
+        record = record_cache.with_steps(record_cache.unchanged(record, owned.revision), last)
         if record is not None and record_cache.is_settled(record):
-            end_settled(connection, held.turn_id, status, failure)
+            end_settled(connection, claim.turn_id, status, failure)
             return record_cache.ended(record, status, failure)
-        end_turn(connection, held.turn_id, status, failure)
+        end_turn(connection, claim.turn_id, status, failure)
     else:
-        end_turn(connection, held.turn_id, TurnStatus.CANCELLED, f"Stopped by {owned.stopped_by}.")
-    return read_record(connection, held.turn_id)
+        end_turn(connection, claim.turn_id, TurnStatus.CANCELLED, f"Stopped by {owned.stopped_by}.")
+    return read_record(connection, claim.turn_id)
 
 
-def fail(connection: sa.Connection, held: Claim, failure: str) -> None:
+def fail(connection: sa.Connection, claim: Claim, failure: str) -> None:
     """End the turn without reading it. Raises LostLease."""
     try:
-        stopped_by = own_to_the_end(connection, held).stopped_by
+        stopped_by = own_to_the_end(connection, claim).stopped_by
     except LostLease:
-        if connection.execute(_finished, {"t": held.turn_id, "f": held.fence}).first() is None:
+        if connection.execute(_finished, {"t": claim.turn_id, "f": claim.fence}).first() is None:
             raise
         return
     if stopped_by is None:
-        end_turn(connection, held.turn_id, TurnStatus.FAILED, failure)
+        end_turn(connection, claim.turn_id, TurnStatus.FAILED, failure)
     else:
-        end_turn(connection, held.turn_id, TurnStatus.CANCELLED, f"Stopped by {stopped_by}.")
+        end_turn(connection, claim.turn_id, TurnStatus.CANCELLED, f"Stopped by {stopped_by}.")
 
 
 def _add_steps(connection: sa.Connection, turn_id: str, new: Sequence[Step]) -> Sequence[ToolStep]:
-    """Those of them that ask for a signature and had not done so before, and those that are denied."""
+    """Return the new calls that await approval or are denied."""
     if new:
         connection.execute(_add_step.on(connection), [_step_row(turn_id, step) for step in new])
-    return [step for step in new if isinstance(step, ToolStep) and _is_news(connection, turn_id, step)]
+    return [step for step in new if isinstance(step, ToolStep) and _is_new_for_audit(connection, turn_id, step)]
 
 
-def _is_news(connection: sa.Connection, turn_id: str, step: ToolStep) -> bool:
+def _is_new_for_audit(connection: sa.Connection, turn_id: str, step: ToolStep) -> bool:
     if step.approval is None:
         return step.status is StepStatus.DENIED
     return connection.execute(_add_approval.on(connection), _approval_row(turn_id, step)).first() is not None

@@ -1,7 +1,7 @@
-"""What a transaction has to say to whoever counts: noted while it runs, told once it is committed.
+"""Metrics recorded by transactions and observed after their commit.
 
-Called by the transactions in which turns, calls and approvals end, so that each end is counted by the process that
-wrote it, and once. `Database.run` tells what was noted; a transaction that is rolled back has noted nothing.
+Turns, calls and approvals are counted where they end, so that each is counted once. `Database.run` passes the events
+on; a rolled-back transaction records none.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from bot.domain.metrics import ApprovalEnded, ApprovalOutcome, MetricEvent
 from bot.storage.clock import now
 from bot.storage.tables import approvals, steps, turns
 
-_NOTED = "measurements"
-"""The key in a connection's `info`, which is whose transaction runs on it."""
+_EVENTS = "measurements"
+"""Key of the events in a connection's `info`."""
 
 _asked = (
     sa.select(turns.c.conversation, (now() - steps.c.created_at).label("seconds"))
@@ -29,35 +29,35 @@ _undecided = _asked.where(approvals.c.decided_at.is_(None))
 
 
 def record(connection: sa.Connection, measurement: MetricEvent) -> None:
-    """Let it be told when this transaction is committed."""
-    connection.info.setdefault(_NOTED, []).append(measurement)
+    """Record an event, to be observed after the commit."""
+    connection.info.setdefault(_EVENTS, []).append(measurement)
 
 
 def recorded(connection: sa.Connection) -> Sequence[MetricEvent]:
-    """What was noted on this connection since this was last asked."""
-    found: list[MetricEvent] = connection.info.pop(_NOTED, [])
-    return found
+    """Return and remove the recorded events of a connection."""
+    events: list[MetricEvent] = connection.info.pop(_EVENTS, [])
+    return events
 
 
 def note_approvals_ended(connection: sa.Connection, turn_id: str, ns: Sequence[int], outcome: ApprovalOutcome) -> None:
-    """The calls of these numbers wait for a signature no longer."""
-    _note_ends(connection, _asked, turn_id, ns, outcome)
+    """Record the end of the approvals of these steps."""
+    _record_ends(connection, _asked, turn_id, ns, outcome)
 
 
 def note_approvals_cancelled(connection: sa.Connection, turn_id: str, ns: Sequence[int]) -> None:
-    """The turn has ended with these calls open: those of them that nobody had decided wait no longer."""
-    _note_ends(connection, _undecided, turn_id, ns, "cancelled")
+    """Record the cancellation of the undecided approvals among these steps of an ended turn."""
+    _record_ends(connection, _undecided, turn_id, ns, "cancelled")
 
 
 def platform_of(conversation: str) -> str:
-    """The platform of a conversation's key; empty if that cannot be read."""
+    """Return the platform of a conversation's key; empty if the key is unreadable."""
     try:
         return ConversationKey.parse(conversation).platform
     except ValueError:
         return ""
 
 
-def _note_ends(
+def _record_ends(
     connection: sa.Connection,
     asked: sa.Select[tuple[str, float]],
     turn_id: str,

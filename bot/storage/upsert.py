@@ -1,4 +1,4 @@
-"""INSERT with a conflict clause, in each database's own words."""
+"""INSERT with a conflict clause for each database."""
 
 from __future__ import annotations
 
@@ -10,17 +10,14 @@ import sqlalchemy as sa
 
 
 class Upsert:
-    """One statement, built for a database the first time it is run there.
-
-    `build` gets that dialect's `insert` function: `lambda insert: insert(table).values(...).on_conflict_do_nothing()`.
-    """
+    """One statement, built for each database at its first use."""
 
     def __init__(self, build: Callable[[Callable[[sa.Table], Any]], sa.Executable]) -> None:
         self._build = build
         self._built: dict[str, sa.Executable] = {}
 
     def on(self, connection: sa.Connection) -> sa.Executable:
-        """The statement for the database of this connection."""
+        """Return the statement for the connection's database."""
         dialect = connection.dialect.name
         if dialect not in self._built:
             self._built[dialect] = self._build(import_module(f"sqlalchemy.dialects.{dialect}").insert)

@@ -1,7 +1,6 @@
-"""What was asked of models, in numbers: written with the reply it is about, added up when somebody looks.
+"""Usage of models: recorded with its reply, summed on request.
 
-Called within transactions of turns and of `bot.storage.usage_store`. A row outlives its turn and says nothing of it but
-its id.
+A row outlives its turn and holds only its id.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from bot.storage.tables import usage
 from bot.storage.upsert import Upsert
 
 UNDER_WAY = 0
-"""Stands for the step of a request of which more may be told: the first step of a turn is 1."""
+"""Step number of a request in progress; a turn's first step is 1."""
 _TAKEN = (
     "n",
     "model",
@@ -33,20 +32,20 @@ _TAKEN = (
     "currency",
     "estimated",
 )
-"""What is known of a request better and better."""
+"""Columns that are replaced by better values."""
 
 
 def _better(insert: Any) -> Any:
-    """Keep an estimate until more is known: more of the reply has come in, or this is the last word about it. In
-    whatever order they are written, the last word stays.
+    """Return the value to store: an estimate is replaced by a longer one and by the final usage, in any order of
+    writing.
     """
-    told = insert.excluded
-    grown = sa.and_(usage.c.n == UNDER_WAY, told.output_tokens >= usage.c.output_tokens)
-    final = sa.or_(told.estimated.is_(sa.false()), told.n != UNDER_WAY)
+    new = insert.excluded
+    is_longer = sa.and_(usage.c.n == UNDER_WAY, new.output_tokens >= usage.c.output_tokens)
+    final = sa.or_(new.estimated.is_(sa.false()), new.n != UNDER_WAY)
     return insert.on_conflict_do_update(
         index_elements=[usage.c.id],
-        set_={name: told[name] for name in _TAKEN},
-        where=sa.and_(usage.c.estimated.is_(sa.true()), sa.or_(final, grown)),
+        set_={name: new[name] for name in _TAKEN},
+        where=sa.and_(usage.c.estimated.is_(sa.true()), sa.or_(final, is_longer)),
     )
 
 
@@ -101,30 +100,30 @@ _old = sa.select(usage.c.id).where(usage.c.at < now() - bindparam("seconds")).li
 _delete_old = usage.delete().where(usage.c.id.in_(_old))
 
 
-def add(connection: sa.Connection, held: Claim, charges: Iterable[PricedUsage]) -> None:
-    """Keep what was asked of models in a turn, each once."""
-    _keep(connection, [_row(held, charge) for charge in charges])
+def add(connection: sa.Connection, claim: Claim, charges: Iterable[PricedUsage]) -> None:
+    """Record a turn's usage, each request once."""
+    _save(connection, [_row(claim, charge) for charge in charges])
 
 
 def add_all(connection: sa.Connection, charges: Iterable[tuple[Claim, PricedUsage]]) -> None:
-    """Keep what was asked of models in several turns, each once."""
-    _keep(connection, [_row(held, charge) for held, charge in charges])
+    """Record the usage of several turns, each request once."""
+    _save(connection, [_row(claim, charge) for claim, charge in charges])
 
 
 def read_sum(connection: sa.Connection, query: UsageQuery) -> UsageTotal:
-    """Everything that fits, added up."""
+    """Return the sum of the matching usage."""
     rows = connection.execute(sa.select(*_SUMS).where(*_conditions(query)).group_by(usage.c.currency))
     return total(_spent(row) for row in rows)
 
 
 def read_sums(connection: sa.Connection, query: UsageQuery, by: UsageGrouping) -> Sequence[tuple[str, UsageTotal]]:
-    """What fits, added up by name; the most expensive first, by tokens where nothing has a price."""
+    """Return the sums of the matching usage by name, most expensive first; by tokens without prices."""
     column = _COLUMNS[by].label("name")
     statement = sa.select(column, *_SUMS).where(*_conditions(query)).group_by(column, usage.c.currency)
-    found: dict[str, UsageTotal] = {}
+    totals: dict[str, UsageTotal] = {}
     for row in connection.execute(statement):
-        found[row.name] = found.get(row.name, UsageTotal()).joined(_spent(row))
-    return sorted(found.items(), key=lambda each: (-sum(each[1].costs.values()), -each[1].tokens, each[0]))
+        totals[row.name] = totals.get(row.name, UsageTotal()).joined(_spent(row))
+    return sorted(totals.items(), key=lambda item: (-sum(item[1].costs.values()), -item[1].tokens, item[0]))
 
 
 def delete_old(connection: sa.Connection, seconds: float, limit: int) -> int:
@@ -132,21 +131,21 @@ def delete_old(connection: sa.Connection, seconds: float, limit: int) -> int:
     return connection.execute(_delete_old, {"seconds": seconds, "limit": limit}).rowcount
 
 
-def _keep(connection: sa.Connection, rows: Sequence[Mapping[str, Any]]) -> None:
+def _save(connection: sa.Connection, rows: Sequence[Mapping[str, Any]]) -> None:
     if rows:
         connection.execute(_add.on(connection), rows)
 
 
-def _row(held: Claim, charge: PricedUsage) -> Mapping[str, Any]:
+def _row(claim: Claim, charge: PricedUsage) -> Mapping[str, Any]:
     use = charge.use
     return {
         "id": use.id,
-        "turn_id": held.turn_id,
+        "turn_id": claim.turn_id,
         "n": UNDER_WAY if use.estimated and not use.final else use.n,
         "kind": use.kind,
-        "workspace": held.conversation.workspace_key,
-        "channel": channel_of(held.conversation),
-        "person": held.person,
+        "workspace": claim.conversation.workspace_key,
+        "channel": channel_of(claim.conversation),
+        "person": claim.person,
         "model": use.model,
         "input_tokens": use.usage.input_tokens,
         "cached_tokens": use.usage.cached_tokens,

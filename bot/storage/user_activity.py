@@ -1,6 +1,4 @@
-"""Reading what concerns one person now: calls that wait for a signature, what servers wait to hear, and what somebody
-has asked.
-"""
+"""Queries about one user: pending approvals, open elicitations and recent turns."""
 
 from __future__ import annotations
 
@@ -24,8 +22,8 @@ from bot.storage.turn_reader import UNREADABLE, read_turn
 
 log = logging.getLogger(__name__)
 
-# Few turns are live, and there is an index of those: planners that are left to themselves read all of a workspace's.
-# In the words of that index, which they take only then.
+# Unfinished turns are few and have an index. Planners otherwise read all turns of a workspace.
+# Written as in that index's condition, because planners use it only then.
 _live = (
     sa.select(turns.c.id, turns.c.conversation)
     .where(sa.text("status in ('queued', 'running', 'waiting')"))
@@ -83,49 +81,45 @@ _asked = (
 
 @cache
 def _awaited_in(reaches: int, *, behind: bool) -> sa.Select[Any]:
-    """The query for so many beginnings of keys, from a position on if `behind`."""
+    """Return the query for a number of key prefixes, after a position if `behind`."""
     select = _awaited.where(sa.or_(*(has_prefix(_live.c.conversation, f"reach{n}") for n in range(reaches))))
     return select.where(_behind) if behind else select
 
 
 def read_waiting(
-    connection: sa.Connection, beginnings: Sequence[str], limit: int, behind: PendingApprovalPosition | None
+    connection: sa.Connection, prefixes: Sequence[str], limit: int, behind: PendingApprovalPosition | None
 ) -> PendingApprovalPage:
-    """Return up to `limit` calls that wait for a signature in conversations whose key begins in one of these ways,
-    newest first.
-    """
+    """Return up to `limit` calls that await approval in conversations with one of the key prefixes, newest first."""
     values: dict[str, object] = {"limit": limit}
-    for n, beginning in enumerate(beginnings):
-        values |= prefix_bounds(f"reach{n}", beginning)
+    for n, prefix in enumerate(prefixes):
+        values |= prefix_bounds(f"reach{n}", prefix)
     if behind is not None:
         values |= {"at": behind.at, "id": behind.approval_id}
-    rows = connection.execute(_awaited_in(len(beginnings), behind=behind is not None), values).all()
+    rows = connection.execute(_awaited_in(len(prefixes), behind=behind is not None), values).all()
     last = PendingApprovalPosition(rows[-1].created_at, rows[-1].id) if len(rows) == limit else None
-    found: list[PendingApproval] = []
+    approvals: list[PendingApproval] = []
     for row in rows:
         conversation = ConversationKey.parse(row.conversation)
         asker = Author(conversation.platform, row.requested_for_id, row.requested_for_name)
         try:
             terms = read_terms(row.terms)
         except UNREADABLE as error:
-            log.warning("on what terms %s may be signed cannot be read, and it is left out: %r", row.id, error)
+            log.warning("approval %s: requirements unreadable, left out: %r", row.id, error)
         else:
             editors = frozenset(row.editors or ())
-            found.append(PendingApproval(row.id, conversation, asker, terms, editors, row.created_at))
-    return PendingApprovalPage(found, last)
+            approvals.append(PendingApproval(row.id, conversation, asker, terms, editors, row.created_at))
+    return PendingApprovalPage(approvals, last)
 
 
-def read_open_elicitations(connection: sa.Connection, person: str, beginning: str, limit: int) -> Sequence[str]:
-    """What servers wait to hear from a person in conversations whose key begins so, by id, the latest first."""
-    found = connection.execute(
-        _inquired, {**principal_params(person), **prefix_bounds("reach", beginning), "limit": limit}
-    )
-    return found.scalars().all()
+def read_open_elicitations(connection: sa.Connection, person: str, prefix: str, limit: int) -> Sequence[str]:
+    """Return the ids of a user's open elicitations in conversations with a key prefix, newest first."""
+    rows = connection.execute(_inquired, {**principal_params(person), **prefix_bounds("reach", prefix), "limit": limit})
+    return rows.scalars().all()
 
 
-def read_recent_turns(connection: sa.Connection, person: str, beginning: str, limit: int) -> Sequence[Turn]:
-    """What a person has asked in conversations whose key begins so, the latest first."""
-    rows = connection.execute(_asked, {**principal_params(person), **prefix_bounds("reach", beginning), "limit": limit})
+def read_recent_turns(connection: sa.Connection, person: str, prefix: str, limit: int) -> Sequence[Turn]:
+    """Return a user's recent turns in conversations with a key prefix, newest first."""
+    rows = connection.execute(_asked, {**principal_params(person), **prefix_bounds("reach", prefix), "limit": limit})
     return [turn for row in rows if (turn := _readable(row)) is not None]
 
 
@@ -133,5 +127,5 @@ def _readable(row: sa.Row[tuple[object, ...]]) -> Turn | None:
     try:
         return read_turn(row)
     except UNREADABLE as error:
-        log.warning("turn %s cannot be read and is left out of what was asked: %r", row.id, error)
+        log.warning("turn %s: unreadable, left out of the recent turns: %r", row.id, error)
         return None

@@ -179,14 +179,14 @@ def test_an_address_of_another_kind_is_an_error_without_its_password(
     ended = countersign(*words, DATABASE_URL=f"mysql://user:{SECRET}@host/db")
     assert ended.code == 1
     assert ended.complaint == (
-        "DATABASE_URL (mysql:…) is no address this release can use. "
+        "DATABASE_URL (mysql:…) is not a supported database address. "
         "Fix: use sqlite:///path/to/file.db or postgresql://user:password@host/database"
     )
 
 
 def test_an_address_without_a_scheme_is_repeated_in_no_part(countersign: Countersign) -> None:
     ended = countersign("db", "current", DATABASE_URL=f"host=db user=bot password={SECRET} dbname=bot")
-    assert ended.complaint.startswith("DATABASE_URL is no address this release can use.")
+    assert ended.complaint.startswith("DATABASE_URL is not a supported database address.")
 
 
 # ---------------------------------------------------------------------- errors

@@ -48,7 +48,7 @@ def test_tokens_are_listed_with_what_is_known_of_them(countersign: Countersign) 
 def test_a_name_is_free_again_when_its_token_is_revoked(countersign: Countersign) -> None:
     countersign("tokens", "create", "ci", "--role", "member")
     taken = countersign("tokens", "create", "ci", "--role", "member")
-    assert taken.complaint == "There is a token called ci already. Fix: revoke it first, or take another name"
+    assert taken.complaint == "A token named ci already exists. Fix: revoke it first, or take another name"
     assert countersign("tokens", "revoke", "ci").code == 0
     again = countersign("tokens", "revoke", "ci")
     assert (again.code, again.complaint) == (1, "There is no token 'ci' to revoke. Fix: see `countersign tokens list`")

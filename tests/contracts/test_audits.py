@@ -256,7 +256,7 @@ async def many(ledger: Ledger, count: int) -> None:
 
 @pytest.mark.parametrize("count", [0, 1, 6, 7, 8, 14, 15])
 async def test_every_row_is_read_once_wherever_the_pieces_end(ledger: Ledger, count: int) -> None:
-    trail = SqlAuditTrail(ledger.database, piece=7)
+    trail = SqlAuditTrail(ledger.database, batch_size=7)
     await many(ledger, count)
     assert [entry.seq async for entry in trail.entries(AuditQuery())] == list(range(1, count + 1))
     report = await trail.verify()
@@ -265,7 +265,7 @@ async def test_every_row_is_read_once_wherever_the_pieces_end(ledger: Ledger, co
 
 
 async def test_rows_that_are_added_while_others_are_read_are_read_too(ledger: Ledger) -> None:
-    trail = SqlAuditTrail(ledger.database, piece=2)
+    trail = SqlAuditTrail(ledger.database, batch_size=2)
     await many(ledger, 4)
     seen = []
     async for entry in trail.entries(AuditQuery()):
@@ -318,7 +318,7 @@ async def test_what_no_row_can_hold_is_a_misfit_and_no_error(tmp_path: Path, cha
 
 
 async def test_a_head_that_is_remembered_is_found_again_among_later_rows(ledger: Ledger) -> None:
-    trail = SqlAuditTrail(ledger.database, piece=2)
+    trail = SqlAuditTrail(ledger.database, batch_size=2)
     await many(ledger, 3)
     known = await trail.head()
     assert AuditHead.parse(str(known)) == known

@@ -87,7 +87,7 @@ async def test_signatures_are_counted_until_there_are_enough_over_a_restart(ledg
     assert await ledger.log.decide(signed(BEN), ApproverEvidence("test:ben")) == MoreApprovalsNeeded(2)
     await ledger.restart()
     assert await ledger.log.decide(signed(BEN), ApproverEvidence("test:ben")) == AlreadyDecided(
-        "You have signed it already. It needs 2 more signatures."
+        "You have already approved it. It needs 2 more approvals."
     )
     assert await ledger.log.decide(signed(ZOE), ApproverEvidence("test-group:ops")) == MoreApprovalsNeeded(1)
     assert await ledger.log.claim(1) == [], "it goes on waiting"

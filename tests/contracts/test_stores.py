@@ -608,10 +608,10 @@ async def test_secrets_that_cannot_be_read_say_where_why_and_what_to_do(ledger: 
         "header:A": (SecretReference(SecretSource.FILE, str(tmp_path / "gone")), "cannot be read: No such file"),
         "header:B": (SecretReference(SecretSource.FILE, str(tmp_path / "empty")), "empty is empty"),
         "header:C": (SecretReference(SecretSource.FILE, str(tmp_path / "large")), "larger than 64 KiB"),
-        "header:D": (SecretReference(SecretSource.FILE, str(tmp_path / "bytes")), "is no text"),
-        "header:E": (SecretReference(SecretSource.FILE, str(tmp_path)), "is no regular file"),
-        "header:F": (SecretReference(SecretSource.FILE, str(tmp_path / "pipe")), "is no regular file"),
-        "header:G": (SecretReference(SecretSource.FILE, "/dev/zero"), "is no regular file"),
+        "header:D": (SecretReference(SecretSource.FILE, str(tmp_path / "bytes")), "is not text"),
+        "header:E": (SecretReference(SecretSource.FILE, str(tmp_path)), "is not a regular file"),
+        "header:F": (SecretReference(SecretSource.FILE, str(tmp_path / "pipe")), "is not a regular file"),
+        "header:G": (SecretReference(SecretSource.FILE, "/dev/zero"), "is not a regular file"),
     }
     for slot, (reference, reason) in found.items():
         with pytest.raises(SecretUnavailable, match=f"The secret {slot} of weather is not available: .*{reason}") as no:
@@ -1192,7 +1192,7 @@ async def test_opinions_go_with_their_turn_and_none_is_kept_of_one_that_is_gone(
     before = len(await rows_of(ledger, "audit"))
     assert await SqlReporting(ledger.database).delete(HALL, BEN)
     assert await opinions.for_turn(claim.turn_id) == []
-    with pytest.raises(NotFound, match="not kept any more"):
+    with pytest.raises(NotFound, match="was deleted"):
         await opinions.save(claim.turn_id, False, ANA)
     assert await opinions.for_turn(claim.turn_id) == []
     assert len(await rows_of(ledger, "audit")) == before + 1, "the deletion alone"

@@ -55,7 +55,7 @@ async def test_a_token_is_good_until_its_time_is_up_or_it_is_revoked(tokens: Tok
 
 async def test_a_name_is_free_again_once_its_token_is_good_for_nothing(tokens: TokenStore, ledger: Ledger) -> None:
     _, first = await tokens.create("ci", ApiRole.ADMIN, "", A_DAY, ANA)
-    with pytest.raises(Conflict, match="There is a token called ci already"):
+    with pytest.raises(Conflict, match="A token named ci already exists"):
         await tokens.create("ci", ApiRole.MEMBER, "", None, ANA)
     assert await tokens.find_by_secret(first) is not None
     ledger.time += A_DAY

@@ -247,7 +247,7 @@ async def test_exactly_one_decision_counts(ledger: Ledger) -> None:
     await ledger.log.append(claim, WANTS, [write(2, StepStatus.AWAITING, approval())])
     assert await ledger.log.decide(Decision("card-1", 1, DecisionType.DENY, ANA, "no")) == Decided(DecisionType.DENY)
     second = await ledger.log.decide(Decision("card-1", 1, DecisionType.APPROVE, BEN))
-    assert second == AlreadyDecided("Ana has turned it down already.")
+    assert second == AlreadyDecided("Ana has already denied it.")
     assert await ledger.log.decide(Decision("nothing", 1, DecisionType.APPROVE, BEN)) == ApprovalNotFound()
 
 
@@ -271,7 +271,7 @@ async def test_an_approvals_time_runs_from_the_moment_its_card_was_posted(ledger
     (again,) = await ledger.log.claim(8)
     assert (await ledger.log.resume(again)).calls[0].status is StepStatus.EXPIRED
     late = await ledger.log.decide(Decision("card-1", 1, DecisionType.APPROVE, ANA))
-    assert late == AlreadyDecided("It timed out before that. It was not run.")
+    assert late == AlreadyDecided("Its approval had expired. It was not run.")
 
 
 async def test_a_click_after_the_time_is_up_settles_nothing_even_before_anyone_noticed(ledger: Ledger) -> None:
@@ -311,7 +311,7 @@ async def test_a_call_whose_card_can_never_be_posted_is_turned_down_and_the_turn
     assert (step.approval.decided_by, step.approval.reason) == ("", UNSHOWN)
     assert record.revision > revision
     late = await log.decide(Decision("card-1", 1, DecisionType.APPROVE, ANA))
-    assert late == AlreadyDecided("It could not be shown before that. It was not run.")
+    assert late == AlreadyDecided("Its approval could not be shown. It was not run.")
 
 
 async def test_a_call_that_was_turned_down_unseen_is_drawn_as_such_and_goes_on_record(ledger: Ledger) -> None:
@@ -415,7 +415,7 @@ async def test_a_turn_that_nobody_drives_is_stopped_at_once(ledger: Ledger) -> N
     assert view.steps[1].status is StepStatus.CANCELLED  # type: ignore[union-attr]
     assert not await ledger.log.stop(claim.turn_id, BEN)
     assert await ledger.log.decide(Decision("card-1", 1, DecisionType.APPROVE, ANA)) == AlreadyDecided(
-        "It was cancelled before that. It was not run."
+        "It was already cancelled. It was not run."
     )
 
 

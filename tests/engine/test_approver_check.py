@@ -160,7 +160,7 @@ async def test_two_of_several_have_to_sign_and_each_counts_once(house: House) ->
         assert approval.terms == terms("members", quorum=2)
         assert await engine.decide(by(approval, BEN), Member(BEN)) == MoreApprovalsNeeded(1)
         assert await engine.decide(by(approval, BEN), Member(BEN)) == AlreadyDecided(
-            "You have signed it already. It needs 1 more signature."
+            "You have already approved it. It needs 1 more approval."
         )
         shown = await house.surface.wait_for(
             lambda view: any(step.approval is not None and step.approval.signers == ("Ben",) for step in view.awaiting)

@@ -190,7 +190,7 @@ async def test_an_edit_after_the_first_of_two_signatures_takes_both_anew_and_cou
         assert isinstance(await signs(engine, approval, ANA, revision=2), NotAllowed)
         assert await signs(engine, approval, BEN, revision=2) == MoreApprovalsNeeded(1)
         assert await signs(engine, approval, BEN, revision=2) == AlreadyDecided(
-            "You have signed it already. It needs 1 more signature."
+            "You have already approved it. It needs 1 more approval."
         )
         assert house.toolbox.calls == []
         assert await signs(engine, approval, KIM, revision=2) == Decided(APPROVE)

@@ -115,11 +115,11 @@ async def test_nothing_is_drawn_while_nobody_knows_whose_the_turns_are(house: Ho
     house.log.lease_seconds = 15.0
     renew = house.log.renew
 
-    async def away(held: Sequence[Claim]) -> frozenset[str]:
+    async def away(owned: Sequence[Claim]) -> frozenset[str]:
         now[0] += 4
         if not release.is_set():
             raise DatabaseUnavailable("gone")
-        return await renew(held)
+        return await renew(owned)
 
     house.log.renew = away  # type: ignore[method-assign]
     async with running(engine):
@@ -147,12 +147,12 @@ async def test_nothing_is_drawn_while_the_database_says_nothing_at_all(house: Ho
     house.log.lease_seconds = 4.2
     renew = house.log.renew
 
-    async def hangs(held: Sequence[Claim]) -> frozenset[str]:
+    async def hangs(owned: Sequence[Claim]) -> frozenset[str]:
         if not answered.is_set():
             now[0] = 12.0
             hanging.set()
             await answered.wait()
-        return await renew(held)
+        return await renew(owned)
 
     house.log.renew = hangs  # type: ignore[method-assign]
     async with running(engine):
@@ -214,7 +214,7 @@ async def test_nothing_is_sent_that_others_have_called_unknown_while_this_proces
             assert settled.calls[0].status is StepStatus.UNKNOWN
         return record
 
-    house.log.start_call = sleeps  # type: ignore[method-assign, assignment]
+    house.log.start_call = sleeps  # type: ignore[method-assign]
     engine = house.engine()
     async with running(engine):
         await engine.receive(message("go"))

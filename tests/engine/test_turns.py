@@ -171,7 +171,7 @@ async def test_a_call_that_nobody_signs_expires_after_the_card_was_posted(house:
         view = await house.surface.ended(receipt.turn_id)
         late = await engine.decide(decision(step), member(ANA))
     assert calls_of(view)[0].status is StepStatus.EXPIRED
-    assert late.how == "It timed out before that. It was not run."  # type: ignore[union-attr]
+    assert late.how == "Its approval had expired. It was not run."  # type: ignore[union-attr]
     assert house.toolbox.calls == []
 
 

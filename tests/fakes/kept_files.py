@@ -31,7 +31,7 @@ def with_kept_files(view: TurnView) -> TurnView:
 
     async def read(file_id: str) -> bytes:
         if file_id not in kept:
-            raise NotFound("That file is gone.")
+            raise NotFound("That file was deleted.")
         return kept[file_id]
 
     return dataclasses.replace(view, steps=tuple(map(changed, view.steps)), read=read)

@@ -88,7 +88,7 @@ def test_the_last_row_of_the_audit_in_the_copy_is_told(database: Path, tmp_path:
 def test_a_file_that_is_there_is_never_overwritten(database: Path, tmp_path: Path) -> None:
     target = tmp_path / "precious.db"
     target.write_text("not to be lost")
-    with pytest.raises(DatabaseError, match="is there already") as caught:
+    with pytest.raises(DatabaseError, match="already exists") as caught:
         back_up(database, target)
     assert caught.value.fix == "give another name"
     assert target.read_text() == "not to be lost"

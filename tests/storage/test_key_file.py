@@ -54,7 +54,7 @@ print(load_or_create_key(Path({str(tmp_path / 'a.db')!r})).text)"
 
 
 @pytest.mark.parametrize(
-    ("holds", "said"), [(b"", "is empty"), (b"hunter2\n", "is not 32 bytes"), (b"\xff", "no text")]
+    ("holds", "said"), [(b"", "is empty"), (b"hunter2\n", "is not 32 bytes"), (b"\xff", "not text")]
 )
 def test_a_file_that_holds_no_key_is_refused_and_kept(tmp_path: Path, holds: bytes, said: str) -> None:
     file = tmp_path / "a.db.key"
@@ -68,6 +68,6 @@ def test_a_file_that_holds_no_key_is_refused_and_kept(tmp_path: Path, holds: byt
 
 def test_a_folder_that_cannot_be_used_is_named_with_the_way_out(tmp_path: Path) -> None:
     (tmp_path / "data").write_text("no folder")
-    with pytest.raises(SettingsError, match="cannot be kept") as caught:
+    with pytest.raises(SettingsError, match="cannot be stored") as caught:
         load_or_create_key(tmp_path / "data" / "a.db")
     assert "MCP_ENCRYPTION_KEY" in caught.value.fix

@@ -60,7 +60,7 @@ async def test_a_copy_made_beside_a_bot_that_answers_is_whole_and_another_bot_go
     again = await asyncio.to_thread(place.countersign, "db", "backup", "copy.db")
     assert (again.code, again.out) == (1, "")
     assert again.err == (
-        "countersign: copy.db is there already, and no backup is overwritten. Fix: give another name\n"
+        "countersign: copy.db already exists, and a backup overwrites no file. Fix: give another name\n"
     )
 
 

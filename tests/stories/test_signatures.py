@@ -107,5 +107,5 @@ async def test_what_two_have_to_sign_does_not_run_when_one_signs_twice_with_a_re
     async with place.terminal("--conversation", "shared", columns=160) as terminal:
         await card(terminal, "buy milk", "1 of 2 signed by owner")
         terminal.press("y")
-        await terminal.shows("You have signed it already. It needs 1 more signature.")
+        await terminal.shows("You have already approved it. It needs 1 more approval.")
         assert place.notes == []

@@ -12,7 +12,7 @@ from tests.stories.team import Team
 
 SEND = "bank__send"
 OWN = "You asked for this yourself, so others have to sign it."
-TWICE = "You have signed it already."
+TWICE = "You have already approved it."
 
 
 def wanted(team: Team, *approvers: str, **more: object) -> None:
@@ -102,5 +102,5 @@ async def test_a_press_that_is_played_again_after_the_call_has_run_runs_nothing(
     async with team.at_work():
         for _ in range(3):
             await team.press(team.sam, card, "Approve", old=before)
-        await team.hears(team.sam, "has approved it already.")
+        await team.hears(team.sam, "has already approved it.")
     assert team.toolbox.names == [SEND]

@@ -1,4 +1,4 @@
-"""What Alembic runs for each command: migrate over the connection that `bot.storage.schema` hands in."""
+"""Alembic environment: migrates over the connection given by `bot.storage.schema`."""
 
 from alembic import context
 

@@ -1,5 +1,5 @@
-"""The tables. `migrations/` makes them, and the views `messages`, `tool_calls` and `conversation_states` on top of
-them; a test compares the two.
+"""Tables. `migrations/` creates them, and the views `messages`, `tool_calls` and `conversation_states` on top of them;
+a test compares the two.
 
 conversations 1-1 summaries
 conversations 1-n turns 1-n steps 1-1 approvals 1-n decisions
@@ -8,20 +8,20 @@ conversations 1-n turns 1-n steps 1-1 approvals 1-n decisions
                   turns 1-n opinions
                   turns 1-n files
                   steps 1-n elicitations, approvals 1-n approval_views
-grants            standing permissions
-jobs              work that is due once, whoever does it
-leases            what one process does alone
-quotas            limits that all processes keep together; a row whose time is over says nothing
-api_tokens        who may use the HTTP API; of the token itself only a hash
-one_time_links    links by which one person enters one secret, once; of what is in the link only a hash
-sign_ins          who is signed in to which server by OAuth, encrypted
-sign_ins_under_way  links that were given out for it; of what is in the link only a hash
-mcp_servers 1-n mcp_secrets, by id alone 1-1 mcp_capabilities, 1-n tool_pins and 1-n policy_rules: those also of the
+grants            permissions for later calls
+jobs              scheduled jobs, each run by one process
+leases            exclusive leases of processes
+quotas            rate limits shared by all processes; a row whose time is over has no effect
+api_tokens        tokens of the HTTP API, as hashes
+one_time_links    links to enter one secret, for one user; tokens as hashes
+sign_ins          OAuth sign-ins by server and user, encrypted
+sign_ins_under_way  started OAuth sign-ins; states as hashes
+mcp_servers 1-n mcp_secrets, by id alone 1-1 mcp_capabilities, 1-n tool_pins and 1-n policy_rules: also those of the
                   operator's servers
 profiles 1-n profile_bindings
-revisions         at most one row: a number that grows with every change to servers, policies and profiles; their lock
-usage             what was asked of models and what it cost; no row refers to another table
-audit             what happened, for ever: no row refers to another table, none is changed, each is chained to the last
+revisions         at most one row: the version of servers, policies and profiles, and their lock
+usage             tokens and cost of each model request; no row refers to another table
+audit             append-only and chained; no row refers to another table
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Who may come in, and who is signed in elsewhere."""
+"""Tables of API tokens, one-time links and sign-ins."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ one_time_links = sa.Table(
 )
 sa.Index("one_time_links_expiry", one_time_links.c.expires_at)
 
-# What is in the body is encrypted, and bound to its server and person.
+# The body is encrypted, and bound to its server and user.
 sign_ins = sa.Table(
     "sign_ins",
     metadata,

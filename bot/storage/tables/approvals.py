@@ -1,4 +1,4 @@
-"""What people are asked in turns, what they have said, and what they allow from then on."""
+"""Tables of approvals, decisions, grants and elicitations."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ approvals = sa.Table(
     sa.Column("reminded_at", sa.Double),
     sa.Column("editors", Json),
     sa.Column("signers", Json),
-    # Where stored secrets are in `proposed` and in `revised`: places and labels, never a secret.
+    # Positions and labels of stored secrets in `proposed` and `revised`, never their values.
     sa.Column("proposed_secrets", Json),
     sa.Column("revised_secrets", Json),
     sa.UniqueConstraint("turn_id", "n"),
@@ -56,7 +56,7 @@ decisions = sa.Table(
     sa.Column("evidence", StorableText, nullable=False),
 )
 
-# Who has opened the whole call of a revision in private, and how many of its pages.
+# Approvers who opened the whole call of a revision in private, with the number of viewed pages.
 approval_views = sa.Table(
     "approval_views",
     metadata,
@@ -95,7 +95,7 @@ grants = sa.Table(
 )
 sa.Index("grants_tool", grants.c.server, grants.c.tool)
 
-# What servers ask back while a call of theirs runs, or before it can go on.
+# Elicitations of servers during a call, or before its next attempt.
 elicitations = sa.Table(
     "elicitations",
     metadata,

@@ -18,9 +18,9 @@ audit = sa.Table(
     sa.Column("body", sa.Text, nullable=False),
     sa.Column("previous", sa.Text, nullable=False),
     sa.Column("hash", sa.Text, nullable=False),
-    # For finding rows: the truth, which is chained, is `subject` in the body.
+    # An index for lookups; the chained value is `subject` in the body.
     sa.Column("subject", StorableText, nullable=False),
-    # `key id:hex` of the HMAC over the hash; empty if there was no key.
+    # `key id:hex` of the HMAC over the hash; empty without a key.
     sa.Column("mac", sa.Text, nullable=False),
 )
 sa.Index("audit_turn", audit.c.turn_id)

@@ -1,4 +1,4 @@
-"""What columns are made of, and how constraints are called."""
+"""Column types, and naming of constraints."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ metadata = sa.MetaData(
 
 
 def storable(text: str) -> str:
-    """Text without what a database cannot store: NUL and halves of surrogate pairs."""
+    """Return the text without NUL and lone surrogates, which a database cannot store."""
     return text.replace("\0", "\ufffd").encode("utf-8", "replace").decode("utf-8")
 
 
 class StorableText(sa.TypeDecorator[str]):
-    """Text from people, models and tools, as far as it can be stored."""
+    """Text column for untrusted text, with unstorable characters replaced."""
 
     impl = sa.Text
     cache_ok = True
 
     def process_bind_param(self, value: str | None, dialect: sa.Dialect) -> str | None:  # noqa: ARG002
-        """The text as it can be stored."""
+        """Return the text as it can be stored."""
         return None if value is None else storable(value)
 
 
-# Plain JSON on PostgreSQL too: JSONB would change the order of arguments, which people sign as they saw them, and
-# refuse NUL, which a tool may well return.
+# Plain JSON on PostgreSQL too: JSONB would change the order of arguments, which approvers have seen, and
+# refuse NUL, which tools may return.
 Json = sa.JSON()

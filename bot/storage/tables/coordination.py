@@ -1,4 +1,4 @@
-"""What the processes of one bot have together."""
+"""Tables that coordinate processes: jobs, leases, quotas."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What of turns is to be drawn, and where it was."""
+"""Tables of deliveries and posted messages."""
 
 from __future__ import annotations
 

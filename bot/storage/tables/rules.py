@@ -1,4 +1,4 @@
-"""What admins say of tools: policies and profiles."""
+"""Tables of policies and profiles."""
 
 from __future__ import annotations
 

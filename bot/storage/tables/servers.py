@@ -1,4 +1,4 @@
-"""MCP servers, their secrets and what is known of their tools."""
+"""Tables of MCP servers, their secrets and capabilities."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import sqlalchemy as sa
 
 from bot.storage.tables.columns import StorableText, metadata
 
-# JSON is kept as plain text below: one row that cannot be read must not keep the others from being read.
+# JSON is stored as plain text below, because an unreadable row must not hide the others.
 mcp_servers = sa.Table(
     "mcp_servers",
     metadata,
@@ -41,7 +41,7 @@ mcp_secrets = sa.Table(
     sa.Column("ciphertext", sa.Text),
     sa.Column("updated_at", sa.Double, nullable=False),
     sa.Column("updated_by", StorableText, nullable=False),
-    # The place that the secret was given for (`bot.domain.secret_binding`).
+    # The endpoint that the secret was given for (`bot.domain.secret_binding`).
     sa.Column("bound_to", StorableText, nullable=False),
     sa.Column("vouched", sa.Boolean, nullable=False),
 )
@@ -58,7 +58,7 @@ mcp_capabilities = sa.Table(
     sa.Column("problem", StorableText, nullable=False, server_default=""),
 )
 
-# One row a tool whose definition somebody answers for; the one of no tool says that the server's tools were looked at.
+# One row for each pinned tool. The row without a tool marks the server's first sync.
 tool_pins = sa.Table(
     "tool_pins",
     metadata,

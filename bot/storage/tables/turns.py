@@ -1,4 +1,4 @@
-"""Conversations, their turns, what happened in them, and what that cost."""
+"""Tables of conversations, turns, steps, files and usage."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ ACTIVE = ("running", "waiting")
 
 
 def is_live(rows: sa.FromClause) -> sa.ColumnElement[bool]:
-    """Whether turns are not over, in the words of their index: planners take it only where they find those again."""
+    """Return the condition for unfinished turns, written as in their index: planners use it only then."""
     return rows.c.status.in_([sa.literal_column(f"'{status}'") for status in LIVE])
 
 
 def is_active(rows: sa.FromClause) -> sa.ColumnElement[bool]:
-    """Whether turns are the ones of their conversations that are under way, in the words of that index."""
+    """Return the condition for a conversation's active turn, written as in its index."""
     return rows.c.status.in_([sa.literal_column(f"'{status}'") for status in ACTIVE])
 
 
@@ -30,7 +30,7 @@ conversations = sa.Table(
     sa.Column("created_at", sa.Double, nullable=False),
     sa.Column("updated_at", sa.Double, nullable=False),
 )
-# Keys are looked for by how they begin, byte by byte, whatever language the server sorts by.
+# Prefixes of keys are compared byte by byte, independent of the server's collation.
 sa.Index("conversations_reach", conversations.c.key, postgresql_ops={"key": "text_pattern_ops"})
 
 summaries = sa.Table(
@@ -53,7 +53,7 @@ turns = sa.Table(
     sa.Column("kind", sa.Text, nullable=False),
     sa.Column("author_id", StorableText, nullable=False),
     sa.Column("author_name", StorableText, nullable=False),
-    # `Author.principal` and `ConversationKey.workspace_key`: claims are shared among these.
+    # `Author.principal` and `ConversationKey.workspace_key`: claims are distributed fairly among these.
     sa.Column("person", StorableText, nullable=False),
     sa.Column("workspace", sa.Text, nullable=False),
     sa.Column("question", Json, nullable=False),
@@ -71,7 +71,7 @@ turns = sa.Table(
 _live = sa.text("status in ('queued', 'running', 'waiting')")
 _active = sa.text("status in ('running', 'waiting')")
 sa.Index("turns_live", turns.c.created_at, sqlite_where=_live, postgresql_where=_live)
-# The promise "one turn of a conversation at a time" is kept by the database itself.
+# The database itself enforces one running turn a conversation.
 sa.Index("turns_one_active", turns.c.conversation, unique=True, sqlite_where=_active, postgresql_where=_active)
 sa.Index("turns_person", turns.c.person, turns.c.created_at, sqlite_where=_live, postgresql_where=_live)
 sa.Index("turns_author", turns.c.author_id, turns.c.created_at)
@@ -110,7 +110,7 @@ opinions = sa.Table(
     sa.Column("at", sa.Double, nullable=False),
 )
 
-# What tools returned beside text, by its SHA-256: read when it is drawn or looked at, and gone with its turn.
+# Files returned by tools, by SHA-256: read only for delivery and downloads, deleted with their turn.
 files = sa.Table(
     "files",
     metadata,
@@ -119,13 +119,13 @@ files = sa.Table(
     sa.Column("data", sa.LargeBinary, nullable=False),
 )
 
-# What was asked of models, in numbers: it outlives the turns, and says nothing of what was said in them.
+# Usage of models. Outlives the turns and holds no texts.
 usage = sa.Table(
     "usage",
     metadata,
     sa.Column("id", sa.Text, primary_key=True),
     sa.Column("turn_id", sa.Text, nullable=False),
-    # The step that it was for; 0 as long as more may be told of it.
+    # The request's step; 0 until the final usage is known.
     sa.Column("n", sa.Integer, nullable=False),
     sa.Column("kind", sa.Text, nullable=False),
     sa.Column("at", sa.Double, nullable=False),
@@ -138,10 +138,10 @@ usage = sa.Table(
     sa.Column("cache_writes", sa.BigInteger, nullable=False),
     sa.Column("output_tokens", sa.BigInteger, nullable=False),
     sa.Column("reasoning_tokens", sa.BigInteger, nullable=False),
-    # In micro-units of the currency; null where the model had no price that day.
+    # In micro-units of the currency; null if the model had no price then.
     sa.Column("cost", sa.BigInteger),
     sa.Column("currency", sa.Text, nullable=False),
-    # Its service does not count, or the reply is under way or broke off: what was not said is estimated.
+    # Estimated: the provider does not report usage, or the reply is incomplete.
     sa.Column("estimated", sa.Boolean, nullable=False),
 )
 sa.Index("usage_person", usage.c.person, usage.c.at)
