@@ -1,4 +1,4 @@
-"""Who calls over HTTP: programs, each with a token that the operator has made for it."""
+"""Clients of the HTTP API: programs, each with a token that the operator made for it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ OPERATOR_PRINCIPAL = f"{HTTP}:{OPERATOR_NAME}"
 
 
 class ApiRole(StrEnum):
-    """What a token is for; each may do what the ones before it may."""
+    """Role of a token. Each role includes the ones before it."""
 
     MEMBER = "member"
     """Talk to the bot, and see its own conversations."""
@@ -40,8 +40,8 @@ EVERYWHERE_ROLE = "api-role:everywhere"
 
 @dataclass(frozen=True, slots=True)
 class ApiToken:
-    """What is known of a token; the token itself was shown once. `workspace` is the only one it is good for
-    (`slack:T1`), EVERYWHERE for all. Times are epoch seconds.
+    """Record of a token; the token itself is shown once. `workspace` is the only one it is valid for (`slack:T1`),
+    EVERYWHERE for all. Times are epoch seconds.
     """
 
     id: str
@@ -54,13 +54,13 @@ class ApiToken:
     revoked_at: float | None = None
 
     def is_valid(self, now: float) -> bool:
-        """Whether it is good for something at that moment."""
+        """Return True if the token is valid at that moment."""
         return self.revoked_at is None and (self.expires_at is None or now < self.expires_at)
 
 
 @dataclass(frozen=True, slots=True)
 class ApiClient:
-    """Whoever makes a request, by its token's name, and what the token is good for."""
+    """Client of a request: the name of its token and the token's rights."""
 
     name: str
     role: ApiRole
@@ -85,13 +85,13 @@ class ApiClient:
         return ranked[: ranked.index(self.role) + 1]
 
     def may(self, role: ApiRole) -> bool:
-        """Whether it may do what this role may."""
+        """Return True if the client's role includes this one."""
         return role in self._roles
 
     def covers_workspace(self, home: str) -> bool:
-        """Whether it may have to do with a workspace, `platform:workspace`."""
+        """Return True if the client may access a workspace, `platform:workspace`."""
         return self.workspace in (EVERYWHERE, home)
 
     def place(self, workspace: str = EVERYWHERE, thread: str = "") -> ConversationKey:
-        """Where it stands: a conversation of its own in a workspace, its token's if none is named."""
+        """Return the client's own conversation in a workspace; the token's workspace if none is named."""
         return ConversationKey(HTTP, workspace or self.workspace or DEFAULT_WORKSPACE, self.name, thread)

@@ -21,7 +21,7 @@ APPROVERS = "approvers"
 
 
 class OnTimeout(StrEnum):
-    """What becomes of a question whose time is up: it counts as denied, or goes on waiting."""
+    """Outcome of an expired approval: it counts as denied, or stays open."""
 
     DENY = "deny"
     KEEP = "keep"
@@ -29,7 +29,7 @@ class OnTimeout(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ApprovalRequirements:
-    """What a signature takes.
+    """Requirements of an approval.
 
     Of each set in `approvers` the signer must be one: principals, roles, MEMBERS or ASKER; without any, those of the
     profile or the settings. `four_eyes` rules out the asker and whoever edited the arguments. `quorum` is how many
@@ -48,7 +48,7 @@ class ApprovalRequirements:
 
     @property
     def say_who(self) -> bool:
-        """Whether they say who has to sign, and not only for how long that can be done."""
+        """Return True if the requirements name approvers, and not only a time limit."""
         return bool(self.approvers) or self.four_eyes or self.quorum > 1
 
     def joined(self, other: ApprovalRequirements) -> ApprovalRequirements:
@@ -76,7 +76,7 @@ def strictest(terms: Iterable[ApprovalRequirements]) -> ApprovalRequirements:
 
 
 def _stricter(one: ApprovalRequirements, other: ApprovalRequirements) -> OnTimeout | None:
-    """Who says until when something can be signed, and not what comes then, means that it is over then."""
+    """Return the stricter outcome. A requirement with a time limit and no outcome of its own means denial."""
     either = one.on_timeout or other.on_timeout
     over = any(each.on_timeout is OnTimeout.DENY or (each.on_timeout is None and each.expires) for each in (one, other))
     return OnTimeout.DENY if either and over else either

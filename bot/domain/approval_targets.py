@@ -1,4 +1,4 @@
-"""Where the card of a call stands that is not signed where it was asked for.
+"""Targets of an approval card outside the conversation of the call.
 
 In a rule's terms a destination is a place, or APPROVERS. What was asked for keeps where exactly its card goes: places
 and people (`bot.engine.approval_routing` finds them out), which the platforms read here.
@@ -29,7 +29,7 @@ Destination = ChannelTarget | DirectTarget
 
 
 def approval_targets(approval: Approval | None) -> tuple[Destination, ...]:
-    """Where the card goes instead of the conversation, always in the same order; empty if it stays there."""
+    """Return the places of the card instead of the conversation, in a fixed order; empty if it stays there."""
     found: list[Destination] = []
     for each in sorted(approval.terms.deliver if approval is not None else ()):
         match each.split(":"):

@@ -15,8 +15,8 @@ from bot.domain.tools import Tool, digest
 
 
 class ApprovalPolicy(StrEnum):
-    """What happens when the model asks for a tool. AUTO runs what only reads, on the word of a trusted
-    server and as long as its definition is the one that is pinned, and asks for everything else.
+    """Policy for a requested tool call. AUTO runs read-only tools of trusted servers while their definition matches
+    the pin, and asks for everything else.
     """
 
     ALWAYS_ALLOW = "ALWAYS_ALLOW"
@@ -26,7 +26,7 @@ class ApprovalPolicy(StrEnum):
 
 
 class DecisionType(StrEnum):
-    """What a person may say to an approval."""
+    """Decision on an approval."""
 
     APPROVE = "approve"
     DENY = "deny"
@@ -62,9 +62,9 @@ class Approval:
     remind_in: float | None = None
     """When those who may sign are reminded, in seconds from when the card was posted; None for never."""
     granted: Scope | None = None
-    """What was granted with the signature, if anything was."""
+    """Scope granted with the approval; None without a grant."""
     secrets: tuple[StoredSecret, ...] = ()
-    """Where stored secrets of the called server are in the arguments, as they were when these were asked for."""
+    """Positions of the server's stored secrets in the arguments, as of the request."""
     proposed_secrets: tuple[StoredSecret, ...] = ()
     """The same for `proposed`."""
 
@@ -95,7 +95,7 @@ class ApproverEvidence:
     must_view: bool = False
 
     def accepts(self, person: str, evidence: str) -> bool:
-        """Whether a signature that was given on this evidence counts beside this one."""
+        """Return True if a decision with this evidence counts beside this one."""
         known = {person, *evidence.split(", ")}
         return person not in self.barred and all(known & approvers for approvers in self.approvers)
 
@@ -135,7 +135,9 @@ class MoreApprovalsNeeded:
 
 @dataclass(frozen=True, slots=True)
 class AlreadyDecided:
-    """Somebody, or the clock, or a stop was faster. `how` is a sentence for the person who pressed the button."""
+    """The approval was already decided, has expired or was stopped. `how` is a sentence for the user who pressed the
+    button.
+    """
 
     how: str
 
@@ -181,7 +183,7 @@ DecisionResult = (
 
 
 def fingerprint(tool: Tool, arguments: Mapping[str, Any]) -> str:
-    """What a signature is bound to: the server, the tool, its definition and the exact arguments. The server is also
-    its id, since one that was removed and added again under its name is another, and where it is.
+    """Return the digest that an approval is bound to: server, tool, definition and exact arguments. The server
+    includes its id and address, because one that was removed and added again under its name is another.
     """
     return digest([tool.server, tool.server_id, tool.place, tool.original_name, tool.definition, arguments])

@@ -88,7 +88,7 @@ def with_masks(
 
 
 _Masks = dict[tuple[Path, bool], list[tuple[int, int, str]]]
-"""What stands for which characters of a text or a key."""
+"""Replacements for ranges of characters of a text or a key."""
 
 
 def _masked_mapping(values: Mapping[str, Any], path: Path, masks: _Masks) -> dict[str, Any]:

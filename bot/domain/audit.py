@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 NO_HASH = "0" * 64
-"""What the first row follows."""
+"""Previous hash of the first row."""
 
 SEALED = "sealed audit"
 """The kind of a row by which the operator vouches for all rows before it."""
@@ -41,7 +41,7 @@ KINDS: Mapping[str, tuple[str, ...]] = {
     "deletions": ("deleted conversation", "deleted old turns"),
     "seals": (SEALED,),
 }
-"""What people may narrow the audit to, and the rows' own words for it."""
+"""Names for filtering the audit by kind, and the stored kinds of each."""
 
 _HEAD = re.compile(r"(\d{1,18}):([0-9a-f]{64})")
 
@@ -68,8 +68,8 @@ class AuditEntry:
 
 @dataclass(frozen=True, slots=True)
 class AuditScope:
-    """What an admin of one workspace may see: what happened in its conversations (`home` is `platform:workspace`), and
-    what was done to these servers and profiles, by id.
+    """Part of the audit that an admin of one workspace may see: events in its conversations (`home` is
+    `platform:workspace`), and events of these servers and profiles, by id.
     """
 
     home: str
@@ -155,7 +155,7 @@ _CHECKPOINT = re.compile(
 
 
 class MacCheck(StrEnum):
-    """How a MAC compares with the keys that are at hand."""
+    """Result of checking a MAC against the available keys."""
 
     GOOD = "good"
     WRONG = "wrong"
@@ -197,7 +197,7 @@ class AuditFinding:
 
 @dataclass(frozen=True, slots=True)
 class KeyUse:
-    """How many rows have a MAC by a key. `known` says whether that key is at hand."""
+    """Number of rows with a MAC by a key. `known` is True if that key is available."""
 
     id: str
     rows: int

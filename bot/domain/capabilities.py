@@ -1,4 +1,4 @@
-"""What an MCP server offers, in our words: tools, resources, prompts."""
+"""Capabilities of an MCP server: tools, resources, prompts."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class ResourceTemplate:
 
 @dataclass(frozen=True, slots=True)
 class PromptArgument:
-    """What a prompt takes."""
+    """Argument of a prompt."""
 
     name: str
     description: str = ""

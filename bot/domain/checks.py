@@ -1,4 +1,4 @@
-"""What a doctor looked at, and what came of it."""
+"""Checks of `doctor` and their results."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import StrEnum
 
 
 class CheckStatus(StrEnum):
-    """How one look ended."""
+    """Result of one check."""
 
     WELL = "ok"
     DOUBTFUL = "warning"

@@ -21,7 +21,7 @@ LONGEST_FORM_ID = 100
 
 @dataclass(frozen=True, slots=True)
 class Invocation:
-    """Somebody typed `/mcp tools weather`: `words` are what follows the command's name.
+    """A typed command such as `/mcp tools weather`: `words` follow the command's name.
 
     `hidden_input` says that a secret can be asked for here without an echo, and nobody else would see it: true at the
     operator's own terminal alone.
@@ -36,7 +36,7 @@ class Invocation:
 
 @dataclass(frozen=True, slots=True)
 class FormSubmission:
-    """Somebody sent a form back: its id, what it carried along, and what was filled in, by name."""
+    """A submitted form: its id, the carried fields, and the values by field name."""
 
     form: str
     fields: Mapping[str, str]
@@ -57,7 +57,7 @@ class Table:
 
 
 class ActionStyle(StrEnum):
-    """How a button should look."""
+    """Style of a button."""
 
     PLAIN = "plain"
     PRIMARY = "primary"
@@ -120,7 +120,7 @@ class Reply:
 
 
 class FieldKind(StrEnum):
-    """How a field is filled in. A switch is `yes` or `no`; a secret is never shown, prefilled or kept."""
+    """Kind of a form field. A switch is `yes` or `no`. A secret is never shown, prefilled or stored."""
 
     TEXT = "text"
     LINES = "lines"
@@ -168,7 +168,7 @@ class Form:
 
 
 class RequiredRole(StrEnum):
-    """Who may say it."""
+    """Role that a command requires."""
 
     EVERYONE = "everyone"
     ADMINS = "admins"
@@ -176,7 +176,7 @@ class RequiredRole(StrEnum):
 
 
 class ParameterKind(StrEnum):
-    """Where a parameter stands: in its place, behind `--name`, or as `--name` alone."""
+    """Kind of a parameter: positional, `--name` with a value, or `--name` alone."""
 
     PLACE = "place"
     OPTION = "option"
@@ -184,7 +184,7 @@ class ParameterKind(StrEnum):
 
 
 class CompletionSource(StrEnum):
-    """What a parameter's values are completed from, beside its choices."""
+    """Source of completions for a parameter, beside its choices."""
 
     NOTHING = "nothing"
     SERVERS = "servers"

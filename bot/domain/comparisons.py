@@ -1,4 +1,4 @@
-"""How a rule compares an argument: as it stands, folded, or by the host that it addresses.
+"""Comparisons of an argument in a rule: exact, case-folded, or by the host of an address.
 
 A rule names the comparison around the argument's path: `project`, `folded(project)`, `host(url)`.
 """
@@ -11,7 +11,7 @@ from enum import StrEnum
 
 
 class Comparison(StrEnum):
-    """How texts are compared."""
+    """Comparison of two texts."""
 
     EXACT = ""
     FOLDED = "folded"

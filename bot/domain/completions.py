@@ -10,7 +10,7 @@ from bot.domain.tools import Tool
 
 
 class ToolChoice(StrEnum):
-    """Whether the model may ask for tools in this reply."""
+    """Permission for the model to request tools in this completion."""
 
     AUTO = "auto"
     NONE = "none"
@@ -39,10 +39,9 @@ class ModelLimits:
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
-    """What a model can do. `files` says whether it reads text files that people attach, `documents` whether it takes
-    PDF as it is; `image_bytes` is the size of the largest image it takes, `context_tokens` that of its window. `model`
-    is the one that can, as people know it: empty as long as a provider has it alone. `searches` says whether it finds a
-    tool by searching, where there are too many to be given all of them.
+    """Capabilities of a model. `files`: it reads attached text files. `documents`: it reads PDF. `image_bytes` is the
+    size of the largest image, `context_tokens` that of the window. `model` is the model's name for users, empty while
+    a provider has only one. `searches`: it searches for tools where there are too many to list.
     """
 
     tools: bool = True

@@ -1,4 +1,4 @@
-"""Where a conversation happens, who speaks in it, and what they said."""
+"""Conversations, their participants and their messages."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Author:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """What a platform says about a person where they stand, fresh enough to decide by."""
+    """A user in a workspace as the platform reports it, recent enough to authorize by."""
 
     author: Author
     roles: frozenset[str] = frozenset()

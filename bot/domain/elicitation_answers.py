@@ -1,4 +1,4 @@
-"""How it can end when a person answers what a server has asked back."""
+"""Results of answering an elicitation."""
 
 from __future__ import annotations
 

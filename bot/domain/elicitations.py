@@ -1,4 +1,4 @@
-"""What a server asks a person back while it works on a call: to fill in a form, or to visit a page (MCP specification
+"""Elicitations: a server asks the user during a call to fill in a form or to visit a page (MCP specification
 2026-07-28, client/elicitation).
 
 The person asked is always the one in whose name the call runs, and nobody else sees the answer or the address. It may
@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 from bot.domain.secret_detection import asks_for_secret
 
 MOST_ROUNDS = 10
-"""How often one call may ask back. The MCP library's own limit."""
+"""Number of elicitation rounds of one call. The MCP library's own limit."""
 _NUMBER = re.compile(r"0x[0-9a-f]*|[0-9]+")
 """A last label that makes browsers take a host for an address (WHATWG URL, "ends in a number checker")."""
 
@@ -53,7 +53,7 @@ class ElicitationRequest:
 
 
 class ElicitationAction(StrEnum):
-    """How a question ended, in the protocol's words. `cancel` says that nobody has chosen anything."""
+    """Result of an elicitation, in the protocol's terms. `cancel`: the user made no choice."""
 
     ACCEPT = "accept"
     DECLINE = "decline"
@@ -62,7 +62,7 @@ class ElicitationAction(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ElicitationResult:
-    """What the server is told. `content` are the values of an accepted form."""
+    """Reply to the server. `content` holds the values of an accepted form."""
 
     action: ElicitationAction
     content: Mapping[str, Any] | None = None
@@ -92,14 +92,14 @@ class Elicitation:
 
     @property
     def open(self) -> bool:
-        """It waits for an answer."""
+        """True while the elicitation waits for an answer."""
         return self.reply is None
 
 
 @dataclass(frozen=True, slots=True)
 class ElicitationResults:
-    """What goes along when a call is sent anew after it has asked back: the answers by the questions' keys, and the
-    server's own words about where it was (`requestState`), which nobody reads.
+    """Data sent with a call that is repeated after an elicitation: the answers by key, and the server's opaque
+    `requestState`.
     """
 
     by_key: Mapping[str, ElicitationResult]
@@ -130,8 +130,8 @@ def rejection_reason(question: ElicitationRequest) -> str:
 
 
 def mentions_secret(question: ElicitationRequest) -> bool:
-    """Whether a form may be asked for, but its words speak of a secret: in what the server says, or in what it says of
-    a field or a choice. Words in sentences prove nothing, so people are warned.
+    """Return True if the text of a permitted form mentions a secret: in the message, a field or a choice. Such a form
+    only gets a warning, because words in sentences prove nothing.
     """
     match question.ask:
         case FormMode(schema):
@@ -150,7 +150,7 @@ def _secret_field(schema: Mapping[str, Any]) -> str:
 
 
 def _descriptions(schema: Mapping[str, Any]) -> list[str]:
-    """What a form says of itself and of its fields."""
+    """Return the descriptions of a form and of its fields."""
     said = [schema.get("title"), schema.get("description")]
     said += (about.get("description") for _, about in _fields(schema))
     return [each for each in said if isinstance(each, str)]

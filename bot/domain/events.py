@@ -1,4 +1,4 @@
-"""What happens in a turn, as a closed set. Programs read these (`--json`); surfaces see views."""
+"""Events of a turn, as a closed set. Programs read these (`--json`); surfaces see views."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class ElicitationRequested:
 
 @dataclass(frozen=True, slots=True)
 class ElicitationSettled:
-    """It waits no longer; what the elicitation holds says why."""
+    """The elicitation no longer waits; its record holds the reason."""
 
     turn_id: str
     step: ToolStep

@@ -1,4 +1,4 @@
-"""What bytes are, by how they begin: what a server or a person calls them proves nothing.
+"""File types by leading bytes. A type named by a server or a user proves nothing.
 
 Called wherever bytes come in. Values only; nothing is decoded or unpacked.
 """
@@ -33,7 +33,7 @@ _ALIASES = {
     "image/jpg": "image/jpeg",
 }
 _ZIPPED = ("application/vnd.", "application/epub", "application/java", "application/x-zip")
-"""How the types of formats begin that are archives inside."""
+"""Prefixes of MIME types whose files are ZIP archives."""
 _SEEN = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 
 

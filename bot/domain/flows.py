@@ -14,7 +14,7 @@ from typing import Any
 
 
 class Words(StrEnum):
-    """Whose words a tool returns, most trustworthy first."""
+    """Author of the text that a tool returns, most trustworthy first."""
 
     OWN = "own"
     """Text that only the operator, the person who asks, or the tool itself writes."""
@@ -30,10 +30,10 @@ class Words(StrEnum):
 
 
 class Sends(StrEnum):
-    """Who may read what a call carries, fewest first."""
+    """Readers of the data that a call sends, fewest first."""
 
     CLOSED = "closed"
-    """Nobody but the server."""
+    """Only the server."""
     TEAM = "team"
     """Other people of the team."""
     WORLD = "world"
@@ -51,8 +51,8 @@ _SENDS = tuple(Sends)
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """What was set for one tool; None means that its server's hints decide. `recipients` are the arguments that name
-    who gets what a call carries; empty if no argument does.
+    """Settings of one tool; with None its server's hints decide. `recipients` are the arguments that name the
+    receivers of the call's data; empty if no argument does.
     """
 
     words: Words | None = None
@@ -65,8 +65,8 @@ UNSET = Flow()
 
 @dataclass(frozen=True, slots=True)
 class ServerFlows:
-    """What was set for a server's tools: `words` and `sends` for all of them, the mappings for single tools by the
-    names that the server gives them.
+    """Settings of a server's tools: `words` and `sends` for all of them, the mappings for single tools by the
+    server's tool names.
     """
 
     words: Words | None = None

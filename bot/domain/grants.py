@@ -44,7 +44,7 @@ Scope = ThreadScope | ArgumentsScope | HoursScope | PermanentScope
 
 
 def scope_name(scope: Scope) -> str:
-    """What a scope is called where grants are kept and listed."""
+    """Return the name of a scope as grants store and list it."""
     match scope:
         case ThreadScope():
             return "thread"
@@ -73,8 +73,8 @@ def parse_scope(word: str, seconds: float | None) -> Scope | None:
 
 @dataclass(frozen=True, slots=True)
 class GrantRequest:
-    """What somebody who signs wants to allow from now on. `everyone` is for whoever asks, not for the same person
-    alone; `destructive` is for a tool that may destroy something, too. Both are an admin's to say.
+    """Requested grant for later calls. `everyone`: for all users instead of one. `destructive`: also for a
+    destructive tool. Both need an admin.
     """
 
     scope: Scope
@@ -150,7 +150,7 @@ class GrantUse:
 
 
 def covers(grant: Grant, wanted: CallToCover) -> bool:
-    """Whether a grant that is in force lets this call run without a signature of its own."""
+    """Return True if a grant in force lets this call run without an approval of its own."""
     same_tool = (grant.server, grant.tool, grant.definition) == (wanted.server, wanted.tool, wanted.definition)
     here = grant.place in (str(wanted.conversation), wanted.conversation.workspace_key)
     theirs = grant.person in ("", wanted.asker)
@@ -165,7 +165,7 @@ def requirements_digest(terms: ApprovalRequirements) -> str:
 
 
 def _may_stand_in(grant: Grant, wanted: CallToCover) -> bool:
-    """Whether a signature given beforehand, by one person, is enough for such a call at all."""
+    """Return True if a grant by one user can ever replace the approval of such a call."""
     if wanted.destructive and not grant.destructive:
         return False
     own = grant.granted_by == wanted.asker

@@ -1,4 +1,4 @@
-"""How the program stands, as probes and people are told: without an address, a name of a server or a secret."""
+"""Health of the program for probes and users: without addresses, server names or secrets."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from enum import StrEnum
 
 
 class ListenerStatus(StrEnum):
-    """Whether a platform's messages arrive."""
+    """Status of a platform's listener."""
 
     CONNECTING = "connecting"
     """Not now: the connection is being made, again or for the first time."""
     CONNECTED = "connected"
     STANDBY = "standby"
-    """They arrive in another process, which this one follows if it fails."""
+    """Another process receives the messages; this one takes over if that process fails."""
 
 
 class HealthStatus(StrEnum):
@@ -28,9 +28,7 @@ class HealthStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ServersHealth:
-    """How many MCP servers there are, how many are connected, and how many are in trouble. The others are at rest or
-    switched off.
-    """
+    """Number of MCP servers: all, connected, and with errors. The others are idle or disabled."""
 
     total: int = 0
     connected: int = 0

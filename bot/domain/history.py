@@ -1,4 +1,4 @@
-"""What came before a turn in its conversation: the turns that have ended, and what stands for the oldest of them."""
+"""History of a turn: the ended turns of its conversation, and the summary of the oldest."""
 
 from __future__ import annotations
 
@@ -14,9 +14,7 @@ BEGINNING = 4_000
 
 
 class ToolReplay(StrEnum):
-    """How much of the tool calls of earlier turns a model is told: nothing, which they were and how they
-    ended, or everything.
-    """
+    """Detail of earlier tool calls in the model's history: nothing, names and statuses, or everything."""
 
     NONE = "none"
     NAMES = "names"
@@ -25,8 +23,8 @@ class ToolReplay(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class HistorySummary:
-    """What a model has made of a conversation's turns up to the one with the number `upto`. Empty where they are only
-    left out. `sources` are those of the words it was made of.
+    """Summary of a conversation's turns up to number `upto`. Empty if they are only left out. `sources` are the
+    sources of the summarized text.
     """
 
     upto: int

@@ -1,4 +1,4 @@
-"""How deep JSON may be that comes from outside: one level too many for one reader breaks what many share.
+"""Depth limit of external JSON, because one deep value can break all readers of a shared row.
 
 Readers have limits of their own, from two hundred levels on, and end in many ways: MCP servers drop the connection with
 every call that is under way on it, answers cannot be written any more. Nothing that is meant by anybody is so deep.
@@ -14,7 +14,7 @@ DEEPEST = 64
 
 
 def exceeds_json_depth(value: Any) -> bool:
-    """Whether there are more than DEEPEST levels of lists and objects in a JSON value."""
+    """Return True if a JSON value has more than DEEPEST levels of lists and objects."""
     containers = [value] if isinstance(value, dict | list) else []
     for _ in range(DEEPEST):
         containers = [inner for each in containers for inner in _within(each) if isinstance(inner, dict | list)]

@@ -66,7 +66,7 @@ SlotRule = TextRule | ChoiceRule | IntegerRule | PathRule | SecretRule
 
 @dataclass(frozen=True, slots=True)
 class TemplateSlot:
-    """What is filled in: `{name}` in the arguments stands for it. `dashed` lets it begin with a dash."""
+    """Placeholder `{name}` in the arguments. `dashed` allows values that begin with a dash."""
 
     name: str
     rule: SlotRule
@@ -76,7 +76,7 @@ class TemplateSlot:
     dashed: bool = False
 
     def fitted(self, text: str) -> str:
-        """What stands in the command line for what was typed. Raises ValueError, with a sentence for whoever did."""
+        """Return the argument for a typed value. Raises ValueError with a sentence for the user."""
         if len(text) > LONGEST_VALUE or not text.isprintable() or not _BLANK.isdisjoint(text):
             raise ValueError(f"At most {LONGEST_VALUE} characters on one line, all of which can be seen.")
         if not text:
@@ -88,7 +88,7 @@ class TemplateSlot:
 
 
 class InvalidSlotValue(Exception):
-    """What is wrong, by slot. An error under an empty name is about none of them."""
+    """Errors by slot. An empty name is an error of no single slot."""
 
     def __init__(self, errors: Mapping[str, str]) -> None:
         super().__init__("; ".join(f"{slot}: {error}" if slot else error for slot, error in errors.items()))

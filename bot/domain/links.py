@@ -11,16 +11,16 @@ from dataclasses import dataclass
 from bot.domain.conversations import Author, ConversationKey
 
 LINK_SECONDS = 600.0
-"""How long a link is good for: long enough to fetch a key from another page."""
+"""Lifetime of a link, in seconds: long enough to fetch a key from another page."""
 
 TOKEN = re.compile(r"[A-Za-z0-9_-]{43}")
-"""What is in a link: 256 random bits in URL-safe base64."""
+"""Token of a link: 256 random bits in URL-safe base64."""
 
 
 @dataclass(frozen=True, slots=True)
 class SecretLink:
-    """What a link is good for, and until when (epoch seconds, by the database's clock). `person` has asked for it in
-    `conversation`: what is entered is entered in their name, if they still may.
+    """Purpose and expiry of a link (epoch seconds, by the database's clock). `person` requested it in `conversation`:
+    values are stored in that user's name, if still authorized.
     """
 
     server_id: str

@@ -1,4 +1,4 @@
-"""What the model reads and writes: messages made of parts.
+"""Messages to and from a model, made of parts.
 
 Pure values. Whatever a provider needs back unchanged (signatures, encrypted reasoning) travels in
 `provider_metadata` and is understood by that provider alone.
@@ -14,7 +14,7 @@ from typing import Any
 
 
 class MessageRole(StrEnum):
-    """Who speaks, in the words of the chat protocols."""
+    """Role of a message, in the terms of the chat protocols."""
 
     SYSTEM = "system"
     USER = "user"
@@ -35,7 +35,7 @@ class OwnWords(TextPart):
 
 
 class ImageAudience(StrEnum):
-    """Whom an image that a tool returned is for (MCP, annotations: `audience`)."""
+    """Audience of an image that a tool returned (MCP, annotations: `audience`)."""
 
     ALL = "all"
     PEOPLE = "people"
@@ -77,7 +77,7 @@ class StoredFile:
 
     @property
     def is_image(self) -> bool:
-        """Whether it can be looked at."""
+        """True for an image."""
         return self.mime_type.startswith("image/")
 
 
@@ -100,8 +100,8 @@ ResultPart = TextPart | ImagePart | FilePart | StoredFile
 
 @dataclass(frozen=True, slots=True)
 class ToolResult:
-    """What a tool gave back, or why it gave nothing (`is_error`). `left_out` is by how many characters its text is
-    longer, where only the beginning is remembered. `own`: the bot has refused the call, and no server has written this.
+    """Result of a tool call, or the reason of its failure (`is_error`). `left_out` is the number of characters cut
+    from the stored text. `own`: the bot rejected the call, and no server wrote this.
     """
 
     call_id: str
@@ -125,7 +125,7 @@ class ToolResult:
 
     @property
     def length(self) -> int:
-        """How many characters it has said, here or not."""
+        """Number of characters of the whole text, cut ones included."""
         return len(self.said) + self.left_out
 
 

@@ -1,4 +1,4 @@
-"""What is measured while the bot works, as a closed set. Whoever measures does not know who counts."""
+"""Measurements at runtime, as a closed set. The measuring code does not know the sink."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 ModelOutcome = Literal["answered", "unavailable", "rejected", "stopped"]
-"""How asking a model ends; `stopped`: it was cancelled, because the turn was stopped or the process left."""
+"""Outcome of a model request; `stopped`: cancelled, because the turn was stopped or the process ended."""
 ApprovalOutcome = Literal["approved", "denied", "expired", "cancelled", "not shown"]
-"""How an approval ends; `not shown`: its card could not be posted, so nobody could have decided."""
+"""Outcome of an approval; `not shown`: its card could not be posted."""
 DeliveryOutcome = Literal["drawn", "delayed", "given up"]
 SessionEvent = Literal["created", "closed", "error"]
 CacheEvent = Literal["hit", "miss", "refresh"]
@@ -59,7 +59,7 @@ class ApprovalAsked:
 
 @dataclass(frozen=True, slots=True)
 class ApprovalEnded:
-    """It waits no longer, so many seconds after it was asked."""
+    """The approval no longer waits; seconds since the request."""
 
     platform: str
     outcome: ApprovalOutcome
@@ -95,9 +95,7 @@ class SessionChanged:
 
 @dataclass(frozen=True, slots=True)
 class CacheUsed:
-    """What is known of a server's tools was used (`hit`), was wanted and not there (`miss`), or was asked for anew
-    (`refresh`).
-    """
+    """Cached tools of a server were used (`hit`), missing (`miss`), or fetched again (`refresh`)."""
 
     server: str
     event: CacheEvent
@@ -105,7 +103,7 @@ class CacheUsed:
 
 @dataclass(frozen=True, slots=True)
 class ProcessCounters:
-    """How often each of these has happened in this process: to sessions, and to what is known of tools."""
+    """Counters of this process: events of sessions and of the tool cache."""
 
     sessions: Mapping[str, int] = field(default_factory=dict)
     cache: Mapping[str, int] = field(default_factory=dict)
@@ -135,4 +133,4 @@ MetricSink = Callable[[MetricEvent], None]
 
 
 def null_sink(measurement: MetricEvent) -> None:
-    """Where nobody counts."""
+    """Discard all measurements."""

@@ -19,7 +19,7 @@ Pinned = Mapping[str, str]
 """The definition that is pinned (`Tool.definition`), by the server's own name for the tool."""
 
 FIRST_SYNC = "countersign"
-"""Who has pinned what a server offered first: nobody in particular."""
+"""Author of the pins of a server's first sync: the bot itself."""
 
 _LINES = re.compile(r"[\n\t]")
 _PLAIN_KEY = re.compile(r"[A-Za-z0-9_$-]+")
@@ -28,14 +28,14 @@ _DEEPEST = 16
 
 
 class ReviewPolicy(StrEnum):
-    """What happens to tools whose definition is not pinned: they wait for an admin, or are offered all the same."""
+    """Policy for tools without a pin: they wait for an admin, or are offered at once."""
 
     CHANGED = "changed"
     OFF = "off"
 
 
 class ReviewStatus(StrEnum):
-    """How a tool stands beside its pin. A flagged one is new, and there is something in it that an admin should see."""
+    """Status of a tool against its pin. A flagged tool is new and has something for an admin to review."""
 
     PINNED = "pinned"
     NEW = "new"
@@ -69,7 +69,7 @@ class DefinitionChange:
 
 
 def review_status(tool: Tool, pinned: Pinned) -> ReviewStatus:
-    """How a tool stands beside what is pinned of its server."""
+    """Return the status of a tool against the pins of its server."""
     known = pinned.get(tool.original_name)
     if known is None:
         return ReviewStatus.FLAGGED if tool.flags else ReviewStatus.NEW
@@ -77,7 +77,7 @@ def review_status(tool: Tool, pinned: Pinned) -> ReviewStatus:
 
 
 def first_pins(tools: Iterable[Tool]) -> dict[str, str]:
-    """What a server's first sync pins: everything that nothing speaks against."""
+    """Return the pins of a server's first sync: all tools without flags."""
     return {tool.original_name: tool.definition for tool in tools if not tool.flags}
 
 
@@ -87,7 +87,7 @@ def combined_digest(tools: Iterable[Tool]) -> str:
 
 
 def definition_changes(before: Tool | None, after: Tool) -> tuple[DefinitionChange, ...]:
-    """What is different between two definitions of a tool, part by part; all of it if there was none before."""
+    """Return the differences between two definitions of a tool, part by part; all parts without an earlier one."""
     old = dict(_parts(before)) if before is not None else {}
     new = dict(_parts(after))
     return tuple(
@@ -150,7 +150,7 @@ def _step(key: str) -> str:
 
 
 def _reads_as_json(text: str) -> bool:
-    """Whether a text would look like something that is no text: `5`, `null`, `["a"]`."""
+    """Return True if a text parses as another JSON value: `5`, `null`, `["a"]`."""
     try:
         json.loads(text)
     except (ValueError, RecursionError):

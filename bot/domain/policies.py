@@ -29,7 +29,7 @@ ANNOTATIONS = ("read_only", "destructive", "idempotent", "open_world")
 
 
 class TaintMode(StrEnum):
-    """What happens to calls that could send away what another server has said."""
+    """Policy for calls that could send away text from another server."""
 
     ASK = "ask"
     OFF = "off"
@@ -37,7 +37,7 @@ class TaintMode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """What happens to the calls that fit it. All conditions have to fit; those that are empty or ANY always do.
+    """Policy rule. All conditions have to match; empty ones and ANY always match.
 
     `server` is a pattern for the server's name, `server_id` names one by its id instead, so that renaming it changes
     nothing. `tool` is a pattern for the server's own name of it; `but` are tools it is not about after all.
@@ -68,7 +68,7 @@ class Rule:
 
     @property
     def conditions(self) -> tuple[object, ...]:
-        """What it is about: two rules of a workspace that are about the same are one rule, said twice."""
+        """Conditions of the rule. Two rules of a workspace with equal conditions are duplicates."""
         return (
             self.server,
             self.server_id,
@@ -82,12 +82,12 @@ class Rule:
 
     @property
     def plain(self) -> bool:
-        """It is about one server, or one tool or pattern of it, whoever calls it where with what."""
+        """True for a rule about one server, tool or pattern, without other conditions."""
         return bool(self.server_id) and not any((self.annotations, self.arguments, *self.conditions[5:]))
 
 
 def is_pattern(text: str) -> bool:
-    """Whether a name or value is a pattern: `*` stands for any characters, `?` for one, `[ab]` for one of these."""
+    """Return True if a name or value is a pattern: `*` for any characters, `?` for one, `[ab]` for one of these."""
     return any(character in text for character in "*?[")
 
 
@@ -97,17 +97,17 @@ def as_pattern(name: str) -> str:
 
 
 def matches_pattern(text: str, pattern: str) -> bool:
-    """Whether a text fits a pattern, capitals and all."""
+    """Return True if a text matches a pattern, case-sensitively."""
     return text == pattern or (is_pattern(pattern) and _compiled(pattern).match(text) is not None)
 
 
 def is_for_server(rule: Rule, tool: Tool) -> bool:
-    """Whether the rule is about the tool's server, all other conditions aside."""
+    """Return True if the rule matches the tool's server, other conditions aside."""
     return tool.server_id == rule.server_id if rule.server_id else matches_pattern(tool.server, rule.server)
 
 
 def is_for_tool(rule: Rule, tool: Tool) -> bool:
-    """Whether the rule is about a tool of that name, all other conditions aside."""
+    """Return True if the rule matches a tool of that name, other conditions aside."""
     return matches_pattern(tool.original_name, rule.tool) and tool.original_name not in rule.but
 
 
@@ -118,7 +118,7 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 @dataclass(frozen=True, slots=True)
 class StoredPolicyResult:
-    """What was decided of one call, and on which grounds: kept with the call, so that it can be explained as it was.
+    """Policy result of one call with its reasons, stored with the call to explain it later.
 
     `policy` is never AUTO: that has become one of the others. `rule` is the id of the rule that counted, empty for the
     default; `words` are what it said; `why` is why it counted, in sentences. `taint` says whose words the model had
@@ -151,8 +151,8 @@ class OverruledRule:
 
 @dataclass(frozen=True, slots=True)
 class PolicyResult:
-    """What holds for a call. `rule` is the one that counted, None for the default; `terms` are on what terms it may be
-    signed; `passed` are the other rules that are about it.
+    """Policy result of a call. `rule` is the decisive one, None for the default; `terms` are its approval
+    requirements; `passed` are the other matching rules.
     """
 
     ruling: StoredPolicyResult

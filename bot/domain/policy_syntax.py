@@ -26,7 +26,7 @@ from bot.domain.policies import ANNOTATIONS, ANY, GUESTS, Rule, is_pattern
 from bot.domain.tools import canonical_json
 
 VERSION = 1
-"""What `v` is in a rule that is kept as JSON."""
+"""Value of `v` in a rule stored as JSON."""
 KEYS = (
     "policy",
     "server",
@@ -148,7 +148,9 @@ def describe_rule(rule: Rule, server: str = "") -> str:
 
 
 def is_person(principal: str) -> bool:
-    """Whether it names a person: platforms are one word, kinds of groups are two (`slack-group`, `discord-role`)."""
+    """Return True if the text names a user: platforms are one word, kinds of groups two (`slack-group`,
+    `discord-role`).
+    """
     platform, _, name = principal.partition(":")
     return bool(name) and "-" not in platform
 

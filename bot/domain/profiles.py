@@ -13,7 +13,7 @@ from bot.domain.tools import Tool
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """Who the bot is.
+    """Profile of the bot.
 
     `servers` are ids; None enables every server. `tools` are the only ones enabled of a server that has an entry, by
     server id. `model` is `provider:name`, empty for the bot's own. `approvers` are principals and roles; empty means
@@ -35,11 +35,11 @@ class Profile:
 
     @property
     def enables_everything(self) -> bool:
-        """Whether every tool of every server may be used where the profile holds."""
+        """True if every tool of every server may be used with the profile."""
         return self.servers is None and not self.tools
 
     def enables(self, tool: Tool) -> bool:
-        """Whether this tool may be used where the profile holds."""
+        """Return True if this tool may be used with the profile."""
         if self.servers is not None and tool.server_id not in self.servers:
             return False
         named = self.tools.get(tool.server_id)
@@ -47,7 +47,7 @@ class Profile:
 
 
 DEFAULT = Profile("", "default")
-"""What holds where no profile is bound: everything is enabled and nothing is said."""
+"""Profile of places without a binding: all tools are enabled, no instructions."""
 
 
 @dataclass(frozen=True, slots=True)

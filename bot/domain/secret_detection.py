@@ -1,4 +1,4 @@
-"""What looks like a secret, by its name or by its shape.
+"""Detection of secrets by name or by shape.
 
 A guess by nature: it would rather mask too much. It knows no secret of this program. Text for models, transcripts and
 the terminal's history is masked by it. The arguments of a call that is to be approved are not: there a guess only keeps
@@ -79,14 +79,14 @@ _SECRETS = re.compile("|".join(f"({shape})" for _, shape in _SHAPES))
 
 
 def is_secret_name(name: str) -> bool:
-    """Whether a value under this name is likely to be a secret: `api_key`, `accessToken`, `Authorization`."""
+    """Return True if a value under this name is likely a secret: `api_key`, `accessToken`, `Authorization`."""
     spaced = _CAMEL.sub("_", name)
     return bool(_NAMES.search(spaced)) and not _HARMLESS.search(spaced)
 
 
 def asks_for_secret(words: str) -> bool:
-    """Whether somebody who reads these words is asked for a secret: the name or the title of a field, or a sentence.
-    Letters that only look like others count as those, and hidden ones not at all: the words may be made to get past.
+    """Return True if a text asks its reader for a secret: a field's name or title, or a sentence. Lookalike letters
+    are mapped and hidden ones removed, because the text may be written to evade this check.
     """
     decomposed = unicodedata.normalize("NFKD", _CAMEL.sub(" ", words))
     letters = "".join(each for each in decomposed if unicodedata.category(each) not in ("Mn", "Me", "Cf", "Cc"))
@@ -95,7 +95,7 @@ def asks_for_secret(words: str) -> bool:
 
 
 def looks_like_secret(text: str) -> bool:
-    """Whether there is something in the text that should not be written down."""
+    """Return True if the text holds something that should not be written down."""
     return bool(_SECRETS.search(text))
 
 

@@ -52,7 +52,7 @@ class GrantProblem:
 
 @dataclass(frozen=True, slots=True)
 class SecretGrants:
-    """What the file says. An entry with a problem grants nothing. `source` is the file as people know it."""
+    """Content of the file. An entry with an error grants nothing. `source` is the file's name for users."""
 
     grants: tuple[SecretGrant, ...] = ()
     problems: tuple[GrantProblem, ...] = ()
@@ -67,7 +67,7 @@ class SecretGrants:
 
 
 def no_grants() -> SecretGrants:
-    """Where the operator has granted nothing."""
+    """Return empty grants."""
     return SecretGrants()
 
 

@@ -8,7 +8,7 @@ from enum import StrEnum
 
 
 class SecretSource(StrEnum):
-    """Where a secret is kept."""
+    """Storage of a secret."""
 
     STORED = "stored"
     ENVIRONMENT = "env"

@@ -17,7 +17,7 @@ EVERYWHERE = ""
 
 
 class ServerStatus(StrEnum):
-    """How a server stands."""
+    """Status of a server."""
 
     PENDING = "pending"
     CONNECTING = "connecting"
@@ -27,12 +27,12 @@ class ServerStatus(StrEnum):
     FAILED = "failed"
     AUTH_REQUIRED = "sign-in required"
     DISCONNECTED = "disconnected"
-    """Somebody has disconnected it, or the program is ending: it stays so until asked."""
+    """Disconnected by a user or by the end of the program: stays so until asked."""
     DISABLED = "disabled"
 
 
 class SyncStatus(StrEnum):
-    """How what we know of a server's tools stands."""
+    """Status of the cached tools of a server."""
 
     NEVER_SYNCED = "never synced"
     SYNCING = "syncing"
@@ -41,7 +41,7 @@ class SyncStatus(StrEnum):
 
 
 class ServerEnablement(StrEnum):
-    """What an admin wants of a server, in every process."""
+    """Enablement of a server by an admin, in every process."""
 
     ON = "on"
     DISCONNECTED = "disconnected"
@@ -78,7 +78,7 @@ class StdioTransport:
 
 
 class HttpKind(StrEnum):
-    """What is spoken at an address."""
+    """Protocol at an address."""
 
     STREAMABLE = "streamable_http"
     SSE = "sse"
@@ -129,7 +129,7 @@ class ServerConfig:
     description: str = ""
     auto_connect: bool = True
     sign_in: OAuthTerms | None = None
-    """How the bot signs in to it by OAuth, if it is defined so."""
+    """OAuth settings of the server, if it is defined with OAuth."""
     flows: ServerFlows = NO_FLOWS
 
     def __post_init__(self) -> None:
@@ -138,12 +138,12 @@ class ServerConfig:
 
     @property
     def from_file(self) -> bool:
-        """It is the operator's: nobody changes it in chat."""
+        """True for a server of the operator's file: chat commands cannot change it."""
         return self.id.startswith(FILE)
 
     def connect_seconds(self, *, known: bool) -> float:
-        """How long, in seconds, connecting may take. A program that is started for the first time, of
-        which nothing is `known` yet, may have to be fetched.
+        """Seconds allowed for connecting. A program without `known` capabilities gets longer, because it may have to
+        be downloaded.
         """
         if self.connect_timeout is not None:
             return self.connect_timeout
@@ -154,7 +154,7 @@ class ServerConfig:
                 return START_SECONDS if known else FIRST_START_SECONDS
 
     def read_timeout(self, tool: str) -> float:
-        """How long, in seconds, one call of a tool is waited for without a word from the server."""
+        """Seconds that a tool call waits without data from the server."""
         return self.tool_timeouts.get(tool, self.tool_timeout)
 
     @property
@@ -164,7 +164,7 @@ class ServerConfig:
 
 
 def kind_of(transport: Transport) -> str:
-    """What people write for a transport: `stdio`, or the kind of an address."""
+    """Return the transport's name for users: `stdio`, or the kind of the address."""
     match transport:
         case StdioTransport():
             return STDIO
@@ -177,7 +177,7 @@ FILE = "file:"
 
 
 class AuthenticationKind(StrEnum):
-    """How the bot shows who it is to an HTTP server."""
+    """Kind of authentication at an HTTP server."""
 
     NONE = "none"
     HEADER = "header"
@@ -229,8 +229,8 @@ class Authentication:
 
 @dataclass(frozen=True, slots=True)
 class OAuthTerms:
-    """What an admin has set of signing in by OAuth; `kind` is one of its two. Everything else may be empty: then the
-    bot registers itself, and asks for what the server says it needs.
+    """OAuth settings by an admin; `kind` is one of its two OAuth kinds. With all else empty, the bot registers itself
+    and requests the scopes that the server names.
     """
 
     kind: AuthenticationKind = AuthenticationKind.OAUTH
@@ -271,7 +271,7 @@ class ServerRecord:
 
 @dataclass(frozen=True, slots=True)
 class CachedCapabilities:
-    """What was stored of a server at its last sync. `at` is None if there was none."""
+    """Capabilities stored at a server's last sync. `at` is None without a sync."""
 
     status: SyncStatus = SyncStatus.NEVER_SYNCED
     capabilities: ServerCapabilities = ServerCapabilities()
@@ -297,8 +297,8 @@ class DesiredServer:
 
 @dataclass(frozen=True, slots=True)
 class ServerSnapshot:
-    """How one server stands now. `problem` is a sentence with cause and fix, empty while all is well. `own_problem` is
-    the same without text that the server has written.
+    """Current state of one server. `problem` is a sentence with cause and fix, empty without an error. `own_problem`
+    is the same without text from the server.
     """
 
     config: ServerConfig

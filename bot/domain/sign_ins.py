@@ -15,13 +15,13 @@ from typing import Any
 from bot.domain.conversations import Author, ConversationKey
 
 SIGN_IN_SECONDS = 600.0
-"""How long a person has from being given the link to coming back (mcp.md 2.8)."""
+"""Seconds between handing out the link and the return of the user."""
 PATH = "/oauth/mcp/"
 """Below the address of the bot: what a proxy hands on for it."""
 CALLBACK_PATH = f"{PATH}callback/"
-"""Where people come back to; `callback_id` of the server comes behind it."""
+"""Path of the OAuth redirect; the server's `callback_id` follows."""
 CLIENT_PATH = f"{PATH}client/"
-"""Where the bot says who it is as a client, `callback_id` and `.json` behind it: client id metadata documents."""
+"""Path of the client id metadata document; `callback_id` and `.json` follow."""
 CALLBACK_ID = re.compile(r"[a-f0-9]{32}")
 CLIENT_NAME = "Countersign"
 
@@ -45,9 +45,7 @@ def client_path(server_id: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class SignInKey:
-    """Whose sign-in to which server: `person` is a principal, or nobody for the bot's own, which everybody's calls
-    use.
-    """
+    """User and server of a sign-in. `person` is a principal; empty for the bot's own sign-in, shared by all calls."""
 
     server_id: str
     person: str = ""
@@ -55,8 +53,8 @@ class SignInKey:
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """What an authorization server knows the bot by. It belongs to that server, its `issuer`, alone (MCP specification
-    2026-07-28, basic/authorization). `method` is how the bot shows who it is at the token endpoint (RFC 8414).
+    """Client registration at one authorization server, its `issuer` (MCP specification 2026-07-28,
+    basic/authorization). `method` is the client authentication at the token endpoint (RFC 8414).
     """
 
     issuer: str
@@ -65,13 +63,13 @@ class Registration:
     method: str = "none"
     expires_at: float | None = None
     redirect_uri: str = ""
-    """Where it lets people come back to; empty if the bot has not registered itself."""
+    """Redirect URI of the registration; empty if the bot has not registered itself."""
 
 
 @dataclass(frozen=True, slots=True)
 class SignIn:
-    """What is kept of a sign-in: where tokens come from, and those there are. `place` is a digest of where the server
-    was: tokens for another place are good for nothing. Without an access token there is only the registration.
+    """Stored sign-in: the token source and its tokens. `place` is a digest of the server's address: tokens for
+    another address are invalid. Without an access token there is only the registration.
     """
 
     place: str
@@ -96,7 +94,7 @@ class SignIn:
 
 @dataclass(frozen=True, slots=True)
 class PendingSignIn:
-    """Somebody has been given a link, and has not come back yet. `verifier` is PKCE's (RFC 7636)."""
+    """Sign-in whose link was handed out and whose user has not returned. `verifier` is PKCE's (RFC 7636)."""
 
     key: SignInKey
     by: Author

@@ -14,8 +14,8 @@ from bot.domain.flows import UNSET, Flow, Sends, Words, takes_address
 from bot.domain.messages import ToolResult
 
 OWN_SERVER = "countersign"
-"""What stands for the server where a tool is the bot's own. A server that is called the same has its tools offered
-under other names (`bot.mcp.tool_names`).
+"""Server name of the bot's own tools. A server of the same name has its tools offered under other names
+(`bot.mcp.tool_names`).
 """
 
 
@@ -48,15 +48,15 @@ class Tool:
     trusted: bool = False
     server_id: str = ""
     flags: tuple[str, ...] = ()
-    """What in its definition an admin should look at, in a few words each; not a part of the definition."""
+    """Short notes on the definition for an admin to review; not a part of the definition."""
     place: str = ""
     """A digest of where its server is, or of the program that is started for it."""
     flow: Flow = UNSET
 
     @property
     def words(self) -> Words:
-        """Whose words it returns: as set, or by the hints of a trusted server. A closed world may still have several
-        writers, so its words are the team's and not the asker's own.
+        """Author of the returned text: as set, or by the hints of a trusted server. A closed world may have several
+        writers, so its text counts as the team's, not the user's own.
         """
         if self.flow.words is not None:
             return self.flow.words
@@ -64,8 +64,8 @@ class Tool:
 
     @property
     def sends(self) -> Sends:
-        """Where its calls can send: as set, or by the hints of a trusted server. What only reads and takes no address
-        reaches nobody but its server, unless that says that the tool's world is open.
+        """Readers of the sent data: as set, or by the hints of a trusted server. A read-only tool without an address
+        argument reaches only its server, unless the server marks its world as open.
         """
         if self.flow.sends is not None:
             return self.flow.sends
@@ -77,17 +77,17 @@ class Tool:
 
     @property
     def read_only(self) -> bool:
-        """It changes nothing, on the word of a server that an operator trusts."""
+        """True if a trusted server says that the tool changes nothing."""
         return self.trusted and self.annotations.read_only is True
 
     @property
     def repeatable(self) -> bool:
-        """It may run a second time after a crash: read-only or idempotent, on a trusted server's word."""
+        """True if a second run after a crash is safe: read-only or idempotent, as a trusted server says."""
         return self.trusted and (self.annotations.read_only is True or self.annotations.idempotent is True)
 
     @property
     def destructive(self) -> bool:
-        """It may destroy something. Hints can raise the risk without trust, never lower it."""
+        """True if the tool may destroy data. Hints can raise the risk without trust, never lower it."""
         if self.read_only:
             return False
         return self.annotations.destructive is True or (self.annotations.destructive is None and not self.trusted)
@@ -113,7 +113,7 @@ class Tool:
 
 
 class ToolSearch(StrEnum):
-    """Whether a model that would be given many tools searches them instead."""
+    """Use of tool search by a model with many tools."""
 
     AUTO = "auto"
     OFF = "off"
@@ -121,7 +121,7 @@ class ToolSearch(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ServerGuidance:
-    """What the operator wants the model to know about a server."""
+    """The operator's notes for the model about a server."""
 
     server: str
     system_instruction: str = ""
@@ -129,15 +129,14 @@ class ServerGuidance:
     auto_context_tool: str = ""
     """The offered name of a tool that is called with every question before the model is asked."""
     description: str = ""
-    """What the server is for, in a few words: tools are found by them."""
+    """Purpose of the server in a few words: tool search reads them."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolSet:
-    """What one turn may use. `absent` names servers whose tools are missing and why, in a sentence each, without
-    text that a server has written; `withheld` are
-    the names of tools that are there and wait for an admin's review; `barred` are those of servers that the operator's
-    settings keep out.
+    """Tools of one turn. `absent` names servers with missing tools and the reason, a sentence each, without text from
+    a server; `withheld` are names of tools that wait for an admin's review; `barred` are those of servers excluded by
+    the operator's settings.
     """
 
     tools: tuple[Tool, ...] = ()

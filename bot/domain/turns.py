@@ -66,7 +66,7 @@ WAITING = (StepStatus.AWAITING, StepStatus.ASKING)
 
 
 class CallOrigin(StrEnum):
-    """Who wanted a tool call: the model, or the operator's `auto_context_tool`."""
+    """Origin of a tool call: the model, or the operator's `auto_context_tool`."""
 
     MODEL = "model"
     CONTEXT = "context"
@@ -74,7 +74,7 @@ class CallOrigin(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TurnInput:
-    """What a turn has to answer."""
+    """Input of a turn."""
 
     text: str
     attachments: tuple[Attachment, ...] = ()
@@ -99,7 +99,7 @@ class Turn:
     failure: str = ""
     """Why a failed turn failed, or who stopped a cancelled one: a sentence for people."""
     begun: bool = False
-    """Somebody has driven it, if only until now: it is queued again after a signature, or because it was given back."""
+    """True if the turn has run before: it is queued again after an approval, or because it was released."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,17 +156,17 @@ class ToolStep:
     result: ToolResult | None = None
     approval: Approval | None = None
     grant: GrantUse | None = None
-    """What it runs on instead of a signature of its own."""
+    """Grant that replaces an approval of the call."""
     ruling: StoredPolicyResult | None = None
-    """What the rules said when the call was asked for; None of calls that no rule was asked about."""
+    """Policy result at the time of the request; None if no rule was evaluated."""
     elicitations: tuple[Elicitation, ...] = ()
-    """What its server has asked back, in order, answered or not."""
+    """Elicitations by the call's server, in order, answered or not."""
     resume: ElicitationResults | None = None
-    """What goes along when it is sent next, if its server has asked back before."""
+    """Data for the next attempt of the call after an elicitation."""
 
     @property
     def pending_elicitations(self) -> tuple[Elicitation, ...]:
-        """What its server waits to hear."""
+        """Elicitations of the call that wait for an answer."""
         return tuple(each for each in self.elicitations if each.open)
 
 
@@ -188,7 +188,7 @@ class TurnRecord:
 
     @property
     def replies(self) -> tuple[ModelStep, ...]:
-        """What the model said, in order."""
+        """Completions of the model, in order."""
         return tuple(step for step in self.steps if isinstance(step, ModelStep))
 
     @property
@@ -231,11 +231,11 @@ class Claim:
     conversation: ConversationKey
     fence: int
     recoveries: int = 0
-    """How often an owner was lost while driving it."""
+    """Number of times that an owner was lost during the turn."""
     initial_record: TurnRecord | None = None
     """The turn itself, if nobody has driven it before."""
     person: str = ""
-    """Who asked, as `Author.principal`: what it takes is counted for them even when the turn has been deleted."""
+    """`Author.principal` of the turn's author: usage counts for that user even after the turn is deleted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,8 +252,8 @@ NO_LIMIT = 2**31 - 1
 
 @dataclass(frozen=True, slots=True)
 class TurnLimits:
-    """How many turns of one person may run, and how many may be queued, at a time in all processes together. A turn
-    that waits for an approval or an answer is neither.
+    """Limits of one user's turns, running and queued, in all processes together. A turn that waits for an approval or
+    an answer counts as neither.
     """
 
     running: int = NO_LIMIT

@@ -1,4 +1,4 @@
-"""What language models cost: tokens and money, by whom and where they were spent, and the limits on that.
+"""Usage of language models: tokens and money by user and place, and the limits on them.
 
 Money is counted in micro-units of one currency: a price of 3 a million tokens is 3 of them a token.
 """
@@ -22,7 +22,7 @@ _PLACES_OF_LITTLE = 4
 
 
 class UsageKind(StrEnum):
-    """What a model was asked for."""
+    """Purpose of a model request."""
 
     REPLY = "reply"
     """A reply in a turn."""
@@ -35,7 +35,7 @@ class UsageKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """What a million tokens of the models cost whose names fit `model`, a pattern such as `anthropic:claude-*`."""
+    """Price of a million tokens of the models that match `model`, a pattern such as `anthropic:claude-*`."""
 
     model: str
     input: Decimal
@@ -44,7 +44,7 @@ class Price:
     output: Decimal
 
     def of(self, usage: Usage) -> int:
-        """What these tokens cost, in micro-units. Tokens of reasoning are tokens of output."""
+        """Return the price of these tokens in micro-units. Reasoning tokens are output tokens."""
         plain = max(0, usage.input_tokens - usage.cached_tokens - usage.cache_writes)
         cost = (
             plain * self.input
@@ -63,7 +63,7 @@ class PriceList:
     prices: tuple[Price, ...] = ()
 
     def cost(self, model: str, usage: Usage) -> int | None:
-        """What these tokens of a model cost, in micro-units; None if it has no price."""
+        """Return the price of a model's tokens in micro-units; None if the model has no price."""
         found = next((price for price in self.prices if matches_pattern(model, price.model)), None)
         return None if found is None else found.of(usage)
 
@@ -72,7 +72,7 @@ NO_PRICES = PriceList()
 
 
 def matches_pattern(name: str, pattern: str) -> bool:
-    """Whether a name is what prices and limits are about: `*` stands for any letters, all others for themselves."""
+    """Return True if a name matches the pattern of a price or limit: `*` stands for any letters."""
     return fnmatchcase(name, pattern.replace("[", "[[]").replace("?", "[?]"))
 
 
@@ -103,7 +103,7 @@ class PricedUsage:
 
 @dataclass(frozen=True, slots=True)
 class UsageOwner:
-    """Whom a question is counted for: a person (`slack:U1`), a channel (`slack:T1:C5`), a workspace (`slack:T1`)."""
+    """Owner of usage: a user (`slack:U1`), a channel (`slack:T1:C5`), a workspace (`slack:T1`)."""
 
     person: str
     channel: str
@@ -111,7 +111,7 @@ class UsageOwner:
 
     @classmethod
     def of(cls, author: Author, where: ConversationKey) -> UsageOwner:
-        """Whoever asks something somewhere."""
+        """Return the owner for an author in a conversation."""
         return cls(author.principal, channel_of(where), where.workspace_key)
 
 
@@ -124,7 +124,7 @@ def channel_of(where: ConversationKey) -> str:
 
 
 class UsageGrouping(StrEnum):
-    """What the sums are made for."""
+    """Grouping of usage sums."""
 
     PERSON = "person"
     CHANNEL = "channel"
@@ -191,7 +191,7 @@ def total(sums: Iterable[UsageTotal]) -> UsageTotal:
 
 
 class LimitScope(StrEnum):
-    """Whom a limit is for: each of them has it alone."""
+    """Scope of a limit: each user, channel or workspace has the limit alone."""
 
     PERSON = "person"
     CHANNEL = "channel"
@@ -199,7 +199,7 @@ class LimitScope(StrEnum):
 
 
 class LimitPeriod(StrEnum):
-    """How long a limit lasts: days and months of UTC."""
+    """Period of a limit: days and months of UTC."""
 
     DAY = "day"
     MONTH = "month"
@@ -221,7 +221,7 @@ class LimitPeriod(StrEnum):
 
 
 class LimitUnit(StrEnum):
-    """What is limited."""
+    """Unit of a limit."""
 
     TOKENS = "tokens"
     MONEY = "money"
@@ -243,7 +243,7 @@ class UsageLimit:
         return self.per, self.every, self.unit
 
     def used(self, spent: UsageTotal, currency: str) -> int:
-        """How much of it is used up by that."""
+        """Return the used part of the limit."""
         return spent.tokens if self.unit is LimitUnit.TOKENS else spent.costs.get(currency, 0)
 
 
@@ -257,7 +257,7 @@ def limits_for(limits: Sequence[UsageLimit], spender: UsageOwner) -> Sequence[Us
 
 
 def limit_owner(limit: UsageLimit, spender: UsageOwner) -> str:
-    """Whose use a limit is about."""
+    """Return the owner whose usage a limit counts."""
     match limit.per:
         case LimitScope.PERSON:
             return spender.person
@@ -269,7 +269,7 @@ def limit_owner(limit: UsageLimit, spender: UsageOwner) -> str:
 
 @dataclass(frozen=True, slots=True)
 class LimitStatus:
-    """How much of a limit is used up, and when it begins anew (epoch seconds)."""
+    """Used part of a limit and its reset time (epoch seconds)."""
 
     limit: UsageLimit
     used: int

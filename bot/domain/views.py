@@ -1,4 +1,4 @@
-"""What people should see of a turn right now.
+"""View of a turn: its state to display now.
 
 A view holds the whole state, so drawing one twice or skipping one does no harm. How a card or a tool line looks is
 for `rendering` and the platforms.
@@ -85,7 +85,7 @@ class PostedMessage:
 
 @dataclass(frozen=True, slots=True)
 class NoticeTarget:
-    """Whom a notice is for: one person where they stand, that person in private, or everyone in a conversation."""
+    """Target of a notice: one user in the conversation, that user in private, or everyone in the conversation."""
 
     conversation: str
     person: str = ""

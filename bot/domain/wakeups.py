@@ -1,4 +1,4 @@
-"""What one process calls to the others: hints, which may be lost, that a row has changed."""
+"""Notifications between processes: hints that a row has changed. They may be lost."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ class WorkAvailable:
 
 @dataclass(frozen=True, slots=True)
 class ApprovalDecided:
-    """Somebody has decided something about this turn."""
+    """A decision was made on an approval of this turn."""
 
     turn_id: str
 
 
 @dataclass(frozen=True, slots=True)
 class StopRequested:
-    """Somebody wants this turn stopped."""
+    """A stop of this turn was requested."""
 
     turn_id: str
 

@@ -1,4 +1,4 @@
-"""What the processes of one bot share: limits and who does what alone."""
+"""Coordination of the processes of one bot: rate limits and leases."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """How often something may be done: `at_once` times after a quiet time, and once more every `interval` seconds. In
-    any `period` that is `at_once + period / interval` times at most.
+    """Rate limit: `at_once` times after a pause, and once more every `interval` seconds. In any `period` that is
+    `at_once + period / interval` times at most.
     """
 
     at_once: int
@@ -18,8 +18,8 @@ class Quota:
 
 @dataclass(frozen=True, slots=True)
 class QuotaGranted:
-    """It may be done in `wait` seconds. `left` is how often it may be done at once after that; below zero, how many
-    wait for it.
+    """Permission to start in `wait` seconds. `left` is the number of further starts without a wait; below zero, the
+    number of waiting callers.
     """
 
     wait: float
@@ -28,7 +28,7 @@ class QuotaGranted:
 
 @dataclass(frozen=True, slots=True)
 class QuotaExceeded:
-    """It may not be done in time; in `wait` seconds it might."""
+    """The quota leaves no start in time; it may in `wait` seconds."""
 
     wait: float
 
@@ -53,7 +53,7 @@ class Quotas(Protocol):
 
 
 class Leases(Protocol):
-    """Who alone may do a thing that only one process should do at a time. The database's clock decides."""
+    """Leases for work that only one process should do at a time. The database's clock decides."""
 
     async def acquire_or_renew(self, name: str, holder: str, seconds: float) -> bool:
         """Take what is free, or renew what is the holder's: True if it is theirs for `seconds`, to be counted from

@@ -1,4 +1,4 @@
-"""What a platform may call of the engine."""
+"""Engine interface for platforms."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from bot.domain.views import TurnView
 
 
 class EngineApi(Protocol):
-    """What a platform may ask of the engine."""
+    """Engine interface for platforms."""
 
     async def receive(self, message: InboundMessage) -> Receipt:
         """Put a message on disk and return: the platform's acknowledgement waits for this and for nothing else."""
@@ -41,7 +41,7 @@ class EngineApi(Protocol):
         """Ask for a signature on other arguments instead, if this member may and nobody was faster."""
 
     async def get_elicitation(self, elicitation_id: str, member: Member) -> OpenElicitation | AnswerRejected:
-        """What a server has asked back and this member may answer now; or why they cannot."""
+        """Return an elicitation that this member may answer now, or the rejection."""
 
     async def answer_elicitation(self, elicitation_id: str, reply: ElicitationResult, member: Member) -> AnswerResult:
         """Answer it, if this member may, nobody was faster, and the values fit what was asked."""

@@ -11,7 +11,7 @@ from bot.domain.conversations import Author
 
 @dataclass(frozen=True, slots=True)
 class Feedback:
-    """What somebody thinks of the answer of a turn. `person` is a principal, `at` epoch seconds."""
+    """Feedback on the answer of a turn. `person` is a principal, `at` epoch seconds."""
 
     turn_id: str
     good: bool
@@ -20,7 +20,7 @@ class Feedback:
 
 
 class FeedbackStore(Protocol):
-    """What people think of answers. Opinions go when their turn does, and leave nothing in the audit."""
+    """Feedback on answers. Feedback is deleted with its turn and leaves no audit entry."""
 
     async def save(self, turn_id: str, good: bool, by: Author) -> None:
         """Keep what a person thinks now, in the place of what they thought before. Raises NotFound if the turn is not
@@ -28,4 +28,4 @@ class FeedbackStore(Protocol):
         """
 
     async def for_turn(self, turn_id: str) -> Sequence[Feedback]:
-        """What people think of a turn's answer, the first to say so first."""
+        """Return the feedback on a turn's answer, oldest first."""

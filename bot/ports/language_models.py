@@ -1,4 +1,4 @@
-"""What answers: language models, and how they are found by name."""
+"""Language models and their lookup by name."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class LanguageModel(Protocol):
 
     @property
     def capabilities(self) -> Capabilities:
-        """What the model can do."""
+        """Capabilities of the model."""
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         """Yield text as it is written and a Completion last. Raises ModelUnavailable and ModelRejected; a stream that

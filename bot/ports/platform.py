@@ -19,7 +19,7 @@ class Listener(Protocol):
         """Listen until cancelled or until the platform says goodbye."""
 
     async def listening(self) -> ListenerStatus:
-        """Whether messages arrive now: from memory, at once. Never raises."""
+        """Return the listener's status at once, from memory. Never raises."""
         ...
 
 
@@ -45,7 +45,7 @@ class Surface(Protocol):
         """Say something outside a turn. Raises DeliveryFailed."""
 
     async def member(self, author: Author, where: ConversationKey) -> Member:
-        """Who this person is there, fresh enough to decide by."""
+        """Return the user as a member of the workspace, recent enough to authorize by."""
 
     async def fetch(self, attachment: Attachment) -> bytes:
         """The bytes of something a person uploaded."""

@@ -32,7 +32,7 @@ class PolicyStore(Protocol):
 
 
 class GrantStore(Protocol):
-    """What was allowed beforehand. Grants are given with a signature (`bot.ports.TurnLog.grant`)."""
+    """Store of grants. Grants are given with an approval (`bot.ports.TurnLog.grant`)."""
 
     async def active_grants(self, home: str) -> Sequence[Grant]:
         """The grants in force in a workspace (`platform:workspace`), the latest first."""

@@ -1,4 +1,4 @@
-"""What has been, as people and metrics look it up."""
+"""Reports on past turns and calls, for users and metrics."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ class CallSummary:
 
 @dataclass(frozen=True, slots=True)
 class Backlog:
-    """What is unfinished now: live turns by status; how many seconds ago the oldest was asked that could begin, if
-    anybody took it; calls that wait for a signature; turns whose drawing is behind. Each is counted up to 10,000.
+    """Unfinished work now: live turns by status; age in seconds of the oldest turn that could start; calls that wait
+    for an approval; turns with a stale view. Each count stops at 10,000.
     """
 
     turns: Mapping[str, int]
@@ -77,14 +77,14 @@ class ApprovalActivity:
 
     @property
     def others(self) -> int:
-        """They still wait, or the turn was stopped, or nobody could see them."""
+        """Approvals that are still open, whose turn was stopped, or that could not be delivered."""
         return self.asked - self.approved - self.denied - self.expired
 
 
 @dataclass(frozen=True, slots=True)
 class Activity:
-    """What has happened in a while: turns that were asked for, by status; servers, the busiest first. `whole` is False
-    if so much has happened that only the latest of it was counted.
+    """Activity in a period: requested turns by status; servers, the busiest first. `whole` is False if only the
+    latest part was counted.
     """
 
     turns: Mapping[str, int]
@@ -94,7 +94,7 @@ class Activity:
 
 
 class ReportingStore(Protocol):
-    """What has happened, for people who look it up."""
+    """Reports on past activity."""
 
     async def conversations(
         self, reach: str, person: str, limit: int, offset: int
@@ -110,7 +110,7 @@ class ReportingStore(Protocol):
         """Keep a conversation in which nothing was said yet, under a title of its own. False if there is one."""
 
     async def has_participant(self, conversation: ConversationKey, person: str) -> bool:
-        """Whether this person, a principal, has asked something there."""
+        """Return True if this principal is the author of a turn in the conversation."""
 
     async def delete(self, conversation: ConversationKey, by: Author) -> bool:
         """Delete a conversation with everything of it but the audit. False if there is none or it is not at rest."""
@@ -121,15 +121,15 @@ class ReportingStore(Protocol):
         """
 
     async def count_pending(self, server: str) -> int:
-        """How many calls to a server's tools wait for a signature now."""
+        """Return the number of calls to a server's tools that wait for an approval now."""
 
     async def audit(self, query: AuditQuery, limit: int, offset: int) -> tuple[Sequence[AuditEntry], int]:
         """A page of the audit, the latest row first, and how many rows fit in all."""
 
     async def backlog(self) -> Backlog:
-        """How much there is to do now, in all workspaces."""
+        """Return the unfinished work of all workspaces."""
 
     async def activity(self, since: float, workspace: str, server: str) -> Activity:
-        """What has happened since then, epoch seconds: in a workspace, empty for all; with one server, by its id, empty
+        """Return the activity since then (epoch seconds) in a workspace, empty for all; with one server, by id, empty
         for all. Turns are those of all servers either way.
         """

@@ -1,4 +1,4 @@
-"""What is kept of MCP servers: how they are reached, what of them somebody answers for, who is signed in to them."""
+"""Storage of MCP servers: definitions, capabilities with their pins, and sign-ins."""
 
 from __future__ import annotations
 
@@ -46,15 +46,15 @@ class ServerStore(Protocol):
         """Delete a server with its secrets, policies, pins, and what was known of it. Raises Conflict, NotFound."""
 
     async def save_capabilities(self, server_id: str, capabilities: ServerCapabilities) -> None:
-        """What the server offers now; the first time it is pinned with that (`PinStore`). Also for servers of the
-        operator's file; no audit.
+        """Save the server's current capabilities. The first ones are pinned (`PinStore`). Also for servers of the
+        operator's file; not audited.
         """
 
     async def save_sync_failure(self, server_id: str, problem: str) -> None:
         """The last attempt failed; what is known stays. No audit."""
 
     async def cached_capabilities(self) -> Mapping[str, CachedCapabilities]:
-        """What is known of every server, by its id. Rows that cannot be read are left out."""
+        """Return the stored capabilities of every server, by id. Unreadable rows are left out."""
 
     async def read_secrets(self, record: ServerRecord) -> Mapping[str, str]:
         """The values of all secrets of a server, by slot. Raises SecretUnavailable, which names the slot and says
@@ -101,7 +101,7 @@ class SignInStore(Protocol):
     """
 
     async def find(self, key: SignInKey) -> SignIn | None:
-        """What is kept; None if there is nothing, or nothing that this release can read."""
+        """Return the stored sign-in; None if it is missing or unreadable by this release."""
 
     async def versions(self) -> Mapping[SignInKey, int]:
         """Of everything that is kept, which version it is."""
@@ -112,7 +112,7 @@ class SignInStore(Protocol):
         """
 
     async def signed_in(self, key: SignInKey, sign_in: SignIn, by: Author) -> SignIn:
-        """Somebody has signed the bot in: keep that instead of whatever is there. Audited."""
+        """Replace any stored sign-in by this new one. Audited."""
 
     async def mark_revoked(self, key: SignInKey, sign_in: SignIn) -> SignIn | None:
         """The other side has ended it: of it, the registration alone is kept. As `save`; audited."""

@@ -11,7 +11,7 @@ from bot.domain.conversations import Author, ConversationKey
 
 @dataclass(frozen=True, slots=True)
 class SignedIn:
-    """Who signs the bot in to which server, by id, and where they had asked for it."""
+    """Completed sign-in: the user, the server by id, and the conversation of the request."""
 
     server: str
     by: Author
@@ -48,12 +48,12 @@ class SignIns(Protocol):
     """
 
     async def is_available(self, server: str) -> bool:
-        """Whether a server, by id, takes a sign-in that a person can do in a browser: it is defined so, or has asked
-        for one itself when it was connected to last.
+        """Return True if a user can sign in to a server, by id, in a browser: its definition says so, or it demanded
+        a sign-in at the last connection.
         """
 
     def redirect_uri(self, server: str) -> str:
-        """Where people come back to from signing in to this server: what its authorization server has to know."""
+        """Return the OAuth redirect URI of this server, for registration at its authorization server."""
 
     async def begin(self, server: str, by: Author, conversation: ConversationKey) -> str:
         """The address at which this person signs the bot in: for them alone, good for `SIGN_IN_SECONDS`. Finds the
@@ -63,10 +63,9 @@ class SignIns(Protocol):
     async def complete(
         self, response: AuthorizationResponse, allowed: Callable[[SignedIn], Awaitable[None]]
     ) -> SignedIn:
-        """Somebody has come back with a code or an error: tokens are fetched and kept, and
-        the server is connected. `allowed` is asked first whether whoever had begun may still do so; what it raises is
-        raised. Raises NotFound if the state is no good: it never was one, was used, or its time is over; ServerTrouble,
-        with cause and fix for people.
+        """Finish a sign-in from its code or error: fetch and store the tokens, and connect the server. `allowed`
+        first checks the user's rights; its exceptions pass through. Raises NotFound if the state is unknown, used or
+        expired; ServerTrouble, with cause and fix for users.
         """
 
     async def get(self, server: str) -> SignInInfo | None:

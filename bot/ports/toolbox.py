@@ -1,4 +1,4 @@
-"""What is done: the tools of MCP servers, and what those who administer servers may ask of them."""
+"""Tools of MCP servers, and the administration of these servers."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from bot.domain.tools import ArgumentError, Tool, ToolOutcome, ToolSet
 
 @dataclass(frozen=True, slots=True)
 class CallContext:
-    """What goes along with a call. `key` is stable over repeats of the same call; `deadline` is seconds from now.
-    `replies` answer what the server has asked back before; `elicit` asks a person while the call is under way, for
-    servers of the protocol before 2026, whose time then stands still.
+    """Context of a tool call. `key` is stable over repeats of the same call; `deadline` is seconds from now.
+    `replies` answer earlier elicitations; `elicit` asks the user during the call, for servers of the protocol before
+    2026, and pauses the deadline meanwhile.
     """
 
     author: Author
@@ -36,8 +36,8 @@ class Toolbox(Protocol):
     """The tools of all servers."""
 
     async def offer(self, workspace: str = EVERYWHERE) -> ToolSet:
-        """What may be used now in a workspace: its own servers' tools and everybody's. Waits, within a limit, for
-        servers that are connecting for the first time.
+        """Return the usable tools of a workspace: those of its own servers and of the shared ones. Waits, within a
+        limit, for servers that connect for the first time.
         """
 
     async def confirm(self, server_id: str) -> str:
@@ -54,8 +54,8 @@ class Toolbox(Protocol):
         """Why `call` would not send these arguments, in words for the model; empty if they fit or nobody can tell."""
 
     def validate(self, schema: Mapping[str, Any], values: Mapping[str, Any]) -> Sequence[ArgumentError]:
-        """What of these values does not fit a schema of a server's, a tool's or a form's; nothing if all fit or nobody
-        can tell.
+        """Return the values that violate the schema of a tool, server or form; empty if all are valid or the schema
+        cannot be evaluated.
         """
 
     def secret_spans(self, server_id: str, text: str) -> Sequence[SecretSpan]:
@@ -83,7 +83,7 @@ class ServerAdmin(Protocol):
 
     @property
     def review(self) -> ReviewPolicy:
-        """What happens to tools whose definition is not pinned."""
+        """Return the policy for tools without a pin."""
 
     def unpinned_tools(self, server: str) -> Sequence[Tool]:
         """The tools of a server whose definition is not the one that is pinned, in its own order: new ones, changed
@@ -94,7 +94,7 @@ class ServerAdmin(Protocol):
         """Every server, by name, as it may be shown: without secrets."""
 
     def capabilities(self, server: str) -> ServerCapabilities:
-        """What a server offers, as far as it is known."""
+        """Return the known capabilities of a server."""
 
     async def connect(self, server: str) -> ServerSnapshot:
         """Connect now, or find that it is; how it stands then."""

@@ -1,4 +1,4 @@
-"""What is remembered: every turn, on disk, so that it goes on whatever happens to the process that drives it."""
+"""Durable storage of turns. Another process can continue a turn after a crash of its owner."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class TurnLog(Protocol):
         """The turn and the step an approval belongs to."""
 
     async def get_elicitation(self, elicitation_id: str) -> OpenElicitation | None:
-        """What a server has asked back, answered or not, and the call it is about."""
+        """Return an elicitation, answered or not, with its call."""
 
     async def answer_elicitation(
         self, elicitation_id: str, reply: ElicitationResult, by: Author
@@ -101,7 +101,7 @@ class TurnLog(Protocol):
 
     @property
     def lease_seconds(self) -> float | None:
-        """How long turns stay ours without a renewal; None where no other process could take them."""
+        """Seconds that a lease on turns lasts without a renewal; None if no other process could claim them."""
 
     async def listen(self, hear: Callable[[Wakeup], None]) -> None:
         """Hear what other processes call, until cancelled. Hints only: everything is found without them, later."""
@@ -218,7 +218,7 @@ class TurnLog(Protocol):
         """
 
     async def try_start_job(self, name: str, seconds: float) -> bool:
-        """Whether this process is the one to do a scheduled job now; it is due again `seconds` from now."""
+        """Return True if this process is to run a scheduled job now; the job is due again `seconds` from now."""
 
     async def delete_old(self, seconds: float, limit: int) -> int:
         """Delete up to `limit` turns that ended longer ago than that and whose end was seen; how many there were."""

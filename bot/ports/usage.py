@@ -9,13 +9,13 @@ from bot.domain.usage import UsageGrouping, UsageQuery, UsageTotal
 
 
 class UsageStore(Protocol):
-    """What was asked of models. The rows are written with the replies they are about (`bot.ports.TurnLog`)."""
+    """Recorded usage of models. The rows are written with their completions (`bot.ports.TurnLog`)."""
 
     async def totals(self, queries: Sequence[UsageQuery]) -> Sequence[UsageTotal]:
-        """What fits each query, added up."""
+        """Return the sum of each query."""
 
     async def totals_by(self, query: UsageQuery, by: UsageGrouping) -> Sequence[tuple[str, UsageTotal]]:
-        """What fits, added up by name, the most expensive first; where nothing has a price, the most tokens."""
+        """Return the sums by name, the most expensive first; without prices, the most tokens first."""
 
     async def delete_old(self, seconds: float, limit: int) -> int:
         """Delete up to `limit` rows that are older than that; how many there were."""

@@ -1,4 +1,4 @@
-"""What concerns one user: approvals that wait, recent turns, open elicitations, active threads."""
+"""Activity of one user: open approvals, recent turns, open elicitations, active threads."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class PendingApprovalPage:
 
 
 class UserActivity(Protocol):
-    """What concerns one person now."""
+    """Activity of one user now."""
 
     async def pending_approvals(
         self, reaches: Sequence[str], limit: int, behind: PendingApprovalPosition | None = None
@@ -67,14 +67,14 @@ class UserActivity(Protocol):
         """
 
     async def recent_turns(self, person: str, reach: str, limit: int) -> Sequence[Turn]:
-        """What this person, a principal, has asked there, the latest first. Turns that cannot be read are left out."""
+        """Return this principal's recent turns there, newest first. Unreadable turns are left out."""
 
     async def open_elicitations(self, person: str, reach: str, limit: int) -> Sequence[str]:
-        """What servers wait to hear from this person there, by the questions' ids, the latest first."""
+        """Return the ids of open elicitations of this principal there, newest first."""
 
 
 class ActiveThreads(Protocol):
-    """Where people and the bot are talking to each other."""
+    """Threads in which users and the bot are active."""
 
     async def active_conversations(self, reach: str, seconds: float, limit: int) -> Sequence[ConversationKey]:
         """The conversations whose key begins with `reach` and in which somebody has asked something in the last
