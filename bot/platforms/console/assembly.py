@@ -28,9 +28,7 @@ from bot.platforms.console.transcript_view import TranscriptView
 from bot.platforms.console.turn_tracker import TurnTracker
 
 # -------------------- history
-# The lines typed before, for the arrow keys and Ctrl-R, in a file that only its owner can read.
-#
-# Called by the screen. Lines that look like they hold a secret stay in memory and are not written.
+# The file is readable by its owner only. Lines that seem to contain a secret are not written.
 
 KEPT = 1000
 _REFERENCES = re.compile(

@@ -17,9 +17,7 @@ from bot.ports import Commands
 from bot.rendering.text_safety import single_line
 
 # -------------------- form prompt
-# A form at the prompt: one field after the other, each with what it holds already, secrets without an echo.
-#
-# Called by the errands. Ctrl-C or Escape leaves the form, and nothing has been changed then.
+# Secrets are typed without an echo. Ctrl-C or Escape leaves the form without a change.
 
 NEEDED = "Something is needed here."
 _SWITCH = ("yes", "no")

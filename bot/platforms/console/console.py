@@ -33,15 +33,9 @@ from bot.rendering.text_safety import single_line
 from bot.rendering.tool_files import LEFT_OUT, ToolFile, returned_files
 
 # -------------------- surface
-# The terminal as a Surface: all conversations of the person who sits at it.
-#
-# Called by whoever draws turns. How a view becomes letters is the drawing's business: a live screen, plain streams or
-# JSON lines.
 
 # -------------------- files
-# Files that tools returned, written into a folder: a terminal can show no image, but it can say where one is.
-#
-# Used by the surface. Each file is written once; its reference is where it went.
+# Each file is written once; its ref is its path.
 
 log = logging.getLogger(__name__)
 
@@ -69,7 +63,7 @@ async def save_files(folder: Path, view: TurnView, refs: MessageRefs) -> AsyncGe
         try:
             await _written(path, file)
         except (NotFound, OSError) as error:
-            log.warning("a file of turn %s could not be saved: %s", view.turn.id, error)
+            log.warning("turn %s: file not saved: %s", view.turn.id, error)
             yield SavedFile(PostedMessage(file.slot, LEFT_OUT), name, str(error))
         else:
             yield SavedFile(PostedMessage(file.slot, str(path)), name)
@@ -202,9 +196,6 @@ def _question(view: TurnView) -> str:
 
 
 # -------------------- input lines
-# Standard input, line by line, without a thread that nobody can stop.
-#
-# Called by the piped chat.
 
 CHUNK = 65_536
 

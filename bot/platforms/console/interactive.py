@@ -47,9 +47,6 @@ from bot.rendering.text_safety import single_line
 from bot.rendering.view_diff import answer
 
 # -------------------- chrome
-# What the chat says of its own accord: its name, what was said before, what can be typed, and each line once more.
-#
-# Called by the chat.
 
 REMINDED_TURNS = 3
 

@@ -42,11 +42,9 @@ from bot.rendering.text_safety import single_line
 from bot.rendering.tool_files import LEFT_OUT, PREFIX, returned_files
 
 # -------------------- files
-# Files: the bytes of what people attach, and what tools returned, shared below the turn that asked for it.
-#
-# An attachment is known by its channel, its message and its own id, because the addresses Discord gives out expire.
-# Bytes come only from Discord's own hosts or from the one the API is at, never beyond the limit and never by way of a
-# redirect to somewhere else; the bot's token does not go along.
+# URLs of Discord expire, so an attachment is identified by its channel, its message and its own id. Bytes are loaded
+# without the bot's token, only from Discord's hosts or the host of the API, within the size limit and without
+# redirects.
 
 LARGEST_READ = 10 * 1024 * 1024
 """In bytes."""
@@ -91,7 +89,7 @@ async def share_tool_files(
         except DeliveryFailed as failure:
             if not failure.permanent:
                 raise
-            log.warning("a file of turn %s could not be shared: %s", view.turn.id, failure)
+            log.warning("turn %s: file not shared: %s", view.turn.id, failure)
             shown = LEFT_OUT
         taken.add(shown)
         yield PostedMessage(file.slot, shown)
@@ -159,10 +157,8 @@ def _name(attachment: Attachment) -> str:
 
 
 # -------------------- surface
-# Discord as a Surface: every process with the bot's token can draw any turn from its references alone.
-#
-# Which messages a turn is and how they look is for the drawings (`turns`, `cards`); here they get out, in order. The
-# limits of every route are kept by the library; the pace of one message is ours.
+# Any process with the bot's token can deliver any turn from its refs. The library applies rate limits per route; the
+# interval of edits is set here.
 
 log = logging.getLogger(__name__)
 
@@ -300,7 +296,7 @@ class DiscordSurface:
         try:
             await self._rest.call("POST", "/channels/{channel_id}/typing", "show that it types", channel_id=place)
         except DeliveryFailed as failure:
-            log.debug("typing was not shown: %s", failure)
+            log.debug("typing indicator not shown: %s", failure)
 
     def _since(self, view: TurnView) -> float:
         """Return when this state of the turn was delivered first. The expiry of an unposted card counts from then, so

@@ -30,11 +30,8 @@ from bot.platforms.discord.rest import Rest
 from bot.platforms.discord.users import UserDirectory
 
 # -------------------- missed mentions
-# Calls of the bot that nobody heard: mentions in channels, and in threads in which it has no turn, while no process
-# received.
-#
-# Called when a new session begins. Found are messages that mention the bot in places where something was said since
-# the last turn there is; what became a thread has been heard. Bounded in places and in messages of each.
+# Searches channels, and threads without a turn, that have messages since the last turn. Channels and messages of
+# each are limited.
 
 MOST_PLACES = 50
 
@@ -60,7 +57,7 @@ async def missed_mentions(
                 )
                 found = [each async for each in history]
         except CountersignError as error:
-            log.info("what was said in channel %s meanwhile could not be read: %s", place.id, error)
+            log.info("missed messages of channel %s not loaded: %s", place.id, error)
             continue
         for message in found:
             said = parse_message(message, me, place.guild)
@@ -135,7 +132,7 @@ class Backfill:
                 if left is not None:
                     await self._read_on(key, left)
             except CountersignError as error:
-                log.warning("what was said in %s meanwhile could not be read: %s", key, error)
+                log.warning("missed messages of %s not loaded: %s", key, error)
         for thread in await self._unanswered(client, began, frozenset(engaged)):
             if not await self._has_answered(thread):
                 await self._read_beginning(thread)
@@ -212,7 +209,7 @@ class Backfill:
                 place = client.get_partial_messageable(thread.id)
                 first = [each async for each in place.history(limit=MOST_MESSAGES, oldest_first=True)]
         except CountersignError as error:
-            log.info("the beginning of thread %s could not be read: %s", thread.id, error)
+            log.info("beginning of thread %s not loaded: %s", thread.id, error)
             return True
         return any(str(each.author.id) == me and each.type in _SPOKEN for each in first)
 
@@ -226,7 +223,7 @@ class Backfill:
                 # A thread that was opened at a message has its id.
                 message = await client.get_partial_messageable(thread.parent_id).fetch_message(thread.id)
         except CountersignError as error:
-            log.info("the beginning of thread %s could not be read: %s", thread.id, error)
+            log.info("beginning of thread %s not loaded: %s", thread.id, error)
         else:
             await self._reception.take_late(message, spot, thread.guild)
 

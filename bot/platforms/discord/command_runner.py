@@ -40,10 +40,6 @@ from bot.ports import Commands
 from bot.rendering.text_safety import single_line
 
 # -------------------- autocomplete
-# What Discord offers while an option is filled in: from memory, at once.
-#
-# Called by the tree's autocompletion. Asks what the command line would be completed with that stands for the options
-# so far; there is no second place that knows values.
 
 
 def suggestions(
@@ -171,7 +167,7 @@ class CommandRunner:
             given = {name: str(value) for name, value in interaction.namespace}
             return suggestions(self._desk.commands, where, (command, verb), parameter, given)
         except Exception:
-            log.exception("nothing could be offered for an option")
+            log.exception("completions of an option failed")
             return ()
 
     async def failed(self, interaction: Interaction, why: str) -> None:
@@ -192,13 +188,13 @@ class CommandRunner:
             async with exchange.defer_after(PATIENCE_SECONDS):
                 yield exchange
         except TimeoutError:
-            log.warning("a command took longer than %s s", ANSWER_SECONDS)
+            log.warning("command took longer than %s s", ANSWER_SECONDS)
             await _tell(exchange, TOO_SLOW)
         except CountersignError as error:
-            log.warning("something that was typed or pressed in Discord did not work: %s", error)
+            log.warning("interaction from Discord failed: %s", error)
             await _tell(exchange, error_message(error))
         except Exception:
-            log.exception("something that was typed or pressed in Discord failed")
+            log.exception("interaction from Discord failed")
             await _tell(exchange, TROUBLE)
 
     async def _redeem(self, ticket: str, exchange: InteractionResponse) -> None:
@@ -330,7 +326,7 @@ async def _tell(exchange: InteractionResponse, text: str) -> None:
     try:
         await exchange.tell(text)
     except DeliveryFailed as error:
-        log.warning("it could not be said that something did not work: %s", error)
+        log.warning("error notice not sent: %s", error)
 
 
 async def _closable(answers: AsyncIterator[Reply | Form]) -> AsyncGenerator[Reply | Form, None]:

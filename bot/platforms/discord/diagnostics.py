@@ -16,10 +16,7 @@ from bot.platforms.discord.rest import Identity, Rest
 from bot.platforms.discord.users import Server, UserDirectory
 
 # -------------------- permissions
-# What the bot may do on a server, and what for.
-#
-# Read by `countersign doctor`, which names what is missing, and by the guide, whose invitation asks for exactly
-# these. It is data only; bits as in docs.discord.com, "Permissions".
+# Bits as in docs.discord.com, "Permissions".
 
 SCOPES = ("bot", "applications.commands")
 AUTHORIZE = "https://discord.com/oauth2/authorize"

@@ -131,7 +131,7 @@ class Gateway:
                     await _hang_up(client)
                     await client.close()
             except TimeoutError:
-                log.warning("Discord's gateway was left without a goodbye")
+                log.warning("Discord's gateway closed without a close frame")
 
     async def _connected(self, client: discord.Client) -> None:
         connected = asyncio.create_task(client.connect(), name="discord: connection")
@@ -267,7 +267,7 @@ class _Hearing(discord.Client):
 
     async def on_error(self, event_method: str, /, *_args: Any, **_kwargs: Any) -> None:
         # discord.py calls this while it handles the error.
-        log.error("an event from Discord could not be taken (%s)", event_method, exc_info=True)  # noqa: LOG014
+        log.error("event from Discord not processed (%s)", event_method, exc_info=True)  # noqa: LOG014
 
 
 class _Sharded(_Hearing, discord.AutoShardedClient):

@@ -18,10 +18,8 @@ from bot.domain.conversations import Attachment
 from bot.rendering.text_safety import single_line
 
 # -------------------- markup
-# What people type in Discord as it reads on their screen: mentions, channels, roles, times and emoji by their names.
-#
-# The syntax is that of "Message Formatting" in Discord's reference. Called by what reads messages. What comes out is
-# data and is shown to the model as such; it must never be sent to Discord without being made inert.
+# The syntax is "Message Formatting" in Discord's reference. The result is untrusted data: escape it before it is
+# sent to Discord.
 
 _TOKEN = re.compile(
     r"""

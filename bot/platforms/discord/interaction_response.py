@@ -91,7 +91,7 @@ class InteractionResponse:
                 async with call_limit("open a form"):
                     await self.interaction.response.send_modal(modal)
             except DeliveryFailed as error:
-                log.warning("a form could not be opened: %s", error)
+                log.warning("form not opened: %s", error)
                 return False
             return True
 
@@ -120,7 +120,7 @@ class InteractionResponse:
                 async with call_limit("acknowledge a command"):
                     await self.interaction.response.defer(ephemeral=True, thinking=not self._replaces)
             except DeliveryFailed as error:
-                log.warning("an interaction could not be acknowledged: %s", error)
+                log.warning("interaction not acknowledged: %s", error)
 
 
 @asynccontextmanager

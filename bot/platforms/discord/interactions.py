@@ -59,10 +59,7 @@ from bot.rendering.call_arguments import CardArgument
 from bot.rendering.grant_options import grant_offers
 
 # -------------------- call details
-# A call with every argument in full, for one person who wants to see all of it before signing.
-#
-# Called by the listener. A few messages, the last of them with the call's buttons while it waits; the arguments as a
-# file where they would need more.
+# Arguments that exceed a few messages are a file. The last message has the buttons of a pending call.
 
 PIECE = 1_600
 """Characters of one value in one message, with its escapes."""
@@ -216,7 +213,7 @@ class InteractionHandler:
         try:
             await errand
         except (CountersignError, TimeoutError) as error:
-            log.warning("something that was pressed or sent in Discord did not work: %s", error)
+            log.warning("interaction from Discord failed: %s", error)
             await self._whisper(interaction, error_message(error))
 
     async def _press(self, interaction: Interaction, press: Action | ResumePending | None) -> None:
@@ -345,7 +342,7 @@ class InteractionHandler:
             raise DeliveryFailed("Discord does not say where that was pressed.", permanent=True)
         where = about or await self._desk.where(spot, str(interaction.user.id))
         if where.platform != PLATFORM or spot.server not in ("", where.workspace):
-            log.warning("somebody pressed on one server what belongs to another")
+            log.warning("interaction rejected: its item belongs to another guild")
             await self._whisper(interaction, ELSEWHERE)
             return None
         return where, await self._desk.member(interaction.user, where.workspace)

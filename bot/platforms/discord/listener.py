@@ -41,14 +41,9 @@ from bot.ports import Commands, EngineApi, Leases
 from bot.rendering.text_safety import single_line
 
 # -------------------- app commands
-# `/mcp`, `/profile` and the other commands as Discord's application commands, made of the verbs that describe them.
-#
-# Called by whoever opens the gateway: `command_tree` makes them for one client, `register` tells Discord, once, and
-# only if Discord knows others. They are global: one list holds on every server the bot is on or ever will be, also
-# for those that join later, and clients that show an older one correct themselves when it is used. None of them
-# exists in direct conversations, where no server's rights hold; there the same words are said to the bot. What
-# Discord lets people see by `default_member_permissions` is a convenience: whether they may is asked when the command
-# is answered.
+# Commands are global, so that they also exist in guilds that the bot joins later. They are not available in direct
+# conversations, where no guild's rights apply; text commands are. `default_member_permissions` only hides commands:
+# rights are checked when a command is answered.
 
 Interaction = discord.Interaction[Any]
 OnServers = app_commands.AppCommandContext(guild=True, dm_channel=False, private_channel=False)
@@ -83,7 +78,7 @@ class CommandTree(app_commands.CommandTree[discord.Client]):
         """Handle an error: a removed command that a client still shows, or a defect."""
         stale = isinstance(error, app_commands.CommandNotFound | app_commands.CommandSignatureMismatch)
         if not stale:
-            log.error("a command could not be answered", exc_info=getattr(error, "original", error))
+            log.error("command not answered", exc_info=getattr(error, "original", error))
         if interaction.type is not discord.InteractionType.autocomplete:
             await self._answering.failed(interaction, CHANGED if stale else TROUBLE)
 
@@ -119,9 +114,9 @@ async def try_register(tree: CommandTree) -> None:
     """Register the commands; an error is logged, because it must not stop the listener."""
     try:
         if await register(tree):
-            log.info("Discord has been told of the commands")
+            log.info("commands registered with Discord")
     except DeliveryFailed as error:
-        log.warning("Discord does not know the commands as they are now: %s", error)
+        log.warning("commands not registered with Discord: %s", error)
 
 
 def _group(level: CommandGroup, answering: Answering) -> app_commands.Group:
@@ -223,10 +218,8 @@ def _option(option: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 # -------------------- gateway lease
-# The right to hold the gateway: of all processes with the bot's token one at a time, by a lease in the database.
-#
-# Discord would let several connect, and deliver everything to each of them. The lease is renewed every third of its
-# time; whoever cannot renew it stops before another can have it.
+# Discord would deliver every event to each connection, so one process at a time holds the gateway by a lease in the
+# database. It is renewed after a third of its duration; a process that cannot renew it stops before it expires.
 
 SECONDS = 30.0
 """A process that dies without a word is followed by another after so long."""
@@ -263,7 +256,7 @@ class GatewayLease:
             try:
                 until = await self._hold()
             except CountersignError as error:
-                log.warning("the right to receive from Discord cannot be asked for: %s", error)
+                log.warning("gateway lease not acquired: %s", error)
             else:
                 if until is not None:
                     self.stands_by = False
@@ -282,7 +275,7 @@ class GatewayLease:
             if working.done():
                 working.result()
                 return True
-            log.warning("another process may receive from Discord now; this one lets go")
+            log.warning("gateway lease lost; another process may receive from Discord now")
             return False
         finally:
             for task in (working, keeping):
@@ -298,7 +291,7 @@ class GatewayLease:
                 async with asyncio.timeout_at(until):
                     renewed = await self._hold()
             except (CountersignError, TimeoutError) as error:
-                log.warning("the right to receive from Discord could not be renewed yet: %s", error)
+                log.warning("gateway lease not renewed, retrying: %s", error)
                 continue
             if renewed is None:
                 return
@@ -318,7 +311,7 @@ class GatewayLease:
             async with asyncio.timeout(self._seconds / 3):
                 await self._leases.release(self._name, self._holder)
         except (CountersignError, TimeoutError) as error:
-            log.warning("the right to receive from Discord runs out by itself: %s", error)
+            log.warning("gateway lease not released, it expires by itself: %s", error)
 
 
 log = logging.getLogger(__name__)

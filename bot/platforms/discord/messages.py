@@ -32,8 +32,6 @@ from bot.platforms.discord.rest import Rest
 from bot.platforms.discord.threads import open_thread
 
 # -------------------- intent hint
-# What people are told once in a thread that the bot cannot follow: without the Message Content intent it reads what
-# calls it, and nothing else.
 
 CALL_ME = "I cannot read along here. Reply to one of my messages with the ping on, or mention me, and I go on."
 MOST_LOOKED_AT = 100
@@ -124,9 +122,9 @@ class MessageHandler:
         try:
             await self._kept(ReceivedMessage(said, spot, guild, late=True))
         except CountersignError as error:
-            log.warning("message %s, which was said meanwhile, could not be taken: %s", said.id, error)
+            log.warning("missed message %s not processed: %s", said.id, error)
         except Exception:
-            log.exception("message %s, which was said meanwhile, could not be taken", said.id)
+            log.exception("missed message %s not processed", said.id)
 
     async def close(self) -> None:
         """Finish storing the received messages, within a time limit."""
@@ -172,7 +170,7 @@ class MessageHandler:
                     except CountersignError as error:
                         if isinstance(error, DeliveryFailed) and error.permanent:
                             raise
-                        log.warning("a message from Discord could not be taken yet: %s", error)
+                        log.warning("message from Discord not stored, retrying: %s", error)
                         if isinstance(error, DatabaseUnwritable) and not is_told:
                             is_told = True
                             self._refuse_unless_unsure(hearing, NOT_STORED)
@@ -181,7 +179,7 @@ class MessageHandler:
                     await asyncio.sleep(pause)
                     pause = min(2 * pause, LONGEST_PAUSE)
         except TimeoutError:
-            log.error("message %s from Discord could not be taken, and is given up until the next session", said.id)
+            log.error("message %s from Discord not stored, dropped until the next session", said.id)
             self._done.discard(said.id)
         except BaseException:
             self._done.discard(said.id)

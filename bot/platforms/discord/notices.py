@@ -66,7 +66,7 @@ async def send_direct_message(rest: Rest, user: str, text: str) -> None:
     try:
         await post_notice(rest, await direct_channel(rest, user), text)
     except DeliveryFailed as failure:
-        log.info("somebody could not be told directly: %s", failure)
+        log.info("direct message not sent: %s", failure)
 
 
 async def send_ephemeral(rest: Rest, interaction: discord.Interaction[Any], text: str) -> None:

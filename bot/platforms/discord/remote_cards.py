@@ -63,7 +63,7 @@ class RemoteCardPublisher:
                 except DeliveryFailed as error:
                     if not _is_of_this_place(error):
                         raise
-                    log.warning("a card of turn %s could not be posted in one of its places: %s", view.turn.id, error)
+                    log.warning("turn %s: remote card not posted in a channel: %s", view.turn.id, error)
                     failure = error
                     missed.append(copy)
                 else:
@@ -89,7 +89,7 @@ class RemoteCardPublisher:
             except DeliveryFailed as error:
                 if not _is_of_this_place(error):
                     raise
-                log.warning("a card of turn %s could not be redrawn in one of its places: %s", view.turn.id, error)
+                log.warning("turn %s: remote card not updated in a channel: %s", view.turn.id, error)
                 continue
             yield PostedMessage(slot.name, str(shown))
 

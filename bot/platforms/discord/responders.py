@@ -83,7 +83,7 @@ class DirectMessageResponder:
             try:
                 await self._share(document)
             except DeliveryFailed as error:
-                log.warning("a file could not be shared: %s", error)
+                log.warning("file not shared: %s", error)
                 await post_notice(self._rest, self._channel, NOT_SHARED.format(document.name))
 
     async def open(self, form: Form) -> bool:  # noqa: ARG002 - none opens
@@ -166,7 +166,7 @@ class ChannelResponder:
         try:
             await self._show(sheet)
         except DeliveryFailed as error:
-            log.info("an answer that is not the last could not be shown: %s", error)
+            log.info("progress of a command not shown: %s", error)
 
     async def finish(self, sheet: CommandReply) -> None:
         """Show the last answer and send its files. Raises DeliveryFailed if both ways fail."""
@@ -175,14 +175,14 @@ class ChannelResponder:
         except DeliveryFailed as error:
             if isinstance(error, DiscordApiError) and error.code == UNKNOWN_MESSAGE:
                 return  # whoever asked has put the answer away
-            log.info("an answer could not be shown under its command: %s", error)
+            log.info("reply not shown under its command: %s", error)
             await self._instead.finish(sheet)
             return
         for document in sheet.documents:
             try:
                 await self._exchange.send_file(document)
             except DeliveryFailed as error:
-                log.warning("a file could not be shared: %s", error)
+                log.warning("file not shared: %s", error)
                 await self._exchange.tell(NOT_SHARED.format(document.name))
 
     async def open(self, form: Form) -> bool:

@@ -90,7 +90,7 @@ class Sender:
             gone = isinstance(failure, DiscordApiError) and failure.code == UNKNOWN_MESSAGE
             if not gone and not self._too_old(failure, ref):
                 raise
-            log.info("a message of turn %s cannot be edited: posted anew (%s)", turn.id, failure)
+            log.info("turn %s: a message cannot be edited, posting it again (%s)", turn.id, failure)
             # Another nonce than the first message's: Discord would answer with that one again.
             nonce = _nonce(turn.id, slot.name, ref.message)
             known = replace(slot, calls="")  # whoever it calls has been called
@@ -254,7 +254,7 @@ def _will_do_without_buttons(slot: OutgoingMessage, error: DiscordApiError) -> b
     """
     if error.code != INVALID_BODY or slot.asks or slot.laid_out or not slot.components:
         return False
-    log.error("Discord did not take the buttons of a message: sent without")
+    log.error("Discord rejected the buttons of a message, sending it without them")
     return True
 
 

@@ -54,10 +54,7 @@ from bot.rendering.timeline import (
 from bot.rendering.tool_status import ToolStatus
 
 # -------------------- reply messages
-# A passage of a turn cut into the messages that show it, in Discord's own Markdown.
-#
-# Called by the drawing of a turn. What would take more than MOST_PARTS messages becomes the first of them and a file,
-# once it is written to its end.
+# A section of more than MOST_PARTS messages becomes its first message and a file once it is complete.
 
 ROOM = SizeLimit(good=1_450, most=1_840, weigh=utf16_length)
 """Size limit of the text: with prefixes and suffixes a message stays within 1,900 of Discord's 2,000 characters."""
@@ -160,10 +157,8 @@ def _whole(entries: Iterable[Entry]) -> str:
 
 
 # -------------------- elicitation cards
-# Cards of what servers ask back: what everybody in the thread sees of a question, and in the same place how it ended.
-#
-# Called by the drawing of a turn. A card calls whoever is asked when it is posted, and nobody after that. What is
-# answered, and the address of a page, never stand on it; nothing that the server writes can be followed or pressed.
+# A card notifies the user who must answer, when it is posted. Answers and page addresses never appear on it, and
+# the server's text contains no links.
 
 FIELDS, WARNING = 700, 300
 ALONE = "nobody else sees the answer"

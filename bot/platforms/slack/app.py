@@ -42,10 +42,8 @@ from bot.rendering.remote_cards import NO_MEMBER, NOT_THERE, UNREACHED, is_remot
 from bot.rendering.tool_files import LEFT_OUT, returned_files
 
 # -------------------- remote cards
-# Cards that are signed elsewhere: brought there before the thread says so, and kept up to date after it.
-#
-# Called by the surface with every view. A card goes only to people who could sign it, asked for at that moment: what
-# a call would do is nothing for anybody else. One that reaches none of its places must not wait for a signature.
+# A card goes only to users who may approve the call at that moment, because its arguments are visible to them alone.
+# A call whose card reaches no channel must not wait for an approval.
 
 
 class RemoteCardPublisher:
@@ -80,7 +78,7 @@ class RemoteCardPublisher:
                 except DeliveryFailed as error:
                     if not _is_of_this_place(error):
                         raise
-                    log.warning("a card of turn %s could not be posted in one of its places: %s", view.turn.id, error)
+                    log.warning("turn %s: remote card not posted in a channel: %s", view.turn.id, error)
                     failure = error
                     missed.append(copy)
                 else:
@@ -105,7 +103,7 @@ class RemoteCardPublisher:
             except DeliveryFailed as error:
                 if not _is_of_this_place(error):
                     raise
-                log.warning("a card of turn %s could not be redrawn in one of its places: %s", view.turn.id, error)
+                log.warning("turn %s: remote card not updated in a channel: %s", view.turn.id, error)
                 continue
             yield PostedMessage(slot.name, str(shown))
 
@@ -132,15 +130,11 @@ def _is_of_this_place(error: DeliveryFailed) -> bool:
 
 
 # -------------------- surface
-# Slack as a Surface: every process with the bot's token can draw any turn of the workspace from its references alone.
-#
-# Which messages a turn is and how they look is for the drawings (`turns`, `streams`); here they get out, in order,
-# within Slack's limits. An unfinished reply is edited only while there is room for what must get out: ends and cards.
+# Any process can deliver any turn of the workspace from its refs. Unfinished replies are edited only while the rate
+# limits have headroom for required calls: ends of turns and cards.
 
 # -------------------- tool files
-# Images and files that tools returned, shared below the turn that asked for them.
-#
-# A file's reference is Slack's id of it. What Slack will never take is left out, and the turn drawn without it.
+# The ref of a file is Slack's id. A file that Slack rejects permanently is omitted.
 
 log = logging.getLogger(__name__)
 
@@ -164,7 +158,7 @@ async def share_tool_files(api: WebApi, view: TurnView, refs: MessageRefs) -> As
         except DeliveryFailed as failure:
             if not failure.permanent:
                 raise
-            log.warning("a file of turn %s could not be shared: %s", view.turn.id, failure)
+            log.warning("turn %s: file not shared: %s", view.turn.id, failure)
             yield PostedMessage(file.slot, LEFT_OUT)
 
 

@@ -46,10 +46,7 @@ from bot.rendering.text_columns import columns
 from bot.rendering.text_safety import single_line, strip_control
 
 # -------------------- command messages
-# Answers to commands as messages.
-#
-# Called by the listener. The text is Markdown of our own; cells and details came from elsewhere and are drawn as they
-# stand.
+# Cells and details of a reply are plain text; its text is trusted Markdown.
 
 ROOM = SizeLimit(good=MESSAGE_WEIGHT * 2 // 3, most=MESSAGE_WEIGHT - 1_000)
 NAME_LIMIT = 60
@@ -260,7 +257,7 @@ class CommandRunner:
             try:
                 await self._api.post("views.open", trigger_id=trigger.id, view=form_to_modal(form, str(place)))
             except DeliveryFailed as error:
-                log.warning("a form could not be opened: %s", error)
+                log.warning("form not opened: %s", error)
             else:
                 return None
         details = (("or on one line", form.instead),) if form.instead else ()

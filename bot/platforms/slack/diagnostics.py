@@ -15,10 +15,7 @@ from bot.platforms.slack.socket_mode import socket_address
 from bot.platforms.slack.web_api import Identity, WebApi
 
 # -------------------- scopes
-# What the app may do in a workspace, and what for.
-#
-# Read by `countersign doctor`, which names what is missing; `config/slack_manifest.yaml` asks for exactly this. It is
-# data only.
+# `config/slack_manifest.yaml` requests exactly these.
 
 
 @dataclass(frozen=True, slots=True)

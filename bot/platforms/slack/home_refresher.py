@@ -80,9 +80,9 @@ class HomeRefresher:
                 async with asyncio.timeout(MAKING_SECONDS):
                     await self._look_at(user, tab)
             except (CountersignError, TimeoutError) as error:
-                log.info("a Home tab stays as it was: %s", error)
+                log.info("Home tab not updated: %s", error)
             except Exception:
-                log.exception("a Home tab stays as it was")
+                log.exception("Home tab not updated")
 
     async def _look_at(self, user: str, tab: _Tab) -> None:
         if not self._desk.api.pacing.has_headroom("views.publish"):

@@ -98,7 +98,7 @@ class InteractionHandler:
         try:
             await errand
         except (CountersignError, TimeoutError) as error:
-            log.warning("something that was pressed or typed in Slack did not work: %s", error)
+            log.warning("interaction from Slack failed: %s", error)
             await self._whisper(place, error_message(error))
 
     async def _whisper(self, place: ResponseTarget, text: str) -> None:

@@ -163,10 +163,8 @@ def _dict(body: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 
 
 # -------------------- events endpoint
-# HTTP mode: Slack's events as signed requests, for whoever serves HTTP to hand in.
-#
-# Knows no web framework. What is not signed by Slack within the last five minutes, or is larger than anything Slack
-# sends, is refused before anybody reads it.
+# Independent of a web framework. Requests without a signature of the last five minutes, and requests above Slack's
+# maximum size, are rejected before they are parsed.
 
 PATH = "/slack/events"
 LARGEST_BODY = 1024 * 1024
@@ -222,7 +220,7 @@ class EventsEndpoint:
             request = AsyncBoltRequest(body=text, headers={name: [value] for name, value in given.items()})
             response = await self._app.async_dispatch(request)
         except Exception:
-            log.exception("an event could not be taken")
+            log.exception("event from Slack not processed")
             return HttpAnswer(500)
         return HttpAnswer(response.status, {name: value[0] for name, value in response.headers.items()}, response.body)
 
@@ -234,10 +232,7 @@ class EventsEndpoint:
 
 
 # -------------------- token revocation
-# Whether the bot is still let into the workspace: Slack says when the app was removed or its tokens were revoked.
-#
-# Called by the listener. What such an event says is only a reason to look: an app that was installed again in the
-# same moment goes on.
+# An event only triggers a check of the token, because the app may have been installed again at the same moment.
 
 
 class RevocationWatcher:
@@ -416,9 +411,9 @@ class _Handlers:
         """Return an error status, so that Slack sends the event again."""
         self._access.refused(error)
         if isinstance(error, CountersignError):
-            log.warning("an event from Slack could not be taken and will come again: %s", error)
+            log.warning("event from Slack not processed, Slack sends it again: %s", error)
         else:
-            log.error("an event from Slack could not be taken and will come again", exc_info=error)
+            log.error("event from Slack not processed, Slack sends it again", exc_info=error)
         return BoltResponse(status=503)
 
 

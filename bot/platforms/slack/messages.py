@@ -38,10 +38,8 @@ from bot.ports import EngineApi
 from bot.rendering.text_safety import single_line
 
 # -------------------- incoming
-# One message as Slack's events deliver it, read into a value; everything that nobody said to anybody is left out.
-#
-# Left out are the bot's own messages and other bots', edits, deletions, and every subtype but those that are a person
-# writing: with a file, or also to the channel. Must not decide whether the bot is meant (`attention.py`).
+# Skipped are messages of the bot and other bots, edits, deletions, and all subtypes except for a user's message with a
+# file or a thread reply that is also sent to the channel.
 
 LONGEST_TEXT = 40_000
 """Characters of a message; Slack's limit for users."""
@@ -99,15 +97,11 @@ def parse_message(event: Mapping[str, Any], identity: Identity) -> IncomingMessa
 
 
 # -------------------- message builder
-# A message made ready for the engine: names instead of ids, and what was said in its thread before.
-#
-# Slack waits for the acknowledgement meanwhile, so this has a limit: what could not be read by then is left out, and
-# said to be. Only who the author is must be known.
+# Slack waits for the acknowledgement meanwhile, so reading the context has a time limit. The context says if messages
+# are missing; only the author is required.
 
 # -------------------- thread history
-# What was said in a thread before a message, read from Slack.
-#
-# What the bot has said or answered itself is in its own transcript and left out.
+# The bot's own messages and those it has answered are in its history and left out.
 
 PAGE = 200
 MOST_PAGES = 5

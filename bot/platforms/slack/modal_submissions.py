@@ -33,10 +33,6 @@ from bot.platforms.slack.responders import APART_SECONDS, ResponseTarget
 from bot.platforms.slack.web_api import WebApi
 
 # -------------------- modal parsing
-# What comes back when somebody sends a window.
-#
-# Called by the listener. Reads Slack's `view` of a `view_submission` into values; nothing else of Slack's reaches
-# them.
 
 
 def read_submission(view: Mapping[str, Any]) -> Back | None:
@@ -117,7 +113,7 @@ class _Meanwhile:
             try:
                 await self._api.edit("views.update", view_id=self._view_id, view=self.window())
             except DeliveryFailed as error:
-                log.info("a window could not say how far something is: %s", error)
+                log.info("progress not shown in a modal: %s", error)
 
 
 class ModalSubmissionHandler:
@@ -154,7 +150,7 @@ class ModalSubmissionHandler:
         try:
             answer = await answering()
         except (CountersignError, TimeoutError) as error:
-            log.warning("a window that was sent in Slack did not work: %s", error)
+            log.warning("modal submission failed: %s", error)
             answer = _update(note_modal(TITLE, error_message(error)))
         finally:
             late = outcome.done()

@@ -19,9 +19,6 @@ from bot.errors import DatabaseError, DeliveryFailed
 from bot.ports import Quota, QuotaExceeded, QuotaGranted, Quotas
 
 # -------------------- rate window
-# One limit: what this process has let through, and what it was told of the others.
-#
-# Used by `pacing.py`, which knows Slack's limits. Must not know what is called, and waits for nothing.
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,11 +84,8 @@ class RateWindow:
 
 
 # -------------------- shared rate limits
-# Limits that this process keeps together with others, for as long as what they share answers.
-#
-# Used by `pacing.py`. A store that says nothing must not keep a drawing from getting out: after a short time nobody
-# waits for it any more, and for a while nobody asks. Each process counts for itself then, and Slack's own refusals
-# hold.
+# An unavailable store must not delay deliveries: after a short time each process counts for itself, and Slack's own
+# rejections apply.
 
 log = logging.getLogger(__name__)
 
@@ -139,11 +133,11 @@ class SharedRateLimits:
             self._asked_again_at = self._clock() + SILENT_SECONDS
             if not self._failing:
                 self._failing = True
-                log.warning("Slack's limits are not shared with other processes for now (%s)", type(error).__name__)
+                log.warning("rate limits of Slack are local to this process for now (%s)", type(error).__name__)
             return None
         if self._failing:
             self._failing = False
-            log.info("Slack's limits are shared with other processes again")
+            log.info("rate limits of Slack are shared with other processes again")
         return answer
 
 

@@ -91,7 +91,7 @@ class _ByAddress:
         try:
             await self._send(sheet)
         except DeliveryFailed as error:
-            log.info("an answer that is not the last could not be shown: %s", error)
+            log.info("progress of a command not shown: %s", error)
 
     async def finish(self, sheet: CommandReply) -> None:
         if sheet == self._shown:

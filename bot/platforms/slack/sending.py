@@ -82,7 +82,7 @@ class Sender:
         except SlackWebApiError as error:
             if error.code not in _GONE:
                 raise
-            log.info("a message of turn %s is gone (%s): posted anew", turn_id, error.code)
+            log.info("turn %s: a message was deleted (%s), posting it again", turn_id, error.code)
             return await self.post(turn_id, slot, where)
         self._remember((turn_id, slot.name), slot)
         return ref
@@ -192,7 +192,7 @@ def _check_that_text_will_do(slot: OutgoingMessage, error: SlackWebApiError) -> 
         # A card without buttons would count as posted, and nobody could ever decide.
         cause = f"Slack did not take the layout of an approval card ({error.code})."
         raise SlackWebApiError(error.code, cause, permanent=True) from error
-    log.error("Slack did not take the layout of a message (%s): sent as plain text", error.code)
+    log.error("Slack rejected the layout of a message (%s), sending plain text", error.code)
 
 
 def _carries(message: Mapping[str, Any], key: tuple[str, str]) -> bool:

@@ -126,7 +126,7 @@ class StreamManager:
                 **recipient,
             )
         except SlackWebApiError as refusal:
-            log.info("a reply is not streamed: %s", refusal)
+            log.info("reply not streamed: %s", refusal)
             if refusal.code in _NOT_HERE:
                 self._unable.add(_kind(where))
             return None
@@ -150,7 +150,7 @@ class StreamManager:
         try:
             await self._api.post("chat.appendStream", channel=growing.ref.channel, ts=growing.ref.ts, chunks=chunks)
         except DeliveryFailed as failure:
-            log.info("a stream ended: %s", failure)
+            log.info("stream ended: %s", failure)
             return False
         _sent(growing, stream)
         return True
@@ -172,7 +172,7 @@ class StreamManager:
                 session_status=session.value,
             )
         except DeliveryFailed as failure:
-            log.info("a stream could not be stopped: %s", failure)
+            log.info("stream not stopped: %s", failure)
 
     async def finish(self, turn: Turn) -> None:
         """Finish an ended turn. If its last stream stopped for an approval, Slack would show forever that a user has to
@@ -190,7 +190,7 @@ class StreamManager:
                 status=StreamSession.ACTIVE.value,
             )
         except DeliveryFailed as failure:
-            log.info("a session stays as it was: %s", failure)
+            log.info("stream session not updated: %s", failure)
 
     def _remember(self, turn_id: str, session: StreamSession) -> None:
         self._suspended.pop(turn_id, None)
