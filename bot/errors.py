@@ -70,11 +70,11 @@ class DatabaseHeld(DatabaseError):
 
 
 class NotFound(CountersignError):
-    """What was named does not exist, or is not this person's to see."""
+    """The entity is missing, or hidden from this user."""
 
 
 class Conflict(CountersignError):
-    """What was to be changed is not what it was any more, or a name is taken. `field` is the one that is wrong."""
+    """The entity was changed meanwhile, or a name is taken. `field` is the one with the error."""
 
     def __init__(self, cause: str, fix: str = "", *, field: str = "") -> None:
         super().__init__(cause, fix)
@@ -97,7 +97,7 @@ class QueueFull(CountersignError):
 
     @property
     def told(self) -> str:
-        """What the author reads in a chat."""
+        """Text for the author in a chat."""
         return f"{self.cause} {self.fix.capitalize()}."
 
 
@@ -118,7 +118,7 @@ class ModelUnavailable(ModelError):
 
 
 class LimitReached(ModelError):
-    """Nobody asked the model: a limit of the operator's on tokens or money is used up."""
+    """The model was not asked: an operator's limit on tokens or money is reached."""
 
 
 class ModelRejected(ModelError):

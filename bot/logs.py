@@ -1,7 +1,7 @@
-"""Where log lines go, how they look, and what they are about.
+"""Log handlers, formats and context fields.
 
-The composition root says where they go, once. Whoever takes up a turn, a request or an event says so with `in_context`,
-and every line that follows from it carries that.
+The composition root configures the handlers once. Enter `in_context` for a turn, a request or an event: every later
+line of the task then carries its id.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _MEGABYTE = 1_000_000
 _SHORT = 12
 
 Subject = Literal["turn", "conversation", "request"]
-"""What a line may be about, as its field is called."""
+"""Context fields of a log line."""
 
 _NOTHING: Mapping[Subject, str] = MappingProxyType({})
 _about: ContextVar[Mapping[Subject, str]] = ContextVar("about", default=_NOTHING)

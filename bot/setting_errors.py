@@ -1,7 +1,6 @@
-"""What is wrong with a setting, for whoever wrote it: its name, what it says, what is wanted and an example.
+"""Errors of settings, each with the name, the value, the expected form and an example.
 
-Called by `settings`. What is wanted follows from the setting's own description there; a value that may be a secret is
-never repeated.
+The expected form follows from the description of the setting; a value that may be a secret is never repeated.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ _RUN = re.compile(r"[A-Za-z0-9_+/=-]{20,}")
 _KEY = re.compile(r"[0-9a-fA-F]{32,}|(?=[^0-9]*[0-9])(?=[^a-z]*[a-z])(?=[^A-Z]*[A-Z]).*")
 """A run of letters that is written like a key: one may stand in a line that is not its own."""
 _BY_VALIDATOR = "value_error"
-"""What pydantic calls an error that a function of ours has raised, in words for people."""
+"""Error type of pydantic for an exception of a validator, replaced by a sentence."""
 _PREFIX = "Value error, "
 
 
@@ -46,7 +45,7 @@ def _unless_key(run: re.Match[str]) -> str:
 
 
 def _wanted(field: FieldInfo | None) -> str:
-    """What the setting takes: `write a whole number from 1 to 65535, such as 5432`."""
+    """Return the expected form: `write a whole number from 1 to 65535, such as 5432`."""
     if field is None:
         return "it cannot be used"
     example = f", such as {field.default:.15g}" if isinstance(field.default, int | float) else ""

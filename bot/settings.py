@@ -48,7 +48,7 @@ _OTHER_NAMES = {
     "mcp_capabilities_cache_ttl": "mcp_sync_interval",
     "mcp_security_allowed_server_names": "mcp_allowed_servers",
 }
-"""What other programs call the same."""
+"""Alternative names, as used by other programs."""
 
 
 def _seconds(value: Any) -> Any:
@@ -358,7 +358,7 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - passed by name; ours says what is wrong
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """What is given, the environment, .env, the files; last what came under another name."""
+        """Return the sources by priority: arguments, environment, .env, files, alternative names."""
         files, others = _files(), _under_other_names()
         found = [InitSettingsSource(settings_cls, {**each}) for each in (files, others)]
         return (init_settings, env_settings, dotenv_settings, *found)
@@ -378,7 +378,7 @@ def _database_url(given: Mapping[str, Any]) -> str:
 
 
 def _files() -> dict[str, str]:
-    """What the files in SETTINGS_FOLDER say, or in the folder that systemd makes of a unit's credentials. Raises
+    """Return the values of the files in SETTINGS_FOLDER, or in the credentials folder of a systemd unit. Raises
     SettingsError.
     """
     folder = _written().get("SETTINGS_FOLDER", "").strip() or os.environ.get("CREDENTIALS_DIRECTORY", "")

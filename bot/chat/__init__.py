@@ -1,5 +1,4 @@
-"""What every platform does alike when it receives: presses as values, verdicts, who is answered, what is said twice.
+"""Incoming actions and messages, handled alike on every platform.
 
-Called by the platforms' listeners. Knows the engine's and the commands' front doors and what is drawn, no platform and
-no library.
+Knows the engine's and the commands' front doors and what is drawn, no platform and no library.
 """

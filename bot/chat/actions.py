@@ -1,4 +1,4 @@
-"""What people can press, as values. How a button carries one is for the platform that draws it.
+"""Actions of buttons, menus and forms, as values. Each platform encodes them in its own way.
 
 A button holds names and numbers only: who may press it is decided when it is pressed, on what is on disk then.
 """
@@ -64,7 +64,7 @@ class ViewPendingCall:
 
 
 class FeedbackValue(StrEnum):
-    """What somebody thinks of an answer."""
+    """Feedback on an answer."""
 
     GOOD = "good"
     BAD = "bad"

@@ -33,12 +33,12 @@ _NUMBER = re.compile(r"[0-9]{1,9}")
 
 
 def edit_command(card: ApprovalRef) -> tuple[str, ...]:
-    """What to say to have the form of a call opened."""
+    """Return the command that opens the form of a call."""
     return (COMMAND, card.approval_id, str(card.revision))
 
 
 def is_edit_form(form: str) -> bool:
-    """Whether a form, by its id, is one of these: it was opened from a card, which is nothing to put an answer into."""
+    """Return True if a form id is one of this module. Such a form was opened from a card."""
     return form.startswith(f"{COMMAND}:")
 
 
@@ -137,8 +137,8 @@ class _Filling:
         return replace(field, value=answer, error=error)
 
     def _intro(self, fields: int) -> str:
-        """What there is to say before. Where a form is full there is no room for it on every platform, and only what
-        is left out must be said.
+        """Return the text above the fields. With a full form only left-out arguments are mentioned, because some
+        platforms have no room for more.
         """
         left = ", ".join(single_line(each, 60) for each in self.form.left[:10])
         if left:

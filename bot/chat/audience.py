@@ -1,4 +1,4 @@
-"""Whom the bot answers and serves. Who may sign or administer is for the engine and the commands to say."""
+"""Audience policy: which users the bot responds to. Approver and admin rights are checked elsewhere."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ class MessageAuthor(Protocol):
 
     @property
     def guest(self) -> bool:
-        """Somebody of the place's own, with fewer rights."""
+        """True for a guest: a member of the workspace with fewer rights."""
 
     @property
     def external(self) -> bool:
-        """Somebody from elsewhere, or a bot."""
+        """True for a user of another workspace, and for a bot."""
 
 
 @dataclass(frozen=True, slots=True)
 class AudiencePolicy:
-    """How the bot behaves towards people. Guests are the place's own, strangers come from another one (Slack Connect);
-    neither is answered unless the operator says so. `follow_threads`: a thread in which the bot has answered goes on
-    without a mention.
+    """Rules of response. Guests belong to the workspace, external users to another one (Slack Connect); neither gets
+    an answer unless the operator allows it. `follow_threads`: the bot also answers unmentioned messages in its
+    threads.
     """
 
     follow_threads: bool = True

@@ -1,4 +1,4 @@
-"""What is done after an acknowledgement: tasks with an owner, who lets them finish before leaving, within a limit."""
+"""Background tasks after an acknowledgement, limited in number. Their owner waits for them at shutdown."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""What stands before the commands wherever they are answered, and is said by what people press: of such words nobody
-types any, so they are listed nowhere.
-"""
+"""Middleware before the commands. Its commands come from buttons only, so help does not list them."""
 
 from __future__ import annotations
 
@@ -39,4 +37,4 @@ class CommandMiddleware(ABC):
 
     @abstractmethod
     async def _answer(self, request: Invocation | FormSubmission) -> Reply | Form | None:
-        """What there is to say; None for what is the commands' own."""
+        """Return the reply or form; None for a command of the wrapped service."""

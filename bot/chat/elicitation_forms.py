@@ -49,7 +49,7 @@ _CODE = {"`": "%60", "<": "%3C", ">": "%3E", "|": "%7C"}
 
 
 def is_elicitation_form(form: str) -> bool:
-    """Whether a form, by its id, is one of these: it was opened from a card, which is nothing to put an answer into."""
+    """Return True if a form id is one of this module. Such a form was opened from a card."""
     return form.startswith(f"{cards.ANSWER}:")
 
 
@@ -128,7 +128,7 @@ class _Filling:
         )
 
     def errors_of(self, unfit: InvalidAnswer) -> dict[str, str]:
-        """What does not fit as errors by field, the first field first."""
+        """Return the errors by field, the first field first."""
         wrong: dict[str, str] = {}
         for each in unfit.problems:
             wrong.setdefault(self.form.field_of(each.argument), single_line(each.problem, 200))
@@ -139,8 +139,8 @@ class _Filling:
         return replace(field, value=self.steps.answers.get(field.name, field.value), error=errors.get(field.name, ""))
 
     def _intro(self, number: int) -> str:
-        """Who asks what, and where the answers go: with every step, since people fill in what they see. What the server
-        says is marked line by line, so that none of it can be taken for a word of ours.
+        """Return the text above the fields: the server, its message and the receiver of the answers. The message is
+        marked line by line, so that it cannot pass for text of the bot.
         """
         warning = warning_text(self._inquiry.elicitation.question)
         ours = f"⚠ {warning} {ONLY_TO_IT}" if warning else ONLY_TO_IT
@@ -153,7 +153,7 @@ class _Filling:
 
 
 def _meant(command: str, inquiry: OpenElicitation) -> Reply | Form | tuple[ElicitationResult, str]:
-    """What a press shows, or what it answers and what is said then."""
+    """Return the reply or form to show, or the elicitation's result with the text of its confirmation."""
     match command, inquiry.elicitation.question.ask:
         case cards.ANSWER, FormMode(schema):
             filling = _Filling(inquiry, elicitation_form(schema), {})

@@ -1,7 +1,4 @@
-"""A form that is too long for one window, in steps: which fields stand in which, and what is carried along.
-
-Called where calls are changed and where servers are answered; `FIELDS_A_STEP` says what every platform has room for.
-"""
+"""A form that is too long for one window, in steps: which fields stand in which, and what is carried along."""
 
 from __future__ import annotations
 
@@ -22,7 +19,7 @@ class FormPages:
 
     @property
     def count(self) -> int:
-        """How many steps there are."""
+        """Number of pages."""
         return -(-len(self._fields) // self._size)
 
     def page_of(self, name: str) -> int:

@@ -1,4 +1,4 @@
-"""What happens in one place happens in the order in which it began; different places do not wait for each other."""
+"""Lock per key, first come first served. Different keys do not wait for each other."""
 
 from __future__ import annotations
 

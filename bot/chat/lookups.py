@@ -1,4 +1,4 @@
-"""What is kept that the engine has no word for, as whoever receives reaches it."""
+"""Lookups outside the engine: approvals and feedback by id."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """Principals in what the engine and the commands say, by the names people know: `slack:U1` becomes `@sam`, and
 `slack-group:S1` becomes `@ops`.
 
-Called by platforms before they show such a sentence; which principals a platform has, and how it finds their names, is
-theirs. A name is text and calls nobody; where none is told, the principal stays as it is.
+A name is text and calls nobody; where none is told, the principal stays as it is.
 """
 
 from __future__ import annotations

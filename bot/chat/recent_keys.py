@@ -1,4 +1,4 @@
-"""What has been seen lately: Slack delivers some things twice, and not everything has a row that would tell."""
+"""Recently seen keys, because Slack delivers some events twice and not every event has a database row."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class RecentKeys:
         self._seen: OrderedDict[str, None] = OrderedDict()
 
     def add(self, key: str) -> bool:
-        """Whether this key comes for the first time."""
+        """Return True if the key is new."""
         if key in self._seen:
             return False
         self.remember(key)
@@ -30,5 +30,5 @@ class RecentKeys:
             self._seen.popitem(last=False)
 
     def discard(self, key: str) -> None:
-        """It did not count after all."""
+        """Remove a key, so that its next delivery is new."""
         self._seen.pop(key, None)

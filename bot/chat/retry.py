@@ -17,7 +17,7 @@ FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
 
 
 async def retry_until_available(ask: Callable[[], Awaitable[T]], whom: str) -> T:
-    """What a platform answers, however long it is away. Raises DeliveryFailed for what will never work."""
+    """Return the platform's response, retrying while it is unavailable. Raises DeliveryFailed for permanent errors."""
     pause = FIRST_PAUSE
     while True:
         try:

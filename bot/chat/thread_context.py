@@ -1,4 +1,4 @@
-"""What others said before, as lines for the model.
+"""Earlier messages of other users, as lines for the model.
 
 Each line is one message behind its author's name; what continues on a second line is indented, so that nobody can
 write a line in another's name.
@@ -45,12 +45,12 @@ def messages_since(lines: Sequence[L], seen: Callable[[L], bool]) -> Sequence[L]
 
 
 def append_file_names(text: str, names: Sequence[str]) -> str:
-    """What a message says, with the files that came with it."""
+    """Return a message's text with the names of its files."""
     return "\n".join(filter(None, (text, *(f"[file: {single_line(name, 80)}]" for name in names))))
 
 
 def describe_files(files: Sequence[Attachment]) -> str:
-    """What stands for the words of a message that is files alone."""
+    """Return the text for a message of files alone."""
     return f"(sent {len(files)} files)" if len(files) > 1 else "(sent a file)"
 
 

@@ -20,7 +20,7 @@ class ThreadTracker:
         self._engaged: OrderedDict[ConversationKey, None] = OrderedDict()
 
     async def is_following(self, conversation: ConversationKey, engine: EngineApi) -> bool:
-        """Whether what is said there without a mention is for the bot."""
+        """Return True if the bot answers unmentioned messages in the thread."""
         if not self._follow:
             return False
         # Only a yes is remembered: any process may make it one at any time.

@@ -1,4 +1,4 @@
-"""What a person is told, alone, who takes up an offer beside a turn or says what they think of its answer.
+"""Ephemeral replies to the actions beside a turn and to feedback on its answer.
 
 An offer that counts is drawn with the turn, and nothing is said.
 """

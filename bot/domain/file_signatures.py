@@ -1,6 +1,6 @@
 """File types by leading bytes. A type named by a server or a user proves nothing.
 
-Called wherever bytes come in. Values only; nothing is decoded or unpacked.
+Values only; nothing is decoded or unpacked.
 """
 
 from __future__ import annotations

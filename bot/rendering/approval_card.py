@@ -1,7 +1,7 @@
 """An approval card as data: what a person reads before signing, and the line that replaces the buttons afterwards.
 
-Called by every platform. Knows steps with an approval; which keys or buttons there are is the platform's business.
-What is shown is what runs, as `call_arguments` says.
+Knows steps with an approval; which keys or buttons there are is the platform's business. What is shown is what runs,
+as `call_arguments` says.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ class ApprovalCard:
     expires_at: float | None
     outcome: str = ""
     needs: str = ""
-    """Whose signature it takes, where a rule says that: `needs 2 of test-group:ops, not Ana`."""
+    """Required approvers, if a rule names them: `needs 2 of test-group:ops, not Ana`."""
     signed: str = ""
-    """Who has signed so far, where several have to: `1 of 2 signed by Ben`."""
+    """Approvers so far, if several are required: `1 of 2 signed by Ben`."""
     withheld: int = 0
     """Characters that are hidden here because they look like a secret. With any, the call is not approved from here."""
 
@@ -89,7 +89,7 @@ def _card(step: ToolStep, approval: Approval, shown: CallArguments) -> ApprovalC
 
 
 def outcome(status: StepStatus, approval: Approval) -> str:
-    """How the question ended, one line; empty while it is open."""
+    """Return the result of the approval, one line; empty while it is open."""
     by = f" by {decider}" if (decider := single_line(approval.decided_by, 60 * max(len(approval.signers), 1))) else ""
     match status:
         case StepStatus.AWAITING:
@@ -106,7 +106,7 @@ def outcome(status: StepStatus, approval: Approval) -> str:
 
 
 def required_approvers_text(approval: Approval) -> str:
-    """Whose signature it takes, one line; empty where any of those who sign will do."""
+    """Return the required approvers, one line; empty if any approver is enough."""
     terms = approval.terms
     if not terms.say_who:
         return ""
@@ -119,12 +119,12 @@ def required_approvers_text(approval: Approval) -> str:
 
 
 def remaining_approvals_text(more: int) -> str:
-    """What is told to somebody whose signature counts beside others."""
+    """Return the text for an approver whose approval is not the last one required."""
     return f"Signed. {more} more {'signature is' if more == 1 else 'signatures are'} needed."
 
 
 def approved_by_text(approval: Approval) -> str:
-    """Who has signed so far, one line; empty where nobody has, or one is enough."""
+    """Return the approvers so far, one line; empty without any, or if one is enough."""
     if not approval.signers or approval.terms.quorum == 1:
         return ""
     names = " and ".join(single_line(name, 60) for name in approval.signers)
@@ -132,7 +132,7 @@ def approved_by_text(approval: Approval) -> str:
 
 
 def signatures(approvals: Iterable[Approval]) -> list[str]:
-    """What cards that are drawn together say of signatures: each line once."""
+    """Return the approver lines of cards in one message, each line once."""
     return list(
         dict.fromkeys(
             line for each in approvals for line in (required_approvers_text(each), approved_by_text(each)) if line
@@ -151,7 +151,7 @@ def headline(step: ToolStep, made: ApprovalCard) -> str:
 
 
 def risk_word(tool: ToolRef | None) -> str:
-    """What a call may do, in one word."""
+    """Return the risk of a call, one word."""
     if tool is None or tool.destructive:
         return "destructive"
     return "reads" if tool.read_only else "writes"
@@ -167,7 +167,7 @@ def format_duration(seconds: float) -> str:
 
 
 def call_title(step: ToolStep) -> str:
-    """What a call does, in the words of its server: `Create issue`."""
+    """Return the title of a call, from its server: `Create issue`."""
     tool = step.tool
     if tool is None:
         return single_line(step.call.name, 60)

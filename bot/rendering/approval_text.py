@@ -1,7 +1,4 @@
-"""Approval cards in words: how many calls wait, what they are called with, how each went on.
-
-Called by chat platforms, whose users meet the same words everywhere; how a card looks is theirs.
-"""
+"""Approval cards in words: how many calls wait, what they are called with, how each went on."""
 
 from __future__ import annotations
 
@@ -28,16 +25,16 @@ ICONS: Mapping[StepStatus, str] = {
     StepStatus.FAILED: "⚠️",
     StepStatus.UNKNOWN: "⚠️",
 }
-"""What stands before a call that was signed; the title of one that was not run is struck out."""
+"""Icons before a decided call. The title of a call that was not run is struck out."""
 
 
 VIEW_ALL = "View all"
 VIEW_TO_APPROVE = "View all to approve"
-"""What the button says that opens a call which hides something on its card."""
+"""Label of the button that opens a call with hidden parts on its card."""
 
 
 def summary_line(count: int, waiting: int) -> str:
-    """How many of the calls on a card wait."""
+    """Return the number of open approvals on a card as text."""
     if not waiting:
         return f"{count} calls, all decided"
     return f"{count} calls need an approval" if waiting == count else f"{waiting} of {count} calls need an approval"
@@ -83,7 +80,7 @@ def card_warning_lines(argument: CardArgument, view: str) -> tuple[str, ...]:
 
 
 def outcome_parts(step: ToolStep, view: TurnView) -> Sequence[str]:
-    """What was changed in a signed call before, and how it went on."""
+    """Return the edits of an approved call and its outcome."""
     line = tool_status(step, view)
     changed = edit_summary(step)
     match step.status:

@@ -1,6 +1,6 @@
-"""What people have changed in a call since it was asked for, in words; and whether a card offers to change it.
+"""Text of the edits to a requested call.
 
-Called by every platform that draws a card. Values are as safe to draw as those of the card itself.
+Values are as safe to draw as those of the card itself.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ _NO_VALUE: tuple[str, None] = ("", None)
 
 
 def can_edit(step: ToolStep) -> bool:
-    """Whether a card offers to change the call: whoever may is for the engine to say."""
+    """Return True if a card offers to edit the call. The engine decides which users may."""
     return step.status is StepStatus.AWAITING and step.tool is not None
 
 
 def edit_lines(step: ToolStep) -> tuple[str, ...]:
-    """Who has changed a call, and each argument before and after; nothing if nobody has."""
+    """Return the editors of a call, and each argument before and after; empty without edits."""
     if step.approval is None or step.approval.proposed is None:
         return ()
     by = single_line(step.approval.revised_by, 60)

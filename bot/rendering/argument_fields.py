@@ -1,9 +1,8 @@
 """The arguments of a call as the fields of a form, and what was filled in as arguments again.
 
-Called where a call is changed before it is signed. A form that nobody touches gives back exactly the arguments it was
-made of. What a form cannot express stands in its field as JSON. A value that is withheld from whoever fills it in is
-not prefilled, and stays as it is unless they type another. Whether arguments fit the tool is for the engine to say:
-what comes from here is well formed and no more.
+A form that nobody touches gives back exactly the arguments it was made of. What a form cannot express stands in its
+field as JSON. A value that is withheld from whoever fills it in is not prefilled, and stays as it is unless they type
+another. Whether arguments fit the tool is for the engine to say: what comes from here is well formed and no more.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from bot.rendering.text_safety import show_invisible, single_line
 MOST_FIELDS = 15
 """Three steps: who fills in more than that should ask for another call."""
 LONGEST = 3_000
-"""What every platform takes in one field (Slack, "Plain-text input": 3,000 characters)."""
+"""Characters in one field on every platform (Slack, "Plain-text input": 3,000 characters)."""
 LEAVE_OUT = "leave out"
 """The choice that sends no value at all."""
 _CHOICES, _CHOICE_LENGTH = 25, 75
@@ -60,7 +59,7 @@ class ArgumentField:
 
 @dataclass(frozen=True, slots=True)
 class ArgumentForm:
-    """What can be filled in, in order, and the names of arguments that have no field and stay as they are."""
+    """Fields of a form in order, and the names of arguments without a field, which stay as they are."""
 
     fields: tuple[ArgumentField, ...]
     left: tuple[str, ...]
@@ -168,7 +167,7 @@ def _plain_schema(schema: Any) -> Mapping[str, Any]:
 
 
 def _kind_of(schema: Mapping[str, Any], present: Any) -> _Kind:
-    """How an argument can be filled in: as its schema has it, if the value that is there fits into such a field."""
+    """Return the kind of an argument's field, from its schema, if its value fits into such a field."""
     kind = _wanted_kind(schema)
     return kind if present is _ABSENT or _fits(kind, schema, present) else _Kind.JSON
 
@@ -213,7 +212,7 @@ def _fits(kind: _Kind, schema: Mapping[str, Any], present: Any) -> bool:  # noqa
 
 
 def _offerable(choices: Any) -> bool:
-    """Whether every platform takes these as choices."""
+    """Return True if every platform accepts these as choices."""
     return (
         isinstance(choices, list)
         and 0 < len(choices) < _CHOICES
@@ -327,7 +326,7 @@ def _read(each: ArgumentField, answer: str) -> Any:  # noqa: C901, PLR0911 - one
 
 
 def _nothing(each: ArgumentField) -> Any:
-    """What an empty field says."""
+    """Return the value of an empty field."""
     if each.withheld:
         return each.present
     if each.kind is _Kind.LINES:

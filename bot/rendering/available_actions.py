@@ -1,8 +1,8 @@
-"""What a person may be offered beside a turn, as data: a way out where nobody knows whether a call has happened, and
-where a message waits for another turn.
+"""Actions offered beside a turn, as data: for calls with an unknown outcome, and for messages that wait for another
+turn.
 
-Called by every platform. Which buttons, keys or commands take an offer up is the platform's business; the engine has a
-method for each (`EngineApi.check_outcome`, `again`, `stop`).
+Which buttons, keys or commands take an offer up is the platform's business; the engine has a method for each
+(`EngineApi.check_outcome`, `again`, `stop`).
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def blocking_turn(views: Sequence[TurnView]) -> StopTurnAction | None:
 
 
 def waiting_text(view: TurnView) -> str:
-    """What a queued turn waits for, in words; empty for any other."""
+    """Return the reason that a queued turn waits; empty for any other turn."""
     if view.turn.status is not TurnStatus.QUEUED or not view.ahead:
         return ""
     awaited = _awaited(view.blocker) if view.blocker is not None else ""
@@ -94,7 +94,7 @@ def waiting_text(view: TurnView) -> str:
 
 
 def _awaited(blocker: BlockingTurn) -> str:
-    """What people have to do before a turn goes on; empty for one that is at work."""
+    """Return the user action that a turn waits for; empty for a running turn."""
     if blocker.awaits_signature:
         return "an approval"
     return "a question of a server" if blocker.awaits_answer else ""

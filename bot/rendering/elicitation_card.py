@@ -1,7 +1,7 @@
-"""What a server asks back, as a card: what everybody in the conversation sees of it, and what whoever is asked can do.
+"""Card of an elicitation, as everyone in the conversation sees it, with the actions of its user.
 
-Called by every platform. The address of a page that is to be visited is not on the card, only its domain: the card is
-for everybody, the way there for one person. Which keys or buttons there are is the platform's business.
+The address of a page that is to be visited is not on the card, only its domain: the card is for everybody, the way
+there for one person. Which keys or buttons there are is the platform's business.
 """
 
 from __future__ import annotations
@@ -27,9 +27,7 @@ from bot.rendering.text_safety import show_invisible, single_line, strip_control
 
 ANSWER, CONFIRM, DECLINE = "answer-server", "confirm-server", "decline-server"
 VISIT, VISITED = "visit-server", "visited-server"
-"""What presses say, in the words of a command: open the form, send one without fields, decline; show the link, and say
-that one has been there.
-"""
+"""Commands of the buttons: open the form, send one without fields, decline; show the link, confirm the visit."""
 MESSAGE_LIMIT = 300
 MESSAGE_LINES = 6
 FIELD_LIMIT = 60
@@ -99,12 +97,12 @@ def elicitation_card(step: ToolStep, elicitation: Elicitation, view: TurnView) -
 
 
 def server_name(step: ToolStep) -> str:
-    """Whose question it is."""
+    """Return the name of the elicitation's server."""
     return (single_line(step.tool.server, FIELD_LIMIT) if step.tool else "") or "The server"
 
 
 def outcome_text(elicitation: Elicitation) -> str:
-    """How a question ended that waits for nobody any more, one line."""
+    """Return the result of a closed elicitation, one line."""
     by = single_line(elicitation.answered_by, FIELD_LIMIT)
     reason = single_line(elicitation.reason, 200).rstrip(".")
     match elicitation.reply.action if elicitation.reply is not None else ElicitationAction.CANCEL:
@@ -120,7 +118,7 @@ def outcome_text(elicitation: Elicitation) -> str:
 
 
 def requested_fields(asked: ElicitationMode) -> tuple[str, ...]:
-    """What a form wants to be told, by the titles of its fields; empty for a link."""
+    """Return the titles of the form's fields; empty for a link."""
     match asked:
         case FormMode(schema):
             properties = schema.get("properties")
@@ -133,14 +131,14 @@ def requested_fields(asked: ElicitationMode) -> tuple[str, ...]:
 
 
 def field_title(name: str, schema: object) -> str:
-    """What a field is called: as its schema has it, or by its name."""
+    """Return the title of a field from its schema, or its name."""
     title = schema.get("title") if isinstance(schema, Mapping) else None
     titled = single_line(show_invisible(title), FIELD_LIMIT) if isinstance(title, str) else ""
     return titled or single_line(show_invisible(name), FIELD_LIMIT) or NO_NAME
 
 
 def domain_of(asked: ElicitationMode) -> str:
-    """Where a link leads to, with the port if one is named; empty for a form."""
+    """Return the domain of the link, with the port if one is named; empty for a form."""
     if not isinstance(asked, UrlMode):
         return ""
     try:
@@ -150,7 +148,7 @@ def domain_of(asked: ElicitationMode) -> str:
 
 
 def warning_text(question: ElicitationRequest) -> str:
-    """What to be careful of, a sentence; mostly nothing."""
+    """Return a warning sentence; empty for most elicitations."""
     match question.ask:
         case UrlMode(url):
             return LIKE_ANOTHER if is_lookalike(url) else ""

@@ -1,8 +1,8 @@
 """The schema of a server's question as the fields of a form, and what was filled in as the values that are sent to it.
 
-Called where questions are answered. Choices are shown by their titles and sent by their values, whichever of the
-protocol's spellings the server uses (client/elicitation, "Requested schema"); its defaults are filled in. Whether
-values fit the schema is for the engine to say.
+Choices are shown by their titles and sent by their values, whichever of the protocol's spellings the server uses
+(client/elicitation, "Requested schema"); its defaults are filled in. Whether values fit the schema is for the engine
+to say.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from bot.rendering.text_safety import show_invisible, single_line
 MOST_FIELDS = 24
 TITLE_LIMIT = 75
 SHOWN = 10
-"""How many choices a hint names."""
+"""Number of choices in a hint."""
 _FORMATS = {
     "email": "an email address",
     "uri": "a web address",
@@ -34,7 +34,7 @@ Choices = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class ElicitationForm:
-    """What can be filled in, in order. `left` are the titles of fields for which a form has no room."""
+    """Fields of a form in order. `left` are the titles of fields without room."""
 
     fields: tuple[Field, ...]
     left: tuple[str, ...]
@@ -46,7 +46,7 @@ class ElicitationForm:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What the values are called that can be filled in, in order."""
+        """Names of the values that can be filled in, in order."""
         return tuple(each.argument for each in self._made)
 
     def field_of(self, name: str) -> str:
@@ -74,7 +74,7 @@ class ElicitationForm:
         return sent, errors
 
     def _worded(self, name: str, answer: str) -> str:
-        """What was typed; where it means a choice, in the choice's own words."""
+        """Return the typed text; for a choice, the choice's own spelling."""
         typed = answer.strip().lower()
         choices = self._choices.get(name, {})
         # What is shown comes first: one choice's title may be another one's value.
@@ -111,7 +111,7 @@ def elicitation_form(schema: Mapping[str, Any]) -> ElicitationForm:
 
 
 def _choices(schema: Any) -> Choices:
-    """What can be chosen, for one choice or for several; nothing where anything can be typed."""
+    """Return the choices of a field, for one choice or several; empty for free text."""
     if not isinstance(schema, Mapping):
         return {}
     if schema.get("type") == "array":
@@ -155,7 +155,7 @@ def _shown(schema: Any, choices: Choices) -> Mapping[str, Any]:
 
 
 def _bounds(schema: Mapping[str, Any], choices: Choices, *, several: bool) -> str:
-    """What a value has to be, in a few words."""
+    """Return the limits of a value in a few words."""
     if choices and (several or len(choices) > SHOWN):
         more = f", … {len(choices) - SHOWN} more" if len(choices) > SHOWN else ""
         return f"{'any' if several else 'one'} of: {', '.join(list(choices)[:SHOWN])}{more}"
@@ -173,7 +173,7 @@ def _bounds(schema: Mapping[str, Any], choices: Choices, *, several: bool) -> st
 
 
 def _chosen(value: Any, choices: Choices) -> Any:
-    """What is sent for a title, or for several. Raises ValueError, with what can be chosen."""
+    """Return the value of a title, or of several. Raises ValueError with the choices."""
     if isinstance(value, list | tuple):
         found = [_chosen(each, choices) for each in value]
         return [each for number, each in enumerate(found) if each not in found[:number]]
@@ -194,7 +194,9 @@ def _titled(value: Any, choices: Choices) -> Any:
 
 
 def _usable(default: Any) -> bool:
-    """Whether a default can be filled in: flat values, and lists of texts. What would be masked cannot be seen."""
+    """Return True if a default can be filled in: flat values and lists of texts, without masked parts, because those
+    cannot be seen.
+    """
     if redact_secrets("", default) != default:
         return False
     if isinstance(default, list):

@@ -1,6 +1,6 @@
 """Turn events as JSON, for programs that read `--json`.
 
-Called by the terminal. The shape is a promise: fields are added, never renamed.
+The shape is a promise: fields are added, never renamed.
 
     event                 fields beside "event" and "turn"
     turn_queued           ahead, behind, behind_approval, behind_question, offers

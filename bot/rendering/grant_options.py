@@ -1,7 +1,7 @@
-"""What may be granted with a signature, as data: the words of a button or an entry, and what it stands for.
+"""Grants offered with an approval, as data: label and meaning of a button or entry.
 
-Called by every platform that draws a card. A button carries the offer's `word` alone, and `parse_grant_option` reads it
-back; whether this person may grant it is for the engine to say (`EngineApi.grant`), whatever was drawn.
+A button carries the offer's `word` alone, and `parse_grant_option` reads it back; whether this person may grant it is
+for the engine to say (`EngineApi.grant`), whatever was drawn.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ OFFERS = (
 
 
 def grant_offers(step: ToolStep) -> tuple[GrantOption, ...]:
-    """What may be offered beside a signature; nothing for a call that may destroy something, that takes more than one
-    signature, or that waits for nobody.
+    """Return the grants offered with an approval; empty for a destructive call, for several required approvals, and
+    for a closed approval.
     """
     tool, approval = step.tool, step.approval
     if step.status is not StepStatus.AWAITING or tool is None or approval is None:
@@ -64,7 +64,7 @@ def grant_offers(step: ToolStep) -> tuple[GrantOption, ...]:
 
 
 def format_grant(scope: Scope | None) -> str:
-    """What was granted with a signature, as the card says it afterwards; empty if nothing was."""
+    """Return the text of the grant on a decided card; empty without a grant."""
     match scope:
         case None:
             return ""
@@ -80,5 +80,5 @@ def format_grant(scope: Scope | None) -> str:
 
 
 def parse_grant_option(word: str) -> GrantRequest | None:
-    """What a button stood for; None if its word is none of these."""
+    """Return the grant of a button; None if its word is unknown."""
     return next((offer.permission for offer in OFFERS if offer.word == word), None)

@@ -1,6 +1,6 @@
 """Which links may be drawn, and which say one thing and mean another.
 
-Called by whatever draws text that a model or a tool wrote. Knows addresses only.
+Knows addresses only.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ LONGEST = 3000
 LONGEST_LABEL = 300
 """A label beyond that is not looked through, and not trusted."""
 LONGEST_DOMAIN = 34
-"""What a button shows whole on a telephone, too."""
+"""Characters that a button shows in full on a phone."""
 _SCHEMES = ("http", "https", "mailto")
 _HOSTS = re.compile(r"(?:[^\W_](?:[\w-]*[^\W_])?\.)+[^\W\d_]{2,}")
 _BARE = re.compile(r"https?://[^\s<>\"`|\\^{}]+", re.IGNORECASE)
@@ -34,7 +34,7 @@ def safe_url(url: str) -> str:
 
 
 def is_deceptive(label: str, url: str) -> bool:
-    """Whether a label names another place than the one the link leads to, or the address itself is made to deceive."""
+    """Return True if a label names another site than its link, or if the address itself is deceptive."""
     if len(label) > LONGEST_LABEL:
         return True
     label = unicodedata.normalize("NFKC", label).lower().strip()
@@ -48,9 +48,7 @@ def is_deceptive(label: str, url: str) -> bool:
 
 
 def is_lookalike(url: str) -> bool:
-    """Whether the domain of an address is written in letters that can look like others: beyond ASCII, or Punycode.
-    So is one that cannot be read.
-    """
+    """Return True if a domain has lookalike letters (beyond ASCII, or Punycode), or cannot be parsed."""
     try:
         host = urlsplit(url).hostname or ""
     except ValueError:
@@ -59,15 +57,15 @@ def is_lookalike(url: str) -> bool:
 
 
 def open_label(url: str) -> str:
-    """What a button says that leads there: the domain, unless it is too long to be read to its end, which is what
-    counts, or can be taken for another.
+    """Return the label of a link's button: the domain, unless it is too long to be shown to its decisive end, or a
+    lookalike.
     """
     host = "" if is_lookalike(url) else urlsplit(url).hostname or ""
     return f"Open {host}" if 0 < len(host) <= LONGEST_DOMAIN else "Open the page"
 
 
 def find_urls(text: str) -> list[tuple[int, int]]:
-    """Where web addresses stand in plain text, without the punctuation that follows them."""
+    """Return the positions of web addresses in plain text, without the punctuation that follows them."""
     found = []
     for match in _BARE.finditer(text):
         address = match.group().rstrip(_AFTERTHOUGHT)

@@ -1,7 +1,7 @@
 """Markdown as a small tree: what a text consists of, for platforms that do not read Markdown themselves.
 
-Called by such platforms. The only home of the Markdown parser beside the terminal's typesetter. Nothing of a text is
-swallowed: HTML is text, link definitions are text, and links that no person should be sent to show their target.
+The only home of the Markdown parser beside the terminal's typesetter. Nothing of a text is swallowed: HTML is text,
+link definitions are text, and links that no person should be sent to show their target.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MOST_BRACKETS = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Style:
-    """How a run of text looks."""
+    """Style of a run of text."""
 
     bold: bool = False
     italic: bool = False
@@ -125,7 +125,7 @@ def parse(markdown: str) -> tuple[Node, ...]:
 
 
 def line_text(line: Line) -> str:
-    """What a line says."""
+    """Return the text of a line."""
     return "".join(each.text for each in line)
 
 

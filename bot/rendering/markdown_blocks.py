@@ -1,7 +1,6 @@
 """Markdown that is still being written, cut into blocks that will not change any more and the rest.
 
-Called by a terminal that prints finished blocks for good and redraws only the last one. It cuts between lines, loses
-nothing, and takes back nothing: more text only ever adds finished blocks.
+It cuts between lines, loses nothing, and takes back nothing: more text only ever adds finished blocks.
 """
 
 from __future__ import annotations

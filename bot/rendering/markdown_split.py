@@ -1,9 +1,8 @@
 """A Markdown text cut into messages: each is whole Markdown by itself, and none is larger than it may be.
 
-Called by platforms whose messages have a size, with text that has been through `text_safety`. A growing text is cut
-where it was cut before, and what was once in a message is never taken out of it again but for blanks at its end, so it
-can be sent while it is being written. An open code block is closed at the cut and opened again, a table begins again
-with its headings, a nested list moves to the left.
+A growing text is cut where it was cut before, and what was once in a message is never taken out of it again but for
+blanks at its end, so it can be sent while it is being written. An open code block is closed at the cut and opened
+again, a table begins again with its headings, a nested list moves to the left.
 """
 
 from __future__ import annotations
@@ -27,8 +26,8 @@ def text_weight(text: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class SizeLimit:
-    """How much goes into one message, as `weigh` counts: from `good` on it ends where a block does, and it never
-    holds more than `most`, which is 1,000 at least.
+    """Size limit of one message, as `weigh` counts: from `good` on it ends at the end of a block. It never exceeds
+    `most`, which is at least 1,000.
     """
 
     good: int
@@ -36,7 +35,7 @@ class SizeLimit:
     weigh: Callable[[str], int] = text_weight
 
     def after(self, used: int) -> SizeLimit:
-        """What is left of it."""
+        """Return the rest of the limit."""
         return SizeLimit(max(self.good - used, 0), max(self.most - used, 0), self.weigh)
 
 
@@ -51,8 +50,8 @@ def split(markdown: str, room: SizeLimit) -> tuple[str, ...]:
 
 
 def split_once(markdown: str, room: SizeLimit) -> tuple[str, str]:
-    """What goes into a message, and what the next one begins with: empty if this is the end of the text. Where there
-    is no room left at all, nothing goes in.
+    """Return the text of one message and the start of the next one; empty at the end of the text. Without any room
+    the message is empty.
     """
     scan = _Scan(room)
     for line in _lines(markdown):
@@ -100,7 +99,7 @@ class _Scan:
         self.last = line
 
     def ends_before(self, line: str) -> bool:
-        """Whether the message ends here. Blanks that may still become something decide nothing."""
+        """Return True if the message ends here. Blanks at an unfinished end decide nothing."""
         if not line.strip() and not line.endswith("\n"):
             return False
         if not self.fence and self.used >= self.room.good and self._starts_block(line):
@@ -112,7 +111,7 @@ class _Scan:
         return bool(self.head) or "|" not in self.last
 
     def ends_within(self, line: str) -> bool:
-        """Whether the message ends somewhere in this line: behind a blank if there is one late enough."""
+        """Return True if the message ends within this line: after a blank, if one is late enough."""
         if self.used + self.room.weigh(line) < self.room.most * _WORDS_FROM:
             return False
         used = self.used
@@ -135,7 +134,7 @@ class _Scan:
         return f"{head}{'' if head.endswith(chr(10)) else chr(10)}{' ' * self.indent}{self.fence}"
 
     def behind(self, text: str) -> str:
-        """What the next message begins with, and everything after it."""
+        """Return the text of the next message and everything after it."""
         rest = text[self.at :]
         if self.fence:
             return f"{self.fence}{self.info}\n{_to_the_left(rest, self.indent)}"

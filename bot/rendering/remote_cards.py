@@ -1,8 +1,7 @@
 """Cards that are signed elsewhere than where they were asked for.
 
-Called by platforms that draw a turn as messages. Such a card stands in each of its places whole, and while somebody is
-awaited, a line in the conversation says where that is; once all is decided, the card stands there as well. Who may sign
-is not known here.
+Such a card stands in each of its places whole, and while somebody is awaited, a line in the conversation says where
+that is; once all is decided, the card stands there as well. Who may sign is not known here.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ def group_by_target(asking: ApprovalEntry) -> Sequence[ApprovalEntry]:
 
 
 def targets_of(asking: ApprovalEntry) -> tuple[Destination, ...]:
-    """Where these calls are signed instead of the conversation; empty if they are signed there."""
+    """Return the targets of these calls' cards outside the conversation; empty if they stay in it."""
     return approval_targets(asking.calls[0].approval)
 
 
@@ -41,7 +40,7 @@ def remote_approvals(view: TurnView) -> Sequence[ApprovalEntry]:
 
 
 def is_pending(asking: ApprovalEntry) -> bool:
-    """Whether somebody still has to decide one of these calls."""
+    """Return True if one of these calls waits for a decision."""
     return any(step.status is StepStatus.AWAITING for step in asking.calls)
 
 
@@ -51,5 +50,5 @@ def remote_slot(card: str, place: Destination) -> str:
 
 
 def is_remote_slot(slot: str) -> bool:
-    """Whether a slot is that of a card elsewhere."""
+    """Return True for the slot of a remote card."""
     return _BETWEEN in slot

@@ -1,8 +1,8 @@
 """Markdown from outside that a platform reads itself, with everything taken out of its hands that it could act on.
 
-Called where text is sent as Markdown while it is being written. Nobody is mentioned, no picture is fetched, and links
-lead only where `links` lets them, with their target beside them where they would deceive. The words stay as they are;
-a word joiner, which nobody sees, stands where something would have begun.
+Nobody is mentioned, no picture is fetched, and links lead only where `links` lets them, with their target beside them
+where they would deceive. The words stay as they are; a word joiner, which nobody sees, stands where something would
+have begun.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""What stands beside the replies of a turn in a thread, in words: tool calls, remarks, what is offered.
-
-Called by chat platforms, whose users meet the same words everywhere; how such a line looks is theirs.
-"""
+"""Status lines beside the replies of a turn in a thread: tool calls, notices, offers."""
 
 from __future__ import annotations
 
@@ -39,7 +36,7 @@ def tool_text(line: ToolStatus) -> str:
 
 
 def busy_text(text: str) -> str:
-    """What goes on at this moment, on one line."""
+    """Return the current activity, one line."""
     return f"{MARKS[StatusIcon.RUNNING]} {text}"
 
 
@@ -52,7 +49,7 @@ def truncate_output(text: str) -> str:
 
 
 def drop_repeats(entries: Iterable[Entry], view: TurnView) -> Iterator[Entry]:
-    """What came of a call with a card stands on the card; its line says only how it stands."""
+    """Drop results that stand on a card already, because the call's line shows only the status."""
     with_card = {step.n for step in view.steps if isinstance(step, ToolStep) and _has_card(step)}
     for entry in entries:
         if isinstance(entry, CallLine) and entry.n in with_card:
@@ -62,7 +59,7 @@ def drop_repeats(entries: Iterable[Entry], view: TurnView) -> Iterator[Entry]:
 
 
 def offer_label(offer: Offer, view: TurnView) -> str:
-    """What a button for an offer says: with the call's name where several are meant."""
+    """Return the label of an offer's button, with the call's name if there are several calls."""
     match offer:
         case StopTurnAction():
             return offer.label

@@ -1,6 +1,6 @@
 """Tables in letters of one width, for places that draw no table or too small a one.
 
-Called by platforms. Cells are plain text.
+Cells are plain text.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ def columns(rows: Sequence[Sequence[str]], aligned: Sequence[str] = ()) -> str:
 
 
 def width(text: str) -> int:
-    """How many letters wide a line is: some are two, some are none."""
+    """Return the width of a line in columns: some characters take two, some none."""
     return sum(
         0 if unicodedata.combining(each) else 2 if unicodedata.east_asian_width(each) in "WF" else 1 for each in text
     )
 
 
 def widest(text: str) -> int:
-    """How many letters wide the longest line is."""
+    """Return the width of the widest line in columns."""
     return max((width(line) for line in text.split("\n")), default=0)
 
 

@@ -1,7 +1,7 @@
 """Text from models, tools and people made safe to draw anywhere.
 
-Called wherever such text meets a screen. Must not know which platform draws it: what is left after `strip_control` is
-letters, line ends and tabs, and nothing that moves a cursor, reorders a line or hides.
+Must not know which platform draws it: what is left after `strip_control` is letters, line ends and tabs, and nothing
+that moves a cursor, reorders a line or hides.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """A turn taken apart into what stands below each other in a thread: passages of replies and tool lines, and between
 them the questions for a signature and those of servers.
 
-Called by platforms that draw a turn as messages. Every passage and question keeps its number from its first appearance
-on, so that a drawing finds its message again.
+Every passage and question keeps its number from its first appearance on, so that a drawing finds its message again.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ class CallLine:
 
 @dataclass(frozen=True, slots=True)
 class ToolOutput:
-    """What a call returned that a person ran by hand: nobody else tells it."""
+    """Result of a call that a user ran by hand. The model does not report it."""
 
     text: str
     failed: bool = False
@@ -57,7 +56,7 @@ class Note:
 
 @dataclass(frozen=True, slots=True)
 class ActivityLine:
-    """What goes on at this moment; it leaves nothing behind."""
+    """Current activity; it is not part of the finished timeline."""
 
     text: str
 
@@ -75,7 +74,7 @@ Entry = ReplyText | CallLine | ToolOutput | Note | ActivityLine | Failure
 
 @dataclass(frozen=True, slots=True)
 class TimelineSection:
-    """What is said and done without a signature. The first is number 0; it may be empty while nothing has happened."""
+    """Replies and calls without an approval. The first has number 0 and may be empty at the start."""
 
     number: int
     entries: tuple[Entry, ...] = ()
@@ -94,7 +93,7 @@ class ApprovalEntry:
 
 @dataclass(frozen=True, slots=True)
 class ElicitationEntry:
-    """What the server of one call has asked back, in order, answered or not. `number` is the call's step."""
+    """Elicitations of one call, in order, answered or not. `number` is the call's step."""
 
     number: int
     step: ToolStep
@@ -107,7 +106,7 @@ _END = {
     StepStatus.STARTED: StepStatus.UNKNOWN,
     StepStatus.ASKING: StepStatus.CANCELLED,
 }
-"""What becomes of a call when its turn has ended without it."""
+"""Statuses of unfinished calls after the end of their turn."""
 
 
 def timeline(view: TurnView) -> tuple[TimelineSection | ApprovalEntry | ElicitationEntry, ...]:
@@ -128,7 +127,7 @@ def last_state(step: ToolStep, view: TurnView) -> ToolStep:
 
 
 def reference(turn_id: str) -> str:
-    """How people name a turn when they report it."""
+    """Reference of a turn for reports by users."""
     return turn_id[:8]
 
 

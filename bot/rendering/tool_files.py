@@ -1,7 +1,6 @@
 """Images and files that tools returned, to be shared below the turn that asked for them.
 
-Called by platforms that draw turns as messages, and by the terminal's. Each is one slot of its turn, by its step and
-place, so that it is shared once.
+Each is one slot of its turn, by its step and place, so that it is shared once.
 """
 
 from __future__ import annotations
@@ -17,11 +16,11 @@ from bot.domain.views import TurnView
 from bot.rendering.tool_status import tool_name
 
 PREFIX = "file-"
-"""What the names of these slots begin with."""
+"""Prefix of the slots of files."""
 MOST = 20
 _RETURNED = (StepStatus.DONE, StepStatus.FAILED)
 _ENDINGS = {"image/webp": ".webp", "audio/flac": ".flac", "audio/mpeg": ".mp3", "audio/wav": ".wav"}
-"""What Python's own table knows on some systems only."""
+"""File endings that Python's own table has on some systems only."""
 LEFT_OUT = "left out"
 """The reference of a file that the platform will never take: the turn is drawn without it."""
 

@@ -1,6 +1,6 @@
 """A tool call on one line: what it is called, how it stands, what came of it.
 
-Called by every platform's drawing of a turn. Knows steps and views; how a mark looks is the platform's business.
+Knows steps and views; how a mark looks is the platform's business.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _SENT = {
 
 
 def tool_status(step: ToolStep, view: TurnView) -> ToolStatus:
-    """How a call of this view stands: in the present while it runs, in the past when it has ended."""
+    """Return the status of a call: present tense while it runs, past tense after its end."""
     name = tool_name(step)
     match step.status:
         case StepStatus.AWAITING | StepStatus.ASKING | StepStatus.EXPIRED | StepStatus.CANCELLED:
@@ -90,7 +90,7 @@ def tool_name(step: ToolStep) -> str:
 
 
 def _told(result: ToolResult | None) -> tuple[str, str]:
-    """What a result says on one short line, and how much more there is."""
+    """Return a result on one short line, and the size of the rest."""
     if result is None:
         return "", ""
     lines = [line for line in result.text.splitlines() if line.strip()]
@@ -121,7 +121,7 @@ def _denial(step: ToolStep) -> tuple[str, str]:
 
 
 def _granted(step: ToolStep) -> str:
-    """Who had allowed it, where nobody was asked."""
+    """Return the author of the grant that replaced an approval."""
     return f"granted by {single_line(step.grant.name, 40) or single_line(step.grant.by, 40)}" if step.grant else ""
 
 

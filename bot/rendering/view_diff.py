@@ -1,7 +1,7 @@
-"""What happened between two views of one turn.
+"""Events between two views of one turn.
 
-Called by whoever needs events where the engine hands out views (`--json`). Views may be skipped: a call that
-appears already finished was started first, an approval that appears settled was asked for first.
+Views may be skipped: a call that appears already finished was started first, an approval that appears settled was
+asked for first.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def _call(old: ToolStep | None, before: TurnView | None, new: ToolStep, after: T
 
 
 def _questions(old: ToolStep | None, new: ToolStep, turn_id: str) -> Iterator[TurnEvent]:
-    """What the server has asked back, and what has been settled of it."""
+    """Yield the new and the settled elicitations."""
     before = {each.id: each.open for each in old.elicitations} if old else {}
     for each in new.elicitations:
         if each.id not in before:
@@ -132,7 +132,7 @@ def _waits_or_is_new(step: ToolStep | None) -> bool:
 
 
 def _sent(step: ToolStep, view: TurnView) -> bool:
-    """Whether a call was under way at some time. One that its server has asked something was, and goes out again."""
+    """Return True if a call was sent at some time. A call after an elicitation is sent again."""
     under_way = step.status is StepStatus.READY and step.n in view.running
     return step.status in _SENT or under_way or bool(step.elicitations)
 
