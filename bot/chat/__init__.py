@@ -1,4 +1,4 @@
 """Incoming actions and messages, handled alike on every platform.
 
-Knows the engine's and the commands' front doors and what is drawn, no platform and no library.
+Imports the interfaces of the engine and the commands, and the rendering; no platform and no library.
 """
