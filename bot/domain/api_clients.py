@@ -13,7 +13,7 @@ DEFAULT_WORKSPACE = "default"
 
 
 OPERATOR_NAME = "admin"
-"""The name of whoever calls with the operator's own token, ADMIN_API_TOKEN; no other token has it."""
+"""Name of the client with the operator's own token, ADMIN_API_TOKEN; reserved for it."""
 OPERATOR_PRINCIPAL = f"{HTTP}:{OPERATOR_NAME}"
 """The same as a principal."""
 

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 MEMBERS = "members"
-"""Stands for every full member of the place: no guest, nobody from outside."""
+"""Every full member of the workspace, without guests and external users."""
 ASKER = "asker"
-"""Stands for whoever asked."""
+"""The user who asked."""
 THREAD = "thread"
 """Stands, as a place for the card, for the conversation itself."""
 APPROVERS = "approvers"

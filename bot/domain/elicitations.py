@@ -43,8 +43,8 @@ ElicitationMode = FormMode | UrlMode
 
 @dataclass(frozen=True, slots=True)
 class ElicitationRequest:
-    """A question as a server puts it. `key` is its word for it, unique within what it asks at once. `message` is the
-    server's text, which is nobody's instruction.
+    """Elicitation request of a server. `key` is the server's own key, unique within one round. `message` is the
+    server's text; it is never an instruction.
     """
 
     key: str

@@ -46,8 +46,8 @@ def detect_image_type(data: bytes) -> str:
 
 
 def detect_media_type(data: bytes, claimed: str) -> str:
-    """The type of bytes that somebody calls `claimed`: what they begin like, or that name if nothing speaks against
-    it; BINARY if they begin like a program, or not like the type they are said to be.
+    """Return the type of bytes that are named `claimed`: their type by leading bytes, or `claimed` if nothing
+    contradicts it; BINARY for a program, or if the bytes contradict `claimed`.
     """
     named = claimed.partition(";")[0].strip().lower()
     named = _ALIASES.get(named, named)

@@ -37,7 +37,7 @@ class HoursScope:
 
 @dataclass(frozen=True, slots=True)
 class PermanentScope:
-    """All calls of the tool in this workspace, until somebody revokes it."""
+    """All calls of the tool in this workspace, until the grant is revoked."""
 
 
 Scope = ThreadScope | ArgumentsScope | HoursScope | PermanentScope

@@ -49,7 +49,7 @@ class ServerEnablement(StrEnum):
 
 
 class ConnectPolicy(StrEnum):
-    """Which servers connect at the start; all others do when somebody needs them."""
+    """Servers that connect at the start; all others connect when needed."""
 
     EAGER = "eager"
     AUTO = "auto"

@@ -62,7 +62,7 @@ class StepStatus(StrEnum):
 OPEN = (StepStatus.AWAITING, StepStatus.READY, StepStatus.STARTED, StepStatus.ASKING)
 """Calls that have not ended."""
 WAITING = (StepStatus.AWAITING, StepStatus.ASKING)
-"""Calls in which nothing happens until somebody has done something."""
+"""Calls that wait for a user."""
 
 
 class CallOrigin(StrEnum):
@@ -82,7 +82,7 @@ class TurnInput:
     call: ToolCall | None = None
     """A call that a person runs by hand: the turn is that call and asks no model."""
     again: bool = False
-    """The call was made before and nobody knows how it ended: it needs a fresh signature whatever the policy says."""
+    """The call was made before and its outcome is unknown: it needs a new approval regardless of the policy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +208,7 @@ class TurnRecord:
 
     @property
     def is_waiting(self) -> bool:
-        """A call waits for somebody: for a signature, or for an answer to what its server has asked back."""
+        """True if a call waits for an approval or for the answer to an elicitation."""
         return any(step.status in WAITING for step in self.calls)
 
     @property
@@ -233,7 +233,7 @@ class Claim:
     recoveries: int = 0
     """Number of times that an owner was lost during the turn."""
     initial_record: TurnRecord | None = None
-    """The turn itself, if nobody has driven it before."""
+    """The turn itself, if it has not run before."""
     person: str = ""
     """`Author.principal` of the turn's author: usage counts for that user even after the turn is deleted."""
 

@@ -1,8 +1,9 @@
 """A Markdown text cut into messages: each is whole Markdown by itself, and none is larger than it may be.
 
-Pass text that `text_safety` has cleaned. A growing text is cut where it was cut before, and what was once in a message is never taken out of it again but for
-blanks at its end, so it can be sent while it is being written. An open code block is closed at the cut and opened
-again, a table begins again with its headings, a nested list moves to the left.
+Pass text that `text_safety` has cleaned. A growing text is cut where it was cut before, and what was once in a
+message is never taken out of it again but for blanks at its end, so it can be sent while it is being written. An open
+code block is closed at the cut and opened again, a table begins again with its headings, a nested list moves to the
+left.
 """
 
 from __future__ import annotations
