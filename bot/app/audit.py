@@ -89,10 +89,10 @@ def _lines(report: AuditReport) -> Iterator[str]:
 
 
 def _keys(report: AuditReport) -> str:
-    told = [_key(use) for use in report.keys]
+    texts = [_key(use) for use in report.keys]
     if report.unsigned:
-        told.append(f"no key: {pluralize(report.unsigned, 'row')}")
-    return ", ".join(told)
+        texts.append(f"no key: {pluralize(report.unsigned, 'row')}")
+    return ", ".join(texts)
 
 
 def _key(use: KeyUse) -> str:

@@ -187,5 +187,5 @@ async def _piped(command: tuple[str, ...], line: str, environment: Mapping[str, 
         if process.returncode is None:
             process.kill()
             await process.wait()
-    told = " ".join(said.decode("utf-8", "replace").split())[:_LONGEST_REASON]
-    return f"exit code {process.returncode}: {told}" if process.returncode else ""
+    output = " ".join(said.decode("utf-8", "replace").split())[:_LONGEST_REASON]
+    return f"exit code {process.returncode}: {output}" if process.returncode else ""

@@ -235,7 +235,7 @@ def _difference(before: OperatorFiles, after: OperatorFiles) -> ConfigDiff:
         problems=(
             *(entry.problem for entry in after.servers.entries if entry.problem),
             *after.launches.problems,
-            *(f"{after.secret_grants.source}: {each.sentence}" for each in after.secret_grants.problems),
+            *(f"{after.secret_grants.source}: {problem.sentence}" for problem in after.secret_grants.problems),
         ),
     )
 

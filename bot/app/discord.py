@@ -29,10 +29,10 @@ def is_configured(settings: Settings) -> bool:
 @asynccontextmanager
 async def open_discord(settings: Settings, observe: MetricSink = null_sink) -> AsyncIterator[DiscordApp]:
     """Open Discord with the configured bot token, which must be set. `observe` receives metrics."""
-    offices = await asyncio.to_thread(importlib.import_module, "bot.platforms.discord.app")
+    discord_app = await asyncio.to_thread(importlib.import_module, "bot.platforms.discord.app")
     token = settings.discord_token.get_secret_value() if settings.discord_token else ""
     url, servers = settings.discord_api_url, settings.discord_servers
-    opened = offices.open_discord(token, url=url, servers=servers, observe=observe)
+    opened = discord_app.open_discord(token, url=url, servers=servers, observe=observe)
     async with opened as app:
         yield app
 
@@ -50,7 +50,7 @@ async def examine_discord(settings: Settings) -> AsyncGenerator[Check, None]:
 
 async def build_listener(app: DiscordApp, runtime: Runtime, settings: Settings) -> DiscordListener:
     """Build the listener, which receives while no other process holds the gateway lease."""
-    desks, manners = await asyncio.gather(
+    context, audience = await asyncio.gather(
         *(
             asyncio.to_thread(importlib.import_module, name)
             for name in ("bot.platforms.discord.context", "bot.chat.audience")
@@ -58,8 +58,8 @@ async def build_listener(app: DiscordApp, runtime: Runtime, settings: Settings) 
     )
     stores = runtime.services.stores
     return app.listener(
-        manners=manners.AudiencePolicy(settings.discord_follow_threads),
-        records=desks.DiscordLookups(
+        manners=audience.AudiencePolicy(settings.discord_follow_threads),
+        records=context.DiscordLookups(
             stores.opinions.save, runtime.turn_log.get_approval, stores.archive.active_conversations
         ),
         leases=stores.leases,

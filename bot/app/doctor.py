@@ -165,11 +165,11 @@ def _address(choice: ModelChoice) -> str:
     return f"if questions fail, correct the address in {choice.config['variables']}_BASE_URL{ending}"
 
 
-def _window(choice: ModelChoice, model: ListsModels, told: int | None) -> str:
+def _window(choice: ModelChoice, model: ListsModels, tokens: int | None) -> str:
     if choice.window is not None:
         return f" CONTEXT_TOKENS gives it a window of {choice.window:,} tokens."
-    if told is not None:
-        return f" Its window has {told:,} tokens."
+    if tokens is not None:
+        return f" Its window has {tokens:,} tokens."
     taken = model.capabilities.context_tokens
     return f" How large its window is was not said: without CONTEXT_TOKENS it is taken for {taken:,} tokens."
 

@@ -170,8 +170,8 @@ async def _turn_log(database: Database, settings: Settings, prices: PriceList) -
             await in_file.adopt_orphans()
             return in_file
         case PostgresServer() as server:
-            doorbell = await asyncio.to_thread(importlib.import_module, "bot.storage.pg_listen")
-            listen = functools.partial(doorbell.listen, server)
+            pg_listen = await asyncio.to_thread(importlib.import_module, "bot.storage.pg_listen")
+            listen = functools.partial(pg_listen.listen, server)
             on_server: SqlTurnLog = module.SqlTurnLog(database, listen, prices=prices, limits=limits)
             return on_server
 

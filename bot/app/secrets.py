@@ -104,7 +104,10 @@ class UsableSecrets:
         self.environment = {
             name: value
             for name, value in environment.items()
-            if not setting_of(name) and any(fnmatch.fnmatchcase(name, each) for each in settings.mcp_secret_variables)
+            if not setting_of(name)
+            and any(
+                fnmatch.fnmatchcase(name, mcp_secret_variable) for mcp_secret_variable in settings.mcp_secret_variables
+            )
         }
         self._folder = settings.mcp_secret_folder
 
@@ -112,8 +115,8 @@ class UsableSecrets:
         """Open a file with a server's secret. Raises SecretUnavailable."""
         folder = self._folder.resolve()
         # The text of the path is checked first: other paths are not opened, since they may be on a network.
-        spelled = Path(os.path.normpath(path))
-        if not any(spelled.is_relative_to(each) for each in (folder, self._folder.absolute())):
+        normalized = Path(os.path.normpath(path))
+        if not any(normalized.is_relative_to(each) for each in (folder, self._folder.absolute())):
             raise _outside(path, folder)
         try:
             # A symbolic link in the folder may point anywhere.

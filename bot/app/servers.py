@@ -136,13 +136,13 @@ def _write(text: str, stream: TextIO) -> None:
 
 
 def _only_secrets(form: Form) -> bool:
-    return all(each.kind is FieldKind.SECRET for each in form.fields)
+    return all(field.kind is FieldKind.SECRET for field in form.fields)
 
 
 def _asked(form: Form) -> dict[str, str]:
     """Read the fields of a form without echo from a terminal, or one line each from a pipe."""
     answers = dict(form.carried)
-    for each in form.fields:
-        prompt = f"{each.label}: "
-        answers[each.name] = getpass.getpass(prompt) if sys.stdin.isatty() else sys.stdin.readline().rstrip("\n")
+    for field in form.fields:
+        prompt = f"{field.label}: "
+        answers[field.name] = getpass.getpass(prompt) if sys.stdin.isatty() else sys.stdin.readline().rstrip("\n")
     return answers

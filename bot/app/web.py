@@ -74,7 +74,7 @@ def attach_surface(surface: ApiSurface, settings: Settings, runtime: Runtime) ->
         if name == OPERATOR_NAME:
             return ApiClient(name, ApiRole.ADMIN) if _admin_token(settings) else None
         tokens = await runtime.services.stores.tokens.tokens()
-        found = next((each for each in tokens if each.name == name and each.is_valid(time.time())), None)
+        found = next((token for token in tokens if token.name == name and token.is_valid(time.time())), None)
         return None if found is None else ApiClient(found.name, found.role, found.workspace)
 
     surface.know(find_caller)

@@ -53,7 +53,9 @@ class _Reader:
     def __init__(self, verb: Verb, command: str) -> None:
         self._verb = verb
         self._command = command
-        self._options = {each.name: each for each in verb.parameters if each.shape is not ParameterKind.PLACE}
+        self._options = {
+            parameter.name: parameter for parameter in verb.parameters if parameter.shape is not ParameterKind.PLACE
+        }
         self._options.setdefault(PAGE.name, PAGE)
         self._values: dict[str, list[str]] = {}
         self._standing: list[str] = []
@@ -109,7 +111,7 @@ class _Reader:
 
     def _put(self, parameter: Parameter, value: str) -> None:
         if parameter.choices and value:
-            fitting = [each for each in parameter.choices if each.lower() == value.lower().replace("-", "_")]
+            fitting = [choice for choice in parameter.choices if choice.lower() == value.lower().replace("-", "_")]
             fitting += [each for each in parameter.choices if each.lower() == value.lower()]
             if not fitting:
                 choices = ", ".join(f"`{each}`" for each in parameter.choices)

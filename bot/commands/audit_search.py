@@ -43,7 +43,7 @@ class AuditSearch:
         self._directory = directory
 
     @property
-    def deed(self) -> VerbHandler:
+    def handler(self) -> VerbHandler:
         """Return the verb."""
         parameters = (A_SERVER, _PERSON, _SINCE, _KIND, _DOWNLOAD)
         about = "who asked, signed, was refused, changed what, and when"
@@ -128,8 +128,8 @@ def _row(entry: AuditEntry) -> tuple[str, ...]:
 
 
 def _facts(facts: Mapping[str, object]) -> str:
-    told = (f"{name}: {_value(value)}" for name, value in facts.items() if value not in (None, "", {}, []))
-    return shorten(", ".join(told), 300)
+    texts = (f"{name}: {_value(value)}" for name, value in facts.items() if value not in (None, "", {}, []))
+    return shorten(", ".join(texts), 300)
 
 
 def _value(value: object) -> str:

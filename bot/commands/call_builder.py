@@ -64,10 +64,12 @@ class CallBuilder:
 
 
 def _check(prompt: Prompt, given: Mapping[str, str]) -> None:
-    missing = [code(each.name, "one") for each in prompt.arguments if each.required and each.name not in given]
+    missing = [
+        code(argument.name, "one") for argument in prompt.arguments if argument.required and argument.name not in given
+    ]
     if missing:
         raise CommandRejected(f"The prompt needs more: {', '.join(missing)}, each as `KEY=VALUE`.")
     known = {each.name for each in prompt.arguments}
-    stranger = next((name for name in given if name not in known), None)
-    if stranger is not None:
-        raise CommandRejected(f"The prompt takes no such argument.{did_you_mean(stranger, known)}")
+    unknown = next((name for name in given if name not in known), None)
+    if unknown is not None:
+        raise CommandRejected(f"The prompt takes no such argument.{did_you_mean(unknown, known)}")

@@ -78,7 +78,7 @@ class Command:
         self,
         name: str,
         about: str,
-        deeds: Sequence[VerbHandler],
+        handlers: Sequence[VerbHandler],
         rights: Rights,
         *,
         default: str = "help",
@@ -89,13 +89,15 @@ class Command:
         self._rights = rights
         self._objection = objection
         self._default = default
-        self._deeds = {deed.verb.path: deed for deed in (*deeds, VerbHandler(HELP, self._help))}
-        self._paths = {path: deed for deed in self._deeds.values() for path in (deed.verb.path, *deed.verb.aliases)}
+        self._handlers = {handler.verb.path: handler for handler in (*handlers, VerbHandler(HELP, self._help))}
+        self._paths = {
+            path: handler for handler in self._handlers.values() for path in (handler.verb.path, *handler.verb.aliases)
+        }
 
     @property
     def verbs(self) -> tuple[Verb, ...]:
         """All verbs in the order of the help."""
-        return tuple(deed.verb for deed in self._deeds.values())
+        return tuple(handler.verb for handler in self._handlers.values())
 
     def resolve_verb(self, words: Sequence[str]) -> tuple[Verb, Sequence[str]] | None:
         """Return the verb at the start of the words, and the remaining words; None if there is none."""
@@ -105,11 +107,11 @@ class Command:
     async def invoked(self, invocation: Invocation) -> Answers:
         """Run a command line."""
         try:
-            deed, words = self._deed(invocation.words)
-            self._allow(deed, invocation.member)
-            arguments = self._read(deed, words)
+            handler, words = self._handler(invocation.words)
+            self._allow(handler, invocation.member)
+            arguments = self._read(handler, words)
             request = CommandContext(invocation.member, invocation.conversation, arguments, invocation.hidden_input)
-            async for answer in deed.do(request):
+            async for answer in handler.do(request):
                 yield answer
         except CommandRejected as refusal:
             yield error_reply(str(refusal))
@@ -130,29 +132,29 @@ class Command:
                 submission.fields,
                 hidden_input=submission.hidden_input,
             )
-            async for answer in fill(_without_tokens(filled, _opaque(self._deeds[path].verb))):
+            async for answer in fill(_without_tokens(filled, _opaque(self._handlers[path].verb))):
                 yield answer
         except CommandRejected as refusal:
             yield error_reply(str(refusal))
         except CountersignError as error:
             yield trouble(error)
 
-    def _read(self, deed: VerbHandler, words: Sequence[str]) -> Arguments:
-        opaque = {f"--{name.replace('_', '-')}" for name in _opaque(deed.verb)}
+    def _read(self, handler: VerbHandler, words: Sequence[str]) -> Arguments:
+        opaque = {f"--{name.replace('_', '-')}" for name in _opaque(handler.verb)}
         for before, word in zip(("", *words), words, strict=False):
-            free = deed.free or before in opaque or word.partition("=")[0] in opaque
+            free = handler.free or before in opaque or word.partition("=")[0] in opaque
             if known_token(word) if free else looks_like_token(word):
                 raise CommandRejected(WARNING)
-        return parse_arguments(deed.verb, words, self.name)
+        return parse_arguments(handler.verb, words, self.name)
 
     def _form(self, path: str, member: Member) -> Callable[[SubmissionContext], Answers]:
-        deed = self._deeds.get(path)
-        if deed is None or deed.fill is None:
+        handler = self._handlers.get(path)
+        if handler is None or handler.fill is None:
             raise CommandRejected("This form is no longer open. Start again with the command.")
-        self._allow(deed, member)
-        return deed.fill
+        self._allow(handler, member)
+        return handler.fill
 
-    def _deed(self, words: Sequence[str]) -> tuple[VerbHandler, Sequence[str]]:
+    def _handler(self, words: Sequence[str]) -> tuple[VerbHandler, Sequence[str]]:
         found = self._found(words)
         if found is None:
             hint = did_you_mean(" ".join(words[:2]), self._paths, f"/{self.name} ")
@@ -161,19 +163,19 @@ class Command:
         return found
 
     def _found(self, words: Sequence[str]) -> tuple[VerbHandler, Sequence[str]] | None:
-        default = self._deeds[self._default]
-        has_options = any(each.shape is ParameterKind.OPTION for each in default.verb.parameters)
+        default = self._handlers[self._default]
+        has_options = any(parameter.shape is ParameterKind.OPTION for parameter in default.verb.parameters)
         if not words or (has_options and words[0].startswith("--")):
             return default, words
         for length in (2, 1):
-            deed = self._paths.get(" ".join(words[:length]).lower())
-            if deed is not None and len(words) >= length:
-                return deed, words[length:]
+            handler = self._paths.get(" ".join(words[:length]).lower())
+            if handler is not None and len(words) >= length:
+                return handler, words[length:]
         return None
 
-    def _allow(self, deed: VerbHandler, member: Member) -> None:
+    def _allow(self, handler: VerbHandler, member: Member) -> None:
         """Check the rights of a member. All permission checks are here."""
-        verb = deed.verb
+        verb = handler.verb
         objection = self._objection()
         if objection and verb is not HELP:
             raise CommandRejected(objection)
@@ -187,7 +189,7 @@ class Command:
     async def _help(self, request: CommandContext) -> Answers:
         wanted = request.arguments.many("verb")
         if wanted:
-            verb = self._deed(wanted)[0].verb
+            verb = self._handler(wanted)[0].verb
             facts = [("usage", f"/{self.name} {verb.usage}")]
             facts += [(parameter.usage.strip("[]"), parameter.hint) for parameter in verb.parameters]
             facts += [("also", ", ".join(verb.aliases))] if verb.aliases else []
@@ -225,7 +227,7 @@ SECRET_FIELD = "hidden"  # noqa: S105 - the name of a field
 
 def _opaque(verb: Verb) -> frozenset[str]:
     """Return the fields whose values may look like tokens."""
-    return frozenset(each.name.replace("-", "_") for each in verb.parameters if each.opaque)
+    return frozenset(parameter.name.replace("-", "_") for parameter in verb.parameters if parameter.opaque)
 
 
 def _without_tokens(filled: SubmissionContext, opaque: Collection[str]) -> SubmissionContext:
@@ -241,4 +243,9 @@ def _without_tokens(filled: SubmissionContext, opaque: Collection[str]) -> Submi
 
 def _short(verb: Verb) -> str:
     """Return a verb with its required parameters, for a list."""
-    return " ".join((verb.path, *(each.usage for each in verb.parameters if each.required or each in verb.places)))
+    return " ".join(
+        (
+            verb.path,
+            *(parameter.usage for parameter in verb.parameters if parameter.required or parameter in verb.places),
+        )
+    )

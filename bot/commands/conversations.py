@@ -157,7 +157,7 @@ class Conversations:
         self._parts = parts
 
     @property
-    def deeds(self) -> tuple[VerbHandler, ...]:
+    def handlers(self) -> tuple[VerbHandler, ...]:
         """Return the verbs."""
         everybodys = Parameter("all", "everybody's in this workspace, for admins", ParameterKind.FLAG)
         everyone = RequiredRole.EVERYONE
@@ -285,7 +285,7 @@ class Conversations:
 
 def conversations_command(parts: CommandDependencies) -> Command:
     """Return the command with all its verbs."""
-    return Command("conversations", "Conversations", Conversations(parts).deeds, parts.rights, default="list")
+    return Command("conversations", "Conversations", Conversations(parts).handlers, parts.rights, default="list")
 
 
 def _id(key: ConversationKey) -> str:

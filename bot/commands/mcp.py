@@ -60,7 +60,7 @@ class ManualCalls:
         self._calls = CallBuilder(parts, directory)
 
     @property
-    def deeds(self) -> tuple[VerbHandler, ...]:
+    def handlers(self) -> tuple[VerbHandler, ...]:
         """Return the verbs."""
         uri = Parameter("uri", "its address", required=True, completes=CompletionSource.RESOURCES)
         prompt = Parameter("prompt", "the prompt's name", required=True, completes=CompletionSource.PROMPTS)
@@ -132,9 +132,9 @@ def _arguments(words: Sequence[str], tool: Tool) -> dict[str, Any]:
     properties = tool.input_schema.get("properties", {})
     known = properties if isinstance(properties, Mapping) else {}
     pairs = _pairs(words)
-    stranger = next((name for name in pairs if known and name not in known), None)
-    if stranger is not None and tool.input_schema.get("additionalProperties") is False:
-        raise CommandRejected(f"The tool takes no such argument.{did_you_mean(stranger, known)}")
+    unknown = next((name for name in pairs if known and name not in known), None)
+    if unknown is not None and tool.input_schema.get("additionalProperties") is False:
+        raise CommandRejected(f"The tool takes no such argument.{did_you_mean(unknown, known)}")
     return {name: _value(text, known.get(name)) for name, text in pairs.items()}
 
 
@@ -188,7 +188,7 @@ class Grants:
         self._parts = parts
 
     @property
-    def deeds(self) -> tuple[VerbHandler, ...]:
+    def handlers(self) -> tuple[VerbHandler, ...]:
         """Return the verbs."""
         shown = Verb("grants list", "what runs without asking, and who said so", (), RequiredRole.EVERYONE, ("grants",))
         ended = Verb("grants revoke", "let it ask again", (_WHICH,), RequiredRole.EVERYONE, ("grants remove", "revoke"))
@@ -262,7 +262,7 @@ class CallLog:
         self._directory = directory
 
     @property
-    def deed(self) -> VerbHandler:
+    def handler(self) -> VerbHandler:
         """Return the verb."""
         log = Verb("log", "the last calls: what, by whom, how it ended", (A_SERVER,), aliases=("calls", "history"))
         return VerbHandler(log, self._log)
@@ -306,22 +306,22 @@ def mcp_command(parts: CommandDependencies, directory: ServerDirectory) -> Comma
         "mcp",
         "MCP servers and their tools",
         (
-            *listing.deeds,
-            ServerAdd(parts, drafting, keeping).deed,
-            ServerEdit(parts, directory, drafting, keeping).deed,
-            *ServerControl(parts, directory, keeping, signing_in).deeds,
-            *ServerChecks(parts, directory, signing_in).deeds,
-            *ServerPolicies(parts, directory).deeds,
-            PolicyExplain(parts, directory).deed,
-            *Grants(parts).deeds,
-            *ServerSecrets(parts, directory, drafting, signing_in).deeds,
-            CallLog(parts, directory).deed,
-            AuditSearch(parts, directory).deed,
-            *ServerStatistics(parts, directory, signing_in).deeds,
+            *listing.handlers,
+            ServerAdd(parts, drafting, keeping).handler,
+            ServerEdit(parts, directory, drafting, keeping).handler,
+            *ServerControl(parts, directory, keeping, signing_in).handlers,
+            *ServerChecks(parts, directory, signing_in).handlers,
+            *ServerPolicies(parts, directory).handlers,
+            PolicyExplain(parts, directory).handler,
+            *Grants(parts).handlers,
+            *ServerSecrets(parts, directory, drafting, signing_in).handlers,
+            CallLog(parts, directory).handler,
+            AuditSearch(parts, directory).handler,
+            *ServerStatistics(parts, directory, signing_in).handlers,
             # On platforms with a limit on verbs, the last ones move into a menu of their own.
-            *ManualCalls(parts, directory).deeds,
-            *ServerReview(parts, directory).deeds,
-            *listing.more_deeds,
+            *ManualCalls(parts, directory).handlers,
+            *ServerReview(parts, directory).handlers,
+            *listing.admin_handlers,
         ),
         parts.rights,
         objection=lambda: "" if parts.servers.enabled else OFF,

@@ -110,7 +110,7 @@ class OAuthCallback:
 
     async def _find(self, begun: SignedIn) -> VisibleServer | None:
         servers = await self._directory.all(begun.conversation)
-        return next((each for each in servers if each.id == begun.server), None)
+        return next((server for server in servers if server.id == begun.server), None)
 
     async def _arrived(self, begun: SignedIn) -> SignInCompleted:
         seen = await self._find(begun)

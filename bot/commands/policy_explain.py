@@ -67,7 +67,7 @@ class PolicyExplain:
         self._directory = directory
 
     @property
-    def deed(self) -> VerbHandler:
+    def handler(self) -> VerbHandler:
         """Return the verb."""
         return VerbHandler(EXPLAIN, self._explain, free=True)
 
@@ -178,7 +178,7 @@ def _flow(tool: Tool, arguments: Mapping[str, Any], judged: PolicyResult) -> lis
     if tool.flow.recipients:
         facts.append(("recipients", f"named in {', '.join(tool.flow.recipients)}"))
     if judged.ruling.policy is ApprovalPolicy.ALWAYS_ALLOW:
-        asks = [str(each) for each in Words if Taint((TaintSource("", each),)).objection(tool, arguments)]
+        asks = [str(Word) for Word in Words if Taint((TaintSource("", Word),)).objection(tool, arguments)]
         facts.append(("asks after words of", " or ".join(asks) or "nobody"))
     return facts
 

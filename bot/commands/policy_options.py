@@ -107,7 +107,7 @@ def _given_terms(arguments: Arguments, where: ConversationKey) -> Mapping[str, A
         terms["on_timeout"] = arguments.one("on-timeout")
     if arguments.given("deliver"):
         places = arguments.many("deliver")
-        terms["deliver"] = [each if each in (THREAD, APPROVERS) else _place(each, where) for each in places]
+        terms["deliver"] = [place if place in (THREAD, APPROVERS) else _place(place, where) for place in places]
     return terms
 
 

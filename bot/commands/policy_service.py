@@ -92,7 +92,7 @@ class PolicyService:
         """Return the tool pattern, and the rule about this server and tool alone, preferring one that the member may
         change. Raises NotFoundRejection.
         """
-        found = [each for each in rules if each.server_id == (seen.id if seen else "") and bare(each)]
+        found = [rule for rule in rules if rule.server_id == (seen.id if seen else "") and bare(rule)]
         tool = name if name in {each.tool for each in found} else self.tool_name(seen, name) if name else ANY
         fitting = [each for each in found if each.tool == tool]
         mine = [each for each in fitting if self._may_change(each, member)]

@@ -37,9 +37,9 @@ class ProfileService:
     async def all(self, where: ConversationKey) -> list[Profile]:
         """Return all profiles of a workspace and the global ones, sorted by name."""
         profiles = [
-            each
-            for each in await self._parts.profiles.profiles()
-            if each.workspace in (EVERYWHERE, where.workspace_key)
+            profile
+            for profile in await self._parts.profiles.profiles()
+            if profile.workspace in (EVERYWHERE, where.workspace_key)
         ]
         self._remembered[where.workspace_key] = tuple(each.name for each in profiles)
         return profiles

@@ -71,7 +71,7 @@ class Profiles:
         return self._keeping.remembered
 
     @property
-    def deeds(self) -> tuple[VerbHandler, ...]:
+    def handlers(self) -> tuple[VerbHandler, ...]:
         """Return the verbs."""
         return (
             VerbHandler(
@@ -149,13 +149,13 @@ class Profiles:
             yield profile_form(profile, profile_values(profile, servers), {})
             return
         fields = _given(arguments)
-        drafted, errors = parse_profile(profile, fields, servers)
+        draft, errors = parse_profile(profile, fields, servers)
         if errors:
             options = {"name": "name", "servers": "--server", "tools": "--tool", "policies": "--policy"}
             facts = tuple((options.get(field, f"--{field}").rstrip("s"), error) for field, error in errors.items())
             yield replace(error_reply("Nothing was saved. `/profile help set` explains the options."), details=facts)
             return
-        yield await self._keep(drafted, request.author)
+        yield await self._keep(draft, request.author)
 
     async def _filled(self, filled: SubmissionContext) -> AsyncIterator[Reply | Form]:
         profile_id, version, *_ = (*filled.state, "", "")
@@ -169,9 +169,9 @@ class Profiles:
             yield self._overtaken(profile)
             return
         servers = await self._directory.all(filled.conversation)
-        drafted, errors = parse_profile(profile, filled.fields, servers)
+        draft, errors = parse_profile(profile, filled.fields, servers)
         errors |= filled.errors
-        other = await self._keeping.named(drafted.name, filled.conversation)
+        other = await self._keeping.named(draft.name, filled.conversation)
         if other is not None and other.id != profile.id:
             errors["name"] = "There is a profile of that name."
         number = int(filled.state[-1]) if filled.state[-1:] in (("1",), ("2",)) else 1
@@ -179,7 +179,7 @@ class Profiles:
         if step is not None:
             yield profile_form(profile, {**profile_values(profile, servers), **filled.fields}, errors, step)
             return
-        yield await self._keep(drafted, filled.author)
+        yield await self._keep(draft, filled.author)
 
     async def _keep(self, profile: Profile, by: Author) -> Reply:
         kept = await self._keeping.save(profile, by)
@@ -284,7 +284,7 @@ def profile_command(
 ) -> tuple[Command, Mapping[str, Sequence[str]]]:
     """Return the command with all its verbs, and the names for completion."""
     profiles = Profiles(parts, directory)
-    return Command("profile", "Profiles", profiles.deeds, parts.rights, default="list"), profiles.remembered
+    return Command("profile", "Profiles", profiles.handlers, parts.rights, default="list"), profiles.remembered
 
 
 def _given(arguments: Arguments) -> dict[str, str]:

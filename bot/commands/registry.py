@@ -66,7 +66,7 @@ class UsageSums:
         self._parts = parts
 
     @property
-    def deeds(self) -> tuple[VerbHandler, ...]:
+    def handlers(self) -> tuple[VerbHandler, ...]:
         """Return the verbs."""
         return (
             VerbHandler(
@@ -92,13 +92,17 @@ class UsageSums:
     async def _channel(self, request: CommandContext) -> AsyncIterator[Reply]:
         spender = UsageOwner.of(request.author, request.conversation)
         query = UsageQuery(self._since(request), channel=spender.channel, workspace=spender.workspace)
-        limits = [each for each in await self._parts.balances(spender) if each.limit.per is not LimitScope.PERSON]
+        limits = [
+            balance for balance in await self._parts.balances(spender) if balance.limit.per is not LimitScope.PERSON
+        ]
         yield await self._reply("This channel", query, _by(request, UsageGrouping.PERSON), limits)
 
     async def _workspace(self, request: CommandContext) -> AsyncIterator[Reply]:
         spender = UsageOwner.of(request.author, request.conversation)
         query = UsageQuery(self._since(request), workspace=spender.workspace)
-        limits = [each for each in await self._parts.balances(spender) if each.limit.per is LimitScope.WORKSPACE]
+        limits = [
+            balance for balance in await self._parts.balances(spender) if balance.limit.per is LimitScope.WORKSPACE
+        ]
         yield await self._reply("This workspace", query, _by(request, UsageGrouping.PERSON), limits)
 
     async def _all(self, request: CommandContext) -> AsyncIterator[Reply]:
@@ -111,7 +115,7 @@ class UsageSums:
         sums = await self._parts.usage.totals_by(query, by)
         whole = total(spent for _, spent in sums)
         now = self._parts.clock()
-        left = tuple((_name(each), _left(each, now)) for each in limits)
+        left = tuple((_name(limit), _left(limit, now)) for limit in limits)
         data = usage_report(query.since, by, sums, limits)
         if not whole.requests:
             return Reply(
@@ -138,7 +142,7 @@ class UsageSums:
 
 def usage_command(parts: CommandDependencies) -> Command:
     """Return the command with all its verbs."""
-    return Command("usage", "Tokens and money", UsageSums(parts).deeds, parts.rights, default="me")
+    return Command("usage", "Tokens and money", UsageSums(parts).handlers, parts.rights, default="me")
 
 
 def _by(request: CommandContext, otherwise: UsageGrouping) -> UsageGrouping:
@@ -223,17 +227,19 @@ class Completion:
         if not words:
             yield from dict.fromkeys(verb.path.split()[0] for verb in command.verbs)
             return
-        meant = command.resolve_verb(words)
+        resolved = command.resolve_verb(words)
         yield from self._second_words(command, words)
-        if meant is None:
+        if resolved is None:
             return
-        verb, rest = meant
+        verb, rest = resolved
         places, option, given = _where(verb, rest)
         if option is not None:
             yield from self._values(option, given, conversation)
             return
         if word.startswith("-") or not places:
-            yield from (f"--{each.name}" for each in verb.parameters if each.shape is not ParameterKind.PLACE)
+            yield from (
+                f"--{parameter.name}" for parameter in verb.parameters if parameter.shape is not ParameterKind.PLACE
+            )
         for place in places:
             yield from self._values(place, given, conversation)
 
@@ -255,9 +261,9 @@ class Completion:
             case CompletionSource.TOOLS:
                 names = (tool.original_name for tool in self._directory.known(given, conversation).tools)
             case CompletionSource.RESOURCES:
-                names = (each.uri for each in self._directory.known(given, conversation).resources)
+                names = (resource.uri for resource in self._directory.known(given, conversation).resources)
             case CompletionSource.PROMPTS:
-                names = (each.name for each in self._directory.known(given, conversation).prompts)
+                names = (prompt.name for prompt in self._directory.known(given, conversation).prompts)
             case CompletionSource.PROFILES:
                 names = self._profiles.get(conversation.workspace_key, ())
             case CompletionSource.NOTHING:
@@ -267,7 +273,9 @@ class Completion:
 
 def _where(verb: Verb, words: Sequence[str]) -> tuple[list[Parameter], Parameter | None, str]:
     """Return the next positional parameters, the option that expects its value, and the server named before."""
-    options = {f"--{each.name}": each for each in verb.parameters if each.shape is ParameterKind.OPTION}
+    options = {
+        f"--{parameter.name}": parameter for parameter in verb.parameters if parameter.shape is ParameterKind.OPTION
+    }
     places, given, waiting = list(verb.places), "", None
     for word in words:
         if waiting is not None:
@@ -315,7 +323,7 @@ class CommandRegistry:
 
 
 async def _unknown(name: str, commands: Mapping[str, Command]) -> AsyncIterator[Reply | Form]:
-    known = ", ".join(f"`/{each}`" for each in commands)
+    known = ", ".join(f"`/{command}`" for command in commands)
     yield error_reply(f"There is no such command.{did_you_mean(name, commands, '/')} What there is: {known}.")
 
 

@@ -151,7 +151,9 @@ class SecretEntry:
         if link is None:
             return None
         servers = await self._directory.all(link.conversation)
-        record = next((each.record for each in servers if each.record is not None and each.id == link.server_id), None)
+        record = next(
+            (server.record for server in servers if server.record is not None and server.id == link.server_id), None
+        )
         return None if record is None else (link, record)
 
     async def _allowed(self, link: SecretLink, record: ServerRecord) -> Member | Denied | AccessCheckFailed:

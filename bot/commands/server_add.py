@@ -62,7 +62,7 @@ class ServerAdd:
         self._keeping = keeping
 
     @property
-    def deed(self) -> VerbHandler:
+    def handler(self) -> VerbHandler:
         """Return the verb."""
         return VerbHandler(ADD, self._add, self._adding)
 
@@ -76,8 +76,8 @@ class ServerAdd:
         if name and not is_slug(name):
             fields.setdefault("title", name)
         everywhere = self._rights.everywhere(member) and not arguments.given("here")
-        wish = ServerRequest(fields, member, request.conversation, name, everywhere, argv_given(arguments))
-        draft = await self._drafting.new(wish)
+        server_request = ServerRequest(fields, member, request.conversation, name, everywhere, argv_given(arguments))
+        draft = await self._drafting.new(server_request)
         draft = draft if request.hidden_input else self._ready(draft)
         if (
             "secret" in draft.errors
@@ -86,10 +86,14 @@ class ServerAdd:
             and request.hidden_input
         ):
             # All missing values can be typed here without echo.
-            yield self._form(_as_filled(wish, arguments.one("policy")), {}, _SIGNING_IN, SecretFieldMode.PROMPT)
+            yield self._form(
+                _as_filled(server_request, arguments.one("policy")), {}, _SIGNING_IN, SecretFieldMode.PROMPT
+            )
             return
         if launch_of(draft.record) and not draft.errors and not self._drafting.operates(member):
-            yield self._consent(_as_filled(wish, arguments.one("policy")), draft.record, self._asking(request))
+            yield self._consent(
+                _as_filled(server_request, arguments.one("policy")), draft.record, self._asking(request)
+            )
             return
         kept = await self._keeping.add(draft, parse_policy(arguments.one("policy")), request.author)
         if isinstance(kept, InvalidServer):
@@ -105,7 +109,7 @@ class ServerAdd:
         steps = steps_with_templates(fields, asking, self._templates())
         title, transport = fields.get("title", "").strip(), fields["transport"]
         hidden, values = _typed(fields)
-        wish = ServerRequest(
+        server_request = ServerRequest(
             {**split(fields), **({"username": KEEP} if values else {})},
             filled.member,
             filled.conversation,
@@ -114,7 +118,7 @@ class ServerAdd:
             hidden=hidden,
             values=values,
         )
-        draft = await self._drafting.new(wish)
+        draft = await self._drafting.new(server_request)
         draft = draft if filled.hidden_input else self._ready(draft)
         errors = {**on_form(draft.errors), **filled.errors}
         confirming = is_confirming(steps)
@@ -205,7 +209,12 @@ def _typed(fields: Mapping[str, str]) -> tuple[str, Mapping[str, str]]:
     return password, {USER_SLOT: user}
 
 
-def _as_filled(wish: ServerRequest, policy: str) -> dict[str, str]:
+def _as_filled(server_request: ServerRequest, policy: str) -> dict[str, str]:
     """Return the options as fields of the form's steps."""
-    fields = {"title": wish.name, "transport": TRANSPORTS[0], **wish.fields, "where": wish.fields.get("url", "")}
+    fields = {
+        "title": server_request.name,
+        "transport": TRANSPORTS[0],
+        **server_request.fields,
+        "where": server_request.fields.get("url", ""),
+    }
     return {**fields, **({"policy": policy} if policy else {})}

@@ -36,7 +36,7 @@ class ServerChecks:
         self._signing_in = signing_in
 
     @property
-    def deeds(self) -> tuple[VerbHandler, ...]:
+    def handlers(self) -> tuple[VerbHandler, ...]:
         """Return the verbs."""
         verify = Verb("verify", "whether a server can be used, step by step", (SERVER,), aliases=("test", "check"))
         doctor = Verb("doctor", "everything about a server that could be wrong, with fixes", (A_SERVER,))
@@ -171,17 +171,19 @@ def count_tools(tools: tuple[Tool, ...]) -> str:
 
 def _marked(checks: list[Check]) -> str:
     """Format the checks on one line. Their names are this project's."""
-    return " ".join(f"{MARKS[each.finding]} {each.name}" for each in checks if each.finding is not CheckStatus.SKIPPED)
+    return " ".join(
+        f"{MARKS[check.finding]} {check.name}" for check in checks if check.finding is not CheckStatus.SKIPPED
+    )
 
 
 def _explained(checks: list[Check]) -> tuple[tuple[str, str], ...]:
     """Return the failed checks with their fixes."""
-    told: list[tuple[str, str]] = []
+    failures: list[tuple[str, str]] = []
     for check in checks:
         if check.finding in (CheckStatus.BROKEN, CheckStatus.DOUBTFUL):
-            told.append((check.name, check.detail))
-            told += [("fix", check.fix)] if check.fix else []
-    return tuple(told)
+            failures.append((check.name, check.detail))
+            failures += [("fix", check.fix)] if check.fix else []
+    return tuple(failures)
 
 
 def _report(

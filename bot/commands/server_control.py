@@ -38,7 +38,7 @@ class ServerControl:
         self._signing_in = signing_in
 
     @property
-    def deeds(self) -> tuple[VerbHandler, ...]:
+    def handlers(self) -> tuple[VerbHandler, ...]:
         """Return the verbs."""
         one = (SERVER,)
         return (
@@ -77,12 +77,12 @@ class ServerControl:
             return
         waiting = await self._parts.archive.count_pending(seen.id)
         await self._keeping.set_enablement(record, ServerEnablement.DISABLED, request.author)
-        told = f" {_waiting(waiting)}" if waiting else ""
+        note = f" {_waiting(waiting)}" if waiting else ""
         undo = ReplyAction(
             "Undo", ("mcp", "enable" if record.standing is ServerEnablement.ON else "disconnect", seen.name)
         )
         yield Reply(
-            f"{server_label(seen.config)} is off: its tools are gone from the next answer on.{told}", actions=(undo,)
+            f"{server_label(seen.config)} is off: its tools are gone from the next answer on.{note}", actions=(undo,)
         )
 
     async def _connect(self, request: CommandContext) -> AsyncIterator[Reply]:
@@ -170,11 +170,11 @@ class ServerControl:
             f"{pluralize(rules, 'rule goes', 'rules go')}" if rules else "no rules go",
             f"{pluralize(secrets, 'secret goes', 'secrets go')}" if secrets else "",
         ]
-        told = f"{', '.join(filter(None, goes))}. {_waiting(waiting)}".strip()
+        note = f"{', '.join(filter(None, goes))}. {_waiting(waiting)}".strip()
         changed = f" It was changed {format_ago(record.updated_at, now)}, after you asked." if overtaken else ""
         words = ("mcp", "remove", seen.name, "--version", str(record.version))
         return Reply(
-            f"Remove {server_label(seen.config)}?{changed} {told} This cannot be undone. Type its name to confirm.",
+            f"Remove {server_label(seen.config)}?{changed} {note} This cannot be undone. Type its name to confirm.",
             details=(("changed", f"{format_ago(record.updated_at, now)} by {record.updated_by}"),) if overtaken else (),
             failed=overtaken,
             actions=(ReplyAction(f"Remove {seen.name}", words, ActionStyle.DANGER, confirm=seen.name),),

@@ -110,7 +110,7 @@ class ServerDirectory:
         servers = await self.all(conversation)
         wanted = name.strip().lower()
         for fits in (_is_id, _is_slug, _is_title):
-            found = [each for each in servers if fits(each.config, wanted)]
+            found = [server for server in servers if fits(server.config, wanted)]
             if found:
                 # If the file and the database define the same server, the file's runs.
                 return min(found, key=lambda each: (not each.config.from_file, each.config.workspace == EVERYWHERE))
@@ -144,9 +144,9 @@ class ServerDirectory:
         affect other servers.
         """
         asleep = [
-            each
-            for each in servers
-            if each.status in _RESTING and not each.problem and not self.capabilities(each).tools
+            server
+            for server in servers
+            if server.status in _RESTING and not server.problem and not self.capabilities(server).tools
         ]
         await asyncio.gather(*(self._connect(each.id) for each in asleep))
         if any(each.status is ServerStatus.CONNECTING for each in servers):
@@ -186,7 +186,7 @@ def capabilities(servers: ServerAdmin, server_id: str) -> ServerCapabilities:
 def name_in_use(servers: Iterable[VisibleServer], name: str, *, but: str = "") -> VisibleServer | None:
     """Return the server other than `but` (an id) with this slug or title, None if the name is free."""
     wanted = name.lower()
-    fits = (each for each in servers if each.id != but)
+    fits = (server for server in servers if server.id != but)
     return next((each for each in fits if wanted in (each.name.lower(), each.config.title.lower())), None)
 
 

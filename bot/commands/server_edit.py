@@ -50,7 +50,7 @@ class ServerEdit:
         self._keeping = keeping
 
     @property
-    def deed(self) -> VerbHandler:
+    def handler(self) -> VerbHandler:
         """Return the verb."""
         return VerbHandler(EDIT, self._edit, self._editing)
 
@@ -64,8 +64,8 @@ class ServerEdit:
         fields = fields_given(arguments)
         if arguments.given("rename"):
             fields["name"] = arguments.one("rename")
-        wish = ServerRequest(fields, request.member, request.conversation, argv=argv_given(arguments))
-        draft = await self._drafting.changed(record, wish)
+        server_request = ServerRequest(fields, request.member, request.conversation, argv=argv_given(arguments))
+        draft = await self._drafting.changed(record, server_request)
         draft = draft if request.hidden_input else self._links.ready(draft)
         if (
             self._starts_other(record, draft.record)
@@ -121,7 +121,7 @@ class ServerEdit:
             yield Reply(f"{server_label(before.config)} is as it was: nothing is different.")
             return
         record = kept.record
-        told = tuple((f"changed {name}", said) for name, said in kept.changes.items())
+        changes = tuple((f"changed {name}", said) for name, said in kept.changes.items())
         if record.missing - before.missing and asked.hidden_input:
             slot = missing_slots(record)[0]
             cleared = kept.changes.get(f"secret {slot}", "")
@@ -130,11 +130,11 @@ class ServerEdit:
         if record.missing - before.missing:
             said = f"{server_label(record.config)} is changed, and waits for {awaited(record)}."
             reply = await self._links.asked(record, asked.author, asked.conversation, said)
-            yield replace(reply, details=(*told, *reply.details))
+            yield replace(reply, details=(*changes, *reply.details))
             return
         look = verify and record.standing is ServerEnablement.ON
         async for reply in self._drafting.reply_with_checks(record, "changed", verify=look):
-            yield replace(reply, details=(*told, *reply.details))
+            yield replace(reply, details=(*changes, *reply.details))
 
     def _overtaken(self, record: ServerRecord) -> Reply:
         """Return the reply to a version conflict: the last editor, and the current values."""

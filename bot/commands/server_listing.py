@@ -102,7 +102,7 @@ class ServerListing:
         self._signing_in = signing_in
 
     @property
-    def deeds(self) -> tuple[VerbHandler, ...]:
+    def handlers(self) -> tuple[VerbHandler, ...]:
         """Return the verbs for all users."""
         everyone = RequiredRole.EVERYONE
         return (
@@ -118,7 +118,7 @@ class ServerListing:
         )
 
     @property
-    def more_deeds(self) -> tuple[VerbHandler, ...]:
+    def admin_handlers(self) -> tuple[VerbHandler, ...]:
         """Return the verbs for admins."""
         return (
             VerbHandler(Verb("resources", "what servers have to read", (A_SERVER,)), self._resources),
@@ -179,7 +179,7 @@ class ServerListing:
             return Reply(f"No servers yet. {how}", actions=add)
         shown = cut(servers, request.arguments.page)
         rows = tuple(self._row(each, request.conversation) for each in shown)
-        trouble = sum(each.status in _TROUBLE for each in servers)
+        trouble = sum(server.status in _TROUBLE for server in servers)
         notes = [(each.name, self._note(each, request)) for each in shown]
         details = [(name, note) for name, note in notes if note]
         details += [
@@ -197,7 +197,7 @@ class ServerListing:
 
     async def _next_steps(self, servers: Sequence[VisibleServer]) -> list[ReplyAction]:
         """Return the actions for servers that are not usable."""
-        to_sign_in = await asyncio.gather(*(self._signing_in.steps(each.config) for each in servers))
+        to_sign_in = await asyncio.gather(*(self._signing_in.steps(server.config) for server in servers))
         steps: list[ReplyAction] = []
         for each, offered in zip(servers, to_sign_in, strict=True):
             steps += offered or ([_next_step(each)] if _stands_still(each) else [])
@@ -244,7 +244,7 @@ class ServerListing:
         if not administers:
             details = tuple((name, value) for name, value in (*facts, *_outer_facts(seen.config)) if value)
             return Reply(f"MCP server {server_label(seen.config)}", details=details)
-        facts += [("by a browser", self._signing_in.hint(seen)), *await self._signing_in.told(seen)]
+        facts += [("by a browser", self._signing_in.hint(seen)), *await self._signing_in.details(seen)]
         details = tuple((name, value) for name, value in (*facts, *self._inner_facts(seen)) if value)
         steps = (*await self._signing_in.steps(seen.config), *_steps(seen))
         return Reply(f"MCP server {server_label(seen.config)}", details=details, actions=steps)
@@ -297,11 +297,11 @@ class ServerListing:
             (tool.name, risk(tool), self._standing(seen, tool, waiting, request), _summary(tool))
             for seen, tool in cut(tools, request.arguments.page)
         )
-        told = tuple(("review", said) for seen in servers if (said := self._waits(seen)))
+        reviews = tuple(("review", said) for seen in servers if (said := self._waits(seen)))
         return Reply(
             f"Tools · {len(tools)}",
             Table(("tool", "risk", "policy", "what it does"), rows),
-            told,
+            reviews,
             page=page_of(request.arguments.page, len(tools), _again("tools", request, servers)),
         )
 
@@ -317,9 +317,13 @@ class ServerListing:
         rows: list[tuple[str, ...]] = []
         for seen in servers:
             known = self._directory.capabilities(seen)
-            rows += [(seen.name, each.uri, each.mime_type, _said(each.title or each.name)) for each in known.resources]
             rows += [
-                (seen.name, each.pattern, each.mime_type, _said(each.title or each.name)) for each in known.templates
+                (seen.name, resource.uri, resource.mime_type, _said(resource.title or resource.name))
+                for resource in known.resources
+            ]
+            rows += [
+                (seen.name, template.pattern, template.mime_type, _said(template.title or template.name))
+                for template in known.templates
             ]
         if not rows:
             return Reply("No resources are offered now. `/mcp list` says why.")
@@ -333,7 +337,9 @@ class ServerListing:
         rows: list[tuple[str, ...]] = []
         for seen in servers:
             for prompt in self._directory.capabilities(seen).prompts:
-                takes = ", ".join(each.name if each.required else f"[{each.name}]" for each in prompt.arguments)
+                takes = ", ".join(
+                    argument.name if argument.required else f"[{argument.name}]" for argument in prompt.arguments
+                )
                 rows.append((seen.name, prompt.name, takes, _said(prompt.title or prompt.description)))
         if not rows:
             return Reply("No prompts are offered now. `/mcp list` says why.")

@@ -49,7 +49,7 @@ class ServerPolicies:
         self._keeping = PolicyService(parts, directory)
 
     @property
-    def deeds(self) -> tuple[VerbHandler, ...]:
+    def handlers(self) -> tuple[VerbHandler, ...]:
         """Return the verbs."""
         shown = Verb(
             "policy list", "what runs, what asks and what never runs", (A_SERVER,), aliases=("policy", "policies")
@@ -183,7 +183,7 @@ class ServerPolicies:
     async def _overruled(self, seen: VisibleServer | None, rule: Rule, request: CommandContext) -> str:
         """Return warnings about rules with a higher priority, and about a rule without matching tools."""
         servers = [seen] if seen else await self._directory.all(request.conversation)
-        tools = [tool for each in servers for tool in self._directory.capabilities(each).tools]
+        tools = [tool for server in servers for tool in self._directory.capabilities(server).tools]
         fitting = _named_tools(rule, tools)
         if tools and not fitting:
             return " It fits no tool that is known now."

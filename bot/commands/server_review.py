@@ -60,7 +60,7 @@ class ServerReview:
         self._reviewing = ToolReview(parts)
 
     @property
-    def deeds(self) -> tuple[VerbHandler, ...]:
+    def handlers(self) -> tuple[VerbHandler, ...]:
         """Return the verbs."""
         shown = Verb(
             "review show",
@@ -234,7 +234,7 @@ def _looking(seen: VisibleServer, waiting: UnreviewedTool, number: int) -> Reply
 
 
 def _differences(waiting: UnreviewedTool) -> tuple[tuple[str, str], ...]:
-    return tuple((each.part, _said(each, waiting)) for each in waiting.alterations)
+    return tuple((alteration.part, _said(alteration, waiting)) for alteration in waiting.alterations)
 
 
 def _said(alteration: DefinitionChange, waiting: UnreviewedTool) -> str:

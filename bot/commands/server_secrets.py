@@ -49,7 +49,7 @@ class ServerSecrets:
         self._signing_in = signing_in
 
     @property
-    def deeds(self) -> tuple[VerbHandler, ...]:
+    def handlers(self) -> tuple[VerbHandler, ...]:
         """Return the verbs."""
         put = Verb("secret set", "say where a secret is", (SERVER, _SLOT, _REFERENCE), aliases=("secret",))
         gone = Verb("secret clear", "take a secret away", (SERVER, _SLOT), aliases=("secret remove",))

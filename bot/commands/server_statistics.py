@@ -44,7 +44,7 @@ class ServerStatistics:
         self._signing_in = signing_in
 
     @property
-    def deeds(self) -> tuple[VerbHandler, ...]:
+    def handlers(self) -> tuple[VerbHandler, ...]:
         """Return the verbs."""
         stats = Verb("stats", "how many calls and signatures, how they went, how long they took", (A_SERVER, _SINCE))
         health = Verb("health", "how the database, the platforms and the servers stand")
@@ -62,7 +62,7 @@ class ServerStatistics:
         if not (found.turns or found.servers or found.approvals.asked):
             yield Reply(f"Nothing has happened{about} since {format_moment(since)} UTC.", details=counts)
             return
-        rows = tuple(_row(each) for each in found.servers[:ROWS])
+        rows = tuple(_row(server) for server in found.servers[:ROWS])
         yield Reply(
             f"Calls{about} · {sum(each.calls for each in found.servers)} · since {format_moment(since)} UTC",
             Table(("server", "calls", "succeeded", "errors", "success", "half within", "95 of 100 within"), rows)
@@ -79,7 +79,7 @@ class ServerStatistics:
         health = await self._parts.health()
         servers = await self._directory.all(request.conversation)
         backlog = await self._parts.archive.backlog() if health.database else None
-        trouble = [each for each in servers if each.status in _IN_TROUBLE]
+        trouble = [server for server in servers if server.status in _IN_TROUBLE]
         yield Reply(
             f"{_MARKS[health.condition]} Countersign is {health.condition}",
             details=(
@@ -136,7 +136,7 @@ def _since_start(counted_here: ProcessCounters, servers: Sequence[VisibleServer]
     """Return the counts of this process since its start."""
     told: list[tuple[str, str]] = []
     if sessions := counted_here.sessions:
-        now = sum(each.status is ServerStatus.CONNECTED for each in servers)
+        now = sum(server.status is ServerStatus.CONNECTED for server in servers)
         ends = f"{sessions.get('closed', 0)} closed, {pluralize(sessions.get('error', 0), 'error')}"
         told.append(("sessions since the start", f"{sessions.get('created', 0)} created, {ends}; {now} now"))
     if cache := counted_here.cache:
@@ -167,7 +167,7 @@ def _signatures(found: ApprovalActivity) -> str:
 def _servers(servers: Sequence[VisibleServer]) -> str:
     if not servers:
         return "none"
-    connected = sum(each.status is ServerStatus.CONNECTED for each in servers)
+    connected = sum(server.status is ServerStatus.CONNECTED for server in servers)
     errors = sum(each.status in _IN_TROUBLE for each in servers)
     return f"{len(servers)}, of which {connected} connected, {errors} in trouble"
 

@@ -232,7 +232,7 @@ def steps_of_refilling(
     names, _, words, flows, *_ = steps_of_editing({}, {"transport": "stdio", "command": ""})
     template = templates.get(launch.template)
     slots = () if template is None else template.typed
-    steps: list[Step] = [tuple(each for each in names if each.name != "where"), *_slot_steps(slots), words, flows]
+    steps: list[Step] = [tuple(name for name in names if name.name != "where"), *_slot_steps(slots), words, flows]
     if any(fields.get(f"{SLOT}{slot.name}", "") != before.get(f"{SLOT}{slot.name}", "") for slot in slots):
         steps.append((confirmation(before["name"]),))
     return steps

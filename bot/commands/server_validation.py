@@ -91,27 +91,27 @@ class ServerValidator:
         if objection := await asyncio.to_thread(self._parts.administration.rejection_reason, config):
             raise CommandRejected(f"{server_label(config)} does not run here and takes no secret. {objection}")
 
-    async def new(self, wish: ServerRequest) -> ParsedDefinition:
+    async def new(self, server_request: ServerRequest) -> ParsedDefinition:
         """Return the draft of a new server."""
-        slug = wish.name if is_slug(wish.name) else slug_of(wish.name)
-        workspace = EVERYWHERE if wish.everywhere else wish.conversation.workspace_key
+        slug = server_request.name if is_slug(server_request.name) else slug_of(server_request.name)
+        workspace = EVERYWHERE if server_request.everywhere else server_request.conversation.workspace_key
         blank = ServerConfig(slug, HttpTransport(""), id=str(uuid.uuid4()), workspace=workspace)
-        record = ServerRecord(blank, created_by=wish.member.author.principal)
-        draft = self._drafted(record, wish)
-        self._judge_flows(record, draft, wish.member)
+        record = ServerRecord(blank, created_by=server_request.member.author.principal)
+        draft = self._drafted(record, server_request)
+        self._judge_flows(record, draft, server_request.member)
         if not slug:
             draft.errors["name"] = "What is it called? There must be a letter from a to z or a digit in it."
-        await self.validate(draft, wish.member, wish.conversation)
-        self.judge_references(draft, None, wish.member)
+        await self.validate(draft, server_request.member, server_request.conversation)
+        self.judge_references(draft, None, server_request.member)
         return draft
 
-    async def changed(self, record: ServerRecord, wish: ServerRequest) -> ParsedDefinition:
+    async def changed(self, record: ServerRecord, server_request: ServerRequest) -> ParsedDefinition:
         """Return the draft of a changed server. Raises ForbiddenRejection."""
-        self.may_define(record.config, wish.member)
-        draft = self._drafted(record, wish)
-        await self.validate(draft, wish.member, wish.conversation)
-        self.judge_references(draft, record, wish.member)
-        self._judge_flows(record, draft, wish.member)
+        self.may_define(record.config, server_request.member)
+        draft = self._drafted(record, server_request)
+        await self.validate(draft, server_request.member, server_request.conversation)
+        self.judge_references(draft, record, server_request.member)
+        self._judge_flows(record, draft, server_request.member)
         return draft
 
     async def validate(
@@ -194,10 +194,12 @@ class ServerValidator:
         """Return the exact address or command line, with separated words."""
         return exactly(expand_template(record.config, self._parts.templates()))
 
-    def _drafted(self, record: ServerRecord, wish: ServerRequest) -> ParsedDefinition:
-        found = placed(record, wish.fields, wish.argv, self._parts.templates())
-        argv = () if launch_of(found.record) else wish.argv
-        draft = parse_definition(found.record, found.fields, hidden=wish.hidden, values=wish.values, argv=argv)
+    def _drafted(self, record: ServerRecord, server_request: ServerRequest) -> ParsedDefinition:
+        found = placed(record, server_request.fields, server_request.argv, self._parts.templates())
+        argv = () if launch_of(found.record) else server_request.argv
+        draft = parse_definition(
+            found.record, found.fields, hidden=server_request.hidden, values=server_request.values, argv=argv
+        )
         return ParsedDefinition(draft.record, draft.secrets, {**draft.errors, **found.errors})
 
 

@@ -114,7 +114,7 @@ class SignInSteps:
             actions=(ReplyAction("Another link", ("mcp", "secret", "rotate", seen.name, SIGN_IN)),),
         )
 
-    async def told(self, seen: VisibleServer) -> tuple[tuple[str, str], ...]:
+    async def details(self, seen: VisibleServer) -> tuple[tuple[str, str], ...]:
         """Return the sign-in's state and the redirect address, for admins."""
         if self._sign_ins is None:
             return ()
@@ -169,7 +169,7 @@ class SignInSteps:
 
     def _status(self, config: ServerConfig) -> ServerStatus:
         states = self._parts.servers.servers()
-        return next((each.status for each in states if each.config.id == config.id), ServerStatus.PENDING)
+        return next((state.status for state in states if state.config.id == config.id), ServerStatus.PENDING)
 
 
 def kind_of_sign_in(seen: VisibleServer) -> AuthenticationKind:

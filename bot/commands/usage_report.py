@@ -21,7 +21,7 @@ def usage_report(
         "total": _sum(total(spent for _, spent in sums)),
         "sums": [{"name": name, **_sum(spent)} for name, spent in sums[:MOST_NAMES]],
         "omitted": max(0, len(sums) - MOST_NAMES),
-        "limits": [_limit(each) for each in limits],
+        "limits": [_limit(limit) for limit in limits],
     }
 
 

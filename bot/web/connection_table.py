@@ -155,10 +155,10 @@ class ConnectionTable:
         return max(self._peers.values(), key=lambda peer: (not peer.is_proxy and bool(peer.waiting), len(peer.waiting)))
 
     def _evict(self, peer: _Peer | None) -> bool:
-        if peer is None or (victim := peer.longest_wait()) is None:
+        if peer is None or (oldest := peer.longest_wait()) is None:
             return False
-        self.remove(victim)
-        victim.evict()
+        self.remove(oldest)
+        oldest.evict()
         return True
 
     def _note(self, text: str, *values: object) -> None:

@@ -160,8 +160,8 @@ def _models(annotation: object) -> Iterator[type[BaseModel]]:
     """Yield the models in a type: in a union, a list or a mapping."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         yield annotation
-    for each in get_args(annotation):
-        yield from _models(each)
+    for get_arg in get_args(annotation):
+        yield from _models(get_arg)
 
 
 def _inside(model: type[BaseModel], name: str | int) -> Iterator[type[BaseModel]]:
@@ -177,7 +177,7 @@ def _names(field: str, info: FieldInfo) -> Sequence[str]:
     """Return the names of a field in a request."""
     match info.validation_alias:
         case AliasChoices(choices=choices):
-            return [each for each in choices if isinstance(each, str)]
+            return [choice for choice in choices if isinstance(choice, str)]
         case str(alias):
             return [alias]
         case _:

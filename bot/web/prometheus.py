@@ -93,7 +93,7 @@ class _Registry(CollectorRegistry):
     def collect(self) -> Iterable[Metric]:
         """Yield all metrics."""
         for metric in super().collect():
-            metric.samples = [each for each in metric.samples if not each.name.endswith("_created")]
+            metric.samples = [sample for sample in metric.samples if not sample.name.endswith("_created")]
             yield metric
 
 
@@ -106,11 +106,11 @@ class Metrics:
         self._platforms: set[str] = set()
         self._servers, self._tools, self._models = _Known(MOST_SERVERS), _Known(MOST_TOOLS), _Known(MOST_MODELS)
 
-        def counter(name: str, told: str, *labels: str) -> Counter:
-            return Counter(f"countersign_{name}", told, labels, registry=registry)
+        def counter(name: str, documentation: str, *labels: str) -> Counter:
+            return Counter(f"countersign_{name}", documentation, labels, registry=registry)
 
-        def histogram(name: str, told: str, buckets: Sequence[float], *labels: str) -> Histogram:
-            return Histogram(f"countersign_{name}", told, labels, buckets=buckets, registry=registry)
+        def histogram(name: str, documentation: str, buckets: Sequence[float], *labels: str) -> Histogram:
+            return Histogram(f"countersign_{name}", documentation, labels, buckets=buckets, registry=registry)
 
         self._turns = counter("turns", "Turns that have ended, as done, failed or cancelled.", "platform", "status")
         self._turn_seconds = histogram(

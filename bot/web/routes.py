@@ -44,16 +44,16 @@ def closest_routes(method: str, path: str, addresses: Iterable[Address]) -> Sequ
     if there are none.
     """
     wanted = "GET" if method == "HEAD" else method
-    every = [(each, _likeness(path.lower()[:_LONGEST], each.path)) for each in addresses]
+    every = [(address, _likeness(path.lower()[:_LONGEST], address.path)) for address in addresses]
     close = sorted((found for found in every if found[1] >= _LEAST), key=lambda found: -found[1])
     close = [found for found in close if wanted in found[0].methods] or close
-    told = (
+    matches = (
         f"{one} {_PARAMETER.sub(_NAMED, each.path)}"
         for each, likeness in close
         for one in ([wanted] if wanted in each.methods else sorted(each.methods))
         if likeness >= close[0][1] - _NO_WORSE
     )
-    return tuple(dict.fromkeys(told))[:_MOST]
+    return tuple(dict.fromkeys(matches))[:_MOST]
 
 
 def _likeness(given: str, path: str) -> float:
@@ -136,9 +136,13 @@ class _Described(FastAPI):
 def _addresses(app: FastAPI) -> Mapping[int, Address]:
     """Return every route's template by the identity of the route."""
     return {
-        id(each.original_route): Address(each.path, compile_path(each.path)[0], frozenset(each.methods or ()))
-        for each in iter_route_contexts(app.routes)
-        if each.path is not None
+        id(context.original_route): Address(
+            context.path,
+            compile_path(context.path)[0],
+            frozenset(context.methods or ()),
+        )
+        for context in iter_route_contexts(app.routes)
+        if context.path is not None
     }
 
 
@@ -167,8 +171,10 @@ def _refusing(addresses: Sequence[Address]) -> Handler:
         assert isinstance(error, HTTPException)
         match error.status_code:
             case 404:
-                meant = closest_routes(request.method, request.url.path, addresses)
-                return rejection_response(request, 404, f"did you mean {', '.join(meant)}?" if meant else "")
+                suggestions = closest_routes(request.method, request.url.path, addresses)
+                return rejection_response(
+                    request, 404, f"did you mean {', '.join(suggestions)}?" if suggestions else ""
+                )
             case 405:
                 return _other_method(request, addresses)
             case _:
@@ -178,7 +184,7 @@ def _refusing(addresses: Sequence[Address]) -> Handler:
 
 
 def _other_method(request: Request, addresses: Sequence[Address]) -> Response:
-    methods = {"OPTIONS"}.union(*(each.methods for each in addresses if each.pattern.match(request.url.path)))
+    methods = {"OPTIONS"}.union(*(address.methods for address in addresses if address.pattern.match(request.url.path)))
     methods |= {"HEAD"} if "GET" in methods else set()
     allowed = {"Allow": ", ".join(sorted(methods))}
     if request.method == "OPTIONS":

@@ -187,7 +187,7 @@ class _Handler:
         )
         shapes = [await self._waiting_shape(caller, call.approval_id) for call in page.calls]
         return ApprovalList(
-            approvals=[each for each in shapes if each is not None],
+            approvals=[shape for shape in shapes if shape is not None],
             more=page.behind is not None,
             next_cursor=None if page.behind is None else str(page.behind),
         )
@@ -282,7 +282,8 @@ class _Handler:
                 return revision
             case InvalidArguments(problems):
                 fields = {
-                    f"arguments.{each.argument}" if each.argument else "arguments": each.problem for each in problems
+                    f"arguments.{problem.argument}" if problem.argument else "arguments": problem.problem
+                    for problem in problems
                 }
                 raise Problem(422, "invalid", "Some arguments do not fit the tool.", "correct those named", fields)
             case objection:

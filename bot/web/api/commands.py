@@ -167,7 +167,7 @@ def _written(answer: Reply | Form, turn: TurnAnswer | None) -> CommandAnswer:
                 text=answer.title,
                 failed=plain["failed"],
                 form=answer.id,
-                fields=[_field(each) for each in answer.fields],
+                fields=[_field(field) for field in answer.fields],
                 carried=dict(answer.carried),
                 intro=answer.intro,
                 instead=plain["instead"],
@@ -180,7 +180,7 @@ def _written(answer: Reply | Form, turn: TurnAnswer | None) -> CommandAnswer:
                 rows=plain["rows"],
                 details=plain["details"],
                 facts=list(answer.details),
-                actions=[_action(each) for each in answer.actions],
+                actions=[_action(action) for action in answer.actions],
                 page=_page(answer.page),
                 data=plain["data"],
                 document=None

@@ -142,8 +142,8 @@ async def _page(
     before = (page - 1) * size
     if before + size > MOST_ROWS:
         raise Problem(422, "invalid", f"A list ends after {MOST_ROWS} rows.", "name a workspace", {"page": "Too far."})
-    parts = [await archive.conversations(each, "", before + size, 0) for each in beginnings]
-    found = sorted((each for rows, _ in parts for each in rows), key=lambda each: -each.updated_at)
+    parts = [await archive.conversations(beginning, "", before + size, 0) for beginning in beginnings]
+    found = sorted((row for rows, _ in parts for row in rows), key=lambda each: -each.updated_at)
     return found[before : before + size], sum(count for _, count in parts)
 
 

@@ -94,7 +94,9 @@ class _Handler:
             case ElicitationAnswered(action):
                 return ElicitationOutcome(elicitation_id=elicitation_id, action=action)
             case InvalidAnswer(problems):
-                fields = {".".join(filter(None, ("content", each.argument))): each.problem for each in problems}
+                fields = {
+                    ".".join(filter(None, ("content", problem.argument))): problem.problem for problem in problems
+                }
                 raise _wrong(fields)
             case objection:
                 raise _refused(objection)

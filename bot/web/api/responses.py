@@ -240,14 +240,14 @@ class _Responses:
         if cursor.is_over:
             return Response(status_code=204)
         who = self._parts.command_parts.administration.signed_by
-        teller = EventEncoder(id_of(caller, conversation), who, cursor, opening, caller.author.principal)
-        return EventStream(self._events(turn_id, teller))
+        encoder = EventEncoder(id_of(caller, conversation), who, cursor, opening, caller.author.principal)
+        return EventStream(self._events(turn_id, encoder))
 
-    async def _events(self, turn_id: str, teller: EventEncoder) -> AsyncGenerator[ServerEvent, None]:
+    async def _events(self, turn_id: str, encoder: EventEncoder) -> AsyncGenerator[ServerEvent, None]:
         try:
             async with aclosing(self._following.views(turn_id, self._engine.view)) as views:
                 async for view in views:
-                    for event in teller.encode(view):
+                    for event in encoder.encode(view):
                         yield ServerEvent(event.name, event.data, str(event.cursor))
         except CountersignError as error:
             # Without an id, and not the end: a client that reconnects continues at this point.

@@ -70,7 +70,7 @@ class AllServers:
 
     async def instructions(self, here: AtHere) -> Instructions:
         """Return the instructions for the model. An unusable server contributes none."""
-        told = [
+        entries = [
             Instruction(
                 server_id=seen.name,
                 name=seen.config.title or seen.name,
@@ -81,8 +81,8 @@ class AllServers:
             for seen in await self._services.directory.all(here.conversation)
             if seen.status in (ServerStatus.CONNECTED, ServerStatus.IDLE)
         ]
-        joined = "\n\n".join(each.system_instruction for each in told if each.system_instruction)
-        return Instructions(instructions=joined, servers=told)
+        joined = "\n\n".join(entry.system_instruction for entry in entries if entry.system_instruction)
+        return Instructions(instructions=joined, servers=entries)
 
     async def reloaded(
         self,

@@ -107,10 +107,10 @@ def _question(entry: SecretPrompt, now: float, notice: str, error: str) -> str:
     title = text_of(entry.title) if entry.title == entry.server else f"{text_of(entry.title)} ({text_of(entry.server)})"
     # On an error the field has the focus, so that screen readers announce it.
     described, faulty = ("hint", "") if not error else ("error hint", ' aria-invalid="true" autofocus')
-    told = f'<p class="notice" role="alert">{text_of(notice)}</p>' if notice else ""
+    notice_html = f'<p class="notice" role="alert">{text_of(notice)}</p>' if notice else ""
     wrong = f'<p class="error" id="error"><span>Error:</span> {text_of(error)}</p>' if error else ""
     return (
-        f"<h1>{wanted} for {text_of(entry.title)}</h1>{told}"
+        f"<h1>{wanted} for {text_of(entry.title)}</h1>{notice_html}"
         f"<p>This link was made for {person_of(entry.link.person)}. If that is not you, close this page."
         "</p><dl>"
         f"<dt>Server</dt><dd>{title}</dd><dt>Used at</dt><dd>{text_of(entry.goes_to, 2100)}</dd>"

@@ -234,24 +234,24 @@ class ServerSerializer:
             tools=[self.tool(tool, where) for tool in known.tools],
             resources=[
                 ResourceAnswer(
-                    uri=each.uri,
-                    name=each.name,
-                    title=each.title,
-                    description=each.description,
-                    mime_type=each.mime_type,
-                    size=each.size,
+                    uri=resource.uri,
+                    name=resource.name,
+                    title=resource.title,
+                    description=resource.description,
+                    mime_type=resource.mime_type,
+                    size=resource.size,
                 )
-                for each in known.resources
+                for resource in known.resources
             ],
             resource_templates=[
                 TemplateAnswer(
-                    uri_template=each.pattern,
-                    name=each.name,
-                    title=each.title,
-                    description=each.description,
-                    mime_type=each.mime_type,
+                    uri_template=template.pattern,
+                    name=template.name,
+                    title=template.title,
+                    description=template.description,
+                    mime_type=template.mime_type,
                 )
-                for each in known.templates
+                for template in known.templates
             ],
             prompts=_prompts(known),
         )
@@ -369,8 +369,8 @@ def _prompts(known: ServerCapabilities) -> list[PromptAnswer]:
             title=prompt.title,
             description=prompt.description,
             arguments=[
-                PromptArgumentAnswer(name=each.name, description=each.description, required=each.required)
-                for each in prompt.arguments
+                PromptArgumentAnswer(name=argument.name, description=argument.description, required=argument.required)
+                for argument in prompt.arguments
             ],
         )
         for prompt in known.prompts

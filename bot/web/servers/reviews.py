@@ -98,7 +98,8 @@ def _waiting(waiting: UnreviewedTool, manner: ResponseOptions) -> WaitingTool:
         review=waiting.review.value,
         flags=list(waiting.tool.flags),
         differences=[
-            DefinitionDiff(part=each.part, before=each.before, after=each.after) for each in waiting.alterations
+            DefinitionDiff(part=alteration.part, before=alteration.before, after=alteration.after)
+            for alteration in waiting.alterations
         ],
         definition=waiting.tool.definition,
         pinned_by=pin.pinned_by if pin else None,

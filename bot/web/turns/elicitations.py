@@ -79,9 +79,9 @@ def elicitations_of(view: TurnView, conversation: str, reader: str) -> list[Elic
     """Return the open elicitations of a response."""
     calls = (step for step in view.steps if isinstance(step, ToolStep) and not view.turn.status.ended)
     return [
-        elicitation_shape(view.turn, step, each, conversation, reader)
+        elicitation_shape(view.turn, step, pending_elicitation, conversation, reader)
         for step in calls
-        for each in step.pending_elicitations
+        for pending_elicitation in step.pending_elicitations
     ]
 
 
@@ -108,11 +108,11 @@ class ElicitationCursor:
         """Yield each elicitation that has ended or opened since, with the position after it. One that opened and ended
         meanwhile is None.
         """
-        told = self
-        for behind, each in enumerate(reversed(questions[: told.count])):
-            if not each.open and told.waiting >> behind & 1:
-                told = ElicitationCursor(told.count, told.waiting & ~(1 << behind))
-                yield each, told
-        for each in questions[told.count :]:
-            told = ElicitationCursor(told.count + 1, (told.waiting << 1 | each.open) & _BITS)
-            yield each if each.open else None, told
+        cursor = self
+        for behind, each in enumerate(reversed(questions[: cursor.count])):
+            if not each.open and cursor.waiting >> behind & 1:
+                cursor = ElicitationCursor(cursor.count, cursor.waiting & ~(1 << behind))
+                yield each, cursor
+        for question in questions[cursor.count :]:
+            cursor = ElicitationCursor(cursor.count + 1, (cursor.waiting << 1 | question.open) & _BITS)
+            yield question if question.open else None, cursor

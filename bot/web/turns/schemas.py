@@ -290,9 +290,13 @@ def _approval_shape(
         arguments=arguments,
         hidden=drawn.withheld,
         shown=[
-            ShownArgument(name=each.name, value=each.full, warnings=list(each.warnings)) for each in drawn.arguments
+            ShownArgument(name=argument.name, value=argument.full, warnings=list(argument.warnings))
+            for argument in drawn.arguments
         ],
-        changes=[ShownChange(name=each.name, before=each.before, after=each.after) for each in format_changes(step)],
+        changes=[
+            ShownChange(name=format_change.name, before=format_change.before, after=format_change.after)
+            for format_change in format_changes(step)
+        ],
         changed_by=approval.revised_by,
         fingerprint=approval.fingerprint,
         requested_for=drawn.asked_by,
