@@ -91,7 +91,7 @@ def _check_name(name: str) -> None:
             "use 1 to 64 lower-case letters, digits, dots, dashes and underscores, such as ci or night-run",
         )
     if name == OPERATOR_NAME:
-        raise SettingsError(f"{OPERATOR_NAME!r} is whoever calls with ADMIN_API_TOKEN.", "take another name")
+        raise SettingsError(f"{OPERATOR_NAME!r} is reserved for ADMIN_API_TOKEN.", "take another name")
 
 
 def _lifetime(text: str) -> float | None:

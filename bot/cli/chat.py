@@ -34,7 +34,7 @@ def chat(
         Approve,
         typer.Option(help="Who signs calls that need it: ask the person here, never, reads only, or all of them."),
     ] = Approve.ASK,
-    user: Annotated[str, typer.Option(help="Speak as somebody else, with that person's rights only.")] = "",
+    user: Annotated[str, typer.Option(help="Speak as another user, with that user's rights only.")] = "",
     new: Annotated[bool, typer.Option("--new", help="Start a new conversation.")] = False,
     conversation: Annotated[str, typer.Option(help="Go on with this conversation.")] = "",
     json: Annotated[bool, typer.Option("--json", help="One JSON object a line per event.")] = False,

@@ -246,7 +246,7 @@ def _revoking(grant: Grant) -> ReplyAction:
 
 def _end(grant: Grant, now: float) -> str:
     if grant.expires_at is None:
-        return "when somebody revokes it"
+        return "when it is revoked"
     left = format_expiry(grant.expires_at, now)
     return f"{left}, unless it is used" if grant.idle else left
 

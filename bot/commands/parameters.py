@@ -17,7 +17,7 @@ A_TOOL = Parameter(
 CONFIRM = Parameter(
     "confirm", "the name once more, so that nothing goes by accident", ParameterKind.OPTION, metavar="NAME"
 )
-VERSION = Parameter("version", "only if nobody has changed it since", ParameterKind.OPTION, metavar="N")
+VERSION = Parameter("version", "only if it is unchanged since this version", ParameterKind.OPTION, metavar="N")
 PROFILE = Parameter("profile", "the profile's name", required=True, completes=CompletionSource.PROFILES, metavar="NAME")
 POLICY = Parameter(
     "policy",

@@ -33,7 +33,7 @@ _WRITERS = {
     Words.STRANGERS: "people outside the team, too",
 }
 _READERS = {
-    Sends.CLOSED: "nobody but the server reads what is sent",
+    Sends.CLOSED: "only the server reads what is sent",
     Sends.TEAM: "other people of the team read what is sent",
     Sends.WORLD: "people outside the team may read what is sent",
 }
@@ -146,7 +146,7 @@ class PolicyExplain:
         """Return the note that an unreviewed tool is not offered, regardless of rules."""
         if all(each.name != tool.name for each in withheld(self._parts.servers, tool.server_id)):
             return []
-        return [("review", f"the tool is not offered before somebody has looked at it: /mcp review {tool.server}")]
+        return [("review", f"the tool is not offered before a review: /mcp review {tool.server}")]
 
     def _happened(self, conversation: ConversationKey, step: ToolStep) -> list[tuple[str, str]]:
         ruling, approval = step.ruling, step.approval
@@ -178,7 +178,7 @@ def _flow(tool: Tool, arguments: Mapping[str, Any], judged: PolicyResult) -> lis
     if tool.flow.recipients:
         facts.append(("recipients", f"named in {', '.join(tool.flow.recipients)}"))
     if judged.ruling.policy is ApprovalPolicy.ALWAYS_ALLOW:
-        asks = [str(Word) for Word in Words if Taint((TaintSource("", Word),)).objection(tool, arguments)]
+        asks = [str(source) for source in Words if Taint((TaintSource("", source),)).objection(tool, arguments)]
         facts.append(("asks after words of", " or ".join(asks) or "nobody"))
     return facts
 

@@ -186,7 +186,7 @@ class Profiles:
         if isinstance(kept, Outdated):
             return replace(self._overtaken(profile), details=(("cause", kept.why),))
         return Reply(
-            "The profile is saved, and holds from the next answer on where it is bound.",
+            "Profile saved. It applies from the next answer in the places it is bound to.",
             details=(("name", kept.name), ("version", str(kept.version))),
             actions=(ReplyAction("Bind here", ("profile", "bind", kept.name), ActionStyle.PRIMARY),),
         )

@@ -53,7 +53,7 @@ class SecretLinks:
         """Return a private reply with a link for this slot after `said`, which is Markdown of this project. Earlier
         links of the user for this slot become invalid.
         """
-        assert self._linking is not None, "nobody offers links that are switched off"
+        assert self._linking is not None, "links are switched off"
         _, token = await self._linking.store.create_link(record.id, slot, by, conversation)
         address = f"{self._linking.address}{PATH}{token}"
         minutes = int(LINK_SECONDS // 60)

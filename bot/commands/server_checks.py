@@ -104,7 +104,7 @@ async def verify_server(
         await servers.wait_ready()
         to_sign_in = await signing_in.steps(config)
         yield Reply(
-            f"{server_label(config)} is {done}, and cannot be used yet. {_marked(checks)}",
+            f"{server_label(config)} is {done}, but does not work yet. {_marked(checks)}",
             details=_explained(checks),
             failed=done == "verified",
             actions=(

@@ -47,9 +47,7 @@ class ServerControl:
                 self._remove,
             ),
             VerbHandler(Verb("enable", "let a server be used again", one, aliases=("on",)), self._enable),
-            VerbHandler(
-                Verb("disable", "let nobody use a server until it is enabled", one, aliases=("off",)), self._disable
-            ),
+            VerbHandler(Verb("disable", "disable a server until it is enabled", one, aliases=("off",)), self._disable),
             VerbHandler(Verb("connect", "connect to a server now", one, aliases=("reconnect",)), self._connect),
             VerbHandler(Verb("disconnect", "leave a server alone until it is connected again", one), self._disconnect),
             VerbHandler(
@@ -166,7 +164,7 @@ class ServerControl:
         goes = [
             f"{pluralize(people, 'person', 'people')} used it this week, in {pluralize(len(recent), 'call')}"
             if recent
-            else "Nobody used it this week",
+            else "It was not used this week",
             f"{pluralize(rules, 'rule goes', 'rules go')}" if rules else "no rules go",
             f"{pluralize(secrets, 'secret goes', 'secrets go')}" if secrets else "",
         ]

@@ -196,7 +196,7 @@ class _Draft:
                 self._errors[name] = "A remote server has no program: leave this empty."
         url = self._read("url", before.url, read_address)
         if not url:
-            self._errors.setdefault("url", "Where is it? An address such as https://example.com/mcp")
+            self._errors.setdefault("url", "The address is missing. Example: https://example.com/mcp")
         headers = _plain_headers(self._fields["headers"]) if "headers" in self._fields else before.headers
         return HttpTransport(url, headers, kind)
 

@@ -19,7 +19,7 @@ KINDS = tuple(kind.value for kind in AuthenticationKind)
 BY_HINTS = "hints"
 """Value that leaves the decision to the server's hints."""
 WORDS = (BY_HINTS, *(word.value for word in Words))
-SENDS = (BY_HINTS, *(Send.value for Send in Sends))
+SENDS = (BY_HINTS, *(value.value for value in Sends))
 LONGEST = {"title": 255, "description": 500, "url": 2048, "command": 2000, "client_id": 512, "scope": 1000}
 LONGEST_SECONDS = 3600.0
 REFERENCE = "Write env:NAME or file:/absolute/path: where the secret is, never the secret itself."

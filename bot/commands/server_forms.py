@@ -101,7 +101,7 @@ _HEADERS = Field(
 )
 _FOLDER = Field("cwd", "Folder", hint="where the program starts; an absolute path", longest=1024)
 _DESCRIPTION = Field("description", "Description", hint="what it is for", longest=LONGEST["description"])
-_CONNECTS = Field("auto_connect", "Connect at the start", FieldKind.SWITCH, "no: when somebody needs it")
+_CONNECTS = Field("auto_connect", "Connect at the start", FieldKind.SWITCH, "no: on first use")
 _TRUSTED = Field("trusted", "Trusted", FieldKind.SWITCH, "whether its word counts on which tools only read")
 _SYSTEM = Field(
     "system_instruction",

@@ -74,7 +74,7 @@ class ServerPolicies:
         rows = [row for seen in servers for row in self._rows(seen, rules, request)]
         others = self._other_rules(servers, request, whole=not name)
         if not rows and not others:
-            yield Reply("No tools are known and nobody has said anything of their servers. `/mcp list` says why.")
+            yield Reply("No tools are loaded yet, and no server has a policy. `/mcp list` says why.")
             return
         spoken = ("mcp", "policy", "list", *((servers[0].name,) if name else ()))
         yield Reply(
@@ -173,7 +173,7 @@ class ServerPolicies:
             )
             about = shown_id(rule)
         if rule is None or not await self._keeping.clear(rule, request.member):
-            yield Reply(f"Nobody has said anything of {about}. Nothing was changed.", failed=True)
+            yield Reply(f"There is no rule about {about}. Nothing was changed.", failed=True)
             return
         yield Reply(
             f"{about}: back to what holds without it.",

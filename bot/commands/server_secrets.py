@@ -227,7 +227,7 @@ def secret_form(record: ServerRecord, slot: str, error: str = "", intro: str = "
         f"mcp secret set:{record.id}:{record.version}",
         f"Secret {slot} of {record.config.name}",
         (field,),
-        intro=intro or "The secret itself. Nobody sees it again, and no log holds it.",
+        intro=intro or "The secret itself. It is not shown again, and no log has it.",
         carried={"slot": slot},
         instead="/mcp secret set NAME SLOT env:NAME",
     )

@@ -120,7 +120,7 @@ def _unknown() -> Problem:
     return Problem(
         401,
         "unauthorized",
-        "This takes a token that is good.",
+        "A valid API token is required.",
         "send Authorization: Bearer TOKEN; `countersign tokens create` makes one",
         headers={"WWW-Authenticate": "Bearer"},
     )

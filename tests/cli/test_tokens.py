@@ -58,7 +58,7 @@ def test_a_name_is_free_again_when_its_token_is_revoked(countersign: Countersign
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
-        (("admin", "--role", "admin"), "'admin' is whoever calls with ADMIN_API_TOKEN."),
+        (("admin", "--role", "admin"), "'admin' is reserved for ADMIN_API_TOKEN."),
         (("C I", "--role", "admin"), "'C I' cannot be the name of a token."),
         (("ci", "--role", "admin", "--workspace", "T1"), "'T1' is no workspace."),
         (("ci", "--role", "admin", "--expires", "0d"), "--expires is '0d', which is no time."),

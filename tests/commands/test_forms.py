@@ -73,7 +73,7 @@ async def test_everything_that_is_wrong_is_said_at_once_and_what_was_right_is_ke
         ("https:///mcp", "https://host/path"),
         ("https://exa mple.com", "https://host/path"),
         ("https://example.com/" + "a/" * 1100, "At most 2048 characters"),
-        ("", "Where is it?"),
+        ("", "The address is missing"),
     ],
 )
 async def test_an_address_holds_no_secret_and_is_one(url: str, said: str) -> None:
@@ -197,7 +197,7 @@ async def test_a_server_that_cannot_be_reached_is_kept_and_says_what_to_do() -> 
     held = office()
     held.servers.checks = [Check("Reached", CheckStatus.BROKEN, "**Nobody** listens.", "start it")]
     reply = await held.ask("mcp add jira --url https://jira.example/mcp")
-    assert reply.text == "`jira` is added, and cannot be used yet. ✗ Reached"
+    assert reply.text == "`jira` is added, but does not work yet. ✗ Reached"
     assert ("Reached", "**Nobody** listens.") in reply.details
     assert ("fix", "start it") in reply.details
     assert (await held.ask("mcp verify jira")).failed

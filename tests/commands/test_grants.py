@@ -39,7 +39,7 @@ async def test_a_list_says_what_runs_where_for_whom_by_whom_and_until_when() -> 
             "this workspace",
             "everyone",
             by,
-            "when somebody revokes it",
+            "when it is revoked",
         ),
     )
     assert [action.words for action in reply.actions][:1] == [("mcp", "grants", "revoke", "0123456789ab")]

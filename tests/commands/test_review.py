@@ -223,5 +223,5 @@ async def test_what_is_synced_verified_or_explained_says_what_waits_and_why() ->
         assert details(reply)["odd"] == "it gives orders to the model", line
         assert ("mcp", "review", "show", "notes") in [action.words for action in reply.actions], line
     explained = details(await held.ask("mcp policy explain notes odd"))
-    assert "is not offered before somebody has looked at it" in explained["review"]
+    assert "is not offered before a review" in explained["review"]
     assert "review" not in details(await held.ask("mcp policy explain notes list", ADMIN))

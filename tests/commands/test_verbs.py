@@ -177,7 +177,7 @@ CASES = [
     Case("profile show Support", "Kind."),
     Case(
         "profile set Ops --model demo --server jira --policy jira=deny --approver slack:U1",
-        "The profile is saved",
+        "Profile saved",
         lambda held: (
             next(each for each in held.profiles.kept.values() if each.name == "Ops").servers == frozenset({_jira(held)})
         ),

@@ -194,7 +194,7 @@ MIDDLE = (
     for_all("/mcp grants list", "Nothing was granted that still holds"),
     for_all("/mcp grants revoke 0123456789ab", "There is no such grant that still holds."),
     for_all("/profile list", "No profiles yet"),
-    typed("/profile set Support", "The profile is saved", fills=PROFILING, audit=("added profile",)),
+    typed("/profile set Support", "Profile saved", fills=PROFILING, audit=("added profile",)),
     typed("/profile show Support", "You are kind.", "no place yet"),
     typed("/profile bind Support", "The profile holds in this channel", "Undo", audit=("bound profile",)),
     typed("/profile unbind", "No profile holds in this channel any more.", audit=("unbound profile",)),

@@ -110,7 +110,7 @@ async def test_a_database_is_read_freely_and_written_with_a_signature_and_only_w
             signing_in = f"--auth basic --username file:{user} --secret file:{secret}"
             await terminal.asks(f"/mcp add db --url {kept.url} {signing_in}")
             await terminal.shows(
-                "db is added, and cannot be used yet.", "The server answers 401 Unauthorized. It asks for Basic."
+                "db is added, but does not work yet.", "The server answers 401 Unauthorized. It asks for Basic."
             )
             assert kept.door.turned_away > 0
             secret.write_text(PASSWORD)

@@ -81,7 +81,7 @@ async def test_whoever_has_no_good_token_hears_the_same_whatever_is_wrong_with_i
         assert answer.json()["error"] == answers[0].json()["error"]
     assert answers[0].json()["error"] == {
         "code": "unauthorized",
-        "message": "This takes a token that is good.",
+        "message": "A valid API token is required.",
         "fix": "send Authorization: Bearer TOKEN; `countersign tokens create` makes one",
         "fields": {},
     }

@@ -251,7 +251,7 @@ async def test_the_user_name_of_basic_is_written_and_never_read(
 
 UNUSABLE: list[tuple[dict[str, Any], str, str]] = [
     ({"url": "https://x.example/mcp"}, "serverId", "What is it called?"),
-    ({"name": "x"}, "url", "Where is it?"),
+    ({"name": "x"}, "url", "The address is missing"),
     ({"name": "x", "url": "ftp://x"}, "url", "no http or https address"),
     ({"name": "x", "config": {"url": "no address"}}, "config.url", "no http or https address"),
     ({"name": "x", "url": "https://u:p@x.example"}, "url", "kept readable"),

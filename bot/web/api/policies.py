@@ -124,7 +124,7 @@ def routes(parts: WebDependencies) -> APIRouter:
     router = api_router(prefix="/api/mcp/approval-policies", tags=["policies"], dependencies=[Depends(services.asked)])
     policies = PolicyRoutes(services)
     router.get("", name="list_policies", summary="What runs, what asks and what never runs")(policies.listed)
-    router.put("", name="set_policy", summary="What happens when somebody asks for a tool")(policies.put)
+    router.put("", name="set_policy", summary="Set the policy of a tool")(policies.put)
     router.delete("", name="clear_policy", summary="Take a rule back", status_code=204)(policies.cleared)
     return router
 

@@ -46,7 +46,7 @@ def expired_page() -> HtmlDocument:
     return plain(
         404,
         "This link is not good",
-        "It was used already, its time is over, or it never was one.",
+        "It was already used, has expired, or never existed.",
         _ASK_AGAIN,
     )
 

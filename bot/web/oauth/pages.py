@@ -50,7 +50,7 @@ def unknown() -> HtmlDocument:
     return plain(
         404,
         "This sign-in is not under way",
-        "It was finished already, it was begun more than ten minutes ago, or nobody has begun it.",
+        "It was already finished, has expired after ten minutes, or never existed.",
         _ASK_AGAIN,
     )
 

@@ -276,5 +276,5 @@ def _verified(seen: VisibleServer, checks: list[Check], manner: ResponseOptions,
 
 def _switched_off(seen: VisibleServer) -> Problem:
     if seen.status is ServerStatus.DISABLED:
-        return Problem(409, "disabled", "It is disabled: nobody may use it.", 'enable it: PUT {"enabled": true}')
-    return Problem(409, "disconnected", "It is disconnected: there is nobody to ask.", "connect it: POST …/connect")
+        return Problem(409, "disabled", "The server is disabled.", 'enable it: PUT {"enabled": true}')
+    return Problem(409, "disconnected", "The server is disconnected.", "connect it: POST …/connect")

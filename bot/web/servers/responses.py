@@ -127,7 +127,7 @@ class ToolAnswer(ResponseModel):
     input_schema: dict[str, Any]
     output_schema: dict[str, Any] | None
     annotations: dict[str, bool] = Field(description="The server's own hints; those it did not give are left out.")
-    policy: str = Field(description="What happens when somebody asks for it here, as far as that depends on nobody.")
+    policy: str = Field(description="Policy here, as far as it depends on no user.")
 
 
 class ResourceAnswer(ResponseModel):

@@ -81,7 +81,7 @@ class ToolCallShape(ResponseModel):
     title: str
     status: CallStatus
     waiting_for_approval: bool
-    waiting_for_answer: bool = Field(description="Its server waits to hear something from whoever asked.")
+    waiting_for_answer: bool = Field(description="Its server waits for an answer of the user who asked.")
     approval_request_id: str | None
     arguments: dict[str, Any] = Field(
         description="Labels stand for stored secrets, lengths and reasons for parts that look like a secret."
@@ -89,8 +89,8 @@ class ToolCallShape(ResponseModel):
     result: str | None
     error: str | None = Field(description="Why it gave nothing, where it did not.")
     decided_by: str
-    reason: str = Field(description="Why it was denied, if somebody said so.")
-    granted_by: str = Field(description="Whose standing permission it ran on, where nobody was asked.")
+    reason: str = Field(description="Reason of a denial, if one was given.")
+    granted_by: str = Field(description="Owner of the grant that it ran under, if no approval was asked for.")
     progress: str | None = Field(default=None, description="What a running call says of itself.")
 
 
@@ -147,8 +147,8 @@ class ResponseShape(ResponseModel):
     response_id: str
     conversation_id: str
     status: ConversationStatus
-    waiting_for_approval: bool = Field(description="Nothing more happens until somebody has signed or denied.")
-    waiting_for_answer: bool = Field(description="Nothing more happens until whoever asked has answered a server.")
+    waiting_for_approval: bool = Field(description="The turn waits for an approval.")
+    waiting_for_answer: bool = Field(description="The turn waits for an answer of the user who asked.")
     ahead: int = Field(
         description="How many responses come first: of the conversation and, as things stand, of others."
     )
@@ -157,7 +157,7 @@ class ResponseShape(ResponseModel):
     messages: list[MessageShape]
     tool_calls: list[ToolCallShape]
     approvals: list[ApprovalShape] = Field(description="What waits for a signature.")
-    elicitations: list[ElicitationShape] = Field(description="What servers wait to hear from whoever asked.")
+    elicitations: list[ElicitationShape] = Field(description="Open elicitations of servers.")
     ignored: list[str] = Field(default_factory=list, description="Fields of the request that had no effect.")
     created_at: str
 
