@@ -40,8 +40,8 @@ class ModelLimits:
 @dataclass(frozen=True, slots=True)
 class Capabilities:
     """Capabilities of a model. `files`: it reads attached text files. `documents`: it reads PDF. `image_bytes` is the
-    size of the largest image, `context_tokens` that of the window. `model` is the model's name for users, empty while
-    a provider has only one. `searches`: it searches for tools where there are too many to list.
+    size of the largest image, `context_tokens` that of the window. `model` is the model's name
+    for users; a provider alone leaves it empty. `searches`: it searches for tools where there are too many to list.
     """
 
     tools: bool = True

@@ -72,7 +72,7 @@ NO_PRICES = PriceList()
 
 
 def matches_pattern(name: str, pattern: str) -> bool:
-    """Return True if a name matches the pattern of a price or limit: `*` stands for any letters."""
+    """Return True if a name matches the pattern of a price or limit: `*` is the only wildcard."""
     return fnmatchcase(name, pattern.replace("[", "[[]").replace("?", "[?]"))
 
 
