@@ -124,7 +124,7 @@ def _check_url(url: str, allowances: AllowedTargets) -> None:
     parts = urlsplit(url)
     if parts.username is not None or parts.password is not None:
         raise InvalidDefinition(
-            "The url holds a user name or password, which everybody would see.",
+            "The url holds a user name or password, which all users would see.",
             "leave it out of the url and store it as a secret of the server",
         )
     host, port = origin_of(url)

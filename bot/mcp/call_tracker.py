@@ -177,7 +177,7 @@ class ActiveCalls:
         askers = {call.asker for call in self._calls} | {asker for _, asker in self._doubtful}
         if self._calls and len(askers) == 1 and not self._beside:
             return self._calls[0]
-        self._complain("asks a person something, and it is not known whom")
+        self._complain("sent an elicitation without a known user")
         if len(self._calls) > 1:
             self._most = 1
         return None
@@ -196,7 +196,7 @@ def _outcome(asking: asyncio.Future[ElicitationResult]) -> ElicitationResult:
         case None:
             return asking.result()
         case CountersignError() as error:
-            log.info("a person was not asked what a server wants to know: %s", error)
+            log.info("elicitation was not shown: %s", error)
         case error:
-            log.error("a person could not be asked what a server wants to know", exc_info=error)
+            log.error("elicitation failed", exc_info=error)
     return CANCELLED

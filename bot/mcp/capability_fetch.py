@@ -81,7 +81,7 @@ class CapabilityFetcher:
                 continue
             tool = self._tool(each, foreign)
             if found.setdefault(tool.name, tool) is not tool:
-                log.warning("%s lists the tool %r twice, the first one counts", self.config.name, tool.name)
+                log.warning("MCP server %s lists the tool %r twice, the first is used", self.config.name, tool.name)
                 left_out.append(f"a second {tool.name}")
         if not whole:
             left_out.append(f"what comes after {len(listed)} tools, {_MOST_PAGES} pages or 4 MB")

@@ -229,7 +229,7 @@ def _sign_in(entry: ConfigEntry) -> OAuthTerms | None:
             f"Server {entry.name!r}: 'auth' has no {strange[0]!r}.", f"use type, {', '.join(_TERMS)}"
         )
     if not entry.has("url"):
-        raise InvalidDefinition(f"Server {entry.name!r} is a program, which nobody signs in to.", "take 'auth' out")
+        raise InvalidDefinition(f"Server {entry.name!r} is a program, which has no sign-in.", "take 'auth' out")
     if any(name.lower() == "authorization" for name in entry.filled_map("headers")):
         raise InvalidDefinition(
             f"Server {entry.name!r} has both 'auth' and a header Authorization.", "take one of them out"

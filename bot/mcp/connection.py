@@ -191,7 +191,7 @@ class Connection:
             self._scope.cancel()
             done, _ = await asyncio.wait({self._owner}, timeout=_FORCED_SECONDS)
         if not done:
-            log.error("the connection to MCP server %s does not end", self.config.name)
+            log.error("connection to MCP server %s did not close in time", self.config.name)
 
     async def disconnect(self, limit: float) -> None:
         """Close after the running calls have ended, at most `limit` seconds later. Nothing is reported from now on."""
@@ -414,7 +414,7 @@ class Connection:
         self._failed_tries += not ended.worked
         self.condition.failed(ended.status, ended.problem)
         if pause is None:
-            log.warning("MCP server %s is tried no more until somebody needs it", self.config.name)
+            log.warning("MCP server %s has no retries left, the next use connects again", self.config.name)
         return pause
 
     async def _rest(self, pause: float | None) -> None:

@@ -37,7 +37,7 @@ def inject_secrets(record: ServerRecord, values: Mapping[str, str]) -> ServerCon
         case StdioTransport() as process:
             if record.authentication.kind is not AuthenticationKind.NONE:
                 raise InvalidDefinition(
-                    f"Server {config.name} is a process, which nobody signs in to.", "give it env secrets"
+                    f"Server {config.name} is a process, which has no sign-in.", "give it env secrets"
                 )
             return replace(config, transport=replace(process, env={**process.env, **_environment(config, values)}))
         case HttpTransport() as endpoint:
@@ -110,7 +110,7 @@ def _signing_in(server: str, authentication: Authentication, secret: str, user: 
                 pair = f"{user}:{secret}".encode()
             except UnicodeEncodeError:
                 raise InvalidDefinition(
-                    f"Server {server}: its secret is no text.", "set it again, as plain text"
+                    f"Server {server}: its secret is not text.", "set it again, as plain text"
                 ) from None
             return {"Authorization": f"Basic {base64.b64encode(pair).decode('ascii')}"}
         case AuthenticationKind.NONE | AuthenticationKind.OAUTH | AuthenticationKind.CLIENT_CREDENTIALS:

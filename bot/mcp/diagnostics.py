@@ -165,7 +165,7 @@ class ServerDiagnostics:
 
         async def mcp() -> Check:
             if kept.entry.standing is not ServerEnablement.ON and condition.status is not ServerStatus.CONNECTED:
-                return Check("MCP", CheckStatus.SKIPPED, "It is disconnected, so nobody speaks to it.")
+                return Check("MCP", CheckStatus.SKIPPED, "It is disconnected.")
             await connection.connect()
             check = _met(condition)
             if check.finding is CheckStatus.WELL:
@@ -236,7 +236,7 @@ class ServerDiagnostics:
         whole = True
         for name, look in looks:
             if not whole:
-                yield Check(name, CheckStatus.SKIPPED, "Not looked at, because of what failed before.")
+                yield Check(name, CheckStatus.SKIPPED, "Skipped, because an earlier check failed.")
                 continue
             check = await _timed(name, look)
             whole = check.finding is not CheckStatus.BROKEN
@@ -267,7 +267,7 @@ async def _timed(name: str, look: Look) -> Check:
             check = await look()
     except TimeoutError:
         fix = "check the server, and the network and firewall between"
-        check = broken(name, f"Nothing came within {_LOOK_SECONDS:g} s.", fix)
+        check = broken(name, f"No answer within {_LOOK_SECONDS:g} s.", fix)
     return replace(check, seconds=loop.time() - began)
 
 
@@ -279,7 +279,9 @@ def _met(condition: ServerStatusTracker) -> Check:
     version = f", version {known.server_version}" if known.server_version else ""
     if kind_of(condition.config.transport) == HttpKind.JSONRPC:
         return Check(
-            "MCP", CheckStatus.SKIPPED, f"It speaks {known.protocol} and no MCP, so nobody is asked before a call."
+            "MCP",
+            CheckStatus.SKIPPED,
+            f"It speaks {known.protocol} and not MCP, so it is contacted at the first call only.",
         )
     older = known.handshake is not None and known.handshake.transport == HttpKind.SSE
     over = " over HTTP+SSE" if older else ""
@@ -297,8 +299,8 @@ def _tools(condition: ServerStatusTracker) -> Check:
         return Check("tools", CheckStatus.DOUBTFUL, f"{detail}; there is no {wanted}", "correct its auto_context_tool")
     if condition.pinning.withheld:
         count = len(condition.pinning.withheld)
-        said = f"{detail}; {count} not offered, because nobody has looked at {'it' if count == 1 else 'them'} yet"
-        return Check("tools", CheckStatus.DOUBTFUL, said, f"look with /mcp review {condition.config.name}")
+        said = f"{detail}; {count} not offered, because no admin has reviewed {'it' if count == 1 else 'them'} yet"
+        return Check("tools", CheckStatus.DOUBTFUL, said, f"use /mcp review {condition.config.name}")
     if condition.left_out:
         said = f"{detail}; not offered: {', '.join(condition.left_out[:_NAMED])}"
         return Check("tools", CheckStatus.DOUBTFUL, said, "correct them on the server, then sync")
@@ -329,7 +331,7 @@ def _standing(kept: ManagedServer) -> Check:
         case ServerStatus.DISCONNECTED:
             return Check("standing", CheckStatus.DOUBTFUL, "It is disconnected, so its tools are hidden.", "connect it")
         case ServerStatus.PENDING:
-            return Check("standing", CheckStatus.WELL, "pending: it connects when somebody needs it")
+            return Check("standing", CheckStatus.WELL, "pending: it connects at its first use")
         case ServerStatus.FAILED | ServerStatus.AUTH_REQUIRED:
             # The checks below find the current cause.
             return replace(_split("standing", f"{state.status}: {state.problem}"), finding=CheckStatus.DOUBTFUL)
@@ -346,7 +348,7 @@ def _weak_secrets(kept: ManagedServer) -> Check | None:
     if not found:
         return None
     said = f"{'; '.join(found[:_NAMED])}. It is hidden in results of this server, and nowhere else."
-    return Check("secrets", CheckStatus.DOUBTFUL, f"{said[0].upper()}{said[1:]}", "set one that was made at random")
+    return Check("secrets", CheckStatus.DOUBTFUL, f"{said[0].upper()}{said[1:]}", "set a random one")
 
 
 def _flows(condition: ServerStatusTracker) -> Iterator[Check]:
@@ -375,7 +377,7 @@ def _output(junk: NoiseCounter) -> Iterator[Check]:
     if not junk.example:
         return
     said = (
-        f"It writes lines to its standard output that are no messages, more than 20 a minute, such as: {junk.example}"
+        f"It writes lines to its standard output that are not messages, more than 20 a minute, such as: {junk.example}"
     )
     yield Check("output", CheckStatus.DOUBTFUL, said, "let it log to its standard error")
 
@@ -393,7 +395,7 @@ def _synced(condition: ServerStatusTracker) -> Check:
     if synced.at is None and condition.status is ServerStatus.CONNECTED:
         return Check("sync", CheckStatus.WELL, "just now")
     if synced.at is None:
-        return Check("sync", CheckStatus.DOUBTFUL, "It has never said what it offers.", "connect it, then sync")
+        return Check("sync", CheckStatus.DOUBTFUL, "Its tools have not been loaded yet.", "connect it, then sync")
     age = max(time.time() - synced.at, 0.0)
     said = f"{synced.status}, {_span(age)} ago"
     if synced.status is SyncStatus.SYNC_FAILED:
@@ -408,7 +410,7 @@ def _calls(connection: Connection) -> Check:
     """Check the duration of recent calls against the timeout."""
     times = sorted(connection.durations)
     if not times:
-        return Check("calls", CheckStatus.WELL, "none answered by this process since it began")
+        return Check("calls", CheckStatus.WELL, "none answered since this process started")
     half, most = times[len(times) // 2], times[min(int(len(times) * 0.95), len(times) - 1)]
     limit = connection.config.tool_timeout
     said = f"the last {len(times)}: half within {half:.2f} s, 95 % within {most:.2f} s, limit {limit:g} s"

@@ -139,9 +139,7 @@ def _ask(asked: types.ElicitRequestParams, redact: Redaction) -> ElicitationMode
             if len(url) > LONGEST_URL:
                 raise UnsupportedElicitation(f"a visit to an address of more than {LONGEST_URL} characters")
             if redact.found_in(url) or strip_unstorable(url) != url:
-                raise UnsupportedElicitation(
-                    "a visit to an address that nobody may see, because there is a secret in it"
-                )
+                raise UnsupportedElicitation("a visit to an address that contains a secret")
             return UrlMode(url)
         case _:
             assert_never(asked)
@@ -157,7 +155,7 @@ def _form(schema: Mapping[str, Any], redact: Redaction) -> dict[str, Any]:
         raise UnsupportedElicitation("a form with fields that are no texts, numbers, switches or choices")
     if redact.found_in(schema):
         # Field names, choices and patterns of a form must not be altered by redaction.
-        raise UnsupportedElicitation("a form that nobody may see, because there is a secret of the server in it")
+        raise UnsupportedElicitation("a form that contains a secret of the server")
     cleaned: dict[str, Any] = clean_schema(_names_cleaned(storable_json(dict(schema))), visible)
     return cleaned
 

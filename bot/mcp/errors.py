@@ -89,14 +89,14 @@ def connection_lost(config: ServerConfig, words: tuple[str, ...]) -> Problem:
 
 def failed_listing(config: ServerConfig, error: Exception, redact: Redaction) -> str:
     """Describe a failed listing of a connected server's capabilities."""
-    return f"Server {config.name} did not say what it offers: {_said(config, error, redact)}. Fix: look at its log."
+    return f"Server {config.name} did not say what it offers: {_said(config, error, redact)}. Fix: check its log."
 
 
 def failed_request(config: ServerConfig, what: str, error: Exception, redact: Redaction) -> tuple[str, str]:
     """Return cause and fix for a failed request of a resource or prompt."""
     if isinstance(error, TimeoutError):
         limit = f"{config.tool_timeout:g} s"
-        return f"Server {config.name} did not give {what} within {limit}.", "try again later, or look at its log"
+        return f"Server {config.name} did not give {what} within {limit}.", "try again later, or check its log"
     return (
         f"Server {config.name} did not give {what}: {_said(config, error, redact)}.",
         "check the name and what it needs",
@@ -178,7 +178,7 @@ def _http_failure(config: ServerConfig, url: str, attempt: RequestContext) -> Pr
         )
     if attempt.status is not None and attempt.status >= 400:
         said = refused_status(server, attempt.status)
-        return Problem.without_quote(said if "Fix:" in said else f"Server {server}: {said}. Fix: look at its log.")
+        return Problem.without_quote(said if "Fix:" in said else f"Server {server}: {said}. Fix: check its log.")
     return None
 
 

@@ -72,7 +72,7 @@ def distinctive(name: str) -> bool:
 def _of_text(text: str) -> Iterator[str]:
     kinds = (
         (_ESCAPES, "there are a terminal's escape sequences in it"),
-        (_HIDDEN, "there are characters in it that nobody sees"),
+        (_HIDDEN, "there are invisible characters in it"),
         (_COMMENT, "there is an HTML comment in it, which most displays hide"),
         (_ENCODED, "there is a long piece in it that looks encoded"),
     )

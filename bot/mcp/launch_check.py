@@ -33,13 +33,13 @@ def check_launch(process: StdioTransport, launch: TemplateLaunch, templates: Tem
     ):
         raise InvalidDefinition(
             f"What the launch template {launch.template} starts is not what it was when this server was looked at.",
-            "say /mcp reload --apply, and look at the server again",
+            "run /mcp reload --apply, then review the server again",
         )
     stray = sorted(process.env.keys() - filled.env.keys() - set(template.secrets.values()))
     if stray:
         raise InvalidDefinition(
-            f"The launch template {launch.template} has no place for the variable {stray[0]}.",
-            "take that secret away",
+            f"The launch template {launch.template} has no slot for the variable {stray[0]}.",
+            "remove that secret",
         )
 
 
@@ -69,20 +69,16 @@ def _check_path(slot: str, folder: Path, path: Path) -> None:
     try:
         real, root = path.resolve(strict=True), folder.resolve(strict=True)
     except (OSError, RuntimeError):
-        raise InvalidDefinition(
-            f"There is no {path}, as {slot} says.", "name something that is there, or create it"
-        ) from None
+        raise InvalidDefinition(f"There is no {path}, as {slot} says.", "name an existing path, or create it") from None
     if not real.is_relative_to(root):
-        raise InvalidDefinition(
-            f"{path}, as {slot} says, leads out of {folder}.", f"name something that is below {folder}"
-        )
+        raise InvalidDefinition(f"{path}, as {slot} says, leads out of {folder}.", f"name a path below {folder}")
 
 
 def _template(launch: TemplateLaunch, templates: Templates) -> LaunchTemplate:
     template = templates.get(launch.template)
     if template is None:
         raise InvalidDefinition(
-            f"It is started by the launch template {launch.template}, which is not there or cannot be used.",
+            f"It is started by the launch template {launch.template}, which is missing or invalid.",
             "the operator puts it into the file of launch templates, or an admin removes this server",
         )
     return template

@@ -103,7 +103,7 @@ class NetworkProbes:
             return Check("TCP", CheckStatus.WELL, f"{each} listens on port {port}")
         return broken(
             "TCP",
-            f"Nobody can be reached on port {port}: {said}.",
+            f"No connection to port {port}: {said}.",
             "check that the server is running, its port, and the firewall between",
         )
 
@@ -153,7 +153,7 @@ class NetworkProbes:
             cause, _, fix = attempt.refusal.partition(" Fix: ")
             return broken("HTTP", cause, fix)
         if attempt.failure:
-            return broken("HTTP", f"The request failed: {attempt.failure.rstrip('.')}.", "look at the server's log")
+            return broken("HTTP", f"The request failed: {attempt.failure.rstrip('.')}.", "check the server's log")
         self._status = attempt.status or 0
         self._refusal = attempt.refusal
         self._asked_for = headers.get("www-authenticate", "")
@@ -176,7 +176,7 @@ class NetworkProbes:
             case 404 | 405 | 410:
                 return Check("HTTP", CheckStatus.DOUBTFUL, said, "if MCP fails below, correct the path of the url")
             case 429 | 500 | 501 | 502 | 503 | 504:
-                return Check("HTTP", CheckStatus.DOUBTFUL, said, "look at the server's log")
+                return Check("HTTP", CheckStatus.DOUBTFUL, said, "check the server's log")
             case _:
                 return Check("HTTP", CheckStatus.WELL, said)
 

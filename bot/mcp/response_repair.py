@@ -76,7 +76,7 @@ def _plain_list(result: dict[str, Any], key: str, identity: str, *others: str) -
     kept: list[dict[str, Any]] = []
     for each in listed if isinstance(listed, list) else []:
         if not isinstance(each, dict) or not isinstance(each.get(identity), str) or not each[identity]:
-            log.warning("one of the %s has no %s and was left out", key, identity)
+            log.warning("item of %s without %s left out", key, identity)
             continue
         name = each.get("name")
         item: dict[str, Any] = {identity: each[identity], "name": name if isinstance(name, str) else each[identity]}
@@ -106,7 +106,7 @@ def _tools(listed: list[Any]) -> Iterator[dict[str, Any]]:
         if isinstance(each, dict) and isinstance(each.get("name"), str) and each["name"]:
             yield _tool(each)
         else:
-            log.warning("a tool without a name was left out")
+            log.warning("tool without a name left out")
 
 
 def _tool(raw: dict[str, Any]) -> dict[str, Any]:

@@ -26,7 +26,7 @@ from bot.mcp.text_filter import storable_json, strip_unstorable
 
 # -------------------- content blocks
 
-FOR_THE_PERSON = "(A text that is for the person alone was given to them in a file.)"
+FOR_THE_PERSON = "(A text for the user only was given to them as a file.)"
 _NAME_LENGTH = 120
 _UNSAFE = frozenset('/\\:*?"<>|')
 
@@ -122,9 +122,9 @@ MOST_FILES = 10
 """Maximum number of files of one result."""
 _HEAD_SHARE = 0.75
 _ROOM_FOR_NOTE = 96
-_NO_WORDS = "The tool failed and did not say why."
+_NO_WORDS = "The tool failed without giving a reason."
 _LEFT_OUT = "characters left out"
-_IN_A_FILE = f"{_LEFT_OUT}, the person has all of it in a file"
+_IN_A_FILE = f"{_LEFT_OUT}, the user has the full text in a file"
 
 
 def tool_result(call_id: str, tool: Tool, answer: types.CallToolResult, redact: Redaction) -> ToolResult:

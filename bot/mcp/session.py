@@ -392,9 +392,9 @@ class Session:
                     async for _ in changes:
                         self.line.mark_list_changed()
             except (SubscriptionLost, TimeoutError):
-                log.debug("MCP server %s: the stream of changes ended", self._config.name)
+                log.debug("MCP server %s: notification stream ended", self._config.name)
             except MCPError as error:
-                log.debug("MCP server %s does not tell of changes: %s", self._config.name, error.message)
+                log.debug("MCP server %s: no notification stream: %s", self._config.name, error.message)
                 if not self.line.lost and error.code != types.CONNECTION_CLOSED:
                     return
             self.line.mark_suspect()

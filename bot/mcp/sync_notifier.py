@@ -79,4 +79,4 @@ class SyncNotifier:
                 elif self._on_synced is not None:
                     await self._on_synced(server_id, report)
         except Exception as error:  # noqa: BLE001 - whatever it is, the connections go on
-            log.warning("what MCP server %s offers could not be kept: %s", server_id, type(error).__name__)
+            log.warning("capabilities of MCP server %s were not stored: %s", server_id, type(error).__name__)

@@ -175,7 +175,7 @@ def _check_whole(template: LaunchTemplate) -> None:
     used = {place for each in template.args for place in placeholders_in(each)}
     typed = {each.name for each in template.typed}
     if used - typed:
-        raise _Wrong(f"its args have a place {{{min(used - typed)}}}, which is no slot that is typed.")
+        raise _Wrong(f"its args have a place {{{min(used - typed)}}}, which is not a defined slot.")
     if typed - used:
         raise _Wrong(f"the slot {min(typed - used)} has no place {{{min(typed - used)}}} in its args.")
     variables = list(template.secrets.values())
@@ -252,14 +252,14 @@ def _pattern(text: str) -> re.Pattern[str]:
     try:
         return re.compile(text)
     except re.error as error:
-        raise _Wrong(f"pattern is no regular expression: {error}.") from None
+        raise _Wrong(f"pattern is not a regular expression: {error}.") from None
 
 
 def _check_keys(table: Any, known: frozenset[str], about: str) -> None:
     if not isinstance(table, dict):
         raise _Wrong(f"{about} is no table.")
     if unknown := sorted(table.keys() - known):
-        raise _Wrong(f"{about} has a key {unknown[0]!r}, which means nothing here.")
+        raise _Wrong(f"{about} has a key {unknown[0]!r}, which is unknown.")
 
 
 def _table(table: Mapping[str, Any], key: str) -> Mapping[str, Any]:
@@ -276,7 +276,7 @@ def _text(table: Mapping[str, Any], key: str) -> str:
 def _texts(table: Mapping[str, Any], key: str) -> Iterator[str]:
     values = table.get(key, [])
     if not isinstance(values, list):
-        raise _Wrong(f"{key} is no list of texts.")
+        raise _Wrong(f"{key} is not a list of texts.")
     for value in values:
         yield _value(key, value)
 

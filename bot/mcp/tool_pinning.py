@@ -86,7 +86,7 @@ class ToolPinning:
             named = ", ".join(f"{tool.original_name[:64]!r} ({review_status(tool, pinned)})" for tool in news[:_NAMED])
             more = f" and {len(news) - _NAMED} more" if len(news) > _NAMED else ""
             log.warning(
-                "MCP server %s: withheld until an admin has looked at them (/mcp review %s): %s%s",
+                "MCP server %s: tools withheld until an admin reviews them (/mcp review %s): %s%s",
                 self._name,
                 self._name,
                 named,

@@ -388,7 +388,11 @@ def _by_name(servers: Iterable[ManagedServer]) -> tuple[Tool, ...]:
     for kept in servers:
         for tool in kept.tools:
             if offered.setdefault(tool.name, tool) is not tool:
-                log.debug("the tools of %s and %s have one name", offered[tool.name].server, tool.server)
+                log.debug(
+                    "tools of MCP servers %s and %s have the same name, the first is used",
+                    offered[tool.name].server,
+                    tool.server,
+                )
     return tuple(offered[name] for name in sorted(offered))
 
 

@@ -98,7 +98,7 @@ class Folder:
         try:
             with os.fdopen(self._opened(file.path), "rb") as opened:
                 if not stat.S_ISREG(os.fstat(opened.fileno()).st_mode):
-                    raise NotRead("it is no ordinary file")
+                    raise NotRead("it is not a regular file")
                 return decoded(opened.read(LARGEST_FILE + 1))
         except OSError as error:
             raise NotReadNow(f"it cannot be read ({error.strerror})") from error
@@ -158,7 +158,7 @@ def decoded(content: bytes) -> str:
         raise NotRead(f"it has more than {LARGEST_FILE:,} bytes")
     mark, encoding = next((each for each in _ENCODINGS if content.startswith(each[0])), (b"", "utf-8"))
     if b"\0" in content and encoding == "utf-8":
-        raise NotRead("it is no text")
+        raise NotRead("it is not text")
     text = content.removeprefix(mark).decode(encoding, "replace")
     return _MEANINGLESS.sub("", text.replace("\r\n", "\n").replace("\r", "\n"))
 

@@ -223,7 +223,7 @@ def read_settings(environment: Mapping[str, str]) -> Settings:
     folder = _path("KNOWLEDGE_FOLDER", named) if named else SAMPLE
     if not folder.is_dir():
         raise InvalidSetting(
-            f"KNOWLEDGE_FOLDER is {named[:200]!r}, which is no folder here; "
+            f"KNOWLEDGE_FOLDER is {named[:200]!r}, which is not a folder here; "
             "create it, name another one, or unset it for the bundled sample."
         )
     if not os.access(folder, os.R_OK | os.X_OK):

@@ -35,7 +35,7 @@ def read_settings(environment: Mapping[str, str]) -> Settings:
     base_url = environment.get("WEATHER_BASE_URL", "").strip().rstrip("/") or DEFAULT_BASE_URL
     if not _is_http_address(base_url):
         raise InvalidSetting(
-            f"WEATHER_BASE_URL is {base_url[:100]!r}, which is no http or https address; "
+            f"WEATHER_BASE_URL is {base_url[:100]!r}, which is not an http or https address; "
             f"unset it for {DEFAULT_BASE_URL}, or give one such as http://127.0.0.1:8000."
         )
     sample = environment.get("WEATHER_SAMPLE", "").strip().lower() or SampleMode.AUTO

@@ -129,7 +129,7 @@ async def test_a_template_that_is_taken_away_ends_its_servers_and_says_why(folde
         (folder / "config/launch_templates.toml").write_text("")
         await made.administration.reload()
         assert state(made).status is ServerStatus.FAILED
-        assert "launch template scripted, which is not there or cannot be used. Fix: " in state(made).problem
+        assert "launch template scripted, which is missing or invalid. Fix: " in state(made).problem
         reply = await said(made, "mcp show docs")
         assert isinstance(reply, Reply)
         assert dict(reply.details)["command"] == "template=scripted path=docs"

@@ -235,10 +235,10 @@ async def test_an_address_that_would_break_out_of_its_link_is_written_so_that_it
 
 async def test_a_sign_in_that_cannot_begin_says_why(held: SigningOffice) -> None:
     await refused(held)
-    held.sign_ins.trouble = ServerTrouble("It has no PKCE.", "ask whoever runs it")
+    held.sign_ins.trouble = ServerTrouble("It has no PKCE.", "ask its operator")
     reply = await held.ask("mcp connect jira")
     assert reply.failed
-    assert dict(reply.details) == {"cause": "It has no PKCE.", "fix": "ask whoever runs it"}
+    assert dict(reply.details) == {"cause": "It has no PKCE.", "fix": "ask its operator"}
 
 
 async def test_a_server_that_is_connected_gives_no_link_by_itself(held: SigningOffice) -> None:

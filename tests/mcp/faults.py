@@ -140,7 +140,7 @@ TOOLS = [
         process({"do": "change"}, era="legacy", listings=[[{"tools": BOTH}], [{"tools": [*BOTH, listed("new")]}]]),
         CallReturned,
         "",
-        left_out="1 not offered, because nobody has looked at it yet",
+        left_out="1 not offered, because no admin has reviewed it yet",
     ),
 ]
 
@@ -350,7 +350,7 @@ USELESS = [
         "HTTP 500",
         refusing(Answer(500)),
         ServerStatus.FAILED,
-        "Server bad: MCP server request failed: 500 Internal Server Error. Fix: look at its log.",
+        "Server bad: MCP server request failed: 500 Internal Server Error. Fix: check its log.",
     ),
     Useless(
         "HTTP a page",

@@ -278,7 +278,7 @@ def test_what_cannot_be_a_sign_in_by_oauth_says_why(tmp_path: Path, auth: Any, m
 
 def test_nobody_signs_in_to_a_program(tmp_path: Path) -> None:
     entry = {"command": "python", "auth": {"type": "oauth"}}
-    assert "is a program, which nobody signs in to" in only_problem(read(tmp_path, {"a": entry}))
+    assert "is a program, which has no sign-in" in only_problem(read(tmp_path, {"a": entry}))
 
 
 def test_whose_words_a_server_returns_and_where_it_sends_are_set_for_it_and_for_its_tools(tmp_path: Path) -> None:

@@ -119,7 +119,7 @@ async def test_a_name_server_that_is_silent_is_not_waited_for_for_ever(monkeypat
 
     monkeypatch.setattr("bot.mcp.diagnostics._LOOK_SECONDS", 0.1)
     config = ServerConfig("s", HttpTransport("https://slow.example/mcp"), id="u1")
-    assert "Nothing came within 0.1 s" in broken_at(await verified(config, resolve=resolve), "DNS").detail
+    assert "No answer within 0.1 s" in broken_at(await verified(config, resolve=resolve), "DNS").detail
 
 
 async def test_a_server_of_http_and_sse_is_asked_for_its_stream() -> None:
@@ -146,7 +146,7 @@ async def test_a_server_without_mcp_is_not_said_to_speak_it() -> None:
         found = await verified(ServerConfig("s", HttpTransport(endpoint.url, kind=HttpKind.JSONRPC)))
     mcp = next(check for check in found if check.name == "MCP")
     assert mcp.finding is CheckStatus.SKIPPED
-    assert mcp.detail == "It speaks JSON-RPC 2.0 and no MCP, so nobody is asked before a call."
+    assert mcp.detail == "It speaks JSON-RPC 2.0 and not MCP, so it is contacted at the first call only."
 
 
 async def test_a_port_nobody_listens_at_is_named() -> None:

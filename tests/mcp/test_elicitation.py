@@ -286,9 +286,9 @@ def page(url: str) -> dict[str, Any]:
         ([form({"oneOf": [{"const": ["a"], "title": "A"}]})], "no texts, numbers, switches or choices"),
         ([form("text")], "no texts, numbers, switches or choices"),
         ([page("https://a.example.com/" + "x" * 2_000)], "more than 2000 characters"),
-        ([page(f"https://a.example.com/?t={SECRET}")], "there is a secret in it"),
-        ([form({"type": "string", "enum": [SECRET, "b"]})], "there is a secret of the server in it"),
-        ([form({"type": "string", "description": f"not {SECRET}"})], "there is a secret of the server in it"),
+        ([page(f"https://a.example.com/?t={SECRET}")], "an address that contains a secret"),
+        ([form({"type": "string", "enum": [SECRET, "b"]})], "contains a secret of the server"),
+        ([form({"type": "string", "description": f"not {SECRET}"})], "contains a secret of the server"),
     ],
 )
 async def test_what_nobody_could_be_shown_is_refused(requests: list[dict[str, Any]], what: str) -> None:

@@ -170,7 +170,7 @@ async def test_a_stream_that_is_cut_ends_the_calls_on_it_at_once_and_no_others()
         (HTML, f"Server s: Its url answers with text/html and not {NOT_SSE}"),
         (Answer(302, None, {"location": "https://evil.example/"}), "Its url leads to another address. Fix: use that"),
         (Answer(405), "MCP server request failed: 405 Method Not Allowed. Fix: check the url of server s, and that"),
-        (Answer(500), "Server s: MCP server request failed: 500 Internal Server Error. Fix: look at its log."),
+        (Answer(500), "Server s: MCP server request failed: 500 Internal Server Error. Fix: check its log."),
         (Answer(401), "MCP server request failed: 401 Unauthorized. Fix: check the headers of server s."),
     ],
 )

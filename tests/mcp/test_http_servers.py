@@ -40,7 +40,7 @@ def status(box: McpToolbox) -> ServerStatus:
         (403, "MCP server request failed: 403 Forbidden. Fix: check the headers of server s."),
         (404, "404 Not Found. Fix: check the url of server s, and that its transport is the right one."),
         (405, "405 Method Not Allowed. Fix: check the url of server s"),
-        (500, "Server s: MCP server request failed: 500 Internal Server Error. Fix: look at its log."),
+        (500, "Server s: MCP server request failed: 500 Internal Server Error. Fix: check its log."),
     ],
 )
 async def test_a_refused_connection_says_the_status_and_what_to_do(code: int, said: str) -> None:

@@ -53,7 +53,7 @@ async def test_a_template_starts_a_server_without_any_program_being_allowed(fold
 async def test_what_is_no_template_of_the_operators_is_not_started(folder: Path) -> None:
     config = resolve_launch(server(), {"scripted": template(folder)})
     async with started(config) as box:
-        assert "launch template scripted, which is not there" in problem(box)
+        assert "launch template scripted, which is missing" in problem(box)
         assert "Fix:" in problem(box)
 
 
@@ -86,7 +86,7 @@ async def test_a_template_that_is_taken_away_while_the_server_rests_keeps_it_fro
         assert "is not what it was when this server was looked at" in problem(box)
         templates.clear()
         await box.reconcile([DesiredServer(replace(config, title="once more"))])
-        assert "which is not there or cannot be used" in problem(box)
+        assert "which is missing or invalid" in problem(box)
 
 
 async def test_the_template_is_looked_at_again_just_before_the_process_starts(folder: Path) -> None:

@@ -276,13 +276,13 @@ async def test_an_authorization_server_that_is_away_ends_nothing(tmp_path: Path)
         clock.now += 60
         reason = unsent(await call(named(here.box, "echo"), here.box, text="x"))
         assert reason == (
-            "Server s has to be signed in to, and that does not work now. "
+            "Server s needs a sign-in, which does not work now. "
             f"{oauth.issuer} gave no token: 503. Fix: try again later"
         )
         assert status(here) is not ServerStatus.AUTH_REQUIRED
         [look] = [check async for check in here.box.diagnose(SERVER) if check.name == "HTTP"]
         assert (look.finding, look.fix) == (CheckStatus.BROKEN, "try again later")
-        assert "that does not work now" in look.detail
+        assert "which does not work now" in look.detail
         assert await kept(here) == before
         oauth.refuses.clear()
         assert (await here.box.connect(SERVER)).status is ServerStatus.CONNECTED
@@ -324,7 +324,7 @@ async def test_the_token_goes_to_its_server_and_to_no_other_origin(tmp_path: Pat
 async def test_the_doctor_looks_with_the_token(tmp_path: Path) -> None:
     async with FakeOAuth() as oauth, office(tmp_path, server(oauth.url)) as here:
         before = {check.name: check async for check in here.box.diagnose(SERVER)}
-        assert before["authentication"].detail == "Server s wants the bot to be signed in."
+        assert before["authentication"].detail == "Server s needs a sign-in."
         assert before["authentication"].fix == "an admin signs in with `/mcp connect s`."
         await here.sign_in(oauth)
         after = [check async for check in here.box.diagnose(SERVER)]

@@ -35,7 +35,7 @@ async def test_secrets_and_people_go_over_tls_or_stay_on_this_machine(tmp_path: 
         told = await refusal(here)
         assert f"The {name.replace('_', ' ')} at issuer.example.org begins with http://" in told.cause
         oauth.endpoints[name] = "https://ana:pw@issuer.example.org/x"
-        assert "is no address that anybody may be sent to" in (await refusal(here)).cause
+        assert "is not an allowed address" in (await refusal(here)).cause
 
 
 async def test_metadata_of_another_issuer_are_refused(tmp_path: Path) -> None:
@@ -110,9 +110,9 @@ async def test_an_operators_server_elsewhere_cannot_send_the_bot_to_this_machine
     ("named", "said"),
     [
         ("http://[", "names an address that is none"),
-        ("javascript:alert(1)", "no address that anybody may be sent to"),
-        ("//issuer.example", "no address that anybody may be sent to"),
-        ("ftp://issuer.example/x", "no address that anybody may be sent to"),
+        ("javascript:alert(1)", "is not an allowed address"),
+        ("//issuer.example", "is not an allowed address"),
+        ("ftp://issuer.example/x", "is not an allowed address"),
         ("http://169.254.169.254/latest", "begins with http://"),
         ("https://169.254.169.254/latest", "metadata service"),
         (f"https://{'a' * 300}.example/x", "cannot be asked"),
@@ -184,7 +184,7 @@ async def test_a_server_elsewhere_cannot_send_people_to_what_runs_on_their_own_m
         oauth.says_resource, oauth.endpoints["authorization_endpoint"] = config.transport.url, endpoint  # type: ignore[union-attr]
         hosts = AllowedTargets(frozenset(("mcp.example", "127.0.0.1")))
         async with office(tmp_path, config, allowances=hosts, resolve=here_too) as here:
-            with pytest.raises(ServerTrouble, match="on the very machine of whoever follows the link"):
+            with pytest.raises(ServerTrouble, match="on the user.s own machine"):
                 await here.sign_ins.begin("u1", ANA, HALL)
 
 

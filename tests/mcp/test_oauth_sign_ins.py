@@ -33,7 +33,7 @@ async def test_whoever_follows_the_link_and_agrees_has_signed_the_bot_in(tmp_pat
     async with FakeOAuth() as oauth, office(tmp_path, server(oauth.url)) as here:
         state = await here.box.connect(SERVER)
         assert state.status is ServerStatus.AUTH_REQUIRED
-        assert state.problem == "Server s wants the bot to be signed in. Fix: an admin signs in with `/mcp connect s`."
+        assert state.problem == "Server s needs a sign-in. Fix: an admin signs in with `/mcp connect s`."
         assert await here.sign_ins.is_available(SERVER)
         assert await here.sign_ins.get(SERVER) is None
         assert await here.sign_in(oauth) == SignedIn(SERVER, ANA, HALL)

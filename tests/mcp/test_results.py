@@ -184,7 +184,7 @@ def test_a_long_text_keeps_its_beginning_and_its_end() -> None:
     shown = found.text
     assert len(shown) <= TEXT_LIMIT
     head, _, rest = shown.partition("\n... ")
-    left_out, _, tail = rest.partition(" characters left out, the person has all of it in a file ...\n")
+    left_out, _, tail = rest.partition(" characters left out, the user has the full text in a file ...\n")
     assert long.startswith(head)
     assert long.endswith(tail)
     assert len(head) == pytest.approx(0.75 * TEXT_LIMIT, rel=0.01)

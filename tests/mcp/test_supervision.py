@@ -161,7 +161,7 @@ async def test_a_server_is_given_up_after_its_tries_and_each_use_tries_once_more
         pacing = replace(FAST, first_pause=0.01, longest_pause=0.01, tries=3)
         async with started(entry, pacing=pacing) as box:
             [tool] = (await box.offer()).tools
-            await until(lambda: "tried no more" in caplog.text)
+            await until(lambda: "no retries left" in caplog.text)
             assert tries(endpoint) == 4
             for n in (5, 6):
                 assert "500 Internal Server Error" in unsent(await call(tool, box))
@@ -305,7 +305,7 @@ async def test_closing_ends_a_connection_that_rests_and_one_that_was_given_up(ca
         refusing(broken)
         pacing = replace(FAST, idle_after=0.05, tries=1, first_pause=0.01)
         async with started(remote("a", there.url), remote("b", broken.url), pacing=pacing) as box:
-            await until(lambda: status(box, "a") is ServerStatus.IDLE and "tried no more" in caplog.text)
+            await until(lambda: status(box, "a") is ServerStatus.IDLE and "no retries left" in caplog.text)
             async with asyncio.timeout(10):
                 await box.close()
         assert {state.status for state in box.servers()} == {ServerStatus.DISCONNECTED}

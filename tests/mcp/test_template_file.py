@@ -77,7 +77,7 @@ def test_what_is_wrong_with_one_template_is_not_the_others_trouble(tmp_path: Pat
     [
         ('type = "words"', "needs a type"),
         ('type = "text"', "pattern is missing"),
-        ('type = "text"\npattern = "("', "no regular expression"),
+        ('type = "text"\npattern = "("', "not a regular expression"),
         ('type = "text"\npattern = "a"\ndefault = "b"', "does not take 'b' itself"),
         ('type = "choice"\nchoices = []', "choices is missing"),
         ('type = "choice"\nchoices = ["-v"]', "does not take '-v' itself"),
@@ -85,8 +85,8 @@ def test_what_is_wrong_with_one_template_is_not_the_others_trouble(tmp_path: Pat
         ('type = "integer"\nmin = 1\nmax = 3\ndefault = 4', "does not take '4' itself"),
         ('type = "path"\nbelow = "srv"', "absolute path"),
         ('type = "path"\nbelow = "/srv/../etc"', "absolute path"),
-        ('type = "path"\nbelow = "/srv"\npattern = "x"', "'pattern', which means nothing here"),
-        ('type = "secret"\nvariable = "A"', "have a place {a}, which is no slot that is typed"),
+        ('type = "path"\nbelow = "/srv"\npattern = "x"', "'pattern', which is unknown"),
+        ('type = "secret"\nvariable = "A"', "have a place {a}, which is not a defined slot"),
     ],
 )
 def test_a_slot_that_cannot_be_used_is_named_with_its_reason(slot: str, said: str, tmp_path: Path) -> None:

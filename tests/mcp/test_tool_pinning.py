@@ -86,7 +86,7 @@ async def test_a_changed_tool_is_gone_cannot_be_called_and_comes_back_with_its_p
         assert await offered(box) == ["s__turn"]
         assert "an admin has to review it first" in unsent(await call(before, box))
         assert "an admin has to review it first" in unsent(await call(named(box, "t"), box))
-        assert "withheld until an admin has looked at them (/mcp review s): 't' (changed)" in caplog.text
+        assert "tools withheld until an admin reviews them (/mcp review s): 't' (changed)" in caplog.text
         await box.reconcile([DesiredServer(server, pinned=pinned(box))])
         assert await offered(box) == ["s__t", "s__turn"]
         assert text(await call(named(box, "t"), box)) == "ok"
@@ -213,8 +213,8 @@ async def test_the_doctor_says_that_tools_wait() -> None:
         await box.offer()
         checks = {check.name: check async for check in box.diagnose("file:s")}
         assert checks["tools"].finding is CheckStatus.DOUBTFUL
-        assert "1 not offered, because nobody has looked at it yet" in checks["tools"].detail
-        assert checks["tools"].fix == "look with /mcp review s"
+        assert "1 not offered, because no admin has reviewed it yet" in checks["tools"].detail
+        assert checks["tools"].fix == "use /mcp review s"
 
 
 async def test_of_a_server_that_is_switched_off_what_waits_is_known() -> None:

@@ -74,5 +74,7 @@ def test_empty_settings_are_the_defaults() -> None:
     "address", ["ftp://example.invalid", "http://[::1", "http://x:99999", "www.jma.go.jp", "http://"]
 )
 def test_an_address_that_is_none_is_refused_with_one_that_would_do(address: str) -> None:
-    with pytest.raises(InvalidSetting, match=r"WEATHER_BASE_URL is '.+', which is no http or https address; unset it"):
+    with pytest.raises(
+        InvalidSetting, match=r"WEATHER_BASE_URL is '.+', which is not an http or https address; unset it"
+    ):
         read_settings({"WEATHER_BASE_URL": address})

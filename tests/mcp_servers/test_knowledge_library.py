@@ -196,7 +196,7 @@ def test_what_cannot_be_a_document_is_left_out_with_the_reason(tmp_path: Path) -
     with library(tmp_path) as opened:
         assert documents(opened) == ["largest.md"]
         assert left_out(opened) == {
-            "binary.txt": "it is no text",
+            "binary.txt": "it is not text",
             "large.md": "it has 2,097,153 bytes, and 2,097,152 is the most",
             "latin\\udce9.md": "its name cannot be written",
             "two\\nlines.md": "its name cannot be written",

@@ -187,7 +187,7 @@ async def test_an_empty_folder_says_so_and_what_was_left_out_is_named(tmp_path: 
             (tmp_path / f"binary{n:02}.txt").write_bytes(b"\x00")
         left = await client.call_tool("list", {})
     assert text_of(empty) == "There are no documents. Put Markdown (.md) or text (.txt) files into the folder."
-    assert "Left out: binary00.txt, because it is no text." in text_of(left)
+    assert "Left out: binary00.txt, because it is not text." in text_of(left)
     assert text_of(left).endswith("Left out: 5 more files.")
     assert (structured(left)["left_out_total"], len(structured(left)["left_out"])) == (25, 20)
 
@@ -280,9 +280,9 @@ def test_empty_settings_are_the_defaults(tmp_path: Path, monkeypatch: pytest.Mon
     [
         (
             {"KNOWLEDGE_FOLDER": "/nowhere/at all"},
-            "KNOWLEDGE_FOLDER is '/nowhere/at all', which is no folder here; create",
+            "KNOWLEDGE_FOLDER is '/nowhere/at all', which is not a folder here; create",
         ),
-        ({"KNOWLEDGE_FOLDER": __file__}, "which is no folder here; create it, name another one, or unset it"),
+        ({"KNOWLEDGE_FOLDER": __file__}, "which is not a folder here; create it, name another one, or unset it"),
         ({"KNOWLEDGE_FOLDER": "~nobody at all/x"}, "begins with a home folder that is not known here; give the whole"),
         ({"KNOWLEDGE_DATABASE": "/tmp"}, "KNOWLEDGE_DATABASE is '/tmp', which is a folder; name a file in it"),
     ],
@@ -296,7 +296,7 @@ def test_a_setting_that_cannot_be_used_is_refused_with_what_would_do(environment
 async def test_what_cannot_be_used_is_told_in_one_line_and_ends_with_two(tmp_path: Path) -> None:
     (tmp_path / "letter").write_text("Dear reader, " * 100)
     for environment, problem in (
-        ({"KNOWLEDGE_FOLDER": "/nowhere"}, "KNOWLEDGE_FOLDER is '/nowhere', which is no folder here;"),
+        ({"KNOWLEDGE_FOLDER": "/nowhere"}, "KNOWLEDGE_FOLDER is '/nowhere', which is not a folder here;"),
         ({"KNOWLEDGE_DATABASE": str(tmp_path / "letter")}, f"The index {tmp_path}/letter cannot be used (file is not"),
     ):
         child = await begun("knowledge", environment)

@@ -75,13 +75,13 @@ def address(sign_in: SignIn, state: str, verifier: str, redirect_uri: str) -> st
         # The server uses one of two equal parameters, perhaps not ours (RFC 6749 3.1).
         raise ServerTrouble(
             f"The authorization endpoint says itself what the bot has to say: {min(given & _OURS)}.",
-            "ask whoever runs the authorization server",
+            "ask the operator of the authorization server",
         )
     link = f"{endpoint}{'&' if '?' in endpoint else '?'}{urlencode(query)}"
     if len(link) > _LONGEST_LINK:
         raise ServerTrouble(
             f"The address to sign in at would have {len(link)} characters, more than a link in a chat takes.",
-            "ask whoever runs the server to want fewer scopes",
+            "ask its operator to want fewer scopes",
         )
     return link
 
@@ -93,5 +93,5 @@ def check_issuer(endpoints: Mapping[str, Any], issuer: str | None) -> None:
     except OAuthFlowError as error:
         raise ServerTrouble(
             "The answer does not come from the authorization server that you were sent to, so it was not used.",
-            "sign in again; if this happens again, somebody may be meddling with it",
+            "sign in again; if this happens again, the connection may be under attack",
         ) from error

@@ -36,7 +36,7 @@ _KEPT = frozenset(
         "authorization_response_iss_parameter_supported",
     )
 )  # fmt: skip
-_ASK = "ask whoever runs the server"
+_ASK = "ask its operator"
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ def check_proof(metadata: OAuthMetadata) -> None:
         raise ServerTrouble(
             f"The authorization server {metadata.issuer} does not say that it supports PKCE with S256, without which "
             "nobody may be sent there.",
-            "whoever runs it has to switch PKCE on and list it in code_challenge_methods_supported",
+            "its operator has to switch PKCE on and list it in code_challenge_methods_supported",
         )
 
 
@@ -137,7 +137,7 @@ def _checked(metadata: OAuthMetadata, url: str) -> OAuthMetadata:
     validate_url(str(metadata.authorization_endpoint), "authorization endpoint")
     if _is_here(str(metadata.authorization_endpoint)) and not _is_here(url):
         # Harmless to the bot, but the user's browser would open it.
-        raise ServerTrouble("The authorization endpoint is on the very machine of whoever follows the link.", _ASK)
+        raise ServerTrouble("The authorization endpoint is on the user's own machine.", _ASK)
     validate_url(str(metadata.token_endpoint), "token endpoint")
     if metadata.registration_endpoint is not None:
         validate_url(str(metadata.registration_endpoint), "registration endpoint")

@@ -115,7 +115,7 @@ def validate_url(url: str, what: str) -> str:
             return url
     elif parts.scheme == "http":
         raise ServerTrouble(
-            f"The {what} at {host} begins with http://, so everybody on the way could read along.",
-            "whoever runs the authorization server has to serve it over https",
+            f"The {what} at {host} begins with http://, so others on the network could read it.",
+            "its operator has to serve it over https",
         )
-    raise ServerTrouble(f"The {what} is no address that anybody may be sent to.", "ask whoever runs the server")
+    raise ServerTrouble(f"The {what} is not an allowed address.", "ask its operator")

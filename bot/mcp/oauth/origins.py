@@ -37,8 +37,8 @@ def check_party(metadata: OAuthMetadata, *, registered_by_hand: bool) -> None:
             elsewhere = urlsplit(str(endpoint)).hostname
             raise ServerTrouble(
                 f"The authorization server {metadata.issuer} has its {what} at {elsewhere}, which is not its own "
-                "domain, so the sign-in could end up with somebody else.",
-                "whoever runs it has to serve both from one domain"
+                "domain, so the sign-in could reach another party.",
+                "its operator has to serve both from one domain"
                 if what == "authorization endpoint"
                 else "if you know that both belong together, register the bot there by hand and set the server's "
                 "client_id",

@@ -211,7 +211,7 @@ class OAuthSignIns:
         try:
             return await self._desk.store.find(key)
         except SecretUnavailable as error:
-            log.info("the sign-in to the server %s cannot be read: %s", key.server_id, error)
+            log.info("stored sign-in to MCP server %s cannot be read: %s", key.server_id, error)
             return None
 
     async def _revoke(self, config: ServerConfig, kept: SignIn) -> None:
@@ -219,7 +219,7 @@ class OAuthSignIns:
             async with asyncio.timeout(_REVOKING_SECONDS), self._desk.errand(config) as ask:
                 await revoke(kept, ask)
         except (ServerTrouble, TimeoutError) as error:
-            log.info("the tokens for MCP server %s could not be revoked: %s", config.name, error)
+            log.info("tokens for MCP server %s were not revoked: %s", config.name, error)
 
 
 async def _challenge(config: ServerConfig, ask: AuthServerClient) -> Challenge:

@@ -104,12 +104,12 @@ def _read(answer: httpx2.Response, issuer: str) -> OAuthToken:
     except ValidationError as unreadable:
         raise ServerTrouble(
             f"{issuer} gave no token that can be used: its answer is not in the form that OAuth wants.",
-            "ask whoever runs the authorization server",
+            "ask the operator of the authorization server",
         ) from unreadable
     if not token.access_token or not _plain(token.access_token):
-        raise ServerTrouble(f"{issuer} gave a token that no header can carry.", "ask whoever runs it")
+        raise ServerTrouble(f"{issuer} gave a token that no header can carry.", "ask its operator")
     if not _plain(token.refresh_token or "") or not _plain(token.scope or ""):
-        raise ServerTrouble(f"{issuer} gave a token that cannot be sent back as it is.", "ask whoever runs it")
+        raise ServerTrouble(f"{issuer} gave a token that cannot be sent back as it is.", "ask its operator")
     return token
 
 

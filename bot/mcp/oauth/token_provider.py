@@ -118,7 +118,7 @@ class SignInCache:
                 await self._adopt(await self._desk.store.save(self.key, renewed))
             except CountersignError as error:
                 self._unkept, self._stale = renewed, True
-                log.warning("the renewed sign-in to MCP server %s could not be kept: %s", self._name, error.cause)
+                log.warning("refreshed sign-in to MCP server %s was not stored: %s", self._name, error.cause)
 
     async def end(self, sign_in: SignIn) -> None:
         """Delete the sign-in, because the authorization server has ended it. Raises CountersignError."""
@@ -227,7 +227,7 @@ class TokenRefresh:
             await self._renew_in_turn(old)
         except CountersignError as error:
             self._rests_until = self._desk.elapsed() + _REST_SECONDS
-            log.info("the sign-in to MCP server %s was not renewed: %s", self._config.name, error.cause)
+            log.info("sign-in to MCP server %s was not refreshed: %s", self._config.name, error.cause)
             raise
 
     async def _renew_in_turn(self, old: str) -> None:
@@ -424,7 +424,7 @@ class TokenProvider:
 
     def unusable(self, error: CountersignError) -> str:
         """Return the error text for a token that cannot be had now."""
-        return f"Server {self._config.name} has to be signed in to, and that does not work now. {error}"
+        return f"Server {self._config.name} needs a sign-in, which does not work now. {error}"
 
     @property
     def _itself(self) -> bool:
@@ -433,7 +433,7 @@ class TokenProvider:
     @property
     def _wanted(self) -> str:
         name = self._config.name
-        return f"Server {name} wants the bot to be signed in. Fix: an admin signs in with `/mcp connect {name}`."
+        return f"Server {name} needs a sign-in. Fix: an admin signs in with `/mcp connect {name}`."
 
     @property
     def _over(self) -> str:

@@ -161,7 +161,7 @@ class _Outgoing(WriteStream):
         try:
             response = await request_within_origin(self._client, "POST", self._url, json=request, headers=_ACCEPTED)
         except (httpx2.HTTPError, httpx2.StreamError) as error:
-            log.debug("a request to a server did not get through: %r", error)
+            log.debug("request to an MCP server was not delivered: %r", error)
             return ErrorData(code=CONNECTION_CLOSED, message=attempt.failure or "the connection broke")
         if attempt.failure:
             return ErrorData(code=CONNECTION_CLOSED, message=attempt.failure)

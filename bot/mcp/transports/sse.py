@@ -84,9 +84,9 @@ async def _read(
                     case "message" if address and event.data:
                         await heard.send(_message(event.data))
                     case _:
-                        log.debug("an event %.40r of a server is not known", event.event)
+                        log.debug("unknown SSE event %.40r ignored", event.event)
     except (*_FAILED, *_GONE) as error:
-        log.debug("a server's stream of events ended: %r", error)
+        log.debug("SSE stream ended: %r", error)
     if not address:
         raise InvalidDefinition("Its stream of events ended before it said where to write to.", _FIX)
 
@@ -154,5 +154,5 @@ class _Outgoing(WriteStream):
         try:
             return await request_within_origin(self._client, "POST", self._address, json=body)
         except _FAILED as error:
-            log.debug("a message to a server did not get through: %r", error)
+            log.debug("message to an MCP server was not delivered: %r", error)
             return None

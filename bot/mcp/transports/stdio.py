@@ -105,7 +105,7 @@ class _Incoming:
         request = line.answers
         if request is None:
             # The request of this line is unknown, so all requests have to fail.
-            log.warning("a server wrote a line that is too long to be read, and was hung up on")
+            log.warning("MCP server process wrote a line above the size limit, connection closed")
             await self.aclose()
             raise anyio.EndOfStream
         return SessionMessage(JSONRPCError(jsonrpc="2.0", id=request, error=_OVERSIZE))
@@ -156,7 +156,7 @@ async def _end(process: asyncio.SubprocessTransport, pipes: SubprocessPipes) -> 
     if not await _left(pipes, _LEAVE_SECONDS):
         await terminate_posix_process_tree(cast("Process", _Leader(process.get_pid())), _TERMINATE_SECONDS)
         if not await _left(pipes, _REAP_SECONDS):
-            log.warning("a server's process %d is still there after it was killed", process.get_pid())
+            log.warning("MCP server process %d still runs after SIGKILL", process.get_pid())
     pipes.give_up()
     with suppress(PermissionError):
         process.close()
