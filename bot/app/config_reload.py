@@ -30,7 +30,7 @@ from bot.domain.tools import Tool
 from bot.engine.rules import RuleBook
 from bot.engine.unused_rules import unmatched_rules
 from bot.errors import DatabaseError, SecretUnavailable
-from bot.mcp.addresses import AllowedTargets, check_place
+from bot.mcp.addresses import AllowedTargets, check_target
 from bot.mcp.credentials import inject_secrets
 from bot.mcp.errors import InvalidDefinition
 from bot.mcp.launch_check import check_paths, resolve_launch
@@ -153,7 +153,7 @@ class ConfigReloader:
     def rejection_reason(self, config: ServerConfig) -> str:
         """Return the reason why a definition made in chat is not allowed; empty if it is."""
         try:
-            check_place(config, self.allowances)
+            check_target(config, self.allowances)
             check_paths(config, self.allowances.templates())
         except InvalidDefinition as unusable:
             return unusable.sentence

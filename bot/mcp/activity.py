@@ -13,17 +13,17 @@ from contextlib import contextmanager
 class ActivityTracker:
     """Tracker of the use of one server. `clock` is in seconds; `on_end` is called after each request.
 
-    `wondered` is set when a call has ended without an answer and no other request is running: the server should be
+    `unresponsive` is set when a call has ended without an answer and no other request is running: the server should be
     pinged.
     """
 
     def __init__(self, clock: Callable[[], float], on_end: Callable[[], None]) -> None:
         self.running = 0
-        self.wondered = asyncio.Event()
+        self.unresponsive = asyncio.Event()
         self._clock = clock
         self._on_end = on_end
         self._last = clock()
-        self._wondering = False
+        self._call_timed_out = False
 
     @contextmanager
     def track_user(self) -> Iterator[None]:
@@ -42,14 +42,14 @@ class ActivityTracker:
             yield
         finally:
             self.running -= 1
-            if self._wondering and not self.running:
-                self._wondering = False
-                self.wondered.set()
+            if self._call_timed_out and not self.running:
+                self._call_timed_out = False
+                self.unresponsive.set()
             self._on_end()
 
     def mark_unresponsive(self) -> None:
         """Record that the server did not answer in time."""
-        self._wondering = True
+        self._call_timed_out = True
 
     @property
     def unused_since(self) -> float:

@@ -96,10 +96,10 @@ def check_definition(config: ServerConfig, allowances: AllowedTargets) -> None:
             "the operator can add the name to MCP_ALLOWED_SERVERS and restart, or an admin removes or renames the "
             "server",
         )
-    check_place(config, allowances)
+    check_target(config, allowances)
 
 
-def check_place(config: ServerConfig, allowances: AllowedTargets) -> None:
+def check_target(config: ServerConfig, allowances: AllowedTargets) -> None:
     """Check the address or program of a server that an admin defines, without resolving names. Raises
     InvalidDefinition.
     """

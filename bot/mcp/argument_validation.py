@@ -120,7 +120,7 @@ class _Steps:
 _steps: ContextVar[_Steps] = ContextVar("schema_steps")
 
 
-class _Unjudged(Exception):
+class _NotCheckable(Exception):
     """The schema cannot be checked here."""
 
 
@@ -154,7 +154,7 @@ def _errors(schema: Mapping[str, Any], arguments: Mapping[str, Any], formats: Fo
             return []
         validator = rules.validator if formats is None else rules.validator.evolve(format_checker=formats)
         return list(islice(validator.iter_errors(dict(arguments)), _MOST))
-    except (_Unjudged, SchemaError, Unresolvable, RecursionError, ValueError, ArithmeticError):
+    except (_NotCheckable, SchemaError, Unresolvable, RecursionError, ValueError, ArithmeticError):
         return []
     finally:
         _steps.reset(token)
@@ -200,7 +200,7 @@ class _Rules:
 def _rules(schema: _Schema) -> _Rules:
     text = canonical_json(schema.given)
     if len(text) > _LARGEST_SCHEMA:
-        raise _Unjudged
+        raise _NotCheckable
     return _compiled(text)
 
 
@@ -209,7 +209,7 @@ def _compiled(text: str) -> _Rules:
     schema = json.loads(text)
     # In both the library would go on with checks of its own: by other rules, and by regular expressions.
     if text.count('"$schema":"') > ("$schema" in schema) or '"patternProperties":' in text:
-        raise _Unjudged
+        raise _NotCheckable
     kind = validator_for(schema, default=Draft202012Validator)
     kind.check_schema(schema)
     return _Rules(_bounded(kind)(schema, registry=Registry()), FlatSchema.of(schema))
@@ -227,7 +227,7 @@ def _counted(rule: Callable[..., Any]) -> Callable[..., Any]:
         steps = _steps.get()
         steps.taken += 1
         if steps.taken > _MOST_STEPS:
-            raise _Unjudged
+            raise _NotCheckable
         return rule(validator, expected, value, schema)
 
     return counted

@@ -34,7 +34,7 @@ _DOUBTED_SECONDS = 600.0
 
 
 @dataclass(frozen=True, slots=True)
-class _Asker:
+class _CallOwner:
     """User and turn of a call."""
 
     person: str
@@ -48,7 +48,7 @@ class ActiveCall:
 
     def __init__(self, context: CallContext) -> None:
         self.context = context
-        self.asker = _Asker(context.author.principal, context.key.rpartition(":")[0])
+        self.asker = _CallOwner(context.author.principal, context.key.rpartition(":")[0])
         self.answered = True
         self.seconds_asked = 0.0
         self._surroundings = contextvars.copy_context()
@@ -80,7 +80,7 @@ class ActiveCall:
             return CANCELLED
         self._asked += 1
         asking = self._surroundings.copy().run(asyncio.ensure_future, self.context.elicit(asked))
-        asking.add_done_callback(_looked_at)
+        asking.add_done_callback(_retrieve_exception)
         self._asking.add(asking)
         with self._time.pause(), self._attempt.asking():
             try:
@@ -103,7 +103,7 @@ class ActiveCalls:
         self._most = AT_ONCE
         self._calls: list[ActiveCall] = []
         self._beside = 0
-        self._doubtful: list[tuple[float, _Asker]] = []
+        self._doubtful: list[tuple[float, _CallOwner]] = []
         self._room = asyncio.Semaphore(AT_ONCE)
         self._complaints = 0
 
@@ -146,7 +146,7 @@ class ActiveCalls:
         finally:
             self._beside -= 1
 
-    def begin_anew(self) -> None:
+    def reset_elicitations(self) -> None:
         """Reset the elicitation state for a new session."""
         self._doubtful.clear()
         self._complaints = 0
@@ -159,10 +159,10 @@ class ActiveCalls:
         try:
             return result(await call.ask(parse_request("", params, self._redact)))
         except UnsupportedElicitation as error:
-            self._complain(f"asks for {error}")
+            self._log_problem(f"asks for {error}")
             return result(CANCELLED)
 
-    def _complain(self, what: str) -> None:
+    def _log_problem(self, what: str) -> None:
         """Log a problem of an elicitation, at a limited rate because a server can send any number."""
         self._complaints += 1
         if self._complaints <= MOST_ROUNDS:
@@ -177,13 +177,13 @@ class ActiveCalls:
         askers = {call.asker for call in self._calls} | {asker for _, asker in self._doubtful}
         if self._calls and len(askers) == 1 and not self._beside:
             return self._calls[0]
-        self._complain("sent an elicitation without a known user")
+        self._log_problem("sent an elicitation without a known user")
         if len(self._calls) > 1:
             self._most = 1
         return None
 
 
-def _looked_at(asking: asyncio.Future[ElicitationResult]) -> None:
+def _retrieve_exception(asking: asyncio.Future[ElicitationResult]) -> None:
     """Retrieve the exception, because the waiting call may be gone."""
     if not asking.cancelled():
         asking.exception()

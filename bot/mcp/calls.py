@@ -127,10 +127,10 @@ async def send(
         except BROKEN as error:
             log.debug("MCP server %s, tool %s: %s", tool.server, tool.original_name, redact(str(error)))
             if isinstance(error, MCPError) and not modern:
-                under_way.answered = not _cut_off(error)
-                if (visits := _visits(error, tool, call, redact)) is not None:
+                under_way.answered = not _is_stream_end(error)
+                if (visits := _required_visits(error, tool, call, redact)) is not None:
                     return visits
-            match _verdict(error, attempt, tool, client.protocol_version):
+            match _outcome_of_error(error, attempt, tool, client.protocol_version):
                 case CallNotSent() | RequestNotSent() | NoResponse() | CallOutcomeUnknown() as verdict:
                     return replace(verdict, reason=redact(verdict.reason))
                 case text:
@@ -176,7 +176,7 @@ def _outcome(
         return CallReturned(failed_result(call.id, f"Server {tool.server} asks for {error}."))
 
 
-def _visits(error: MCPError, tool: Tool, call: ToolCall, redact: Redaction) -> ToolOutcome | None:
+def _required_visits(error: MCPError, tool: Tool, call: ToolCall, redact: Redaction) -> ToolOutcome | None:
     """Return the pages that must be visited before the call, or None if the error does not ask for any."""
     try:
         return elicitation.visits_required(error, redact)
@@ -192,7 +192,7 @@ def progress_text(progress: float, total: float | None, message: str | None, red
     return (words or f"{progress:g}")[:_LONGEST_PROGRESS]
 
 
-def _verdict(
+def _outcome_of_error(
     error: Exception, attempt: RequestContext, tool: Tool, protocol: str
 ) -> CallNotSent | RequestNotSent | NoResponse | CallOutcomeUnknown | str:
     """Map an error of a call to its outcome. A text is a result that the model may read."""
@@ -225,18 +225,18 @@ def _unknown(error: Exception, attempt: RequestContext, tool: Tool) -> NoRespons
     if attempt.failure:
         why = attempt.failure.rstrip(".")
         return NoResponse(f"The connection to server {tool.server} broke before it answered: {why}.")
-    if not isinstance(error, MCPError) or _garbled(error):
+    if not isinstance(error, MCPError) or _is_invalid_response(error):
         return CallOutcomeUnknown(f"The call was sent to server {tool.server}, but its answer could not be read.")
-    if why := _unread(error):
+    if why := _unreadable_reason(error):
         return CallOutcomeUnknown(f"Server {tool.server} answered, but {why}.")
-    if _cut_off(error):
+    if _is_stream_end(error):
         return NoResponse(f"The connection to server {tool.server} was lost before it answered.")
     if attempt.status in _GATEWAY_GAVE_UP:
         return NoResponse(f"{refused_status(tool.server, attempt.status)}. The call may have arrived.")
     return None
 
 
-def _unread(error: MCPError) -> str:
+def _unreadable_reason(error: MCPError) -> str:
     """Return the reason why a response could not be read. The library has its own message for an SSE event above the
     size limit.
     """
@@ -245,13 +245,13 @@ def _unread(error: MCPError) -> str:
     return error.message if error.message in (TOO_LARGE, NOT_RPC) else ""
 
 
-def _cut_off(error: MCPError) -> bool:
+def _is_stream_end(error: MCPError) -> bool:
     """Return True if the library made this error because the stream has ended."""
     return error.code == CONNECTION_CLOSED and (
         error.message == "Connection closed" or error.message.startswith("SSE stream ")
     )
 
 
-def _garbled(error: MCPError) -> bool:
+def _is_invalid_response(error: MCPError) -> bool:
     """Return True if the library made this error because the response is not JSON-RPC."""
     return error.code == PARSE_ERROR and error.message.startswith("Failed to parse")

@@ -214,7 +214,7 @@ class Connection:
         """
         since = self._shared.clock()
         with self._use.track_user():
-            session = await self._needed(calls.Deadline(None))
+            session = await self._call_session(calls.Deadline(None))
             if session is None:
                 return self._why_not()
             try:
@@ -235,7 +235,7 @@ class Connection:
 
     async def _call(self, tool: Tool, call: ToolCall, context: CallContext) -> ToolOutcome:
         deadline = calls.Deadline(context.deadline)
-        if await self._needed(deadline) is None:
+        if await self._call_session(deadline) is None:
             return CallNotSent(self._why_not())
         try:
             patience = deadline.within(self.config.read_timeout(tool.original_name))
@@ -251,7 +251,7 @@ class Connection:
         reason = ""
         unknown: CallOutcomeUnknown | None = None
         for _ in range(2):
-            session = await self._needed(deadline)
+            session = await self._call_session(deadline)
             limits = calls.CallLimits.of(self.config, tool, deadline)
             if session is None:
                 break
@@ -282,7 +282,7 @@ class Connection:
     async def sync(self) -> ServerCapabilities:
         """Fetch all capabilities of the server; connect if needed. Raises ServerTrouble."""
         with self._use.track_internal():
-            session = await self._wanted()
+            session = await self._admin_session()
             try:
                 return await session.sync()
             except (*calls.BROKEN, TimeoutError) as error:
@@ -292,7 +292,7 @@ class Connection:
     async def read(self, uri: str) -> Sequence[Piece]:
         """Read a resource. Raises ServerTrouble."""
         with self._use.track_user():
-            session = await self._wanted()
+            session = await self._admin_session()
             with self._calls.beside():
                 return await self._asked(
                     "the resource", content_format.format_resource(session.client, uri, self._redact)
@@ -301,7 +301,7 @@ class Connection:
     async def prompt(self, name: str, arguments: Mapping[str, str]) -> Sequence[Piece]:
         """Get a prompt. Raises ServerTrouble."""
         with self._use.track_user():
-            session = await self._wanted()
+            session = await self._admin_session()
             asking = content_format.format_prompt(session.client, name, arguments, self._redact)
             with self._calls.beside():
                 return await self._asked("the prompt", asking)
@@ -321,7 +321,7 @@ class Connection:
         """Reason of a rejected sign-in, else empty."""
         return self._bearer.problem if self._bearer is not None and self._bearer.out else ""
 
-    async def _wanted(self) -> Session:
+    async def _admin_session(self) -> Session:
         """Return a session for a request of an admin; wait for a connection at most the connect timeout. Raises
         ServerTrouble.
         """
@@ -340,7 +340,7 @@ class Connection:
             self.start()
             await self._usable_session(self.condition.connect_limit + self._shared.pacing.patience)
 
-    async def _needed(self, deadline: calls.Deadline) -> Session | None:
+    async def _call_session(self, deadline: calls.Deadline) -> Session | None:
         """Return a session for a call, or None. An idle server is connected, within the connect timeout. A failing one,
         or one that needs a sign-in, is not.
         """
@@ -349,7 +349,7 @@ class Connection:
         out = self.condition.status in (ServerStatus.AUTH_REQUIRED, ServerStatus.DISCONNECTED)
         if out or self.condition.breaker.left:
             return None
-        asleep = self._asleep or (self._session is not None and self._session.line.resting)
+        asleep = self._asleep or (self._session is not None and self._session.line.idle_closing)
         self.start()
         patience = self.condition.connect_limit if asleep else self._shared.pacing.patience
         return await self._usable_session(deadline.within(patience))
@@ -399,7 +399,7 @@ class Connection:
                 self.condition.mark_idle()
                 await self._hurry.wait()
             else:
-                await self._rest(self._next_try(ended, asyncio.get_running_loop().time() - began))
+                await self._wait_for_retry(self._next_try(ended, asyncio.get_running_loop().time() - began))
 
     def _next_try(self, ended: Ended, lived: float) -> float | None:
         """Return the pause before the next attempt in seconds; None if the next use starts it."""
@@ -417,11 +417,11 @@ class Connection:
             log.warning("MCP server %s has no retries left, the next use connects again", self.config.name)
         return pause
 
-    async def _rest(self, pause: float | None) -> None:
+    async def _wait_for_retry(self, pause: float | None) -> None:
         """Wait before the next attempt. A use shortens the pause to its minimum."""
         self._asleep = pause is None
-        nudge = self._shared.pacing.nudge_after
-        least = asyncio.get_running_loop().time() + (nudge if pause is None else min(pause, nudge))
+        minimum = self._shared.pacing.minimum_pause
+        least = asyncio.get_running_loop().time() + (minimum if pause is None else min(pause, minimum))
         with suppress(TimeoutError):
             async with asyncio.timeout(pause):
                 await self._hurry.wait()
@@ -455,7 +455,7 @@ class Connection:
             finally:
                 self._session = self._scope = None
         line = session.line
-        if line.resting and not line.lost:
+        if line.idle_closing and not line.lost:
             return None
         worked = line.client is not None
         if not worked and self._approach.on_failed(error, attempt, hung_up=line.lost) and not self._closing.is_set():

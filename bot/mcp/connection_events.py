@@ -16,16 +16,16 @@ from mcp import Client
 class ConnectionEvents:
     """State and events of a live connection. `client` is set after the server has answered.
 
-    `lost`: the connection is closed. `doubted`: a request failed, so calls wait for a ping. `stale`: the tools may have
-    changed since the last listing began. `resting`: the connection is idle and is to be closed.
+    `lost`: the connection is closed. `suspect`: a request failed, so calls wait for a ping. `stale`: the tools may have
+    changed since the last listing began. `idle_closing`: the connection is idle and is to be closed.
     """
 
     def __init__(self, settle: float, apart: float, clock: Callable[[], float] = time.monotonic) -> None:
         self.client: Client | None = None
         self.lost = False
-        self.doubted = False
+        self.suspect = False
         self.stale = False
-        self.resting = False
+        self.idle_closing = False
         self._settle = settle
         self._apart = apart
         self._clock = clock
@@ -38,12 +38,12 @@ class ConnectionEvents:
     @property
     def usable(self) -> bool:
         """True if calls may be sent."""
-        return self.client is not None and not (self.lost or self.doubted or self.resting)
+        return self.client is not None and not (self.lost or self.suspect or self.idle_closing)
 
     @property
     def idle(self) -> bool:
         """True if the owner only waits for events."""
-        return not (self._listing or self.is_list_due or self.doubted)
+        return not (self._listing or self.is_list_due or self.suspect)
 
     @property
     def is_list_due(self) -> bool:
@@ -67,12 +67,12 @@ class ConnectionEvents:
 
     def mark_suspect(self) -> None:
         """Record that a request failed, so that the owner sends a ping."""
-        self.doubted = True
+        self.suspect = True
         self._news.set()
 
     def mark_idle(self) -> None:
         """Record that the connection is idle."""
-        self.resting = True
+        self.idle_closing = True
         self._news.set()
 
     def mark_list_changed(self) -> None:
@@ -83,7 +83,7 @@ class ConnectionEvents:
         self.stale = True
         self._watch()
 
-    def list_begins(self) -> None:
+    def listing_started(self) -> None:
         """Record the start of a listing. Its response may lack changes from now on."""
         self._listing = True
         self.stale = False
@@ -91,13 +91,13 @@ class ConnectionEvents:
             self._alarm.cancel()
             self._alarm = None
 
-    def list_ends(self) -> None:
+    def listing_finished(self) -> None:
         """Record a completed listing, which also shows that the connection works."""
-        self._listing = self.doubted = False
+        self._listing = self.suspect = False
         self._listed_at = self._clock()
         self._watch()
 
-    def list_fails(self) -> None:
+    def listing_failed(self) -> None:
         """Record a listing without a response in time. The cached tools may be outdated."""
         self._listing = False
         self.mark_list_changed()

@@ -14,11 +14,11 @@ class ConnectionTiming:
     `first_pause`, `factor`, `longest_pause`, `spread`: pauses between attempts of 5, 10, 20, 40, 60, 60 ..., each up to
     a quarter more or less. `tries`: maximum number of failed attempts in a row; after that each use starts one attempt.
     `quick_pause`: before the first attempt after a lost connection. `steady_after`: a connection that lived this long
-    resets the failures. `nudge_after`: minimum pause when a call waits. `patience`: how long a call waits for a
+    resets the failures. `minimum_pause`: minimum pause when a call waits. `patience`: how long a call waits for a
     connection in progress. `settle`, `apart`: changed capabilities are listed when the server has been quiet for the
     first, and at least the second after the last listing. `sign_in_pause`: between attempts at a server that rejects
-    the credentials. `farewell`: maximum wait for running calls when a connection is closed. `crowding`: how long a
-    starting server delays the start of others, if there are many. `idle_after`: an unused connection is closed after
+    the credentials. `farewell`: maximum wait for running calls when a connection is closed. `start_slot_seconds`: how
+    long a starting server delays the start of others, if there are many. `idle_after`: an unused connection is closed after
     this time; None means never. `confirm`: timeout for confirming the tools before an approved call is sent.
     `longest_ttl`: upper limit for a server's cache lifetime of its tools. `quiet_after`, `quiet_limit`: an unused
     server is pinged after the first, with the second as timeout; None means no pings. `tripping`: settings of the
@@ -32,11 +32,11 @@ class ConnectionTiming:
     spread: float = 0.25
     quick_pause: float = 0.2
     steady_after: float = 30.0
-    nudge_after: float = 1.0
+    minimum_pause: float = 1.0
     patience: float = 5.0
     settle: float = 0.3
     apart: float = 5.0
-    crowding: float = 2.0
+    start_slot_seconds: float = 2.0
     sign_in_pause: float = 900.0
     farewell: float = 10.0
     idle_after: float | None = 1800.0

@@ -88,14 +88,14 @@ def _list(names: Sequence[str]) -> str:
     return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
 
 
-_LOOK_SECONDS = 15.0
+_CHECK_SECONDS = 15.0
 _GENTLE_SECONDS = 5.0
 _AT_ONCE = 4
 _OLD = 900.0
 """Age in seconds above which capabilities should be synced."""
 _NAMED = 5
 
-Look = Callable[[], Awaitable[Check]]
+CheckFunction = Callable[[], Awaitable[Check]]
 RefusedBy = Callable[[Tool], Mapping[str, str]]
 
 
@@ -111,7 +111,7 @@ class ServerDiagnostics:
 
     def __init__(self, shared: ConnectionDependencies, refused: RefusedBy) -> None:
         self._refused = refused
-        turnstile = StartLimiter(_AT_ONCE, shared.pacing.crowding)
+        turnstile = StartLimiter(_AT_ONCE, shared.pacing.start_slot_seconds)
         self._shared = replace(shared, turnstile=turnstile, reports=SyncNotifier())
         self._trials: set[Connection] = set()
 
@@ -137,12 +137,12 @@ class ServerDiagnostics:
         trial = Connection(entry.config, self._shared, redact, CachedCapabilities())
 
         async def mcp() -> Check:
-            return await self._tried(trial)
+            return await self._test_connection(trial)
 
         async def tools() -> Check:
-            return _tools(trial.condition)
+            return _check_tools(trial.condition)
 
-        looks = self._one_by_one([*self._way(entry.config), ("MCP", mcp), ("tools", tools)])
+        looks = self._run_in_order([*self._network_checks(entry.config), ("MCP", mcp), ("tools", tools)])
         async with aclosing(looks):
             async for check in looks:
                 yield check
@@ -155,8 +155,8 @@ class ServerDiagnostics:
                 yield _clean(check, kept.redact)
 
     async def _examined(self, kept: ManagedServer) -> AsyncGenerator[Check, None]:
-        yield _standing(kept)
-        if check := _weak_secrets(kept):
+        yield _check_status(kept)
+        if check := _check_secrets(kept):
             yield check
         connection = kept.connection
         if connection is None:
@@ -167,7 +167,7 @@ class ServerDiagnostics:
             if kept.entry.standing is not ServerEnablement.ON and condition.status is not ServerStatus.CONNECTED:
                 return Check("MCP", CheckStatus.SKIPPED, "It is disconnected.")
             await connection.connect()
-            check = _met(condition)
+            check = _check_handshake(condition)
             if check.finding is CheckStatus.WELL:
                 try:
                     await connection.sync()
@@ -176,23 +176,23 @@ class ServerDiagnostics:
             return check
 
         async def tools() -> Check:
-            return _tools(condition)
+            return _check_tools(condition)
 
-        looks = self._one_by_one([*self._way(kept.config), ("MCP", mcp), ("tools", tools)])
+        looks = self._run_in_order([*self._network_checks(kept.config), ("MCP", mcp), ("tools", tools)])
         async with aclosing(looks):
             async for check in looks:
                 yield check
         for check in (
-            *_flows(condition),
-            *_refusals(condition, self._refused),
-            *_output(condition.junk),
-            *_words(condition.words),
+            *_check_flows(condition),
+            *_check_rejections(condition, self._refused),
+            *_check_output(condition.junk),
+            *_check_log(condition.words),
         ):
             yield check
-        yield _synced(condition)
-        yield _calls(connection)
+        yield _check_sync(condition)
+        yield _check_calls(connection)
 
-    def _way(self, config: ServerConfig) -> Sequence[tuple[str, Look]]:
+    def _network_checks(self, config: ServerConfig) -> Sequence[tuple[str, CheckFunction]]:
         match config.transport:
             case HttpTransport() as endpoint:
                 to = NetworkProbes(config, endpoint, self._shared)
@@ -207,11 +207,11 @@ class ServerDiagnostics:
             case StdioTransport() as process:
 
                 async def command() -> Check:
-                    return await asyncio.to_thread(self._command, config, process)
+                    return await asyncio.to_thread(self._check_command, config, process)
 
                 return (("command", command),)
 
-    def _command(self, config: ServerConfig, process: StdioTransport) -> Check:
+    def _check_command(self, config: ServerConfig, process: StdioTransport) -> Check:
         """Check the program of a server without starting it."""
         try:
             check_definition(config, self._shared.allowances)
@@ -232,22 +232,22 @@ class ServerDiagnostics:
             )
         return Check("command", CheckStatus.WELL, found)
 
-    async def _one_by_one(self, looks: Sequence[tuple[str, Look]]) -> AsyncGenerator[Check, None]:
+    async def _run_in_order(self, looks: Sequence[tuple[str, CheckFunction]]) -> AsyncGenerator[Check, None]:
         whole = True
-        for name, look in looks:
+        for name, run_check in looks:
             if not whole:
                 yield Check(name, CheckStatus.SKIPPED, "Skipped, because an earlier check failed.")
                 continue
-            check = await _timed(name, look)
+            check = await _run_timed(name, run_check)
             whole = check.finding is not CheckStatus.BROKEN
             yield check
 
-    async def _tried(self, trial: Connection) -> Check:
+    async def _test_connection(self, trial: Connection) -> Check:
         """Connect once, and disconnect before the result is returned."""
         self._trials.add(trial)
         try:
             await trial.connect()
-            check = _met(trial.condition)
+            check = _check_handshake(trial.condition)
         finally:
             await trial.disconnect(_GENTLE_SECONDS)
             self._trials.discard(trial)
@@ -258,20 +258,20 @@ def _clean(check: Check, redact: Redaction) -> Check:
     return replace(check, detail=redact.clean(check.detail), fix=redact.clean(check.fix))
 
 
-async def _timed(name: str, look: Look) -> Check:
+async def _run_timed(name: str, run_check: CheckFunction) -> Check:
     loop = asyncio.get_running_loop()
     began = loop.time()
     try:
         # The MCP check has the server's own connect_timeout.
-        async with asyncio.timeout(None if name == "MCP" else _LOOK_SECONDS):
-            check = await look()
+        async with asyncio.timeout(None if name == "MCP" else _CHECK_SECONDS):
+            check = await run_check()
     except TimeoutError:
         fix = "check the server, and the network and firewall between"
-        check = broken(name, f"No answer within {_LOOK_SECONDS:g} s.", fix)
+        check = broken(name, f"No answer within {_CHECK_SECONDS:g} s.", fix)
     return replace(check, seconds=loop.time() - began)
 
 
-def _met(condition: ServerStatusTracker) -> Check:
+def _check_handshake(condition: ServerStatusTracker) -> Check:
     """Check the result of the MCP handshake."""
     if condition.status is not ServerStatus.CONNECTED:
         return _split("MCP", condition.problem or "It did not answer in time. Fix: raise its connect_timeout.")
@@ -288,7 +288,7 @@ def _met(condition: ServerStatusTracker) -> Check:
     return Check("MCP", CheckStatus.WELL, f"speaks MCP {known.protocol}{over}{version}")
 
 
-def _tools(condition: ServerStatusTracker) -> Check:
+def _check_tools(condition: ServerStatusTracker) -> Check:
     """Check the tools: their number, and those that are left out or renamed, with the reason."""
     tools = condition.synced.capabilities.tools
     changing = [tool for tool in tools if not tool.read_only]
@@ -318,7 +318,7 @@ def _renamed(config: ServerConfig, tools: Sequence[Tool]) -> str:
     return f"; offered under names that models take: {named}{more}"
 
 
-def _standing(kept: ManagedServer) -> Check:
+def _check_status(kept: ManagedServer) -> Check:
     """Check the status of a managed server."""
     state = kept.state
     if kept.problem:
@@ -337,7 +337,7 @@ def _standing(kept: ManagedServer) -> Check:
             return replace(_split("standing", f"{state.status}: {state.problem}"), finding=CheckStatus.DOUBTFUL)
 
 
-def _weak_secrets(kept: ManagedServer) -> Check | None:
+def _check_secrets(kept: ManagedServer) -> Check | None:
     """Check for weak secrets in the server's definition."""
     weak = {
         each.label: each.weakness
@@ -351,13 +351,13 @@ def _weak_secrets(kept: ManagedServer) -> Check | None:
     return Check("secrets", CheckStatus.DOUBTFUL, f"{said[0].upper()}{said[1:]}", "set a random one")
 
 
-def _flows(condition: ServerStatusTracker) -> Iterator[Check]:
+def _check_flows(condition: ServerStatusTracker) -> Iterator[Check]:
     """Check the server's information-flow settings."""
     for said, fix in flow_warnings(condition.config, condition.synced.capabilities.tools):
         yield Check("information flow", CheckStatus.DOUBTFUL, f"{said[0].upper()}{said[1:]}.", fix)
 
 
-def _refusals(condition: ServerStatusTracker, refused: RefusedBy) -> Iterator[Check]:
+def _check_rejections(condition: ServerStatusTracker, refused: RefusedBy) -> Iterator[Check]:
     """Check for tools that models have rejected since this process started."""
     found = [
         f"{tool.name} by {model or 'the model'}: {why.rstrip('.')}"
@@ -372,7 +372,7 @@ def _refusals(condition: ServerStatusTracker, refused: RefusedBy) -> Iterator[Ch
         )
 
 
-def _output(junk: NoiseCounter) -> Iterator[Check]:
+def _check_output(junk: NoiseCounter) -> Iterator[Check]:
     """Check for lines in standard output that are not messages."""
     if not junk.example:
         return
@@ -382,14 +382,14 @@ def _output(junk: NoiseCounter) -> Iterator[Check]:
     yield Check("output", CheckStatus.DOUBTFUL, said, "let it log to its standard error")
 
 
-def _words(words: ServerLog) -> Iterator[Check]:
+def _check_log(words: ServerLog) -> Iterator[Check]:
     """Check the server's recent log messages."""
     if words.last:
         said = "; ".join(f"{each.level}: {each.text}" for each in words.last)
         yield Check("its log", CheckStatus.DOUBTFUL, f"It said: {said}")
 
 
-def _synced(condition: ServerStatusTracker) -> Check:
+def _check_sync(condition: ServerStatusTracker) -> Check:
     """Check the age of the capabilities. Those of a new connection have no time until they are stored."""
     synced = condition.synced
     if synced.at is None and condition.status is ServerStatus.CONNECTED:
@@ -406,7 +406,7 @@ def _synced(condition: ServerStatusTracker) -> Check:
     return Check("sync", CheckStatus.WELL, said)
 
 
-def _calls(connection: Connection) -> Check:
+def _check_calls(connection: Connection) -> Check:
     """Check the duration of recent calls against the timeout."""
     times = sorted(connection.durations)
     if not times:

@@ -66,6 +66,6 @@ def _signed_out(bearer: TokenProvider | None, *, worked: bool) -> Problem | None
     """Return the reason of a rejected sign-in, or None. A server may have rejected the token during negotiation and
     then failed to speak an older protocol.
     """
-    if bearer is None or not (bearer.out or (bearer.turned_away and not worked)):
+    if bearer is None or not (bearer.out or (bearer.rejected_bot and not worked)):
         return None
     return Problem(bearer.problem, bearer.own_problem) if bearer.problem else None

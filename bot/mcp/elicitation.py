@@ -151,7 +151,7 @@ def _form(schema: Mapping[str, Any], redact: Redaction) -> dict[str, Any]:
     if len(json.dumps(schema, ensure_ascii=False)) > LARGEST_SCHEMA:
         raise UnsupportedElicitation(f"a form whose description has more than {LARGEST_SCHEMA} characters")
     properties = schema.get("properties")
-    if not isinstance(properties, Mapping) or not all(map(_plain, properties.values())):
+    if not isinstance(properties, Mapping) or not all(map(_is_flat_field, properties.values())):
         raise UnsupportedElicitation("a form with fields that are no texts, numbers, switches or choices")
     if redact.found_in(schema):
         # Field names, choices and patterns of a form must not be altered by redaction.
@@ -160,11 +160,11 @@ def _form(schema: Mapping[str, Any], redact: Redaction) -> dict[str, Any]:
     return cleaned
 
 
-def _plain(field: Any) -> bool:
+def _is_flat_field(field: Any) -> bool:
     """Return True for a field of a flat kind (MCP specification 2026-07-28, client/elicitation)."""
     match field:
         case {"type": "string" | "number" | "integer" | "boolean"}:
-            return _sayable(field)
+            return _has_valid_choices(field)
         case {"type": "array", "items": {**items}}:
             return _is_choice(items)
         case {"type": _}:
@@ -176,10 +176,10 @@ def _plain(field: Any) -> bool:
 
 
 def _is_choice(field: Mapping[Any, Any]) -> bool:
-    return any(isinstance(field.get(word), list) for word in _CHOICES) and _sayable(field)
+    return any(isinstance(field.get(word), list) for word in _CHOICES) and _has_valid_choices(field)
 
 
-def _sayable(field: Mapping[Any, Any]) -> bool:
+def _has_valid_choices(field: Mapping[Any, Any]) -> bool:
     """Return True if all choices are values that an answer can hold: the protocol has no objects and mixed lists."""
     lists = {word: field[word] for word in _CHOICES if isinstance(field.get(word), list)}
     named = (each for word, of_it in lists.items() if word != "enum" for each in of_it if isinstance(each, Mapping))

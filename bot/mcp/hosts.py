@@ -43,13 +43,13 @@ def read_hosts(text: str) -> Hosts:
     elif _WITH_AUTHORITY.match(address) or (scheme and scheme[1].lower() in _SPECIAL):
         found = _url(address) | _further_urls(text)
     elif scheme and scheme[1].lower() == "mailto":
-        found = _mail(unquote(address[len("mailto:") :]))
+        found = _mail_hosts(unquote(address[len("mailto:") :]))
     elif "@" in text:
-        found = _mail(text)
+        found = _mail_hosts(text)
     elif len(pieces := [each for each in _SEPARATORS.split(text) if each]) > 1:
         found = _list(pieces) if not _PROSE.search(text) else _list(pieces) | UNREADABLE
     else:
-        found = _alone(address)
+        found = _bare_address(address)
     return found
 
 
@@ -66,7 +66,7 @@ def _url(address: str) -> Hosts:
         split = urlsplit(address).hostname or ""
     except ValueError:
         split = ""
-    return _host(_browsed(address)) | _host(split)
+    return _host(_whatwg_host(address)) | _host(split)
 
 
 def _further_urls(text: str) -> Hosts:
@@ -77,7 +77,7 @@ def _further_urls(text: str) -> Hosts:
     return reduce(or_, map(_url, pieces if len(pieces) > 1 else ()), Hosts())
 
 
-def _alone(address: str) -> Hosts:
+def _bare_address(address: str) -> Hosts:
     """Return the host of an address without a scheme: `example.com`, `example.com:80/x`, `//example.com`, `::1`."""
     if _RELATIVE.match(address):
         return UNREADABLE
@@ -90,7 +90,7 @@ def _alone(address: str) -> Hosts:
     return found if found.names else UNREADABLE
 
 
-def _mail(text: str) -> Hosts:
+def _mail_hosts(text: str) -> Hosts:
     """Return the hosts of mail addresses and other texts with an `@`."""
     names = Hosts()
     for host in _AT.findall(text)[:_MOST_PIECES]:
@@ -104,14 +104,14 @@ def _mail(text: str) -> Hosts:
 
 def _host(host: str) -> Hosts:
     """Return one host in its canonical form."""
-    name = _browsed(f"http://{_in_brackets(host)}/").rstrip(".") if host else ""
+    name = _whatwg_host(f"http://{_in_brackets(host)}/").rstrip(".") if host else ""
     if name.startswith("["):
         address = ipaddress.IPv6Address(name.strip("[]"))
         name = str(address.ipv4_mapped or address)
     return Hosts(frozenset({name})) if name else UNREADABLE
 
 
-def _browsed(address: str) -> str:
+def _whatwg_host(address: str) -> str:
     """Return the host of a URL by WHATWG; empty if it is rejected."""
     import ada_url  # noqa: PLC0415 - few rules look at hosts
 

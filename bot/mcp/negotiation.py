@@ -89,9 +89,7 @@ class ProtocolNegotiation:
         streamable, asked = self._word == HttpKind.STREAMABLE, self.mode == "auto"
         self._doubted = self._remembered is not None
         self._mute = asked and (hung_up or error is None)
-        self._older = (
-            kind_of(self._config.transport) == HttpKind.AUTO and streamable and _knows_no_better(error, attempt)
-        )
+        self._older = kind_of(self._config.transport) == HttpKind.AUTO and streamable and _is_sse_server(error, attempt)
         return self._older
 
     @property
@@ -109,7 +107,7 @@ class ProtocolNegotiation:
         return known.place == endpoint_fingerprint(self._config) and word in (known.transport, HttpKind.AUTO)
 
 
-def _knows_no_better(error: BaseException | None, attempt: RequestContext) -> bool:
+def _is_sse_server(error: BaseException | None, attempt: RequestContext) -> bool:
     """Return True if a server rejected streamable HTTP like one of HTTP+SSE (MCP specification 2026-07-28,
     basic/transports, backwards compatibility).
     """

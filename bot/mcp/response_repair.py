@@ -43,7 +43,7 @@ def repair_response(method: str, result: dict[str, Any]) -> dict[str, Any]:
 
 def _listing(result: dict[str, Any]) -> dict[str, Any]:
     listed = result.get("tools")
-    listed = [each for each in listed if not _is_for_a_page(each)] if isinstance(listed, list) else []
+    listed = [each for each in listed if not _is_ui_only(each)] if isinstance(listed, list) else []
     tools = list(_tools(listed))
     fixed = _with_cursor({**result, "tools": tools})
     if len(tools) < len(listed):
@@ -51,7 +51,7 @@ def _listing(result: dict[str, Any]) -> dict[str, Any]:
     return fixed
 
 
-def _is_for_a_page(raw: Any) -> bool:
+def _is_ui_only(raw: Any) -> bool:
     """Return True for a tool that is for a server's own UI only and not for models (extension
     io.modelcontextprotocol/ui, `visibility`).
     """

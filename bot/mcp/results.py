@@ -72,7 +72,7 @@ def _text(text: str, mime_type: str, name: str, readers: ImageAudience, redact: 
 
 def _bytes(encoded: str, mime_type: str, name: str, readers: ImageAudience, words: TextPart) -> Iterator[ResultPart]:
     """Yield the parts of binary content. Content that cannot be decoded becomes a text."""
-    data = _decoded(encoded)
+    data = _decode(encoded)
     image = detect_image_type(data)
     if image and readers is not ImageAudience.PEOPLE:
         yield ImagePart(data, image, _ending_in(name, image), readers)
@@ -85,7 +85,7 @@ def _bytes(encoded: str, mime_type: str, name: str, readers: ImageAudience, word
         yield FilePart(data, found, _ending_in(name, found))
 
 
-def _decoded(encoded: str) -> bytes:
+def _decode(encoded: str) -> bytes:
     """Return the decoded bytes; empty if invalid. Some servers send a `data:` URL or line breaks."""
     if encoded.startswith("data:"):
         encoded = encoded.partition(",")[2]
@@ -134,18 +134,18 @@ def tool_result(call_id: str, tool: Tool, answer: types.CallToolResult, redact: 
     hold the same value. Content that does not match the tool's output schema is kept with a note. Texts above
     `TEXT_LIMIT` are truncated to one text, and users get the full text as a file.
     """
-    parts = list(_bounded(part for block in answer.content for part in to_parts(block, redact)))
+    parts = list(_limit_files(part for block in answer.content for part in to_parts(block, redact)))
     structured = redact.json(storable_json(answer.structured_content))
     if structured is not None:
         spelled = json.dumps(structured, ensure_ascii=False)
-        if not _told(_texts(parts), structured):
+        if not _texts_contain(_texts(parts), structured):
             parts.append(TextPart(spelled))
         structured = structured if len(spelled) <= TEXT_LIMIT else None
     if answer.is_error:
         parts = parts if any(_texts(parts)) or _files(parts) else [TextPart(_NO_WORDS)]
-    elif objection := _objection(tool, structured):
+    elif objection := _schema_mismatch(tool, structured):
         parts.append(TextPart(redact(objection)))
-    return ToolResult(call_id, tuple(_shortened(parts)), is_error=answer.is_error, structured=structured)
+    return ToolResult(call_id, tuple(_truncate_parts(parts)), is_error=answer.is_error, structured=structured)
 
 
 def failed_result(call_id: str, text: str) -> ToolResult:
@@ -180,7 +180,7 @@ def _files(parts: Sequence[ResultPart]) -> list[ResultPart]:
     return [part for part in parts if not isinstance(part, TextPart)]
 
 
-def _bounded(parts: Iterable[ResultPart]) -> Iterator[ResultPart]:
+def _limit_files(parts: Iterable[ResultPart]) -> Iterator[ResultPart]:
     """Yield the parts with at most `MOST_FILES` files."""
     files = 0
     for part in parts:
@@ -191,7 +191,7 @@ def _bounded(parts: Iterable[ResultPart]) -> Iterator[ResultPart]:
         yield TextPart(f"({files - MOST_FILES} more files were left out.)")
 
 
-def _shortened(parts: Sequence[ResultPart]) -> Sequence[ResultPart]:
+def _truncate_parts(parts: Sequence[ResultPart]) -> Sequence[ResultPart]:
     """Return the parts; if the texts are too long, one truncated text, and the full text as a file."""
     texts = _texts(parts)
     shown = truncate(texts, _IN_A_FILE)
@@ -200,7 +200,7 @@ def _shortened(parts: Sequence[ResultPart]) -> Sequence[ResultPart]:
     return (*map(TextPart, shown), *_files(parts), FilePart("\n".join(texts).encode(), "text/plain", ""))
 
 
-def _told(texts: Sequence[str], structured: Any) -> bool:
+def _texts_contain(texts: Sequence[str], structured: Any) -> bool:
     """Return True if the texts hold the structured content. Servers repeat it as JSON text, wrap a value as
     `{"result": ...}` or `{"content": "the text"}`, or send one text for each item.
     """
@@ -228,7 +228,7 @@ def _parsed(text: str) -> Any:
         return text
 
 
-def _objection(tool: Tool, structured: Any) -> str:
+def _schema_mismatch(tool: Tool, structured: Any) -> str:
     """Return the mismatch of structured content with the output schema, empty if there is none (MCP specification
     2026-07-28, server/tools: clients SHOULD validate it). Content that is too large is not validated.
     """

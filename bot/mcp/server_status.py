@@ -52,7 +52,7 @@ class ServerStatusTracker:
         self.breaker = breaker
         self.junk = junk
         self.words = words
-        self._synced = _as_defined(synced, config)
+        self._synced = _with_definition(synced, config)
         pinning.know(self._synced.capabilities.tools)
         at_rest = ServerStatus.IDLE if self.known else ServerStatus.PENDING
         self._state = ServerSnapshot(config, ServerStatus.DISCONNECTED if disconnected else at_rest)
@@ -150,7 +150,7 @@ class ServerStatusTracker:
         """Take over capabilities that another process has synced. Those of a live connection take precedence."""
         if self.status is ServerStatus.CONNECTED or (synced.at or 0.0) <= (self._synced.at or 0.0):
             return
-        self._synced = _as_defined(synced, self.config)
+        self._synced = _with_definition(synced, self.config)
         self.pinning.compare(self._synced.capabilities.tools)
         if self.status is ServerStatus.PENDING:
             self._become(ServerSnapshot(self.config, ServerStatus.IDLE))
@@ -231,7 +231,7 @@ class ServerStatusTracker:
         self.notify()
 
 
-def _as_defined(synced: CachedCapabilities, config: ServerConfig) -> CachedCapabilities:
+def _with_definition(synced: CachedCapabilities, config: ServerConfig) -> CachedCapabilities:
     """Return the cached capabilities with the current definition of the server applied."""
     tools = tuple(apply_definition(tool, config) for tool in synced.capabilities.tools)
     return replace(synced, capabilities=replace(synced.capabilities, tools=tools))

@@ -63,7 +63,7 @@ async def monitor(
     idle_after = math.inf if pacing.idle_after is None else pacing.idle_after
     quiet_after = math.inf if pacing.quiet_after is None else pacing.quiet_after
     began = asked = clock()
-    use.wondered.clear()
+    use.unresponsive.clear()
     while True:
         rests_at = max(began, use.unused_since) + idle_after
         asks_at = max(asked, use.unused_since) + quiet_after
@@ -71,19 +71,19 @@ async def monitor(
         if now >= rests_at:
             line.mark_idle()
             return
-        if now >= asks_at or use.wondered.is_set():
-            use.wondered.clear()
-            if not await _answers(client, pacing.quiet_limit):
+        if now >= asks_at or use.unresponsive.is_set():
+            use.unresponsive.clear()
+            if not await _is_alive(client, pacing.quiet_limit):
                 line.mark_suspect()
             asked = clock()
             continue
         ends = min(rests_at, asks_at) - now
         with suppress(TimeoutError):
             async with asyncio.timeout(None if math.isinf(ends) else ends):
-                await use.wondered.wait()
+                await use.unresponsive.wait()
 
 
-async def _answers(client: Client, limit: float) -> bool:
+async def _is_alive(client: Client, limit: float) -> bool:
     """Return True if the server answers. The newer protocol has no ping, so discovery is requested (MCP
     specification 2026-07-28, changelog).
     """
@@ -161,7 +161,7 @@ class Session:
         self._approach = approach
         self._use = use
         self._calls = calls
-        calls.begin_anew()
+        calls.reset_elicitations()
         self._ended = False
         self._known = condition.synced.capabilities
         self._catalogue = CapabilityFetcher(condition.config, redact, shared.names_beside)
@@ -177,7 +177,7 @@ class Session:
     @property
     def over(self) -> bool:
         """True if it has ended or is about to."""
-        return self._ended or self.line.lost or self.line.resting
+        return self._ended or self.line.lost or self.line.idle_closing
 
     @property
     def idle(self) -> bool:
@@ -240,7 +240,7 @@ class Session:
                 try:
                     tools = await self._tools(client)
                 except asyncio.CancelledError:
-                    self.line.list_fails()
+                    self.line.listing_failed()
                     raise
                 self._known = replace(self._known, tools=tools)
                 self._condition.listed(self._known)
@@ -263,7 +263,7 @@ class Session:
                     async with self._listing:
                         self._known = replace(self._known, tools=await self._tools(client))
                         self._condition.listed(self._known)
-                    await self._know_others(client)
+                    await self._fetch_others(client)
             except (*BROKEN, TimeoutError) as error:
                 self._failed(error)
                 raise
@@ -317,11 +317,11 @@ class Session:
         )
 
     async def _tools(self, client: Client) -> tuple[Tool, ...]:
-        self.line.list_begins()
+        self.line.listing_started()
         began = self._shared.clock()
         self._shared.observe(CacheUsed(self._config.name, "refresh"))
         listing = await self._catalogue.tools(client)
-        self.line.list_ends()
+        self.line.listing_finished()
         self._listed_at = began
         self._fresh_until = began + min(listing.ttl, self._shared.pacing.longest_ttl)
         self._condition.left_out = listing.left_out
@@ -330,12 +330,12 @@ class Session:
     async def _serve(self, client: Client) -> None:
         """Keep the capabilities up to date until the connection is lost or closed."""
         async with anyio.create_task_group() as watchers:
-            if client.protocol_version in MODERN_PROTOCOL_VERSIONS and any(_told_of(client)):
-                watchers.start_soon(self._follow, client)
+            if client.protocol_version in MODERN_PROTOCOL_VERSIONS and any(_change_notifications(client)):
+                watchers.start_soon(self._read_notifications, client)
             await self._others(client)
             watchers.start_soon(monitor, client, self.line, self._use, self._shared.pacing, self._shared.clock)
-            while not (self.line.lost or self.line.resting or self._closing.is_set()):
-                if self.line.is_list_due or self.line.doubted:
+            while not (self.line.lost or self.line.idle_closing or self._closing.is_set()):
+                if self.line.is_list_due or self.line.suspect:
                     await self._refresh()
                 await self.line.wait()
             watchers.cancel_scope.cancel()
@@ -348,13 +348,13 @@ class Session:
             self._condition.syncing()
             try:
                 async with asyncio.timeout(self._config.list_timeout):
-                    await self._know_others(client)
+                    await self._fetch_others(client)
             except (*BROKEN, TimeoutError) as error:
                 self._failed(error)
             else:
                 self._condition.sync_succeeded(self._known)
 
-    async def _know_others(self, client: Client) -> None:
+    async def _fetch_others(self, client: Client) -> None:
         """Fetch resources, templates and prompts. The tools may be listed concurrently."""
         others = await self._catalogue.others(client, self._known)
         self._known = replace(others, tools=self._known.tools)
@@ -375,12 +375,12 @@ class Session:
         else:
             self._condition.sync_succeeded(known)
 
-    async def _follow(self, client: Client) -> None:
+    async def _read_notifications(self, client: Client) -> None:
         """Read the stream of change notifications of newer servers, and open it again when it breaks. Missed
         notifications are not replayed, so everything is fetched after a break.
         """
         failures = 0
-        tools, resources, prompts = _told_of(client)
+        tools, resources, prompts = _change_notifications(client)
         while True:
             began = anyio.current_time()
             try:
@@ -403,7 +403,7 @@ class Session:
             await anyio.sleep(self._shared.pacing.pause(failures, self._shared.chance()))
 
 
-def _told_of(client: Client) -> tuple[bool, bool, bool]:
+def _change_notifications(client: Client) -> tuple[bool, bool, bool]:
     """Return the announced change notifications: tools, resources, prompts."""
     offered = client.server_capabilities
     return (

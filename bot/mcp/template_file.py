@@ -107,7 +107,7 @@ class TemplatesFile:
     warnings: tuple[str, ...] = ()
 
 
-class _Wrong(Exception):
+class _InvalidTemplate(Exception):
     """Invalid value in the file."""
 
 
@@ -133,7 +133,7 @@ def load_templates(path: Path) -> TemplatesFile:
     for name, table in section.items():
         try:
             templates[name] = _template(name, table)
-        except _Wrong as wrong:
+        except _InvalidTemplate as wrong:
             problems.append(f"{path}: the launch template {name!r} cannot be used: {wrong}")
     warnings = (
         f"{path}: the launch template {each.name!r} starts {package}, whose version is not fixed. It runs whatever is "
@@ -146,11 +146,11 @@ def load_templates(path: Path) -> TemplatesFile:
 
 def _template(name: str, table: Any) -> LaunchTemplate:
     if not _NAME.fullmatch(name):
-        raise _Wrong("its name has to be of lower-case letters, digits and dashes, at most 40 of them.")
+        raise _InvalidTemplate("its name has to be of lower-case letters, digits and dashes, at most 40 of them.")
     _check_keys(table, _TEMPLATE_KEYS, "it")
     slots = _table(table, "slots")
     if len(slots) > _MOST_SLOTS:
-        raise _Wrong(f"it has more than {_MOST_SLOTS} slots.")
+        raise _InvalidTemplate(f"it has more than {_MOST_SLOTS} slots.")
     template = LaunchTemplate(
         name=name,
         command=_text(table, "command"),
@@ -167,34 +167,34 @@ def _template(name: str, table: Any) -> LaunchTemplate:
 
 def _check_whole(template: LaunchTemplate) -> None:
     if not template.command:
-        raise _Wrong("it has no command.")
+        raise _InvalidTemplate("it has no command.")
     if any(placeholders_in(template.command)):
-        raise _Wrong("its command must not have a slot in it.")
+        raise _InvalidTemplate("its command must not have a slot in it.")
     if template.cwd is not None and not template.cwd.startswith("/"):
-        raise _Wrong("its cwd must be an absolute path.")
+        raise _InvalidTemplate("its cwd must be an absolute path.")
     used = {place for each in template.args for place in placeholders_in(each)}
     typed = {each.name for each in template.typed}
     if used - typed:
-        raise _Wrong(f"its args have a place {{{min(used - typed)}}}, which is not a defined slot.")
+        raise _InvalidTemplate(f"its args have a place {{{min(used - typed)}}}, which is not a defined slot.")
     if typed - used:
-        raise _Wrong(f"the slot {min(typed - used)} has no place {{{min(typed - used)}}} in its args.")
+        raise _InvalidTemplate(f"the slot {min(typed - used)} has no place {{{min(typed - used)}}} in its args.")
     variables = list(template.secrets.values())
     if twice := {each for each in variables if variables.count(each) > 1 or each in template.env}:
-        raise _Wrong(f"the variable {min(twice)} is set twice.")
+        raise _InvalidTemplate(f"the variable {min(twice)} is set twice.")
 
 
 def _slot(name: str, table: Any) -> TemplateSlot:
     about = f"the slot {name}"
     if not _SLOT_NAME.fullmatch(name):
-        raise _Wrong(f"{about} needs a name of lower-case letters, digits and underscores.")
+        raise _InvalidTemplate(f"{about} needs a name of lower-case letters, digits and underscores.")
     kind = table.get("type") if isinstance(table, dict) else None
     if kind not in _OF_TYPE:
-        raise _Wrong(f"{about} needs a type: {', '.join(_OF_TYPE)}.")
+        raise _InvalidTemplate(f"{about} needs a type: {', '.join(_OF_TYPE)}.")
     _check_keys(table, _SLOT_KEYS | _OF_TYPE[kind], about)
     try:
         rule = _rule(kind, table)
-    except _Wrong as wrong:
-        raise _Wrong(f"{about}: {wrong}") from None
+    except _InvalidTemplate as wrong:
+        raise _InvalidTemplate(f"{about}: {wrong}") from None
     default = table.get("default")
     slot = TemplateSlot(
         name,
@@ -204,15 +204,15 @@ def _slot(name: str, table: Any) -> TemplateSlot:
         default=None if default is None else str(default),
         dashed=table.get("may_begin_with_dash") is True,
     )
-    _check_own_words(about, slot)
+    _check_defaults(about, slot)
     return slot
 
 
-def _check_own_words(about: str, slot: TemplateSlot) -> None:
+def _check_defaults(about: str, slot: TemplateSlot) -> None:
     """Check that the operator's own values fit the slot."""
     if isinstance(slot.rule, SecretRule):
         if slot.default is not None:
-            raise _Wrong(f"{about} is a secret, which has no default.")
+            raise _InvalidTemplate(f"{about} is a secret, which has no default.")
         return
     words = list(slot.rule.choices) if isinstance(slot.rule, ChoiceRule) else []
     words += [] if slot.default is None else [slot.default]
@@ -220,7 +220,7 @@ def _check_own_words(about: str, slot: TemplateSlot) -> None:
         try:
             slot.fitted(word)
         except ValueError as error:
-            raise _Wrong(f"{about} does not take {word!r} itself: {error}") from None
+            raise _InvalidTemplate(f"{about} does not take {word!r} itself: {error}") from None
 
 
 def _rule(kind: str, table: Mapping[str, Any]) -> SlotRule:
@@ -230,42 +230,42 @@ def _rule(kind: str, table: Mapping[str, Any]) -> SlotRule:
         case "choice":
             choices = tuple(_texts(table, "choices"))
             if not choices:
-                raise _Wrong("choices is missing.")
+                raise _InvalidTemplate("choices is missing.")
             return ChoiceRule(choices)
         case "integer":
             return IntegerRule(_integer(table, "min"), _integer(table, "max"))
         case "path":
             below = _text(table, "below")
             if not below.startswith("/") or ".." in Path(below).parts:
-                raise _Wrong("below must be the absolute path of a folder.")
+                raise _InvalidTemplate("below must be the absolute path of a folder.")
             return PathRule(str(Path(below)))
         case _:
             variable = _text(table, "variable")
             if not _VARIABLE.fullmatch(variable) or _LOADER.fullmatch(variable):
-                raise _Wrong("variable must be the name of a variable that decides over no program.")
+                raise _InvalidTemplate("variable must be the name of a variable that decides over no program.")
             return SecretRule(variable)
 
 
 def _pattern(text: str) -> re.Pattern[str]:
     if not text:
-        raise _Wrong("pattern is missing.")
+        raise _InvalidTemplate("pattern is missing.")
     try:
         return re.compile(text)
     except re.error as error:
-        raise _Wrong(f"pattern is not a regular expression: {error}.") from None
+        raise _InvalidTemplate(f"pattern is not a regular expression: {error}.") from None
 
 
 def _check_keys(table: Any, known: frozenset[str], about: str) -> None:
     if not isinstance(table, dict):
-        raise _Wrong(f"{about} is no table.")
+        raise _InvalidTemplate(f"{about} is no table.")
     if unknown := sorted(table.keys() - known):
-        raise _Wrong(f"{about} has a key {unknown[0]!r}, which is unknown.")
+        raise _InvalidTemplate(f"{about} has a key {unknown[0]!r}, which is unknown.")
 
 
 def _table(table: Mapping[str, Any], key: str) -> Mapping[str, Any]:
     value = table.get(key, {})
     if not isinstance(value, dict):
-        raise _Wrong(f"{key} is no table.")
+        raise _InvalidTemplate(f"{key} is no table.")
     return value
 
 
@@ -276,19 +276,19 @@ def _text(table: Mapping[str, Any], key: str) -> str:
 def _texts(table: Mapping[str, Any], key: str) -> Iterator[str]:
     values = table.get(key, [])
     if not isinstance(values, list):
-        raise _Wrong(f"{key} is not a list of texts.")
+        raise _InvalidTemplate(f"{key} is not a list of texts.")
     for value in values:
         yield _value(key, value)
 
 
 def _value(key: str, value: Any) -> str:
     if not isinstance(value, str) or not value.isprintable():
-        raise _Wrong(f"{key} must be text on one line, all of which can be seen.")
+        raise _InvalidTemplate(f"{key} must be text on one line, all of which can be seen.")
     return value
 
 
 def _integer(table: Mapping[str, Any], key: str) -> int:
     value = table.get(key)
     if isinstance(value, bool) or not isinstance(value, int) or abs(value) > _LARGEST_INTEGER:
-        raise _Wrong(f"{key} must be a whole number.")
+        raise _InvalidTemplate(f"{key} must be a whole number.")
     return value

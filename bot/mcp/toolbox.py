@@ -62,7 +62,7 @@ _WHOLE_MESSAGES = ("Sending client message: ", "SSE message: ", "Received server
 _TARGET = logging.getLogger(f"{__name__}.mcp")
 
 
-class _Demoted(logging.Handler):
+class _DemotingFilter(logging.Handler):
     """Filter that demotes log records to DEBUG, redacted and shortened, without traceback. Whole messages are
     dropped.
     """
@@ -86,9 +86,9 @@ def contain_library_logs(redact: Callable[[str], str]) -> None:
     """
     for name in _LOGGERS:
         logger = logging.getLogger(name)
-        for handler in [each for each in logger.handlers if isinstance(each, _Demoted)]:
+        for handler in [each for each in logger.handlers if isinstance(each, _DemotingFilter)]:
             logger.removeHandler(handler)
-        logger.addHandler(_Demoted(redact))
+        logger.addHandler(_DemotingFilter(redact))
         logger.propagate = False
 
 
@@ -139,7 +139,7 @@ class McpToolbox:
         self._first_wait_ends = 0.0
         self._closed = False
         self._shared = ConnectionDependencies(
-            StartLimiter(_AT_ONCE, pacing.crowding),
+            StartLimiter(_AT_ONCE, pacing.start_slot_seconds),
             KnownSecrets() if secrets is None else secrets,
             pacing,
             chance,
@@ -350,7 +350,7 @@ class McpToolbox:
         for kept in servers:
             name, status = kept.config.name, kept.state.status
             if kept.withheld:
-                yield _waiting(name, len(kept.withheld))
+                yield _withheld_text(name, len(kept.withheld))
             if kept.entry.standing is ServerEnablement.DISABLED or (
                 kept.connection is not None and kept.connection.condition.is_callable
             ):
@@ -366,7 +366,7 @@ class McpToolbox:
                     yield kept.state.own_problem or f"Server {name} is still connecting. Fix: ask again in a moment."
 
 
-def _waiting(server: str, count: int) -> str:
+def _withheld_text(server: str, count: int) -> str:
     """Return the number of withheld tools, without their names: those are unreviewed text of the server."""
     what = "A tool" if count == 1 else f"{count} tools"
     wait = (

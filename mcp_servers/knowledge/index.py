@@ -91,7 +91,7 @@ class Index:
     def __init__(self, path: Path | None, folder: Path) -> None:
         """Open the index in a file, or create one in memory if `path` is None. Raises Refused."""
         self._place = f"The index {path}" if path else "The index"
-        with self._troubles():
+        with self._map_errors():
             self._database = _connected(path)
             try:
                 self._prepare(path, str(folder.absolute()))
@@ -101,13 +101,13 @@ class Index:
 
     def known(self) -> Mapping[str, Known]:
         """Return the indexed state of each file by id. Raises Refused."""
-        with self._troubles():
+        with self._map_errors():
             rows = self._database.execute("SELECT id, mark, problem, digest FROM documents")
             return {row[0]: Known(*row[1:]) for row in rows}
 
     def known_of(self, document: str) -> Known | None:
         """Return the indexed state of one file. Raises Refused."""
-        with self._troubles():
+        with self._map_errors():
             row = self._database.execute(
                 "SELECT mark, problem, digest FROM documents WHERE id = ?", (document,)
             ).fetchone()
@@ -117,7 +117,7 @@ class Index:
         """Replace a file in the index. A file that cannot be a document is stored with its problem and without
         sections, so that it is not read again. Raises Refused.
         """
-        with self._troubles():
+        with self._map_errors():
             self._begin()
             self._remove(file.id)
             number = self._database.execute(
@@ -137,7 +137,7 @@ class Index:
 
     def renew(self, file: File) -> None:
         """Update mark and time of a file whose text is unchanged. Raises Refused."""
-        with self._troubles():
+        with self._map_errors():
             self._begin()
             self._database.execute(
                 "UPDATE documents SET mark = ?, modified = ? WHERE id = ?", (file.mark, file.modified, file.id)
@@ -145,19 +145,19 @@ class Index:
 
     def remove(self, document: str) -> None:
         """Remove a document. Raises Refused."""
-        with self._troubles():
+        with self._map_errors():
             self._begin()
             self._remove(document)
 
     def commit(self) -> None:
         """Commit the changes since the last commit. Raises Refused."""
-        with self._troubles():
+        with self._map_errors():
             if self._database.in_transaction:
                 self._database.execute("COMMIT")
 
     def search(self, question: Question, most: int) -> Sequence[Passage]:
         """Return the best matching sections, best first. Raises Refused."""
-        with self._troubles():
+        with self._map_errors():
             rows = self._database.execute(
                 f"""
                 SELECT {_PASSAGE} FROM
@@ -171,7 +171,7 @@ class Index:
 
     def document(self, document: str) -> Passage | None:
         """Return a whole document. Raises Refused."""
-        with self._troubles():
+        with self._map_errors():
             rows = self._database.execute(
                 f"""
                 SELECT {_PASSAGE} FROM documents JOIN sections ON sections.document = documents.number
@@ -186,7 +186,7 @@ class Index:
 
     def section(self, document: str, slug: str) -> Passage | None:
         """Return a section of a document. Raises Refused."""
-        with self._troubles():
+        with self._map_errors():
             row = self._database.execute(
                 f"""
                 SELECT {_PASSAGE} FROM documents JOIN sections ON sections.document = documents.number
@@ -198,7 +198,7 @@ class Index:
 
     def slugs(self, document: str) -> Sequence[str]:
         """Return the slugs of a document's sections, in order. Raises Refused."""
-        with self._troubles():
+        with self._map_errors():
             rows = self._database.execute(
                 """
                 SELECT slug FROM sections JOIN documents ON documents.number = sections.document
@@ -210,7 +210,7 @@ class Index:
 
     def listed(self, after: str, most: int) -> Sequence[Listed]:
         """Return documents sorted by id, those after an id. Raises Refused."""
-        with self._troubles():
+        with self._map_errors():
             rows = self._database.execute(
                 """
                 SELECT id, title, modified, (SELECT count(*) FROM sections WHERE document = documents.number)
@@ -222,7 +222,7 @@ class Index:
 
     def left_out(self, most: int) -> Sequence[tuple[str, str]]:
         """Return files that are not documents, with their problems. Raises Refused."""
-        with self._troubles():
+        with self._map_errors():
             rows = self._database.execute(
                 "SELECT id, problem FROM documents WHERE problem <> '' ORDER BY id LIMIT ?", (most,)
             )
@@ -230,7 +230,7 @@ class Index:
 
     def counts(self) -> tuple[int, int]:
         """Return the number of documents, and of files that are left out. Raises Refused."""
-        with self._troubles():
+        with self._map_errors():
             row = self._database.execute("SELECT count(*), count(nullif(problem, '')) FROM documents").fetchone()
             return row[0] - row[1], row[1]
 
@@ -308,7 +308,7 @@ class Index:
         self._database.execute("INSERT INTO about VALUES ('version', ?), ('folder', ?)", (VERSION, folder))
 
     @contextlib.contextmanager
-    def _troubles(self) -> Iterator[None]:
+    def _map_errors(self) -> Iterator[None]:
         """Map SQLite errors to Refused and roll back an open transaction."""
         try:
             yield

@@ -70,7 +70,7 @@ class BackgroundIndexer:
         self._wanted.set()
         try:
             async with asyncio.TaskGroup() as tasks:
-                task = tasks.create_task(self._keep())
+                task = tasks.create_task(self._run_refreshes())
                 try:
                     yield
                 finally:
@@ -86,7 +86,7 @@ class BackgroundIndexer:
 
         The second value is False if that took too long: the answer covers the files read so far. Raises Refused.
         """
-        up_to_date = await self._refreshed()
+        up_to_date = await self._wait_refreshed()
         try:
             async with asyncio.timeout(ANSWER_PATIENCE):
                 return await self._in_thread(lambda: ask(self._library)), up_to_date
@@ -97,7 +97,7 @@ class BackgroundIndexer:
                 "if this stays so, check the disk that the folder and KNOWLEDGE_DATABASE are on."
             ) from None
 
-    async def _keep(self) -> None:
+    async def _run_refreshes(self) -> None:
         """Refresh the library on request."""
         while True:
             await self._wanted.wait()
@@ -106,7 +106,7 @@ class BackgroundIndexer:
             begun.problem = await self._refresh()
             begun.done.set()
 
-    async def _refreshed(self) -> bool:
+    async def _wait_refreshed(self) -> bool:
         """Wait for a refresh that begins after this call. Return False if it takes too long. Raises Refused if it
         fails.
         """
@@ -137,7 +137,7 @@ class BackgroundIndexer:
 
 # -------------------- messages: text of documents is indented, so that it cannot look like a line of the server
 
-_LONGEST_SAID = 100
+_LONGEST_QUERY = 100
 """Maximum number of characters of a query that are repeated."""
 
 STILL_READING = "(The folder is still being read: ask again in a moment, there may be more.)"
@@ -152,7 +152,7 @@ def search_text(answer: SearchAnswer, wanted: Question | None) -> str:
         lines.append("There is no word to search for in this. Use list to see the documents.")
     else:
         said = " ".join(wanted.terms)
-        said = said if len(said) <= _LONGEST_SAID else said[:_LONGEST_SAID] + "…"
+        said = said if len(said) <= _LONGEST_QUERY else said[:_LONGEST_QUERY] + "…"
         how = "these words side by side" if wanted.exactly and len(wanted.terms) > 1 else "any of these words"
         lines.append(f"No document has {how}: {said}. Try others, or use list to see the documents.")
     return "\n".join(lines if answer.complete else [*lines, STILL_READING])

@@ -77,10 +77,10 @@ def question(text: str) -> Question | None:
     runs = list(_runs(folded(text[:LONGEST_QUESTION])))
     if len(text) > LONGEST_QUESTION and len(runs) > 1:
         runs.pop()  # The cut may have split it.
-    telling = dict.fromkeys(term for run in runs for term in _telling(run))
+    telling = dict.fromkeys(term for run in runs for term in _significant(run))
     if telling:
         return Question(tuple(itertools.islice(telling, MOST_TERMS)))
-    every = tuple(term for run in runs for term in _every(run))[:MOST_TERMS]
+    every = tuple(term for run in runs for term in _all_terms(run))[:MOST_TERMS]
     return Question(every, exactly=True) if every else None
 
 
@@ -107,12 +107,12 @@ def _kind(character: str) -> str:
     return "spaced" if unicodedata.category(character)[0] in "LMN" else ""
 
 
-def _every(run: str) -> Sequence[str]:
+def _all_terms(run: str) -> Sequence[str]:
     """Return all terms of a run in the order of the index."""
     return (_pairs(run) or [run]) if is_unspaced(run) else [run]
 
 
-def _telling(run: str) -> Sequence[str]:
+def _significant(run: str) -> Sequence[str]:
     """Return a run's terms without stop words and pairs that begin with hiragana, which are endings and particles.
     A single character between hiragana is also a term.
     """

@@ -99,7 +99,7 @@ class AreaTable:
     def find(self, text: str, limit: int) -> list[Place]:
         """Return the areas that match a code or a part of a name, best matches first, one for each office or part."""
         found: dict[tuple[str, str], Place] = {}
-        for group in self._ladder(text):
+        for group in self._match_groups(text):
             for place in group:
                 if (place.code, "") not in found:
                     found.setdefault((place.code, place.local_code), place)
@@ -107,7 +107,7 @@ class AreaTable:
 
     def resolve(self, text: str) -> Place:
         """Return the one area that matches. Raises UnknownArea and AmbiguousArea."""
-        for group in self._ladder(text):
+        for group in self._match_groups(text):
             if len({place.code for place in group}) > 1:
                 raise AmbiguousArea(list({place.code: place for place in group}.values()))
             if group:
@@ -121,7 +121,7 @@ class AreaTable:
                 return group[0] if len({place.code for place in group}) == 1 else None
         return None
 
-    def _ladder(self, text: str) -> Iterator[list[Place]]:
+    def _match_groups(self, text: str) -> Iterator[list[Place]]:
         """Yield ever wider groups of matches. The caller stops at the first that is not empty."""
         wanted = spelling(text)
         if not wanted:
@@ -147,14 +147,14 @@ class AreaTable:
     def _place(self, area: _Area) -> Place | None:
         if area.level == "offices":
             return Place(area.code, area.name, area.english_name, station=area.station)
-        local, office = self._home(area)
+        local, office = self._part_and_office(area)
         if office is None:
             return None
         return Place(
             office.code, office.name, office.english_name, local, area.name, area.english_name, station=office.station
         )
 
-    def _home(self, area: _Area) -> tuple[str, _Area | None]:
+    def _part_and_office(self, area: _Area) -> tuple[str, _Area | None]:
         """Return the part of a district that contains an area, and the office. Codes repeat between levels, so only
         parents are searched.
         """

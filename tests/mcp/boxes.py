@@ -29,10 +29,10 @@ FAST = ConnectionTiming(
     longest_pause=0.4,
     tries=1_000,
     quick_pause=0.02,
-    nudge_after=0.02,
+    minimum_pause=0.02,
     settle=0.02,
     apart=0.02,
-    crowding=0.1,
+    start_slot_seconds=0.1,
     tripping=PATIENT,
 )
 LIMIT = 60.0

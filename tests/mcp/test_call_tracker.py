@@ -113,7 +113,7 @@ async def test_a_call_that_was_given_up_may_still_be_what_a_server_asks_about(pi
     with call.sent(SENT, long()):
         assert await pipe.ask() == "cancel"
         assert pipe.asked == []
-        pipe.calls.begin_anew()
+        pipe.calls.reset_elicitations()
         assert await pipe.ask() == "accept"
 
 

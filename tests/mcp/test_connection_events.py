@@ -30,8 +30,8 @@ def line(clock: Clock) -> ConnectionEvents:
     """Listed at this very moment, in the times that hold for a real one."""
     pacing = ConnectionTiming()
     line = ConnectionEvents(pacing.settle, pacing.apart, clock)
-    line.list_begins()
-    line.list_ends()
+    line.listing_started()
+    line.listing_finished()
     return line
 
 
@@ -48,9 +48,9 @@ async def no_news(line: ConnectionEvents) -> None:
 
 async def test_a_change_that_is_told_while_the_tools_are_listed_is_not_lost() -> None:
     line = ConnectionEvents(settle=0.01, apart=0.01)
-    line.list_begins()
+    line.listing_started()
     line.mark_list_changed()
-    line.list_ends()
+    line.listing_finished()
     assert line.stale
     await news(line)
     assert line.is_list_due
@@ -58,11 +58,11 @@ async def test_a_change_that_is_told_while_the_tools_are_listed_is_not_lost() ->
 
 async def test_a_change_that_was_listed_is_no_news_any_more() -> None:
     line = ConnectionEvents(settle=0.01, apart=0.01)
-    line.list_begins()
-    line.list_ends()
+    line.listing_started()
+    line.listing_finished()
     line.mark_list_changed()
-    line.list_begins()
-    line.list_ends()
+    line.listing_started()
+    line.listing_finished()
     assert not line.stale
     await no_news(line)
 
@@ -105,22 +105,28 @@ async def test_a_server_that_never_stops_telling_of_changes_is_not_waited_for_fo
 
 async def test_a_thousand_notifications_are_one_news_and_one_alarm(clock: Clock) -> None:
     line = ConnectionEvents(settle=0.01, apart=5.0, clock=clock)
-    line.list_begins()
-    line.list_ends()
+    line.listing_started()
+    line.listing_finished()
     for _ in range(1_000):
         line.mark_list_changed()
     await no_news(line)
     clock.now += 5
     await news(line)
-    line.list_begins()
-    line.list_ends()
+    line.listing_started()
+    line.listing_finished()
     await no_news(line)
 
 
 async def test_the_owner_is_idle_when_it_only_waits() -> None:
     line = ConnectionEvents(settle=0.01, apart=0.01)
     idle = [line.idle]
-    for happens in (line.list_begins, line.list_ends, line.mark_suspect, line.list_ends, line.mark_list_changed):
+    for happens in (
+        line.listing_started,
+        line.listing_finished,
+        line.mark_suspect,
+        line.listing_finished,
+        line.mark_list_changed,
+    ):
         happens()
         idle.append(line.idle)
     assert idle == [True, False, True, False, True, True]

@@ -184,7 +184,7 @@ async def test_a_server_elsewhere_cannot_send_people_to_what_runs_on_their_own_m
         oauth.says_resource, oauth.endpoints["authorization_endpoint"] = config.transport.url, endpoint  # type: ignore[union-attr]
         hosts = AllowedTargets(frozenset(("mcp.example", "127.0.0.1")))
         async with office(tmp_path, config, allowances=hosts, resolve=here_too) as here:
-            with pytest.raises(ServerTrouble, match="on the user.s own machine"):
+            with pytest.raises(ServerTrouble, match=r"on the user.s own machine"):
                 await here.sign_ins.begin("u1", ANA, HALL)
 
 

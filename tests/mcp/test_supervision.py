@@ -102,7 +102,7 @@ async def test_four_servers_start_at_the_same_moment_and_the_others_after_them()
         endpoint.speak_modern("t")
         endpoint.hold("server/discover", held)
         configs = [remote(f"s{n}", endpoint.url) for n in range(7)]
-        async with started(*configs, pacing=replace(FAST, crowding=NEVER)) as box:
+        async with started(*configs, pacing=replace(FAST, start_slot_seconds=NEVER)) as box:
             await until(lambda: tries(endpoint) == 4)
             standing = [state.status for state in box.servers()]
             assert standing.count(ServerStatus.CONNECTING) == 4

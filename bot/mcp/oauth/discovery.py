@@ -69,7 +69,7 @@ async def discover(url: str, challenge: Challenge, ask: AuthServerClient) -> Dis
 
 
 async def _discovered(url: str, challenge: Challenge, ask: AuthServerClient) -> DiscoveredServer:
-    described = await _described(url, challenge, ask)
+    described = await _resource_metadata(url, challenge, ask)
     resource = resource_url_from_server_url(url)
     server = None
     if described is not None:
@@ -79,7 +79,7 @@ async def _discovered(url: str, challenge: Challenge, ask: AuthServerClient) -> 
                 f"The server describes itself as another one, {said}, so a token for it would be for that one.", _ASK
             )
         resource, server = said, str(described.authorization_servers[0])
-    return DiscoveredServer(resource, await _metadata(server, url, ask), described)
+    return DiscoveredServer(resource, await _server_metadata(server, url, ask), described)
 
 
 def check_proof(metadata: OAuthMetadata) -> None:
@@ -94,7 +94,7 @@ def check_proof(metadata: OAuthMetadata) -> None:
         )
 
 
-async def _described(url: str, challenge: Challenge, ask: AuthServerClient) -> ProtectedResourceMetadata | None:
+async def _resource_metadata(url: str, challenge: Challenge, ask: AuthServerClient) -> ProtectedResourceMetadata | None:
     """Fetch the server's resource metadata. Return None if there is none, as on servers of early 2025."""
     failed = 0
     for each in build_protected_resource_metadata_discovery_urls(challenge.metadata or None, url):
@@ -110,7 +110,7 @@ async def _described(url: str, challenge: Challenge, ask: AuthServerClient) -> P
     return None
 
 
-async def _metadata(server: str | None, url: str, ask: AuthServerClient) -> OAuthMetadata:
+async def _server_metadata(server: str | None, url: str, ask: AuthServerClient) -> OAuthMetadata:
     """Fetch the metadata of the authorization server, by default that of the server's own host."""
     expected = server or _origin(url)
     for each in build_oauth_authorization_server_metadata_discovery_urls(server, url):

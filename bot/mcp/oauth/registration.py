@@ -57,47 +57,47 @@ class ClientRegistrar:
     """Registrar of the bot. `now` is in epoch seconds."""
 
     metadata: OAuthMetadata
-    ourselves: ClientIdentity
+    identity: ClientIdentity
     ask: AuthServerClient
     now: float
 
     async def registered(self, terms: OAuthTerms, known: Registration | None, scope: str) -> Registration:
         """Return the registration at this authorization server. `known` is the previous one. Raises ServerTrouble."""
-        metadata, ourselves = self.metadata, self.ourselves
+        metadata, identity = self.metadata, self.identity
         if terms.client_id:
             return manual_registration(metadata, terms, known)
-        if known is not None and self._still_good(known):
+        if known is not None and self._is_valid(known):
             return known
-        if is_valid_client_metadata_url(ourselves.metadata_url) and should_use_client_metadata_url(
-            metadata, ourselves.metadata_url
+        if is_valid_client_metadata_url(identity.metadata_url) and should_use_client_metadata_url(
+            metadata, identity.metadata_url
         ):
-            return Registration(str(metadata.issuer), ourselves.metadata_url, redirect_uri=ourselves.redirect_uri)
+            return Registration(str(metadata.issuer), identity.metadata_url, redirect_uri=identity.redirect_uri)
         if metadata.registration_endpoint is None:
             raise ServerTrouble(
                 f"The authorization server {metadata.issuer} does not let the bot register itself.", self._by_hand
             )
-        return await self._by_itself(str(metadata.registration_endpoint), scope)
+        return await self._register(str(metadata.registration_endpoint), scope)
 
     @property
     def _by_hand(self) -> str:
         return (
-            f"register an application there by hand, with the redirect address {self.ourselves.redirect_uri}, and set "
+            f"register an application there by hand, with the redirect address {self.identity.redirect_uri}, and set "
             "the server's client_id to what it is given, and its secret if it is given one"
         )
 
-    def _still_good(self, known: Registration) -> bool:
+    def _is_valid(self, known: Registration) -> bool:
         """Return True if the registration belongs to this authorization server (MCP specification 2026-07-28) and
         is valid.
         """
         return (
             issuers_match(known.issuer, str(self.metadata.issuer))
-            and known.redirect_uri == self.ourselves.redirect_uri
+            and known.redirect_uri == self.identity.redirect_uri
             and (known.expires_at is None or self.now < known.expires_at)
         )
 
-    async def _by_itself(self, endpoint: str, scope: str) -> Registration:
+    async def _register(self, endpoint: str, scope: str) -> Registration:
         """Register dynamically (RFC 7591)."""
-        back = self.ourselves.redirect_uri
+        back = self.identity.redirect_uri
         wanted = _preferred(_methods(self.metadata), (*_WITH_SECRET, NONE), BASIC)
         described = OAuthClientMetadata(
             client_name=NAME,
@@ -119,7 +119,7 @@ class ClientRegistrar:
             str(self.metadata.issuer),
             given.client_id,
             given.client_secret or "",
-            _usable(given, wanted),
+            _auth_method(given, wanted),
             float(min(expires, _END_OF_TIME)) if expires else None,
             back,
         )
@@ -142,20 +142,20 @@ def manual_registration(metadata: OAuthMetadata, terms: OAuthTerms, known: Regis
     return Registration(str(metadata.issuer), terms.client_id, terms.client_secret, method)
 
 
-def _asked_for(method: str) -> str:
+def _unsupported_reason(method: str) -> str:
     """Return the reason why an authentication method is not supported."""
     if method in _WITH_SECRET:
         return "it wants a secret and has given none"
     return f"it wants to be shown who the bot is by {method[:40]!r}"
 
 
-def _usable(given: OAuthClientInformationFull, wanted: str) -> str:
+def _auth_method(given: OAuthClientInformationFull, wanted: str) -> str:
     """Return the authentication method. The server may choose another than requested (RFC 7591 3.2.1)."""
     assumed = (wanted if wanted in _WITH_SECRET else BASIC) if given.client_secret else NONE
     method = given.token_endpoint_auth_method or assumed
     if method not in (*_WITH_SECRET, NONE) or (method in _WITH_SECRET and not given.client_secret):
         raise ServerTrouble(
-            f"The authorization server has registered the bot in a way that it cannot use: {_asked_for(method)}.",
+            f"The authorization server has registered the bot in a way that it cannot use: {_unsupported_reason(method)}.",
             "register an application there by hand, and give its id and secret with --client-id and --secret",
         )
     return method

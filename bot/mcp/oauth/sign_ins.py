@@ -52,13 +52,13 @@ class Servers(Protocol):
 
 
 class OAuthSignIns:
-    """Sign-in with OAuth authorization codes. `ourselves` returns the bot's identity for a server id."""
+    """Sign-in with OAuth authorization codes. `identity_of` returns the bot's identity for a server id."""
 
-    def __init__(self, servers: Servers, bearers: TokenProviders, ourselves: Callable[[str], ClientIdentity]) -> None:
+    def __init__(self, servers: Servers, bearers: TokenProviders, identity_of: Callable[[str], ClientIdentity]) -> None:
         self._servers = servers
         self._bearers = bearers
         self._desk = bearers.desk
-        self._ourselves = ourselves
+        self._identity_of = identity_of
 
     async def is_available(self, server: str) -> bool:
         """Return True if users can sign the bot in at this server."""
@@ -81,7 +81,7 @@ class OAuthSignIns:
 
     def redirect_uri(self, server: str) -> str:
         """Return the redirect URI of a server."""
-        return self._ourselves(server).redirect_uri
+        return self._identity_of(server).redirect_uri
 
     async def begin(self, server: str, by: Author, conversation: ConversationKey) -> str:
         """Start a sign-in. Return the authorization URL for this user."""
@@ -90,8 +90,8 @@ class OAuthSignIns:
         key = SignInKey(server)
         before = await self._kept(key)
         async with self._desk.errand(config) as ask:
-            sign_in = await self._prepared(config, bearer, before, ask)
-        await self._remember(key, before, sign_in)
+            sign_in = await self._prepare(config, bearer, before, ask)
+        await self._save_pending(key, before, sign_in)
         verifier = new_verifier()
         under_way = PendingSignIn(key, by, conversation, sign_in, verifier, self.redirect_uri(server))
         try:
@@ -126,7 +126,7 @@ class OAuthSignIns:
         if response.error or not response.code:
             raise _not_let_in(config, response.error)
         async with self._desk.errand(config) as ask:
-            signed_in = await self._exchanged(under_way, response.code, ask)
+            signed_in = await self._exchange(under_way, response.code, ask)
         kept = await self._desk.store.signed_in(under_way.key, signed_in, under_way.by)
         bearer = self._bearer(config)
         bearer.signed_in(kept.version)
@@ -136,7 +136,7 @@ class OAuthSignIns:
     async def get(self, server: str) -> SignInInfo | None:
         """Return the stored sign-in, or None."""
         kept = await self._kept(SignInKey(server))
-        if kept is None or not kept.access_token or kept.place != self._place(server):
+        if kept is None or not kept.access_token or kept.place != self._fingerprint(server):
             return None
         return SignInInfo(kept.signed_in_by, kept.signed_in_at, kept.registration.issuer)
 
@@ -154,7 +154,7 @@ class OAuthSignIns:
                 bearer.doubt()
         return kept is not None and bool(kept.access_token)
 
-    async def _remember(self, key: SignInKey, before: SignIn | None, sign_in: SignIn) -> None:
+    async def _save_pending(self, key: SignInKey, before: SignIn | None, sign_in: SignIn) -> None:
         """Store a started sign-in, so that the next attempt need not register again. Valid tokens are kept."""
         if before is not None and before.place == sign_in.place:
             if before.access_token or before.registration == sign_in.registration:
@@ -165,7 +165,7 @@ class OAuthSignIns:
         with suppress(SecretUnavailable):
             await self._desk.store.save(key, sign_in)
 
-    async def _prepared(
+    async def _prepare(
         self, config: ServerConfig, bearer: TokenProvider, before: SignIn | None, ask: AuthServerClient
     ) -> SignIn:
         """Return the sign-in up to the user's part. `before` is the stored one."""
@@ -175,14 +175,14 @@ class OAuthSignIns:
         check_party(found.metadata, registered_by_hand=bool(bearer.terms.client_id))
         granted = before.scope if before is not None and before.access_token else ""
         scope = wanted_scope(found, challenge, bearer.terms, granted, GRANTS)
-        registrar = ClientRegistrar(found.metadata, self._ourselves(config.id), ask, self._desk.clock())
+        registrar = ClientRegistrar(found.metadata, self._identity_of(config.id), ask, self._desk.clock())
         # A client id of an admin stays valid at a new address; a dynamic registration does not.
         same = before is not None and (bool(bearer.terms.client_id) or before.place == endpoint_fingerprint(config))
         known = before.registration if before is not None and same else None
         registration = await registrar.registered(bearer.terms, known, scope)
         return SignIn(endpoint_fingerprint(config), found.resource, registration, found.endpoints, scope)
 
-    async def _exchanged(self, under_way: PendingSignIn, code: str, ask: AuthServerClient) -> SignIn:
+    async def _exchange(self, under_way: PendingSignIn, code: str, ask: AuthServerClient) -> SignIn:
         """Return the sign-in with its tokens. The text of a rejection may repeat secrets of the request."""
         redact = Redaction(
             (Secret(code), Secret(under_way.verifier), Secret(under_way.sign_in.registration.client_secret))
@@ -192,7 +192,7 @@ class OAuthSignIns:
         except ServerTrouble as trouble:
             raise ServerTrouble(redact(trouble.cause), trouble.fix) from trouble
 
-    def _place(self, server: str) -> str:
+    def _fingerprint(self, server: str) -> str:
         """Return the fingerprint of a server's endpoint; empty if the server is missing."""
         try:
             return endpoint_fingerprint(self._servers.definition(server))

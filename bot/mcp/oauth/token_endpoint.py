@@ -35,7 +35,7 @@ class TokenRequestRejected(ServerTrouble):
         self.error = error
 
     @property
-    def of_the_bot(self) -> bool:
+    def is_unknown_client(self) -> bool:
         """True if the client is unknown."""
         return self.error in ("invalid_client", "unauthorized_client")
 
@@ -44,13 +44,13 @@ async def exchange_code(under_way: PendingSignIn, code: str, ask: AuthServerClie
     """Exchange a code. Return the sign-in with its tokens. Raises ServerTrouble."""
     proof = {"redirect_uri": under_way.redirect_uri, "code_verifier": under_way.verifier}
     form = {"grant_type": "authorization_code", "code": code, **proof}
-    return _received(under_way.sign_in, await _asked(under_way.sign_in, form, ask), now)
+    return _with_token(under_way.sign_in, await _asked(under_way.sign_in, form, ask), now)
 
 
 async def exchange_refresh_token(sign_in: SignIn, ask: AuthServerClient, now: float) -> SignIn:
     """Refresh the tokens. Return the changed sign-in. Raises ServerTrouble."""
     form = {"grant_type": "refresh_token", "refresh_token": sign_in.refresh_token}
-    return _received(sign_in, await _asked(sign_in, form, ask), now)
+    return _with_token(sign_in, await _asked(sign_in, form, ask), now)
 
 
 async def client_credentials_grant(sign_in: SignIn, ask: AuthServerClient, now: float) -> SignIn:
@@ -58,7 +58,7 @@ async def client_credentials_grant(sign_in: SignIn, ask: AuthServerClient, now: 
     form = {"grant_type": "client_credentials"}
     if sign_in.scope:
         form["scope"] = sign_in.scope
-    return _received(sign_in, await _asked(sign_in, form, ask), now)
+    return _with_token(sign_in, await _asked(sign_in, form, ask), now)
 
 
 async def revoke(sign_in: SignIn, ask: AuthServerClient) -> None:
@@ -106,14 +106,14 @@ def _read(answer: httpx2.Response, issuer: str) -> OAuthToken:
             f"{issuer} gave no token that can be used: its answer is not in the form that OAuth wants.",
             "ask the operator of the authorization server",
         ) from unreadable
-    if not token.access_token or not _plain(token.access_token):
+    if not token.access_token or not _is_token_text(token.access_token):
         raise ServerTrouble(f"{issuer} gave a token that no header can carry.", "ask its operator")
-    if not _plain(token.refresh_token or "") or not _plain(token.scope or ""):
+    if not _is_token_text(token.refresh_token or "") or not _is_token_text(token.scope or ""):
         raise ServerTrouble(f"{issuer} gave a token that cannot be sent back as it is.", "ask its operator")
     return token
 
 
-def _plain(text: str) -> bool:
+def _is_token_text(text: str) -> bool:
     """Return True for the characters of tokens and scopes (RFC 6749, A.4, A.12, A.17)."""
     return text.isascii() and text.isprintable()
 
@@ -127,7 +127,7 @@ def _refusal(issuer: str, error: str, description: object) -> TokenRequestReject
     )
 
 
-def _received(sign_in: SignIn, token: OAuthToken, now: float) -> SignIn:
+def _with_token(sign_in: SignIn, token: OAuthToken, now: float) -> SignIn:
     """Return the sign-in with the new token. Fields missing in the response stay (RFC 6749 5.1, 6)."""
     life = None if token.expires_in is None else float(min(max(token.expires_in, 0), _LONGEST_LIFE))
     return replace(

@@ -38,7 +38,7 @@ class SignInCache:
         self.terms = config.sign_in or OAuthTerms()
         self._name = config.name
         self._place = endpoint_fingerprint(config)
-        self._desk = desk
+        self._dependencies = desk
         self._sign_in: SignIn | None = None
         self._kept: SignIn | None = None
         self._unkept: SignIn | None = None
@@ -97,16 +97,16 @@ class SignInCache:
         self._stale = False
         try:
             if self._unkept is not None:
-                await self._desk.store.save(self.key, self._unkept)
+                await self._dependencies.store.save(self.key, self._unkept)
                 self._unkept = None
-            found = await self._desk.store.find(self.key)
+            found = await self._dependencies.store.find(self.key)
         except CountersignError:
             self._stale = True
             raise
         self._kept, self._version = found, found.version if found else 0
         if self._told == _UNREAD:
             self._told = self._version
-        self._hold(None if found is None or not self._ours(found) else self._with_terms(found))
+        self._hold(None if found is None or not self._is_usable(found) else self._with_terms(found))
 
     async def keep(self, renewed: SignIn) -> None:
         """Use and store refreshed tokens. They are used even if the write fails, and written again later, because
@@ -115,7 +115,7 @@ class SignInCache:
         async with self._turn:
             self._hold(renewed)
             try:
-                await self._adopt(await self._desk.store.save(self.key, renewed))
+                await self._adopt(await self._dependencies.store.save(self.key, renewed))
             except CountersignError as error:
                 self._unkept, self._stale = renewed, True
                 log.warning("refreshed sign-in to MCP server %s was not stored: %s", self._name, error.cause)
@@ -123,7 +123,7 @@ class SignInCache:
     async def end(self, sign_in: SignIn) -> None:
         """Delete the sign-in, because the authorization server has ended it. Raises CountersignError."""
         async with self._turn:
-            await self._adopt(await self._desk.store.mark_revoked(self.key, sign_in))
+            await self._adopt(await self._dependencies.store.mark_revoked(self.key, sign_in))
 
     def drop_token(self) -> None:
         """Drop the token in this process only."""
@@ -139,7 +139,7 @@ class SignInCache:
             self._told = kept.version
             self._hold(kept)
 
-    def _ours(self, found: SignIn) -> bool:
+    def _is_usable(self, found: SignIn) -> bool:
         """Return True for the current endpoint and the client id of the admin. A client credentials server rejects
         sign-ins of users.
         """
@@ -154,7 +154,7 @@ class SignInCache:
 
     def _hold(self, sign_in: SignIn | None) -> None:
         self._sign_in = sign_in
-        tokens = self._desk.secrets.tokens(self.key.server_id)
+        tokens = self._dependencies.secrets.tokens(self.key.server_id)
         if sign_in is None:
             tokens.clear()
         else:
@@ -187,7 +187,7 @@ class TokenRefresh:
         self._config = config
         self._url = endpoint.url
         self._holding = holding
-        self._desk = desk
+        self._dependencies = desk
         self._itself = holding.terms.kind is AuthenticationKind.CLIENT_CREDENTIALS
         self._rests_until = -math.inf
         self._task: asyncio.Task[None] | None = None
@@ -199,7 +199,7 @@ class TokenRefresh:
 
     def begin(self, old: str) -> None:
         """Refresh the still valid token `old` in the background, unless an attempt has just failed."""
-        if self._desk.elapsed() >= self._rests_until:
+        if self._dependencies.elapsed() >= self._rests_until:
             self._start(old)
 
     async def done(self, old: str) -> None:
@@ -219,68 +219,68 @@ class TokenRefresh:
         cancelled: the old refresh token is invalid then.
         """
         if self._task is None or self._task.done():
-            self._task = self._desk.start(self._renew(old), f"sign-in:{self._config.name}")
+            self._task = self._dependencies.start(self._renew(old), f"sign-in:{self._config.name}")
         return self._task
 
     async def _renew(self, old: str) -> None:
         try:
             await self._renew_in_turn(old)
         except CountersignError as error:
-            self._rests_until = self._desk.elapsed() + _REST_SECONDS
+            self._rests_until = self._dependencies.elapsed() + _REST_SECONDS
             log.info("sign-in to MCP server %s was not refreshed: %s", self._config.name, error.cause)
             raise
 
     async def _renew_in_turn(self, old: str) -> None:
         key = self._holding.key
         lease = f"sign-in:{key.server_id}:{key.person}"
-        began = self._desk.elapsed()
-        while not await self._desk.leases.acquire_or_renew(lease, self._holder, _LEASE_SECONDS):
+        began = self._dependencies.elapsed()
+        while not await self._dependencies.leases.acquire_or_renew(lease, self._holder, _LEASE_SECONDS):
             # Another process refreshes it.
             if self._is_done(await self._holding.read(), old):
                 return
-            if self._desk.elapsed() - began > _WAIT_SECONDS:
+            if self._dependencies.elapsed() - began > _WAIT_SECONDS:
                 cause = f"The sign-in to {self._config.name} is being renewed elsewhere, and that takes too long."
                 raise ServerTrouble(cause, "try again")
-            await self._desk.pause(_LOOK_SECONDS)
+            await self._dependencies.pause(_LOOK_SECONDS)
         try:
             found = await self._holding.read()
             if not self._is_done(found, old):
                 await self._renew_alone(found)
         finally:
             with suppress(DatabaseError):
-                await self._desk.leases.release(lease, self._holder)
+                await self._dependencies.leases.release(lease, self._holder)
 
     def _is_done(self, found: SignIn | None, old: str) -> bool:
         """Return True if the token was replaced already or cannot be replaced."""
         if found is None:
             return not self._itself
-        fresh = found.renew_at is None or self._desk.clock() < found.renew_at
+        fresh = found.renew_at is None or self._dependencies.clock() < found.renew_at
         return (found.access_token not in ("", old) and fresh) or not self.possible(found)
 
     async def _renew_alone(self, found: SignIn | None) -> None:
         try:
-            async with self._desk.errand(self._config) as ask:
-                renewed = await self._asked(found, ask)
+            async with self._dependencies.errand(self._config) as ask:
+                renewed = await self._request_tokens(found, ask)
         except TokenRequestRejected as refusal:
             self.refusal = refusal
-            log.warning("MCP server %s: %s", self._config.name, self._desk.secrets(refusal.cause))
+            log.warning("MCP server %s: %s", self._config.name, self._dependencies.secrets(refusal.cause))
             if self._itself:
                 self._holding.drop_token()
             elif found is not None:
-                await self._holding.end(_without_registration(found) if self._forgotten(refusal) else found)
+                await self._holding.end(_without_registration(found) if self._is_unregistered(refusal) else found)
         else:
             self.refusal = None
             await self._holding.keep(renewed)
 
-    async def _asked(self, found: SignIn | None, ask: AuthServerClient) -> SignIn:
+    async def _request_tokens(self, found: SignIn | None, ask: AuthServerClient) -> SignIn:
         """Return the sign-in with other tokens. Raises ServerTrouble."""
-        now = self._desk.clock()
+        now = self._dependencies.clock()
         if found is not None and not self._itself:
             return await exchange_refresh_token(found, ask, now)
-        known = found if found is not None and self.challenge is None else await self._applied(found, ask)
+        known = found if found is not None and self.challenge is None else await self._request_credentials(found, ask)
         return await client_credentials_grant(known, ask, now)
 
-    async def _applied(self, found: SignIn | None, ask: AuthServerClient) -> SignIn:
+    async def _request_credentials(self, found: SignIn | None, ask: AuthServerClient) -> SignIn:
         """Request client credentials at the discovered authorization server."""
         challenge, terms = self.challenge or Challenge(), self._holding.terms
         where = await discover(self._url, challenge, ask)
@@ -292,9 +292,9 @@ class TokenRefresh:
             endpoint_fingerprint(self._config), where.resource, registration, where.endpoints, scope, version=version
         )
 
-    def _forgotten(self, refusal: TokenRequestRejected) -> bool:
+    def _is_unregistered(self, refusal: TokenRequestRejected) -> bool:
         """Return True if the authorization server has dropped the bot's dynamic registration."""
-        return refusal.of_the_bot and not self._holding.terms.client_id
+        return refusal.is_unknown_client and not self._holding.terms.client_id
 
 
 def _without_registration(sign_in: SignIn) -> SignIn:
@@ -308,7 +308,7 @@ _LONGEST_SCOPE = 200
 class TokenProvider:
     """Token of one server.
 
-    `challenge` is the server's last one, `problem` the reason for a missing token. `turned_away`: the server has
+    `challenge` is the server's last one, `problem` the reason for a missing token. `rejected_bot`: the server has
     rejected the bot since the last connection. `out`: the server rejected the token although a sign-in exists.
     """
 
@@ -319,10 +319,10 @@ class TokenProvider:
         self.defined = config.sign_in is not None
         self.challenge: Challenge | None = None
         self.problem = ""
-        self.turned_away = False
+        self.rejected_bot = False
         self.out = False
         self._config = config
-        self._desk = desk
+        self._dependencies = desk
 
     def fits(self, config: ServerConfig) -> bool:
         """Return True if this provider is for the server as it is defined."""
@@ -350,7 +350,7 @@ class TokenProvider:
         """Return a token that is valid as far as this process knows; empty if there is none. Raises
         CountersignError if there may be one later.
         """
-        held, now = await self._holding.current(), self._desk.clock()
+        held, now = await self._holding.current(), self._dependencies.clock()
         if held is None:
             return ""
         over = not held.access_token or (held.expires_at is not None and now >= held.expires_at)
@@ -383,11 +383,11 @@ class TokenProvider:
 
     def begins(self) -> None:
         """Reset the rejection at the start of a connection."""
-        self.turned_away = self.out = False
+        self.rejected_bot = self.out = False
 
     def works(self) -> None:
         """Record that the server accepts the bot."""
-        self.turned_away = self.out = False
+        self.rejected_bot = self.out = False
         self.problem = ""
 
     def refused(self, challenge: Challenge) -> str:
@@ -396,7 +396,7 @@ class TokenProvider:
         """
         self.challenge = challenge
         had = self.known is not None and bool(self.known.access_token or self.known.signed_in_by)
-        self.turned_away = True
+        self.rejected_bot = True
         self.out = self.defined or had
         if self._itself:
             self.problem = self._not_enough

@@ -48,7 +48,9 @@ def http_client(
     """
     timeout = httpx2.Timeout(_WRITE_SECONDS, connect=_CONNECT_SECONDS, read=max(_READ_SECONDS, longest_call + 30))
     plainly = {"accept-encoding": "identity"}
-    return httpx2.AsyncClient(headers={**plainly, **headers}, timeout=timeout, transport=_CallByCall(network))
+    return httpx2.AsyncClient(
+        headers={**plainly, **headers}, timeout=timeout, transport=_ErrorIsolatingTransport(network)
+    )
 
 
 class GuardedTransport(httpx2.AsyncBaseTransport):
@@ -79,7 +81,7 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
         failure: httpx2.TransportError = httpx2.ConnectError("the name has no address", request=request)
         for address in addresses:
             try:
-                return await self._inner.handle_async_request(_sent_to(request, host, address))
+                return await self._inner.handle_async_request(_with_address(request, host, address))
             except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
                 failure = error
         raise failure
@@ -89,7 +91,7 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
         await self._inner.aclose()
 
 
-def _sent_to(request: httpx2.Request, host: str, address: str) -> httpx2.Request:
+def _with_address(request: httpx2.Request, host: str, address: str) -> httpx2.Request:
     """Return the request for an address. The Host header and the expected certificate stay those of the host."""
     return httpx2.Request(
         request.method,
@@ -100,7 +102,7 @@ def _sent_to(request: httpx2.Request, host: str, address: str) -> httpx2.Request
     )
 
 
-class _CallByCall(httpx2.AsyncBaseTransport):
+class _ErrorIsolatingTransport(httpx2.AsyncBaseTransport):
     """Transport that turns connection errors into responses and records them."""
 
     def __init__(self, inner: httpx2.AsyncBaseTransport) -> None:

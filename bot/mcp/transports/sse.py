@@ -79,7 +79,7 @@ async def _read(
             async for event in events:
                 match event.event:
                     case "endpoint" if not address:
-                        address = _within(url, event.data)
+                        address = _endpoint_url(url, event.data)
                         task_status.started(address)
                     case "message" if address and event.data:
                         await heard.send(_message(event.data))
@@ -91,7 +91,7 @@ async def _read(
         raise InvalidDefinition("Its stream of events ended before it said where to write to.", _FIX)
 
 
-def _within(url: str, given: str) -> str:
+def _endpoint_url(url: str, given: str) -> str:
     """Return the endpoint for messages. Raises InvalidDefinition if it is on another host."""
     try:
         address = urljoin(url, given)

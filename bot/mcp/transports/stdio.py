@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 _LEAVE_SECONDS = 2.0
 _TERMINATE_SECONDS = 2.0
 _REAP_SECONDS = 2.0
-_IN_A_ROW = 32
+_READ_BATCH = 32
 """Messages read before other tasks run, so that a process that never pauses cannot block the loop."""
 
 _OVERSIZE = ErrorData(code=INVALID_REQUEST, message=TOO_LARGE)
@@ -92,7 +92,7 @@ class _Incoming:
     async def receive(self) -> Incoming:
         """Return the next message. Raises anyio.EndOfStream at the end."""
         self._in_a_row += 1
-        if self._in_a_row > _IN_A_ROW:
+        if self._in_a_row > _READ_BATCH:
             self._in_a_row = 0
             await asyncio.sleep(0)
         while (line := next(self._ready, None)) is None:
@@ -153,9 +153,9 @@ class _Outgoing(WriteStream):
 
 async def _end(process: asyncio.SubprocessTransport, pipes: SubprocessPipes) -> None:
     """Wait for the end of the process, then force it. Its children may hold the pipes open."""
-    if not await _left(pipes, _LEAVE_SECONDS):
-        await terminate_posix_process_tree(cast("Process", _Leader(process.get_pid())), _TERMINATE_SECONDS)
-        if not await _left(pipes, _REAP_SECONDS):
+    if not await _has_exited(pipes, _LEAVE_SECONDS):
+        await terminate_posix_process_tree(cast("Process", _ProcessHandle(process.get_pid())), _TERMINATE_SECONDS)
+        if not await _has_exited(pipes, _REAP_SECONDS):
             log.warning("MCP server process %d still runs after SIGKILL", process.get_pid())
     pipes.give_up()
     with suppress(PermissionError):
@@ -163,14 +163,14 @@ async def _end(process: asyncio.SubprocessTransport, pipes: SubprocessPipes) -> 
 
 
 @dataclass(frozen=True, slots=True)
-class _Leader:
+class _ProcessHandle:
     """Adapter with the attributes of a process that the library's termination needs."""
 
     pid: int
     returncode: None = None
 
 
-async def _left(pipes: SubprocessPipes, seconds: float) -> bool:
+async def _has_exited(pipes: SubprocessPipes, seconds: float) -> bool:
     """Return True if the process has ended within that time."""
     with anyio.move_on_after(seconds):
         await pipes.left.wait()
