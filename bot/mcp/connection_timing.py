@@ -17,9 +17,10 @@ class ConnectionTiming:
     resets the failures. `minimum_pause`: minimum pause when a call waits. `patience`: how long a call waits for a
     connection in progress. `settle`, `apart`: changed capabilities are listed when the server has been quiet for the
     first, and at least the second after the last listing. `sign_in_pause`: between attempts at a server that rejects
-    the credentials. `farewell`: maximum wait for running calls when a connection is closed. `start_slot_seconds`: how
-    long a starting server delays the start of others, if there are many. `idle_after`: an unused connection is closed after
-    this time; None means never. `confirm`: timeout for confirming the tools before an approved call is sent.
+    the credentials. `farewell`: maximum wait for running calls when a connection is closed. `start_slot_seconds`:
+    how long a starting server delays the start of others, if there are many. `idle_after`: an unused
+    connection is closed after this time; None means never. `confirm`: timeout for confirming the tools before
+    an approved call is sent.
     `longest_ttl`: upper limit for a server's cache lifetime of its tools. `quiet_after`, `quiet_limit`: an unused
     server is pinged after the first, with the second as timeout; None means no pings. `tripping`: settings of the
     circuit breaker.

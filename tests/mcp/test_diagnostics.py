@@ -117,7 +117,7 @@ async def test_a_name_server_that_is_silent_is_not_waited_for_for_ever(monkeypat
         await asyncio.Event().wait()
         return []
 
-    monkeypatch.setattr("bot.mcp.diagnostics._LOOK_SECONDS", 0.1)
+    monkeypatch.setattr("bot.mcp.diagnostics._CHECK_SECONDS", 0.1)
     config = ServerConfig("s", HttpTransport("https://slow.example/mcp"), id="u1")
     assert "No answer within 0.1 s" in broken_at(await verified(config, resolve=resolve), "DNS").detail
 

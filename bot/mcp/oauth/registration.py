@@ -155,7 +155,7 @@ def _auth_method(given: OAuthClientInformationFull, wanted: str) -> str:
     method = given.token_endpoint_auth_method or assumed
     if method not in (*_WITH_SECRET, NONE) or (method in _WITH_SECRET and not given.client_secret):
         raise ServerTrouble(
-            f"The authorization server has registered the bot in a way that it cannot use: {_unsupported_reason(method)}.",
+            f"The authorization server has registered the bot in an unusable way: {_unsupported_reason(method)}.",
             "register an application there by hand, and give its id and secret with --client-id and --secret",
         )
     return method
