@@ -118,8 +118,8 @@ class _Left:
 class Backfill:
     """Reads up."""
 
-    def __init__(self, desk: PlatformContext, reception: MessageHandler) -> None:
-        self._desk = desk
+    def __init__(self, platform: PlatformContext, reception: MessageHandler) -> None:
+        self._platform = platform
         self._reception = reception
 
     async def read(self, client: discord.Client, began_at: float) -> None:
@@ -138,15 +138,15 @@ class Backfill:
                 await self._read_beginning(thread)
         known = {int(channel_id_of(key)) for key in engaged}
         since = await self._last_heard(engaged, began)
-        async with aclosing(missed_mentions(client, self._desk.rest, self._desk.people, since, known)) as calls:
+        async with aclosing(missed_mentions(client, self._platform.rest, self._platform.people, since, known)) as calls:
             async for message, spot, guild in calls:
                 await self._reception.take_late(message, spot, guild)
 
     async def _engaged(self) -> tuple[ConversationKey, ...]:
-        if self._desk.records.engaged is None:
+        if self._platform.records.engaged is None:
             return ()
-        found = await self._desk.records.engaged(f"{PLATFORM}:", HOURS * 3600, MOST_CONVERSATIONS)
-        return tuple(key for key in found if self._desk.people.serves(key.workspace))
+        found = await self._platform.records.engaged(f"{PLATFORM}:", HOURS * 3600, MOST_CONVERSATIONS)
+        return tuple(key for key in found if self._platform.people.serves(key.workspace))
 
     async def _left(self, key: ConversationKey, client: discord.Client, began: datetime) -> _Left | None:
         """Return the position to resume at in a conversation, or None if it has no missed messages."""
@@ -164,7 +164,7 @@ class Backfill:
 
     async def _last_turn(self, key: ConversationKey, began: datetime) -> int:
         """Return the lowest id of a message after the last turn of a conversation."""
-        turns = await self._desk.engine.recent_turns(key, RECENT_TURNS)
+        turns = await self._platform.engine.recent_turns(key, RECENT_TURNS)
         earliest = began - timedelta(hours=HOURS)
         # What comes live from now on is a turn already, perhaps, and says nothing about what came before.
         before = [at for each in turns if (at := _moment(each.turn.created_at)) < began]
@@ -176,7 +176,7 @@ class Backfill:
         return max(found, default=time_snowflake(began - timedelta(hours=HOURS)))
 
     async def _read_on(self, key: ConversationKey, left: _Left) -> None:
-        client = await self._desk.rest.client()
+        client = await self._platform.rest.client()
         place = client.get_partial_messageable(int(channel_id_of(key)))
         after = discord.Object(left.since)
         with map_errors("read what was said meanwhile"):
@@ -188,22 +188,22 @@ class Backfill:
         self, client: discord.Client, began: datetime, engaged: frozenset[ConversationKey]
     ) -> list[discord.Thread]:
         """Return recent threads that the bot opened without a turn, because its process stopped in between."""
-        me, since = (await self._desk.rest.identity()).user, time_snowflake(began - timedelta(hours=HOURS))
+        me, since = (await self._platform.rest.identity()).user, time_snowflake(began - timedelta(hours=HOURS))
         lately = [
             thread
             for guild in client.guilds
-            if self._desk.people.serves(str(guild.id))
+            if self._platform.people.serves(str(guild.id))
             for thread in guild.threads
             if str(thread.owner_id) == me and thread.id >= since and _key(thread) not in engaged
         ]
         latest = sorted(lately, key=lambda thread: thread.id, reverse=True)[:MOST_CONVERSATIONS]
-        return [thread for thread in latest if not await self._desk.engine.recent_turns(_key(thread), 1)]
+        return [thread for thread in latest if not await self._platform.engine.recent_turns(_key(thread), 1)]
 
     async def _has_answered(self, thread: discord.Thread) -> bool:
         """Return True if the bot has posted in the thread, whose turns were deleted since. Also True if the thread
         cannot be read.
         """
-        client, me = await self._desk.rest.client(), (await self._desk.rest.identity()).user
+        client, me = await self._platform.rest.client(), (await self._platform.rest.identity()).user
         try:
             with map_errors("read what was said meanwhile"):
                 place = client.get_partial_messageable(thread.id)
@@ -217,7 +217,7 @@ class Backfill:
         spot = from_channel(thread.parent)
         if spot is None:
             return
-        client = await self._desk.rest.client()
+        client = await self._platform.rest.client()
         try:
             with map_errors("read what was said meanwhile"):
                 # A thread that was opened at a message has its id.

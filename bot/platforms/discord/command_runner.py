@@ -108,8 +108,8 @@ _WITH_THREADS = (0, 5)
 class CommandRunner:
     """Runs commands and shows their replies."""
 
-    def __init__(self, desk: PlatformContext) -> None:
-        self._desk = desk
+    def __init__(self, platform: PlatformContext) -> None:
+        self._platform = platform
         self._tickets = PendingActions()
 
     # ------------------------------------------------------------------ what comes in
@@ -117,7 +117,7 @@ class CommandRunner:
     async def typed(self, interaction: Interaction, words: tuple[str, ...]) -> None:
         """Start answering a slash command. Raises nothing but cancellation."""
         # discord.py would run it in a task of its own, which nobody ends.
-        self._desk.errands.start_for(
+        self._platform.errands.start_for(
             str(interaction.user.id),
             self._typed(interaction, words),
             "discord: command",
@@ -147,7 +147,7 @@ class CommandRunner:
         """
         name, *rest = command.words
         answers = DirectMessageResponder(
-            self._desk.rest, self._tickets, command.member.author.id, command.conversation, command.message
+            self._platform.rest, self._tickets, command.member.author.id, command.conversation, command.message
         )
         request = Invocation(name, tuple(rest), command.member, command.conversation)
         try:
@@ -161,18 +161,20 @@ class CommandRunner:
         """Return the completions of an option without delay. Never raises an error."""
         try:
             spot = from_channel(interaction.channel)
-            if spot is None or self._desk.manners.rejection(self._desk.people.from_interaction(interaction.user)):
+            if spot is None or self._platform.manners.rejection(
+                self._platform.people.from_interaction(interaction.user)
+            ):
                 return ()
             where = conversation(spot.server, spot.channel, spot.thread)
             given = {name: str(value) for name, value in interaction.namespace}
-            return suggestions(self._desk.commands, where, (command, verb), parameter, given)
+            return suggestions(self._platform.commands, where, (command, verb), parameter, given)
         except Exception:
             log.exception("completions of an option failed")
             return ()
 
     async def failed(self, interaction: Interaction, why: str) -> None:
         """Tell the user of a command that it failed. Raises nothing but cancellation."""
-        await _tell(InteractionResponse(self._desk.rest, interaction), why)
+        await _tell(InteractionResponse(self._platform.rest, interaction), why)
 
     # ------------------------------------------------------------------ interactions
 
@@ -183,7 +185,7 @@ class CommandRunner:
     @asynccontextmanager
     async def _exchange(self, interaction: Interaction) -> AsyncIterator[InteractionResponse]:
         """Handle an interaction in the body; the user is notified of an error."""
-        exchange = InteractionResponse(self._desk.rest, interaction)
+        exchange = InteractionResponse(self._platform.rest, interaction)
         try:
             async with exchange.defer_after(PATIENCE_SECONDS):
                 yield exchange
@@ -240,7 +242,7 @@ class CommandRunner:
 
     async def _asked_in(self, card: ApprovalRef) -> ConversationKey | None:
         """Return the conversation of the call, wherever its card is, or None if it is unknown."""
-        approval = self._desk.records.approval
+        approval = self._platform.records.approval
         found = await approval(card.approval_id) if approval is not None else None
         return None if found is None else found[0].conversation
 
@@ -248,26 +250,26 @@ class CommandRunner:
         self, exchange: InteractionResponse, where: ConversationKey | None
     ) -> tuple[Member, ConversationKey] | None:
         """Return the user and the conversation, or None if the user was rejected and notified."""
-        interaction, desk = exchange.interaction, self._desk
+        interaction, platform = exchange.interaction, self._platform
         spot = from_channel(interaction.channel)
         if where is None and spot is not None:
-            where = await desk.where(spot, str(interaction.user.id))
-        if where is None or (where.workspace and not desk.people.serves(where.workspace)):
+            where = await platform.where(spot, str(interaction.user.id))
+        if where is None or (where.workspace and not platform.people.serves(where.workspace)):
             await _tell(exchange, NOT_SERVED)
             return None
         here = str(interaction.guild_id or "") == where.workspace
         member = (
-            desk.people.from_interaction(interaction.user)
+            platform.people.from_interaction(interaction.user)
             if here or not where.workspace
-            else await desk.people.member(str(interaction.user.id), where.workspace)
+            else await platform.people.member(str(interaction.user.id), where.workspace)
         )
-        if refusal := desk.manners.rejection(member):
+        if refusal := platform.manners.rejection(member):
             await _tell(exchange, refusal)
             return None
         return member, where
 
     def _under(self, exchange: InteractionResponse, member: Member, where: ConversationKey) -> Responder:
-        rest, tickets, user = self._desk.rest, self._tickets, member.author.id
+        rest, tickets, user = self._platform.rest, self._tickets, member.author.id
         spot = from_channel(exchange.interaction.channel)
         here = spot is not None and (spot.channel, spot.thread) == (where.channel, where.thread)
         return ChannelResponder(
@@ -281,7 +283,7 @@ class CommandRunner:
     async def _answer(self, request: Invocation | FormSubmission, answers: Responder) -> None:
         """Show the replies. Raises DeliveryFailed, and TimeoutError after the time limit."""
         last: CommandReply | None = note_reply(DONE)
-        coming = _closable(self._desk.commands.handle(request))
+        coming = _closable(self._platform.commands.handle(request))
         async with asyncio.timeout(ANSWER_SECONDS), aclosing(coming):
             async for answer in coming:
                 if isinstance(answer, Form):
@@ -292,7 +294,7 @@ class CommandRunner:
                     await self._hand_on(answer.message)
                     if not (answer.private or answers.expected):
                         return  # the turn that has begun says enough
-                reply = await resolve_reply_mentions(self._desk.people, request.conversation.workspace, answer)
+                reply = await resolve_reply_mentions(self._platform.people, request.conversation.workspace, answer)
                 last = command_reply(reply)
                 await answers.progress(last)
         if last is not None:
@@ -303,11 +305,11 @@ class CommandRunner:
         where = asked.conversation
         if not where.thread:
             where = replace(where, thread=await self._begun(asked))
-        await self._desk.engine.receive(replace(asked, conversation=where))
+        await self._platform.engine.receive(replace(asked, conversation=where))
 
     async def _begun(self, asked: InboundMessage) -> str:
         """Return the id of the public thread that starts at the reply; empty if none can be opened."""
-        rest, where = self._desk.rest, asked.conversation
+        rest, where = self._platform.rest, asked.conversation
         channel = await rest.call("GET", "/channels/{channel_id}", "look at the channel", channel_id=where.channel)
         if channel.get("type") not in _WITH_THREADS:
             return ""

@@ -34,8 +34,8 @@ ASKED = "Asked."
 class ShortcutHandler:
     """Takes questions about messages."""
 
-    def __init__(self, desk: PlatformContext) -> None:
-        self._desk = desk
+    def __init__(self, platform: PlatformContext) -> None:
+        self._platform = platform
         self._kept: OrderedDict[MessageRef, ThreadMessage] = OrderedDict()
 
     def add_to(self, tree: app_commands.CommandTree[Any]) -> None:
@@ -54,22 +54,22 @@ class ShortcutHandler:
         """Pass on a question with the message it is about; the thread shows who asked. Raises CountersignError."""
         async with call_limit("acknowledge a question"):
             await interaction.response.defer(ephemeral=True, thinking=True)
-        desk, spot = self._desk, from_channel(interaction.channel)
+        platform, spot = self._platform, from_channel(interaction.channel)
         question = read_values(interaction.data or {}).get(QUESTION, "").strip()
         if spot is None or spot.place != about.channel or not question:
             raise DeliveryFailed("The question came without what it is about.", permanent=True)
-        where = await desk.where(spot, str(interaction.user.id))
-        member = await desk.member(interaction.user, where.workspace)
-        if refusal := desk.manners.rejection(member):
-            await send_ephemeral(desk.rest, interaction, refusal)
+        where = await platform.where(spot, str(interaction.user.id))
+        member = await platform.member(interaction.user, where.workspace)
+        if refusal := platform.manners.rejection(member):
+            await send_ephemeral(platform.rest, interaction, refusal)
             return
         line = await self._line(about)
         key = await self._opened(spot, where, about, question)
         name = member.author.name
         await post_notice(
-            desk.rest, channel_id_of(key), f"{name} asks about this: {question}", once=str(interaction.id)
+            platform.rest, channel_id_of(key), f"{name} asks about this: {question}", once=str(interaction.id)
         )
-        await desk.engine.receive(
+        await platform.engine.receive(
             InboundMessage(
                 keys=(message_key(str(interaction.id)),),
                 conversation=key,
@@ -78,12 +78,12 @@ class ShortcutHandler:
                 context=(UNREAD,) if line is None else format_lines([(line.name, line.text)]),
             )
         )
-        await send_ephemeral(desk.rest, interaction, ASKED)
+        await send_ephemeral(platform.rest, interaction, ASKED)
 
     async def _wanted(self, interaction: discord.Interaction[Any], message: discord.Message) -> None:
         """Cache the message and open the modal."""
         about = MessageRef(str(message.channel.id), str(message.id))
-        line = to_thread_message(message, (await self._desk.rest.identity()).user, interaction.guild)
+        line = to_thread_message(message, (await self._platform.rest.identity()).user, interaction.guild)
         if line is not None:
             self._kept[about] = line
             self._kept.move_to_end(about)
@@ -96,11 +96,11 @@ class ShortcutHandler:
         """Return the message, or None if it cannot be found. Raises DeliveryFailed."""
         if (kept := self._kept.get(about)) is not None:
             return kept
-        client = await self._desk.rest.client()
+        client = await self._platform.rest.client()
         with map_errors("read the message that was asked about"):
             place = client.get_partial_messageable(int(about.channel))
             message = await place.fetch_message(int(about.message))
-        return to_thread_message(message, (await self._desk.rest.identity()).user, None)
+        return to_thread_message(message, (await self._platform.rest.identity()).user, None)
 
     async def _opened(
         self, spot: ChannelRef, where: ConversationKey, about: MessageRef, question: str
@@ -110,5 +110,5 @@ class ShortcutHandler:
         """
         if not spot.opens_threads:
             return where
-        thread = await open_thread(self._desk.rest, spot.channel, about.message, question)
+        thread = await open_thread(self._platform.rest, spot.channel, about.message, question)
         return conversation(where.workspace, where.channel, thread)

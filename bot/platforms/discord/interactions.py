@@ -175,9 +175,9 @@ ELSEWHERE = "That belongs to another server."
 class InteractionHandler:
     """Handles buttons and modals. `answering` handles those of commands, `gestures` questions about messages."""
 
-    def __init__(self, desk: PlatformContext, answering: CommandHandler, gestures: ShortcutHandler) -> None:
-        self._desk = desk
-        self._engine = desk.engine
+    def __init__(self, platform: PlatformContext, answering: CommandHandler, gestures: ShortcutHandler) -> None:
+        self._platform = platform
+        self._engine = platform.engine
         self._answering = answering
         self._gestures = gestures
 
@@ -204,7 +204,7 @@ class InteractionHandler:
     def _begin(self, errand: Coroutine[Any, Any, None], interaction: Interaction, name: str) -> None:
         """Start a task; the user is notified if it fails. If no task starts, Discord notifies the user."""
         told = self._told(errand, interaction)
-        if not self._desk.errands.start_for(
+        if not self._platform.errands.start_for(
             str(interaction.user.id), told, f"discord: {name}", lambda: self._answering.failed(interaction, ENOUGH)
         ):
             errand.close()
@@ -256,7 +256,7 @@ class InteractionHandler:
                 return
             where, member = known
             if told := await decide(self._engine, (each,), verdict, member, reason):
-                await self._whisper(interaction, await resolve_mentions(self._desk.people, where.workspace, told))
+                await self._whisper(interaction, await resolve_mentions(self._platform.people, where.workspace, told))
 
     async def _allow(self, card: ApprovalRef, offer: str, interaction: Interaction) -> None:
         known = await self._signer(interaction, card.approval_id)
@@ -264,7 +264,7 @@ class InteractionHandler:
             return
         where, member = known
         if told := await approve_with_grant(self._engine, card, offer, member):
-            await self._whisper(interaction, await resolve_mentions(self._desk.people, where.workspace, told))
+            await self._whisper(interaction, await resolve_mentions(self._platform.people, where.workspace, told))
 
     async def _take_up(
         self, offer: CheckCallAction | RunAgainAction | StopTurnAction, interaction: Interaction
@@ -273,7 +273,7 @@ class InteractionHandler:
         if known is None:
             return
         _, member = known
-        told = self._desk.manners.rejection(member) or await run_turn_action(self._engine, offer, member.author)
+        told = self._platform.manners.rejection(member) or await run_turn_action(self._engine, offer, member.author)
         if told:
             await self._whisper(interaction, told)
 
@@ -282,8 +282,8 @@ class InteractionHandler:
         if known is None:
             return
         _, member = known
-        refusal = self._desk.manners.rejection(member)
-        await self._whisper(interaction, refusal or await save_feedback(self._desk.records, rated, member.author))
+        refusal = self._platform.manners.rejection(member)
+        await self._whisper(interaction, refusal or await save_feedback(self._platform.records, rated, member.author))
 
     async def _show_call(self, press: ViewCall | ViewPendingCall, interaction: Interaction) -> None:
         approval_id = press.card.approval_id if isinstance(press, ViewCall) else press.approval_id
@@ -296,9 +296,9 @@ class InteractionHandler:
             return
         match press:
             case ViewCall(card):
-                step, missing = await find_approval_step(self._engine, self._desk.records, where, card), OUT_OF_DATE
+                step, missing = await find_approval_step(self._engine, self._platform.records, where, card), OUT_OF_DATE
             case ViewPendingCall(approval_id):
-                step, missing = await self._desk.records.find_approval(approval_id), GONE
+                step, missing = await self._platform.records.find_approval(approval_id), GONE
         if step is None:
             await self._whisper(interaction, missing)
             return
@@ -310,7 +310,7 @@ class InteractionHandler:
                 "allowed_mentions": NOBODY,
                 "flags": EPHEMERAL | SUPPRESS_EMBEDS,
             }
-            await follow_up(self._desk.rest, interaction, body, [shown.file] if shown.file is not None else ())
+            await follow_up(self._platform.rest, interaction, body, [shown.file] if shown.file is not None else ())
 
     async def _acknowledge(self, interaction: Interaction) -> None:
         """Acknowledge the interaction within three seconds, before any other request."""
@@ -319,7 +319,7 @@ class InteractionHandler:
 
     async def _signer(self, interaction: Interaction, approval_id: str) -> tuple[ConversationKey, Member] | None:
         """Return the conversation and the member for a decision, or None if the user cannot decide there."""
-        approval = self._desk.records.approval
+        approval = self._platform.records.approval
         found = await approval(approval_id) if approval is not None else None
         return await self._who(interaction, None if found is None else found[0].conversation)
 
@@ -340,12 +340,12 @@ class InteractionHandler:
         spot = from_channel(interaction.channel)
         if spot is None:
             raise DeliveryFailed("Discord does not say where that was pressed.", permanent=True)
-        where = about or await self._desk.where(spot, str(interaction.user.id))
+        where = about or await self._platform.where(spot, str(interaction.user.id))
         if where.platform != PLATFORM or spot.server not in ("", where.workspace):
             log.warning("interaction rejected: its item belongs to another guild")
             await self._whisper(interaction, ELSEWHERE)
             return None
-        return where, await self._desk.member(interaction.user, where.workspace)
+        return where, await self._platform.member(interaction.user, where.workspace)
 
     async def _whisper(self, interaction: Interaction, text: str) -> None:
-        await send_ephemeral(self._desk.rest, interaction, text)
+        await send_ephemeral(self._platform.rest, interaction, text)

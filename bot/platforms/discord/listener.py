@@ -354,8 +354,8 @@ class DiscordListener:
         async def receive() -> None:
             errands = BackgroundTasks()
             forms = ElicitationForms(engine, ArgumentEditForms(engine, commands))
-            desk = PlatformContext(self._rest, self._people, self._manners, errands, engine, forms, self._records)
-            ears = _Ears(desk)
+            platform = PlatformContext(self._rest, self._people, self._manners, errands, engine, forms, self._records)
+            ears = _Ears(platform)
             try:
                 log.info("receiving from Discord as %s", identity.name)
                 self._gateway = Gateway(self._rest, ears, ears.prepare, clock=self._clock)
@@ -379,19 +379,19 @@ class DiscordListener:
 class _Ears:
     """Dispatches gateway events to their handlers."""
 
-    def __init__(self, desk: PlatformContext) -> None:
-        self._desk = desk
-        self._invocations = CommandRunner(desk)
-        self._gestures = ShortcutHandler(desk)
-        self._counter = InteractionHandler(desk, self._invocations, self._gestures)
-        self._reception = MessageHandler(desk, self._invocations)
-        self._catching_up = Backfill(desk, self._reception)
+    def __init__(self, platform: PlatformContext) -> None:
+        self._platform = platform
+        self._invocations = CommandRunner(platform)
+        self._gestures = ShortcutHandler(platform)
+        self._counter = InteractionHandler(platform, self._invocations, self._gestures)
+        self._reception = MessageHandler(platform, self._invocations)
+        self._catching_up = Backfill(platform, self._reception)
 
     async def prepare(self, client: discord.Client) -> None:
         """Add the commands to a client before it connects."""
-        tree = command_tree(client, self._desk.commands.verbs, self._invocations)
+        tree = command_tree(client, self._platform.commands.verbs, self._invocations)
         self._gestures.add_to(tree)
-        self._desk.errands.start(try_register(tree), "discord: commands")
+        self._platform.errands.start(try_register(tree), "discord: commands")
 
     def connected(self, _client: discord.Client, *, reads_all: bool) -> None:
         """Prepare for a client that is about to connect."""
@@ -399,7 +399,7 @@ class _Ears:
 
     def on_session_start(self, client: discord.Client, at: float) -> None:
         """Handle a new session."""
-        self._desk.errands.start(self._catching_up.read(client, at), "discord: catching up")
+        self._platform.errands.start(self._catching_up.read(client, at), "discord: catching up")
 
     async def close(self) -> None:
         """Store the received messages after the last event."""

@@ -92,12 +92,12 @@ class MessageHandler:
     intent.
     """
 
-    def __init__(self, desk: PlatformContext, answering: CommandHandler) -> None:
-        self._desk = desk
+    def __init__(self, platform: PlatformContext, answering: CommandHandler) -> None:
+        self._platform = platform
         self._answering = answering
-        self._attention = ThreadTracker(follow_threads=desk.manners.follow_threads)
-        self._reading = InboundMessageBuilder(desk.rest, desk.engine)
-        self._hints = MissingIntentHint(desk.rest)
+        self._attention = ThreadTracker(follow_threads=platform.manners.follow_threads)
+        self._reading = InboundMessageBuilder(platform.rest, platform.engine)
+        self._hints = MissingIntentHint(platform.rest)
         self._in_turn = KeyedLock()
         self._keeping = BackgroundTasks(OF_ALL_AT_ONCE, AT_ONCE)
         self._done = RecentKeys()
@@ -106,7 +106,7 @@ class MessageHandler:
 
     async def handle(self, message: discord.Message) -> None:
         """Handle a message of the gateway; ignore one that is not for the bot. Raises DeliveryFailed."""
-        if message.guild is None or self._desk.people.serves(str(message.guild.id)):
+        if message.guild is None or self._platform.people.serves(str(message.guild.id)):
             spot = from_channel(message.channel)
             said = await self._first(message, spot, message.guild)
             if said is not None:
@@ -134,7 +134,7 @@ class MessageHandler:
         self, message: discord.Message, spot: ChannelRef | None, guild: discord.Guild | None
     ) -> IncomingMessage | None:
         """Return the message if it may be for the bot and is not a duplicate."""
-        self._me = (await self._desk.rest.identity()).user
+        self._me = (await self._platform.rest.identity()).user
         said = parse_message(message, self._me, guild)
         if said is None or (spot is not None and not _may_be_meant(said, spot)):
             return None
@@ -157,7 +157,7 @@ class MessageHandler:
 
     def _tell(self, user: str, why: str) -> None:
         """Notify the author of a rejected message."""
-        self._desk.errands.refuse(user, why, lambda text: send_direct_message(self._desk.rest, user, text))
+        self._platform.errands.refuse(user, why, lambda text: send_direct_message(self._platform.rest, user, text))
 
     async def _kept(self, hearing: ReceivedMessage) -> None:
         """Store a message for the bot, retrying on errors."""
@@ -186,27 +186,27 @@ class MessageHandler:
             raise
 
     async def _hear(self, hearing: ReceivedMessage) -> None:
-        desk, said = self._desk, hearing.said
+        platform, said = self._platform, hearing.said
         spot = await self._spot(hearing)
-        if spot is None or not (spot.direct or desk.people.serves(spot.server)):
+        if spot is None or not (spot.direct or platform.people.serves(spot.server)):
             return
         if not await self._is_meant(said, spot):
             return
-        member = await desk.cached_member(said.source, await desk.home_guild(spot, said.user))
-        if refusal := desk.manners.rejection(member):
+        member = await platform.cached_member(said.source, await platform.home_guild(spot, said.user))
+        if refusal := platform.manners.rejection(member):
             self._refuse(hearing, spot, refusal)
             return
         await self._take(hearing, spot, member)
 
     async def _take(self, hearing: ReceivedMessage, spot: ChannelRef, member: Member) -> None:
-        desk, said = self._desk, hearing.said
-        here = await desk.where(spot, said.user)
+        platform, said = self._platform, hearing.said
+        here = await platform.where(spot, said.user)
         called = spot.direct or said.calls_bot
-        if called and (words := parse_command(said.text, desk.commands, here)):
+        if called and (words := parse_command(said.text, platform.commands, here)):
             if not hearing.late:  # nothing on disk tells whether it was answered
-                member = await desk.member(said.source, here.workspace)
+                member = await platform.member(said.source, here.workspace)
                 command = TextCommand(words, member, here, said.place, said.id, spot.direct)
-                desk.errands.start_for(said.user, self._answering.said(command), "discord: command")
+                platform.errands.start_for(said.user, self._answering.said(command), "discord: command")
             return
         text = said.text or self._stands_for(said)
         if not text:
@@ -215,7 +215,7 @@ class MessageHandler:
         key = await self._conversation(said, spot, here, text)
         message = await self._reading.build(said, text, member.author, key, hearing.guild)
         try:
-            await desk.engine.receive(message)
+            await platform.engine.receive(message)
         except QueueFull as error:
             self._tell(said.user, error.told)
             return
@@ -227,7 +227,7 @@ class MessageHandler:
         # A thread that was asleep until now, or one of a server that the gateway has not described yet.
         place = hearing.said.place
         return from_json(
-            await self._desk.rest.call("GET", "/channels/{channel_id}", "look at the channel", channel_id=place)
+            await self._platform.rest.call("GET", "/channels/{channel_id}", "look at the channel", channel_id=place)
         )
 
     async def _is_meant(self, said: IncomingMessage, spot: ChannelRef) -> bool:
@@ -239,7 +239,7 @@ class MessageHandler:
         others = said.mentions or (said.answers is not None and said.answers.user not in (said.user, self._me))
         if others or not _may_be_meant(said, spot):
             return False
-        return await self._attention.is_following(await self._desk.where(spot, said.user), self._desk.engine)
+        return await self._attention.is_following(await self._platform.where(spot, said.user), self._platform.engine)
 
     async def _conversation(
         self, said: IncomingMessage, spot: ChannelRef, here: ConversationKey, question: str
@@ -252,7 +252,7 @@ class MessageHandler:
         answers_me = said.answers is not None and said.answers.user == self._me
         if spot.thread or answers_me or not spot.opens_threads:
             return here
-        return replace(here, thread=await open_thread(self._desk.rest, spot.channel, said.id, question))
+        return replace(here, thread=await open_thread(self._platform.rest, spot.channel, said.id, question))
 
     def _stands_for(self, said: IncomingMessage) -> str:
         """Return the input for a message without text."""
@@ -266,15 +266,15 @@ class MessageHandler:
 
     def _miss(self, hearing: ReceivedMessage, *, called: bool) -> None:
         """Handle an empty message: answer a mention, and post the hint once in a thread that the bot cannot read."""
-        said, rest = hearing.said, self._desk.rest
+        said, rest = hearing.said, self._platform.rest
         if hearing.late:
             return
         if called:
-            self._desk.errands.start_for(
+            self._platform.errands.start_for(
                 said.user, post_notice(rest, said.place, NOTHING_SAID, answering=said.id), "discord: hint"
             )
         elif not self.reads_all:
-            self._desk.errands.start_for(said.user, self._hints.send_once(said.place), "discord: hint")
+            self._platform.errands.start_for(said.user, self._hints.send_once(said.place), "discord: hint")
 
     def _refuse(self, hearing: ReceivedMessage, spot: ChannelRef, why: str) -> None:
         """Reject a message that addresses the bot; other messages of a thread get no answer."""

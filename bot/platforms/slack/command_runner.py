@@ -187,11 +187,11 @@ class TriggerId:
 class CommandRunner:
     """Runs commands and posts their replies."""
 
-    def __init__(self, desk: PlatformContext) -> None:
-        self._api = desk.api
-        self._commands = desk.commands
-        self._engine = desk.engine
-        self._people = desk.people
+    def __init__(self, platform: PlatformContext) -> None:
+        self._api = platform.api
+        self._commands = platform.commands
+        self._engine = platform.engine
+        self._people = platform.people
 
     async def run(
         self, words: tuple[str, ...], member: Member, place: ResponseTarget, trigger: TriggerId | None

@@ -43,12 +43,12 @@ class HomeRefresher:
 
     def __init__(
         self,
-        desk: PlatformContext,
+        platform: PlatformContext,
         *,
         clock: Callable[[], float] = monotonic,
         pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        self._desk = desk
+        self._platform = platform
         self._clock = clock
         self._pause = pause
         self._tabs: OrderedDict[str, _Tab] = OrderedDict()
@@ -56,7 +56,7 @@ class HomeRefresher:
     async def open(self, user: str, *, first_visit: bool) -> None:
         """Publish the tab of a user who opened it. Raises CountersignError."""
         tab = _Tab(self._clock(), first_visit)
-        member = await self._desk.people.member(user)
+        member = await self._platform.people.member(user)
         home = await self._home(member, first_visit=first_visit)
         self._tabs[user] = replace(tab, shown=_digest(home))
         self._tabs.move_to_end(user)
@@ -85,10 +85,10 @@ class HomeRefresher:
                 log.exception("Home tab not updated")
 
     async def _look_at(self, user: str, tab: _Tab) -> None:
-        if not self._desk.api.pacing.has_headroom("views.publish"):
+        if not self._platform.api.pacing.has_headroom("views.publish"):
             return
         # What they may sign is asked for anew when they press.
-        home = await self._home(await self._desk.people.cached_member(user), first_visit=tab.first_visit)
+        home = await self._home(await self._platform.people.cached_member(user), first_visit=tab.first_visit)
         shown = _digest(home)
         if shown == tab.shown or self._tabs.get(user) is not tab:
             return
@@ -96,11 +96,11 @@ class HomeRefresher:
         await self._publish(user, home)
 
     async def _publish(self, user: str, home: Home) -> None:
-        await self._desk.api.edit("views.publish", user_id=user, view=home_view(home))
+        await self._platform.api.edit("views.publish", user_id=user, view=home_view(home))
 
     async def _home(self, member: Member, *, first_visit: bool) -> Home:
-        provide = self._desk.records.home_guild
-        if provide is None or self._desk.manners.rejection(member):
+        provide = self._platform.records.home_guild
+        if provide is None or self._platform.manners.rejection(member):
             return Home(time(), first_visit=True)
         home = await provide(member)
         return replace(home, first_visit=True) if first_visit else home

@@ -55,11 +55,11 @@ NO_OUTSIDERS = "Only full members of this workspace may see that."
 class InteractionHandler:
     """Handles buttons and commands."""
 
-    def __init__(self, desk: PlatformContext, invocations: CommandRunner) -> None:
-        self._desk = desk
-        self._api = desk.api
-        self._people = desk.people
-        self._engine = desk.engine
+    def __init__(self, platform: PlatformContext, invocations: CommandRunner) -> None:
+        self._platform = platform
+        self._api = platform.api
+        self._people = platform.people
+        self._engine = platform.engine
         self._invocations = invocations
 
     def on_text_command(self, asked: TextCommand) -> None:
@@ -81,7 +81,7 @@ class InteractionHandler:
     def begin(self, errand: Coroutine[Any, Any, None], place: ResponseTarget, name: str) -> None:
         """Start a task after the acknowledgement; the user is notified if it fails."""
         told = self._told(errand, place)
-        if not self._desk.errands.start_for(
+        if not self._platform.errands.start_for(
             place.spot.user, told, f"slack: {name}", lambda: self._whisper(place, ENOUGH)
         ):
             errand.close()
@@ -89,7 +89,7 @@ class InteractionHandler:
     async def command(self, words: tuple[str, ...], place: ResponseTarget, trigger: TriggerId | None) -> None:
         """Answer a command. Raises DeliveryFailed."""
         member = await self._people.member(place.spot.user)
-        if refusal := self._desk.manners.rejection(member):
+        if refusal := self._platform.manners.rejection(member):
             await self._whisper(place, refusal)
             return
         await self._invocations.run(words, member, place, trigger)
@@ -150,14 +150,14 @@ class InteractionHandler:
         """Post the result of a decision, or show it in the modal."""
         if told:
             await self._whisper(pressed.place, await resolve_mentions(self._people, told))
-        elif pressed.view and (step := await self._desk.records.find_approval(card.approval_id)) is not None:
+        elif pressed.view and (step := await self._platform.records.find_approval(card.approval_id)) is not None:
             # A card is redrawn by whoever draws the turn, a window by nobody.
             window = call_modal(step, keep=str(pressed.place.without_response_url))
             await self._api.edit("views.update", view_id=pressed.view, view=window)
 
     async def _take_up(self, offer: CheckCallAction | RunAgainAction | StopTurnAction, place: ResponseTarget) -> None:
         member = await self._people.member(place.spot.user)
-        if refusal := self._desk.manners.rejection(member):
+        if refusal := self._platform.manners.rejection(member):
             await self._whisper(place, refusal)
             return
         if told := await run_turn_action(self._engine, offer, member.author):
@@ -165,8 +165,8 @@ class InteractionHandler:
 
     async def _rate(self, rated: SendFeedback, place: ResponseTarget) -> None:
         person = await self._people.person(place.spot.user)
-        refusal = self._desk.manners.rejection(person)
-        await self._whisper(place, refusal or await save_feedback(self._desk.records, rated, person.author))
+        refusal = self._platform.manners.rejection(person)
+        await self._whisper(place, refusal or await save_feedback(self._platform.records, rated, person.author))
 
     async def _show_call(self, press: ViewCall | ViewPendingCall, pressed: ActionPayload) -> None:
         if await self._is_outsider(pressed):
@@ -175,7 +175,7 @@ class InteractionHandler:
             case ViewCall(ref, page):
                 step, missing = await self._find(ref, pressed.place), OUT_OF_DATE
             case ViewPendingCall(approval_id):
-                step, page, missing = await self._desk.records.find_approval(approval_id), 1, GONE
+                step, page, missing = await self._platform.records.find_approval(approval_id), 1, GONE
         if step is None:
             await self._whisper(pressed.place, missing)
             return
@@ -190,7 +190,7 @@ class InteractionHandler:
             await self._api.post("views.open", trigger_id=pressed.trigger, view=window)
 
     async def _find(self, card: ApprovalRef, place: ResponseTarget) -> ToolStep | None:
-        return await find_approval_step(self._engine, self._desk.records, await self.where(place), card)
+        return await find_approval_step(self._engine, self._platform.records, await self.where(place), card)
 
     async def _is_outsider(self, pressed: ActionPayload) -> bool:
         """Return True if the user may not see the call; such a user is notified."""

@@ -62,8 +62,8 @@ NOT_HERE = "I cannot read along here. Invite me to the channel first."
 class ShortcutHandler:
     """Handles message shortcuts after their acknowledgement."""
 
-    def __init__(self, desk: PlatformContext, counter: InteractionHandler, tabs: HomeRefresher) -> None:
-        self._desk = desk
+    def __init__(self, platform: PlatformContext, counter: InteractionHandler, tabs: HomeRefresher) -> None:
+        self._platform = platform
         self._counter = counter
         self._tabs = tabs
 
@@ -72,7 +72,7 @@ class ShortcutHandler:
         user = str(event.get("user") or "")
         match event.get("type"):
             case "app_home_opened" if event.get("tab") == "home" and user:
-                self._desk.errands.start_for(
+                self._platform.errands.start_for(
                     user, self._tabs.open(user, first_visit="view" not in event), "slack: home"
                 )
             case "agent_session_stopped" if user:
@@ -108,25 +108,25 @@ class ShortcutHandler:
         return True
 
     async def _stop_all(self, place: ResponseTarget) -> None:
-        member = await self._desk.people.member(place.spot.user)
-        if self._desk.manners.rejection(member):
+        member = await self._platform.people.member(place.spot.user)
+        if self._platform.manners.rejection(member):
             return
-        for view in await self._desk.engine.recent_turns(await self._counter.where(place), RECENT_TURNS):
+        for view in await self._platform.engine.recent_turns(await self._counter.where(place), RECENT_TURNS):
             if not view.turn.status.ended:
-                await self._desk.engine.stop(view.turn.id, member.author)
+                await self._platform.engine.stop(view.turn.id, member.author)
 
     async def _open(self, trigger: str, view: Window) -> None:
-        await self._desk.api.post("views.open", trigger_id=trigger, view=view)
+        await self._platform.api.post("views.open", trigger_id=trigger, view=view)
 
     async def _ask(self, view_id: str, question: str, place: ResponseTarget, author: str, said: str) -> None:
         """Pass on a question with the message it is about; the thread shows who asked."""
-        desk, spot = self._desk, place.spot
-        member = await desk.people.member(spot.user)
-        if refusal := desk.manners.rejection(member):
-            await send_ephemeral(desk.api, spot, text_message(refusal))
+        platform, spot = self._platform, place.spot
+        member = await platform.people.member(spot.user)
+        if refusal := platform.manners.rejection(member):
+            await send_ephemeral(platform.api, spot, text_message(refusal))
             return
-        name = (await desk.people.person(author)).name if author else "somebody"
-        await desk.api.post(
+        name = (await platform.people.person(author)).name if author else "somebody"
+        await platform.api.post(
             "chat.postMessage",
             channel=spot.channel,
             thread_ts=spot.thread,
@@ -134,8 +134,8 @@ class ShortcutHandler:
             unfurl_links=False,
             unfurl_media=False,
         )
-        team = (await desk.api.identity()).team
-        await desk.engine.receive(
+        team = (await platform.api.identity()).team
+        await platform.engine.receive(
             InboundMessage(
                 keys=(f"slack:{team}:window:{view_id}",),
                 conversation=conversation(team, spot.channel, spot.thread),
@@ -310,9 +310,9 @@ class SlackListener:
         errands = BackgroundTasks()
         app = self._app(identity)
         forms = ElicitationForms(engine, ArgumentEditForms(engine, commands))
-        desk = PlatformContext(self._api, self._people, self._manners, errands, engine, forms, self._records)
-        access, tabs = RevocationWatcher(self._api), HomeRefresher(desk)
-        _Handlers(app, desk, access, tabs)
+        platform = PlatformContext(self._api, self._people, self._manners, errands, engine, forms, self._records)
+        access, tabs = RevocationWatcher(self._api), HomeRefresher(platform)
+        _Handlers(app, platform, access, tabs)
         log.info("receiving from Slack as %s in %s", identity.name, identity.url or identity.team)
         try:
             if self.hook is not None:
@@ -362,13 +362,15 @@ class SlackListener:
 class _Handlers:
     """Dispatches the events of Bolt to their handlers."""
 
-    def __init__(self, app: AsyncApp, desk: PlatformContext, access: RevocationWatcher, tabs: HomeRefresher) -> None:
-        invocations = CommandRunner(desk)
+    def __init__(
+        self, app: AsyncApp, platform: PlatformContext, access: RevocationWatcher, tabs: HomeRefresher
+    ) -> None:
+        invocations = CommandRunner(platform)
         self._access = access
-        self._counter = InteractionHandler(desk, invocations)
-        self._windows = ModalSubmissionHandler(desk, invocations, self._counter)
-        self._reception = MessageHandler(desk, self._counter.on_text_command)
-        self._gestures = ShortcutHandler(desk, self._counter, tabs)
+        self._counter = InteractionHandler(platform, invocations)
+        self._windows = ModalSubmissionHandler(platform, invocations, self._counter)
+        self._reception = MessageHandler(platform, self._counter.on_text_command)
+        self._gestures = ShortcutHandler(platform, self._counter, tabs)
         app.event(_ANY)(self._event)
         app.command(_ANY)(self._command)
         app.action({"type": "block_actions", "action_id": _ANY})(self._press)

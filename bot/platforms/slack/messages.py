@@ -298,11 +298,11 @@ class TextCommand:
 class MessageHandler:
     """Handles message events. `invoke` runs commands."""
 
-    def __init__(self, desk: PlatformContext, invoke: Callable[[TextCommand], None]) -> None:
-        self._desk = desk
+    def __init__(self, platform: PlatformContext, invoke: Callable[[TextCommand], None]) -> None:
+        self._platform = platform
         self._invoke = invoke
-        self._attention = ThreadTracker(follow_threads=desk.manners.follow_threads)
-        self._reading = InboundMessageBuilder(desk.api, desk.people)
+        self._attention = ThreadTracker(follow_threads=platform.manners.follow_threads)
+        self._reading = InboundMessageBuilder(platform.api, platform.people)
         self._in_turn = KeyedLock()
         self._done = RecentKeys()
         self._delayed = RecentKeys()
@@ -310,7 +310,7 @@ class MessageHandler:
     async def handle(self, body: Mapping[str, Any]) -> None:
         """Handle an event before its acknowledgement. Raises CountersignError if Slack must send it again."""
         event = body.get("event")
-        identity = await self._desk.api.identity()
+        identity = await self._platform.api.identity()
         if not isinstance(event, dict) or not _concerns(body, identity):
             return
         said = parse_message(event, identity)
@@ -324,10 +324,10 @@ class MessageHandler:
             return
         if not await self._is_meant(said, identity):
             return
-        person = await self._desk.people.person(said.user)
+        person = await self._platform.people.person(said.user)
         if person.bot:
             return
-        if refusal := self._desk.manners.rejection(person):
+        if refusal := self._platform.manners.rejection(person):
             self._refuse(said, refusal)
             return
         await self._take(said, person, identity)
@@ -341,13 +341,13 @@ class MessageHandler:
         if said.opens_thread or said.mentions:
             return False
         key = conversation(identity.team, said.channel, said.thread)
-        return await self._attention.is_following(key, self._desk.engine)
+        return await self._attention.is_following(key, self._platform.engine)
 
     async def _take(self, said: IncomingMessage, person: Person, identity: Identity) -> None:
         key = conversation(identity.team, said.channel, said.thread)
         addressed = said.direct or identity.user in said.mentions
         text = await self._reading.words(said)
-        if addressed and (words := parse_command(text, self._desk.commands, key)):
+        if addressed and (words := parse_command(text, self._platform.commands, key)):
             if said.notified and self._done.add(f"{said.channel}:{said.ts}"):
                 self._invoke(TextCommand(words, _spot(said)))
             return
@@ -355,7 +355,7 @@ class MessageHandler:
         if not text:
             self._refuse(said, NOTHING_SAID)
             return
-        engine = self._desk.engine
+        engine = self._platform.engine
         message = await self._reading.build(said, text, person.author, key, engine)
         try:
             await engine.receive(message)
@@ -383,8 +383,8 @@ class MessageHandler:
             self._notify(said, why)
 
     def _notify(self, said: IncomingMessage, why: str) -> None:
-        self._desk.errands.refuse(
-            said.user, why, lambda text: send_ephemeral(self._desk.api, _spot(said), text_message(text))
+        self._platform.errands.refuse(
+            said.user, why, lambda text: send_ephemeral(self._platform.api, _spot(said), text_message(text))
         )
 
 

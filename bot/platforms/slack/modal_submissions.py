@@ -119,8 +119,8 @@ class _Meanwhile:
 class ModalSubmissionHandler:
     """Takes sent windows."""
 
-    def __init__(self, desk: PlatformContext, invocations: CommandRunner, counter: InteractionHandler) -> None:
-        self._desk = desk
+    def __init__(self, platform: PlatformContext, invocations: CommandRunner, counter: InteractionHandler) -> None:
+        self._platform = platform
         self._invocations = invocations
         self._counter = counter
 
@@ -132,10 +132,10 @@ class ModalSubmissionHandler:
         outcome: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         trigger = TriggerId.fresh(str(body.get("trigger_id") or ""))
         view_id = str(view.get("id") or "")
-        meanwhile = _Meanwhile(self._desk.api, view_id)
+        meanwhile = _Meanwhile(self._platform.api, view_id)
         answering = functools.partial(self._answer, sent, user_of(body), trigger, meanwhile)
         work = self._work(answering, outcome, view_id)
-        if not self._desk.errands.start_for(user_of(body), work, "slack: window"):
+        if not self._platform.errands.start_for(user_of(body), work, "slack: window"):
             return _update(note_modal(TITLE, ENOUGH))
         await asyncio.wait({outcome}, timeout=SOON_SECONDS)
         if outcome.done() and not outcome.cancelled():
@@ -158,14 +158,14 @@ class ModalSubmissionHandler:
                 outcome.set_result(answer)
         if late:  # the window says by now that it takes longer
             window = answer.get("view") or note_modal(TITLE, DONE)
-            await self._desk.api.edit("views.update", view_id=view_id, view=window)
+            await self._platform.api.edit("views.update", view_id=view_id, view=window)
 
     async def _answer(self, sent: Back, user: str, trigger: TriggerId | None, meanwhile: _Meanwhile) -> Answer:
         match sent:
             case DenySubmitted(ref, reason):
-                member = await self._desk.people.member(user)
-                if told := await decide(self._desk.engine, [ref], DecisionType.DENY, member, reason):
-                    return _update(note_modal("Deny", await resolve_mentions(self._desk.people, told)))
+                member = await self._platform.people.member(user)
+                if told := await decide(self._platform.engine, [ref], DecisionType.DENY, member, reason):
+                    return _update(note_modal("Deny", await resolve_mentions(self._platform.people, told)))
                 return CLEAR
             case ConfirmationSubmitted(words, typed, kept):
                 if (place := _place(kept, user)) is not None:
@@ -179,8 +179,8 @@ class ModalSubmissionHandler:
     async def _filled(
         self, form: str, fields: Mapping[str, str], user: str, place: ResponseTarget, meanwhile: _Meanwhile
     ) -> Answer:
-        member = await self._desk.people.member(user)
-        if refusal := self._desk.manners.rejection(member):
+        member = await self._platform.people.member(user)
+        if refusal := self._platform.manners.rejection(member):
             return _update(note_modal(TITLE, refusal))
         answer = await self._invocations.submit(form, fields, member, place, meanwhile.say)
         if not isinstance(answer, Form):

@@ -49,7 +49,7 @@ class Records:
 
 
 def tabs_of(place: Workplace, records: Records, clock: list[float]) -> HomeRefresher:
-    desk = PlatformContext(
+    platform = PlatformContext(
         place.api,
         place.people,
         AudiencePolicy(),
@@ -58,7 +58,7 @@ def tabs_of(place: Workplace, records: Records, clock: list[float]) -> HomeRefre
         place.commands,
         SlackLookups(home_guild=records.home),
     )
-    return HomeRefresher(desk, clock=lambda: clock[0])
+    return HomeRefresher(platform, clock=lambda: clock[0])
 
 
 def shown(place: Workplace, user: User) -> str:
