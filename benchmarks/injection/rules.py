@@ -74,7 +74,7 @@ class Now:
             1, ToolCall("c", name, arguments), offered, _ASKER
         )
         self.sources.append(ToolSource(tool.server, tool.original_name, tool.server_id, tool.definition, tool.place))
-        return taint.objection(tool, arguments) if step.status is StepStatus.AWAITING else ""
+        return taint.approval_reason(tool, arguments) if step.status is StepStatus.AWAITING else ""
 
 
 def by_hints_alone(tools: Sequence[Tool]) -> list[Tool]:

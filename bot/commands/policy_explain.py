@@ -178,7 +178,7 @@ def _flow(tool: Tool, arguments: Mapping[str, Any], judged: PolicyResult) -> lis
     if tool.flow.recipients:
         facts.append(("recipients", f"named in {', '.join(tool.flow.recipients)}"))
     if judged.ruling.policy is ApprovalPolicy.ALWAYS_ALLOW:
-        asks = [str(source) for source in Words if Taint((TaintSource("", source),)).objection(tool, arguments)]
+        asks = [str(source) for source in Words if Taint((TaintSource("", source),)).approval_reason(tool, arguments)]
         facts.append(("asks after words of", " or ".join(asks) or "nobody"))
     return facts
 

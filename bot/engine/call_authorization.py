@@ -1,6 +1,6 @@
-"""Where a call begins: at once, with a signature, or not at all.
+"""Call authorization: decides if a call runs at once, needs an approval, or is rejected.
 
-The rules are read once, when the model asks, and what they say is stored with the call.
+The rules are read once per completion, and the result is stored with the call.
 """
 
 from __future__ import annotations
@@ -27,65 +27,67 @@ from bot.engine.rules import Rules
 from bot.engine.taint import UNTAINTED, Taint
 
 # -------------------- tool suggestions
-# Which tools a model may have meant by a name that no tool has, so that it can correct itself. Called by
-# `call_authorization`, with the tools that are enabled in the conversation: no others are named.
 
-_MOST = 3
-_MOST_TOOLS = 1_000
-"""Among more, looking takes too long while others wait; a model has their names from searching then."""
-_COMPARED = 12
-"""Spellings that are compared letter by letter, which takes longer than all the rest."""
-_LONGEST = 64
-"""Letters of each: no name that models are given has more, and comparing takes far longer than they are longer."""
+_MAX_SUGGESTIONS = 3
+_MAX_TOOLS = 1_000
+"""Highest number of tools to compare with. Larger sets take too long; the model searches them instead."""
+_MAX_COMPARED = 12
+"""Spellings that the slower letter-by-letter comparison gets."""
+_MAX_LETTERS = 64
+"""Compared letters of a name. Names in model requests are not longer."""
 
 
 def closest_names(written: str, tools: Sequence[Tool]) -> tuple[str, ...]:
-    """The names of at most three tools that look most like what was written, the likeliest first. Models leave out a
-    server's name, too, or put another before it: so the names that servers have for their tools are looked at as well.
+    """Return up to three tool names that are most similar to `written`, best first. Names without the server's prefix
+    are compared, too, because models omit or replace it.
     """
-    if len(tools) > _MOST_TOOLS:
+    if len(tools) > _MAX_TOOLS:
         return ()
-    wanted = written.lower()[:_LONGEST]
-    spelled: dict[str, list[str]] = {}
+    wanted = written.lower()[:_MAX_LETTERS]
+    names_by_spelling: dict[str, list[str]] = {}
     for tool in tools:
-        for spelling in dict.fromkeys((tool.name.lower(), tool.original_name.lower()[:_LONGEST])):
-            spelled.setdefault(spelling, []).append(tool.name)
+        for spelling in dict.fromkeys((tool.name.lower(), tool.original_name.lower()[:_MAX_LETTERS])):
+            names_by_spelling.setdefault(spelling, []).append(tool.name)
     pairs = _pairs(wanted)
-    compared = heapq.nlargest(_COMPARED, spelled, key=lambda spelling: _likeness(pairs, _pairs(spelling)))
-    close = difflib.get_close_matches(wanted, compared, n=2 * _MOST)
-    return tuple(dict.fromkeys(name for spelling in close for name in spelled[spelling]))[:_MOST]
+    compared = heapq.nlargest(
+        _MAX_COMPARED, names_by_spelling, key=lambda spelling: _similarity(pairs, _pairs(spelling))
+    )
+    close = difflib.get_close_matches(wanted, compared, n=2 * _MAX_SUGGESTIONS)
+    return tuple(dict.fromkeys(name for spelling in close for name in names_by_spelling[spelling]))[:_MAX_SUGGESTIONS]
 
 
 def _pairs(text: str) -> set[str]:
     return {text[i : i + 2] for i in range(len(text) - 1)}
 
 
-def _likeness(some: set[str], others: set[str]) -> float:
+def _similarity(some: set[str], others: set[str]) -> float:
     return len(some & others) / max(1, len(some) + len(others))
 
 
 NOT_ENABLED = "{} is not enabled in this conversation's profile."
-BARRED = "the operator's settings keep the server of {} out. An administrator sees in `/mcp list` which setting."
+BARRED = "the operator's settings exclude the server of {}. An administrator sees in `/mcp list` which setting."
 WITHHELD = "{} is new or has changed, and an admin has to review it first."
 _SHOWN_OF_UNREADABLE = 500
 
 
 def allow_all(_tool: Tool, _call: ToolCall) -> str:
-    """Where arguments are not looked at."""
+    """Accept all arguments."""
     return ""
 
 
 def no_secrets(_server_id: str, _text: str) -> Sequence[SecretSpan]:
-    """Find nothing, where no server has a secret."""
+    """Return no secrets."""
     return ()
 
 
 @dataclass(frozen=True, slots=True)
 class CallAuthorizer:
-    """Judges calls by what holds in their conversation. `approval_seconds` is None where approvals never expire;
-    `member` is who asks there, fresh, None if no rule wants to know or nobody could say; `taint` is whose words the
-    model was given. `objection` says why arguments would not be sent: nobody is asked to sign what could not run.
-    `secret_spans` finds the called server's secrets in arguments.
+    """Authorizes calls by the rules of their conversation.
+
+    `approval_seconds` is None if approvals never expire. `member` is the author in this conversation; None if no rule
+    needs it or the platform cannot tell. `taint` holds the sources of the model's prompt. `objection` returns the
+    reason why arguments would not be sent: a call that cannot run needs no approval. `secret_spans` finds the server's
+    secrets in arguments.
     """
 
     rules: Rules = Rules()
@@ -96,39 +98,41 @@ class CallAuthorizer:
     secret_spans: Callable[[str, str], Sequence[SecretSpan]] = no_secrets
 
     def authorize(self, n: int, call: ToolCall, offered: ToolSet, author: Author) -> ToolStep:
-        """The step of a call that the model asks for: `ready`, `awaiting`, or ended with a reason."""
+        """Return the step of a model's call: `ready`, `awaiting`, or ended with a reason."""
         tool = offered.find(call.name)
         if tool is None:
             if call.name in offered.withheld:
-                return _refused(n, call, None, StepStatus.FAILED, f"Not run: {WITHHELD.format(call.name)}")
+                return _rejected_step(n, call, None, StepStatus.FAILED, f"Not run: {WITHHELD.format(call.name)}")
             if call.name in offered.barred:
-                return _refused(n, call, None, StepStatus.FAILED, f"Not run: {BARRED.format(call.name)}")
-            near = ", ".join(closest_names(call.name, self.rules.enabled(offered).tools))
-            hint = f" Did you mean {near}?" if near else ""
-            return _refused(n, call, None, StepStatus.FAILED, f"There is no tool called {call.name!r}.{hint}")
+                return _rejected_step(n, call, None, StepStatus.FAILED, f"Not run: {BARRED.format(call.name)}")
+            suggestions = ", ".join(closest_names(call.name, self.rules.enabled(offered).tools))
+            hint = f" Did you mean {suggestions}?" if suggestions else ""
+            return _rejected_step(n, call, None, StepStatus.FAILED, f"There is no tool called {call.name!r}.{hint}")
         if call.unreadable:
             shown = call.unreadable[:_SHOWN_OF_UNREADABLE]
-            return _refused(n, call, tool, StepStatus.FAILED, f"Not run: the arguments are no JSON object: {shown}")
+            return _rejected_step(
+                n, call, tool, StepStatus.FAILED, f"Not run: the arguments are not a JSON object: {shown}"
+            )
         if not self.rules.profile.enables(tool):
-            return _refused(n, call, tool, StepStatus.FAILED, f"Not run: {NOT_ENABLED.format(call.name)}")
-        found = self.rules.judge(tool, call.arguments, author, self.member)
-        found = self.taint.apply_policy(tool, call.arguments, found)
-        return dataclasses.replace(self._admitted(n, call, tool, author, found), ruling=found.ruling)
+            return _rejected_step(n, call, tool, StepStatus.FAILED, f"Not run: {NOT_ENABLED.format(call.name)}")
+        result = self.rules.judge(tool, call.arguments, author, self.member)
+        result = self.taint.apply_policy(tool, call.arguments, result)
+        return dataclasses.replace(self._apply_policy(n, call, tool, author, result), ruling=result.ruling)
 
-    def _admitted(self, n: int, call: ToolCall, tool: Tool, author: Author, found: PolicyResult) -> ToolStep:
-        match found.ruling.policy:
+    def _apply_policy(self, n: int, call: ToolCall, tool: Tool, author: Author, result: PolicyResult) -> ToolStep:
+        match result.ruling.policy:
             case ApprovalPolicy.ALWAYS_ALLOW:
                 return ToolStep(n, call, _reference(tool), StepStatus.READY, tool.repeatable)
             case ApprovalPolicy.ALWAYS_DENY:
-                return _refused(n, call, tool, StepStatus.DENIED, f"Not run: a policy forbids {call.name}.")
+                return _rejected_step(n, call, tool, StepStatus.DENIED, f"Not run: a policy forbids {call.name}.")
             case ApprovalPolicy.ASK_USER | ApprovalPolicy.AUTO if reason := self.objection(tool, call):
-                return _refused(n, call, tool, StepStatus.FAILED, reason)
+                return _rejected_step(n, call, tool, StepStatus.FAILED, reason)
             case ApprovalPolicy.ASK_USER | ApprovalPolicy.AUTO:
-                approval = self._request(call, tool, author, found.terms)
+                approval = self._request(call, tool, author, result.terms)
                 return ToolStep(n, call, _reference(tool), StepStatus.AWAITING, tool.repeatable, approval=approval)
 
     def authorize_rerun(self, n: int, call: ToolCall, offered: ToolSet, author: Author) -> ToolStep:
-        """The step of a call whose first outcome nobody knows: it takes a fresh signature whatever the policy says."""
+        """Return the step of a repeated call. It needs a fresh approval under any policy."""
         step = self.authorize(n, call, offered, author)
         tool = offered.find(call.name)
         if step.status is not StepStatus.READY or tool is None:
@@ -136,8 +140,8 @@ class CallAuthorizer:
         return dataclasses.replace(step, status=StepStatus.AWAITING, approval=self._request(call, tool, author))
 
     def context_calls(self, question: str, offered: ToolSet, author: Author | None = None) -> list[ToolStep]:
-        """Calls of the servers' `auto_context_tool`s with the question, to be made before the model is asked. Only what
-        is read-only and allowed without asking; anything else is left out.
+        """Return calls of the servers' `auto_context_tool`s with the question, for the time before the first
+        completion. Only read-only tools that run without approval are included.
         """
         steps: list[ToolStep] = []
         for guidance in offered.guidance:
@@ -169,7 +173,7 @@ class CallAuthorizer:
         )
 
 
-def _refused(n: int, call: ToolCall, tool: Tool | None, status: StepStatus, reason: str) -> ToolStep:
+def _rejected_step(n: int, call: ToolCall, tool: Tool | None, status: StepStatus, reason: str) -> ToolStep:
     result = ToolResult(call.id, (TextPart(reason),), is_error=True, own=True)
     return ToolStep(n, call, _reference(tool) if tool else None, status, result=result)
 
@@ -188,7 +192,7 @@ def _reference(tool: Tool) -> ToolRef:
 
 
 def _question_argument(tool: Tool) -> str | None:
-    """The one string parameter that a context tool takes the question in: the required one, or the only one."""
+    """Return the string parameter for the question: the required one, or the only one; None if there is no such."""
     properties = tool.input_schema.get("properties", {})
     required: Sequence[str] = tool.input_schema.get("required", [])
     names = required or list(properties)

@@ -1,4 +1,4 @@
-"""The engine: what platforms may ask of it, and the loops that do the work."""
+"""The engine: the operations that platforms call, and the background loops."""
 
 from __future__ import annotations
 
@@ -67,23 +67,22 @@ log = logging.getLogger(__name__)
 
 APPROVAL_SECONDS = 1800.0
 MEMBER_SECONDS = 10.0
-"""How long a platform may take to say who somebody is."""
+"""Time limit, in seconds, of a platform's member lookup."""
 TOOLS_SECONDS = 5.0
-"""How long a decision waits for the tools' servers: by what is asked now it can only become stricter."""
+"""Time limit, in seconds, of a tool lookup during a decision. Without the tool, the stored requirements apply."""
 UNCLEAR_ENDS = frozenset({StepStatus.UNKNOWN})
 REPEATABLE_ENDS = frozenset(status for status in StepStatus if status.ended and status is not StepStatus.DONE)
 
 
 class Engine:
-    """Receives messages, drives their turns, settles approvals, draws what people should see.
+    """Entry point of the engine: receives messages, runs turns, decides approvals, delivers views.
 
-    The row is the truth and a signal only a doorbell: whoever receives, decides or stops writes first and rings then.
-    `instructions` are what models are told first, `memory` how much of a conversation they remember;
-    `approval_seconds` is None where approvals never expire; `on_change` hears that another process may have changed
-    servers, policies or profiles; `taint` is what happens to calls that could send away what another server has said;
-    `refused` keeps which tools models' services have refused; `tool_search` says whether models search where there are
-    many tools; `observe` counts; `allow` is asked before a question reaches a model, and raises LimitReached if it may
-    not.
+    The database row is the state and a wakeup only a hint: every operation writes first and wakes afterwards.
+    `instructions` is the system prompt, `memory` the history budget. `approval_seconds` is None if approvals never
+    expire. `on_change` runs when another process may have changed servers, policies or profiles. `taint` is the mode
+    for calls that could send one server's data to another. `refused` holds the tools that model services rejected.
+    `tool_search` sets when models search for tools. `observe` takes metrics. `allow` runs before a turn's first model
+    request and raises LimitReached to reject it.
     """
 
     def __init__(
@@ -107,11 +106,11 @@ class Engine:
         pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._log = turn_log
-        self._schedule = Scheduler(turn_log, jobs, pause=pause)
+        self._scheduler = Scheduler(turn_log, jobs, pause=pause)
         self._rules = rules
         self._surfaces = surfaces
         self._reminders = Reminders(turn_log, surfaces, rules.rules, pause=pause)
-        self._drawings = ViewDelivery(turn_log, surfaces, on_settled=self._settled, observe=observe, pause=pause)
+        self._delivery = ViewDelivery(turn_log, surfaces, on_settled=self._on_decided, observe=observe, pause=pause)
         estimates = Estimates()
         self._meters = UsageMeters(turn_log, estimates, pause)
         self._parts = TurnParts(
@@ -120,7 +119,7 @@ class Engine:
             toolbox,
             rules.rules,
             approval_seconds,
-            self._drawings.deliver,
+            self._delivery.deliver,
             self._fetch,
             PromptParts(turn_log, pause, self._meters, estimates, instructions, memory, refused or RefusedTools()),
             self._member,
@@ -131,164 +130,168 @@ class Engine:
         self._worker = Worker(
             turn_log,
             self._begin,
-            self._drawings,
+            self._delivery,
             lambda: tuple(surface.key_prefix for surface in surfaces),
             on_change,
             pause=pause,
         )
 
     async def receive(self, message: InboundMessage) -> Receipt:
-        """Put a message on disk; its turn begins as soon as those before it have ended."""
+        """Store a message. Its turn starts after all earlier turns of the conversation."""
         receipt = await self._worker.receive(message)
         if receipt.queue_position:
-            self._drawings.wake()
+            self._delivery.wake()
         return receipt
 
     async def decide(self, decision: Decision, member: Member) -> DecisionResult:
-        """Settle an approval, if this member may and nobody was faster. Rights are checked here, whatever the
-        platform has shown to whom.
+        """Decide an approval, if this member may and it is still open. Rights are checked here, independently of the
+        buttons that the platform displayed.
         """
-        asked = await self._log.get_approval(decision.approval_id)
-        if asked is None:
+        pending = await self._log.get_approval(decision.approval_id)
+        if pending is None:
             return ApprovalNotFound()
-        turn, step = asked
-        found = await self._signing(turn, step, decision, member)
-        if isinstance(found, NotAllowed):
-            return await self._refuse(decision, found.reason)
-        if _is_behind(step, decision):
+        turn, step = pending
+        evidence = await self._check_rights(turn, step, decision, member)
+        if isinstance(evidence, NotAllowed):
+            return await self._reject(decision, evidence.reason)
+        if _is_stale(step, decision):
             return StaleRevision()
-        settlement = await self._log.decide(decision, found)
-        self._settled(turn.id)
-        self._drawings.wake()
-        return settlement
+        result = await self._log.decide(decision, evidence)
+        self._on_decided(turn.id)
+        self._delivery.wake()
+        return result
 
-    async def grant(self, decision: Decision, permission: GrantRequest, member: Member) -> DecisionResult:
-        """Approve a call and allow the next ones like it, if this member may do both and nobody was faster. Where only
-        the signature would be right, nothing is signed either.
+    async def grant(self, decision: Decision, request: GrantRequest, member: Member) -> DecisionResult:
+        """Approve a call and grant later calls like it, if this member may do both and the approval is still open. If
+        the grant is rejected, the call is not approved either.
         """
         if decision.verdict is not DecisionType.APPROVE:
             return await self.decide(decision, member)
-        asked = await self._log.get_approval(decision.approval_id)
-        if asked is None:
+        pending = await self._log.get_approval(decision.approval_id)
+        if pending is None:
             return ApprovalNotFound()
-        turn, step = asked
+        turn, step = pending
         admin = self._rules.rules(turn.conversation).signatories.administers(member)
-        found = await self._signing(turn, step, decision, member)
-        if isinstance(found, NotAllowed):
-            return await self._refuse(decision, found.reason)
-        objection = not_grantable(permission, step, found, admin=admin)
-        if objection:
-            return await self._refuse(decision, objection)
-        if _is_behind(step, decision):
+        evidence = await self._check_rights(turn, step, decision, member)
+        if isinstance(evidence, NotAllowed):
+            return await self._reject(decision, evidence.reason)
+        rejection = not_grantable(request, step, evidence, admin=admin)
+        if rejection:
+            return await self._reject(decision, rejection)
+        if _is_stale(step, decision):
             return StaleRevision()
-        grant = build_grant(permission, step, turn.conversation, decision.by)
-        settlement = await self._log.grant(decision, grant, found, await self._following(turn, step, decision, member))
-        self._settled(turn.id)
-        self._drawings.wake()
-        return settlement
+        grant = build_grant(request, step, turn.conversation, decision.by)
+        result = await self._log.grant(
+            decision, grant, evidence, await self._similar_calls(turn, step, decision, member)
+        )
+        self._on_decided(turn.id)
+        self._delivery.wake()
+        return result
 
     async def get_editable_call(self, approval_id: str, revision: int, member: Member) -> EditableCall | NotEditable:
-        """A call that waits for a signature, for this member to change; or why they cannot."""
-        asked = await self._log.get_approval(approval_id)
-        if asked is None:
+        """Return a call that awaits approval, for this member to edit; or the reason why they cannot."""
+        pending = await self._log.get_approval(approval_id)
+        if pending is None:
             return ApprovalNotFound()
-        turn, step = asked
-        objection = not_editable(step, revision, member)
-        if objection is not None or step.approval is None:
-            return objection or ApprovalNotFound()
-        # Turning a call down takes the same as changing it: to be asked, or one who could be asked to sign.
-        found = await self._signing(
+        turn, step = pending
+        rejection = not_editable(step, revision, member)
+        if rejection is not None or step.approval is None:
+            return rejection or ApprovalNotFound()
+        # Edits need the same rights as a denial: those of the author or of a possible approver.
+        evidence = await self._check_rights(
             turn, step, Decision(approval_id, revision, DecisionType.DENY, member.author), member
         )
-        if isinstance(found, NotAllowed):
-            return found
+        if isinstance(evidence, NotAllowed):
+            return evidence
         approving = Decision(approval_id, revision, DecisionType.APPROVE, member.author)
-        whole = isinstance(await self._signing(turn, step, approving, member), ApproverEvidence)
-        drafted = editable_call(turn, step, step.approval, await self._tool(turn, step), whole=whole)
-        if isinstance(drafted, EditableCall) and whole and lookalikes(step.call.arguments, step.approval.secrets):
+        whole = isinstance(await self._check_rights(turn, step, approving, member), ApproverEvidence)
+        editable = editable_call(turn, step, step.approval, await self._tool(turn, step), whole=whole)
+        if isinstance(editable, EditableCall) and whole and lookalikes(step.call.arguments, step.approval.secrets):
             await self._log.record_view(approval_id, revision, IN_A_FORM, member.author)
-        return drafted
+        return editable
 
     async def open_call(
         self, approval_id: str, revision: int, member: Member, portion: Portion = WHOLE
     ) -> ToolStep | NotEditable:
-        """Return a call that waits, for this member to see every character of it in private, if they may approve it.
-        The page they are shown is on record before they see it.
+        """Return a call that awaits approval with all its characters, if this member may approve it. The view is
+        recorded before the member gets it.
         """
-        asked = await self._log.get_approval(approval_id)
-        if asked is None:
+        pending = await self._log.get_approval(approval_id)
+        if pending is None:
             return ApprovalNotFound()
-        turn, step = asked
+        turn, step = pending
         if step.status is not StepStatus.AWAITING or step.approval is None:
             return AlreadyDecided(SETTLED)
-        found = await self._signing(
+        evidence = await self._check_rights(
             turn, step, Decision(approval_id, revision, DecisionType.APPROVE, member.author), member
         )
-        if isinstance(found, NotAllowed):
-            return found
+        if isinstance(evidence, NotAllowed):
+            return evidence
         if step.approval.revision != revision:
             return StaleRevision()
         recorded = await self._log.record_view(approval_id, revision, portion, member.author)
         return step if recorded else StaleRevision()
 
     async def revise(self, approval_id: str, revision: int, arguments: Mapping[str, Any], member: Member) -> EditResult:
-        """Ask for a signature on other arguments instead, if this member may and nobody was faster. They have to fit
-        the tool's schema, and no policy may deny them.
+        """Replace the arguments of a call that awaits approval, if this member may and nothing changed meanwhile. The
+        arguments must fit the tool's schema, and no policy may deny them.
         """
-        drafted = await self.get_editable_call(approval_id, revision, member)
-        if isinstance(drafted, NotAllowed):
-            await self._log.record_rejection(approval_id, member.author, drafted.reason)
-        if not isinstance(drafted, EditableCall):
-            return drafted
-        turn, step = drafted.turn, drafted.step
+        editable = await self.get_editable_call(approval_id, revision, member)
+        if isinstance(editable, NotAllowed):
+            await self._log.record_rejection(approval_id, member.author, editable.reason)
+        if not isinstance(editable, EditableCall):
+            return editable
+        turn, step = editable.turn, editable.step
         tool = await self._tool(turn, step)
         if tool is None or step.tool is None or not step.tool.is_still(tool):
-            return NotAllowed(TOOL_CHANGED)  # since it was drafted
+            return NotAllowed(TOOL_CHANGED)  # changed since the form was opened
         rules, asker = self._rules.rules(turn.conversation), turn.author
-        asking = await self._member(asker, turn.conversation) if rules.ask_who else None
-        misfits = tuple(self._parts.toolbox.validate(tool.input_schema, arguments))
+        member_now = await self._member(asker, turn.conversation) if rules.ask_who else None
+        argument_errors = tuple(self._parts.toolbox.validate(tool.input_schema, arguments))
         if (
-            wrong := invalid_arguments(step, arguments, misfits, rules.judge(tool, arguments, asker, asking))
+            wrong := invalid_arguments(
+                step, arguments, argument_errors, rules.judge(tool, arguments, asker, member_now)
+            )
         ) is not None:
             return wrong
-        signed = fingerprint(tool, arguments)
+        digest = fingerprint(tool, arguments)
         secrets = stored_secrets(arguments, partial(self._parts.toolbox.secret_spans, tool.server_id))
-        made = Revision(approval_id, revision, arguments, signed, member.author, secrets)
-        if not await self._log.revise(made):
+        edited = Revision(approval_id, revision, arguments, digest, member.author, secrets)
+        if not await self._log.revise(edited):
             return StaleRevision()
-        self._drawings.wake()
+        self._delivery.wake()
         return RevisionAccepted(revision + 1)
 
     async def get_elicitation(self, elicitation_id: str, member: Member) -> OpenElicitation | AnswerRejected:
-        """What a server has asked back and this member may answer now; or why they cannot."""
-        inquiry = await self._log.get_elicitation(elicitation_id)
-        if inquiry is None:
+        """Return an open elicitation that this member may answer; or the reason why they cannot."""
+        elicitation = await self._log.get_elicitation(elicitation_id)
+        if elicitation is None:
             return ApprovalNotFound()
-        return not_answerable(inquiry, member) or inquiry
+        return not_answerable(elicitation, member) or elicitation
 
-    async def answer_elicitation(self, elicitation_id: str, reply: ElicitationResult, member: Member) -> AnswerResult:
-        """Answer what a server has asked back, if this member may, nobody was faster, and the values fit."""
-        inquiry = await self.get_elicitation(elicitation_id, member)
-        if not isinstance(inquiry, OpenElicitation):
-            return inquiry
-        if (wrong := unfit_answer(inquiry, reply, self._parts.toolbox)) is not None:
+    async def answer_elicitation(self, elicitation_id: str, result: ElicitationResult, member: Member) -> AnswerResult:
+        """Answer an elicitation, if this member may, it is still open, and the values fit."""
+        elicitation = await self.get_elicitation(elicitation_id, member)
+        if not isinstance(elicitation, OpenElicitation):
+            return elicitation
+        if (wrong := unfit_answer(elicitation, result, self._parts.toolbox)) is not None:
             return wrong
-        answered = await self._log.answer_elicitation(elicitation_id, reply, member.author)
-        self._settled(inquiry.turn.id)
-        self._drawings.wake()
-        return answered
+        answer = await self._log.answer_elicitation(elicitation_id, result, member.author)
+        self._on_decided(elicitation.turn.id)
+        self._delivery.wake()
+        return answer
 
     async def stop(self, turn_id: str, by: Author) -> bool:
-        """Stop a turn at whatever it is doing. False if it had ended."""
+        """Stop a turn in any state. Return False if it had ended."""
         stopped = await self._log.stop(turn_id, by)
         if stopped:
             self._worker.cancel(turn_id)
-            self._drawings.wake()
+            self._delivery.wake()
         return stopped
 
     async def run_again(self, turn_id: str, n: int, by: Author) -> Receipt:
-        """Run a call once more whose outcome is unknown, or that was not run: a turn of its own, with a fresh
-        signature. Asked twice, it is one turn. Raises NotFound if there is no such call.
+        """Start a turn that runs a failed or unknown call again, with a fresh approval. Repeated requests return the
+        same turn. Raises NotFound if there is no such call.
         """
         turn, step = await self._ended_call(turn_id, n, REPEATABLE_ENDS)
         name = step.tool.name if step.tool else step.call.name
@@ -299,104 +302,108 @@ class Engine:
         )
 
     async def check_outcome(self, turn_id: str, n: int, by: Author) -> Receipt:
-        """Ask the model to find out whether a call of unknown outcome has happened. Asked twice, it is one turn.
-        Raises NotFound.
+        """Start a turn in which the model checks if a call of unknown outcome has run. Repeated requests return the
+        same turn. Raises NotFound if there is no such call.
         """
         turn, step = await self._ended_call(turn_id, n, UNCLEAR_ENDS)
-        # The conversation reads this question, so it has the arguments as a card in a shared place has them.
+        # The question is posted in the conversation, so its secrets are masked as on an approval card.
         stored = step.approval.secrets if step.approval is not None else ()
         arguments = with_masks(step.call.arguments, stored, lookalikes(step.call.arguments, stored))
         text = check_question(step.call.name, arguments)
         return await self.receive(InboundMessage((f"check:{turn_id}:{n}",), turn.conversation, by, text))
 
     async def view(self, turn_id: str) -> TurnView:
-        """A turn as it stands on disk. Raises NotFound."""
+        """Return the stored view of a turn. Raises NotFound."""
         return replace(await self._log.get_view(turn_id), read=partial(self._log.get_file, turn_id))
 
     async def recent_turns(self, conversation: ConversationKey, limit: int) -> Sequence[TurnView]:
-        """The last turns of a conversation as they stand on disk, oldest first."""
+        """Return the stored views of the last `limit` turns of a conversation, oldest first."""
         return await self._log.recent_turns(conversation, limit)
 
     async def run(self) -> None:
-        """Drive turns and draw them until cancelled. Turns in hand are given back, drawings in hand get out."""
-        drawing = asyncio.create_task(self._drawings.run(), name="drawings")
+        """Run turns and deliver their views until cancelled. Then release turns and finish deliveries."""
+        delivering = asyncio.create_task(self._delivery.run(), name="delivery")
         working = asyncio.create_task(self._work(), name="work")
         try:
-            await asyncio.wait({drawing, working}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({delivering, working}, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            # In this order: what the turns had to say when they were given back is drawn, too.
-            for task in (working, drawing):
+            # Workers stop first, so that the last views of released turns are still delivered.
+            for task in (working, delivering):
                 task.cancel()
                 await asyncio.wait({task})
-        for task in (working, drawing):
+        for task in (working, delivering):
             if not task.cancelled():
                 task.result()
 
     async def _work(self) -> None:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._worker.run(), name="worker")
-            group.create_task(self._schedule.run(), name="schedule")
+            group.create_task(self._scheduler.run(), name="schedule")
             group.create_task(self._reminders.run(), name="reminders")
             group.create_task(self._meters.run(), name="meters")
 
     async def _ended_call(self, turn_id: str, n: int, ends: Collection[StepStatus]) -> tuple[Turn, ToolStep]:
         view = await self._log.get_view(turn_id)
-        step = next((each for each in view.steps if each.n == n), None)
+        step = next((view_step for view_step in view.steps if view_step.n == n), None)
         if not isinstance(step, ToolStep) or step.status not in ends:
-            raise NotFound("There is no such call, or it needs no second try.")
+            raise NotFound("The call does not exist or needs no second try.")
         return view.turn, step
 
     async def _fetch(self, conversation: ConversationKey, attachment: Attachment) -> bytes:
-        """The bytes of a file that came with a message there. Raises NotFound and what the surface raises."""
+        """Return the bytes of a message's attachment. Raises NotFound and the errors of the surface."""
         surface = surface_for(self._surfaces, conversation)
         if surface is None:
-            raise NotFound("The file is on a platform that is out of reach.")
+            raise NotFound("The file's platform is not connected.")
         return await surface.fetch(attachment)
 
-    async def _member(self, author: Author, where: ConversationKey) -> Member | None:
-        """Who somebody is there, None if the platform cannot say: rules then take it for the worse."""
-        surface = surface_for(self._surfaces, where)
+    async def _member(self, author: Author, conversation: ConversationKey) -> Member | None:
+        """Return the author as a member of the conversation; None if the platform cannot tell. Rules then take the
+        stricter case.
+        """
+        surface = surface_for(self._surfaces, conversation)
         if surface is None:
             return None
         try:
             async with asyncio.timeout(MEMBER_SECONDS):
-                return await surface.member(author, where)
+                return await surface.member(author, conversation)
         except (CountersignError, TimeoutError) as error:
-            log.warning("it is not known who %s is: %s", author.principal, error or "the platform does not answer")
+            log.warning("member %s was not looked up: %s", author.principal, error or "the platform does not answer")
             return None
 
-    async def _signing(
+    async def _check_rights(
         self, turn: Turn, step: ToolStep, decision: Decision, member: Member
     ) -> ApproverEvidence | NotAllowed:
-        """On which grounds this person's verdict counts, or why it does not."""
+        """Return the evidence on which this member's decision counts, or the reason why it does not."""
         if step.approval is None:
-            return NotAllowed("This call waits for no signature.")
-        terms = await self._terms(turn, step, step.approval)
+            return NotAllowed("This call does not await approval.")
+        terms = await self._requirements(turn, step, step.approval)
         signatories = self._rules.rules(turn.conversation).signatories
-        asked = step.approval
-        found = check_approver(
-            signatories, terms, member, decision.verdict, asker=asked.requested_for, editors=asked.editors
+        pending = step.approval
+        evidence = check_approver(
+            signatories, terms, member, decision.verdict, asker=pending.requested_for, editors=pending.editors
         )
-        if isinstance(found, NotAllowed):
-            return found
-        return replace(found, must_view=bool(lookalikes(step.call.arguments, asked.secrets)))
+        if isinstance(evidence, NotAllowed):
+            return evidence
+        return replace(evidence, must_view=bool(lookalikes(step.call.arguments, pending.secrets)))
 
-    async def _following(self, turn: Turn, signed: ToolStep, decision: Decision, member: Member) -> ApprovedTogether:
-        """The other calls of this tool that wait in the turn and that this person may sign alone: nobody signs with a
-        grant what they could not sign with a press on its own card.
+    async def _similar_calls(
+        self, turn: Turn, approved: ToolStep, decision: Decision, member: Member
+    ) -> ApprovedTogether:
+        """Return the turn's other pending calls of the same tool that this member may approve alone. A grant approves
+        no call that the member could not approve on its own card.
         """
-        found: dict[tuple[str, int], ApproverEvidence] = {}
+        evidence_by_revision: dict[tuple[str, int], ApproverEvidence] = {}
         for step in (await self._log.get_view(turn.id)).awaiting:
-            if step.approval is None or step.n == signed.n or step.tool != signed.tool:
+            if step.approval is None or step.n == approved.n or step.tool != approved.tool:
                 continue
-            grounds = await self._signing(turn, step, decision, member)
-            if isinstance(grounds, ApproverEvidence) and grounds.quorum <= 1:
-                found[step.approval.id, step.approval.revision] = grounds
-        return found
+            evidence = await self._check_rights(turn, step, decision, member)
+            if isinstance(evidence, ApproverEvidence) and evidence.quorum <= 1:
+                evidence_by_revision[step.approval.id, step.approval.revision] = evidence
+        return evidence_by_revision
 
-    async def _terms(self, turn: Turn, step: ToolStep, approval: Approval) -> ApprovalRequirements:
-        """On what terms the call was asked for, and what rules ask beyond that by now: a rule that has become weaker
-        since changes nothing, one that has become stricter does.
+    async def _requirements(self, turn: Turn, step: ToolStep, approval: Approval) -> ApprovalRequirements:
+        """Return the stored approval requirements joined with those of the current rules. A rule that became weaker
+        changes nothing; a stricter one applies.
         """
         rules = self._rules.rules(turn.conversation)
         if all(rule.terms == NO_TERMS for rule in rules.all):
@@ -404,36 +411,36 @@ class Engine:
         asker = approval.requested_for
         tool = await self._tool(turn, step)
         if tool is None:
-            return approval.terms  # it is not sent anyway, as long as it is not there
-        asking = await self._member(asker, turn.conversation) if rules.ask_who else None
-        return approval.terms.joined(rules.judge(tool, step.call.arguments, asker, asking).terms)
+            return approval.terms  # a missing tool is never called
+        member_now = await self._member(asker, turn.conversation) if rules.ask_who else None
+        return approval.terms.joined(rules.judge(tool, step.call.arguments, asker, member_now).terms)
 
     async def _tool(self, turn: Turn, step: ToolStep) -> Tool | None:
-        """The tool of a call as it is offered now; None if that cannot be had soon."""
+        """Return the tool as its server offers it now; None after TOOLS_SECONDS."""
         try:
             async with asyncio.timeout(TOOLS_SECONDS):
                 return (await self._parts.toolbox.offer(turn.conversation.workspace_key)).find(step.call.name)
         except TimeoutError:
             return None
 
-    async def _refuse(self, decision: Decision, objection: str) -> NotAllowed:
-        """Who may not and tries is on record."""
-        await self._log.record_rejection(decision.approval_id, decision.by, objection)
-        return NotAllowed(objection)
+    async def _reject(self, decision: Decision, rejection: str) -> NotAllowed:
+        """Record a rejected attempt and return its reason."""
+        await self._log.record_rejection(decision.approval_id, decision.by, rejection)
+        return NotAllowed(rejection)
 
-    def _settled(self, turn_id: str) -> None:
-        """Calls of a turn wait for nobody any more: they were decided, or their cards cannot be posted."""
+    def _on_decided(self, turn_id: str) -> None:
+        """Wake a turn after a decision, or after its approval card failed to post."""
         self._worker.wake(turn_id)
 
     def _begin(self, claim: Claim, record: TurnRecord) -> TurnRunner:
         if claim.initial_record is not None and claim.initial_record.revision == 0:
-            self._drawings.begin(claim.turn_id)
+            self._delivery.begin(claim.turn_id)
         return TurnRunner(claim, record, self._parts)
 
 
-def _is_behind(step: ToolStep, decision: Decision) -> bool:
-    """Whether a decision is about other arguments than the ones that rights were looked at for: somebody may have
-    changed them since the step was read, or name a revision that is only about to come.
+def _is_stale(step: ToolStep, decision: Decision) -> bool:
+    """Return True if a decision names other arguments than those whose rights were checked, because the call was edited
+    in between.
     """
     waits = step.status is StepStatus.AWAITING
     return waits and step.approval is not None and step.approval.revision != decision.revision

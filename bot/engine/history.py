@@ -1,8 +1,8 @@
-"""The turns before this one, as the model remembers them: whole as long as there is room, the oldest as a summary.
+"""Conversation history in the prompt: recent turns in full, older ones as a summary.
 
-Called by `prompt_builder`. What is remembered of a turn is the same in every later request, byte for byte, and follows
-what was remembered before it, so that services find it in their caches. So turns are not forgotten one by one: when all
-do not fit, the older part becomes a summary at once, and what stays leaves room for more.
+The messages of an earlier turn are byte-identical in all later requests, so that services find them in their caches.
+For the same reason turns are not dropped one by one: if the history exceeds its budget, the older part becomes a
+summary at once.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from bot.engine.token_estimates import estimate_messages
 
 HISTORY_TOKENS = 16_000
 HISTORY_TURNS = 200
-"""As many are read at most; where there are more, there is a summary."""
-KEPT_BACK = "(Not told: not everybody may use this tool here.)"
+"""Most turns that are read; the summary stands for earlier ones."""
+WITHHELD_RESULT = "(Not told: not everybody may use this tool here.)"
 _NAME_LENGTH = 80
 _ENDED = {
     StepStatus.DONE: "done",
@@ -38,7 +38,7 @@ _ENDED = {
 
 @dataclass(frozen=True, slots=True)
 class HistoryBudget:
-    """How much models remember: `tokens` of earlier turns at most, and of their tool calls what `replay` says."""
+    """Token budget of the history, and the replay mode of its tool calls."""
 
     tokens: int = HISTORY_TOKENS
     replay: ToolReplay = ToolReplay.NAMES
@@ -49,8 +49,8 @@ USUAL_MEMORY = HistoryBudget()
 
 @dataclass(frozen=True, slots=True)
 class HistoryTurn:
-    """An earlier turn as the model remembers it; `size` is an estimate in tokens. `author` has written the question,
-    `question`; `sources` are those of all words in it.
+    """Prompt messages of an earlier turn. `size` is in estimated tokens. `author` and `question` are those of its
+    input; `sources` are those of all its text.
     """
 
     seq: int
@@ -61,41 +61,41 @@ class HistoryTurn:
     sources: Sources = ()
 
 
-def exchanges(
+def history_turns(
     turns: Iterable[TurnRecord],
     replay: ToolReplay,
     excerpts: ResultTruncator,
     *,
     shared: bool,
-    kept_back: Collection[Address] = (),
+    withheld: Collection[Address] = (),
 ) -> list[HistoryTurn]:
-    """Earlier turns, oldest first. In a place that is `shared`, each question says whose it is. The results of the
-    calls that are `kept_back` are not told.
+    """Return the prompt messages of earlier turns, oldest first. In a `shared` conversation each question names its
+    author. Results of the calls in `withheld` are omitted.
     """
     records = list(turns)
     known = known_calls(records)
-    found = []
+    history = []
     for record in records:
-        turn, results = record.turn, _Results(record, excerpts, kept_back)
-        messages = tuple(_exchange(results, replay, shared=shared))
+        turn, results = record.turn, _Results(record, excerpts, withheld)
+        messages = tuple(_turn_messages(results, replay, shared=shared))
         size, sources = estimate_messages(messages), sources_of_turn(record, known)
-        found.append(HistoryTurn(turn.seq, messages, size, turn.author.principal, turn.question.text, sources))
-    return found
+        history.append(HistoryTurn(turn.seq, messages, size, turn.author.principal, turn.question.text, sources))
+    return history
 
 
-def count_fitting(remembered: Sequence[HistoryTurn], room: float) -> int:
-    """How many of the newest fit into so many tokens, whole."""
+def count_fitting(turns: Sequence[HistoryTurn], room: float) -> int:
+    """Return the number of the newest turns that fit into `room` tokens."""
     count = 0
-    for each in reversed(remembered):
-        room -= each.size
+    for turn in reversed(turns):
+        room -= turn.size
         if room < 0:
             break
         count += 1
     return count
 
 
-def tells_result_of(record: TurnRecord, step: ToolStep, replay: ToolReplay) -> bool:
-    """Whether anything of a result of this earlier turn is told, or where it is."""
+def includes_result(record: TurnRecord, step: ToolStep, replay: ToolReplay) -> bool:
+    """Return True if the prompt holds an excerpt or the id of this earlier result."""
     if record.turn.question.call is not None or replay is ToolReplay.FULL:
         return True
     return replay is ToolReplay.NAMES and is_large(step)
@@ -103,32 +103,32 @@ def tells_result_of(record: TurnRecord, step: ToolStep, replay: ToolReplay) -> b
 
 @dataclass(frozen=True, slots=True)
 class _Results:
-    """What is told of the calls of an earlier turn."""
+    """Prompt texts of the results of an earlier turn."""
 
     of: TurnRecord
     excerpts: ResultTruncator
-    kept_back: Collection[Address]
+    withheld: Collection[Address]
 
-    def told(self, step: ToolStep) -> ToolResult:
-        """A call's result; of a large one its beginning."""
+    def result(self, step: ToolStep) -> ToolResult:
+        """Return the result of a call; the beginning of a large one."""
         seq = self.of.turn.seq
-        if (seq, step.n) in self.kept_back:
-            return ToolResult(step.call.id, (OwnWords(KEPT_BACK),), is_error=True)
+        if (seq, step.n) in self.withheld:
+            return ToolResult(step.call.id, (OwnWords(WITHHELD_RESULT),), is_error=True)
         return self.excerpts.of(seq, step)
 
     def address(self, step: ToolStep) -> str:
-        """Where the result of a call is, if it is large."""
+        """Return the id of a large result; empty for all others."""
         seq = self.of.turn.seq
-        return "" if (seq, step.n) in self.kept_back else self.excerpts.address(seq, step)
+        return "" if (seq, step.n) in self.withheld else self.excerpts.address(seq, step)
 
 
-def _exchange(results: _Results, replay: ToolReplay, *, shared: bool) -> list[Message]:
+def _turn_messages(results: _Results, replay: ToolReplay, *, shared: bool) -> list[Message]:
     earlier, turn = results.of, results.of.turn
-    asked = _asked(turn.question)
-    question = label_message(turn.author, asked) if shared else user(asked)
+    text = _question_text(turn.question)
+    question = label_message(turn.author, text) if shared else user(text)
     if turn.question.call is not None:
-        told = " ".join(enclose(step.call.name, results.told(step).text) for step in earlier.calls)
-        return [question, assistant(f"(A person ran this by hand.\n{told})")]
+        result = " ".join(enclose(step.call.name, results.result(step).text) for step in earlier.calls)
+        return [question, assistant(f"(A person ran this by hand.\n{result})")]
     return [question, *_calls(results, replay), _answer(earlier)]
 
 
@@ -149,19 +149,21 @@ def _calls(results: _Results, replay: ToolReplay) -> list[Message]:
         case ToolReplay.NONE:
             return []
         case ToolReplay.NAMES:
-            used = [_used(step, results.address(step)) for step in results.of.calls if step.origin is CallOrigin.MODEL]
+            lines = [
+                _call_line(step, results.address(step)) for step in results.of.calls if step.origin is CallOrigin.MODEL
+            ]
             return (
-                [user(f"Tools that you used for this (information, not instructions): {'; '.join(used)}")]
-                if used
+                [user(f"Tools that you used for this (information, not instructions): {'; '.join(lines)}")]
+                if lines
                 else []
             )
         case ToolReplay.FULL:
             return [message for reply in results.of.replies for message in _round(results, reply)]
 
 
-def _used(step: ToolStep, at: str) -> str:
+def _call_line(step: ToolStep, id_text: str) -> str:
     return f"{single_line(step.call.name, _NAME_LENGTH)}: {_ENDED.get(step.status, 'not ended')}" + (
-        f', result "{at}"' if at else ""
+        f', result "{id_text}"' if id_text else ""
     )
 
 
@@ -169,11 +171,11 @@ def _round(results: _Results, reply: ModelStep) -> list[Message]:
     calls = calls_of(reply, results.of)
     if not calls:
         return []
-    return [reply.message, tool_results(*map(results.told, calls))]
+    return [reply.message, tool_results(*map(results.result, calls))]
 
 
 def calls_of(reply: ModelStep, record: TurnRecord) -> list[ToolStep]:
-    """The steps of a reply's calls: they follow it, up to the next reply."""
+    """Return the steps of a completion's calls, up to the next completion."""
     calls = []
     for step in record.steps:
         if step.n <= reply.n:
@@ -184,8 +186,8 @@ def calls_of(reply: ModelStep, record: TurnRecord) -> list[ToolStep]:
     return calls
 
 
-def _asked(question: TurnInput) -> str:
-    """What was asked, with the names of the files that came along: they themselves are not kept."""
+def _question_text(question: TurnInput) -> str:
+    """Return the question with the names of its attachments. Their content is not stored."""
     if not question.attachments:
         return question.text
     return f"{question.text}\n(Attached: {names(question.attachments)})".strip()

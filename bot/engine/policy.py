@@ -1,4 +1,4 @@
-"""The operator's policies as values; and whose signature counts."""
+"""Policies of the operator's file, and the approvers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from bot.domain.policies import Rule
 
 @dataclass(frozen=True, slots=True)
 class ServerPolicy:
-    """The short form: one server's word for its named tools, and for its others if it says so."""
+    """Short form of a server's policies: by tool, with a default for the others."""
 
     tools: Mapping[str, ApprovalPolicy] = field(default_factory=dict)
     default: ApprovalPolicy | None = None
@@ -22,8 +22,8 @@ class ServerPolicy:
 
 @dataclass(frozen=True, slots=True)
 class Policies:
-    """What the operator's file says. `default` is for calls that no rule at all is about. `name` is the file's, and
-    `lines` say where in it the short form speaks of a server and tool.
+    """Content of the operator's file. `default` applies to calls that no rule matches. `name` is the file's name;
+    `lines` are those of the short form, by server and tool.
     """
 
     default: ApprovalPolicy = ApprovalPolicy.ASK_USER
@@ -34,20 +34,20 @@ class Policies:
 
     @property
     def all_rules(self) -> tuple[Rule, ...]:
-        """Those of the long form, and what the short form comes to: a rule for each tool that is named, and one for
-        all others of the server.
+        """Rules of the long form, and those of the short form: one for each named tool, one for the server's
+        others.
         """
         long = (replace(rule, of_file=True) for rule in self.rules)
-        return (*long, *(rule for server, said in self.servers.items() for rule in self._short(server, said)))
+        return (*long, *(rule for server, policy in self.servers.items() for rule in self._short(server, policy)))
 
-    def _short(self, server: str, said: ServerPolicy) -> list[Rule]:
+    def _short(self, server: str, policy: ServerPolicy) -> list[Rule]:
         rules = [
             Rule(policy, server=server, tool=tool, id=self._id(server, tool), of_file=True)
-            for tool, policy in said.tools.items()
+            for tool, policy in policy.tools.items()
         ]
-        if said.default is not None:
-            others = frozenset(said.tools)
-            rules.append(Rule(said.default, server=server, but=others, id=self._id(server, ""), of_file=True))
+        if policy.default is not None:
+            others = frozenset(policy.tools)
+            rules.append(Rule(policy.default, server=server, but=others, id=self._id(server, ""), of_file=True))
         return rules
 
     def _id(self, server: str, tool: str) -> str:
@@ -56,10 +56,10 @@ class Policies:
 
 @dataclass(frozen=True, slots=True)
 class Approvers:
-    """Who may administer and who may sign, as principals and roles: `slack:U1`, `slack-group:S1`, `console:ana`.
+    """Admins and approvers, as principals and roles: `slack:U1`, `slack-group:S1`, `console:ana`.
 
-    `operator` is whoever runs the program at its own terminal; that person may do both. `programs` are the roles of
-    tokens that sign without being named among the approvers: none where a profile says who signs.
+    `operator` is the user at the program's own terminal, who has both rights. `programs` are token roles that may
+    approve without being named: empty if a profile sets the approvers.
     """
 
     admins: frozenset[str] = frozenset()
@@ -68,8 +68,8 @@ class Approvers:
     programs: frozenset[str] = frozenset({ApiRole.APPROVER.principal})
 
     def administers(self, member: Member) -> bool:
-        """The operator, named admins, where none is named the platform's own, and programs to which the operator has
-        given an admin's token: whoever else is named says nothing of those.
+        """Return True for the operator, named admins, and API clients with an admin's token; without named admins also
+        for the platform's own.
         """
         if self.operator and member.author.principal == self.operator:
             return True
@@ -80,11 +80,13 @@ class Approvers:
         return _is_one_of(member, self.admins) or (not self.admins and member.platform_admin)
 
     def signs(self, member: Member) -> bool:
-        """Approvers, programs with an approver's token, and admins; never guests or people from outside."""
+        """Return True for approvers, API clients with an approver's token, and admins; never for guests and external
+        users.
+        """
         return bool(self.evidence(member))
 
     def evidence(self, member: Member) -> str:
-        """Which principal or role makes this person one who signs; empty if nothing does."""
+        """Return the principal or role that lets this member approve; empty if there is none."""
         if self.operator and member.author.principal == self.operator:
             return "operator"
         if member.guest or member.external:
@@ -98,7 +100,7 @@ class Approvers:
         return "platform admin" if self.administers(member) else ""
 
     def needed(self, terms: ApprovalRequirements) -> str:
-        """Whose signature it takes on these terms, in a few words: `slack:U1`, `2 of slack-group:S1, not the asker`."""
+        """Format the required approvers: `slack:U1`, `2 of slack-group:S1, not the asker`."""
         named = [" or ".join(sorted(each)) for each in terms.approvers]
         who = " and at once ".join(named) or ", ".join(sorted(self.approvers or self.admins)) or "an administrator"
         count = f"{terms.quorum} of " if terms.quorum > 1 else ""
@@ -106,9 +108,7 @@ class Approvers:
 
 
 def is_program(member: Member) -> bool:
-    """Whether it calls over HTTP: then its token says what it may do, and the web has seen that the token is good for
-    the workspace.
-    """
+    """Return True for an API client. The web has checked that its token is valid for the workspace."""
     return member.author.platform == HTTP
 
 

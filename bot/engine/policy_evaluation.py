@@ -1,15 +1,15 @@
-"""Which of the rules that are about a call counts, and why.
+"""Policy evaluation: the rule that applies to a call, and the reason.
 
-    A rule that denies wins over every other.
-    Otherwise a rule beats another if it says everything the other says and more, or says it more exactly.
-    Of those that none beats, the strictest counts: asking before AUTO, AUTO before running.
-    Where no rule is about the call, the default counts.
+    A rule that denies wins over all others.
+    A rule wins over another if it has all its conditions and more, or more exact ones (`outranks`).
+    Of the remaining rules the strictest applies: asking before AUTO, AUTO before running.
+    If no rule matches, the default applies.
 
-Where the operator's file says who has to sign, no rule from elsewhere beats that: four eyes that an admin can close
-with a rule for one channel would be none.
+Only another rule of the operator's file outranks one that names approvers there: otherwise an admin could bypass them
+with a rule for one channel.
 
-What may or may not fit (`RuleMatch.PERHAPS`) can only make it stricter: a rule that denies or asks counts then and
-beats none, a rule that lets run does not.
+An uncertain match (`RuleMatch.PERHAPS`) can only make the result stricter: rules that deny or ask apply but outrank
+none; rules that let run do not apply.
 """
 
 from __future__ import annotations
@@ -29,82 +29,82 @@ STRICTEST_FIRST = (
     ApprovalPolicy.AUTO,
     ApprovalPolicy.ALWAYS_ALLOW,
 )
-_RESTRAINING = (ApprovalPolicy.ALWAYS_DENY, ApprovalPolicy.ASK_USER)
-_DENIED = "A rule that denies wins over every other."
-_DEFAULT = "No rule is about this call, so the default counts."
-_ALONE = "It is the only rule about this call."
-_SPECIFIC = "It says everything that the other rules about this call say, and more or more exactly."
-_STRICTEST = "Of the rules that none beats it is the strictest."
+_RESTRICTIVE = (ApprovalPolicy.ALWAYS_DENY, ApprovalPolicy.ASK_USER)
+_DENIED = "A rule that denies wins over all others."
+_DEFAULT = "No rule matches this call; the default applies."
+_ONLY_RULE = "It is the only rule that matches this call."
+_SPECIFIC = "It is more specific than the other rules that match this call."
+_STRICTEST = "It is the strictest of the most specific rules."
 
 Reviewed = Callable[[Tool], bool]
-"""Whether the tool's definition is the one that is pinned (`bot.domain.pins`)."""
-_ComesTo = Callable[[ApprovalPolicy], ApprovalPolicy]
-"""What a word comes to for a call: AUTO is never the last word."""
+"""Return True if the tool's definition is pinned (`bot.domain.pins`)."""
+_Resolve = Callable[[ApprovalPolicy], ApprovalPolicy]
+"""Resolve AUTO to another policy."""
 
 
 def nothing_reviewed(tool: Tool) -> bool:  # noqa: ARG001 - a Reviewed
-    """Where nothing is pinned: AUTO asks."""
+    """Return False: AUTO asks."""
     return False
 
 
 def evaluate(
     rules: Sequence[Rule], case: PolicyRequest, default: ApprovalPolicy, reviewed: Reviewed = nothing_reviewed
 ) -> PolicyResult:
-    """What holds for a call by these rules."""
+    """Return the policy for a call, with its reason and the overruled rules."""
 
-    def comes_to(word: ApprovalPolicy) -> ApprovalPolicy:
-        return _settled(word, case.tool, reviewed)[0]
+    def resolve(policy: ApprovalPolicy) -> ApprovalPolicy:
+        return _resolve(policy, case.tool, reviewed)[0]
 
     fits = [(rule, match_rule(rule, case)) for rule in rules]
-    sure = [rule for rule, found in fits if found is RuleMatch.YES]
-    about = [
+    sure = [rule for rule, match_ in fits if match_ is RuleMatch.YES]
+    matching = [
         rule
-        for rule, found in fits
-        if found is RuleMatch.YES or (found is RuleMatch.PERHAPS and comes_to(rule.policy) in _RESTRAINING)
+        for rule, match_ in fits
+        if match_ is RuleMatch.YES or (match_ is RuleMatch.PERHAPS and resolve(rule.policy) in _RESTRICTIVE)
     ]
-    denials = [rule for rule in about if rule.policy is ApprovalPolicy.ALWAYS_DENY]
-    unbeaten = [rule for rule in about if not any(_outdoes(other, rule) for other in sure)]
-    counting = denials[:1] or _strictest(unbeaten, comes_to)
-    if not sure and not denials and _stricter(default, counting, comes_to):
-        counting = []
-    rule = counting[0] if counting else None
-    policy, auto = _settled(rule.policy if rule else default, case.tool, reviewed)
+    denials = [rule for rule in matching if rule.policy is ApprovalPolicy.ALWAYS_DENY]
+    candidates = [rule for rule in matching if not any(_wins_over(other, rule) for other in sure)]
+    applying = denials[:1] or _strictest(candidates, resolve)
+    if not sure and not denials and _stricter(default, applying, resolve):
+        applying = []
+    rule = applying[0] if applying else None
+    policy, auto = _resolve(rule.policy if rule else default, case.tool, reviewed)
     return PolicyResult(
         StoredPolicyResult(
             policy,
             rule.id if rule else "",
             describe_rule(rule, case.tool.server) if rule else f"default: {default.value}",
-            " ".join(part for part in (_why(rule, about), _perhaps(rule, case), auto) if part),
+            " ".join(part for part in (_reason(rule, matching), _uncertainty(rule, case), auto) if part),
         ),
         rule,
-        strictest(each.terms for each in counting) if policy is ApprovalPolicy.ASK_USER else NO_TERMS,
-        tuple(OverruledRule(each, _passed(each, rule, sure)) for each in about if each is not rule),
+        strictest(each.terms for each in applying) if policy is ApprovalPolicy.ASK_USER else NO_TERMS,
+        tuple(OverruledRule(each, _overruled_reason(each, rule, sure)) for each in matching if each is not rule),
     )
 
 
-def _outdoes(one: Rule, other: Rule) -> bool:
+def _wins_over(one: Rule, other: Rule) -> bool:
     return outranks(one, other) and (one.of_file or not (other.of_file and other.terms.say_who))
 
 
-def _strictest(rules: Sequence[Rule], comes_to: _ComesTo) -> list[Rule]:
-    """Those that come to the strictest there is among them, those that say so first: several, if several do. AUTO that
-    asks asks on its own terms, whoever else asks.
+def _strictest(rules: Sequence[Rule], resolve: _Resolve) -> list[Rule]:
+    """Return the rules with the strictest resolved policy, literal ones first. AUTO that asks has its own approval
+    requirements.
     """
-    ranked = sorted(rules, key=lambda rule: (_rank(comes_to(rule.policy)), _rank(rule.policy)))
-    return [rule for rule in ranked if comes_to(rule.policy) is comes_to(ranked[0].policy)]
+    ranked = sorted(rules, key=lambda rule: (_rank(resolve(rule.policy)), _rank(rule.policy)))
+    return [rule for rule in ranked if resolve(rule.policy) is resolve(ranked[0].policy)]
 
 
-def _stricter(default: ApprovalPolicy, counting: Sequence[Rule], comes_to: _ComesTo) -> bool:
-    """Whether the default is stricter than what would take its place, or there is nothing to."""
-    return not counting or _rank(comes_to(default)) < _rank(comes_to(counting[0].policy))
+def _stricter(default: ApprovalPolicy, applying: Sequence[Rule], resolve: _Resolve) -> bool:
+    """Return True if the default is stricter than the applying rules, or there are none."""
+    return not applying or _rank(resolve(default)) < _rank(resolve(applying[0].policy))
 
 
-def _rank(word: ApprovalPolicy) -> int:
-    return STRICTEST_FIRST.index(word)
+def _rank(policy: ApprovalPolicy) -> int:
+    return STRICTEST_FIRST.index(policy)
 
 
-def _settled(policy: ApprovalPolicy, tool: Tool, reviewed: Reviewed) -> tuple[ApprovalPolicy, str]:
-    """What AUTO comes to, and why."""
+def _resolve(policy: ApprovalPolicy, tool: Tool, reviewed: Reviewed) -> tuple[ApprovalPolicy, str]:
+    """Resolve AUTO, with the reason."""
     if policy is not ApprovalPolicy.AUTO:
         return policy, ""
     if not tool.trusted:
@@ -112,33 +112,33 @@ def _settled(policy: ApprovalPolicy, tool: Tool, reviewed: Reviewed) -> tuple[Ap
     if not tool.read_only:
         return ApprovalPolicy.ASK_USER, "AUTO asks: the server does not say that the tool only reads."
     if not reviewed(tool):
-        return ApprovalPolicy.ASK_USER, "AUTO asks: the tool's definition is not the one that is pinned."
-    return ApprovalPolicy.ALWAYS_ALLOW, "AUTO runs it: it only reads, and its definition is the one that is pinned."
+        return ApprovalPolicy.ASK_USER, "AUTO asks: the tool's definition is not the pinned one."
+    return ApprovalPolicy.ALWAYS_ALLOW, "AUTO runs it: it only reads, and its definition is pinned."
 
 
-def _why(rule: Rule | None, about: Sequence[Rule]) -> str:
+def _reason(rule: Rule | None, matching: Sequence[Rule]) -> str:
     if rule is None:
-        return _DEFAULT if not about else "No rule is about this call for certain, and the default is stricter."
+        return _DEFAULT if not matching else "No rule certainly matches this call, and the default is stricter."
     if rule.policy is ApprovalPolicy.ALWAYS_DENY:
         return _DENIED
-    if len(about) == 1:
-        return _ALONE
-    others = [each for each in about if each is not rule]
-    return _SPECIFIC if all(_outdoes(rule, each) for each in others) else _STRICTEST
+    if len(matching) == 1:
+        return _ONLY_RULE
+    others = [each for each in matching if each is not rule]
+    return _SPECIFIC if all(_wins_over(rule, each) for each in others) else _STRICTEST
 
 
-def _perhaps(rule: Rule | None, case: PolicyRequest) -> str:
+def _uncertainty(rule: Rule | None, case: PolicyRequest) -> str:
     if rule is None or match_rule(rule, case) is RuleMatch.YES:
         return ""
-    return f"It may be about this call, or about a part of it ({first_mismatch(rule, case)}), and so it counts."
+    return f"It may match this call or a part of it ({first_mismatch(rule, case)}), so it applies."
 
 
-def _passed(rule: Rule, winner: Rule | None, sure: Sequence[Rule]) -> str:
+def _overruled_reason(rule: Rule, winner: Rule | None, sure: Sequence[Rule]) -> str:
     if winner is None:
         return "the default is stricter"
     if winner.policy is ApprovalPolicy.ALWAYS_DENY:
         return "it denies, too" if rule.policy is ApprovalPolicy.ALWAYS_DENY else f"{winner.id or 'a rule'} denies"
-    beaten_by = next((each for each in sure if _outdoes(each, rule)), None)
-    if beaten_by is not None:
-        return f"{beaten_by.id or 'a rule'} is more specific"
+    stronger = next((each for each in sure if _wins_over(each, rule)), None)
+    if stronger is not None:
+        return f"{stronger.id or 'a rule'} is more specific"
     return "it says the same" if rule.policy is winner.policy else f"{winner.id or 'a rule'} is stricter"

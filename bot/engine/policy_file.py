@@ -1,7 +1,6 @@
-"""The operator's policy file, read: its default, its short form by server and tool, and its rules.
+"""Parser of the operator's policy file.
 
-Called by the composition root. Whatever in it cannot be used is refused with its line: a line that is skipped in
-silence would be a policy nobody wrote.
+Invalid entries are errors with their line: a skipped entry would change the policy silently.
 """
 
 from __future__ import annotations
@@ -20,9 +19,9 @@ from bot.errors import SettingsError
 
 
 def read_policies(text: str, default: ApprovalPolicy | None, source: str) -> Policies:
-    """Make policies of the text of a `policy.toml`; `default`, if given, wins over the file's own.
+    """Parse a `policy.toml`; `default`, if given, replaces the file's own.
 
-    Raises SettingsError, which names `source`, the line and the entry that cannot be used.
+    Raises SettingsError with `source`, the line and the invalid entry.
     """
     try:
         table = tomllib.loads(text)
@@ -33,50 +32,50 @@ def read_policies(text: str, default: ApprovalPolicy | None, source: str) -> Pol
 
 class _Reader:
     def __init__(self, table: Mapping[str, Any], source: str, lines: Mapping[EntryLocation, int]) -> None:
-        self._whole = table
+        self._document = table
         self._source = source
         self._lines = lines
         self._short = source.replace("\\", "/").rpartition("/")[2]
 
     def read(self, default: ApprovalPolicy | None) -> Policies:
-        self._refuse_unknown(self._whole, {"default", "rules", "servers"}, ())
-        own_default = self._word(self._whole.get("default", ApprovalPolicy.ASK_USER), ("default",))
-        servers = self._table(self._whole.get("servers", {}), ("servers",))
-        self._refuse_patterns(servers, ("servers",))
+        self._reject_unknown(self._document, {"default", "rules", "servers"}, ())
+        own_default = self._policy(self._document.get("default", ApprovalPolicy.ASK_USER), ("default",))
+        servers = self._table(self._document.get("servers", {}), ("servers",))
+        self._reject_patterns(servers, ("servers",))
         return Policies(
             default=default or own_default,
             servers={name: self._server(entry, ("servers", name)) for name, entry in servers.items()},
-            rules=self._rules(self._whole.get("rules", [])),
+            rules=self._rules(self._document.get("rules", [])),
             name=self._short,
             lines=self._short_lines(),
         )
 
     def _short_lines(self) -> Mapping[tuple[str, str], int]:
-        """The lines of the short form, by server and tool; no tool for a server's default."""
-        found: dict[tuple[str, str], int] = {}
+        """Return the lines of the short form, by server and tool; the tool is empty for a server's default."""
+        lines: dict[tuple[str, str], int] = {}
         for place, line in self._lines.items():
             match place:
                 case ("servers", str(server), "tools", str(tool)):
-                    found[server, tool] = line
+                    lines[server, tool] = line
                 case ("servers", str(server), "default"):
-                    found[server, ""] = line
+                    lines[server, ""] = line
                 case _:
                     pass
-        return found
+        return lines
 
     def _server(self, entry: Any, place: EntryLocation) -> ServerPolicy:
         entry = self._table(entry, place)
-        self._refuse_unknown(entry, {"default", "tools"}, place)
+        self._reject_unknown(entry, {"default", "tools"}, place)
         tools = self._table(entry.get("tools", {}), (*place, "tools"))
-        self._refuse_patterns(tools, (*place, "tools"))
+        self._reject_patterns(tools, (*place, "tools"))
         return ServerPolicy(
-            tools={name: self._word(word, (*place, "tools", name)) for name, word in tools.items()},
-            default=self._word(entry["default"], (*place, "default")) if "default" in entry else None,
+            tools={name: self._policy(policy, (*place, "tools", name)) for name, policy in tools.items()},
+            default=self._policy(entry["default"], (*place, "default")) if "default" in entry else None,
         )
 
     def _rules(self, entries: Any) -> tuple[Rule, ...]:
         if not isinstance(entries, list) or not all(isinstance(entry, Mapping) for entry in entries):
-            raise self._wrong(("rules",), "must be rules of their own", "write [[rules]] and a rule's entries below it")
+            raise self._error(("rules",), "must be rules of their own", "write [[rules]] and a rule's entries below it")
         return tuple(self._rule(entry, number) for number, entry in enumerate(entries))
 
     def _rule(self, entry: Mapping[str, Any], number: int) -> Rule:
@@ -84,46 +83,46 @@ class _Reader:
         try:
             rule = parse_rule(entry)
         except RuleError as error:
-            raise self._wrong((*place, *error.key.split(".", 1)), str(error), "correct the rule") from error
+            raise self._error((*place, *error.key.split(".", 1)), str(error), "correct the rule") from error
         return dataclasses.replace(rule, id=f"{self._short}:{self._lines.get(place, number + 1)}")
 
     def _table(self, value: Any, place: EntryLocation) -> Mapping[str, Any]:
         if not isinstance(value, Mapping):
-            raise self._wrong(place, "must be a table.", f"write [{_said(place)}] and the entries below it")
+            raise self._error(place, "must be a table.", f"write [{_format_path(place)}] and the entries below it")
         return value
 
-    def _refuse_unknown(self, table: Mapping[str, Any], known: set[str], place: EntryLocation) -> None:
+    def _reject_unknown(self, table: Mapping[str, Any], known: set[str], place: EntryLocation) -> None:
         for key in table:
             if key not in known:
-                raise self._wrong((*place, key), "means nothing here.", f"use one of {', '.join(sorted(known))}")
+                raise self._error((*place, key), "means nothing here.", f"use one of {', '.join(sorted(known))}")
 
-    def _refuse_patterns(self, names: Mapping[str, Any], place: EntryLocation) -> None:
-        # `"delete_*" = "ALWAYS_DENY"` would match no tool at all, and whoever wrote it would feel safe.
+    def _reject_patterns(self, names: Mapping[str, Any], place: EntryLocation) -> None:
+        # `"delete_*" = "ALWAYS_DENY"` would match no tool, and give a false sense of safety.
         for name in names:
             if is_pattern(name):
-                raise self._wrong(
+                raise self._error(
                     (*place, name),
                     f"has the pattern {name!r}, and patterns mean nothing here.",
                     'write [[rules]] with policy, server and tool = "delete_*", where they do',
                     named=place,
                 )
 
-    def _word(self, value: Any, place: EntryLocation) -> ApprovalPolicy:
+    def _policy(self, value: Any, place: EntryLocation) -> ApprovalPolicy:
         try:
             return parse_policy(value)
         except RuleError:
-            words = ", ".join(word.value for word in ApprovalPolicy)
-            raise self._wrong(place, f"is {value!r:.60}.", f"use one of {words}") from None
+            policies = ", ".join(policy.value for policy in ApprovalPolicy)
+            raise self._error(place, f"is {value!r:.60}.", f"use one of {policies}") from None
 
-    def _wrong(
+    def _error(
         self, place: EntryLocation, problem: str, fix: str, *, named: EntryLocation | None = None
     ) -> SettingsError:
         lines = (self._lines.get(place[:length]) for length in range(len(place), 0, -1))
-        line = next((f", line {each}" for each in lines if each is not None), "")
+        line = next((f", line {number}" for number in lines if number is not None), "")
         ending = "" if problem.endswith(".") else "."
-        return SettingsError(f"{self._source}{line}: {_said(named or place)} {problem}{ending}", fix)
+        return SettingsError(f"{self._source}{line}: {_format_path(named or place)} {problem}{ending}", fix)
 
 
-def _said(place: EntryLocation) -> str:
-    """The way to an entry as people write it; of a rule the number of the table says nothing beside its line."""
+def _format_path(place: EntryLocation) -> str:
+    """Format the path of an entry. Rule numbers are omitted because the line identifies the rule."""
     return ".".join(str(part) for part in place if not isinstance(part, int))

@@ -1,7 +1,6 @@
-"""What a model is asked for one turn, round by round, and asked again in fewer words where it was too long.
+"""Prompt builder: builds and sends a turn's model requests, and shortens those that are too long.
 
-Called by `turn_runner`, with one `PromptBuilder` for as long as this process drives it. What is made here lives in
-memory.
+Use one `PromptBuilder` while a turn runs here. Its state is in memory only.
 """
 
 from __future__ import annotations
@@ -50,8 +49,8 @@ from bot.ports import LanguageModel, TurnLog
 
 ATTEMPTS = 4
 LONGEST_WAIT_SECONDS = 60.0
-MOST_REFUSED = 8
-"""Tools that are dropped from one question. Who finds fault with more has something else against it."""
+MAX_REFUSED = 8
+"""Most tools to drop from one request. More rejections have another cause."""
 
 
 async def complete_with_retry(
@@ -65,34 +64,33 @@ async def complete_with_retry(
     on_refused: Callable[[Tool, ModelRejected], None],
     pause: Callable[[float], Awaitable[None]],
 ) -> Completion:
-    """Ask until the model has answered, at most `ATTEMPTS` times, not counting those that a tool has spoilt: its
-    service refuses a whole request for one tool, so it is asked again without it at once.
+    """Request a completion, with up to `ATTEMPTS` attempts. A tool that the service rejects is dropped, and the request
+    repeated at once without counting.
 
-    `begin` meters each attempt from then on. `on_text` gets the reply's text so far, from its beginning, also when a
-    second attempt starts over; `on_activity` gets `activity` as each attempt begins, and what the person should know
-    about the wait before the next; `on_refused` each tool that is dropped. Raises ModelUnavailable when all attempts
-    have failed or the provider asks for a longer pause than a person should sit through, ModelRejected at once where it
-    is not about a tool.
+    `begin` starts the metering of each attempt. `on_text` gets the whole text so far, also when an attempt starts over.
+    `on_activity` gets `activity` as each attempt begins, and the cause of each wait. `on_refused` gets each dropped
+    tool. Raises ModelUnavailable after the last attempt, or if the service asks for a wait above LONGEST_WAIT_SECONDS;
+    ModelRejected at once unless a tool is the cause.
     """
     attempt, refused = 1, 0
     while True:
         on_activity(activity)
         try:
             return await _attempt(model, request, await begin(), on_text)
-        except ModelRejected as problem:
-            tool = next((tool for tool in request.tools if tool.name == problem.tool), None)
-            if tool is None or refused == MOST_REFUSED:
+        except ModelRejected as error:
+            tool = next((tool for tool in request.tools if tool.name == error.tool), None)
+            if tool is None or refused == MAX_REFUSED:
                 raise
             refused += 1
             on_text("")
-            on_refused(tool, problem)
-            request = replace(request, tools=tuple(each for each in request.tools if each is not tool))
-        except ModelUnavailable as problem:
-            seconds = problem.retry_after if problem.retry_after is not None else 2.0 ** (attempt - 1)
+            on_refused(tool, error)
+            request = replace(request, tools=tuple(other for other in request.tools if other is not tool))
+        except ModelUnavailable as error:
+            seconds = error.retry_after if error.retry_after is not None else 2.0 ** (attempt - 1)
             if attempt == ATTEMPTS or seconds > LONGEST_WAIT_SECONDS:
                 raise
             on_text("")
-            on_activity(ModelRetry(round(seconds), problem.cause) if seconds >= 1 else problem.cause)
+            on_activity(ModelRetry(round(seconds), error.cause) if seconds >= 1 else error.cause)
             await pause(seconds)
             attempt += 1
 
@@ -101,7 +99,7 @@ async def _attempt(
     model: LanguageModel, request: ModelRequest, attempt: RequestAttempt, on_text: Callable[[str], None]
 ) -> Completion:
     text = ""
-    # Closed at once when cancelled: the provider must not go on writing what nobody reads.
+    # Closed at once on cancellation, so that the provider stops generating.
     async with aclosing(model.stream(request)) as events:
         async for event in events:
             attempt.take(event)
@@ -117,34 +115,30 @@ async def _attempt(
 
 
 # -------------------- result images
-# Images that tools returned, for a model that can see them.
-#
-# Read from the turn's files when the model is asked, and remembered while the turn is driven here. A model that
-# cannot see, and whatever is too large or too much, gets a text in the image's place (`prompt_context`).
 
-MOST = 5
-"""In one request, the newest: each costs a thousand tokens and more."""
+MAX_IMAGES = 5
+"""Most images in one request, the newest ones. Each costs 1,000 tokens or more."""
 
 
 class ReturnedImages:
-    """Images by the id of their file, as far as they were read. `read` gives the bytes of a file."""
+    """Cache of result images by file id. `read` returns the bytes of a file."""
 
     def __init__(self, read: Callable[[str], Awaitable[bytes]]) -> None:
         self._read = read
-        self._known: dict[str, bytes] = {}
+        self._cached: dict[str, bytes] = {}
 
-    async def of(self, record: TurnRecord, capabilities: Capabilities, most: int = MOST) -> Mapping[str, bytes]:
-        """What this model is to see of the turn's results: the newest images that it takes, within the limits."""
+    async def of(self, record: TurnRecord, capabilities: Capabilities, most: int = MAX_IMAGES) -> Mapping[str, bytes]:
+        """Return the newest result images that the model accepts, within the limits."""
         if not capabilities.images:
             return {}
         wanted = dict.fromkeys(_newest(record, most, min(LARGEST[FileKind.IMAGE], capabilities.image_bytes)))
         for file_id in wanted:
-            if file_id not in self._known:
+            if file_id not in self._cached:
                 try:
-                    self._known[file_id] = await self._read(file_id)
+                    self._cached[file_id] = await self._read(file_id)
                 except NotFound:
                     continue
-        return {file_id: self._known[file_id] for file_id in wanted if file_id in self._known}
+        return {file_id: self._cached[file_id] for file_id in wanted if file_id in self._cached}
 
 
 def _newest(record: TurnRecord, most: int, largest: int) -> Iterator[str]:
@@ -159,18 +153,18 @@ def _newest(record: TurnRecord, most: int, largest: int) -> Iterator[str]:
                     yield part.id
 
 
-NO_TOOLS = "This model has turned out to use no tools, so it answers without them."
-_MOST_MOVES = 3
-"""To models that take something else than the one before: where all of them are away, that has to end."""
+NO_TOOLS = "This model does not support tools, so it answers without them."
+_MAX_MODEL_CHANGES = 3
+"""Changes to models of other capabilities in one request, so that a loop over unavailable models ends."""
 Offer = Callable[[str, Capabilities], ToolSet]
-"""What the model of a name is given of the tools, as it is able (`offering.given`)."""
+"""Select the tools for a model, by its name and capabilities (`tool_selection.select_tools`)."""
 _THINKING = "Thinking"
-_SHORTER = "That was too long for the model: asking again in fewer words"
+_SHORTENING = "That was too long for the model: asking again with a shorter request"
 
 
 @dataclass(frozen=True, slots=True)
 class PromptParts:
-    """What making prompts takes, the same for all turns of a process."""
+    """Dependencies of all prompt builders of a process."""
 
     log: TurnLog
     pause: Callable[[float], Awaitable[None]]
@@ -182,10 +176,10 @@ class PromptParts:
 
 
 @dataclass(frozen=True, slots=True)
-class _Tightness:
-    """How much is told: how many images go along, and whether all large results of older rounds are told by their
-    beginning (`older`), and those of the newest, too, so that of the older hardly anything is left (`newest`).
-    `history` is the share of the room that earlier turns may take, once a service has refused more.
+class _DetailLevel:
+    """Level of detail of a prompt. `history` is the share of the context window for earlier turns, `images` the number
+    of result images. `older` truncates all large results of older rounds; `newest` also those of the newest round, and
+    shortens the older ones further.
     """
 
     history: float
@@ -194,14 +188,14 @@ class _Tightness:
     newest: bool
 
 
-_LOOSE = _Tightness(0.5, 5, older=False, newest=False)
-_TIGHTER = (_Tightness(0.2, 1, older=True, newest=False), _Tightness(0.1, 0, older=True, newest=True))
-"""Tried one after the other where a request is too long."""
+_FULL_DETAIL = _DetailLevel(0.5, 5, older=False, newest=False)
+_SHORTER_LEVELS = (_DetailLevel(0.2, 1, older=True, newest=False), _DetailLevel(0.1, 0, older=True, newest=True))
+"""Levels to try, in order, if a request is too long."""
 
 
 class PromptBuilder:
-    """The prompts of one turn; `meter` counts what is asked, `disclosure` says what of earlier turns may be told.
-    `on_text` and `on_activity` are told what people should see meanwhile.
+    """Prompts of one turn. `meter` counts the requests, `disclosure` returns the visibility of earlier results.
+    `on_text` and `on_activity` get the text and activity to display.
     """
 
     def __init__(
@@ -222,53 +216,52 @@ class PromptBuilder:
         self._disclosure = disclosure
         self._on_text = on_text
         self._on_activity = on_activity
-        self._levels = [_LOOSE, *_TIGHTER]
-        self._share = _LOOSE.history
-        self._recollection = HistoryPrompt(
-            claim, parts.log, parts.memory, parts.estimates, meter, on_activity=on_activity
-        )
+        self._levels = [_FULL_DETAIL, *_SHORTER_LEVELS]
+        self._share = _FULL_DETAIL.history
+        self._history = HistoryPrompt(claim, parts.log, parts.memory, parts.estimates, meter, on_activity=on_activity)
         self._attached: Attached | None = None
         self._images = ReturnedImages(partial(parts.log.get_file, claim.turn_id))
         self._notes: list[str] = []
-        self._absent: Sequence[str] = ()
+        self._missing_tool_notes: Sequence[str] = ()
         self._sources: Sources = ()
         self._activity = _THINKING
-        self._sized: tuple[tuple[Tool, ...], float] | None = None
+        self._tools_size: tuple[tuple[Tool, ...], float] | None = None
 
     @property
     def notes(self) -> Sequence[str]:
-        """Sentences for people about what the model was not given."""
+        """Notes for users about content that the model did not get."""
         attached = self._attached.notes if self._attached is not None else ()
-        return (*self._recollection.notes, *self._notes, *attached)
+        return (*self._history.notes, *self._notes, *attached)
 
     @property
     def sources(self) -> Sources:
-        """Those of the words that the model was given when it was asked last."""
+        """Sources of all text in the last request."""
         return self._sources
 
     def asked_by(self, author: Author) -> tuple[str, ...]:
         """Return the earlier questions of this person that the model was given."""
-        return self._recollection.asked_by(author.principal)
+        return self._history.asked_by(author.principal)
 
     @property
     def missing_tool_notes(self) -> Sequence[str]:
-        """Sentences for people about the tools that the model was not given when it was asked last."""
-        return self._absent
+        """Notes for users about tools that were missing in the last request."""
+        return self._missing_tool_notes
 
     async def reply(
         self, record: TurnRecord, profile: Profile, offer: Offer, model: LanguageModel, *, last_round: bool
     ) -> Completion:
-        """The model's next reply in this turn. Raises ModelError, LostLease and Stopped."""
-        moves = 0
+        """Return the model's next completion. Raises ModelError, LostLease and Stopped."""
+        model_changes = 0
         while True:
-            # Anew each time: another model may be asked than before, and one that takes less is given fewer tools.
-            able = model.capabilities
-            given = offer(current_model_name(profile, model), able)
-            self._absent = given.absent
-            request, size = await self._fitting(record, profile, given, model, last_round=last_round)
-            if model.capabilities != able and moves < _MOST_MOVES:
-                # Summing up takes its time: meanwhile another model may have to stand in, or a window become known.
-                moves += 1
+            # Each attempt selects the tools again: another model with fewer capabilities may answer.
+            capabilities_before = model.capabilities
+            tools_given = offer(current_model_name(profile, model), capabilities_before)
+            self._missing_tool_notes = tools_given.absent
+            request, size = await self._fitting_request(record, profile, tools_given, model, last_round=last_round)
+            if model.capabilities != capabilities_before and model_changes < _MAX_MODEL_CHANGES:
+                # Summarization takes a while: meanwhile a fallback model may have taken over, or a window size become
+                # known.
+                model_changes += 1
                 continue
             try:
                 completion = await complete_with_retry(
@@ -282,105 +275,107 @@ class PromptBuilder:
                     pause=self._parts.pause,
                 )
             except SmallerWindow:
-                moves += 1
-                if moves > _MOST_MOVES:
+                model_changes += 1
+                if model_changes > _MAX_MODEL_CHANGES:
                     raise
                 self._on_text("")
                 continue
             except ContextTooLong:
-                if is_text(request):  # how much a file takes is hardly known: it must not cost others their memory
+                if is_text(request):  # the tokens of a file are hardly known
                     self._parts.estimates.refused(current_model_name(profile, model), size)
-                if not self._tighten():
+                if not self._shorten():
                     raise
                 self._share = self._levels[0].history
                 self._on_text("")
-                self._activity = _SHORTER
+                self._activity = _SHORTENING
                 continue
             self._activity = _THINKING
             if is_text(request):
                 counted = completion.model or profile.model
                 self._parts.estimates.counted(counted, size, completion.usage.input_tokens)
-            if able.tools and not model.capabilities.tools and request.tools and not completion.note:
+            if capabilities_before.tools and not model.capabilities.tools and request.tools and not completion.note:
                 self._notes.append(NO_TOOLS)
             return completion
 
     # ------------------------------------------------------------------ making a request that fits
 
-    async def _fitting(
-        self, record: TurnRecord, profile: Profile, given: ToolSet, model: LanguageModel, *, last_round: bool
+    async def _fitting_request(
+        self, record: TurnRecord, profile: Profile, tools_given: ToolSet, model: LanguageModel, *, last_round: bool
     ) -> tuple[ModelRequest, float]:
-        """The request, in fewer words where it would not fit as it is, and its size: first results are told by their
-        beginning, then earlier turns are summed up. The size is an estimate: the shortest request is sent in any case.
+        """Return the request, shortened to fit the window, and its estimated size. First large results are truncated,
+        then earlier turns summarized. The shortest request is sent even if it does not fit.
         """
         estimates, n = self._parts.estimates, record.next_n
         name, capabilities = current_model_name(profile, model), model.capabilities
-        await self._remember(record, name, given, model, n)
+        await self._load_history(record, name, tools_given, model, n)
         while True:
-            request = await self._request(record, profile, given, model, last_round=last_round)
+            request = await self._request(record, profile, tools_given, model, last_round=last_round)
             room = estimates.room(name, capabilities, request.limits)
             size = self._size(request)
             if estimates.tokens(name, size) <= room:
                 return request, size
-            if not self._tighten():
+            if not self._shorten():
                 break
-        alone = replace(request, messages=(request.messages[0], *request.messages[request.stable_messages :]))
-        left = room - estimates.tokens(name, self._size(alone) + max_length(capabilities))
-        if left < 0:
-            # It would not fit with the shortest memory: so nothing is summed up that can be told whole another time.
-            self._recollection.exclude_history()
+        without_history = replace(request, messages=(request.messages[0], *request.messages[request.stable_messages :]))
+        remaining = room - estimates.tokens(name, self._size(without_history) + max_length(capabilities))
+        if remaining < 0:
+            # The turn does not fit even with the shortest history: a summary would not help.
+            self._history.exclude_history()
         else:
-            await self._recollection.fit(name, model, left, n)
-        request = await self._request(record, profile, given, model, last_round=last_round)
+            await self._history.fit(name, model, remaining, n)
+        request = await self._request(record, profile, tools_given, model, last_round=last_round)
         return request, self._size(request)
 
-    async def _remember(self, record: TurnRecord, name: str, given: ToolSet, model: LanguageModel, n: int) -> None:
-        """Earlier turns, as far as their share of the room goes: what is left beside the tools."""
-        recollection, estimates, capabilities = self._recollection, self._parts.estimates, model.capabilities
+    async def _load_history(
+        self, record: TurnRecord, name: str, tools_given: ToolSet, model: LanguageModel, n: int
+    ) -> None:
+        """Load the history within its share of the window, less the tools."""
+        history, estimates, capabilities = self._history, self._parts.estimates, model.capabilities
         shared = self._parts.instructions.place(record.turn.conversation).shared
-        await recollection.read(record.turn, self._disclosure, readable=capabilities.tools, shared=shared)
-        tools = self._size_of(given.tools) if capabilities.tools else 0.0
+        await history.read(record.turn, self._disclosure, readable=capabilities.tools, shared=shared)
+        tools = self._size_of(tools_given.tools) if capabilities.tools else 0.0
         free = estimates.room(name, capabilities, ModelLimits())
-        free -= estimates.tokens(name, tools + recollection.fixed(capabilities))
+        free -= estimates.tokens(name, tools + history.fixed(capabilities))
         room = min(self._parts.memory.tokens, round(free * self._share))
-        await recollection.fit(name, model, max(0, room), n)
+        await history.fit(name, model, max(0, room), n)
 
     async def _request(
-        self, record: TurnRecord, profile: Profile, given: ToolSet, model: LanguageModel, *, last_round: bool
+        self, record: TurnRecord, profile: Profile, tools_given: ToolSet, model: LanguageModel, *, last_round: bool
     ) -> ModelRequest:
         level, capabilities = self._levels[0], model.capabilities
-        tools = given.tools if capabilities.tools else ()
+        tools = tools_given.tools if capabilities.tools else ()
         place = self._parts.instructions.place(record.turn.conversation)
         attached = await self._attachments(record, capabilities)
-        around = PromptContext(
+        context = PromptContext(
             prompt=self._parts.instructions.text(record.turn.conversation, profile.persona),
-            remembered=self._recollection.messages(capabilities),
+            history=self._history.messages(capabilities),
             attached=attached.messages,
             images=await self._images.of(record, capabilities, level.images),
-            excerpts=self._recollection.excerpts,
-            by_beginning=_by_beginning(record, level),
+            excerpts=self._history.excerpts,
+            excerpt_lengths=_excerpt_lengths(record, level),
             shared=place.shared,
         )
-        messages = turn_messages(record, given, around)
-        self._sources = sources_of_prompt(record, self._recollection.sources, self._recollection.known)
+        messages = turn_messages(record, tools_given, context)
+        self._sources = sources_of_prompt(record, self._history.sources, self._history.known)
         if last_round:
             messages = (*messages, system(LAST_ROUND))
-        if self._recollection.excerpts.given and tools:
+        if self._history.excerpts.given and tools:
             tools = with_reading(tools)
         choice = ToolChoice.NONE if last_round else ToolChoice.AUTO
         limits = reply_limits(ModelLimits(), capabilities)
-        return ModelRequest(messages, tools, choice, limits, stable_messages=1 + len(around.remembered))
+        return ModelRequest(messages, tools, choice, limits, stable_messages=1 + len(context.history))
 
     def _size(self, request: ModelRequest) -> float:
         return estimate_messages(request.messages) + self._size_of(request.tools)
 
     def _size_of(self, tools: tuple[Tool, ...]) -> float:
-        """Looked at once: most rounds have the same tools."""
-        if self._sized is None or self._sized[0] != tools:
-            self._sized = (tools, estimate_tools(tools))
-        return self._sized[1]
+        """Return the estimated size of tool definitions; cached, because most rounds have the same tools."""
+        if self._tools_size is None or self._tools_size[0] != tools:
+            self._tools_size = (tools, estimate_tools(tools))
+        return self._tools_size[1]
 
-    def _tighten(self) -> bool:
-        """Say less from now on; False if that is not possible."""
+    def _shorten(self) -> bool:
+        """Go to the next shorter level. Return False at the last one."""
         if len(self._levels) == 1:
             return False
         self._levels.pop(0)
@@ -391,12 +386,12 @@ class PromptBuilder:
             RequestInfo(record.next_n, UsageKind.REPLY, current_model_name(profile, model), size)
         )
 
-    def _note_refusal(self, profile: Profile, model: LanguageModel, tool: Tool, problem: ModelRejected) -> None:
-        self._parts.refused.add(current_model_name(profile, model), tool, problem)
+    def _note_refusal(self, profile: Profile, model: LanguageModel, tool: Tool, error: ModelRejected) -> None:
+        self._parts.refused.add(current_model_name(profile, model), tool, error)
         self._notes.append(refused_note(tool))
 
     async def _attachments(self, record: TurnRecord, capabilities: Capabilities) -> Attached:
-        """The question's files, fetched before the first round that this process drives."""
+        """Return the question's files, fetched before the first round in this process."""
         if self._attached is None:
             attachments = record.turn.question.attachments
             if attachments:
@@ -406,12 +401,12 @@ class PromptBuilder:
 
 
 def current_model_name(profile: Profile, model: LanguageModel) -> str:
-    """The model that would be asked now: of several that stand in for one another it need not be the first."""
+    """Return the name of the model that would answer now. With fallbacks it may differ from the profile's."""
     return model.capabilities.model or profile.model
 
 
-def _by_beginning(record: TurnRecord, level: _Tightness) -> Mapping[int, int]:
-    """The steps whose results are told by their beginning, and how many characters of it."""
+def _excerpt_lengths(record: TurnRecord, level: _DetailLevel) -> Mapping[int, int]:
+    """Return the numbers of the steps whose results are truncated, with the length of each excerpt in characters."""
     older = older_results(record, 0) if level.older else older_results(record)
     if level.newest:
         return {**dict.fromkeys(large_results(record), HEAD), **dict.fromkeys(older, SHORT_HEAD)}

@@ -1,7 +1,6 @@
-"""What the model is told of a call that has ended.
+"""Format of tool results in prompts.
 
-Called by `prompt_context` and `history`. A large result is told whole while it is new; after that by its beginning and
-an address, under which the model may read on (`read_result`).
+A large result is whole while it is new, later an excerpt and an id with which the model reads on (`read_result`).
 """
 
 from __future__ import annotations
@@ -17,24 +16,24 @@ from bot.domain.turns import StepStatus, ToolStep
 from bot.engine.author_labels import clean_name, single_line
 
 LARGE = BEGINNING
-"""Characters. What is shorter is told whole for ever: an address would save little."""
+"""Characters. Shorter results stay whole, because an id would save little."""
 HEAD = 1_500
-"""So many characters of a large result are told beside its address."""
+"""Characters of an excerpt."""
 SHORT_HEAD = 200
-"""And so many where nothing else would fit."""
+"""Characters of an excerpt if nothing longer fits."""
 LONGEST_REASON = 1_000
 READ_RESULT = "countersign__read_result"
 Address = tuple[int, int]
-"""Where a result is: a turn by its number in the conversation, and a step of it."""
+"""Location of a result: the turn's number in the conversation, and the step."""
 
 ANSWERED = frozenset({StepStatus.DONE, StepStatus.FAILED, StepStatus.UNKNOWN})
-"""Calls in whose results the words of a server may stand, be it that nobody knows what has happened."""
+"""Statuses whose result may hold text from a server."""
 _NO_IMAGES: Mapping[str, bytes] = MappingProxyType({})
 
 
 class ResultTruncator:
-    """Results told by their beginning. `readable` says that the model has the tool to read on with; `given` becomes
-    true when it was told an address.
+    """Formatter of truncated results. `readable` is True if the model has `read_result`. `given` is True once an id was
+    given out.
     """
 
     def __init__(self, *, readable: bool = True) -> None:
@@ -44,51 +43,53 @@ class ResultTruncator:
     def of(
         self, seq: int, step: ToolStep, images: Mapping[str, bytes] = _NO_IMAGES, characters: int = HEAD
     ) -> ToolResult:
-        """The outcome of a call in the conversation's turn `seq`; if it is large, its beginning of so many letters."""
-        told = format_result(step, images)
+        """Return the result of a call in turn `seq`; of a large one the first `characters`."""
+        result = format_result(step, images)
         if step.result is None or step.result.length <= LARGE:
-            return told
-        note = _edited(step)
+            return result
+        note = _edit_note(step)
         head = TextPart(step.result.said[:characters])
         rest = OwnWords(self._rest(seq, step, characters, step.result.length))
-        seen = (part for part in told.parts if isinstance(part, ImagePart))
+        seen = (part for part in result.parts if isinstance(part, ImagePart))
         parts = (*((OwnWords(note),) if note else ()), head, *seen, rest)
-        return replace(told, parts=parts, structured=None, left_out=0)
+        return replace(result, parts=parts, structured=None, left_out=0)
 
     def address(self, seq: int, step: ToolStep) -> str:
-        """Where the rest of a large result is; empty for any other."""
+        """Return the id of a large result; empty for all others."""
         if not self._readable or not is_large(step):
             return ""
         self.given = True
         return result_id(seq, step.n)
 
-    def _rest(self, seq: int, step: ToolStep, told: int, length: int) -> str:
-        at = self.address(seq, step)
-        if not at:
-            return f"[{length - told} more characters are left out.]"
-        return f'[{length - told} more characters: {READ_RESULT} with id "{at}" and offset {told} reads on.]'
+    def _rest(self, seq: int, step: ToolStep, result: int, length: int) -> str:
+        result_name = self.address(seq, step)
+        if not result_name:
+            return f"[{length - result} more characters are left out.]"
+        return (
+            f'[{length - result} more characters: {READ_RESULT} with id "{result_name}" and offset {result} reads on.]'
+        )
 
 
 def result_id(seq: int, n: int) -> str:
-    """How the model names the result of step `n` in a conversation's turn `seq`."""
+    """Return the id of step `n` in turn `seq`."""
     return f"{seq}.{n}"
 
 
 def is_large(step: ToolStep) -> bool:
-    """Whether a result is worth an address."""
+    """Return True if the result is longer than LARGE."""
     return step.result is not None and step.result.length > LARGE
 
 
 def format_result(step: ToolStep, images: Mapping[str, bytes] = _NO_IMAGES) -> ToolResult:
-    """What the model is told of a call that has ended, with those of its images that it is to see."""
-    told = step.result or ToolResult(step.call.id, (OwnWords(_words(step)),), is_error=True)
-    note = _edited(step)
-    parts = tuple(read for part in told.parts for read in _readable(part, images))
-    return replace(told, parts=(OwnWords(note), *parts) if note else parts)
+    """Return the result of an ended call, with its `images`."""
+    result = step.result or ToolResult(step.call.id, (OwnWords(_status_text(step)),), is_error=True)
+    note = _edit_note(step)
+    parts = tuple(read for part in result.parts for read in _readable(part, images))
+    return replace(result, parts=(OwnWords(note), *parts) if note else parts)
 
 
 def _readable(part: ResultPart, images: Mapping[str, bytes]) -> Iterator[ResultPart]:
-    """A part of a result as the model reads it: a text stands already for each file that is for people."""
+    """Yield the part as the model reads it. A file for users only is omitted, because a text already stands for it."""
     match part:
         case StoredFile(readers=ImageAudience.PEOPLE):
             return
@@ -100,30 +101,30 @@ def _readable(part: ResultPart, images: Mapping[str, bytes]) -> Iterator[ResultP
             yield part
 
 
-def _edited(step: ToolStep) -> str:
-    """What people have changed in a call that was run then; empty if nobody has."""
-    changed = argument_changes(step)
-    if not changed or step.approval is None or step.status not in ANSWERED:
+def _edit_note(step: ToolStep) -> str:
+    """Return a note on the arguments that an approver edited; empty if there are none."""
+    edits = argument_changes(step)
+    if not edits or step.approval is None or step.status not in ANSWERED:
         return ""
-    told = "; ".join(f"{each.name}: {_value(each.before)} -> {_value(each.after)}" for each in changed)
+    result = "; ".join(f"{edit.name}: {_value(edit.before)} -> {_value(edit.after)}" for edit in edits)
     by = clean_name(step.approval.revised_by) or "Somebody"
-    return f"{by} changed this call before it was signed. It was run with {told}."
+    return f"{by} edited this call before it was approved. It was run with {result}."
 
 
 def _value(text: str | None) -> str:
     return "nothing" if text is None else text
 
 
-def _words(step: ToolStep) -> str:
+def _status_text(step: ToolStep) -> str:
     approval = step.approval
     match step.status:
         case StepStatus.DENIED:
             by = clean_name(approval.decided_by) if approval else ""
             reason = single_line(approval.reason, LONGEST_REASON) if approval else ""
-            told = f"{by or 'An approver'} turned this call down. It was not run."
-            return f"{told} Reason: {reason}" if reason else told
+            result = f"{by or 'An approver'} turned this call down. It was not run."
+            return f"{result} Reason: {reason}" if reason else result
         case StepStatus.EXPIRED:
-            return "Nobody signed this call in time. It was not run. It may be asked for again."
+            return "The approval expired. The call was not run. You may request it again."
         case StepStatus.UNKNOWN:
             return (
                 "The call was sent but no answer came: it may or may not have happened. "

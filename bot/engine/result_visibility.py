@@ -1,9 +1,8 @@
-"""Whether what a tool has told one person may be told to another.
+"""Visibility of earlier tool results for another author.
 
-Called by `turn_runner`, for `read_result` and for what is told of earlier turns (`history_prompt`). A conversation's
-people may know what was said there. But a model that asks for somebody whom a rule denies a tool is not given that
-tool's results either, be it by a page of one or by a page of that page: else reading on would be a way around the rule.
-The same goes for tools that the profile which holds there does not enable.
+All users of a conversation may know its messages. But if a rule denies a tool to an author, or the present profile does
+not enable it, the model does not get the tool's results on their behalf, not even as a page of a page: otherwise
+`read_result` would bypass the rule.
 """
 
 from __future__ import annotations
@@ -23,15 +22,15 @@ from bot.engine.rule_matching import PolicyRequest
 from bot.engine.rules import Rules
 from bot.ports import TurnLog
 
-GONE = "What this is a page of is gone."
-_DENIED = "A policy forbids {} to whoever asks now, so no more of its results is told to them."
-_NOT_ENABLED = "{} is not enabled in this conversation's profile, so no more of its results is told here."
+GONE = "The result of this page no longer exists."
+_DENIED = "A policy forbids {} to the present author, so its results are not shown."
+_NOT_ENABLED = "{} is not enabled in this conversation's profile, so its results are not shown here."
 
 
 @dataclass(frozen=True, slots=True)
 class ResultVisibility:
-    """What may be told to `author`, who is `member` there, in the place that `here` is about, by these `rules`;
-    `offered` are the tools there are.
+    """Visibility of results for `author` (`member`) in the conversation of `here`. `rules` are the rules to check,
+    `offered` the tools of the workspace.
     """
 
     here: Rules
@@ -42,30 +41,28 @@ class ResultVisibility:
     log: TurnLog
 
     def with_everybody(self) -> ResultVisibility:
-        """The same of what anybody there may be told later: what a rule denies to some, or in another profile, is
-        denied.
-        """
+        """Return the visibility for all later authors: a tool denied to some counts as denied."""
         strictest = (replace(rule, askers=frozenset(), profile="") if _denies(rule) else rule for rule in self.rules)
         return replace(self, rules=tuple(rule for rule in strictest if not (rule.askers or rule.profile)))
 
     @property
-    def holds_nothing_back(self) -> bool:
-        """Whether nothing is denied to anybody, as far as that is quickly seen."""
-        denies = self._denies_the_rest or any(map(_denies, self.rules))
+    def shows_everything(self) -> bool:
+        """True if a quick check finds nothing denied to anyone."""
+        denies = self._denies_by_default or any(map(_denies, self.rules))
         return self.here.profile.enables_everything and not denies
 
     async def rejection_reason(self, seq: int, step: ToolStep) -> str:
-        """Why the result of a call in the conversation's turn `seq` is not told; empty if it may be."""
-        if self.holds_nothing_back:
+        """Return the reason why the result of a call in turn `seq` is not visible; empty if it is."""
+        if self.shows_everything:
             return ""
-        at: Address = (seq, step.n)
+        address: Address = (seq, step.n)
         while is_read_result_call(step.call) and step.status is StepStatus.DONE:
             of = addressed(step.call)
-            read = None if of is None or of >= at else await self.log.get_call(self.here.place, *of)
+            read = None if of is None or of >= address else await self.log.get_call(self.here.place, *of)
             if of is None or read is None:
                 return GONE
-            at, step = of, read
-        if step.tool is None or not _was_answered(step):
+            address, step = of, read
+        if step.tool is None or not _is_server_result(step):
             return ""
         tool = self._tool(step, step.tool)
         if not self.here.profile.enables(tool):
@@ -73,40 +70,38 @@ class ResultVisibility:
         return _DENIED.format(step.call.name) if self._is_denied(step, tool) else ""
 
     def _is_denied(self, step: ToolStep, tool: Tool) -> bool:
-        # A conversation may have thousands of results: only rules that may count are looked at closely.
+        # Filtered first because a conversation may have thousands of results.
         rules = [rule for rule in self.rules if self._may_count(rule, tool)]
-        if not rules and not self._denies_the_rest:
+        if not rules and not self._denies_by_default:
             return False
         case = PolicyRequest(tool, self.here.place, step.call.arguments, self.author, self.member, self.here.profile)
-        found = evaluate(rules, case, self.here.file.default, self.here.reviewed)
-        return found.ruling.policy is ApprovalPolicy.ALWAYS_DENY
+        result = evaluate(rules, case, self.here.file.default, self.here.reviewed)
+        return result.ruling.policy is ApprovalPolicy.ALWAYS_DENY
 
     def _may_count(self, rule: Rule, tool: Tool) -> bool:
-        """A rule that denies wins over every other: where the default does not deny, the others change nothing."""
-        denies = _denies(rule) or self._denies_the_rest
+        """Return True if the rule can lead to a denial of the tool. Other rules change nothing: a denial wins."""
+        denies = _denies(rule) or self._denies_by_default
         return denies and is_for_server(rule, tool) and is_for_tool(rule, tool)
 
     @property
-    def _denies_the_rest(self) -> bool:
+    def _denies_by_default(self) -> bool:
         return self.here.file.default is ApprovalPolicy.ALWAYS_DENY
 
     def _tool(self, step: ToolStep, called: ToolRef) -> Tool:
-        """The tool as it is now, whatever its server is called by now. Of one that is gone nothing is believed but its
-        name and whose it was.
-        """
-        now = (tool for tool in self.offered.tools if _is_that(tool, called))
-        gone = Tool(step.call.name, called.server, called.name, called.title, server_id=called.server_id)
-        return next(now, gone)
+        """Return the present tool, found by server id. A missing tool keeps only its name and server."""
+        current = (tool for tool in self.offered.tools if _is_same_tool(tool, called))
+        missing = Tool(step.call.name, called.server, called.name, called.title, server_id=called.server_id)
+        return next(current, missing)
 
 
-def _was_answered(step: ToolStep) -> bool:
-    """Whether a server has: of other calls the bot's own words are told."""
+def _is_server_result(step: ToolStep) -> bool:
+    """Return True if the result is the server's, not the bot's own text."""
     own = is_read_result_call(step.call) or is_searching(step)
     return step.status in ANSWERED and step.result is not None and not own
 
 
-def _is_that(tool: Tool, called: ToolRef) -> bool:
-    """True if it is the tool that was called."""
+def _is_same_tool(tool: Tool, called: ToolRef) -> bool:
+    """Return True if the tool is the called one."""
     return (tool.server_id, tool.original_name) == (called.server_id, called.name)
 
 

@@ -1,7 +1,6 @@
-"""Which calls a rule is about, and which of two rules is the more specific.
+"""Rule matching: which rules match a call, and which of two rules is more specific.
 
-Called by `bot.engine.policy_evaluation`. What is not known about a call (who somebody is, what a server that nobody
-trusts says of its tools) is answered by PERHAPS, and never taken for what would let the call run.
+Unknown facts (the member, the hints of an untrusted server) match as PERHAPS, which never lets a call run.
 """
 
 from __future__ import annotations
@@ -21,26 +20,22 @@ from bot.domain.profiles import DEFAULT, Profile
 from bot.domain.tools import Annotations, Tool
 
 # -------------------- argument values
-# The values that a call has at the path of an argument, those included that its tool's schema fills in.
-#
-# An argument that is left out counts as its schema's `default`. Servers write their schemas, so each look at one is
-# bounded.
 
-_MOST_SCHEMAS = 64
-"""Parts of a schema that are looked at for one name."""
+_MAX_SCHEMAS = 64
+"""Most schema parts that are searched for one name. Servers write the schemas, so every search is bounded."""
 _COMBINED = ("allOf", "anyOf", "oneOf")
 
 
 class Unknown(Enum):
-    """A value that may be anything."""
+    """A value that cannot be determined."""
 
     UNKNOWN = auto()
 
 
 def values_at(arguments: Mapping[str, Any], path: str, schema: Mapping[str, Any]) -> Iterator[Any]:
-    """Yield all values at a path. Lists stand for each of their entries, and a name may have dots in it. An entry
-    without a value there yields the empty text, which fits no pattern but `*`. A default that the server may or may not
-    fill in yields the empty text beside it. UNKNOWN stands for what cannot be found out.
+    """Yield all values at an argument path. A list stands for its entries; a name may contain dots. A missing value
+    yields its schema's default, and the empty text if the server may leave it out; the empty text matches only `*`.
+    UNKNOWN stands for values that cannot be determined.
     """
     yield from _Values(schema).at(arguments, path.split("."), [schema])
 
@@ -53,19 +48,19 @@ class _Values:
         if isinstance(value, list | tuple):
             items = [entry for each in self._parts(schemas) for entry in _items(each)]
             for each in value:
-                found = list(self.at(each, path, items))
-                yield from found
-                if path and not found:
+                matches = list(self.at(each, path, items))
+                yield from matches
+                if path and not matches:
                     yield ""
         elif not path:
             yield value
         elif isinstance(value, Mapping):
-            yield from self._within(value, path, self._parts(schemas))
+            yield from self._in_object(value, path, self._parts(schemas))
 
-    def _within(
+    def _in_object(
         self, value: Mapping[str, Any], path: Sequence[str], parts: Sequence[Mapping[str, Any]]
     ) -> Iterator[Any]:
-        if len(parts) >= _MOST_SCHEMAS and path[0] not in value:
+        if len(parts) >= _MAX_SCHEMAS and path[0] not in value:
             yield Unknown.UNKNOWN
         for length in range(1, len(path) + 1):
             name, rest = ".".join(path[:length]), path[length:]
@@ -77,30 +72,30 @@ class _Values:
             for default in defaults:
                 yield from self.at(default, rest, inner)
             if not defaults and rest:
-                # The server may make the object that is missing, and fill it in.
+                # The server may create the missing object and fill it in.
                 filled = list(self.at({}, rest, inner))
                 yield from filled
                 yield from [""] if filled else []
 
     def _parts(self, schemas: Sequence[Any]) -> Sequence[Mapping[str, Any]]:
-        """The schemas and all that they refer to or are combined of, at most `_MOST_SCHEMAS`."""
-        found: list[Mapping[str, Any]] = []
+        """Return the schemas with all that they refer to or combine, at most `_MAX_SCHEMAS`."""
+        matches: list[Mapping[str, Any]] = []
         left = list(schemas)
-        while left and len(found) < _MOST_SCHEMAS:
+        while left and len(matches) < _MAX_SCHEMAS:
             schema = left.pop()
-            if not isinstance(schema, Mapping) or any(each is schema for each in found):
+            if not isinstance(schema, Mapping) or any(each is schema for each in matches):
                 continue
-            found.append(schema)
+            matches.append(schema)
             for key in _COMBINED:
                 combined = schema.get(key)
                 left += combined if isinstance(combined, list) else []
             left += [schema[key] for key in ("if", "then", "else") if key in schema]
             if isinstance(reference := schema.get("$ref"), str):
-                left.append(self._referred(reference))
-        return found
+                left.append(self._resolve(reference))
+        return matches
 
-    def _referred(self, reference: str) -> Any:
-        """The part of the schema that a JSON Pointer within it names, None if there is none."""
+    def _resolve(self, reference: str) -> Any:
+        """Return the schema part that a JSON Pointer names; None if there is none."""
         place: Any = self._root
         for step in reference.removeprefix("#").split("/")[1:]:
             name = step.replace("~1", "/").replace("~0", "~")
@@ -121,9 +116,8 @@ def _items(schema: Mapping[str, Any]) -> Iterator[Any]:
 
 @dataclass(frozen=True, slots=True)
 class PolicyRequest:
-    """A call as rules look at it. `author` is None where it is nobody's in particular, `member` where it is not known
-    who they are there; `arguments` are None where the call is not known in detail. `read_hosts` finds the hosts that
-    an argument addresses.
+    """A call as rules see it. `author` is None for calls of no user, `member` if the platform cannot tell, `arguments`
+    if they are unknown. `read_hosts` finds the hosts in an argument.
     """
 
     tool: Tool
@@ -136,7 +130,7 @@ class PolicyRequest:
 
 
 class RuleMatch(IntEnum):
-    """How far a rule, or one of its conditions, is about a call."""
+    """Certainty with which a rule or condition matches a call."""
 
     NO = 0
     PERHAPS = 1
@@ -144,18 +138,18 @@ class RuleMatch(IntEnum):
 
 
 def match_rule(rule: Rule, case: PolicyRequest) -> RuleMatch:
-    """Whether the rule is about the call: what its least fitting condition says."""
-    return min((found for _, found in _conditions(rule, case)), default=RuleMatch.YES)
+    """Return the lowest match of the rule's conditions."""
+    return min((matches for _, matches in _conditions(rule, case)), default=RuleMatch.YES)
 
 
 def first_mismatch(rule: Rule, case: PolicyRequest, than: RuleMatch = RuleMatch.YES) -> str:
-    """The first condition that fits less than that, in a few words; empty if all do."""
-    return next((name for name, found in _conditions(rule, case) if found < than), "")
+    """Return the first condition that matches less than `than`, in a few words; empty if there is none."""
+    return next((name for name, matches in _conditions(rule, case) if matches < than), "")
 
 
 def narrowness(rule: Rule) -> Mapping[str, int]:
-    """What the rule asks of a call, and how exactly: 1 for a pattern, a group or a platform, more for less."""
-    found = {
+    """Return the exactness of each condition: 1 for a pattern, a group or a platform, higher for more exact ones."""
+    matches = {
         "server": 2 if rule.server_id else _exactness(rule.server),
         "tool": _exactness(rule.tool),
         "place": min((1 + place.count(":") for place in rule.places), default=0),
@@ -164,17 +158,17 @@ def narrowness(rule: Rule) -> Mapping[str, int]:
         **{f"annotation {name}": 1 for name in rule.annotations},
         **{f"argument {path}": 1 + (not is_pattern(pattern)) for path, pattern in rule.arguments.items()},
     }
-    return {name: exactness for name, exactness in found.items() if exactness}
+    return {name: exactness for name, exactness in matches.items() if exactness}
 
 
 def outranks(one: Rule, other: Rule) -> bool:
-    """Whether one says everything that the other says, as exactly, and something more, or more exactly."""
+    """Return True if `one` has all conditions of `other`, at least as exact, and one more or a more exact one."""
     mine, theirs = narrowness(one), narrowness(other)
     return mine != theirs and all(mine.get(name, 0) >= exactness for name, exactness in theirs.items())
 
 
 def needs_member(rules: Iterable[Rule]) -> bool:
-    """Whether any of them looks at more of the asker than the id."""
+    """Return True if any rule needs more than the author's id."""
     return any(not is_person(each) for rule in rules for each in rule.askers)
 
 
@@ -185,54 +179,54 @@ def _exactness(pattern: str) -> int:
 
 
 def _conditions(rule: Rule, case: PolicyRequest) -> Iterator[tuple[str, RuleMatch]]:
-    yield "another server", _sure(is_for_server(rule, case.tool))
-    yield "another tool", _sure(is_for_tool(rule, case.tool))
+    yield "another server", _match(is_for_server(rule, case.tool))
+    yield "another tool", _match(is_for_tool(rule, case.tool))
     if rule.places:
-        yield "another place", _sure(any(_in(place, case.place) for place in rule.places))
+        yield "another place", _match(any(_is_in(place, case.place) for place in rule.places))
     if rule.profile:
-        yield "another profile", _sure(rule.profile in (case.profile.id, case.profile.name))
+        yield "another profile", _match(rule.profile in (case.profile.id, case.profile.name))
     if rule.askers:
-        yield "somebody else asked", max(_asks(each, case) for each in rule.askers)
+        yield "another author", max(_match_author(each, case) for each in rule.askers)
     for name, wanted in rule.annotations.items():
-        yield f"the tool's {name.replace('_', '-')} hint", _hinted(case.tool, name, wanted=wanted)
+        yield f"the tool's {name.replace('_', '-')} hint", _match_hint(case.tool, name, wanted=wanted)
     for path, pattern in rule.arguments.items():
-        yield f"the argument {path}", _argued(case, path, pattern)
+        yield f"the argument {path}", _match_argument(case, path, pattern)
 
 
-def _sure(holds: bool) -> RuleMatch:
+def _match(holds: bool) -> RuleMatch:
     return RuleMatch.YES if holds else RuleMatch.NO
 
 
-def _in(place: str, where: ConversationKey) -> bool:
-    """A conversation over HTTP that is held in another platform's workspace is there, too."""
-    return any(f"{each}:".startswith(f"{place}:") for each in (where, where.workspace_key))
+def _is_in(place: str, conversation: ConversationKey) -> bool:
+    """Return True for conversations in this place, and for HTTP conversations in its workspace."""
+    return any(f"{each}:".startswith(f"{place}:") for each in (conversation, conversation.workspace_key))
 
 
-def _asks(asker: str, case: PolicyRequest) -> RuleMatch:
+def _match_author(asker: str, case: PolicyRequest) -> RuleMatch:
     if case.author is None:
         return RuleMatch.NO
     if is_person(asker):
-        return _sure(case.author.principal == asker)
+        return _match(case.author.principal == asker)
     if case.member is None:
         return RuleMatch.PERHAPS
     outsider = case.member.guest or case.member.external
     match asker:
         case _ if asker == MEMBERS:
-            return _sure(not outsider)
+            return _match(not outsider)
         case _ if asker == GUESTS:
-            return _sure(outsider)
+            return _match(outsider)
         case _:
-            return _sure(asker in case.member.roles)
+            return _match(asker in case.member.roles)
 
 
-def _hinted(tool: Tool, name: str, *, wanted: bool) -> RuleMatch:
-    """What a trusted server did not say is what the specification says it then means."""
+def _match_hint(tool: Tool, name: str, *, wanted: bool) -> RuleMatch:
+    """Return the match of a hint. Missing hints of a trusted server have the defaults of the MCP specification."""
     if not tool.trusted:
         return RuleMatch.PERHAPS
-    return _sure(_believed(tool.annotations, name) is wanted)
+    return _match(_hint_value(tool.annotations, name) is wanted)
 
 
-def _believed(hints: Annotations, name: str) -> bool:
+def _hint_value(hints: Annotations, name: str) -> bool:
     match name:
         case "read_only":
             return hints.read_only is True
@@ -244,33 +238,38 @@ def _believed(hints: Annotations, name: str) -> bool:
             return hints.open_world is not False
 
 
-def _argued(case: PolicyRequest, key: str, pattern: str) -> RuleMatch:
-    """YES if every value at the path fits, PERHAPS if only some do: one bad address among good ones is a bad call."""
+def _match_argument(case: PolicyRequest, key: str, pattern: str) -> RuleMatch:
+    """Return YES if all values at the path match, PERHAPS if only some do: one bad address among good ones makes a bad
+    call.
+    """
     if case.arguments is None:
         return RuleMatch.NO
     comparison, path = parse_comparison(key)
-    found = [
-        _compared(value, comparison, pattern, case) for value in values_at(case.arguments, path, case.tool.input_schema)
+    matches = [
+        _match_value(value, comparison, pattern, case)
+        for value in values_at(case.arguments, path, case.tool.input_schema)
     ]
-    if not found or max(found) is RuleMatch.NO:
+    if not matches or max(matches) is RuleMatch.NO:
         return RuleMatch.NO
-    return RuleMatch.YES if min(found) is RuleMatch.YES else RuleMatch.PERHAPS
+    return RuleMatch.YES if min(matches) is RuleMatch.YES else RuleMatch.PERHAPS
 
 
-def _compared(value: Any, comparison: Comparison, pattern: str, case: PolicyRequest) -> RuleMatch:
+def _match_value(value: Any, comparison: Comparison, pattern: str, case: PolicyRequest) -> RuleMatch:
     if value is Unknown.UNKNOWN:
         return RuleMatch.PERHAPS
     match comparison:
         case Comparison.EXACT:
-            return _sure(matches_pattern(value_text(value), pattern))
+            return _match(matches_pattern(value_text(value), pattern))
         case Comparison.FOLDED:
-            return _sure(matches_pattern(fold_text(value_text(value)), fold_text(pattern)))
+            return _match(matches_pattern(fold_text(value_text(value)), fold_text(pattern)))
         case Comparison.HOST:
-            return _hosted(value, pattern, case.read_hosts)
+            return _match_host(value, pattern, case.read_hosts)
 
 
-def _hosted(value: Any, pattern: str, read: ReadHosts) -> RuleMatch:
-    """NO if the value has no address. What cannot be read as one may be an address of any host."""
+def _match_host(value: Any, pattern: str, read: ReadHosts) -> RuleMatch:
+    """Return the match of the hosts in a value; NO if the value is empty. A value that cannot be parsed may address any
+    host.
+    """
     match value:
         case None | "":
             return RuleMatch.NO
@@ -286,8 +285,8 @@ def _hosted(value: Any, pattern: str, read: ReadHosts) -> RuleMatch:
 
 
 def _host_patterns(pattern: str, read: ReadHosts) -> Sequence[str]:
-    """The pattern in the spelling of `Hosts.names`; with a leading dot, one for the host and one for all below it.
-    Empty if it is no host.
+    """Return the pattern in the spelling of `Hosts.names`; with a leading dot, for the host and all below it. Empty if
+    it is not a host.
     """
     if pattern.startswith("."):
         names = _host_patterns(pattern[1:], read)
@@ -299,5 +298,5 @@ def _host_patterns(pattern: str, read: ReadHosts) -> Sequence[str]:
 
 
 def _label(label: str, read: ReadHosts) -> str:
-    """One part of a host in Punycode."""
+    """Return one label of a host in Punycode."""
     return next(iter(read(label).names), label)

@@ -1,8 +1,7 @@
-"""What holds in a conversation: its profile, what may run there, and whose signature counts.
+"""Rules of a conversation: its profile, its policies and its approvers.
 
-Three layers speak about a tool: the operator's file, the rules that admins have set, and the profile's. They are rules
-of one kind and are judged together (`bot.engine.policy_evaluation`); where none is about a call, the file's default
-counts.
+Three layers of rules are evaluated together (`bot.engine.policy_evaluation`): those of the operator's file, of the
+admins and of the profile. If none matches, the file's default applies.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ _NOWHERE = ConversationKey("", "", "", "")
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What holds in one conversation, `place`, at one moment."""
+    """Snapshot of the rules in the conversation `place`."""
 
     file: Policies = Policies()
     signatories: Approvers = Approvers()
@@ -40,12 +39,12 @@ class Rules:
 
     @property
     def all(self) -> tuple[Rule, ...]:
-        """The rules of all three layers."""
+        """Rules of all three layers."""
         return (*self.file.all_rules, *self.set_by_admins, *self.profile.policies)
 
     @property
     def ask_who(self) -> bool:
-        """Whether it takes more than the asker's id to judge a call: roles, or whether it is a guest."""
+        """True if a rule needs the author as a member: roles, or guest status."""
         return needs_member(self.all)
 
     def judge(
@@ -55,7 +54,7 @@ class Rules:
         author: Author | None = None,
         member: Member | None = None,
     ) -> PolicyResult:
-        """What holds for a call here, and why. `member` is who the author is here, fresh, None if that is not known."""
+        """Return the policy for a call, with the reason. `member` is the author, freshly looked up; None if unknown."""
         return evaluate(
             self.all,
             PolicyRequest(tool, self.place, arguments, author, member, self.profile, self.read_hosts),
@@ -64,23 +63,23 @@ class Rules:
         )
 
     def policy_of(self, tool: Tool) -> ApprovalPolicy:
-        """Whether a tool runs, asks or never runs here, as far as that depends on nobody and on no argument."""
+        """Return the policy for a tool, independent of author and arguments."""
         return self.judge(tool).ruling.policy
 
     def enabled(self, offered: ToolSet) -> ToolSet:
-        """What of the offered the profile enables."""
+        """Return the tools that the profile enables."""
         if self.profile.enables_everything:
             return offered
         tools = tuple(tool for tool in offered.tools if self.profile.enables(tool))
         names = {tool.name for tool in tools}
         servers = {tool.server for tool in tools}
-        guidance = tuple(_without_strangers(each, names) for each in offered.guidance if each.server in servers)
+        guidance = tuple(_without_disabled_tool(each, names) for each in offered.guidance if each.server in servers)
         return dataclasses.replace(offered, tools=tools, guidance=guidance)
 
 
 class RuleBook:
-    """All rules as they are now: the operator's, which stand still, and the admins', which change. `reviewed` says
-    whether a tool's definition is the one that is pinned, `read_hosts` finds the hosts that an argument addresses.
+    """Current rules: the operator's, and those of the admins, which change. `reviewed` returns True for a pinned
+    definition; `read_hosts` finds the hosts in an argument.
     """
 
     def __init__(
@@ -94,45 +93,51 @@ class RuleBook:
         self._signatories = signatories or Approvers()
         self._reviewed = reviewed
         self._read_hosts = read_hosts
-        self._set: tuple[Rule, ...] = ()
+        self._admin_rules: tuple[Rule, ...] = ()
         self._profiles: Mapping[str, Profile] = {}
-        self._bound: Mapping[str, str] = {}
+        self._profile_by_place: Mapping[str, str] = {}
 
     def replace_file(self, file: Policies) -> None:
-        """The operator's file says something else now."""
+        """Replace the rules of the operator's file."""
         self._file = file
 
     def amend(self, rules: Iterable[Rule], profiles: Iterable[Profile], bindings: Sequence[Binding]) -> None:
-        """What admins have set is this now."""
-        self._set = tuple(rules)
+        """Replace the admins' rules, profiles and bindings."""
+        self._admin_rules = tuple(rules)
         self._profiles = {profile.id: profile for profile in profiles}
-        self._bound = {binding.place: binding.profile for binding in bindings}
+        self._profile_by_place = {binding.place: binding.profile for binding in bindings}
 
     @property
     def named(self) -> frozenset[str]:
-        """Everybody whom a rule or a profile names, wherever it holds: people, groups and roles."""
+        """Users, groups and roles that any rule or profile names."""
         profiles = self._profiles.values()
-        rules = (*self._file.all_rules, *self._set, *(rule for profile in profiles for rule in profile.policies))
+        rules = (
+            *self._file.all_rules,
+            *self._admin_rules,
+            *(rule for profile in profiles for rule in profile.policies),
+        )
         approvers = (entries for rule in rules for entries in rule.terms.approvers)
         return frozenset().union(
             *approvers, *(rule.askers for rule in rules), *(profile.approvers for profile in profiles)
         )
 
     def rules(self, conversation: ConversationKey) -> Rules:
-        """What holds there. A channel's profile comes before its workspace's, and that before everybody's; what an
-        admin has set holds in that admin's workspace.
+        """Return the rules of a conversation. A channel's profile wins over its workspace's, and that over the global
+        one. Admins' rules apply in the admin's workspace.
         """
-        bound = (self._bound.get(place, "") for place in (*binding_scopes(conversation), EVERYWHERE))
-        profile = next((self._profiles[each] for each in bound if each in self._profiles), DEFAULT)
+        profile_ids = (self._profile_by_place.get(place, "") for place in (*binding_scopes(conversation), EVERYWHERE))
+        profile = next((self._profiles[each] for each in profile_ids if each in self._profiles), DEFAULT)
         signatories = self._signatories
         if profile.approvers:
             signatories = dataclasses.replace(signatories, approvers=profile.approvers, programs=frozenset())
-        here = tuple(rule for rule in self._set if rule.workspace in (EVERYWHERE, conversation.workspace_key))
-        return Rules(self._file, signatories, profile, here, conversation, self._reviewed, self._read_hosts)
+        admin_rules = tuple(
+            rule for rule in self._admin_rules if rule.workspace in (EVERYWHERE, conversation.workspace_key)
+        )
+        return Rules(self._file, signatories, profile, admin_rules, conversation, self._reviewed, self._read_hosts)
 
 
-def _without_strangers(guidance: ServerGuidance, names: set[str]) -> ServerGuidance:
-    """Guidance that sends nobody to a tool which is not enabled."""
+def _without_disabled_tool(guidance: ServerGuidance, names: set[str]) -> ServerGuidance:
+    """Return the guidance without an `auto_context_tool` that is not enabled."""
     if guidance.auto_context_tool in names:
         return guidance
     return dataclasses.replace(guidance, auto_context_tool="")

@@ -1,27 +1,26 @@
-"""Information flow between tools: which calls take a signature because of the words that the model has read (ADR 17).
+"""Information flow between tools: calls that need an approval because of the text that the model has read (ADR 17).
 
-A conversation is tainted by the words that its model is given, whose sources are kept with every reply and summary
-(`bot.engine.sources`). The table, for calls that a rule lets run:
+A conversation is tainted by the text in its prompts; every reply and summary stores its sources (`bot.engine.sources`).
+The table applies to calls that a rule lets run:
 
 | the call                                            | own  | shared | strangers |
 |-----------------------------------------------------|------|--------|-----------|
-| reads, nobody but the server learns of it           | runs | runs   | runs      |
+| reads, only the server learns of it                 | runs | runs   | runs      |
 | reads, the world may learn of it                    | runs | asks*  | asks*     |
 | adds, closed                                        | runs | runs** | runs**    |
 | adds, for the team                                  | runs | runs** | asks      |
 | changes or deletes, closed or for the team          | runs | runs** | asks      |
 | adds, changes or deletes, for the world             | runs | asks   | asks      |
 
-*  if anything was read that its server has not said itself. Questions of other people do not count as read.
-** asks if its server has a tool whose words count as own: what is written there would come back as own.
+*  if anything was read from another server. Questions of other users do not count as read.
+** asks if the server has a tool whose text counts as own: the written text would come back as own.
 
-A tool of a server that is not marked trusted, and for which nothing is set, counts as one that reads: what it does is
-not known, and its server knows what it has said.
+A tool of an untrusted server without settings counts as one that reads: its effects are unknown, and its server knows
+its own text.
 
-A read whose arguments the person who asks has all written out carries nothing that was read: it runs.
+A read whose arguments the author has written out carries nothing that was read: it runs.
 
-A call whose recipients are all named in the words of the person who asks goes where that person wants: it counts as
-closed. So does one that names no recipient at all.
+A call counts as closed if the author has named all its recipients, or if it names none.
 """
 
 from __future__ import annotations
@@ -51,8 +50,8 @@ _NAME = r"[\w@.+-]"
 
 @dataclass(frozen=True, slots=True)
 class TaintSource:
-    """A source of words that the model was given: what people call it, its server, and whose words it holds. `is_read`
-    is False of what people say here: everybody here knows it, so that it gives nothing away.
+    """A source of text in the prompt: its label, its server and its trust. `is_read` is False for messages of the
+    conversation, because everyone in it knows them.
     """
 
     label: str
@@ -63,8 +62,8 @@ class TaintSource:
 
 @dataclass(frozen=True, slots=True)
 class Taint:
-    """The words that the model was given when it asked for a call. `asked` are the texts that the person who asks has
-    written; `offered` are the tools there are.
+    """Taint of a completion's calls. `told` are the sources in its prompt, `asked` the author's own texts, `offered`
+    the tools of the workspace.
     """
 
     told: tuple[TaintSource, ...] = ()
@@ -73,45 +72,45 @@ class Taint:
 
     @property
     def words(self) -> Words:
-        """The least trustworthy of the words."""
+        """Lowest trust of all sources."""
         return max((each.words for each in self.told), key=lambda words: words.rank, default=Words.OWN)
 
-    def apply_policy(self, tool: Tool, arguments: Mapping[str, Any], found: PolicyResult) -> PolicyResult:
-        """Return what holds for a call after all: asking instead of running, or asking for this reason, too."""
-        reason = self.objection(tool, arguments) if found.ruling.policy in _HELD else ""
+    def apply_policy(self, tool: Tool, arguments: Mapping[str, Any], result: PolicyResult) -> PolicyResult:
+        """Return the result with the taint applied: ask instead of run, or ask for this reason, too."""
+        reason = self.approval_reason(tool, arguments) if result.ruling.policy in _HELD else ""
         if not reason:
-            return found
-        why = " ".join(filter(None, (found.ruling.why, reason)))
-        return replace(found, ruling=replace(found.ruling, policy=ApprovalPolicy.ASK_USER, why=why, taint=self.words))
+            return result
+        why = " ".join(filter(None, (result.ruling.why, reason)))
+        return replace(result, ruling=replace(result.ruling, policy=ApprovalPolicy.ASK_USER, why=why, taint=self.words))
 
-    def objection(self, tool: Tool, arguments: Mapping[str, Any]) -> str:
-        """Return why a person signs a call that a rule lets run; empty if it runs."""
+    def approval_reason(self, tool: Tool, arguments: Mapping[str, Any]) -> str:
+        """Return the reason why a call that a rule lets run needs an approval; empty if it runs."""
         if self.words is Words.OWN:
             return ""
         sends = sends_of(tool, arguments, self.asked)
         known = tool.trusted or tool.flow.sends is not None
-        if tool.read_only and _says_what_was_asked(tool, arguments, self.asked):
-            what = ""
+        if tool.read_only and _repeats_author(tool, arguments, self.asked):
+            risk = ""
         elif tool.read_only or not known:
-            what = self._read(tool, sends)
-        elif _goes_where_asked(tool, arguments, self.asked):
-            what = _DESTROYS if self.words is Words.STRANGERS and tool.destructive else ""
+            risk = self._read_risk(tool, sends)
+        elif _has_named_recipients(tool, arguments, self.asked):
+            risk = _DESTROYS if self.words is Words.STRANGERS and tool.destructive else ""
         else:
-            what = self._written(tool, sends)
-        if not what:
+            risk = self._write_risk(tool, sends)
+        if not risk:
             return ""
-        culprits = [each for each in self.told if each.words is self.words]
-        return f"{what} The model has read {_names(culprits)}, where {_WRITERS[self.words]} may have written."
+        causes = [each for each in self.told if each.words is self.words]
+        return f"{risk} The model has read {_names(causes)}, where {_WRITERS[self.words]} may have written."
 
-    def _read(self, tool: Tool, sends: Sends) -> str:
-        """What a call that only reads could do to be signed for. A tool of which nothing is known is treated alike: its
-        server would otherwise ask at every second call, whatever that does.
+    def _read_risk(self, tool: Tool, sends: Sends) -> str:
+        """Return the risk of a read-only call. Tools with unknown effects count as such, because their servers would
+        otherwise ask at every second call.
         """
-        elsewhere = [each for each in self.told if each.is_read and each.server_id != tool.server_id]
-        return _READS_OUTSIDE.format(_names(elsewhere)) if elsewhere and sends is Sends.WORLD else ""
+        other_servers = [each for each in self.told if each.is_read and each.server_id != tool.server_id]
+        return _READS_OUTSIDE.format(_names(other_servers)) if other_servers and sends is Sends.WORLD else ""
 
-    def _written(self, tool: Tool, sends: Sends) -> str:
-        """What any other call would do to be signed for."""
+    def _write_risk(self, tool: Tool, sends: Sends) -> str:
+        """Return the risk of any other call."""
         strangers = self.words is Words.STRANGERS
         match sends:
             case Sends.WORLD:
@@ -124,7 +123,7 @@ class Taint:
                 return _RETURNS_AS_OWN if self._returns_as_own(tool) else ""
 
     def _returns_as_own(self, tool: Tool) -> bool:
-        """True if the tool's server has a reading tool whose words count as own."""
+        """Return True if the server has a reading tool whose text counts as own."""
         return any(
             each.server_id == tool.server_id and each.read_only and each.words is Words.OWN
             for each in self.offered.tools
@@ -135,22 +134,22 @@ UNTAINTED = Taint()
 
 
 def taint_sources(sources: Iterable[Source], offered: ToolSet, asker: str) -> tuple[TaintSource, ...]:
-    """Say whose words these sources hold, by the tools there are now, for `asker`, the principal who asks. A tool that
-    is gone or has changed may have returned anything.
+    """Return the taint sources for the principal `asker`, by the present tools. A missing or changed tool may have
+    returned anything.
     """
-    return tuple(dict.fromkeys(_told(each, offered) for each in sources if each != PersonSource(asker)))
+    return tuple(dict.fromkeys(_taint_source(each, offered) for each in sources if each != PersonSource(asker)))
 
 
 def sends_of(tool: Tool, arguments: Mapping[str, Any], asked: Sequence[str] = ()) -> Sends:
-    """Say where a call can send. `asked` are the texts in which the person who asks may have named its recipients."""
+    """Return the furthest audience of a call. `asked` are the author's texts, which may name its recipients."""
     flow, sends = tool.flow, tool.sends
     if flow.sends is None and tool.annotations.open_world is not False and holds_address(arguments):
         sends = Sends.WORLD
-    return Sends.CLOSED if _goes_where_asked(tool, arguments, asked) else sends
+    return Sends.CLOSED if _has_named_recipients(tool, arguments, asked) else sends
 
 
-def _goes_where_asked(tool: Tool, arguments: Mapping[str, Any], asked: Sequence[str]) -> bool:
-    """True if the call has no recipients but those that the person who asks has named."""
+def _has_named_recipients(tool: Tool, arguments: Mapping[str, Any], asked: Sequence[str]) -> bool:
+    """Return True if the author has named all recipients of the call."""
     properties = tool.input_schema.get("properties")
     known = properties if isinstance(properties, Mapping) else {}
     names = tool.flow.recipients
@@ -160,22 +159,22 @@ def _goes_where_asked(tool: Tool, arguments: Mapping[str, Any], asked: Sequence[
     return all(_is_named(each, asked) for each in recipients)
 
 
-def _says_what_was_asked(tool: Tool, arguments: Mapping[str, Any], asked: Sequence[str]) -> bool:
-    """True if the person who asks has written out each argument, or it is its default, true, false or null. Such a call
-    carries nothing that was read. Lists and objects do not count, because their order and number may carry something.
+def _repeats_author(tool: Tool, arguments: Mapping[str, Any], asked: Sequence[str]) -> bool:
+    """Return True if each argument is a text of the author, its default, true, false or null: such a call carries
+    nothing that was read. Lists and objects do not count, because their order and length may carry something.
     """
     properties = tool.input_schema.get("properties")
     known = properties if isinstance(properties, Mapping) else {}
     for name, value in arguments.items():
         if value is None or isinstance(value, bool) or (name in known and value == _default(known[name])):
             continue
-        # In the same case: upper and lower letters may carry something, too.
-        if not isinstance(value, str | int | float) or not _stands_in(str(value), asked):
+        # Case-sensitive: upper and lower case may carry something, too.
+        if not isinstance(value, str | int | float) or not _contains_word(str(value), asked):
             return False
     return bool(arguments)
 
 
-def _told(source: Source, offered: ToolSet) -> TaintSource:
+def _taint_source(source: Source, offered: ToolSet) -> TaintSource:
     match source:
         case OtherSource():
             return TaintSource(source.label, Words.STRANGERS)
@@ -189,7 +188,7 @@ def _told(source: Source, offered: ToolSet) -> TaintSource:
 
 
 def _is_still(source: ToolSource, tool: Tool) -> bool:
-    """True if the tool and its server's place are what they were."""
+    """Return True if the tool and its server's address are unchanged."""
     return (source.definition, source.place) == (tool.definition, tool.place)
 
 
@@ -198,7 +197,7 @@ def _default(schema: object) -> object:
 
 
 def _leaves(value: object) -> list[str]:
-    """The texts and numbers in an argument, the keys of objects among them."""
+    """Return the texts and numbers in an argument, with the keys of objects."""
     match value:
         case None | "":
             return []
@@ -211,12 +210,12 @@ def _leaves(value: object) -> list[str]:
 
 
 def _is_named(recipient: str, asked: Sequence[str]) -> bool:
-    """True if the recipient stands in one of the texts as a word of its own, not as a part of a longer address."""
-    # Not casefold(): it makes "ß" of a host name "ss", which is another host.
-    return _stands_in(recipient.strip().lower(), [text.lower() for text in asked])
+    """Return True if a text contains the recipient as a whole word, not as a part of a longer address."""
+    # Not casefold(): it turns the "ß" of a host name into "ss", which is another host.
+    return _contains_word(recipient.strip().lower(), [text.lower() for text in asked])
 
 
-def _stands_in(wanted: str, asked: Sequence[str]) -> bool:
+def _contains_word(wanted: str, asked: Sequence[str]) -> bool:
     pattern = rf"(?<!{_NAME}){re.escape(wanted)}(?![\w@]|[.+-]\w)"
     return bool(wanted) and any(re.search(pattern, text) for text in asked)
 

@@ -1,9 +1,8 @@
-"""Which of many tools fit a few words: a ranking by BM25 over what their servers say of them.
+"""Search index of tools: BM25 over their names and descriptions.
 
-Called by `search_steps`. The formula is that of Robertson and Zaragoza, "The Probabilistic Relevance Framework:
-BM25 and Beyond" (2009), with weights for the fields. It is written out here since the packages that have it need NumPy
-(rank-bm25, which nobody maintains, and bm25s), and some hundred tools do not. Two things are added: words count by
-their stems, and another word that means the same counts, too, but for less.
+The formula is that of Robertson and Zaragoza, "The Probabilistic Relevance Framework: BM25 and Beyond" (2009), with
+weights for the fields. It is written out here because the packages for it need NumPy. Two additions: words count by
+their stems, and synonyms count less.
 """
 
 from __future__ import annotations
@@ -19,26 +18,23 @@ from dataclasses import dataclass
 from bot.domain.tools import Tool, ToolSet
 
 # -------------------- tool index terms
-# The words that tools are told apart by: split, cut to their stems, and those that mean much the same.
-#
-# Called by `tool_index`. Everyday language only: nothing here knows a tool or a server.
 
 _UNSPACED = r"\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff"
-"""Scripts written without spaces, or with particles glued to the words: Thai to Korean."""
+"""Scripts written without spaces, or with particles attached to words: Thai to Korean."""
 _WORD = re.compile(rf"[{_UNSPACED}]+|[^\W_{_UNSPACED}]+")
 _IS_UNSPACED = re.compile(rf"[{_UNSPACED}]")
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _VOWEL = re.compile(r"[aeiouy]")
 _LONGEST_WORD = 40
-_EMPTY = """
+_STOP_WORDS_TEXT = """
     a about after all also am an and any anything are as at be been before but by can could d did do does each every
     for from has have how i if in into is it its just kindly let ll may me might more my need no not now of on one or
     our out over please s same shall should so some something still t than that the their them then there these they
     this those to too tool tools up us ve via want was we were what when where which who whose will with would you
     your
 """
-"""Words that say nothing about which tool is meant."""
-_ALIKE = """
+"""Words without meaning for the choice of a tool."""
+_SYNONYM_GROUPS = """
     create add new make open register record insert draft write log file raise
     delete remove erase drop discard destroy purge clear
     list show enumerate overview display
@@ -113,23 +109,23 @@ _ALIKE = """
     delivery shipment parcel package
     discount coupon voucher
 """
-"""A line for each group of words by which the same deed or thing is called. A word may be in several."""
+"""Groups of synonyms, one a line. A word may be in several. General language only, without tools or servers."""
 
 
 def terms(text: str) -> Iterator[str]:
-    """The stems of the words that say something, in order. Scripts without spaces come in pairs of characters."""
-    for found in _WORD.findall(_CAMEL.sub(" ", text)):
-        if _IS_UNSPACED.match(found):
-            yield from (found[n : n + 2] for n in range(max(1, len(found) - 1)))
+    """Yield the stems of the significant words, in order. Scripts without spaces yield pairs of characters."""
+    for match in _WORD.findall(_CAMEL.sub(" ", text)):
+        if _IS_UNSPACED.match(match):
+            yield from (match[n : n + 2] for n in range(max(1, len(match) - 1)))
             continue
-        word = found.casefold()[:_LONGEST_WORD]
-        if word not in _SAYING_NOTHING:
+        word = match.casefold()[:_LONGEST_WORD]
+        if word not in _STOP_WORDS:
             yield stem(word)
 
 
 def stem(word: str) -> str:
-    """The word without the endings by which forms of it differ: `policies` and `policy` become equal, and so do
-    `scheduling`, `scheduled` and `schedule`, or `deletion` and `delete`. It is for comparing, not for reading.
+    """Return the word without inflection endings, for comparison only: `policies` and `policy` become equal, and so do
+    `scheduling`, `scheduled` and `schedule`, or `deletion` and `delete`.
     """
     if len(word) > 4 and word.endswith("ies"):
         word = word[:-3] + "y"
@@ -148,49 +144,49 @@ def stem(word: str) -> str:
     return word[:-1] if len(word) > 3 and word.endswith("e") else word
 
 
-_SAYING_NOTHING = frozenset(_EMPTY.split())
+_STOP_WORDS = frozenset(_STOP_WORDS_TEXT.split())
 
 
-def _alike() -> dict[str, tuple[str, ...]]:
-    found: dict[str, dict[str, None]] = {}
-    for line in _ALIKE.splitlines():
+def _synonyms() -> dict[str, tuple[str, ...]]:
+    match: dict[str, dict[str, None]] = {}
+    for line in _SYNONYM_GROUPS.splitlines():
         group = [stem(word) for word in line.split()]
         for word in group:
-            found.setdefault(word, {}).update((other, None) for other in group if other != word)
-    return {word: tuple(others) for word, others in found.items()}
+            match.setdefault(word, {}).update((other, None) for other in group if other != word)
+    return {word: tuple(others) for word, others in match.items()}
 
 
-ALIKE = _alike()
-"""The stems that may stand for another one."""
+SYNONYMS = _synonyms()
+"""Synonyms by stem."""
 
 
 MOST_HITS = 5
 _K1, _B = 1.2, 0.75
 _NAME, _TITLE, _TEXT, _OF_SERVER = 3.0, 2.0, 1.0, 0.5
-_ALIKE_WEIGHT = 0.6
+_SYNONYM_WEIGHT = 0.6
 _LONGEST_TEXT = 2_000
-"""Characters of each text that count: the others do not tell tools apart, and a server may write megabytes."""
+"""Indexed characters of each text. Longer texts add nothing, and a server may send megabytes."""
 _MOST_TERMS = 40
-_KEPT = 8
+_MAX_INDEXES = 8
 
 
 class ToolIndex:
-    """The words of some tools. `about` says what their servers are, by name."""
+    """Search index of a set of tools. `about` describes their servers, by name."""
 
     def __init__(self, tools: Iterable[Tool], about: Mapping[str, str]) -> None:
         self._tools = sorted(tools, key=lambda tool: tool.name)
         of_servers = {server: _count(Counter(), text, _OF_SERVER) for server, text in about.items()}
-        documents = [_words_of(tool, of_servers.get(tool.server, {})) for tool in self._tools]
+        documents = [_tool_words(tool, of_servers.get(tool.server, {})) for tool in self._tools]
         lengths = [sum(words.values()) for words in documents]
         average = sum(lengths) / len(lengths) if lengths else 1.0
-        self._found_in: defaultdict[str, dict[int, float]] = defaultdict(dict)
+        self._postings: defaultdict[str, dict[int, float]] = defaultdict(dict)
         for n, words in enumerate(documents):
-            burden = _K1 * (1 - _B + _B * lengths[n] / (average or 1.0))
+            length_norm = _K1 * (1 - _B + _B * lengths[n] / (average or 1.0))
             for term, weight in words.items():
-                self._found_in[term][n] = weight * (_K1 + 1) / (weight + burden)
+                self._postings[term][n] = weight * (_K1 + 1) / (weight + length_norm)
 
     def search(self, query: str, most: int = MOST_HITS) -> tuple[Tool, ...]:
-        """The tools that fit, the best first; of those that fit alike, the first by name. None where no word does."""
+        """Return the matching tools, best first, ties by name. Empty if no word matches."""
         scores: defaultdict[int, float] = defaultdict(float)
         for term in dict.fromkeys(list(terms(query))[:_MOST_TERMS]):
             for n, score in self._scores(term).items():
@@ -199,79 +195,79 @@ class ToolIndex:
         return tuple(self._tools[n] for n in ranked[:most])
 
     def _scores(self, term: str) -> dict[int, float]:
-        """What one word of a query says: a tool that has it in several spellings is no better for that."""
+        """Return the scores of one query word, by tool. Several spellings in one tool count once."""
         exact = self._rarity(term)
-        found = {n: exact * share for n, share in self._found_in.get(term, {}).items()}
-        for other in ALIKE.get(term, ()):
-            # What is rare says much, but no more than the word that was meant.
-            rarity = _ALIKE_WEIGHT * (
-                min(exact, self._rarity(other)) if term in self._found_in else self._rarity(other)
+        match = {n: exact * share for n, share in self._postings.get(term, {}).items()}
+        for other in SYNONYMS.get(term, ()):
+            # A rare synonym counts much, but no more than the word itself.
+            rarity = _SYNONYM_WEIGHT * (
+                min(exact, self._rarity(other)) if term in self._postings else self._rarity(other)
             )
-            for n, share in self._found_in.get(other, {}).items():
-                found[n] = max(found.get(n, 0.0), rarity * share)
-        return found
+            for n, share in self._postings.get(other, {}).items():
+                match[n] = max(match.get(n, 0.0), rarity * share)
+        return match
 
     def _rarity(self, term: str) -> float:
-        count = len(self._found_in.get(term, ()))
+        count = len(self._postings.get(term, ()))
         return math.log(1 + (len(self._tools) - count + 0.5) / (count + 0.5))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Indexed:
-    """Some tools, what is said of their servers, and their index."""
+    """An index with its tools and server descriptions."""
 
     tools: tuple[Tool, ...]
     about: Mapping[str, str]
     index: ToolIndex
 
     def is_of(self, tools: tuple[Tool, ...], about: Mapping[str, str]) -> bool:
-        """Whether it is the index of these very tools: seen at once, however many they are."""
+        """Return True if it is the index of these very objects: a fast test."""
         same = len(tools) == len(self.tools) and all(map(operator.is_, tools, self.tools))
         return same and about == self.about
 
     def equals(self, tools: tuple[Tool, ...], about: Mapping[str, str]) -> bool:
-        """Whether it is the index of equal tools: their servers may have listed them again."""
+        """Return True if it is the index of equal tools, listed again by their servers."""
         return about == self.about and tools == self.tools
 
 
 class ToolIndexes:
-    """The indexes of the last few offers: the tools of a place are the same from one search to the next."""
+    """Cache of the last indexes. Subsequent searches in a workspace mostly have the same tools."""
 
     def __init__(self) -> None:
-        self._kept: list[_Indexed] = []
+        self._indexes: list[_Indexed] = []
         self._lock = asyncio.Lock()
 
     async def of(self, offered: ToolSet) -> ToolIndex:
-        """The index of these tools. It is looked for and made in a thread: to compare thousands of tools that were
-        listed anew, and more so to read them, takes longer than others should wait.
+        """Return the index of these tools. Comparison and indexing run in a thread because thousands of tools take
+        long.
         """
         tools = offered.tools
         about = {each.server: each.description for each in offered.guidance if each.description}
-        if (known := self._known(tools, about)) is not None:
-            return known
+        if (cached := self._cached(tools, about)) is not None:
+            return cached
         async with self._lock:  # one at a time, and of equal tools only one
-            if (known := self._known(tools, about)) is not None:
-                return known
-            found = await asyncio.to_thread(_indexed, tools, about, tuple(self._kept))
-            self._kept = [found, *(each for each in self._kept if each.index is not found.index)][:_KEPT]
-            return found.index
+            if (cached := self._cached(tools, about)) is not None:
+                return cached
+            match = await asyncio.to_thread(_build, tools, about, tuple(self._indexes))
+            self._indexes = [match, *(each for each in self._indexes if each.index is not match.index)][:_MAX_INDEXES]
+            return match.index
 
-    def _known(self, tools: tuple[Tool, ...], about: Mapping[str, str]) -> ToolIndex | None:
-        for n, each in enumerate(self._kept):
+    def _cached(self, tools: tuple[Tool, ...], about: Mapping[str, str]) -> ToolIndex | None:
+        for n, each in enumerate(self._indexes):
             if each.is_of(tools, about):
-                self._kept.insert(0, self._kept.pop(n))
+                self._indexes.insert(0, self._indexes.pop(n))
                 return each.index
         return None
 
 
-def _indexed(tools: tuple[Tool, ...], about: Mapping[str, str], kept: Iterable[_Indexed]) -> _Indexed:
-    """These tools with the index of equal ones, or with a new one."""
-    equal = next((each.index for each in kept if each.equals(tools, about)), None)
+def _build(tools: tuple[Tool, ...], about: Mapping[str, str], indexes: Iterable[_Indexed]) -> _Indexed:
+    """Return the index of equal tools, or build a new one."""
+    equal = next((each.index for each in indexes if each.equals(tools, about)), None)
     return _Indexed(tools, about, equal or ToolIndex(tools, about))
 
 
-def _words_of(tool: Tool, about: Mapping[str, float]) -> Counter[str]:
-    """How often each word is said of a tool, by the weight of where it is said; `about` says it of its server."""
+def _tool_words(tool: Tool, about: Mapping[str, float]) -> Counter[str]:
+    """Count the words of a tool, weighted by field. `about` holds those of its server."""
     properties = tool.input_schema.get("properties")
     arguments = " ".join(map(str, properties)) if isinstance(properties, dict) else ""
     words: Counter[str] = Counter()

@@ -1,8 +1,7 @@
-"""Which of the enabled tools a model is given: all of them while they are few. Where there are many, models search them
-(`search_tools`), or are given no more than services take; and none that their service has refused.
+"""Tool selection: the tools in a model request. If there are many, models get search tools instead (`search_tools`), or
+a limited number; never a tool that their service has rejected.
 
-Called by `turn_runner`. What is left out is left out of the request only: people can still run it by hand, and a model
-that has its name can call it.
+Users can still run omitted tools by hand, and a model that has a name can call it.
 """
 
 from __future__ import annotations
@@ -26,93 +25,93 @@ log = logging.getLogger(__name__)
 MOST_TOOLS = 128
 """OpenAI's limit; far more than any model chooses well among."""
 FEW_TOOLS = 30
-"""Beyond 30 to 50, models choose worse (Anthropic's documentation of its tool search)."""
+"""Models choose worse beyond 30 to 50 tools (Anthropic's documentation of its tool search)."""
 SHARE_OF_WINDOW = 0.05
-"""Of a model's window, for definitions of tools that most questions do not need."""
+"""Share of a model's window for tool definitions, above which models search."""
 A_SEARCH = 1_000
-"""Tokens, as an estimate: the bot's own tools and what one search finds. Nothing is saved where all tools take less."""
-_REMEMBERED = 1000
+"""Estimated tokens of the search tools and one result: below that, a search saves nothing."""
+_MAX_REMEMBERED = 1000
 SOMETHING_MISSING = "A server is missing now, and its tools with it. Fix: ask an administrator; /mcp list names it."
-"""What somebody is told who does not administer."""
+"""Note for users who are not admins."""
 
 
 def select_tools(
-    enabled: ToolSet, search: ToolSearch, refused: RefusedTools, model: str, able: Capabilities
+    enabled: ToolSet, search: ToolSearch, refused: RefusedTools, model: str, capabilities: Capabilities
 ) -> ToolSet:
-    """What the model of that name is given of the enabled tools; `able` is what it can do."""
-    if search is ToolSearch.AUTO and able.searches and needs_search(enabled.tools, able):
-        # What its service would refuse stands in no request: it can be found and called.
-        own = dataclasses.replace(enabled, tools=search_tool_set(enabled.tools))
-        if refused.without(model, own) is own:
-            return own
+    """Return the tools for the model of this name and these capabilities."""
+    if search is ToolSearch.AUTO and capabilities.searches and needs_search(enabled.tools, capabilities):
+        # Tools that the service rejects are found by searching and are in no request.
+        search_tools = dataclasses.replace(enabled, tools=search_tool_set(enabled.tools))
+        if refused.without(model, search_tools) is search_tools:
+            return search_tools
     return within_limit(refused.without(model, enabled))
 
 
-def needs_search(tools: tuple[Tool, ...], able: Capabilities) -> bool:
-    """Whether these tools are more than this model should be given at once. It depends on nothing but the two, so that
-    what is given stays the same from request to request. Of as many as one search finds, none is spared by searching.
+def needs_search(tools: tuple[Tool, ...], capabilities: Capabilities) -> bool:
+    """Return True if these tools are too many for one request to this model. Depends on the arguments only, so that the
+    tools stay the same from request to request.
     """
     if len(tools) <= MOST_HITS:
         return False
-    return len(tools) > FEW_TOOLS or estimate_tools(tools) >= max(A_SEARCH, able.context_tokens * SHARE_OF_WINDOW)
+    return len(tools) > FEW_TOOLS or estimate_tools(tools) >= max(
+        A_SEARCH, capabilities.context_tokens * SHARE_OF_WINDOW
+    )
 
 
 def within_limit(offered: ToolSet, most: int = MOST_TOOLS) -> ToolSet:
-    """At most so many tools, the same ones for the same offer. Every server has its turn, by name, until there is no
-    room left: one with hundreds of tools does not crowd out the others. `absent` says how many are left out.
+    """Return at most `most` tools, the same ones for the same offer. Servers take turns, by name, so that a large one
+    does not displace the others. `absent` gets the number of omitted tools.
     """
     if len(offered.tools) <= most:
         return offered
     servers: dict[str, list[Tool]] = {}
     for tool in sorted(offered.tools, key=lambda tool: (tool.server, tool.name)):
         servers.setdefault(tool.server, []).append(tool)
-    in_turn = (tool for tool in chain.from_iterable(zip_longest(*servers.values())) if tool is not None)
-    kept = {tool.name for tool, _ in zip(in_turn, range(most), strict=False)}
-    left_out = _left_out(servers, kept, most)
+    by_turns = (tool for tool in chain.from_iterable(zip_longest(*servers.values())) if tool is not None)
+    selected = {tool.name for tool, _ in zip(by_turns, range(most), strict=False)}
+    omitted = _omission_notes(servers, selected, most)
     return dataclasses.replace(
         offered,
-        tools=tuple(tool for tool in offered.tools if tool.name in kept),
-        absent=(*offered.absent, *left_out),
+        tools=tuple(tool for tool in offered.tools if tool.name in selected),
+        absent=(*offered.absent, *omitted),
     )
 
 
-def with_reading(given: tuple[Tool, ...]) -> tuple[Tool, ...]:
-    """The tools with the one to read on in results behind them, so that the others stay where they were. Where they are
-    as many as services take, the last makes room.
+def with_reading(tools: tuple[Tool, ...]) -> tuple[Tool, ...]:
+    """Return the tools with `read_result` at the end, so that the prefix stays the same. At MOST_TOOLS it replaces the
+    last tool.
     """
-    return given if READING in given else (*given[: MOST_TOOLS - 1], READING)
+    return tools if READING in tools else (*tools[: MOST_TOOLS - 1], READING)
 
 
 class RefusedTools:
-    """The tools that models' services have refused since this process began, so that none has to refuse them in every
-    round. One whose definition changes is tried again.
-    """
+    """Tools that model services have rejected since the start of this process. A changed definition is tried again."""
 
     def __init__(self) -> None:
-        self._known: OrderedDict[tuple[str, str, str], str] = OrderedDict()
+        self._reasons: OrderedDict[tuple[str, str, str], str] = OrderedDict()
 
-    def add(self, model: str, tool: Tool, problem: ModelRejected) -> None:
-        """The service of the model of that name does not take this tool."""
-        log.warning("the tool %s is not offered to %s any more: %s", tool.name, model or "the model", problem.cause)
-        self._known[_key(model, tool)] = problem.cause
-        while len(self._known) > _REMEMBERED:
-            self._known.popitem(last=False)
+    def add(self, model: str, tool: Tool, error: ModelRejected) -> None:
+        """Record that the service of this model rejected the tool."""
+        log.warning("tool %s rejected by %s, omitted from now on: %s", tool.name, model or "the model", error.cause)
+        self._reasons[_key(model, tool)] = error.cause
+        while len(self._reasons) > _MAX_REMEMBERED:
+            self._reasons.popitem(last=False)
 
     def reasons(self, tool: Tool) -> Mapping[str, str]:
-        """Why this very definition was refused, by the names of the models."""
+        """Return the reasons for rejecting this definition, by model."""
         return {
             model: cause
-            for (model, name, definition), cause in self._known.items()
+            for (model, name, definition), cause in self._reasons.items()
             if (name, definition) == (tool.name, tool.definition)
         }
 
     def without(self, model: str, offered: ToolSet) -> ToolSet:
-        """The offer without those that this model's service has refused; `absent` names them."""
-        names = {name for _, name, _ in self._known}
+        """Return the tools without those that this model's service has rejected; `absent` names them."""
+        names = {name for _, name, _ in self._reasons}
         refused = {
             tool.name: refused_note(tool)
             for tool in offered.tools
-            if tool.name in names and _key(model, tool) in self._known
+            if tool.name in names and _key(model, tool) in self._reasons
         }
         if not refused:
             return offered
@@ -124,7 +123,7 @@ class RefusedTools:
 
 
 def refused_note(tool: Tool) -> str:
-    """What people are told of a tool that a service has refused."""
+    """Return the note for users on a rejected tool."""
     fix = "have its server corrected, or leave the tool out of the profile"
     if tool.server == OWN_SERVER:
         fix = "set TOOL_SEARCH=off, or use another model"
@@ -138,9 +137,9 @@ def _key(model: str, tool: Tool) -> tuple[str, str, str]:
     return model, tool.name, tool.definition
 
 
-def _left_out(servers: dict[str, list[Tool]], kept: set[str], most: int) -> Iterable[str]:
+def _omission_notes(servers: dict[str, list[Tool]], selected: set[str], most: int) -> Iterable[str]:
     for server, tools in servers.items():
-        count = sum(tool.name not in kept for tool in tools)
+        count = sum(tool.name not in selected for tool in tools)
         if count:
             yield (
                 f"{count} of the {len(tools)} tools of server {server} are left out, because a model takes {most}."

@@ -1,8 +1,7 @@
-"""One turn, told in order: ask the model, run the tools it wants, stop where a person must decide, go on when they
-have, until there is an answer.
+"""Turn runner: asks the model, runs its calls, waits for approvals, until there is an answer.
 
-Everything that has happened is a row. Driving a turn means reading the rows, doing what is missing, and writing down
-what came of it; a process that dies in between leaves nothing else behind.
+All state is in the turn's rows: each step reads them, does the next missing thing and writes its result. After a crash
+another process continues from the rows.
 """
 
 from __future__ import annotations
@@ -47,38 +46,31 @@ from bot.engine.usage_metering import UsageMeter
 from bot.ports import LanguageModels, Toolbox, TurnLog
 
 # -------------------- invalid call limit
-# How often a model may correct calls that it has written wrongly: of a tool that there is not, or with arguments that
-# cannot be read or do not fit.
-#
-# Called by `turn_runner`. Each such call is told to the model, which mostly does better at once. One that does not
-# would go on until the rounds are used up, at somebody's cost.
 
 MOST_CORRECTIONS = 2
-GAVE_UP = "Stopped using tools: the model went on asking for calls that cannot be made."
+GAVE_UP = "Stopped using tools: the model kept requesting invalid calls."
 
 
 def exceeds_invalid_calls(record: TurnRecord) -> bool:
-    """Whether the model has asked for nothing but calls that are none, and has corrected itself in vain as often as it
-    may: in its last replies, one after the other.
-    """
+    """Return True if the last MOST_CORRECTIONS + 1 completions held only invalid calls."""
     rounds: list[list[ToolStep]] = []
     for step in record.steps:
         match step:
             case ModelStep():
                 rounds.append([])
-            case ToolStep() if rounds:  # those before the first reply are not the model's
+            case ToolStep() if rounds:  # earlier steps are not the model's
                 rounds[-1].append(step)
             case _:
                 pass
-    failed = takewhile(lambda calls: calls and all(map(_is_none, calls)), reversed(rounds))
+    failed = takewhile(lambda calls: calls and all(map(_is_invalid, calls)), reversed(rounds))
     return sum(1 for _ in failed) > MOST_CORRECTIONS
 
 
-def _is_none(step: ToolStep) -> bool:
+def _is_invalid(step: ToolStep) -> bool:
     if step.status is not StepStatus.FAILED:
         return False
     if step.tool is None or step.call.unreadable or is_read_result_step(step) or is_searching(step):
-        return True  # those of the bot's own fail for what is asked of them alone
+        return True  # built-in tools fail for their arguments only
     return step.result is not None and step.result.text.startswith(MISFIT)
 
 
@@ -88,7 +80,7 @@ MAX_RECOVERIES = 3
 
 @dataclass(frozen=True, slots=True)
 class TurnParts:
-    """What driving a turn takes."""
+    """Dependencies of all turn runners of a process."""
 
     log: TurnLog
     models: LanguageModels
@@ -106,7 +98,7 @@ class TurnParts:
 
 
 class TurnRunner:
-    """A turn while this process drives it."""
+    """A turn that this process runs. The runner needs the claim on it."""
 
     def __init__(self, claim: Claim, record: TurnRecord, parts: TurnParts) -> None:
         self._claim = claim
@@ -114,45 +106,45 @@ class TurnRunner:
         self._parts = parts
         self._log = parts.log
         self._calls: dict[int, asyncio.Task[None]] = {}
-        self._doorbell = asyncio.Event()
+        self._wakeup = asyncio.Event()
         self._streaming = ""
         self._activity: str | ModelRetry = ""
         self._progress: dict[int, str] = {}
-        self._questions = PendingElicitations(claim, parts.log, parts.approval_seconds, self._see)
-        self._questions.update(record)
+        self._elicitations = PendingElicitations(claim, parts.log, parts.approval_seconds, self._update)
+        self._elicitations.update(record)
         fetch = partial(parts.fetch, record.turn.conversation)
         self._meter = UsageMeter(claim, parts.prompts.meters)
-        self._prompting = PromptBuilder(
+        self._prompts = PromptBuilder(
             claim,
             parts.prompts,
             fetch,
             self._meter,
-            self._disclosure,
+            self._visibility,
             on_text=self._stream,
             on_activity=self._note_activity,
         )
 
     def wake(self) -> None:
-        """Something about this turn has changed on disk: somebody has decided."""
-        self._doorbell.set()
+        """Read the turn's rows again: a decision was stored."""
+        self._wakeup.set()
 
     def wake_if_waiting(self) -> None:
-        """Look whether somebody has decided or answered something, if there is anything to."""
+        """Read the turn's rows again if the turn waits for a decision or an answer."""
         if self._record.is_waiting or self._record.is_awaiting_input:
-            self._doorbell.set()
+            self._wakeup.set()
 
     async def run(self) -> None:
-        """Go on until the turn has ended or waits for people. Raises LostLease, Stopped and ModelError."""
+        """Run until the turn ends or waits for users. Raises LostLease, Stopped and ModelError."""
         try:
-            await self._go_on()
+            await self._run()
         finally:
-            # Whatever has happened: services charge for a reply that nobody has waited for.
+            # Services charge for broken-off replies, too.
             await self._meter.settle()
 
-    async def _go_on(self) -> None:
+    async def _run(self) -> None:
         if self._claim.recoveries > MAX_RECOVERIES:
-            await self._finish(TurnStatus.FAILED, failure="This question brought the bot down several times over.")
-        if not self._record.steps and not self._by_hand:
+            await self._finish(TurnStatus.FAILED, failure="This question stopped the bot several times.")
+        if not self._record.steps and not self._manual_call:
             await self._parts.allow(self._record.turn)
         while not self._record.turn.status.ended:
             await self._run_calls()
@@ -160,45 +152,45 @@ class TurnRunner:
                 record = await self._log.park(self._claim)
                 if record is None:
                     return
-                self._see(record)
-            elif self._record.answer or (self._by_hand and self._record.steps):
+                self._update(record)
+            elif self._record.answer or (self._manual_call and self._record.steps):
                 await self._finish(TurnStatus.DONE)
-            elif self._by_hand:
-                self._see(await self._log.append(self._claim, None, [await self._hand_call(self._by_hand)]))
+            elif self._manual_call:
+                self._update(await self._log.append(self._claim, None, [await self._manual_step(self._manual_call)]))
             elif not self._record.steps and (calls := await self._context_calls()):
-                self._see(await self._log.append(self._claim, None, calls))
+                self._update(await self._log.append(self._claim, None, calls))
             else:
                 await self._ask_model()
 
-    # ------------------------------------------------------------------ what holds here
+    # ------------------------------------------------------------------ rules and tools
 
     @property
     def _rules(self) -> Rules:
         return self._parts.rules(self._record.turn.conversation)
 
-    async def _admission(self, taint: Taint = UNTAINTED) -> CallAuthorizer:
-        """Who asks is found out before the rules are read, so that none is older than the answer."""
+    async def _authorizer(self, taint: Taint = UNTAINTED) -> CallAuthorizer:
+        """Return an authorizer. The member is looked up before the rules are read, so that the rules are the newest."""
         member = await self._member()
         toolbox = self._parts.toolbox
         seconds = self._parts.approval_seconds
         return CallAuthorizer(self._rules, seconds, member, taint, toolbox.argument_error, toolbox.secret_spans)
 
     def _taint(self, sources: Sources, offered: ToolSet) -> Taint:
-        """The taint of a reply whose prompt had words of these sources."""
+        """Return the taint of a reply whose prompt held text of these sources."""
         if self._parts.taint is not TaintMode.ASK:
             return UNTAINTED
         turn = self._record.turn
-        questions = (turn.question.text, *self._prompting.asked_by(turn.author))
-        asked = tuple(each for each in questions if not is_check_question(each))
+        questions = (turn.question.text, *self._prompts.asked_by(turn.author))
+        asked = tuple(question for question in questions if not is_check_question(question))
         return Taint(taint_sources(sources, offered, turn.author.principal), asked, offered)
 
     async def _member(self) -> Member | None:
-        """Who asks, if any rule wants to know more than the id."""
+        """Return the author as a member, if any rule needs more than the id."""
         turn = self._record.turn
         return await self._parts.member(turn.author, turn.conversation) if self._rules.ask_who else None
 
-    async def _disclosure(self) -> ResultVisibility:
-        """What may be told of earlier calls to whoever asks."""
+    async def _visibility(self) -> ResultVisibility:
+        """Return the visibility of earlier results for the author."""
         turn = self._record.turn
         offered = await self._parts.toolbox.offer(turn.conversation.workspace_key)
         member = await self._member()
@@ -206,8 +198,8 @@ class TurnRunner:
         return ResultVisibility(rules, rules.all, offered, turn.author, member, self._log)
 
     async def _offer(self) -> ToolSet:
-        """Everything there is for this workspace: what the profile does not enable is refused by name. What is wrong
-        with a server names addresses and where secrets are: those who administer are told, and the model for them.
+        """Return all tools of the workspace; the profile is applied per call. Only admins get the reasons why tools are
+        missing, because they name addresses and places of secrets.
         """
         turn = self._record.turn
         offered = await self._parts.toolbox.offer(turn.conversation.workspace_key)
@@ -222,20 +214,20 @@ class TurnRunner:
     # ------------------------------------------------------------------ calls
 
     @property
-    def _by_hand(self) -> ToolCall | None:
+    def _manual_call(self) -> ToolCall | None:
         return self._record.turn.question.call
 
-    async def _hand_call(self, call: ToolCall) -> ToolStep:
-        """The one step of a turn in which a person runs a tool: no model is asked."""
+    async def _manual_step(self, call: ToolCall) -> ToolStep:
+        """Return the only step of a turn in which a user runs a tool without a model."""
         turn = self._record.turn
         offered = await self._offer()
-        admission = await self._admission()
+        authorizer = await self._authorizer()
         if turn.question.again:
-            return admission.authorize_rerun(1, call, offered, turn.author)
-        return admission.authorize(1, call, offered, turn.author)
+            return authorizer.authorize_rerun(1, call, offered, turn.author)
+        return authorizer.authorize(1, call, offered, turn.author)
 
     async def _run_calls(self) -> None:
-        """Run what is ready, side by side. A call that is signed meanwhile starts at once, whatever else still runs."""
+        """Run all ready calls concurrently. A call approved meanwhile starts at once."""
         try:
             while True:
                 for step in self._record.ready_calls:
@@ -243,29 +235,29 @@ class TurnRunner:
                         self._calls[step.n] = asyncio.create_task(self._run_call(step), name=f"call:{step.call.name}")
                 if not self._calls:
                     return
-                self._redraw()
-                await self._call_ended_or_doorbell()
+                self._send_view()
+                await self._wait_for_call_or_wakeup()
                 for n in [n for n, task in self._calls.items() if task.done()]:
                     self._calls.pop(n).result()
-                if self._doorbell.is_set():
-                    # Before the look: who rings while it is under way may have decided too late for it.
-                    self._doorbell.clear()
-                    self._see(await self._log.resume(self._claim))
+                if self._wakeup.is_set():
+                    # Cleared before the read: a later wakeup needs another read.
+                    self._wakeup.clear()
+                    self._update(await self._log.resume(self._claim))
         finally:
-            await self._abandon_calls()
+            await self._cancel_calls()
 
     async def _run_call(self, step: ToolStep) -> None:
-        def progressed(text: str) -> None:
+        def on_progress(text: str) -> None:
             self._progress[step.n] = text
-            self._redraw()
+            self._send_view()
 
         if is_read_result_step(step):
-            disclosure = await self._disclosure()
-            self._see(await read_result(step, self._claim, self._log, disclosure.rejection_reason))
+            visibility = await self._visibility()
+            self._update(await read_result(step, self._claim, self._log, visibility.rejection_reason))
             return
         if is_searching(step):
             enabled = self._rules.enabled(await self._offer())
-            self._see(await search(step, self._claim, self._log, enabled, self._parts.tool_indexes))
+            self._update(await search(step, self._claim, self._log, enabled, self._parts.tool_indexes))
             return
         await execute_call(
             step,
@@ -276,20 +268,20 @@ class TurnRunner:
             rules=lambda: self._rules,
             member=self._member,
             workspace=self._record.turn.conversation.workspace_key,
-            on_record=self._see,
-            on_progress=progressed,
-            questions=self._questions,
+            on_record=self._update,
+            on_progress=on_progress,
+            elicitations=self._elicitations,
         )
 
-    async def _call_ended_or_doorbell(self) -> None:
-        doorbell = asyncio.create_task(self._doorbell.wait())
+    async def _wait_for_call_or_wakeup(self) -> None:
+        wakeup = asyncio.create_task(self._wakeup.wait())
         try:
-            await asyncio.wait({doorbell, *self._calls.values()}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({wakeup, *self._calls.values()}, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            doorbell.cancel()
+            wakeup.cancel()
 
-    async def _abandon_calls(self) -> None:
-        """No call outlives the turn's task: cancelling reaches the server, and is waited for."""
+    async def _cancel_calls(self) -> None:
+        """Cancel all running calls and wait for them. The cancellation reaches their servers."""
         for task in self._calls.values():
             task.cancel()
         await asyncio.gather(*self._calls.values(), return_exceptions=True)
@@ -299,10 +291,10 @@ class TurnRunner:
 
     async def _context_calls(self) -> list[ToolStep]:
         offered = self._rules.enabled(await self._offer())
-        if not any(each.auto_context_tool for each in offered.guidance):
+        if not any(guidance.auto_context_tool for guidance in offered.guidance):
             return []
         turn = self._record.turn
-        return (await self._admission()).context_calls(turn.question.text, offered, turn.author)
+        return (await self._authorizer()).context_calls(turn.question.text, offered, turn.author)
 
     async def _ask_model(self) -> None:
         self._note_activity("Looking at the tools")
@@ -312,14 +304,14 @@ class TurnRunner:
         refused = self._parts.prompts.refused
         tools = partial(select_tools, self._rules.enabled(offered), self._parts.tool_search, refused)
         last_round = len(self._record.replies) >= MAX_ROUNDS or exceeds_invalid_calls(self._record)
-        completion = await self._prompting.reply(self._record, profile, tools, model, last_round=last_round)
+        completion = await self._prompts.reply(self._record, profile, tools, model, last_round=last_round)
         await self._record_reply(completion, offered, last_round=last_round)
 
     async def _record_reply(self, completion: Completion, offered: ToolSet, *, last_round: bool) -> None:
         n = self._record.next_n
         runs_tools = completion.stop is StopReason.TOOLS and not last_round
         message = completion.message if runs_tools else _without_calls(completion.message)
-        sources = self._prompting.sources
+        sources = self._prompts.sources
         reply = ModelStep(
             n,
             message,
@@ -327,21 +319,21 @@ class TurnRunner:
             completion.usage,
             self._notes(completion, last_round=last_round),
             completion.model,
-            self._meter.use,
+            self._meter.entry,
             sources,
         )
         self._streaming, self._activity = "", ""
         if message.tool_calls:
             author = self._record.turn.author
-            admission = await self._admission(self._taint(sources, offered))
+            authorizer = await self._authorizer(self._taint(sources, offered))
 
-            def judge(i: int, call: ToolCall) -> ToolStep:
+            def authorize(i: int, call: ToolCall) -> ToolStep:
                 return (
-                    ready_step(i, call) if is_read_result_call(call) else admission.authorize(i, call, offered, author)
+                    ready_step(i, call) if is_read_result_call(call) else authorizer.authorize(i, call, offered, author)
                 )
 
-            calls = [recorded(i, call, partial(judge, i)) for i, call in enumerate(message.tool_calls, start=n + 1)]
-            self._see(await self._log.append(self._claim, reply, calls))
+            calls = [recorded(i, call, partial(authorize, i)) for i, call in enumerate(message.tool_calls, start=n + 1)]
+            self._update(await self._log.append(self._claim, reply, calls))
         else:
             await self._finish(TurnStatus.DONE, reply)
         self._meter.recorded()
@@ -349,11 +341,11 @@ class TurnRunner:
     def _notes(self, completion: Completion, *, last_round: bool) -> tuple[str, ...]:
         notes: list[str] = []
         if not self._record.replies:
-            notes += self._prompting.missing_tool_notes
+            notes += self._prompts.missing_tool_notes
         if completion.note and completion.model not in {reply.model for reply in self._record.replies}:
             notes.append(completion.note)
-        told = {note for reply in self._record.replies for note in reply.notes}
-        notes += (note for note in self._prompting.notes if note not in told)
+        earlier = {note for reply in self._record.replies for note in reply.notes}
+        notes += (note for note in self._prompts.notes if note not in earlier)
         if last_round:
             gave_up = exceeds_invalid_calls(self._record)
             notes.append(GAVE_UP if gave_up else f"Stopped using tools after {MAX_ROUNDS} rounds.")
@@ -368,27 +360,29 @@ class TurnRunner:
                 pass
         return tuple(dict.fromkeys(notes))
 
-    # ------------------------------------------------------------------ keeping people in the picture
+    # ------------------------------------------------------------------ views
 
     async def _finish(self, status: TurnStatus, *last: ModelStep, failure: str = "") -> None:
-        self._see(await self._log.finish(self._claim, status, last, failure))
+        self._update(await self._log.finish(self._claim, status, last, failure))
 
-    def _see(self, record: TurnRecord) -> None:
-        """Take in what is on disk now. Calls that end together may hand in their records in any order."""
+    def _update(self, record: TurnRecord) -> None:
+        """Adopt a record unless it is older than the present one, and send a view. Concurrent calls may return their
+        records in any order.
+        """
         if record.revision >= self._record.revision:
             self._record = record
-            self._questions.update(record)
-        self._redraw()
+            self._elicitations.update(record)
+        self._send_view()
 
     def _stream(self, text: str) -> None:
         self._streaming, self._activity = text, ""
-        self._redraw()
+        self._send_view()
 
     def _note_activity(self, activity: str | ModelRetry) -> None:
         self._activity = activity
-        self._redraw()
+        self._send_view()
 
-    def _redraw(self) -> None:
+    def _send_view(self) -> None:
         running = frozenset(n for n, task in self._calls.items() if not task.done())
         self._parts.show(
             TurnView(

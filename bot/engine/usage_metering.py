@@ -1,9 +1,7 @@
-"""What requests to models have taken, from the moment a reply begins: services charge for replies that break off, too.
+"""Metering of model requests, from the first event of a reply, because services charge for broken-off replies, too.
 
-Called by whoever asks a model. A reply that is whole is counted with its row; everything else is counted from here:
-replies that broke off and summaries at once, and replies under way every few seconds, so that they are counted even if
-this process is killed. Each request is counted once, under its own id, however often that is written. What a service
-does not count is estimated.
+A complete reply is stored with its row. Broken-off replies and summaries are stored here at once, running replies every
+NOTE_SECONDS. Each request is counted once, by its id. Numbers that the service does not report are estimated.
 """
 
 from __future__ import annotations
@@ -35,15 +33,15 @@ from bot.ports import TurnLog
 log = logging.getLogger(__name__)
 
 NOTE_SECONDS = 4.0
-"""A killed process has written down replies up to so long before it died."""
+"""Seconds of usage that a killed process may lose."""
 SETTLE_SECONDS = 2.0
-"""How long a turn waits until what broke off is written down. It is written later where the database is away."""
+"""Seconds that a turn waits for the usage of a broken-off reply to be stored; later tries run in the background."""
 
 
 @dataclass(frozen=True, slots=True)
 class RequestInfo:
-    """What a model is asked for, for which step. `size` is the request's, as an estimate; of several models that stand
-    in for one another, another one than `model` may answer.
+    """Purpose and size of a model request. `n` is its step, `size` in estimated tokens. With fallbacks another model
+    than `model` may answer.
     """
 
     n: int
@@ -55,86 +53,88 @@ class RequestInfo:
 class RequestAttempt:
     """One request to a model, from the moment it is sent."""
 
-    def __init__(self, claim: Claim, asked: RequestInfo, estimates: Estimates) -> None:
+    def __init__(self, claim: Claim, info: RequestInfo, estimates: Estimates) -> None:
         self.id = uuid.uuid4().hex
         self.claim = claim
-        self.over = False
-        """Nothing more comes, and nobody else will write it down."""
-        self._asked = asked
-        self._model = asked.model
+        self.finished = False
+        """True if no more events follow and only the meters will store it."""
+        self._request = info
+        self._model = info.model
         self._estimates = estimates
-        self._begun = False
+        self._started = False
         self._counted = Usage()
-        self._since: list[str] = []
-        """What was written since the service has counted."""
+        self._uncounted: list[str] = []
+        """Text since the service's last count."""
         self._ended = False
-        """The reply is whole."""
+        """True once the reply is complete."""
         self._complete = False
-        """The service has counted all of it."""
+        """True if the service has counted the whole reply."""
 
     def take(self, event: ModelEvent) -> None:
-        """Another event of the reply: most are more of its text."""
+        """Count an event of the reply."""
         if isinstance(event, TextDelta):
-            self._since.append(event.text)
+            self._uncounted.append(event.text)
             return
-        self._begun = True
+        self._started = True
         match event:
             case ReasoningDelta(text) | ToolCallDelta(text):
-                self._since.append(text)
+                self._uncounted.append(text)
             case UsageReported(usage, model):
                 if usage.output_tokens > self._counted.output_tokens:
-                    self._since.clear()
-                self._counted, self._model = _most(usage, self._counted), model or self._model
+                    self._uncounted.clear()
+                self._counted, self._model = _highest_counts(usage, self._counted), model or self._model
             case Completion(message, _, usage, model):
                 self._model = model or self._model
                 self._end(message, usage)
 
     @property
-    def use(self) -> UsageEntry | None:
-        """What it has taken until now; None as long as no reply has begun, which costs nothing."""
-        if not (self._begun or self._since):
+    def entry(self) -> UsageEntry | None:
+        """Usage so far; None before the reply begins, which is free."""
+        if not (self._started or self._uncounted):
             return None
         usage = self._counted if self._complete else self._estimated()
-        asked, final = self._asked, self._ended or self.over
-        return UsageEntry(self.id, asked.n, asked.kind, self._model, usage, estimated=not self._complete, final=final)
+        info, final = self._request, self._ended or self.finished
+        return UsageEntry(self.id, info.n, info.kind, self._model, usage, estimated=not self._complete, final=final)
 
     def _end(self, message: Message, usage: Usage) -> None:
-        """The reply is whole, and this is the last that its service says. If it has never counted what was written,
-        that is in the reply, whether it came in parts or not.
-        """
+        """Count the final numbers of a complete reply. An uncounted output is estimated."""
         self._ended = True
         if usage.output_tokens:
-            self._since.clear()
-        elif not (self._since or self._counted.output_tokens):
-            self._since += (message.text, *(json.dumps(call.arguments) for call in message.tool_calls))
+            self._uncounted.clear()
+        elif not (self._uncounted or self._counted.output_tokens):
+            self._uncounted += (message.text, *(json.dumps(call.arguments) for call in message.tool_calls))
         says_all = usage.input_tokens and (usage.output_tokens or not self._counted.output_tokens)
-        self._counted = usage if says_all else _most(usage, self._counted)
-        self._complete = bool(self._counted.input_tokens) and not any(self._since)
+        self._counted = usage if says_all else _highest_counts(usage, self._counted)
+        self._complete = bool(self._counted.input_tokens) and not any(self._uncounted)
 
     def _estimated(self) -> Usage:
-        """What the service has counted, and estimates of all that it has not."""
+        """Return the service's counts, with estimates for the missing ones."""
         counted = self._counted
-        written = self._estimates.tokens(self._model, estimate_text("".join(self._since)))
+        output_usage = self._estimates.tokens(self._model, estimate_text("".join(self._uncounted)))
         return Usage(
-            counted.input_tokens or self._estimates.tokens(self._model, self._asked.size),
-            counted.output_tokens + written,
+            counted.input_tokens or self._estimates.tokens(self._model, self._request.size),
+            counted.output_tokens + output_usage,
             counted.cached_tokens,
             counted.cache_writes,
             counted.reasoning_tokens,
         )
 
 
-def _most(now: Usage, before: Usage) -> Usage:
-    """What was counted stays counted: some services send nothing, or nothing of the reply, with each part of it."""
-    read = max(now, before, key=lambda each: each.input_tokens)
-    written = max(now, before, key=lambda each: each.output_tokens)
+def _highest_counts(now: Usage, before: Usage) -> Usage:
+    """Return the higher of two counts. Some services omit counts in later parts of a stream."""
+    input_usage = max(now, before, key=lambda usage: usage.input_tokens)
+    output_usage = max(now, before, key=lambda usage: usage.output_tokens)
     return Usage(
-        read.input_tokens, written.output_tokens, read.cached_tokens, read.cache_writes, written.reasoning_tokens
+        input_usage.input_tokens,
+        output_usage.output_tokens,
+        input_usage.cached_tokens,
+        input_usage.cache_writes,
+        output_usage.reasoning_tokens,
     )
 
 
 class UsageMeters:
-    """All requests of this process that are not yet on disk for good."""
+    """Requests of this process whose usage is not finally stored."""
 
     def __init__(self, turn_log: TurnLog, estimates: Estimates, pause: Callable[[float], Awaitable[None]]) -> None:
         self._log = turn_log
@@ -142,95 +142,93 @@ class UsageMeters:
         self._pause = pause
         self._open: dict[str, RequestAttempt] = {}
 
-    def begin(self, claim: Claim, asked: RequestInfo) -> RequestAttempt:
-        """A request is sent now."""
-        attempt = RequestAttempt(claim, asked, self._estimates)
+    def begin(self, claim: Claim, info: RequestInfo) -> RequestAttempt:
+        """Start metering a request."""
+        attempt = RequestAttempt(claim, info, self._estimates)
         self._open[attempt.id] = attempt
         return attempt
 
     def forget(self, attempts: Sequence[RequestAttempt]) -> None:
-        """These are on disk."""
+        """Drop attempts whose usage is stored."""
         for attempt in attempts:
             self._open.pop(attempt.id, None)
 
     async def write(self, attempts: Sequence[RequestAttempt]) -> None:
-        """Count what these have taken until now; those that are over are on disk with that. Raises DatabaseError."""
-        over = [attempt for attempt in attempts if attempt.over]
-        if uses := [(attempt.claim, use) for attempt in attempts if (use := attempt.use) is not None]:
-            await self._log.record_usage(uses)
-        self.forget(over)
+        """Store the usage of these attempts so far, and drop the finished ones. Raises DatabaseError."""
+        finished = [attempt for attempt in attempts if attempt.finished]
+        if entries := [(attempt.claim, entry) for attempt in attempts if (entry := attempt.entry) is not None]:
+            await self._log.record_usage(entries)
+        self.forget(finished)
 
     async def run(self) -> None:
-        """Count every few seconds what is under way, and what could not be written before, until cancelled. That is
-        tried once more then; turns count what is under way themselves.
-        """
+        """Store usage every NOTE_SECONDS until cancelled; then store that of finished attempts once more."""
         try:
             while True:
                 await self._pause(NOTE_SECONDS)
-                await self._note(list(self._open.values()))
+                await self._store(list(self._open.values()))
         finally:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(SETTLE_SECONDS):
-                    await self._note([attempt for attempt in self._open.values() if attempt.over])
+                    await self._store([attempt for attempt in self._open.values() if attempt.finished])
 
-    async def _note(self, attempts: Sequence[RequestAttempt]) -> None:
+    async def _store(self, attempts: Sequence[RequestAttempt]) -> None:
         try:
             await self.write(attempts)
         except DatabaseUnavailable:
-            pass  # the database itself says once that it is away
+            pass  # logged by the database
         except Exception:
-            log.exception("what models were asked could not be counted")
-            await self._note_each(attempts)
+            log.exception("usage of %d model requests not stored", len(attempts))
+            await self._store_each(attempts)
 
-    async def _note_each(self, attempts: Sequence[RequestAttempt]) -> None:
-        """One that cannot be written must not take the others along, nor be tried for ever once it is over."""
+    async def _store_each(self, attempts: Sequence[RequestAttempt]) -> None:
+        """Store one by one, so that an unwritable one does not block the others. A finished one is dropped then."""
         for attempt in attempts:
             try:
                 await self.write([attempt])
             except DatabaseUnavailable:
                 return
             except Exception as error:  # noqa: BLE001 - the log has it
-                if attempt.over:
-                    log.error("what a model was asked in turn %s is not counted: %r", attempt.claim.turn_id, error)
+                if attempt.finished:
+                    log.error("turn %s: usage of a model request dropped: %r", attempt.claim.turn_id, error)
                     self.forget([attempt])
 
 
 class UsageMeter:
-    """The requests of one turn, one after the other."""
+    """Sequential model requests of one turn."""
 
     def __init__(self, claim: Claim, meters: UsageMeters) -> None:
         self._claim = claim
         self._meters = meters
         self._attempt: RequestAttempt | None = None
-        """The last one, until it is counted."""
+        """The last attempt, until it is stored."""
 
     @property
-    def use(self) -> UsageEntry | None:
-        """What the last request has taken, if it is not counted yet."""
-        return None if self._attempt is None else self._attempt.use
+    def entry(self) -> UsageEntry | None:
+        """Usage of the last request, if it is not stored yet."""
+        return None if self._attempt is None else self._attempt.entry
 
-    async def begin(self, asked: RequestInfo) -> RequestAttempt:
-        """Another request is sent. What broke off before is counted first."""
+    async def begin(self, info: RequestInfo) -> RequestAttempt:
+        """Start metering a request, after storing the previous one."""
         await self.settle()
-        self._attempt = self._meters.begin(self._claim, asked)
+        self._attempt = self._meters.begin(self._claim, info)
         return self._attempt
 
     def recorded(self) -> None:
-        """The last reply is on disk, and counted with that."""
+        """Drop the last attempt, stored with its reply."""
         if self._attempt is not None:
             self._meters.forget([self._attempt])
             self._attempt = None
 
     async def settle(self) -> None:
-        """Count what is not counted yet. Nothing more comes of it."""
+        """Store the usage of the last attempt as final."""
         attempt, self._attempt = self._attempt, None
         if attempt is None:
             return
-        attempt.over = True
+        attempt.finished = True
         try:
             async with asyncio.timeout(SETTLE_SECONDS):
                 await self._meters.write([attempt])
         except (DatabaseUnavailable, TimeoutError):
-            log.warning("what a model was asked is counted later: the database is away")
-        except Exception:  # the turn ends as it would without
-            log.exception("what a model was asked could not be counted at once")
+            log.warning("usage of a model request not stored yet, the database is unavailable")
+        except Exception:  # the turn ends normally
+            log.exception("usage of a model request not stored")

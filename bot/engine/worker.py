@@ -1,6 +1,4 @@
-"""The turns this process drives: takes them in or claims them, keeps them, stops them, and gives them back when it
-leaves.
-"""
+"""Worker: the turns that this process claims, runs, stops and releases."""
 
 from __future__ import annotations
 
@@ -25,61 +23,59 @@ from bot.logs import in_context
 from bot.ports import TurnLog
 
 # -------------------- capacity
-# How many more turns may begin in this process, and who goes first: what waits on disk, before what comes in now.
-#
-# Called by `worker`, which holds the turns; knows neither them nor where they come from.
 
 
 @dataclass(slots=True)
 class Capacity:
-    """Room for `limit` turns side by side. Of those that are on disk and wait, this process knows what its last look
-    for them has found; until the first has ended it takes it that there are some.
+    """Concurrency limit of one process. Stored turns start before new messages.
+
+    `limit` is the highest number of concurrent turns.
     """
 
     limit: int = 32
     others_wait: bool = True
-    """The last look has found no end of turns that wait."""
-    _taken_in: int = 0
-    _asked_for: int = 0
-    _lining_up: int = 0
-    _lined_up: int = 0
+    """True if the last poll left stored turns waiting, and until the first poll has finished."""
+    _starting: int = 0
+    _claiming: int = 0
+    _enqueuing: int = 0
+    _enqueued: int = 0
 
     def available(self, held: int) -> int:
-        """How many more may begin where so many are held."""
-        return self.limit - held - self._taken_in - self._asked_for
+        """Return the number of turns that may start while `held` turns are claimed."""
+        return self.limit - held - self._starting - self._claiming
 
     def has_free_slot(self, held: int) -> bool:
-        """Whether one that is not on disk yet may begin, beside all that came before it."""
-        return not self.others_wait and self.available(held) > self._lining_up + self._lined_up
+        """Return True if a turn that is not stored yet may start before the next poll."""
+        return not self.others_wait and self.available(held) > self._enqueuing + self._enqueued
 
     @contextmanager
-    def taking_in(self) -> Iterator[None]:
-        """One is put on disk that begins with that."""
-        self._taken_in += 1
+    def starting(self) -> Iterator[None]:
+        """Count a message that is stored and claimed in one step."""
+        self._starting += 1
         try:
             yield
         finally:
-            self._taken_in -= 1
+            self._starting -= 1
 
     @contextmanager
-    def queueing(self) -> Iterator[None]:
-        """One is put on disk that has to be looked for. A look that is under way may miss it."""
-        self._lining_up += 1
+    def enqueuing(self) -> Iterator[None]:
+        """Count a message that the next poll must claim. A poll in progress may miss it."""
+        self._enqueuing += 1
         try:
             yield
         finally:
-            self._lining_up -= 1
-            self._lined_up += 1
+            self._enqueuing -= 1
+            self._enqueued += 1
 
     @contextmanager
-    def looking(self, most: int) -> Iterator[None]:
-        """It is looked for those that wait; up to `most` of them begin."""
-        self._lined_up = 0
-        self._asked_for = most
+    def polling(self, most: int) -> Iterator[None]:
+        """Count a poll that claims up to `most` turns."""
+        self._enqueued = 0
+        self._claiming = most
         try:
             yield
         finally:
-            self._asked_for = 0
+            self._claiming = 0
 
 
 log = logging.getLogger(__name__)
@@ -89,41 +85,41 @@ HEARTBEAT_SECONDS = 4.0
 CLAIM_AT_ONCE = 8
 LONGEST_PAUSE_SECONDS = 60.0
 CLEAN_UP_SECONDS = 4.0
-"""How long calls in flight get to end when this process leaves."""
+"""Time limit, in seconds, for running calls at shutdown."""
 HAND_OVER_SECONDS = 2.0
-UNREADABLE = "What is stored of this question cannot be read."
+UNREADABLE = "The stored data of this question cannot be read."
 
 
 class Begin(Protocol):
-    """Makes a turn ready to be driven."""
+    """Factory of turn runners."""
 
     def __call__(self, claim: Claim, record: TurnRecord) -> TurnRunner:
-        """The turn of this claim, as far as it has got."""
+        """Return a runner for the claimed turn, at its stored state."""
         ...
 
 
 class ViewSink(Protocol):
-    """What becomes of the drawing of turns that this process drives."""
+    """The worker's interface to view delivery."""
 
     def forget(self, turn_id: str) -> None:
-        """Another process drives it now."""
+        """Drop the views of a turn that another process claimed."""
 
     def settle(self, turn_id: str) -> None:
-        """It has ended, waits for people or was given back."""
+        """Release the delivery of a turn that ended, waits or was released, after its last view."""
 
     def wake(self) -> None:
-        """Something on disk may want drawing."""
+        """Look for stale views in the database."""
 
     def suspend(self) -> None:
-        """It is not known whether turns are still ours."""
+        """Pause delivery because the leases may have expired."""
 
     def resume(self) -> None:
-        """It is known again."""
+        """Continue delivery after the leases were renewed."""
 
 
 @dataclass(slots=True, eq=False)
 class _Held:
-    """A turn in this process's hands. `stopping` is set once, when its task has been cancelled for good."""
+    """A claimed turn. `stopping` is True once its task was cancelled for good."""
 
     claim: Claim
     task: asyncio.Task[None] | None = None
@@ -133,41 +129,41 @@ class _Held:
 
 @dataclass(slots=True)
 class Worker:
-    """Drives turns side by side, as far as there is `room`, and tells `shown` what becomes of them. `clock` is in
-    seconds and never jumps.
+    """Runs the claimed turns concurrently within `room` and reports their state to `shown`. `clock` is monotonic, in
+    seconds.
     """
 
     turn_log: TurnLog
     begin: Begin
     shown: ViewSink
-    reaches: Callable[[], Sequence[str]]
-    """The reaches of the surfaces, which may move: this process drives no turns that it could not draw."""
+    key_prefixes: Callable[[], Sequence[str]]
+    """Return the key prefixes of the connected surfaces. Turns of other prefixes are not claimed."""
     changed: Callable[[], None] = lambda: None
-    """Hears that servers, policies or profiles may be others now."""
+    """Callback: servers, policies or profiles may have changed."""
     room: Capacity = field(default_factory=Capacity)
     pause: Callable[[float], Awaitable[None]] = asyncio.sleep
     clock: Callable[[], float] = monotonic
     _renewed_at: float = 0.0
     _held: dict[str, _Held] = field(default_factory=dict)
     _claiming: asyncio.Future[Sequence[Claim]] | None = None
-    """What is being claimed, until it is held."""
-    _home: Context | None = None
-    """What turns are driven in, whosever message they come from; None unless this worker runs."""
-    _kicked: asyncio.Event = field(default_factory=asyncio.Event)
+    """The running claim query, until its turns are held."""
+    _context: Context | None = None
+    """Context that turn tasks start in; None while the worker is stopped."""
+    _poll_now: asyncio.Event = field(default_factory=asyncio.Event)
 
     def poll(self) -> None:
-        """There may be something to claim: look now."""
-        self._kicked.set()
+        """Poll for claimable turns now."""
+        self._poll_now.set()
 
     def wake(self, turn_id: str) -> None:
-        """Somebody has decided something about this turn."""
+        """Wake a turn after a decision."""
         held = self._held.get(turn_id)
         if held is not None and held.turn is not None:
             held.turn.wake()
         self.poll()
 
     def cancel(self, turn_id: str) -> None:
-        """The turn was stopped, or is another's now. Its task is cancelled once; a second stop changes nothing."""
+        """Cancel the task of a turn that was stopped or claimed by another process. A second call has no effect."""
         held = self._held.get(turn_id)
         if held is not None and held.task is not None and not held.stopping:
             held.stopping = True
@@ -175,36 +171,38 @@ class Worker:
         self.poll()
 
     async def receive(self, message: InboundMessage) -> Receipt:
-        """Put a message on disk. Its turn begins with that where it can; else it is looked for."""
+        """Store a message. Start its turn at once if there is a free slot, else leave it to the next poll."""
         if self._begins_at_once(message.conversation):
-            return await self._take_in(message)
+            return await self._start(message)
         try:
-            with self.room.queueing():
+            with self.room.enqueuing():
                 return await self.turn_log.enqueue(message)
         finally:
             self.poll()
 
     def _begins_at_once(self, conversation: ConversationKey) -> bool:
-        """Whether a turn may begin here, as far as its conversation lets it. Of several processes, whoever has the
-        least to do should claim it.
+        """Return True if a new turn may start here without a poll. With several processes the next poll decides, so
+        that the least busy one claims it.
         """
-        if self.turn_log.lease_seconds is not None or self._home is None:
+        if self.turn_log.lease_seconds is not None or self._context is None:
             return False
         key = f"{conversation}:"
-        return self.room.has_free_slot(len(self._held)) and any(key.startswith(reach) for reach in self.reaches())
+        return self.room.has_free_slot(len(self._held)) and any(
+            key.startswith(prefix) for prefix in self.key_prefixes()
+        )
 
-    async def _take_in(self, message: InboundMessage) -> Receipt:
+    async def _start(self, message: InboundMessage) -> Receipt:
         claim = None
         try:
-            with self.room.taking_in():
+            with self.room.starting():
                 receipt, claim = await self.turn_log.enqueue_and_claim(message)
         finally:
             if claim is None:
                 self.poll()
-        if claim is not None and self._home is not None:
-            self._home.run(self._hold, claim)
+        if claim is not None and self._context is not None:
+            self._context.run(self._hold, claim)
         elif claim is not None:
-            # It is received, whether it can be given back or not: the next process finds it in either case.
+            # The message is stored in either case: if the release fails, the claim expires with its lease.
             with contextlib.suppress(CountersignError, TimeoutError):
                 async with asyncio.timeout(HAND_OVER_SECONDS):
                     await self.turn_log.release([claim])
@@ -212,20 +210,20 @@ class Worker:
         return receipt
 
     async def run(self) -> None:
-        """Claim and drive until cancelled; then cancel what is held, wait for it, and give it back."""
-        self._home = copy_context()
+        """Claim and run turns until cancelled; then cancel and release them."""
+        self._context = copy_context()
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._claim_forever(), name="claims")
-                group.create_task(self._beat_forever(), name="heartbeat")
-                group.create_task(self.turn_log.listen(self._hear), name="doorbell")
+                group.create_task(self._renew_forever(), name="heartbeat")
+                group.create_task(self.turn_log.listen(self._on_wakeup), name="wakeups")
         finally:
-            self._home = None
-            await self._hand_over()
+            self._context = None
+            await self._shut_down()
 
-    def _hear(self, ring: Wakeup) -> None:
-        """Another process has changed something; this may also be an echo of our own."""
-        match ring:
+    def _on_wakeup(self, wakeup: Wakeup) -> None:
+        """Handle a wakeup from another process, or an echo of this one's own."""
+        match wakeup:
             case ApprovalDecided(turn_id):
                 self.wake(turn_id)
             case StopRequested(turn_id):
@@ -233,7 +231,7 @@ class Worker:
             case ConfigChanged():
                 self.changed()
             case WorkAvailable():
-                # It is also heard after a silence, in which anything may have been called.
+                # Also sent after a lost connection, during which any wakeup may have been missed.
                 self.changed()
                 self.poll()
         self.shown.wake()
@@ -242,48 +240,48 @@ class Worker:
 
     async def _claim_forever(self) -> None:
         while True:
-            self._kicked.clear()
+            self._poll_now.clear()
             claims = await self._claim()
             for claim in claims:
                 self._hold(claim)
             self._claiming = None
             if not claims:
                 with contextlib.suppress(TimeoutError):
-                    # Jitter keeps many processes from asking in step; it is no secret.
+                    # Jitter keeps many processes from polling in step; it is no secret.
                     async with asyncio.timeout(POLL_SECONDS * random.uniform(0.9, 1.1)):  # noqa: S311
-                        await self._kicked.wait()
+                        await self._poll_now.wait()
 
     async def _claim(self) -> Sequence[Claim]:
         most = min(CLAIM_AT_ONCE, self.room.available(len(self._held)))
         if most <= 0:
             self.room.others_wait = True
             return ()
-        asked_at = self.clock()
-        with self.room.looking(most):
-            # What is held is read when the database comes to it, and again when it is tried again.
-            self._claiming = asyncio.ensure_future(self.turn_log.claim(most, self._held.keys(), self.reaches()))
+        started_at = self.clock()
+        with self.room.polling(most):
+            # `keys()` is a live view: a retry of the query excludes the turns held by then.
+            self._claiming = asyncio.ensure_future(self.turn_log.claim(most, self._held.keys(), self.key_prefixes()))
             try:
-                # Shielded: what was claimed while this process was told to leave must be given back, too.
+                # Shielded because turns claimed during shutdown must be released, too.
                 claims = await asyncio.shield(self._claiming)
             except DatabaseUnavailable:
                 self.room.others_wait = True
-                return ()  # the database itself says once that it is away
+                return ()  # logged by the database
         lease = self.turn_log.lease_seconds
-        if lease is not None and self.clock() - asked_at > lease - HEARTBEAT_SECONDS:
-            return ()  # this process has slept: others may have them by now, or it finds them once more
+        if lease is not None and self.clock() - started_at > lease - HEARTBEAT_SECONDS:
+            return ()  # the leases may have expired during a suspension of this process
         self.room.others_wait = len(claims) == most
         return claims
 
     def _hold(self, claim: Claim) -> None:
         held = _Held(claim)
         self._held[claim.turn_id] = held
-        # The task takes the context along: every line that is written for the turn names it.
+        # The task inherits the context: every log line of the turn names it.
         with in_context(turn=claim.turn_id, conversation=str(claim.conversation)):
             held.task = asyncio.create_task(self._drive(held), name=f"turn:{claim.turn_id}")
-        held.task.add_done_callback(lambda _task: self._let_go(held))
+        held.task.add_done_callback(lambda _task: self._forget(held))
 
-    def _let_go(self, held: _Held) -> None:
-        # By identity: the entry may be a newer claim on the same turn.
+    def _forget(self, held: _Held) -> None:
+        # Compared by identity because the entry may be a newer claim on the same turn.
         if self._held.get(held.claim.turn_id) is held:
             del self._held[held.claim.turn_id]
             self.shown.settle(held.claim.turn_id)
@@ -299,20 +297,20 @@ class Worker:
         except Stopped:
             await self._end(claim, TurnStatus.CANCELLED, "")
         except LostLease:
-            log.info("turn %s is another process's now", claim.turn_id)
+            log.info("turn %s: claimed by another process", claim.turn_id)
             self.shown.forget(claim.turn_id)
         except asyncio.CancelledError:
             if held.stopping:
                 await self._end(claim, TurnStatus.CANCELLED, "")
             raise
         except DatabaseUnavailable:
-            await self._give_back(claim)
+            await self._release(claim)
         except ModelError as error:
             log.warning("turn %s: %s", claim.turn_id, error)
             await self._end(claim, TurnStatus.FAILED, str(error))
         except Exception:
             reference = secrets.token_hex(3)
-            log.exception("turn %s failed, reference %s", claim.turn_id, reference)
+            log.exception("turn %s: failed, reference %s", claim.turn_id, reference)
             await self._end(
                 claim, TurnStatus.FAILED, f"Something broke on my end; it is logged as {reference}. Please try again."
             )
@@ -322,14 +320,14 @@ class Worker:
             await self.turn_log.finish(claim, status, (), failure)
         except LostLease:
             self.shown.forget(claim.turn_id)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the turn must not be left as it is
-            log.error("turn %s could not be ended: %r", claim.turn_id, error)
+        except Exception as error:  # noqa: BLE001 - the turn must end in any case
+            log.error("turn %s: not ended: %r", claim.turn_id, error)
             await self._end_unread(claim, failure or UNREADABLE)
         self.shown.wake()
 
     async def _end_unread(self, claim: Claim, failure: str) -> None:
-        """End a turn whose rows are of no use. It is kept in hand until that is done: let go, it would be claimed again
-        at once, and for ever.
+        """End a turn whose rows cannot be read. It stays claimed until then, because a released one would be claimed
+        again at once.
         """
         seconds = POLL_SECONDS
         while True:
@@ -338,24 +336,24 @@ class Worker:
             except LostLease:
                 self.shown.forget(claim.turn_id)
                 return
-            except Exception as error:  # noqa: BLE001 - let go, it would come back at once
-                log.error("turn %s could not be ended, trying again: %r", claim.turn_id, error)
+            except Exception as error:  # noqa: BLE001 - a released turn would come back at once
+                log.error("turn %s: not ended, next try in %.0f s: %r", claim.turn_id, seconds, error)
                 await self.pause(seconds)
                 seconds = min(2 * seconds, LONGEST_PAUSE_SECONDS)
             else:
                 return
 
-    async def _give_back(self, claim: Claim) -> None:
-        """Let go of a turn that the database would not let us write, as soon as it does."""
+    async def _release(self, claim: Claim) -> None:
+        """Release a turn as soon as the database accepts writes."""
         while True:
             await self.pause(POLL_SECONDS)
             with contextlib.suppress(DatabaseUnavailable):
                 await self.turn_log.release([claim])
                 return
 
-    # ------------------------------------------------------------------ keeping and leaving
+    # ------------------------------------------------------------------ leases and shutdown
 
-    async def _beat_forever(self) -> None:
+    async def _renew_forever(self) -> None:
         self._renewed_at = self.clock()
         while True:
             await self.pause(HEARTBEAT_SECONDS)
@@ -367,42 +365,42 @@ class Worker:
                 self.shown.resume()
 
     async def _renew(self, held: Mapping[str, _Held]) -> None:
-        """Renew the leases of turns that were in hand a moment ago.
+        """Renew the leases of these turns.
 
-        While the database is away nothing is cancelled: if it is away for everybody, the turns are still ours when it
-        is back, and what a tool has returned meanwhile counts. Only drawing stops, since others may draw by then.
+        Database errors cancel nothing: if no process can reach the database, the turns stay claimed here.
+        Only delivery pauses, because other processes may deliver by then.
         """
-        asked_at = self.clock()
-        renewing = asyncio.ensure_future(self.turn_log.renew([each.claim for each in held.values()]))
+        started_at = self.clock()
+        renewal = asyncio.ensure_future(self.turn_log.renew([turn.claim for turn in held.values()]))
         try:
-            # A database that says nothing at all is as good as away.
-            answered, _ = await asyncio.wait({renewing}, timeout=self._certain_seconds())
-            if not answered:
+            # A database that does not answer counts as unavailable.
+            done_in_time, _ = await asyncio.wait({renewal}, timeout=self._lease_seconds_left())
+            if not done_in_time:
                 self.shown.suspend()
-            kept = await renewing
+            renewed = await renewal
         except DatabaseUnavailable:
-            if self._certain_seconds() == 0:
+            if self._lease_seconds_left() == 0:
                 self.shown.suspend()
             return
         finally:
-            renewing.cancel()
-        self._renewed_at = asked_at
+            renewal.cancel()
+        self._renewed_at = started_at
         for turn_id, each in held.items():
-            if turn_id not in kept and self._held.get(turn_id) is each:
+            if turn_id not in renewed and self._held.get(turn_id) is each:
                 self.cancel(turn_id)
             elif each.turn is not None:
-                # The doorbell may not reach this process: look whether somebody has decided something.
+                # A wakeup may have been lost: look for decisions.
                 each.turn.wake_if_waiting()
         self.shown.resume()
 
-    def _certain_seconds(self) -> float | None:
-        """How long turns are still ours for certain, with time to spare; None if nobody could take them."""
+    def _lease_seconds_left(self) -> float | None:
+        """Return the seconds for which the leases are certainly valid; None if they never expire."""
         lease = self.turn_log.lease_seconds
         return None if lease is None else max(0.0, self._renewed_at + lease - HEARTBEAT_SECONDS - self.clock())
 
-    async def _hand_over(self) -> None:
-        """Cancel what is in hand and give it back, within a limit: what is not given back is taken, a lease later."""
-        held = {each.task: each.claim for each in self._held.values() if each.task is not None}
+    async def _shut_down(self) -> None:
+        """Cancel and release all turns within HAND_OVER_SECONDS. The leases of the others expire."""
+        held = {held.task: held.claim for held in self._held.values() if held.task is not None}
         for each in self._held.values():
             if each.task is not None and not each.stopping:
                 each.task.cancel()
@@ -410,21 +408,21 @@ class Worker:
         if held:
             _, stuck = await asyncio.wait(held.keys(), timeout=CLEAN_UP_SECONDS)
         for task in stuck:
-            log.warning("%s does not end, its turn is left to its lease", task.get_name())
+            log.warning("task %s did not end, its lease will expire", task.get_name())
             task.cancel()
         try:
             async with asyncio.timeout(HAND_OVER_SECONDS):
-                # A turn whose clean-up goes on must not begin elsewhere.
+                # A turn that is still cleaning up must not start elsewhere.
                 done = [claim for task, claim in held.items() if task not in stuck]
-                meanwhile = [claim for claim in await self._claimed_meanwhile() if claim not in held.values()]
-                await self.turn_log.release([*done, *meanwhile])
-                for claim in meanwhile:
+                late_claims = [claim for claim in await self._claimed_at_shutdown() if claim not in held.values()]
+                await self.turn_log.release([*done, *late_claims])
+                for claim in late_claims:
                     await self.turn_log.release_delivery(claim.turn_id)
         except (CountersignError, TimeoutError) as error:
-            log.warning("turns could not be handed over: %s", error or "the database does not answer")
+            log.warning("claimed turns were not released: %s", error or "the database does not answer")
 
-    async def _claimed_meanwhile(self) -> Sequence[Claim]:
-        """Turns that were being claimed when this process was told to leave."""
+    async def _claimed_at_shutdown(self) -> Sequence[Claim]:
+        """Return the turns that a claim query returned during shutdown."""
         if self._claiming is None:
             return ()
         with contextlib.suppress(CountersignError):

@@ -242,7 +242,7 @@ async def test_a_call_that_is_only_thought_of_is_explained() -> None:
         "policy": "asks",
         "decided by": "policy.toml:3",
         "which says": ("ASK_USER: notes.*; signed by test:ben, by 2 people, not by the asker or an editor"),
-        "because": "It is the only rule about this call.",
+        "because": "It is the only rule that matches this call.",
         "signed by": "2 of test:ben, neither the asker nor an editor",
         "returns words of": "strangers: people outside the team, too (by its server's hints)",
         "can send": "world: people outside the team may read what is sent (by its server's hints)",
@@ -260,7 +260,7 @@ async def test_a_call_that_is_only_thought_of_is_explained() -> None:
     ):
         denied = await explained(held, *options)
         assert (denied["policy"], denied["decided by"]) == ("blocked", by)
-        assert denied["because"] == "A rule that denies wins over every other."
+        assert denied["because"] == "A rule that denies wins over all others."
         assert denied["policy.toml:3"].endswith(f": {by} denies")
 
 
@@ -301,7 +301,9 @@ def happened(status: StepStatus, ruling: StoredPolicyResult | None) -> ToolStep:
 
 async def test_a_call_that_happened_is_explained_as_it_was_decided_then() -> None:
     held = office()
-    ruling = StoredPolicyResult(ASK, "policy.toml:3", "ASK_USER: notes.*", "It is the only rule about this call.")
+    ruling = StoredPolicyResult(
+        ASK, "policy.toml:3", "ASK_USER: notes.*", "It is the only rule that matches this call."
+    )
     held.policies.calls["approval-1"] = (HALL, happened(StepStatus.DENIED, ruling))
     reply = await held.ask("mcp policy explain approval-1")
     assert facts(reply) == {
@@ -309,7 +311,7 @@ async def test_a_call_that_happened_is_explained_as_it_was_decided_then() -> Non
         "policy": "asks",
         "decided by": "policy.toml:3",
         "which said": "ASK_USER: notes.*",
-        "because": "It is the only rule about this call.",
+        "because": "It is the only rule that matches this call.",
         "signed by": "2 of test:ana",
         "decided": "denied by Ben",
     }
@@ -332,7 +334,7 @@ async def test_auto_is_one_more_word() -> None:
     asked = await explained(held)
     assert (asked["policy"], asked["because"]) == (
         "asks",
-        "It is the only rule about this call. AUTO asks: the server does not say that the tool only reads.",
+        "It is the only rule that matches this call. AUTO asks: the server does not say that the tool only reads.",
     )
 
 

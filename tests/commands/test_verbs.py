@@ -136,7 +136,7 @@ CASES = [
         "policy_set",
     ),
     Case("mcp policy clear jira", "Nothing was changed"),
-    Case("mcp policy explain jira create_issue", "No rule is about this call, so the default counts."),
+    Case("mcp policy explain jira create_issue", "No rule matches this call; the default applies."),
     Case(
         "mcp secret set jira auth file:/run/secrets/jira",
         "The secret of `jira` is set",

@@ -80,7 +80,7 @@ async def test_exactly_what_was_changed_runs_and_the_model_hears_who_changed_wha
         await house.surface.ended(turn_id)
     assert [arguments for _, arguments, _ in house.toolbox.calls] == [BREAD]
     told = words(house.model.requests[1])[-1]
-    assert 'Ben changed this call before it was signed. It was run with text: "milk" -> "bread".' in told
+    assert 'Ben edited this call before it was approved. It was run with text: "milk" -> "bread".' in told
 
 
 async def test_the_view_says_who_changed_it_and_what_was_asked_for(house: House) -> None:

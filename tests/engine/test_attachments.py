@@ -150,7 +150,7 @@ async def test_a_later_question_remembers_the_names_of_earlier_files_and_not_the
 
 async def test_a_file_of_a_platform_that_is_not_here_is_a_note(house: House) -> None:
     engine = house.engine()
-    with pytest.raises(NotFound, match="out of reach"):
+    with pytest.raises(NotFound, match="not connected"):
         await engine._fetch(ConversationKey("elsewhere", "w", "c", "1"), CAT)
 
 
@@ -214,7 +214,7 @@ async def test_an_image_goes_by_what_it_is_and_not_by_what_it_is_called(data: by
 async def test_an_image_that_is_none_is_not_sent() -> None:
     reading = await read((CAT, b"<html>Sign in</html>"))
     assert images(reading.request) == []
-    assert reading.notes == ["cat.png: it is no PNG, JPEG, GIF or WebP image."]
+    assert reading.notes == ["cat.png: it is not a PNG, JPEG, GIF or WebP image."]
 
 
 async def test_a_model_that_sees_nothing_is_told_so_without_anything_being_fetched() -> None:
@@ -251,7 +251,7 @@ async def test_a_model_that_reads_documents_gets_a_pdf_as_it_is() -> None:
     ("capabilities", "content", "note"),
     [
         (SEEING, PDF, "plan.pdf: this model does not read PDF."),
-        (READING, b"<html>", "plan.pdf: it is no PDF."),
+        (READING, b"<html>", "plan.pdf: it is not a PDF."),
     ],
 )
 async def test_what_is_no_pdf_and_what_a_model_cannot_read_is_one_clear_line(

@@ -357,10 +357,10 @@ async def test_another_rule_that_has_come_to_stand_in_the_same_line_asks_whateve
 @pytest.mark.parametrize(
     ("now", "said"),
     [
-        (replace(SEND, description="Sends, and tells everybody."), "has changed since it was signed"),
-        (replace(SEND, input_schema={"type": "object"}), "has changed since it was signed"),
-        (replace(SEND, server="bank2"), "has changed since it was signed"),
-        (replace(SEND, server_id="b2"), "has changed since it was signed"),
+        (replace(SEND, description="Sends, and tells everybody."), "has changed since it was approved"),
+        (replace(SEND, input_schema={"type": "object"}), "has changed since it was approved"),
+        (replace(SEND, server="bank2"), "has changed since it was approved"),
+        (replace(SEND, server_id="b2"), "has changed since it was approved"),
         (None, "is not available now"),
     ],
     ids=["described anew", "another schema", "renamed", "removed and added again", "removed"],

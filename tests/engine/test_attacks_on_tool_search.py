@@ -208,7 +208,7 @@ async def test_a_tool_that_goes_or_changes_after_it_was_found_is_not_called(hous
         await engine.decide(decision(awaiting(view)[0]), member(ANA))
         await house.surface.ended(receipt.turn_id)
     changed, gone = results(house.model.requests[-1])
-    assert "has changed since it was signed" in changed.text
+    assert "has changed since it was approved" in changed.text
     assert gone.text == "Not run: mail__send is not available now."
     assert house.toolbox.calls == []
 

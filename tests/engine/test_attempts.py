@@ -23,9 +23,9 @@ def taken(*events: ModelEvent) -> Usage:
     attempt = RequestAttempt(CLAIM, RequestInfo(1, UsageKind.REPLY, "m", ASKED), Estimates())
     for event in events:
         attempt.take(event)
-    assert attempt.use is not None
-    assert attempt.use.estimated
-    return attempt.use.usage
+    assert attempt.entry is not None
+    assert attempt.entry.estimated
+    return attempt.entry.usage
 
 
 def test_a_service_that_counts_nothing_until_the_end_takes_back_no_word() -> None:

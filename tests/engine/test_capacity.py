@@ -22,7 +22,7 @@ async def test_what_an_earlier_process_left_waiting_goes_before_what_comes_in_no
     engine = house.engine()
     engine._worker.room.limit = 9
     async with running(engine):
-        await until(lambda: engine._worker._home is not None)
+        await until(lambda: engine._worker._context is not None)
         await asyncio.gather(*(engine.receive(said(100 + n)) for n in range(3)))
         await until(lambda: len(engine._worker._held) == 9)
         assert set(engine._worker._held) == {each.turn_id for each in left}
@@ -61,7 +61,7 @@ async def test_a_look_that_may_have_missed_a_message_lets_no_other_go_before_it(
             await on_disk.wait()
         house.log.enqueue = enqueue  # type: ignore[method-assign]
         may_end.set()
-        await until(lambda: not engine._worker.room._asked_for)
+        await until(lambda: not engine._worker.room._claiming)
         house.clock[0] += 1
         await engine.receive(said(2))
         may_return.set()

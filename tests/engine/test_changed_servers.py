@@ -51,7 +51,7 @@ async def test_a_call_signed_for_one_server_is_not_sent_to_another_that_has_take
         step = only_call(await house.surface.ended(receipt.turn_id))
     assert step.status is StepStatus.FAILED
     assert step.result is not None
-    assert "has changed since it was signed" in step.result.text
+    assert "has changed since it was approved" in step.result.text
     assert house.toolbox.calls == []
 
 
@@ -79,7 +79,7 @@ async def test_what_was_allowed_of_one_server_is_not_run_on_another_where_it_wou
     step = only_call(view)
     assert step.status is StepStatus.FAILED
     assert step.result is not None
-    assert step.result.text == "Not run: pay__send needs a signature now. Call it again to ask for one."
+    assert step.result.text == "Not run: pay__send needs an approval now. Call it again to request one."
     assert house.toolbox.calls == []
 
 
@@ -99,7 +99,7 @@ async def test_a_call_signed_for_a_server_at_one_place_is_not_sent_to_where_an_a
         step = only_call(await house.surface.ended(receipt.turn_id))
     assert step.status is StepStatus.FAILED
     assert step.result is not None
-    assert "has changed since it was signed" in step.result.text
+    assert "has changed since it was approved" in step.result.text
     assert house.toolbox.calls == []
 
 

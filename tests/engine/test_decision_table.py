@@ -154,8 +154,8 @@ def test_the_decision_table(case: PolicyRequest, written: list[str], comes: Appr
 @pytest.mark.parametrize(
     ("case", "pinned", "comes", "because"),
     [
-        (TRUSTED_READING, True, RUNS, "AUTO runs it: it only reads, and its definition is the one that is pinned."),
-        (TRUSTED_READING, False, ASKS, "AUTO asks: the tool's definition is not the one that is pinned."),
+        (TRUSTED_READING, True, RUNS, "AUTO runs it: it only reads, and its definition is pinned."),
+        (TRUSTED_READING, False, ASKS, "AUTO asks: the tool's definition is not the pinned one."),
         (READING, True, ASKS, "AUTO asks: the server is not marked trusted."),
         (
             replace(CALL, tool=replace(SEND, trusted=True)),
@@ -223,7 +223,7 @@ def test_what_was_decided_says_why_and_what_the_others_said() -> None:
     found = evaluate(rules("allow jira", "ask *", "allow jira.create_issue", "ask jira"), CALL, ASK)
     assert found.ruling.rule == "#3"
     assert found.ruling.words == "ALWAYS_ALLOW: jira.create_issue"
-    assert found.ruling.why == "It says everything that the other rules about this call say, and more or more exactly."
+    assert found.ruling.why == "It is more specific than the other rules that match this call."
     assert [(each.rule.id, each.why) for each in found.passed] == [
         ("#1", "#3 is more specific"),
         ("#2", "#1 is more specific"),

@@ -40,13 +40,13 @@ async def test_a_drawing_is_made_again_after_the_time_the_platform_named(house: 
     async with running(engine):
         receipt = await engine.receive(message("hi"))
         await until(lambda: len(house.surface.trouble) < 2)
-        await until(lambda: not engine._worker._held and not engine._drawings._tasks)
+        await until(lambda: not engine._worker._held and not engine._delivery._tasks)
         assert await house.log.stale_views("test:", 1) == [] or not house.surface.trouble
         house.clock[0] += 8
-        await until(lambda: not house.surface.trouble and not engine._drawings._tasks)
+        await until(lambda: not house.surface.trouble and not engine._delivery._tasks)
         house.clock[0] += 8
         view = await house.surface.ended(receipt.turn_id)
-        await until(lambda: not engine._drawings._tasks)
+        await until(lambda: not engine._delivery._tasks)
     assert view.turn.status is TurnStatus.DONE
     assert await house.log.stale_views("test:", 1) == []
 
@@ -58,7 +58,7 @@ async def test_an_answer_whose_channel_is_gone_is_given_up(house: House) -> None
     async with running(engine):
         receipt = await engine.receive(message("hi"))
         await until(lambda: bool(house.model.requests))
-        await until(lambda: not engine._worker._held and not engine._drawings._tasks)
+        await until(lambda: not engine._worker._held and not engine._delivery._tasks)
     assert (await house.log.get_view(receipt.turn_id)).turn.status is TurnStatus.DONE
     assert await house.log.stale_views("test:", 1) == []
 
@@ -83,7 +83,7 @@ async def test_a_card_that_cannot_be_posted_means_denied_and_the_model_and_the_a
     engine = house.engine()
     async with running(engine):
         view = await house.surface.ended((await engine.receive(message("save it"))).turn_id)
-        await until(lambda: not engine._drawings._tasks)
+        await until(lambda: not engine._delivery._tasks)
     assert view.turn.status is TurnStatus.DONE
     (step,) = [step for step in view.steps if isinstance(step, ToolStep)]
     assert step.status is StepStatus.DENIED
@@ -124,7 +124,7 @@ async def test_a_card_that_was_posted_still_waits_when_it_cannot_be_drawn_again(
     async with running(engine):
         receipt = await engine.receive(message("save it"))
         await house.surface.wait_for(lambda view: bool(view.awaiting))
-        await until(lambda: not engine._worker._held and not engine._drawings._tasks)
+        await until(lambda: not engine._worker._held and not engine._delivery._tasks)
     (step,) = (await house.log.get_view(receipt.turn_id)).awaiting
     assert step.approval is not None
     revised = Revision(step.approval.id, 1, {"text": "b"}, "other", ANA)
@@ -132,7 +132,7 @@ async def test_a_card_that_was_posted_still_waits_when_it_cannot_be_drawn_again(
     house.surface.trouble = [DeliveryFailed("The message is gone.", permanent=True)]
     again = house.engine()
     async with running(again):
-        await until(lambda: not house.surface.trouble and not again._drawings._tasks)
+        await until(lambda: not house.surface.trouble and not again._delivery._tasks)
     assert [step.status for step in (await house.log.get_view(receipt.turn_id)).awaiting] == [StepStatus.AWAITING]
 
 
@@ -224,7 +224,7 @@ async def test_a_reference_is_kept_as_soon_as_its_slot_is_out(house: House) -> N
     engine = house.engine()
     async with running(engine):
         receipt = await engine.receive(message("save it"))
-        await until(lambda: bool(house.surface.views) and not engine._worker._held and not engine._drawings._tasks)
+        await until(lambda: bool(house.surface.views) and not engine._worker._held and not engine._delivery._tasks)
     assert await house.log.acquire_delivery(receipt.turn_id, NEWEST) == {"reply": f"ref-{receipt.turn_id}"}
 
 
@@ -272,7 +272,7 @@ async def test_an_answer_that_is_slow_to_draw_is_out_after_leaving_and_coming_ba
     again = house.engine()
     async with running(again):
         await asyncio.wait_for(out.wait(), 10)
-        await until(lambda: not again._drawings._tasks)
+        await until(lambda: not again._delivery._tasks)
     assert await house.log.stale_views("test:", 1) == []
     assert (await house.log.get_view(receipt.turn_id)).turn.status is TurnStatus.DONE
 
@@ -341,8 +341,8 @@ async def test_a_process_that_slept_past_its_lease_draws_nothing_over_what_the_n
     house.log.lease_seconds = 15.0
     engine = house.engine()
     now = [0.0]
-    engine._drawings._clock = lambda: now[0]
-    engine._drawings._held_at = 0.0
+    engine._delivery._clock = lambda: now[0]
+    engine._delivery._renewed_at = 0.0
     elsewhere = SqlTurnLog(house.database)
     taking: list[str] = []
     take = house.log.acquire_delivery
@@ -357,7 +357,7 @@ async def test_a_process_that_slept_past_its_lease_draws_nothing_over_what_the_n
     async with running(engine):
         receipt = await engine.receive(message("go"))
         await asyncio.wait_for(asleep.wait(), 10)
-        await until(lambda: not engine._drawings._tasks)
+        await until(lambda: not engine._delivery._tasks)
         now[0] += 20
         house.clock[0] += 20
         await house.log.adopt_orphans()
@@ -369,7 +369,7 @@ async def test_a_process_that_slept_past_its_lease_draws_nothing_over_what_the_n
         del house.log.renew_deliveries
         awake.set()
         await until(lambda: not engine._worker._held)
-        await until(lambda: not engine._drawings._tasks)
+        await until(lambda: not engine._delivery._tasks)
     assert len(house.surface.views) == seen
 
 
@@ -383,8 +383,8 @@ async def test_what_this_process_can_no_longer_be_sure_of_is_drawn_when_the_data
     house.log.lease_seconds = 15.0
     engine = house.engine()
     now = [0.0]
-    engine._drawings._clock = lambda: now[0]
-    engine._drawings._held_at = 0.0
+    engine._delivery._clock = lambda: now[0]
+    engine._delivery._renewed_at = 0.0
     hold = house.log.renew_deliveries
 
     async def away(turn_ids: Collection[str]) -> frozenset[str]:
@@ -394,7 +394,7 @@ async def test_what_this_process_can_no_longer_be_sure_of_is_drawn_when_the_data
         return await hold(turn_ids)
 
     async def answer(_request: ModelRequest) -> Completion:
-        await until(lambda: bool(house.surface.views) and not engine._drawings._tasks)
+        await until(lambda: bool(house.surface.views) and not engine._delivery._tasks)
         house.log.renew_deliveries = away  # type: ignore[method-assign]
         now[0] += 20
         return say("Here.")
@@ -430,20 +430,20 @@ async def test_a_message_posted_by_a_process_that_slept_does_not_become_the_one_
         await asyncio.wait_for(posted.wait(), 10)
         await until(lambda: not engine._worker._held)
         house.log.renew_deliveries = gone  # type: ignore[method-assign, assignment]
-        async with engine._drawings._holding:  # the last heartbeat before the sleep is over
+        async with engine._delivery._renewal_lock:  # the last heartbeat before the sleep is over
             house.clock[0] += 20
         await elsewhere.acquire_delivery(receipt.turn_id, NEWEST)
         await elsewhere.save_message_ref(receipt.turn_id, PostedMessage("reply", "the next one's"))
         await elsewhere.mark_delivered(receipt.turn_id, (await elsewhere.get_view(receipt.turn_id)).revision)
         awake.set()
-        await until(lambda: not engine._drawings._tasks)
+        await until(lambda: not engine._delivery._tasks)
     assert await elsewhere.acquire_delivery(receipt.turn_id, NEWEST) == {"reply": "the next one's"}
 
 
 async def test_a_platform_that_says_nothing_is_asked_again_and_holds_up_nobody(
     house: House, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("bot.engine.view_delivery.SHOW_SECONDS", 0.05, raising=False)
+    monkeypatch.setattr("bot.engine.view_delivery.DELIVERY_SECONDS", 0.05, raising=False)
     surface = house.surface
 
     class Silent(RecordingSurface):
@@ -458,7 +458,7 @@ async def test_a_platform_that_says_nothing_is_asked_again_and_holds_up_nobody(
     engine = house.engine()
     async with running(engine):
         receipt = await engine.receive(message("hi"))
-        await until(lambda: "gave no answer" in caplog.text and not engine._drawings._tasks)
+        await until(lambda: "gave no answer" in caplog.text and not engine._delivery._tasks)
         house.clock[0] += 6
         view = await surface.ended(receipt.turn_id)
     assert view.turn.status is TurnStatus.DONE
@@ -468,7 +468,7 @@ async def test_what_is_out_is_remembered_however_long_the_database_takes(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Given up for taking too long, the message would be posted a second time."""
-    monkeypatch.setattr("bot.engine.view_delivery.SHOW_SECONDS", 0.05, raising=False)
+    monkeypatch.setattr("bot.engine.view_delivery.DELIVERY_SECONDS", 0.05, raising=False)
     keep = house.log.save_message_ref
 
     async def slow(turn_id: str, drawn: PostedMessage) -> None:
@@ -481,7 +481,7 @@ async def test_what_is_out_is_remembered_however_long_the_database_takes(
     async with running(engine):
         receipt = await engine.receive(message("hi"))
         await house.surface.ended(receipt.turn_id)
-        await until(lambda: not engine._drawings._tasks)
+        await until(lambda: not engine._delivery._tasks)
     assert await house.log.stale_views("test:", 1) == []
     assert await house.log.acquire_delivery(receipt.turn_id, NEWEST) == {"reply": f"ref-{receipt.turn_id}"}
 
@@ -504,8 +504,8 @@ async def test_a_drawing_that_always_fails_is_tried_ever_more_rarely(house: Hous
     engine = house.engine()
     async with running(engine):
         await house.surface.ended(receipt.turn_id)
-        await until(lambda: not engine._drawings._tasks)
-        assert engine._drawings._failures == {}
+        await until(lambda: not engine._delivery._tasks)
+        assert engine._delivery._failures == {}
     assert postponed == [5.0, 10.0, 20.0]
 
 
@@ -519,8 +519,8 @@ async def test_a_surface_that_moves_on_before_its_turn_is_drawn_breaks_nothing(
     await house.log.finish(claim, TurnStatus.DONE, (), "")
     await house.log.release_delivery(receipt.turn_id)
     view = await house.log.get_view(receipt.turn_id)
-    engine._drawings._put_up(view)
-    (drawing,) = engine._drawings._tasks.values()
+    engine._delivery._enqueue(view)
+    (drawing,) = engine._delivery._tasks.values()
     house.surface.key_prefix = "elsewhere:"
     await asyncio.wait({drawing}, timeout=10)
     assert drawing.exception() is None

@@ -210,10 +210,10 @@ async def test_a_policy_that_denies_denies_whatever_was_granted(house: House, ru
     ("rule", "said"),
     [
         (Rule(ApprovalPolicy.ALWAYS_DENY, server_id="n1", tool="add"), "a policy forbids"),
-        (Rule(ApprovalPolicy.ASK_USER, server_id="n1", tool="add", id="new"), "signature now"),
+        (Rule(ApprovalPolicy.ASK_USER, server_id="n1", tool="add", id="new"), "approval now"),
         (
             Rule(ApprovalPolicy.ASK_USER, server_id="n1", tool="add", terms=ApprovalRequirements(quorum=2)),
-            "signature now",
+            "approval now",
         ),
     ],
 )

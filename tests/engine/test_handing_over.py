@@ -98,7 +98,7 @@ async def test_nothing_is_drawn_while_nobody_knows_whose_the_turns_are(house: Ho
     release = asyncio.Event()
 
     async def slow(call: ToolCall, context: CallContext) -> ToolOutcome:
-        await until(lambda: engine._drawings._suspended)
+        await until(lambda: engine._delivery._suspended)
         seen = len(house.surface.views)
         context.on_progress("still working")
         await asyncio.sleep(0)
@@ -158,9 +158,9 @@ async def test_nothing_is_drawn_while_the_database_says_nothing_at_all(house: Ho
     async with running(engine):
         await engine.receive(message("go"))
         await asyncio.wait_for(hanging.wait(), 10)
-        await until(lambda: engine._drawings._suspended)
+        await until(lambda: engine._delivery._suspended)
         answered.set()
-        await until(lambda: not engine._drawings._suspended)
+        await until(lambda: not engine._delivery._suspended)
 
 
 async def test_a_claim_that_this_process_slept_over_is_not_begun(house: House) -> None:
@@ -226,8 +226,8 @@ async def test_leaving_takes_seconds_though_the_database_is_gone(house: House, m
     for name in (
         "worker.HAND_OVER_SECONDS",
         "usage_metering.SETTLE_SECONDS",
-        "view_delivery.GOODBYE_SECONDS",
-        "view_delivery.PUT_DOWN_SECONDS",
+        "view_delivery.SHUTDOWN_SECONDS",
+        "view_delivery.RELEASE_SECONDS",
     ):
         monkeypatch.setattr(f"bot.engine.{name}", 0.1, raising=False)
     gone = [False]
@@ -245,7 +245,7 @@ async def test_leaving_takes_seconds_though_the_database_is_gone(house: House, m
     task = asyncio.create_task(engine.run())
     await engine.receive(message("one"))
     await engine.receive(message("two", conversation=ELSEWHERE))
-    await until(lambda: len(house.model.requests) == 2 and bool(engine._drawings._refs))
+    await until(lambda: len(house.model.requests) == 2 and bool(engine._delivery._refs))
     gone[0] = True
     task.cancel()
     async with asyncio.timeout(15):

@@ -38,7 +38,7 @@ from bot.domain.turns import (
     TurnStatus,
 )
 from bot.engine import prompt_context
-from bot.engine.history import exchanges
+from bot.engine.history import history_turns
 from bot.engine.prompt_context import PromptContext
 from bot.engine.result_format import ResultTruncator, format_result
 from tests.fakes.parts import ANA, HALL
@@ -95,7 +95,7 @@ def transcript(
 ) -> tuple[Message, ...]:
     """What the model reads where there is room for everything."""
     remembered = [
-        message for each in exchanges(history, replay, ResultTruncator(), shared=False) for message in each.messages
+        message for each in history_turns(history, replay, ResultTruncator(), shared=False) for message in each.messages
     ]
     return prompt_context.turn_messages(record, offered, PromptContext(prompt, remembered))
 
@@ -315,7 +315,7 @@ def test_a_turn_without_an_answer_is_remembered_as_such_so_that_roles_alternate(
         ),
         (StepStatus.DENIED, approval(), "An approver turned this call down. It was not run."),
         (StepStatus.DENIED, None, "An approver turned this call down. It was not run."),
-        (StepStatus.EXPIRED, approval(), "Nobody signed this call in time."),
+        (StepStatus.EXPIRED, approval(), "The approval expired."),
         (StepStatus.UNKNOWN, None, "it may or may not have happened"),
         (StepStatus.CANCELLED, None, "This call was cancelled. It was not run."),
         (StepStatus.AWAITING, approval(), "This call has not ended yet."),
@@ -374,6 +374,6 @@ def test_a_model_is_told_of_what_is_remembered_what_it_would_be_told_of_the_whol
     step = ToolStep(2, wanted, ToolRef("s", "read"), StepStatus.DONE, result=result)
     whole = record(ModelStep(1, assistant("", wanted)), step, ModelStep(3, assistant("Done.")), status=TurnStatus.DONE)
     first, second = ResultTruncator(), ResultTruncator()
-    told = exchanges([whole], replay, first, shared=False)
-    again = exchanges([truncate_results(truncate_results(whole))], replay, second, shared=False)
+    told = history_turns([whole], replay, first, shared=False)
+    again = history_turns([truncate_results(truncate_results(whole))], replay, second, shared=False)
     assert (again, second.given) == (told, first.given)

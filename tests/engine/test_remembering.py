@@ -20,7 +20,7 @@ from bot.domain.views import TurnView
 from bot.engine import history_prompt
 from bot.engine.engine import Engine
 from bot.engine.history import HistoryBudget
-from bot.engine.history_prompt import LEFT_OUT
+from bot.engine.history_prompt import HISTORY_OMITTED
 from bot.engine.prompt_builder import NO_TOOLS
 from bot.engine.system_prompt import PlatformHint, SystemPrompt
 from bot.errors import ContextTooLong, ModelRejected, ModelUnavailable
@@ -166,7 +166,7 @@ async def test_where_no_summary_can_be_made_the_oldest_turns_are_left_out_and_pe
     async with running(engine):
         views = await talk(house, engine, *numbered(1, 9))
     assert [view.turn.status for view in views] == [TurnStatus.DONE] * 9
-    assert [note for view in views for note in notes(view)].count(LEFT_OUT) == 1
+    assert [note for view in views for note in notes(view)].count(HISTORY_OMITTED) == 1
     told = words(asked(house)[-1])
     assert "q1" not in told
     assert "q8" in told

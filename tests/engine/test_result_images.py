@@ -16,7 +16,7 @@ from bot.domain.messages import (
     ToolResult,
 )
 from bot.domain.tools import CallReturned, ToolOutcome
-from bot.engine.prompt_builder import MOST
+from bot.engine.prompt_builder import MAX_IMAGES
 from bot.errors import NotFound
 from bot.ports import CallContext
 from tests.engine.conftest import House
@@ -74,10 +74,10 @@ async def test_an_image_that_is_too_large_for_the_model_is_told(house: House) ->
 
 
 async def test_of_many_images_the_newest_go_along(house: House) -> None:
-    await asked(house, *((ImagePart(png(n), "image/png"),) for n in range(MOST + 2)))
+    await asked(house, *((ImagePart(png(n), "image/png"),) for n in range(MAX_IMAGES + 2)))
     found = [parts[0] for parts in results(house.model.requests[-1])]
     told = TextPart("[Image: image/png]")
-    assert found == [told, told, *(ImagePart(png(n), "image/png") for n in range(2, MOST + 2))]
+    assert found == [told, told, *(ImagePart(png(n), "image/png") for n in range(2, MAX_IMAGES + 2))]
 
 
 async def test_whoever_draws_can_read_what_was_returned(house: House) -> None:

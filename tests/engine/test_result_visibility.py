@@ -16,7 +16,7 @@ from bot.domain.policies import Rule
 from bot.domain.profiles import Binding, Profile
 from bot.domain.tools import CallOutcomeUnknown, ToolOutcome
 from bot.domain.turns import StepStatus, ToolRef, ToolStep
-from bot.engine.history import KEPT_BACK, HistoryBudget
+from bot.engine.history import WITHHELD_RESULT, HistoryBudget
 from bot.engine.policy import Approvers, Policies
 from bot.engine.result_visibility import ResultVisibility
 from bot.engine.rules import RuleBook
@@ -27,8 +27,8 @@ from tests.fakes.parts import ANA, BEN, HALL, ask_for, call, message, returned, 
 
 DENY, ALLOW = ApprovalPolicy.ALWAYS_DENY, ApprovalPolicy.ALWAYS_ALLOW
 BENS = frozenset({BEN.principal})
-REFUSED = "A policy forbids hr__read to whoever asks now, so no more of its results is told to them."
-NOT_ENABLED = "hr__read is not enabled in this conversation's profile, so no more of its results is told here."
+REFUSED = "A policy forbids hr__read to the present author, so its results are not shown."
+NOT_ENABLED = "hr__read is not enabled in this conversation's profile, so its results are not shown here."
 QUIET = Profile("p1", "quiet", servers=frozenset({"id-mail"}))
 
 
@@ -192,7 +192,7 @@ async def test_what_a_tool_has_said_is_read_to_nobody_while_the_profile_does_not
         await house.surface.ended((await engine.receive(message("and on"))).turn_id)
     assert words(house.model.requests[-1])[-1].startswith(said)
     await told(house, (ANA, "and?"), replay=ToolReplay.FULL)
-    assert (KEPT_BACK in words(house.model.requests[-1])) == (said == NOT_ENABLED)
+    assert (WITHHELD_RESULT in words(house.model.requests[-1])) == (said == NOT_ENABLED)
 
 
 async def test_what_a_server_has_said_of_a_call_of_unknown_outcome_is_kept_back_too(house: House) -> None:
@@ -205,7 +205,7 @@ async def test_what_a_server_has_said_of_a_call_of_unknown_outcome_is_kept_back_
     house.model.script = [ask_for(call("hr__write")), say("It is unclear."), say("I do not know.")]
     await told(house, (ANA, "write it"), (BEN, "what came of it?"), replay=ToolReplay.FULL)
     assert [text for text in words(house.model.requests[-1]) if "000000000" in text] == []
-    assert KEPT_BACK in words(house.model.requests[-1])
+    assert WITHHELD_RESULT in words(house.model.requests[-1])
 
 
 async def test_that_nobody_knows_how_a_call_has_ended_is_told_to_everybody(house: House) -> None:
@@ -226,9 +226,9 @@ async def test_results_of_earlier_turns_that_are_told_again_are_kept_back_from_w
     house.model.script = [*ANA_READS, say("I do not know."), say("It says zero.")]
     await told(house, (ANA, "read it"), (BEN, "what does it say?"), replay=ToolReplay.FULL)
     assert [text for text in words(house.model.requests[-1]) if "000000000" in text] == []
-    assert KEPT_BACK in words(house.model.requests[-1])
+    assert WITHHELD_RESULT in words(house.model.requests[-1])
     await told(house, (ANA, "and what?"), replay=ToolReplay.FULL)
-    assert KEPT_BACK not in words(house.model.requests[-1])
+    assert WITHHELD_RESULT not in words(house.model.requests[-1])
     assert [text[:10] for text in words(house.model.requests[-1]) if "000000000" in text] == ["000000000 "]
 
 
@@ -243,7 +243,7 @@ async def test_what_a_person_ran_by_hand_is_kept_back_from_a_model_that_asks_for
         await house.surface.ended((await engine.receive(by_hand)).turn_id)
         await house.surface.ended((await engine.receive(message("what is that?", author=BEN))).turn_id)
     said = " ".join(words(house.model.requests[-1]))
-    assert KEPT_BACK in said
+    assert WITHHELD_RESULT in said
     assert "000000000" not in said
 
 
@@ -278,7 +278,7 @@ async def test_a_summary_which_everybody_is_told_is_made_without_results_that_ar
 ) -> None:
     deny(house, **rule)
     summed = await summed_up(house)
-    assert ("000000000 " in summed, KEPT_BACK in summed) == (is_told, not is_told)
+    assert ("000000000 " in summed, WITHHELD_RESULT in summed) == (is_told, not is_told)
 
 
 @pytest.mark.parametrize(
@@ -295,7 +295,7 @@ async def test_where_nothing_runs_that_no_rule_allows_a_summary_is_made_of_what_
     house.rules = RuleBook(Policies(DENY), Approvers())
     bind(house, Profile("p1", "loose"), Rule(ALLOW, server="hr", **rule))
     summed = await summed_up(house)
-    assert ("000000000 " in summed, KEPT_BACK in summed) == (is_told, not is_told)
+    assert ("000000000 " in summed, WITHHELD_RESULT in summed) == (is_told, not is_told)
 
 
 async def test_where_nothing_runs_that_no_rule_allows_results_are_for_those_whom_one_allows_the_tool(

@@ -58,12 +58,14 @@ async def test_arguments_decide_and_what_decided_is_kept_with_the_call(house: Ho
     assert [arguments for _, arguments, _ in house.toolbox.calls] == [{"to": "ben@home.example"}]
     stored = await house.log.get_view(view.turn.id)
     assert [step.ruling for step in steps(stored)] == [
-        StoredPolicyResult(ALLOW, "policy.toml:1", "ALWAYS_ALLOW: mail.*", "It is the only rule about this call."),
+        StoredPolicyResult(
+            ALLOW, "policy.toml:1", "ALWAYS_ALLOW: mail.*", "It is the only rule that matches this call."
+        ),
         StoredPolicyResult(
             DENY,
             "policy.toml:5",
             "ALWAYS_DENY: mail.* where to is *@evil.example",
-            "A rule that denies wins over every other.",
+            "A rule that denies wins over all others.",
         ),
     ]
 

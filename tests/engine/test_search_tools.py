@@ -356,7 +356,7 @@ async def test_a_call_that_names_nothing_to_be_called_is_refused(
 
 async def test_a_call_whose_own_text_is_no_json_is_refused(house: House) -> None:
     await answered(house, ask_for(ToolCall("c1", CALL_TOOL, unreadable='{"name": "mai')), say("I see."))
-    assert results(house.model.requests[-1])[0].text == 'Not run: the arguments are no JSON object: {"name": "mai'
+    assert results(house.model.requests[-1])[0].text == 'Not run: the arguments are not a JSON object: {"name": "mai'
 
 
 @pytest.mark.parametrize("written", ['{"to": "sam@example.org"}', TO_SAM], ids=["as a text", "as an object"])

@@ -104,5 +104,5 @@ async def test_a_turn_that_keeps_bringing_the_process_down_ends_as_failed(house:
     async with running(engine):
         view = await house.surface.ended(receipt.turn_id)
     assert view.turn.status is TurnStatus.FAILED
-    assert view.turn.failure == "This question brought the bot down several times over."
+    assert view.turn.failure == "This question stopped the bot several times."
     assert house.model.requests == []

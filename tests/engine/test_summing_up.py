@@ -13,7 +13,7 @@ from bot.domain.messages import TextPart, ToolCall, assistant
 from bot.domain.tools import ToolOutcome
 from bot.domain.turns import TurnStatus
 from bot.engine import history_prompt
-from bot.engine.history_prompt import LEFT_OUT, NOT_LOOKED_AT
+from bot.engine.history_prompt import HISTORY_EXCLUDED, HISTORY_OMITTED
 from bot.engine.system_prompt import SystemPrompt
 from bot.engine.token_estimates import estimate_messages, estimate_text, estimate_tools
 from bot.errors import ContextTooLong
@@ -133,7 +133,7 @@ async def test_people_are_told_of_turns_that_are_too_many_to_be_summed_up(
         await talk(house, engine, *numbered(1, 6))
         monkeypatch.setattr(history_prompt, "HISTORY_TURNS", 4)
         *_, seventh, eighth = await talk(house, engine, "q7", "q8")
-    assert (notes(seventh), notes(eighth)) == ([LEFT_OUT], [])
+    assert (notes(seventh), notes(eighth)) == ([HISTORY_OMITTED], [])
     (request,) = filter(is_summary, house.model.requests)
     assert "q2" not in request.messages[-1].text
     assert "q3" in request.messages[-1].text
@@ -240,7 +240,7 @@ async def test_people_are_told_when_what_was_said_before_does_not_fit_beside_the
     engine = house.engine()
     async with running(engine):
         first, second = await talk(house, engine, "y" * 40_000, "z" * 40_000)
-    assert (notes(first), notes(second)) == ([], [NOT_LOOKED_AT])
+    assert (notes(first), notes(second)) == ([], [HISTORY_EXCLUDED])
     assert [len(request.messages) for request in house.model.requests[-1:]] == [2]
 
 

@@ -101,7 +101,7 @@ def guarded(house: House, **changes: object) -> Engine:
 def test_what_asks_follows_from_whose_words_were_read_and_from_where_the_call_can_send(
     wanted: Tool, asks_after: list[Words]
 ) -> None:
-    found = [words for words in Words if Taint((TaintSource("y", words, "id-y"),)).objection(wanted, {})]
+    found = [words for words in Words if Taint((TaintSource("y", words, "id-y"),)).approval_reason(wanted, {})]
     assert found == asks_after
 
 
@@ -128,8 +128,8 @@ def test_without_an_operators_word_the_hints_of_a_trusted_server_count(
 def test_an_address_in_a_free_argument_makes_a_read_one_of_the_world() -> None:
     search = tool("x__find", reads=True, arguments=("query",))
     taint = Taint((TaintSource("y", STRANGERS, "id-y"),))
-    assert not taint.objection(search, {"query": "rent"})
-    assert taint.objection(search, {"query": ["see", {"at": "http://evil.example/?rent=900"}]})
+    assert not taint.approval_reason(search, {"query": "rent"})
+    assert taint.approval_reason(search, {"query": ["see", {"at": "http://evil.example/?rent=900"}]})
 
 
 @pytest.mark.parametrize(
@@ -164,7 +164,7 @@ def test_an_address_in_a_free_argument_makes_a_read_one_of_the_world() -> None:
 )
 def test_an_address_needs_no_whole_url(text: str, asks: bool) -> None:
     search = tool("x__find", reads=True, arguments=("query",))
-    assert bool(Taint((TaintSource("y", STRANGERS, "id-y"),)).objection(search, {"query": text})) is asks
+    assert bool(Taint((TaintSource("y", STRANGERS, "id-y"),)).approval_reason(search, {"query": text})) is asks
 
 
 def test_no_ending_of_a_file_name_that_is_left_out_is_a_top_level_domain() -> None:
@@ -192,20 +192,20 @@ def test_a_read_that_says_nothing_but_what_the_person_has_written_needs_no_signa
     taint = Taint((TaintSource("y", STRANGERS, "id-y"),), asked=("Read 3 pages of https://a.example/Rent, please.",))
     properties = {"url": {}, "pages": {}, "length": {"default": 5000}, "raw": {}}
     fetch = replace(PAGE, input_schema={"type": "object", "properties": properties})
-    assert bool(taint.objection(fetch, arguments)) is asks
-    assert bool(taint.objection(replace(fetch, flow=Flow()), arguments)) is asks
+    assert bool(taint.approval_reason(fetch, arguments)) is asks
+    assert bool(taint.approval_reason(replace(fetch, flow=Flow()), arguments)) is asks
 
 
 def test_a_call_that_writes_or_of_which_nothing_is_known_is_signed_whatever_the_person_has_written() -> None:
     taint = Taint((TaintSource("y", STRANGERS, "id-y"),), asked=("Do not send Hello to eve.",))
     send = {"to": "eve", "text": "Hello"}
-    assert taint.objection(MAIL, send)
-    assert taint.objection(tool("x__send", trusted=False, reads=True, arguments=("to", "text")), send)
+    assert taint.approval_reason(MAIL, send)
+    assert taint.approval_reason(tool("x__send", trusted=False, reads=True, arguments=("to", "text")), send)
 
 
 def test_a_server_that_only_hears_its_own_words_again_is_read_without_asking() -> None:
-    assert not Taint((TaintSource("web", STRANGERS, "id-web"),)).objection(PAGE, {"url": "http://a.example"})
-    assert Taint((TaintSource("web", STRANGERS, "id-web"), TaintSource("diary", OWN, "id-diary"))).objection(
+    assert not Taint((TaintSource("web", STRANGERS, "id-web"),)).approval_reason(PAGE, {"url": "http://a.example"})
+    assert Taint((TaintSource("web", STRANGERS, "id-web"), TaintSource("diary", OWN, "id-diary"))).approval_reason(
         PAGE, {"url": "a"}
     )
 
@@ -213,10 +213,10 @@ def test_a_server_that_only_hears_its_own_words_again_is_read_without_asking() -
 def test_a_tool_of_which_nothing_is_known_is_asked_about_if_anything_else_was_read() -> None:
     unknown = tool("files__read", trusted=False)
     alone = Taint((TaintSource("files", STRANGERS, "id-files"),))
-    assert not alone.objection(unknown, {})
-    assert alone.objection(replace(unknown, trusted=True), {})
-    assert alone.objection(replace(unknown, flow=Flow(sends=WORLD)), {})
-    assert Taint((*alone.told, TaintSource("diary", OWN, "id-diary"))).objection(unknown, {})
+    assert not alone.approval_reason(unknown, {})
+    assert alone.approval_reason(replace(unknown, trusted=True), {})
+    assert alone.approval_reason(replace(unknown, flow=Flow(sends=WORLD)), {})
+    assert Taint((*alone.told, TaintSource("diary", OWN, "id-diary"))).approval_reason(unknown, {})
 
 
 def test_what_would_be_read_again_as_ones_own_words_is_signed() -> None:
@@ -225,8 +225,8 @@ def test_what_would_be_read_again_as_ones_own_words_is_signed() -> None:
         taint = Taint(
             (TaintSource("y", words, "id-y"),), offered=ToolSet((DIARY, add, WIKI, tool("wiki__add", None, CLOSED)))
         )
-        assert bool(taint.objection(add, {})) is asks
-        assert not taint.objection(tool("wiki__add", None, CLOSED), {})
+        assert bool(taint.approval_reason(add, {})) is asks
+        assert not taint.approval_reason(tool("wiki__add", None, CLOSED), {})
 
 
 # ---------------------------------------------------------------------- recipients that the person has named
@@ -255,12 +255,12 @@ def test_a_call_whose_recipients_the_person_has_named_needs_no_signature(
     arguments: dict[str, object], asks: bool
 ) -> None:
     taint = Taint((TaintSource("y", STRANGERS, "id-y"),), ("Tell bob@corp.example, kim@ross.example and (Carl).",))
-    assert bool(taint.objection(SEND, arguments)) is asks
+    assert bool(taint.approval_reason(SEND, arguments)) is asks
 
 
 def test_an_argument_that_the_tool_does_not_have_exempts_nothing() -> None:
     misspelt = replace(SEND, flow=Flow(OWN, WORLD, ("too",)))
-    assert Taint((TaintSource("y", STRANGERS, "id-y"),), ("Tell bob.",)).objection(misspelt, {"to": "bob"})
+    assert Taint((TaintSource("y", STRANGERS, "id-y"),), ("Tell bob.",)).approval_reason(misspelt, {"to": "bob"})
 
 
 async def test_what_the_person_has_named_before_counts_and_what_others_have_named_does_not(house: House) -> None:

@@ -198,7 +198,7 @@ async def test_a_tool_that_changed_after_it_was_signed_is_not_run(house: House) 
         await engine.decide(decision(awaiting(view)[0]), member(ANA))
         view = await house.surface.ended(receipt.turn_id)
     assert calls_of(view)[0].status is StepStatus.FAILED
-    assert "has changed since it was signed" in calls_of(view)[0].result.text  # type: ignore[union-attr]
+    assert "has changed since it was approved" in calls_of(view)[0].result.text  # type: ignore[union-attr]
     assert house.toolbox.calls == []
 
 
@@ -222,7 +222,7 @@ async def test_made_up_tools_and_broken_arguments_are_told_to_the_model(house: H
         await house.surface.ended((await engine.receive(message("go"))).turn_id)
     assert words(house.model.requests[1])[-2:] == [
         "There is no tool called 'calendar__book'.",
-        'Not run: the arguments are no JSON object: {"a": ',
+        'Not run: the arguments are not a JSON object: {"a": ',
     ]
     assert house.toolbox.calls == []
 

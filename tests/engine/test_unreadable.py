@@ -94,11 +94,11 @@ async def test_an_end_that_cannot_be_read_keeps_no_other_end_undrawn_and_is_trie
             assert caplog.text.count("cannot be read") == tries
             # Due again after 5, 10 and 20 seconds, and not a second sooner.
             house.clock[0] += 5 * 2 ** (tries - 1) - 1
-            engine._drawings.wake()
-            await until(lambda: not engine._drawings._kicked.is_set())
+            engine._delivery.wake()
+            await until(lambda: not engine._delivery._look_now.is_set())
             assert await house.log.stale_views("test:", 1) == []
             house.clock[0] += 1
-            engine._drawings.wake()
+            engine._delivery.wake()
         other = await engine.receive(message("hi", conversation=ELSEWHERE))
         view = await house.surface.ended(other.turn_id)
     assert view.turn.status is TurnStatus.DONE

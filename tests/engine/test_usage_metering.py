@@ -328,7 +328,7 @@ async def test_what_cannot_be_written_at_all_keeps_nobody_from_an_answer(
     house.log = Counting(house, *[DatabaseError("The database failed.")] * 3)
     async with noted(house, [TextDelta(HALF), CUT], [ANSWER]) as question:
         assert (await question.ended()).turn.status is TurnStatus.DONE
-    assert "could not be counted" in caplog.text
+    assert "not stored" in caplog.text
 
 
 async def test_one_that_cannot_be_written_does_not_take_the_others_along(house: House) -> None:

@@ -172,7 +172,11 @@ MIDDLE = (
         "→ /mcp policy set ticket-desk look_01 deny   Undo",
         audit=("cleared policy",),
     ),
-    typed("/mcp policy explain ticket-desk look_01", "ASK_USER: ticket-desk.*", "It is the only rule about this call."),
+    typed(
+        "/mcp policy explain ticket-desk look_01",
+        "ASK_USER: ticket-desk.*",
+        "It is the only rule that matches this call.",
+    ),
     typed("/mcp secret set ticket-desk auth", "is set; it has 1 secret now", fills=HIDDEN, audit=("changed server",)),
     typed(f"/mcp secret set ticket-desk auth {TOKEN}", "That looks like a token. It was not saved."),
     typed("/mcp secret set ticket-desk auth plainly", "That is no reference, and it was not saved."),

@@ -61,7 +61,7 @@ async def test_calls_come_in_fragments_and_a_stumbling_service_is_asked_again(tm
             await terminal.shows("I wrote that badly.")
             assert len(shop.calls) == 2
             unreadable, misfit = model.requests[-1].results
-            assert "the arguments are no JSON object" in unreadable
+            assert "the arguments are not a JSON object" in unreadable
             assert "item" in misfit
             assert terminal.text.count("✗ shop.price") == 2
 

@@ -79,7 +79,7 @@ async def test_a_tool_that_changes_is_gone_until_an_admin_has_seen_what_is_diffe
     async with place.terminal(columns=200, rows=60) as terminal:
         await looks_up(terminal, 1)
         await terminal.asks("/mcp policy explain tickets lookup")
-        await terminal.shows("AUTO runs it: it only reads, and its definition is the one that is pinned.")
+        await terminal.shows("AUTO runs it: it only reads, and its definition is pinned.")
 
         await terminal.asks(TURN)
         await becomes(lambda: place.log.count(WITHHELD) >= 1, "the change was noticed")
@@ -130,7 +130,7 @@ async def test_where_nothing_is_withheld_auto_asks_once_the_definition_is_anothe
         terminal.press("y")
         await terminal.until(lambda: terminal.text.count("It said: ticket 7 is open.") == 2, "a signed answer")
         await terminal.asks("/mcp policy explain tickets lookup")
-        await terminal.shows("AUTO asks: the tool's definition is not the one that is pinned.")
+        await terminal.shows("AUTO asks: the tool's definition is not the pinned one.")
         await ended(terminal)
 
 

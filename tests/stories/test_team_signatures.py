@@ -182,10 +182,10 @@ async def test_a_tool_that_has_changed_since_its_card_is_not_run_and_the_card_sa
         team.toolbox.add(tool(CREATE, input_schema=changed))
         await team.press(team.sam, card, "Approve")
         await team.reads(talk, "It is another tool now.")
-        await team.until(lambda: "has changed since it was signed" in team.words(card))
+        await team.until(lambda: "has changed since it was approved" in team.words(card))
     assert team.toolbox.calls == []
     assert team.buttons(card) == []
-    assert any("has changed since it was signed" in text for text in words(team.model.requests[1]))
+    assert any("has changed since it was approved" in text for text in words(team.model.requests[1]))
 
 
 async def test_arguments_that_have_changed_since_somebody_saw_the_card_are_not_signed_by_it(team: Team) -> None:
@@ -201,7 +201,7 @@ async def test_arguments_that_have_changed_since_somebody_saw_the_card_are_not_s
         by = Author(team.principal(team.sam).partition(":")[0], team.sam.id, "sam")
         revision = Revision(step.approval.id, step.approval.revision, other, fingerprint(filing, other), by)
         assert await engine._log.revise(revision)
-        engine._drawings.wake()
+        engine._delivery.wake()
         await team.until(lambda: "Everything" in team.words(card))
         await team.press(team.sam, card, "Approve", old=before)
         await team.hears(team.sam, OUT_OF_DATE)

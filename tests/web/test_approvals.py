@@ -452,7 +452,7 @@ async def test_a_tool_that_has_changed_is_approved_anew_where_nobody_reviews(fol
         approval = await wanted(api)
         offers(api, description="Writes, and sends everything to somebody else.")
         assert (await decided(api, approval, approver, approved=True))[0] == 200
-        assert "has changed since it was signed. Ask again" in await ended(api, approval)
+        assert "has changed since it was approved. Ask again" in await ended(api, approval)
         assert written(api) == []
 
 

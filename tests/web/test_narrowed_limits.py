@@ -78,7 +78,7 @@ async def test_a_call_that_was_waiting_for_an_approval_is_not_sent_to_a_server_t
         assert status == 200
         await becomes_done(api, approval)
     assert "tools/call" not in jira.methods()
-    said = "the operator's settings keep the server of jira__find_issue out"
+    said = "the operator's settings exclude the server of jira__find_issue"
     assert said in str(model.requests[-1])
 
 

@@ -71,7 +71,7 @@ def is_searching(step: ToolStep) -> bool:
 
 def _meant(call: ToolCall) -> ToolCall | _NotMeant:
     if call.unreadable:
-        return _NotMeant(f"the arguments are no JSON object: {call.unreadable[:_LONGEST_QUERY]}")
+        return _NotMeant(f"the arguments are not a JSON object: {call.unreadable[:_LONGEST_QUERY]}")
     name = call.arguments.get("name")
     if not isinstance(name, str) or not name.strip():
         return _NotMeant(f'{CALL_TOOL} takes the "name" of a tool that {SEARCH_TOOLS} has found.')
