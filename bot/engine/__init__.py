@@ -1,9 +1,9 @@
-"""What happens: a message comes in, a turn is driven, an approval is decided, a turn is stopped.
+"""Engine: receives messages, runs their turns, asks for approvals, delivers views.
 
-    engine    what platforms may ask          worker    which turns this process drives
-    turn      one turn, told in order         drawing   getting views out, and out again after a failure
-    asking    one reply of the model          context   what the model reads
-    calling   one call of a tool              policy    which calls ask first; who may sign
+    engine                operations for platforms      worker         claiming and stopping turns
+    turn_runner           one turn, step by step        view_delivery  posting views, with retries
+    prompt_builder        model requests                prompt_context the messages of a request
+    call_authorization    policies and approvals        tool_execution sending a call
 
-Knows ports and values only: no platform, no provider, no MCP, no SQL.
+Depends on ports and values only: no platform, no provider, no MCP, no SQL.
 """

@@ -1,7 +1,7 @@
-"""Whether a decision counts: may this person sign this call, on the terms it was asked on.
+"""Approver check: decides if a member's decision on an approval counts.
 
-Called by the engine for every press of a button, with the person as the platform knows them at that moment. Nothing a
-button carries is believed, and what is found here is kept with the decision.
+The check runs on every decision, with a freshly looked up member. The data of a button is not trusted. The evidence is
+stored with the decision.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from bot.domain.approvals import ApproverEvidence, DecisionType, NotAllowed
 from bot.domain.conversations import Author, Member
 from bot.engine.policy import Approvers, is_program
 
-_ASKED = "You asked for this yourself, so others have to sign it."
-_EDITED = "You have changed what it would do, so others have to sign it."
+_ASKED = "You asked for this yourself, so others have to approve it."
+_EDITED = "You have edited it, so others have to approve it."
 
 
 def check_approver(
@@ -25,42 +25,43 @@ def check_approver(
     asker: Author,
     editors: frozenset[str] = frozenset(),
 ) -> ApproverEvidence | NotAllowed:
-    """On which grounds the verdict counts, and how many have to sign; or why it does not count, in a sentence.
-    `editors` are the principals of those who have changed the arguments.
+    """Return the evidence on which the decision counts, or the reason why it does not. `editors` are the principals who
+    edited the arguments.
 
-    Whoever asked may always turn their own request down: that is no more than stopping. Turning down takes nobody's
-    four eyes, but it takes one who could be asked to sign.
+    Authors may always deny their own calls: that equals a stop. A denial needs an approver, but no four eyes.
     """
-    own = member.author.principal == asker.principal
-    if own and verdict is DecisionType.DENY:
+    is_author = member.author.principal == asker.principal
+    if is_author and verdict is DecisionType.DENY:
         return ApproverEvidence(ASKER, terms.quorum)
     needed = f"It needs {signatories.needed(terms)}."
     evidence = _evidence(signatories, terms, asker, member)
     if not evidence:
-        return NotAllowed(f"You may not sign this. {needed}")
+        return NotAllowed(f"You may not approve this. {needed}")
     if terms.four_eyes and verdict is DecisionType.APPROVE:
-        if own:
+        if is_author:
             return NotAllowed(f"{_ASKED} {needed}")
         if member.author.principal in editors:
             return NotAllowed(f"{_EDITED} {needed}")
-    barred = frozenset({asker.principal, *editors}) if terms.four_eyes else frozenset()
-    return ApproverEvidence(evidence, terms.quorum, terms.approvers, barred)
+    excluded = frozenset({asker.principal, *editors}) if terms.four_eyes else frozenset()
+    return ApproverEvidence(evidence, terms.quorum, terms.approvers, excluded)
 
 
 def _evidence(signatories: Approvers, terms: ApprovalRequirements, asker: Author, member: Member) -> str:
-    """Which principal or role of each set of approvers this person is; empty if one of the sets has none."""
-    # Whoever is a full member or an admin of another platform is nobody here. A program is wherever its token is for.
-    here = member.author.platform == asker.platform or is_program(member)
+    """Return the principals or roles by which the member is in each set of approvers; empty if one set lacks the
+    member.
+    """
+    # Members and admins of another platform have no rights here. An API client belongs to its token's workspace.
+    same_platform = member.author.platform == asker.platform or is_program(member)
     if not terms.approvers:
-        return signatories.evidence(member) if here or member.author.principal == signatories.operator else ""
-    if not here or member.guest or member.external:
+        return signatories.evidence(member) if same_platform or member.author.principal == signatories.operator else ""
+    if not same_platform or member.guest or member.external:
         return ""
-    found = [_entry(approvers, asker, member) for approvers in terms.approvers]
-    return ", ".join(dict.fromkeys(found)) if all(found) else ""
+    matches = [_entry(approvers, asker, member) for approvers in terms.approvers]
+    return ", ".join(dict.fromkeys(matches)) if all(matches) else ""
 
 
 def _entry(approvers: frozenset[str], asker: Author, member: Member) -> str:
-    """The entry that this person is, the most personal first."""
+    """Return the entry that matches the member, the most specific first."""
     principal = member.author.principal
     if principal in approvers:
         return principal
@@ -72,8 +73,8 @@ def _entry(approvers: frozenset[str], asker: Author, member: Member) -> str:
 
 
 def _is_member(member: Member, asker: Author) -> bool:
-    """Whether this is a full member of the asker's place. A program is one of no chat; among programs it is one whose
-    token is for signing.
+    """Return True for a full member of the author's workspace. An API client counts only among API clients, with an
+    approver's token.
     """
     if is_program(member):
         return asker.platform == member.author.platform and ApiRole.APPROVER.principal in member.roles

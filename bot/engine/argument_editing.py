@@ -1,8 +1,7 @@
-"""Changing a call before it is signed: who may, to what, and what is asked for then.
+"""Editing of a call's arguments before approval.
 
-Called by the engine. Whoever may sign a call may change it, and so may whoever asked for it: they could as well have
-asked for another one. Guests, people from outside and bots never may. Nothing is signed by a change: it takes all
-signatures anew, and where four eyes are wanted, whoever has changed a call does not sign it.
+Possible approvers and the author may edit: they could as well request another call. Guests, external users and bots may
+not. An edit approves nothing: all approvals start again, and under four eyes an editor cannot approve.
 """
 
 from __future__ import annotations
@@ -17,14 +16,14 @@ from bot.domain.policies import PolicyResult
 from bot.domain.tools import ArgumentError, Tool, canonical_json
 from bot.domain.turns import StepStatus, ToolStep, Turn
 
-SETTLED = "That is settled already: nothing can be changed any more."
-TOOL_CHANGED = "The tool is not there, or has changed since this was asked for. Deny the call and ask for it once more."
-OUTSIDER = "Only full members of this place may change what a call does."
+SETTLED = "That is decided already and cannot be edited."
+TOOL_CHANGED = "The tool is missing or has changed since the request. Deny the call and ask again."
+OUTSIDER = "Only full members of this workspace may edit a call."
 UNCHANGED = "Nothing was changed."
 
 
 def edit_rejection(step: ToolStep, revision: int, member: Member) -> NotEditable | None:
-    """Why this revision of a call cannot be changed now, whoever may sign it."""
+    """Return the reason why this revision cannot be edited now, before rights are checked; None if it can."""
     if member.guest or member.external:
         return NotAllowed(OUTSIDER)
     if step.status is not StepStatus.AWAITING or step.approval is None:
@@ -35,7 +34,7 @@ def edit_rejection(step: ToolStep, revision: int, member: Member) -> NotEditable
 def editable_call(
     turn: Turn, step: ToolStep, approval: Approval, tool: Tool | None, *, whole: bool
 ) -> EditableCall | NotAllowed:
-    """The call as it can be changed; or that its tool is not the one any more that it was asked of."""
+    """Return the call for editing; NotAllowed if its tool has changed."""
     if tool is None or step.tool is None:
         return NotAllowed(TOOL_CHANGED)
     if fingerprint(tool, step.call.arguments) != approval.fingerprint:
@@ -44,13 +43,13 @@ def editable_call(
 
 
 def invalid_arguments(
-    step: ToolStep, arguments: Mapping[str, Any], misfits: tuple[ArgumentError, ...], found: PolicyResult
+    step: ToolStep, arguments: Mapping[str, Any], errors: tuple[ArgumentError, ...], result: PolicyResult
 ) -> InvalidArguments | None:
-    """Why these arguments cannot be asked for: nothing new, no fit for the tool's schema, denied by a policy."""
+    """Return the errors of new arguments: unchanged, schema, or denied by a policy; None if they are valid."""
     if canonical_json(arguments) == canonical_json(step.call.arguments):
         return InvalidArguments((ArgumentError("", UNCHANGED),))
-    if misfits:
-        return InvalidArguments(misfits)
-    if found.ruling.policy is ApprovalPolicy.ALWAYS_DENY:
+    if errors:
+        return InvalidArguments(errors)
+    if result.ruling.policy is ApprovalPolicy.ALWAYS_DENY:
         return InvalidArguments((ArgumentError("", "A policy forbids this call with these arguments."),))
     return None

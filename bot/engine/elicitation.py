@@ -1,7 +1,6 @@
-"""What servers ask back while the calls of one turn are run: put on record, so that people see it, and waited for where
-the call is under way.
+"""Elicitations of a turn: stored for display, and awaited while the call runs.
 
-Called by the turn. Whoever answers writes to the turn log; the turn hears of it as it hears of signatures.
+Answers are written to the turn log; the turn reads them after a wakeup, like decisions.
 """
 
 from __future__ import annotations
@@ -27,16 +26,14 @@ from bot.domain.tools import CallNeedsInput
 from bot.domain.turns import Claim, ToolStep, TurnRecord
 from bot.ports import Toolbox, TurnLog
 
-TOO_MANY = f"The server asked back more than {MOST_ROUNDS} times, so the call was given up."
+TOO_MANY = f"The server asked for input more than {MOST_ROUNDS} times, so the call was cancelled."
 LATE = "Nobody answered in time."
 NOT_YOURS = "Only {} can answer this: the call runs in their name."
 NOT_WAITING = "The server needs no answer any more."
 
 
 class PendingElicitations:
-    """The questions of one turn. `seconds` is how long each waits for an answer, from when it is posted; None for as
-    long as it takes.
-    """
+    """Open elicitations of one turn. `seconds` is the time for an answer after posting; None for no limit."""
 
     def __init__(
         self, claim: Claim, log: TurnLog, seconds: float | None, on_record: Callable[[TurnRecord], None]
@@ -46,58 +43,58 @@ class PendingElicitations:
         self._seconds = seconds
         self._on_record = on_record
         self._record: TurnRecord | None = None
-        self._news = asyncio.Event()
+        self._updated = asyncio.Event()
 
     def too_many(self, step: ToolStep) -> bool:
-        """Whether a call has asked back often enough, or for what nobody may be asked: each such question is a card."""
-        unasked = sum(not each.open and bool(each.reason) and not each.answered_by for each in step.elicitations)
-        return max(unasked, *(each.round for each in step.elicitations), 0) >= MOST_ROUNDS
+        """Return True if a call has reached MOST_ROUNDS elicitations."""
+        undelivered = sum(not each.open and bool(each.reason) and not each.answered_by for each in step.elicitations)
+        return max(undelivered, *(each.round for each in step.elicitations), 0) >= MOST_ROUNDS
 
-    async def save(self, n: int, asked: CallNeedsInput) -> TurnRecord:
-        """Put on record what a call wants to know before it is sent again. Raises LostLease and Stopped."""
-        return await self._log.suspend_for_elicitation(self._claim, n, asked, self._seconds)
+    async def save(self, n: int, elicitation_id: CallNeedsInput) -> TurnRecord:
+        """Store an elicitation that ends the call, to be sent again with the answer. Raises LostLease and Stopped."""
+        return await self._log.suspend_for_elicitation(self._claim, n, elicitation_id, self._seconds)
 
     async def open(self, n: int, question: ElicitationRequest) -> ElicitationResult:
-        """Ask while a call is under way, and wait for the answer. Raises LostLease and Stopped."""
-        record, asked = await self._log.open_elicitation(self._claim, n, question, self._seconds)
+        """Store an elicitation of a running call and wait for the answer. Raises LostLease and Stopped."""
+        record, elicitation_id = await self._log.open_elicitation(self._claim, n, question, self._seconds)
         self._on_record(record)
         with suppress(TimeoutError):
             async with asyncio.timeout(self._seconds):
-                return await self._answer(asked)
-        self._on_record(await self._log.cancel_elicitation(self._claim, asked, LATE))
-        return (self._found(asked) or Elicitation(asked, question)).reply or CANCELLED
+                return await self._answer(elicitation_id)
+        self._on_record(await self._log.cancel_elicitation(self._claim, elicitation_id, LATE))
+        return (self._find(elicitation_id) or Elicitation(elicitation_id, question)).reply or CANCELLED
 
     def update(self, record: TurnRecord) -> None:
-        """What is on disk now."""
+        """Adopt the turn's new record."""
         self._record = record
-        self._news.set()
+        self._updated.set()
 
-    async def _answer(self, asked: str) -> ElicitationResult:
+    async def _answer(self, elicitation_id: str) -> ElicitationResult:
         while True:
-            self._news.clear()
-            found = self._found(asked)
-            if found is not None and found.reply is not None:
-                return found.reply
-            await self._news.wait()
+            self._updated.clear()
+            elicitation = self._find(elicitation_id)
+            if elicitation is not None and elicitation.reply is not None:
+                return elicitation.reply
+            await self._updated.wait()
 
-    def _found(self, asked: str) -> Elicitation | None:
+    def _find(self, elicitation_id: str) -> Elicitation | None:
         calls = self._record.calls if self._record is not None else ()
-        return next((each for step in calls for each in step.elicitations if each.id == asked), None)
+        return next((each for step in calls for each in step.elicitations if each.id == elicitation_id), None)
 
 
-def answer_rejection(inquiry: OpenElicitation, member: Member) -> AnswerRejected | None:
-    """Why this person cannot answer a question now: it is for the one in whose name the call runs, and nobody else."""
-    if member.author.principal != inquiry.turn.author.principal:
-        return NotAllowed(NOT_YOURS.format(inquiry.turn.author.name or "whoever asked"))
-    if not inquiry.elicitation.open or inquiry.turn.status.ended:
-        by = inquiry.elicitation.answered_by
-        return AlreadyDecided(f"{by} has answered it already." if by else inquiry.elicitation.reason or NOT_WAITING)
+def answer_rejection(elicitation: OpenElicitation, member: Member) -> AnswerRejected | None:
+    """Return the reason why this member cannot answer now. Only the author of the turn may answer."""
+    if member.author.principal != elicitation.turn.author.principal:
+        return NotAllowed(NOT_YOURS.format(elicitation.turn.author.name or "whoever asked"))
+    if not elicitation.elicitation.open or elicitation.turn.status.ended:
+        by = elicitation.elicitation.answered_by
+        return AlreadyDecided(f"{by} has answered it already." if by else elicitation.elicitation.reason or NOT_WAITING)
     return None
 
 
-def invalid_answer(inquiry: OpenElicitation, reply: ElicitationResult, toolbox: Toolbox) -> InvalidAnswer | None:
-    """What of an answer does not fit what was asked."""
-    match inquiry.elicitation.question.ask:
+def invalid_answer(elicitation: OpenElicitation, reply: ElicitationResult, toolbox: Toolbox) -> InvalidAnswer | None:
+    """Return the errors of an answer against its schema; None if it is valid."""
+    match elicitation.elicitation.question.ask:
         case FormMode(schema) if reply.action is ElicitationAction.ACCEPT:
             problems = tuple(toolbox.validate(schema, reply.content or {}))
             return InvalidAnswer(problems) if problems else None

@@ -1,4 +1,4 @@
-"""What can be made of a file, by what the platform calls it and by how it begins."""
+"""File kinds, by the platform's MIME type, the name and the first bytes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _TEXT_TYPES = frozenset(
 )
 _TEXT_SUFFIXES = ("+json", "+xml", "+yaml")
 _NO_TYPES = frozenset({"", "application/octet-stream", "binary/octet-stream", "application/x-unknown"})
-"""What platforms say that do not know either: then the name decides."""
+"""MIME types of unknown files: the name decides."""
 _IMAGE_ENDINGS = frozenset({"png", "jpg", "jpeg", "gif", "webp"})
 _TEXT_ENDINGS = frozenset(
     (
@@ -30,7 +30,7 @@ _LONGEST_ENDING = 12
 
 
 class FileKind(Enum):
-    """What a model can be given of a file."""
+    """Kind of a file in a model request."""
 
     IMAGE = auto()
     TEXT = auto()
@@ -39,7 +39,7 @@ class FileKind(Enum):
 
 
 def kind_of(attachment: Attachment) -> FileKind:
-    """What the file says it is."""
+    """Return the kind, by MIME type and name."""
     mime_type = attachment.mime_type.partition(";")[0].strip().lower()
     ending = _ending(attachment.name)
     if mime_type in _IMAGE_TYPES or (mime_type in _NO_TYPES and ending in _IMAGE_ENDINGS):
@@ -52,7 +52,7 @@ def kind_of(attachment: Attachment) -> FileKind:
 
 
 def type_words(attachment: Attachment) -> str:
-    """The type as people know it: `.sketch`; what the platform calls it where the name has no ending."""
+    """Return the type for users: the name's ending, else the MIME type."""
     ending = _ending(attachment.name)
     return f".{ending}" if ending else attachment.mime_type or "unknown"
 

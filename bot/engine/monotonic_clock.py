@@ -1,4 +1,4 @@
-"""A clock for limits and leases: it never jumps, and goes on while the machine sleeps."""
+"""Monotonic clock for limits and leases. Time in system sleep counts."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ _BOOT_CLOCK: int | None = getattr(time, "CLOCK_BOOTTIME", None)
 
 
 def monotonic() -> float:
-    """Seconds since some moment in the past. Where the system has no such clock, sleep does not count."""
+    """Return seconds since an arbitrary moment. Without CLOCK_BOOTTIME, system sleep does not count."""
     return time.monotonic() if _BOOT_CLOCK is None else time.clock_gettime(_BOOT_CLOCK)

@@ -1,6 +1,6 @@
-"""The question with which a person has the model find out whether a call of unknown outcome has happened.
+"""The question that lets the model find out if a call of unknown outcome has run.
 
-Its text quotes arguments that a model has written. So nothing in it counts as named by the person (`turn_runner`).
+Its text quotes arguments that a model has written, so it names no recipients (`turn_runner`).
 """
 
 from __future__ import annotations
@@ -9,18 +9,18 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-_BEGINS = "The call "
-_ENDS = (
+_PREFIX = "The call "
+_SUFFIX = (
     " was sent, but its answer got lost. Find out whether it happened, with tools that only read, and say what you "
     "found. Do not repeat the call."
 )
 
 
 def check_question(name: str, arguments: Mapping[str, Any]) -> str:
-    """Return the question about a call of this tool; `arguments` are as the conversation may read them."""
-    return f"{_BEGINS}{name} with {json.dumps(arguments, ensure_ascii=False)}{_ENDS}"
+    """Return the question about a call of this tool, with masked `arguments`."""
+    return f"{_PREFIX}{name} with {json.dumps(arguments, ensure_ascii=False)}{_SUFFIX}"
 
 
 def is_check_question(question: str) -> bool:
-    """Return whether a question is one of these. A person who writes the same names nobody either."""
-    return question.startswith(_BEGINS) and question.endswith(_ENDS)
+    """Return True if the text has the form of a check question, even one written by a user."""
+    return question.startswith(_PREFIX) and question.endswith(_SUFFIX)

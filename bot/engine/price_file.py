@@ -1,7 +1,6 @@
-"""The operator's price list, read. Called by the composition root.
+"""Parser of the operator's price list.
 
-Whatever in it cannot be used is refused with its line: a price that is skipped in silence would be money that nobody
-counts.
+Invalid entries are errors with their line: a skipped price would hide costs.
 """
 
 from __future__ import annotations
@@ -16,18 +15,18 @@ from bot.errors import SettingsError
 
 _PARTS = ("input", "cached_input", "cache_write", "output")
 _KEYS = {"model", *_PARTS}
-_MOST = 1_000_000
-"""What a million tokens may cost: more is a slip, and sums of it would not fit into the database."""
+_MAX_PRICE = 1_000_000
+"""Highest price of a million tokens. More is a typing error, and its sums would overflow the database."""
 
 
 def read_prices(text: str, source: str) -> PriceList:
-    """Make prices of the text of a `prices.toml`. Raises SettingsError, which names `source` and the line."""
+    """Parse a `prices.toml`. Raises SettingsError with `source` and the line."""
     file = read_entries(text, source, "PRICES_FILE")
-    file.refuse_unknown(file.table, {"currency", "models"}, ())
+    file.reject_unknown(file.table, {"currency", "models"}, ())
     prices = tuple(_prices(file))
     currency = file.table.get("currency", "")
     if not isinstance(currency, str) or (currency != "" and not (currency.isalpha() and len(currency) == 3)):
-        raise file.wrong(("currency",), "is no currency", 'write its three letters, such as currency = "EUR"')
+        raise file.error(("currency",), "is not a currency", 'write its three letters, such as currency = "EUR"')
     if not prices:
         return NO_PRICES
     if not currency:
@@ -40,19 +39,19 @@ def _prices(file: Entries) -> Iterator[Price]:
     for number, entry in enumerate(file.list("models")):
         price = _price(file, entry, number)
         models.append(price.model)
-        file.refuse_hidden(models, ("models", number), "model")
+        file.reject_hidden(models, ("models", number), "model")
         yield price
 
 
 def _price(file: Entries, entry: Mapping[str, Any], number: int) -> Price:
     place = ("models", number)
-    file.refuse_unknown(entry, _KEYS, place)
+    file.reject_unknown(entry, _KEYS, place)
     model = entry.get("model")
     if not isinstance(model, str) or not model.strip():
-        raise file.wrong(place, "names no model", 'write model = "PROVIDER:NAME", with * for any letters')
+        raise file.error(place, "names no model", 'write model = "PROVIDER:NAME", with * for any letters')
     for needed in ("input", "output"):
         if needed not in entry:
-            raise file.wrong(place, f"has no price for {needed}", f"write {needed} = and what a million tokens cost")
+            raise file.error(place, f"has no price for {needed}", f"write {needed} = and what a million tokens cost")
     plain = _part(file, entry, "input", number)
     return Price(
         model=model.strip(),
@@ -64,4 +63,6 @@ def _price(file: Entries, entry: Mapping[str, Any], number: int) -> Price:
 
 
 def _part(file: Entries, entry: Mapping[str, Any], name: str, number: int) -> Decimal:
-    return file.number(entry[name], ("models", number, name), _MOST, "what a million tokens cost, such as 3.00, or 0")
+    return file.number(
+        entry[name], ("models", number, name), _MAX_PRICE, "what a million tokens cost, such as 3.00, or 0"
+    )

@@ -1,7 +1,7 @@
-"""One reminder, half-way to the time when a question goes away, where its terms want one.
+"""Approval reminders: one for each approval, at half of its time, if its requirements want it.
 
-Run by the engine in every process that draws; which of them reminds is settled by the database, once and for all: a
-process that dies in between leaves the people unreminded rather than reminded twice.
+Every process that delivers polls for due reminders. The database assigns each to one process, at most once: after a
+crash a reminder is lost, not repeated.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from bot.ports import Surface, TurnLog
 
 log = logging.getLogger(__name__)
 
-LOOK_SECONDS = 5.0
-TELL_SECONDS = 30.0
-AT_ONCE = 20
-MOST_PEOPLE = 20
+POLL_SECONDS = 5.0
+NOTICE_SECONDS = 30.0
+BATCH = 20
+MAX_RECIPIENTS = 20
 
 
 class Reminders:
-    """Looks which questions are at half time and tells those who may sign, until cancelled."""
+    """Background loop that sends due reminders to approvers."""
 
     def __init__(
         self,
@@ -48,56 +48,56 @@ class Reminders:
         self._pause = pause
 
     async def run(self) -> None:
-        """Look, remind, look again."""
+        """Poll and send until cancelled."""
         while True:
             try:
                 await self.remind()
             except DatabaseUnavailable:
-                pass  # the database itself says once that it is away
-            except Exception:  # one question's trouble must not keep the others from being remembered
-                log.exception("reminders could not be sent")
-            await self._pause(LOOK_SECONDS * random.uniform(0.8, 1))  # noqa: S311 - jitter is no secret
+                pass  # logged by the database
+            except Exception:  # an error must not stop later reminders
+                log.exception("due reminders were not sent")
+            await self._pause(POLL_SECONDS * random.uniform(0.8, 1))  # noqa: S311 - jitter is no secret
 
     async def remind(self) -> None:
-        """Remind of what is due now."""
-        reaches = [surface.key_prefix for surface in self._surfaces]
-        for turn, step in await self._log.take_reminders(reaches, AT_ONCE) if reaches else ():
-            await self._tell(turn, step)
+        """Send the reminders that are due."""
+        key_prefixes = [surface.key_prefix for surface in self._surfaces]
+        for turn, step in await self._log.take_reminders(key_prefixes, BATCH) if key_prefixes else ():
+            await self._remind_approvers(turn, step)
 
-    async def _tell(self, turn: Turn, step: ToolStep) -> None:
+    async def _remind_approvers(self, turn: Turn, step: ToolStep) -> None:
         surface = surface_for(self._surfaces, turn.conversation)
         if surface is None or step.approval is None:
             return
         signatories = self._rules(turn.conversation).signatories
         terms = step.approval.terms
-        people = _people(terms.approvers or (signatories.approvers,), step.approval)
+        users = _approving_users(terms.approvers or (signatories.approvers,), step.approval)
         place = str(turn.conversation)
-        audiences = [NoticeTarget(place, each.partition(":")[2], private=True) for each in people[:MOST_PEOPLE]]
-        notice = Notice(_words(step, step.approval.requested_for, signatories.needed(terms)))
-        # Where those who may sign are groups, everybody hears it who is where the card stands.
-        for audience in audiences or _around(step.approval, turn.conversation):
+        targets = [NoticeTarget(place, each.partition(":")[2], private=True) for each in users[:MAX_RECIPIENTS]]
+        notice = Notice(_reminder_text(step, step.approval.requested_for, signatories.needed(terms)))
+        # Approvers without user ids are groups: remind all users in the card's channels.
+        for target in targets or _card_channels(step.approval, turn.conversation):
             try:
-                async with asyncio.timeout(TELL_SECONDS):
-                    await surface.post_notice(audience, notice)
+                async with asyncio.timeout(NOTICE_SECONDS):
+                    await surface.post_notice(target, notice)
             except (DeliveryFailed, TimeoutError) as error:
-                log.warning("nobody could be reminded of approval %s: %s", step.approval.id, error)
+                log.warning("reminder for approval %s was not sent: %s", step.approval.id, error)
 
 
-def _people(approvers: Iterable[frozenset[str]], approval: Approval) -> list[str]:
-    """The principals of those who could sign and are named as people of the platform on which it was asked."""
+def _approving_users(approvers: Iterable[frozenset[str]], approval: Approval) -> list[str]:
+    """Return the principals of the approvers who are named as users of the author's platform."""
     asker = approval.requested_for
-    barred = frozenset({asker.principal, *approval.editors}) if approval.terms.four_eyes else frozenset()
-    return named_people(approvers, asker, barred)
+    excluded = frozenset({asker.principal, *approval.editors}) if approval.terms.four_eyes else frozenset()
+    return named_people(approvers, asker, excluded)
 
 
-def _around(approval: Approval, where: ConversationKey) -> list[NoticeTarget]:
-    """Everybody in the channels where the card stands."""
+def _card_channels(approval: Approval, conversation: ConversationKey) -> list[NoticeTarget]:
+    """Return notices to all users in the channels of the approval card."""
     channels = [each.id for each in approval_targets(approval) if isinstance(each, ChannelTarget)]
-    there = [replace(where, channel=channel, thread="") for channel in channels]
-    return [NoticeTarget(str(each)) for each in there or [where]]
+    conversations = [replace(conversation, channel=channel, thread="") for channel in channels]
+    return [NoticeTarget(str(each)) for each in conversations or [conversation]]
 
 
-def _words(step: ToolStep, asker: Author, needed: str) -> str:
-    called = f"{step.tool.server}.{step.tool.name}" if step.tool else step.call.name
-    number = f" ({step.approval.id[:8]})" if step.approval else ""
-    return f"{called}{number}, which {asker.name} asked for, still waits for a signature. It needs {needed}."
+def _reminder_text(step: ToolStep, asker: Author, needed: str) -> str:
+    call_name = f"{step.tool.server}.{step.tool.name}" if step.tool else step.call.name
+    suffix = f" ({step.approval.id[:8]})" if step.approval else ""
+    return f"{call_name}{suffix}, which {asker.name} asked for, still awaits approval. It needs {needed}."

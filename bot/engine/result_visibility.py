@@ -15,7 +15,7 @@ from bot.domain.policies import Rule, is_for_server, is_for_tool
 from bot.domain.tools import Tool, ToolSet
 from bot.domain.turns import StepStatus, ToolRef, ToolStep
 from bot.engine.builtin_tools.read_result import addressed, is_read_result_call
-from bot.engine.builtin_tools.search_steps import is_searching
+from bot.engine.builtin_tools.search_steps import is_search_step
 from bot.engine.policy_evaluation import evaluate
 from bot.engine.result_format import ANSWERED, Address
 from bot.engine.rule_matching import PolicyRequest
@@ -96,7 +96,7 @@ class ResultVisibility:
 
 def _is_server_result(step: ToolStep) -> bool:
     """Return True if the result is the server's, not the bot's own text."""
-    own = is_read_result_call(step.call) or is_searching(step)
+    own = is_read_result_call(step.call) or is_search_step(step)
     return step.status in ANSWERED and step.result is not None and not own
 
 

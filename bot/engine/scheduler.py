@@ -1,4 +1,4 @@
-"""Work that is due again and again: done once in its time, by whichever process comes first."""
+"""Scheduler of periodic jobs. In each period one process runs each job."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from bot.ports import Quotas, TurnLog, UsageStore
 
 log = logging.getLogger(__name__)
 
-LOOK_SECONDS = 5.0
+POLL_SECONDS = 5.0
 DAY_SECONDS = 86400.0
 BATCH = 500
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """Something to do every so many seconds, and within them. A crash in the middle skips one round."""
+    """A job that runs every `every` seconds, with the same time limit. A crash skips one period."""
 
     name: str
     every: float
@@ -28,7 +28,7 @@ class Job:
 
 
 class Scheduler:
-    """Does the jobs that are due, one after the other, until cancelled."""
+    """Background loop that runs due jobs, one at a time."""
 
     def __init__(
         self,
@@ -42,26 +42,26 @@ class Scheduler:
         self._pause = pause
 
     async def run(self) -> None:
-        """Look what is due, do it, look again."""
+        """Poll and run due jobs until cancelled."""
         while self._jobs:
             for job in self._jobs:
-                await self._do_if_due(job)
-            await self._pause(LOOK_SECONDS * random.uniform(0.9, 1.1))  # noqa: S311 - jitter is no secret
+                await self._run_if_due(job)
+            await self._pause(POLL_SECONDS * random.uniform(0.9, 1.1))  # noqa: S311 - jitter is no secret
 
-    async def _do_if_due(self, job: Job) -> None:
+    async def _run_if_due(self, job: Job) -> None:
         try:
             if await self._log.try_start_job(job.name, job.every):
-                # A job that hangs must not keep the others from being done for ever.
+                # A job that hangs must not block the others.
                 async with asyncio.timeout(job.every):
                     await job.do()
         except DatabaseUnavailable:
-            return  # the database itself says once that it is away
-        except Exception:  # one job's failure must not keep the others from being done
-            log.exception("the job %r failed", job.name)
+            return  # logged by the database
+        except Exception:  # a failed job must not stop the others
+            log.exception("job %r failed", job.name)
 
 
 def retention(turn_log: TurnLog, days: float) -> Job:
-    """Deletes turns that ended more than `days` ago, once an hour, in batches."""
+    """Return an hourly job that deletes turns that ended more than `days` ago, in batches."""
 
     async def delete() -> None:
         while (deleted := await turn_log.delete_old(days * DAY_SECONDS, BATCH)) > 0:
@@ -71,7 +71,7 @@ def retention(turn_log: TurnLog, days: float) -> Job:
 
 
 def usage_retention(usage: UsageStore, days: float) -> Job:
-    """Deletes what was counted of models' use more than `days` ago, once an hour, in batches."""
+    """Return an hourly job that deletes usage of models older than `days`, in batches."""
 
     async def delete() -> None:
         while (deleted := await usage.delete_old(days * DAY_SECONDS, BATCH)) > 0:
@@ -81,7 +81,7 @@ def usage_retention(usage: UsageStore, days: float) -> Job:
 
 
 def tidying(quotas: Quotas) -> Job:
-    """Forgets limits that say nothing any more, once an hour: there is one for each channel ever written in."""
+    """Return an hourly job that deletes unused rate limit state: there is a row for each channel ever written in."""
 
     async def forget() -> None:
         while await quotas.forget_idle(BATCH) > 0:

@@ -1,6 +1,6 @@
-"""The operator's file of secret grants, `config/secret_grants.toml`.
+"""Parser of the operator's secret grants, `config/secret_grants.toml`.
 
-Entries are checked one by one: one that cannot be used grants nothing and is told with its line, the others hold.
+Entries are checked one by one: an invalid one grants nothing and is reported with its line; the others apply.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ _LINE = re.compile(r"\(at line (\d+), column \d+\)")
 _EXAMPLE = 'write [[grant]] and below it secret = "env:NAME", workspaces = ["slack:T123"] and hosts = ["host"]'
 
 
-class _Wrong(Exception):
-    """An entry cannot be used: what is wrong, and how to correct it."""
+class _InvalidEntry(Exception):
+    """An invalid entry, with its fix."""
 
     def __init__(self, cause: str, fix: str) -> None:
         super().__init__(cause)
@@ -42,7 +42,7 @@ def read_secret_grants(text: str, source: str) -> SecretGrants:
         return SecretGrants(problems=(problem,), source=source)
     lines = line_numbers(text)
     problems = [
-        GrantProblem(lines.get((key,), 0), f"{key!r} means nothing here.", _EXAMPLE)
+        GrantProblem(lines.get((key,), 0), f"{key!r} is not a known key.", _EXAMPLE)
         for key in document
         if key != "grant"
     ]
@@ -55,16 +55,16 @@ def read_secret_grants(text: str, source: str) -> SecretGrants:
         line = lines.get(("grant", number), 0)
         try:
             grants.append(_grant(entry, line))
-        except _Wrong as wrong:
-            problems.append(GrantProblem(line, wrong.cause, wrong.fix))
+        except _InvalidEntry as error:
+            problems.append(GrantProblem(line, error.cause, error.fix))
     return SecretGrants(tuple(grants), tuple(problems), source)
 
 
 def _grant(entry: Any, line: int) -> SecretGrant:
     if not isinstance(entry, Mapping):
-        raise _Wrong("The entry is not a table.", _EXAMPLE)
+        raise _InvalidEntry("The entry is not a table.", _EXAMPLE)
     if unknown := sorted(entry.keys() - _KEYS):
-        raise _Wrong(f"{unknown[0]!r} means nothing here.", f"use {', '.join(sorted(_KEYS))}")
+        raise _InvalidEntry(f"{unknown[0]!r} is not a known key.", f"use {', '.join(sorted(_KEYS))}")
     hosts = frozenset(_host(each) for each in _texts(entry, "hosts"))
     templates = frozenset(_matching(each, _TEMPLATE, "launch template") for each in _texts(entry, "templates"))
     workspaces = frozenset(
@@ -72,9 +72,9 @@ def _grant(entry: Any, line: int) -> SecretGrant:
         for each in _texts(entry, "workspaces")
     )
     if not workspaces:
-        raise _Wrong("It names no workspace, so it grants nothing.", 'write workspaces = ["slack:T123"]')
+        raise _InvalidEntry("It names no workspace, so it grants nothing.", 'write workspaces = ["slack:T123"]')
     if not hosts and not templates:
-        raise _Wrong(
+        raise _InvalidEntry(
             "It names no host and no launch template, so it grants nothing.", 'write hosts = ["jira.example.com"]'
         )
     return SecretGrant(_reference(entry.get("secret")), workspaces, hosts, templates, line)
@@ -84,42 +84,44 @@ def _reference(value: Any) -> SecretReference:
     try:
         return SecretReference.parse(value if isinstance(value, str) else "")
     except ValueError:
-        # The value may be a secret itself: it is not repeated.
-        raise _Wrong("'secret' is not a reference.", 'write secret = "env:NAME" or "file:/absolute/path"') from None
+        # The value may be a secret itself, so it is not quoted.
+        raise _InvalidEntry(
+            "'secret' is not a reference.", 'write secret = "env:NAME" or "file:/absolute/path"'
+        ) from None
 
 
 def _texts(entry: Mapping[str, Any], key: str) -> Sequence[str]:
     value = entry.get(key, [])
     if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
-        raise _Wrong(f"{key!r} is not a list of texts.", f'write {key} = ["…"]')
+        raise _InvalidEntry(f"{key!r} is not a list of texts.", f'write {key} = ["…"]')
     return value
 
 
-def _matching(text: str, pattern: re.Pattern[str], what: str, fix: str = "correct its name") -> str:
+def _matching(text: str, pattern: re.Pattern[str], noun: str, fix: str = "correct its name") -> str:
     if not pattern.fullmatch(text):
-        raise _Wrong(f"{text[:80]!r} is not a {what}. Patterns are not allowed.", fix)
+        raise _InvalidEntry(f"{text[:80]!r} is not a {noun}. Patterns are not allowed.", fix)
     return text
 
 
 def _host(text: str) -> str:
-    """`host`, `host:port` or `[address]:port`, as an origin. Without a scheme it is https, without a port 443."""
+    """Parse `host`, `host:port` or `[address]:port` into an origin. The default scheme is https."""
     fix = "write host or host:port, such as jira.example.com:8443; http://host:port only for an address without TLS"
     scheme, separator, rest = text.strip().lower().partition("://")
     if not separator:
         scheme, rest = "https", scheme
     port = "80" if scheme == "http" else "443"
     if rest.startswith("["):
-        name, bracket, given = rest[1:].partition("]")
-        usable = bool(bracket) and bool(_IPV6.fullmatch(name)) and (not given or given.startswith(":"))
-        port, name = given[1:] or port, f"[{name}]"
+        name, bracket, given_port = rest[1:].partition("]")
+        is_valid = bool(bracket) and bool(_IPV6.fullmatch(name)) and (not given_port or given_port.startswith(":"))
+        port, name = given_port[1:] or port, f"[{name}]"
     else:
-        name, colon, given = rest.partition(":")
-        usable = bool(_NAME.fullmatch(name))
-        port = given if colon else port
-    if scheme not in ("http", "https") or not usable or not (port.isascii() and port.isdigit()):
-        raise _Wrong(f"{text[:80]!r} is not a host.", fix)
+        name, colon, given_port = rest.partition(":")
+        is_valid = bool(_NAME.fullmatch(name))
+        port = given_port if colon else port
+    if scheme not in ("http", "https") or not is_valid or not (port.isascii() and port.isdigit()):
+        raise _InvalidEntry(f"{text[:80]!r} is not a host.", fix)
     if not 0 < int(port) < 65_536:
-        raise _Wrong(f"{text[:80]!r} has a port that does not exist.", fix)
+        raise _InvalidEntry(f"{text[:80]!r} has a port that does not exist.", fix)
     return f"{scheme}://{name}:{int(port)}"
 
 

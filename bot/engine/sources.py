@@ -1,7 +1,7 @@
-"""Sources of the words that a model is given, read from the rows of turns.
+"""Sources of the text in prompts, read from the rows of turns.
 
-A reply may repeat whatever stood in its prompt. So a turn that a later prompt tells of brings the sources of all its
-replies with it, those that they had from turns before it included.
+A reply may repeat anything in its prompt. So a turn in the history adds the sources of all its replies, inherited ones
+included.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from bot.domain.history import HistorySummary
 from bot.domain.sources import OtherSource, PersonSource, Source, Sources, ToolSource
 from bot.domain.turns import ToolStep, TurnInput, TurnRecord
 from bot.engine.builtin_tools.read_result import addressed, is_read_result_call
-from bot.engine.builtin_tools.search_steps import is_searching
+from bot.engine.builtin_tools.search_steps import is_search_step
 from bot.engine.result_format import ANSWERED, Address
 
 Known = Mapping[Address, ToolStep]
-"""Calls of a conversation by where their results are."""
+"""Calls of a conversation, by result location."""
 
 
 def known_calls(turns: Iterable[TurnRecord]) -> Known:
@@ -25,25 +25,25 @@ def known_calls(turns: Iterable[TurnRecord]) -> Known:
 
 
 def sources_of_turn(record: TurnRecord, known: Known) -> Sources:
-    """Return the sources that a turn brings into prompts that tell of it."""
+    """Return the sources that a turn adds to prompts with it."""
     asker = PersonSource(record.turn.author.principal)
     replies = (source for reply in record.replies for source in reply.sources)
     return merge_sources([asker], replies, _of_question(record.turn.question), _of_calls(record, known))
 
 
 def sources_of_prompt(record: TurnRecord, history: Iterable[Source], known: Known) -> Sources:
-    """Return the sources of a prompt for this turn. `history` are those of the earlier turns that it tells of."""
+    """Return the sources of a prompt for this turn. `history` are those of the earlier turns in it."""
     return merge_sources(history, _of_question(record.turn.question), _of_calls(record, known))
 
 
 def sources_of_summary(summary: HistorySummary | None) -> Sources:
-    """Return the sources that a summary brings into prompts: none if it has no text."""
+    """Return the sources of a summary: empty without text."""
     return () if summary is None or not summary.text else summary.sources
 
 
 def merge_sources(*sources: Iterable[Source]) -> Sources:
-    """Return all of these, each once."""
-    return tuple(dict.fromkeys(each for some in sources for each in some))
+    """Return all sources without repetition."""
+    return tuple(dict.fromkeys(source for group in sources for source in group))
 
 
 def _of_question(question: TurnInput) -> Iterator[Source]:
@@ -56,21 +56,21 @@ def _of_question(question: TurnInput) -> Iterator[Source]:
 def _of_calls(record: TurnRecord, known: Known) -> Iterator[Source]:
     known = {**known, **known_calls([record])}
     for step in record.calls:
-        answered = step.status in ANSWERED and step.result is not None and not step.result.own
-        source = _of_call(record.turn.seq, step, known) if answered and not is_searching(step) else None
+        has_server_text = step.status in ANSWERED and step.result is not None and not step.result.own
+        source = _of_call(record.turn.seq, step, known) if has_server_text and not is_search_step(step) else None
         if source is not None:
             yield source
 
 
 def _of_call(seq: int, step: ToolStep, known: Known) -> Source | None:
     """Return the source of a call's result; None if the bot wrote it. A page of a result has that result's source."""
-    at: Address = (seq, step.n)
+    address: Address = (seq, step.n)
     while is_read_result_call(step.call):
-        of = addressed(step.call)
-        read = None if of is None or of >= at else known.get(of)
-        if of is None or read is None:
+        target = addressed(step.call)
+        target_step = None if target is None or target >= address else known.get(target)
+        if target is None or target_step is None:
             return OtherSource.RESULT
-        at, step = of, read
+        address, step = target, target_step
     if step.tool is None:
         return None
     tool = step.tool

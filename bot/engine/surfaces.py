@@ -1,4 +1,4 @@
-"""Which of the platforms in this process a conversation belongs to."""
+"""Lookup of a conversation's surface."""
 
 from __future__ import annotations
 
@@ -9,6 +9,6 @@ from bot.ports import Surface
 
 
 def surface_for(surfaces: Sequence[Surface], conversation: ConversationKey) -> Surface | None:
-    """The surface whose reach takes the conversation in, now: reaches may move."""
+    """Return the surface whose key prefix matches now; prefixes may change."""
     key = f"{conversation}:"
     return next((surface for surface in surfaces if key.startswith(surface.key_prefix)), None)

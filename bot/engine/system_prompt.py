@@ -1,8 +1,6 @@
-"""What a model is told before anything else: the operator's prompt, the profile's persona, the day, and what the place
-is like where its words are read.
+"""System prompt: the operator's prompt, the persona, the date and a platform hint.
 
-It is the same from question to question, for a day: services keep the beginnings of requests that do not change, and
-answer those faster and for less. So no time of day stands in it, no name and nothing else that moves.
+The text is constant for a day, because services cache unchanged prefixes. So it holds no time of day and no names.
 """
 
 from __future__ import annotations
@@ -17,34 +15,32 @@ from bot.engine.author_labels import RULE
 
 @dataclass(frozen=True, slots=True)
 class PlatformHint:
-    """What a conversation's place is like: how it draws text, in words for the model, and whether several people write
-    there.
-    """
+    """Platform hint: the supported formatting, as text for the model. `shared` is True if several users write."""
 
     formatting: str = ""
     shared: bool = False
 
 
 def no_hint(_conversation: ConversationKey) -> PlatformHint:
-    """A place that nothing is known of."""
+    """Return an empty hint."""
     return PlatformHint()
 
 
 def local_today() -> date:
-    """The day where this process runs."""
+    """Return the local date."""
     return datetime.now().astimezone().date()
 
 
 @dataclass(frozen=True, slots=True)
 class SystemPrompt:
-    """The operator's `prompt`, what is known of places, and the day; no day is named where `today` is None."""
+    """Parts of the system prompt. `place` returns a conversation's hint. Without `today` no date is included."""
 
     prompt: str = ""
     place: Callable[[ConversationKey], PlatformHint] = no_hint
     today: Callable[[], date] | None = None
 
     def text(self, conversation: ConversationKey, persona: str) -> str:
-        """The beginning of the system prompt in a conversation."""
+        """Return the system prompt of a conversation."""
         place = self.place(conversation)
         parts = [
             self.prompt,

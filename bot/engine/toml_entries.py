@@ -1,7 +1,4 @@
-"""A TOML file whose entries are checked one by one, and refused with their line.
-
-Called by the readers of the operator's prices and limits. Knows of what they mean that the first counts that fits.
-"""
+"""TOML entries of a file, with errors that name the line. The first match applies, so hidden entries are errors."""
 
 from __future__ import annotations
 
@@ -18,48 +15,48 @@ from bot.errors import SettingsError
 
 @dataclass(frozen=True, slots=True)
 class Entries:
-    """What a file says, and where."""
+    """Parsed table of a file, with its line numbers."""
 
     table: Mapping[str, Any]
     source: str
     lines: Mapping[EntryLocation, int]
 
     def list(self, name: str) -> Sequence[Mapping[str, Any]]:
-        """The entries below `[[name]]`. Raises SettingsError."""
+        """Return the entries of `[[name]]`. Raises SettingsError."""
         entries = self.table.get(name, [])
         if not isinstance(entries, list) or not all(isinstance(entry, Mapping) for entry in entries):
-            raise self.wrong((name,), "must be entries of their own", f"write [[{name}]] and what it says below it")
+            raise self.error((name,), "must be a list of tables", f"write [[{name}]] and what it says below it")
         return entries
 
     def number(self, value: Any, place: EntryLocation, most: int, wanted: str) -> Decimal:
-        """A number from 0 to `most`. Raises SettingsError."""
-        usable = isinstance(value, int | Decimal) and not isinstance(value, bool)
-        if not usable or not (number := Decimal(value)).is_finite() or not 0 <= number <= most:
-            raise self.wrong(place, "is no number that can be used", f"write {wanted}")
+        """Return a number from 0 to `most`. Raises SettingsError."""
+        is_number = isinstance(value, int | Decimal) and not isinstance(value, bool)
+        if not is_number or not (number := Decimal(value)).is_finite() or not 0 <= number <= most:
+            raise self.error(place, "is not a valid number", f"write {wanted}")
         return number
 
-    def refuse_hidden(self, patterns: Sequence[str], place: EntryLocation, known_as: str) -> None:
-        """Raises SettingsError for the last of the patterns if one before it fits everything that it fits."""
-        *before, last = patterns
-        if earlier := next((pattern for pattern in before if matches_pattern(last, pattern)), None):
-            raise self.wrong((*place, known_as), f'never counts, since "{earlier}" stands before it', "write it first")
+    def reject_hidden(self, patterns: Sequence[str], place: EntryLocation, known_as: str) -> None:
+        """Raise SettingsError if an earlier pattern matches everything that the last one matches."""
+        *previous, last = patterns
+        if earlier := next((pattern for pattern in previous if matches_pattern(last, pattern)), None):
+            raise self.error((*place, known_as), f'never applies, because "{earlier}" precedes it', "write it first")
 
-    def refuse_unknown(self, table: Mapping[str, Any], known: set[str], place: EntryLocation) -> None:
-        """Raises SettingsError for a key that means nothing."""
+    def reject_unknown(self, table: Mapping[str, Any], known: set[str], place: EntryLocation) -> None:
+        """Raise SettingsError for an unknown key."""
         for key in table:
             if key not in known:
-                raise self.wrong((*place, key), "means nothing here", f"use one of {', '.join(sorted(known))}")
+                raise self.error((*place, key), "is not a known key", f"use one of {', '.join(sorted(known))}")
 
-    def wrong(self, place: EntryLocation, problem: str, fix: str) -> SettingsError:
-        """What is wrong with an entry, with its line."""
+    def error(self, place: EntryLocation, problem: str, fix: str) -> SettingsError:
+        """Return an error with the entry's line."""
         lines = (self.lines.get(place[:length]) for length in range(len(place), 0, -1))
-        line = next((f", line {each}" for each in lines if each is not None), "")
-        said = ".".join(str(part) for part in place if not isinstance(part, int))
-        return SettingsError(f"{self.source}{line}: {said} {problem}.", fix)
+        line = next((f", line {number}" for number in lines if number is not None), "")
+        path = ".".join(str(part) for part in place if not isinstance(part, int))
+        return SettingsError(f"{self.source}{line}: {path} {problem}.", fix)
 
 
 def read_entries(text: str, source: str, setting: str) -> Entries:
-    """Parse a file; numbers with a point stay as they are written. Raises SettingsError."""
+    """Parse a file; numbers with a point become Decimal. Raises SettingsError."""
     try:
         return Entries(tomllib.loads(text, parse_float=Decimal), source, line_numbers(text))
     except (tomllib.TOMLDecodeError, ArithmeticError) as error:

@@ -1,8 +1,4 @@
-"""Where in a TOML file something stands: parsers forget it, and people who have to correct a line want to know.
-
-Called by `bot.engine.policy_file` with text that has been parsed already. Knows headers and keys and nothing of values,
-apart from where they span lines.
-"""
+"""Line numbers of a TOML document's entries, which `tomllib` does not report. The text must be valid TOML."""
 
 from __future__ import annotations
 
@@ -13,14 +9,14 @@ from collections.abc import Mapping
 from typing import Any
 
 EntryLocation = tuple[str | int, ...]
-"""The way to a table or a value: names, and behind the name of an array of tables the number in it, from 0."""
+"""Path of a table or value: names, and after the name of an array of tables its index, from 0."""
 _HEADER = re.compile(r"\s*(\[{1,2})([^\[\]]*(?:\"[^\"]*\"[^\[\]]*)*)\]{1,2}\s*(?:#.*)?")
 _KEY = re.compile(r"\s*((?:[A-Za-z0-9_-]+|\"[^\"]*\"|'[^']*')(?:\s*\.\s*(?:[A-Za-z0-9_-]+|\"[^\"]*\"|'[^']*'))*)\s*=")
 
 
 def line_numbers(text: str) -> Mapping[EntryLocation, int]:
-    """The line, from 1, of every table and key. What is written in an unusual way may be missing."""
-    found: dict[EntryLocation, int] = {}
+    """Return the line, from 1, of every table and key. Unusual notations may be missing."""
+    lines: dict[EntryLocation, int] = {}
     counts: Counter[EntryLocation] = Counter()
     table: EntryLocation = ()
     open_text = ""
@@ -33,12 +29,12 @@ def line_numbers(text: str) -> Mapping[EntryLocation, int]:
                 counts[table] += 1
                 table = (*table, counts[table] - 1)
             for length in range(1, len(table) + 1):
-                found.setdefault(table[:length], number)
+                lines.setdefault(table[:length], number)
         elif key := _KEY.match(line):
             for length in range(1, len(names := _names(key[1])) + 1):
-                found.setdefault((*table, *names[:length]), number)
-            open_text = _left_open(line[key.end() :])
-    return found
+                lines.setdefault((*table, *names[:length]), number)
+            open_text = _open_quotes(line[key.end() :])
+    return lines
 
 
 def _names(key: str) -> EntryLocation:
@@ -53,8 +49,8 @@ def _names(key: str) -> EntryLocation:
     return tuple(names)
 
 
-def _left_open(value: str) -> str:
-    """The quotes of a text that begins on this line and goes on below."""
+def _open_quotes(value: str) -> str:
+    """Return the quotes of a multi-line text that begins on this line; empty if there is none."""
     for quotes in ('"""', "'''"):
         if value.count(quotes) % 2:
             return quotes

@@ -30,7 +30,7 @@ from bot.domain.turns import (
 )
 from bot.domain.views import ModelRetry, TurnView
 from bot.engine.builtin_tools.read_result import is_read_result_call, is_read_result_step, read_result, ready_step
-from bot.engine.builtin_tools.search_steps import is_searching, recorded, search
+from bot.engine.builtin_tools.search_steps import is_search_step, search, step_of
 from bot.engine.call_authorization import CallAuthorizer
 from bot.engine.elicitation import PendingElicitations
 from bot.engine.outcome_checks import is_check_question
@@ -69,7 +69,7 @@ def exceeds_invalid_calls(record: TurnRecord) -> bool:
 def _is_invalid(step: ToolStep) -> bool:
     if step.status is not StepStatus.FAILED:
         return False
-    if step.tool is None or step.call.unreadable or is_read_result_step(step) or is_searching(step):
+    if step.tool is None or step.call.unreadable or is_read_result_step(step) or is_search_step(step):
         return True  # built-in tools fail for their arguments only
     return step.result is not None and step.result.text.startswith(MISFIT)
 
@@ -255,7 +255,7 @@ class TurnRunner:
             visibility = await self._visibility()
             self._update(await read_result(step, self._claim, self._log, visibility.rejection_reason))
             return
-        if is_searching(step):
+        if is_search_step(step):
             enabled = self._rules.enabled(await self._offer())
             self._update(await search(step, self._claim, self._log, enabled, self._parts.tool_indexes))
             return
@@ -332,7 +332,7 @@ class TurnRunner:
                     ready_step(i, call) if is_read_result_call(call) else authorizer.authorize(i, call, offered, author)
                 )
 
-            calls = [recorded(i, call, partial(authorize, i)) for i, call in enumerate(message.tool_calls, start=n + 1)]
+            calls = [step_of(i, call, partial(authorize, i)) for i, call in enumerate(message.tool_calls, start=n + 1)]
             self._update(await self._log.append(self._claim, reply, calls))
         else:
             await self._finish(TurnStatus.DONE, reply)

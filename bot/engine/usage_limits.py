@@ -1,7 +1,6 @@
-"""Limits on what is spent, looked at before a question reaches a model.
+"""Usage limits, checked before a turn's first model request.
 
-Called by whoever drives a turn, and by commands that show how much is left. A turn that has begun is finished, and two
-that begin in the same moment do not see each other: a limit is passed by what is under way when it is reached.
+A running turn is finished, and concurrent turns are not seen: both may exceed a limit.
 """
 
 from __future__ import annotations
@@ -27,17 +26,17 @@ from bot.ports import UsageStore
 
 LARGE_REQUESTS = 2_000
 LARGE_SECONDS = 10.0
-"""A sum of many requests is made anew so often, and not for each question: one request more changes little of it."""
+"""Seconds for which a sum of many requests is cached: one request more changes little."""
 _WHOSE = {LimitScope.PERSON: "your", LimitScope.CHANNEL: "this channel's", LimitScope.WORKSPACE: "this workspace's"}
 _WHEN = {LimitPeriod.DAY: "for today", LimitPeriod.MONTH: "for this month"}
 
 
 async def no_limits(_turn: Turn) -> None:
-    """Where nothing is limited."""
+    """Accept all turns."""
 
 
 class UsageLimiter:
-    """The limits, and how much of them is used up. `clock` is in epoch seconds."""
+    """Usage limits with their present usage. `clock` is in epoch seconds."""
 
     def __init__(
         self,
@@ -52,43 +51,45 @@ class UsageLimiter:
         self._currency = currency
         self._clock = clock
         self._large: dict[UsageQuery, tuple[float, UsageTotal]] = {}
-        """Sums that take long to make, and until when they hold."""
+        """Cached large sums, with their expiry."""
 
     async def check(self, turn: Turn) -> None:
-        """Raises LimitReached if nothing is left of a limit that holds for this question."""
+        """Raise LimitReached if a limit of this turn is used up."""
         now = self._clock()
-        for balance in await self.statuses(UsageOwner.of(turn.author, turn.conversation)):
-            if balance.reached:
-                raise LimitReached(_said(balance, now))
+        for status in await self.statuses(UsageOwner.of(turn.author, turn.conversation)):
+            if status.reached:
+                raise LimitReached(_limit_text(status, now))
 
-    async def statuses(self, spender: UsageOwner) -> Sequence[LimitStatus]:
-        """How every limit stands that holds for this person there, in the order of the file."""
-        limits = limits_for(self._limits, spender)
+    async def statuses(self, owner: UsageOwner) -> Sequence[LimitStatus]:
+        """Return the status of every limit for this owner, in the order of the file."""
+        limits = limits_for(self._limits, owner)
         if not limits:
             return ()
         now = self._clock()
-        sums = await self._sums([_query(limit, spender, now) for limit in limits], now)
+        sums = await self._sums([_query(limit, owner, now) for limit in limits], now)
         return [
-            LimitStatus(limit, limit.used(spent, self._currency), limit.every.end(now), self._currency)
-            for limit, spent in zip(limits, sums, strict=True)
+            LimitStatus(limit, limit.used(total, self._currency), limit.every.end(now), self._currency)
+            for limit, total in zip(limits, sums, strict=True)
         ]
 
     async def _sums(self, queries: Sequence[UsageQuery], now: float) -> Sequence[UsageTotal]:
-        # A clock that was put back must not let them hold for longer.
-        self._large = {query: kept for query, kept in self._large.items() if now < kept[0] <= now + LARGE_SECONDS}
-        known = {query: self._large[query][1] for query in queries if query in self._large}
-        missing = [query for query in queries if query not in known]
+        # The upper bound covers a clock that was set back.
+        self._large = {query: entry for query, entry in self._large.items() if now < entry[0] <= now + LARGE_SECONDS}
+        results = {query: self._large[query][1] for query in queries if query in self._large}
+        missing = [query for query in queries if query not in results]
         if missing:
-            found = dict(zip(missing, await self._usage.totals(missing), strict=True))
-            # Meanwhile another question may have found that what is known here is too old for it.
-            until = now + LARGE_SECONDS
-            self._large |= {query: (until, spent) for query, spent in found.items() if spent.requests >= LARGE_REQUESTS}
-            known |= found
-        return [known[query] for query in queries]
+            totals = dict(zip(missing, await self._usage.totals(missing), strict=True))
+            # A concurrent check may have replaced an entry: set, not kept.
+            expiry = now + LARGE_SECONDS
+            self._large |= {
+                query: (expiry, total) for query, total in totals.items() if total.requests >= LARGE_REQUESTS
+            }
+            results |= totals
+        return [results[query] for query in queries]
 
 
-def _query(limit: UsageLimit, spender: UsageOwner, now: float) -> UsageQuery:
-    since, name = limit.every.begin(now), limit_owner(limit, spender)
+def _query(limit: UsageLimit, owner: UsageOwner, now: float) -> UsageQuery:
+    since, name = limit.every.begin(now), limit_owner(limit, owner)
     match limit.per:
         case LimitScope.PERSON:
             return UsageQuery(since, person=name)
@@ -98,13 +99,13 @@ def _query(limit: UsageLimit, spender: UsageOwner, now: float) -> UsageQuery:
             return UsageQuery(since, workspace=name)
 
 
-def _said(balance: LimitStatus, now: float) -> str:
-    limit = balance.limit
-    when = datetime.fromtimestamp(balance.resets_at, UTC)
-    hours = max(balance.resets_at - now, 0) / 3600
+def _limit_text(status: LimitStatus, now: float) -> str:
+    limit = status.limit
+    when = datetime.fromtimestamp(status.resets_at, UTC)
+    hours = max(status.resets_at - now, 0) / 3600
     wait = f"in {hours:.0f} h" if hours >= 2 else f"in {hours * 60:.0f} min"
     wait = f"in {hours / 24:.0f} days" if hours >= 48 else wait
     return (
-        f"The model was not asked: {_WHOSE[limit.per]} limit {_WHEN[limit.every]} is used up, {balance.said}. "
-        f"It begins anew on {when.day} {when:%B} at 00:00 UTC, {wait}."
+        f"The request was not sent: {_WHOSE[limit.per]} limit {_WHEN[limit.every]} is used up, {status.said}. "
+        f"It resets on {when.day} {when:%B} at 00:00 UTC, {wait}."
     )

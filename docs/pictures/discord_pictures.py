@@ -41,7 +41,7 @@ LONG = scenes.a_view(
     ),
     status=TurnStatus.DONE,
 )
-REFUSAL = "You may not sign this. It needs one of: @ops, Sam."
+REFUSAL = "You may not approve this. It needs one of: @ops, Sam."
 
 
 async def main() -> None:

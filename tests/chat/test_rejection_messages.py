@@ -24,7 +24,7 @@ from bot.domain.approvals import (
         (Decided(DecisionType.DENY), ""),
         (MoreApprovalsNeeded(1), ""),
         (AlreadyDecided("Ben has approved\nit already."), "Ben has approved it already."),
-        (NotAllowed("You may not sign this."), "You may not sign this."),
+        (NotAllowed("You may not approve this."), "You may not approve this."),
         (StaleRevision(), OUT_OF_DATE),
         (ApprovalNotFound(), GONE),
     ],

@@ -161,7 +161,7 @@ async def test_nothing_that_was_said_or_returned_is_in_it(ledger: Ledger) -> Non
     claim = await running(ledger, SECRET)
     steps = [called(2, StepStatus.AWAITING, "card-1"), called(3, StepStatus.READY), called(4, StepStatus.DENIED)]
     await ledger.log.append(claim, wants(*steps), steps)
-    await ledger.log.record_rejection("card-1", SAM, "You may not sign this.")
+    await ledger.log.record_rejection("card-1", SAM, "You may not approve this.")
     await ledger.log.decide(Decision("card-1", 1, DecisionType.DENY, BEN, SECRET))
     await ledger.log.start_call(claim, 3)
     await ledger.log.finish_call(claim, 3, StepStatus.DONE, result(3))
@@ -177,14 +177,14 @@ async def test_nothing_that_was_said_or_returned_is_in_it(ledger: Ledger) -> Non
 async def test_whoever_may_not_and_tries_is_there_once_for_each_reason_however_often(ledger: Ledger) -> None:
     turn_id = await asked(ledger)
     for _ in range(300):
-        await ledger.log.record_rejection("card-1", SAM, "You may not sign this.")
+        await ledger.log.record_rejection("card-1", SAM, "You may not approve this.")
     await ledger.log.record_rejection("card-1", SAM, "Not your own.")
-    await ledger.log.record_rejection("card-1", BEN, "You may not sign this.")
+    await ledger.log.record_rejection("card-1", BEN, "You may not approve this.")
     found = await entries(ledger, AuditQuery(kinds=("refused",)))
     assert [(entry.actor, entry.facts["reason"]) for entry in found] == [
-        ("test:sam", "You may not sign this."),
+        ("test:sam", "You may not approve this."),
         ("test:sam", "Not your own."),
-        ("test:ben", "You may not sign this."),
+        ("test:ben", "You may not approve this."),
     ]
     assert {(entry.turn_id, entry.facts["approval"], entry.subject) for entry in found} == {
         (turn_id, "card-1", "id-of-s")
@@ -199,7 +199,7 @@ async def test_many_tries_at_once_in_many_processes_are_one_row(ledger: Ledger) 
 
 
 async def test_tries_at_approvals_that_do_not_exist_leave_nothing(ledger: Ledger) -> None:
-    await ledger.log.record_rejection("made-up", SAM, "You may not sign this.")
+    await ledger.log.record_rejection("made-up", SAM, "You may not approve this.")
     assert await entries(ledger) == []
 
 

@@ -115,9 +115,9 @@ def test_whoever_may_not_is_told_who_may() -> None:
     said = terms("members", four_eyes=True, quorum=2)
     needed = "It needs 2 of members, neither the asker nor an editor."
     for who, why in (
-        (Member(ZOE, guest=True), "You may not sign this."),
-        (Member(ANA), "You asked for this yourself, so others have to sign it."),
-        (Member(KIM), "You have changed what it would do, so others have to sign it."),
+        (Member(ZOE, guest=True), "You may not approve this."),
+        (Member(ANA), "You asked for this yourself, so others have to approve it."),
+        (Member(KIM), "You have edited it, so others have to approve it."),
     ):
         assert judged(said, who, DecisionType.APPROVE) == NotAllowed(f"{why} {needed}")
 
@@ -219,7 +219,7 @@ async def test_a_rule_that_became_stricter_counts_for_a_card_that_is_out(house: 
         assert house.rules is not None
         house.rules.amend([plain("m1", "send", ASK, terms=terms("test:zoe", "test:kim", quorum=2))], [], [])
         assert await engine.decide(by(approval, BEN), Member(BEN)) == NotAllowed(
-            "You may not sign this. It needs 2 of test:kim or test:zoe."
+            "You may not approve this. It needs 2 of test:kim or test:zoe."
         )
         assert await engine.decide(by(approval, ZOE), Member(ZOE)) == MoreApprovalsNeeded(1)
         assert await engine.decide(by(approval, KIM), Member(KIM)) == Decided(DecisionType.APPROVE)

@@ -20,7 +20,7 @@ from bot.domain.messages import ToolCall
 from bot.domain.policies import Rule
 from bot.domain.tools import Tool, ToolSet
 from bot.domain.turns import Claim, ModelStep, StepStatus, ToolStep
-from bot.engine.builtin_tools.search_steps import recorded, search
+from bot.engine.builtin_tools.search_steps import search, step_of
 from bot.engine.builtin_tools.search_tools import CALL_TOOL
 from bot.engine.history import HistoryBudget
 from bot.engine.policy import Approvers, Policies
@@ -72,7 +72,7 @@ def within(written: object, name: str = "mail__send") -> ToolCall:
     ],
 )
 async def test_arguments_that_may_mean_two_things_or_nothing_are_not_run(house: House, written: str) -> None:
-    assert "are no JSON object" in await told(house, ask_for(within(written)))
+    assert "are not a JSON object" in await told(house, ask_for(within(written)))
     assert house.toolbox.calls == []
 
 
@@ -140,7 +140,7 @@ class Ended:
 async def test_nobody_waits_for_the_search_of_another() -> None:
     log, slow = Ended(), SlowIndexes()
     claim = Claim("t", ConversationKey("test", "", "", ""), 1)
-    step = recorded(1, searching("send a letter"), no_tool)
+    step = step_of(1, searching("send a letter"), no_tool)
     async with asyncio.timeout(PATIENCE), asyncio.TaskGroup() as group:
         group.create_task(search(step, claim, cast("TurnLog", log), ToolSet(), slow))
         await asyncio.sleep(0)

@@ -123,8 +123,8 @@ async def test_calls_that_wait_in_the_same_turn_follow_at_once(house: House, rul
         (ADD, GrantRequest(PermanentScope()), APPROVER, "Only an admin can allow that."),
         (ADD, GrantRequest(ThreadScope(), everyone=True), APPROVER, "Only an admin can allow that."),
         (WIPE, GrantRequest(ThreadScope(), destructive=True), APPROVER, "Only an admin can allow that."),
-        (WIPE, THREAD, ADMIN, "It may destroy something, so each call is signed for itself"),
-        (WIPE, GrantRequest(PermanentScope()), ADMIN, "It may destroy something, so each call is signed for itself"),
+        (WIPE, THREAD, ADMIN, "It may be destructive, so each call needs its own approval"),
+        (WIPE, GrantRequest(PermanentScope()), ADMIN, "It may be destructive, so each call needs its own approval"),
         (ADD, GrantRequest(HoursScope(0)), ADMIN, "That takes between one minute and 168 hours."),
         (ADD, GrantRequest(HoursScope(float("nan"))), ADMIN, "That takes between one minute and 168 hours."),
         (ADD, GrantRequest(HoursScope(169)), ADMIN, "That takes between one minute and 168 hours."),
@@ -274,7 +274,7 @@ async def test_a_call_that_takes_two_signatures_is_not_granted(house: House, rul
         _, step = await asked(house, engine, add("milk"))
         refused = await signed(engine, step, GrantRequest(PermanentScope()), ADMIN)
     assert isinstance(refused, NotAllowed)
-    assert "2 signatures each time" in refused.reason
+    assert "2 approvals each time" in refused.reason
 
 
 async def test_a_rule_that_takes_two_signatures_by_now_keeps_a_grant_from_being_given(

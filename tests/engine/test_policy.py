@@ -346,7 +346,9 @@ def test_guests_and_people_from_outside_never_sign_not_even_by_name_or_as_admins
 def test_whoever_asked_may_deny_but_not_sign() -> None:
     signatories = Approvers(admins=frozenset({"slack:U1"}))
     assert objection(signatories, Member(BEN), BEN, DecisionType.DENY) == ""
-    assert objection(signatories, Member(BEN), BEN, DecisionType.APPROVE) == "You may not sign this. It needs slack:U1."
+    assert (
+        objection(signatories, Member(BEN), BEN, DecisionType.APPROVE) == "You may not approve this. It needs slack:U1."
+    )
 
 
 def test_whoever_asked_is_known_by_id_under_a_new_name_too() -> None:
@@ -360,7 +362,7 @@ def test_whoever_asked_is_known_by_id_under_a_new_name_too() -> None:
 def test_others_can_neither_sign_nor_deny_and_are_told_who_can(verdict: DecisionType) -> None:
     signatories = Approvers(approvers=frozenset({"slack:U5", "slack-group:S1"}))
     assert objection(signatories, Member(BEN), ANA, verdict) == (
-        "You may not sign this. It needs slack-group:S1, slack:U5."
+        "You may not approve this. It needs slack-group:S1, slack:U5."
     )
     assert "It needs an administrator." in objection(Approvers(), Member(BEN), ANA, verdict)
 

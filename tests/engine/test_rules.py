@@ -191,7 +191,7 @@ async def test_a_profiles_approvers_sign_instead_of_the_others(house: House) -> 
         approval = waiting.awaiting[0].approval
         assert approval is not None
         refused = await engine.decide(Decision(approval.id, 1, DecisionType.APPROVE, ANA), member(ANA))
-        assert refused == NotAllowed("You may not sign this. It needs test:ben.")
+        assert refused == NotAllowed("You may not approve this. It needs test:ben.")
         await engine.decide(Decision(approval.id, 1, DecisionType.APPROVE, BEN), member(BEN))
         view = await house.surface.ended(receipt.turn_id)
     assert ended(view)[0].status is StepStatus.DONE

@@ -30,7 +30,7 @@ async def test_a_job_is_done_again_when_it_is_due_and_a_failing_one_stops_no_oth
         await until(lambda: sorted(done) == ["fail", "work"])
         house.clock[0] += 61
         await until(lambda: sorted(done) == ["fail", "fail", "work", "work"])
-    assert "the job 'fail' failed" in caplog.text
+    assert "job 'fail' failed" in caplog.text
 
 
 async def test_retention_deletes_what_ended_long_ago(house: House) -> None:

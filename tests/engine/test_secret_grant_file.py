@@ -80,7 +80,7 @@ def test_a_grant_is_explained_with_its_line() -> None:
         ('secret = "env:A"\nworkspaces = ["slack:T1"]\nhosts = ["https://a.example/mcp"]', "is not a host"),
         ('secret = "env:A"\nworkspaces = ["slack:T1"]\nhosts = ["a.example:0"]', "port"),
         ('secret = "env:A"\nworkspaces = ["slack:T1"]\nhosts = "a.example"', "is not a list of texts"),
-        ('secret = "env:A"\nworkspaces = ["slack:T1"]\nhost = ["a.example"]', "'host' means nothing here"),
+        ('secret = "env:A"\nworkspaces = ["slack:T1"]\nhost = ["a.example"]', "'host' is not a known key"),
     ],
 )
 def test_an_entry_that_cannot_be_used_grants_nothing_and_the_others_hold(entry: str, said: str) -> None:

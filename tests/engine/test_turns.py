@@ -126,7 +126,7 @@ async def test_only_a_signatory_may_approve_but_whoever_asked_may_decline(house:
         view = await house.surface.wait_for(lambda view: bool(awaiting(view)))
         step = awaiting(view)[0]
         refused = await engine.decide(decision(step), member(BEN))
-        assert refused.reason == "You may not sign this. It needs test:ana."  # type: ignore[union-attr]
+        assert refused.reason == "You may not approve this. It needs test:ana."  # type: ignore[union-attr]
         assert await engine.decide(decision(step, DecisionType.DENY), member(BEN)) == Decided(DecisionType.DENY)
         await house.surface.ended(receipt.turn_id)
     assert house.toolbox.calls == []

@@ -72,8 +72,8 @@ async def test_a_question_is_not_sent_once_the_limit_is_used_up_and_is_when_it_b
         refused = await asked(engine, house, message("none left"))
         assert refused.turn.status is TurnStatus.FAILED
         assert refused.turn.failure == (
-            "The model was not asked: your limit for today is used up, 1,000 of 1,000 tokens. "
-            "It begins anew on 1 September at 00:00 UTC, in 12 h."
+            "The request was not sent: your limit for today is used up, 1,000 of 1,000 tokens. "
+            "It resets on 1 September at 00:00 UTC, in 12 h."
         )
         assert len(house.model.requests) == 2
         house.clock[0] += 12 * HOUR

@@ -86,7 +86,7 @@ async def test_an_approval_counts_only_after_the_whole_call_was_opened(house: Ho
         assert await approve(engine, step) == Decided(DecisionType.APPROVE)
         await house.surface.ended(turn_id)
         assert await engine.open_call(approval(step), 1, SECOND) == AlreadyDecided(
-            "That is settled already: nothing can be changed any more."
+            "That is decided already and cannot be edited."
         )
     assert [arguments for _, arguments, _ in house.toolbox.calls] == [arguments]
 

@@ -195,7 +195,8 @@ HEARD: Mapping[str, TurnView] = {
     "declined": a_view(a_booking(StepStatus.STARTED, asked_back(reply=DECLINED, answered_by="Priya"))),
     "late": a_view(
         a_booking(
-            StepStatus.STARTED, asked_back(reply=ElicitationResult(Answer.CANCEL), reason="Nobody answered in time.")
+            StepStatus.STARTED,
+            asked_back(reply=ElicitationResult(Answer.CANCEL), reason="Nobody answered in time."),
         )
     ),
     "secret": a_view(

@@ -69,7 +69,7 @@ async def test_a_question_is_answered_and_a_change_waits_for_somebody_who_may_si
         discord.say(priya, thread, KEEP_IT)
         card = await company.reads(thread, "Approve: Add a note")
         await company.press(priya, card, "Approve")
-        await company.reads(thread, "You may not sign this.", "Sam")
+        await company.reads(thread, "You may not approve this.", "Sam")
         assert company.place.notes == []
         await company.press(sam, card, "Approve")
         await company.reads(thread, "It said: Saved as note #1", FINAL)

@@ -94,7 +94,7 @@ def test_json_is_one_event_a_line_in_the_order_of_what_happens(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        (("--user", "guest", "--approve", "all"), "desk.file could not be approved: You may not sign this."),
+        (("--user", "guest", "--approve", "all"), "desk.file could not be approved: You may not approve this."),
         (("--approve", "never"), "desk.file needs an approval and was not run."),
     ],
     ids=["somebody without rights", "nobody approves"],

@@ -48,7 +48,7 @@ async def test_a_question_is_answered_and_a_change_waits_for_somebody_who_may_si
         company.ask(KEEP_IT, asked.ts)
         card = await company.draws(asked.ts, "cs.approve")
         await slack.press(priya, card, "Approve: Add a note")
-        await company.hears(priya, "You may not sign this.")
+        await company.hears(priya, "You may not approve this.")
         assert company.place.notes == []
         await slack.press(sam, card, "Approve: Add a note")
         await company.draws(asked.ts, "It said: Saved as note #1")

@@ -66,7 +66,7 @@ async def test_under_four_eyes_whoever_has_changed_a_call_does_not_sign_it(team:
         await team.fill_in(team.sam, {"summary": "Two"})
         await team.until(lambda: "Changed by " in team.words(card))
         await team.press(team.sam, card, "Approve")
-        await team.hears(team.sam, "You have changed what it would do, so others have to sign it.")
+        await team.hears(team.sam, "You have edited it, so others have to approve it.")
         assert team.toolbox.calls == []
         await team.press(ada, card, "Approve")
         await team.reads(talk, "Filed.")
@@ -82,7 +82,7 @@ async def test_who_may_not_sign_and_has_not_asked_changes_nothing(team: Team) ->
         card = await team.card(talk)
         before = team.words(card)
         await team.press(lee, card, "Edit…")
-        await team.hears(lee, "You may not sign this.")
+        await team.hears(lee, "You may not approve this.")
         assert team.words(card) == before
 
 

@@ -11,7 +11,7 @@ from tests.fakes.parts import ask_for, call, say, tool
 from tests.stories.team import Team
 
 SEND = "bank__send"
-OWN = "You asked for this yourself, so others have to sign it."
+OWN = "You asked for this yourself, so others have to approve it."
 TWICE = "You have already approved it."
 
 
@@ -45,7 +45,7 @@ async def test_two_of_three_have_to_sign_and_nobody_counts_twice(team: Team) -> 
         card = await team.card(talk)
         before = team.screen(card)
         await team.press(team.priya, card, "Approve", old=before)
-        await team.hears(team.priya, "You may not sign this.")
+        await team.hears(team.priya, "You may not approve this.")
         await asyncio.gather(*(team.press(team.sam, card, "Approve", old=before) for _ in range(3)))
         await team.hears(team.sam, TWICE)
         assert team.toolbox.calls == []
@@ -84,7 +84,7 @@ async def test_an_approver_who_has_left_the_group_after_signing_gives_no_second_
         await team.until(lambda: "1 of 2 signed by" in team.words(card))
         team.leave(group, ada)
         await team.press(ada, card, "Approve", old=before)
-        await team.hears(ada, "You may not sign this.")
+        await team.hears(ada, "You may not approve this.")
         assert team.toolbox.calls == []
         await team.press(lee, card, "Approve", old=before)
         await team.reads(talk, "Sent.")

@@ -31,7 +31,7 @@ async def test_nothing_is_done_before_somebody_who_may_has_signed(team: Team) ->
         card = await team.card(talk)
         assert "Checkout 502s" in team.words(card)
         await team.press(team.priya, card, "Approve")
-        await team.hears(team.priya, "You may not sign this.")
+        await team.hears(team.priya, "You may not approve this.")
         assert team.toolbox.calls == []
         await team.press(team.sam, card, "Approve")
         await team.reads(talk, "Filed.")
@@ -52,7 +52,7 @@ async def test_a_group_of_approvers_signs_until_somebody_leaves_it(team: Team) -
         card = await team.card(talk)
         team.leave(group, lee)
         await team.press(lee, card, "Approve")
-        await team.hears(lee, "You may not sign this.")
+        await team.hears(lee, "You may not approve this.")
         assert team.toolbox.calls == []
         await team.press(ada, card, "Approve")
         await team.reads(talk, "Filed.")

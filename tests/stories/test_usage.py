@@ -87,7 +87,7 @@ def test_a_mistake_in_the_prices_is_told_before_anything_starts(tmp_path: Path) 
     )
     for said in (place.chat("-m", "hello"), place.countersign("doctor")):
         assert said.code != 0
-        assert "prices.toml, line 4: models.input is no number that can be used." in said.err + said.out
+        assert "prices.toml, line 4: models.input is not a valid number." in said.err + said.out
     assert not (place.data / "countersign.db").exists()
 
 

@@ -1,7 +1,6 @@
-"""The bot's own two tools, which a model is given where there are too many others: one finds tools, the other calls
-what was found.
+"""Built-in tools `search_tools` and `call_tool`, for models with too many tools.
 
-Called by `tool_selection`, which decides when. What becomes of their calls is in `search_steps`.
+`tool_selection` decides when they are used, `search_steps` runs their calls.
 """
 
 from __future__ import annotations
@@ -16,8 +15,8 @@ from bot.engine.tool_index import MOST_HITS
 SEARCH_TOOLS = "countersign__search_tools"
 CALL_TOOL = "countersign__call_tool"
 _LONGEST_LIST = 600
-"""Characters for the names of servers: services take 1,024 for a whole description."""
-_CALLING = Tool(
+"""Characters for the names of servers: services accept 1,024 for a whole description."""
+_CALL = Tool(
     name=CALL_TOOL,
     server=OWN_SERVER,
     original_name="call_tool",
@@ -37,20 +36,19 @@ _CALLING = Tool(
 
 
 def search_tool_set(tools: tuple[Tool, ...]) -> tuple[Tool, ...]:
-    """What a model is given instead of these tools. It is the same from round to round: services keep the beginnings of
-    requests. So none of the tools that were used lately is among them, and reading on in results is there from the
-    first round.
+    """Return the built-in tools in place of these. They are the same in each round, because services cache prefixes: so
+    recently used tools are not included, and `read_result` is from the first round.
     """
-    return _searching(tools), _CALLING, READING
+    return _search_tool(tools), _CALL, READING
 
 
 def resolve_called_tool(call: ToolCall) -> str:
-    """The tool that a call as it was written is for, by the name that it says."""
+    """Return the name of the tool that a call is for, also through `call_tool`."""
     name = call.arguments.get("name") if call.name == CALL_TOOL else None
     return name if isinstance(name, str) else call.name
 
 
-def _searching(tools: tuple[Tool, ...]) -> Tool:
+def _search_tool(tools: tuple[Tool, ...]) -> Tool:
     return Tool(
         name=SEARCH_TOOLS,
         server=OWN_SERVER,
@@ -59,7 +57,7 @@ def _searching(tools: tuple[Tool, ...]) -> Tool:
             "Find tools by what they do. There are many more than those you see here, so search before you say that"
             " something cannot be done, and again in other words if nothing fits. Gives the"
             f" {MOST_HITS} that fit best, with their arguments; {CALL_TOOL} calls one."
-            f" There are {len(tools)} tools, of these servers: {_servers(tools)}."
+            f" There are {len(tools)} tools, of these servers: {_server_list(tools)}."
         ),
         input_schema={
             "type": "object",
@@ -76,16 +74,16 @@ def _searching(tools: tuple[Tool, ...]) -> Tool:
     )
 
 
-def _servers(tools: Iterable[Tool]) -> str:
+def _server_list(tools: Iterable[Tool]) -> str:
     counts: dict[str, int] = {}
     for tool in tools:
         counts[tool.server] = counts.get(tool.server, 0) + 1
     named: list[str] = []
-    room = _LONGEST_LIST
+    remaining = _LONGEST_LIST
     for server in sorted(counts):
-        each = f"{server} ({counts[server]})"
-        room -= len(each) + 2
-        if room < 0:
+        entry = f"{server} ({counts[server]})"
+        remaining -= len(entry) + 2
+        if remaining < 0:
             return f"{', '.join(named)} and {len(counts) - len(named)} more"
-        named.append(each)
+        named.append(entry)
     return ", ".join(named)

@@ -90,10 +90,10 @@ async def test_escape_leaves_the_call_as_it_is_and_the_keys_come_back() -> None:
 
 async def test_who_may_not_change_it_is_told_why() -> None:
     async with chatting({"go": asks}) as chat:
-        chat.engine.not_now = AlreadyDecided("That is settled already: nothing can be changed any more.")
+        chat.engine.not_now = AlreadyDecided("That is decided already and cannot be edited.")
         await carded(chat)
         chat.terminal.press("e")
-        await chat.terminal.shows("That is settled already", KEYS)
+        await chat.terminal.shows("That is decided already", KEYS)
         assert chat.engine.revisions == []
 
 

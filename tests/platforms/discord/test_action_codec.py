@@ -110,7 +110,7 @@ async def test_a_button_that_is_gone_from_the_card_since_is_still_answered() -> 
 @pytest.mark.parametrize(
     ("settlement", "told"),
     [
-        (NotAllowed("You may not sign this."), "You may not sign this."),
+        (NotAllowed("You may not approve this."), "You may not approve this."),
         (AlreadyDecided("Already approved by sam."), "Already approved by sam."),
         (StaleRevision(), OUT_OF_DATE),
         (ApprovalNotFound(), GONE),

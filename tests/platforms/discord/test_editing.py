@@ -117,10 +117,10 @@ async def test_a_card_that_is_out_of_date_opens_nothing_and_says_so() -> None:
 
 async def test_who_may_not_hears_why_alone() -> None:
     async with a_workplace() as place:
-        place.door.not_now = NotAllowed("You may not sign this.")
+        place.door.not_now = NotAllowed("You may not approve this.")
         _, pressed = await editing(place)
         await place.discord.until(lambda: pressed.messages)
-        assert "You may not sign this." in said(pressed)
+        assert "You may not approve this." in said(pressed)
         assert pressed.messages[-1].ephemeral_to == place.priya.id
 
 

@@ -65,7 +65,7 @@ async def test_membership_of_a_group_is_asked_for_at_the_press() -> None:
 @pytest.mark.parametrize(
     ("settlement", "told"),
     [
-        (NotAllowed("You may not sign this."), "You may not sign this."),
+        (NotAllowed("You may not approve this."), "You may not approve this."),
         (AlreadyDecided("Already approved by sam."), "Already approved by sam."),
         (StaleRevision(), OUT_OF_DATE),
         (ApprovalNotFound(), GONE),
@@ -88,12 +88,12 @@ async def test_a_refusal_names_people_and_groups_and_calls_none_of_them() -> Non
     async with a_workplace() as place:
         sam, group = somebody(place, "Sam"), place.slack.group("ops-approvers")
         card = await drawn(place, waiting())
-        refusal = NotAllowed(f"You may not sign this. It needs slack-group:{group.id}, slack:{sam.id}.")
+        refusal = NotAllowed(f"You may not approve this. It needs slack-group:{group.id}, slack:{sam.id}.")
         place.door.settlements = [refusal, refusal]
         await place.slack.press(place.priya, card, "cs.approve")
         await place.slack.until(lambda: place.whispers(place.priya))
         (told,) = place.whispers(place.priya)
-        assert told.replace("\u2060", "") == "You may not sign this. It needs @ops-approvers, @sam."
+        assert told.replace("\u2060", "") == "You may not approve this. It needs @ops-approvers, @sam."
         (message,) = [each for each in place.slack.posted(place.channel) if each.ephemeral_to]
         assert place.slack.called(message) == set()
         await place.slack.press(place.priya, card, "cs.deny")

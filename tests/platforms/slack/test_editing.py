@@ -109,11 +109,11 @@ async def test_a_card_that_is_out_of_date_opens_nothing_and_says_so() -> None:
 async def test_who_may_not_hears_it_by_the_names_people_know() -> None:
     async with a_workplace() as place:
         sam = somebody(place, "Sam")
-        place.door.not_now = NotAllowed(f"You may not sign this. It needs slack:{sam.id}.")
+        place.door.not_now = NotAllowed(f"You may not approve this. It needs slack:{sam.id}.")
         await editing(place)
         await place.slack.until(lambda: place.whispers(place.priya))
         (told,) = place.whispers(place.priya)
-        assert told.replace("\u2060", "") == "⚠ You may not sign this. It needs @sam."
+        assert told.replace("\u2060", "") == "⚠ You may not approve this. It needs @sam."
 
 
 async def test_in_a_direct_conversation_the_card_stays_where_it_is() -> None:
