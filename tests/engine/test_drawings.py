@@ -448,7 +448,7 @@ async def test_a_platform_that_says_nothing_is_asked_again_and_holds_up_nobody(
 
     class Silent(RecordingSurface):
         async def deliver(self, view: TurnView, refs: MessageRefs) -> AsyncGenerator[PostedMessage, None]:
-            if "gave no answer" not in caplog.text:
+            if "did not answer" not in caplog.text:
                 await asyncio.Event().wait()
             async for drawn in surface.deliver(view, refs):
                 yield drawn
@@ -458,7 +458,7 @@ async def test_a_platform_that_says_nothing_is_asked_again_and_holds_up_nobody(
     engine = house.engine()
     async with running(engine):
         receipt = await engine.receive(message("hi"))
-        await until(lambda: "gave no answer" in caplog.text and not engine._delivery._tasks)
+        await until(lambda: "did not answer" in caplog.text and not engine._delivery._tasks)
         house.clock[0] += 6
         view = await surface.ended(receipt.turn_id)
     assert view.turn.status is TurnStatus.DONE
