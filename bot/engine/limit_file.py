@@ -64,5 +64,5 @@ def _choice(file: Entries, entry: Mapping[str, Any], number: int, key: str, choi
     except ValueError:
         options = " or ".join(f'"{each}"' for each in choices)
         place = ("limits", number, key) if key in entry else ("limits", number)
-        problem = "cannot be limited" if key in entry else f"has no {key}"
+        problem = "is not a known value" if key in entry else f"has no {key}"
         raise file.error(place, problem, f"write {key} = {options}") from None

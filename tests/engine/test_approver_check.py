@@ -284,7 +284,7 @@ async def test_those_who_may_sign_are_reminded_once_at_half_time(
         await looked_often(house)
     assert [audience.person for audience, _ in surface.told] == people
     assert all(audience.private is bool(audience.person) for audience, _ in surface.told)
-    assert surface.told[0][1].startswith(f"mail.send ({approval.id[:8]}), which Ana asked for, still waits")
+    assert surface.told[0][1].startswith(f"mail.send ({approval.id[:8]}), which Ana asked for, still awaits approval")
 
 
 async def test_one_who_cannot_be_reached_does_not_keep_the_others_from_being_reminded(house: House) -> None:

@@ -139,7 +139,7 @@ async def test_four_eyes_count_whoever_has_changed_it(house: House) -> None:
         assert await engine.revise(card(step), 1, BREAD, APPROVER) == RevisionAccepted(2)
         refused = await signed(engine, step, 2)
         assert isinstance(refused, NotAllowed)
-        assert refused.reason.startswith("You have changed what it would do")
+        assert refused.reason.startswith("You have edited it")
         assert await engine.revise(card(step), 2, {"text": "butter"}, APPROVER) == RevisionAccepted(3)
         assert await signed(engine, step, 3, SECOND) == Decided(DecisionType.APPROVE)
         await house.surface.ended(turn_id)

@@ -174,7 +174,7 @@ async def test_under_four_eyes_whoever_changes_a_call_does_not_sign_it(folder: P
         approval = await wanted(api)
         status, body = await decided(api, approval, one, approved=True, arguments={"text": "hi"})
         assert (status, body["outcome"], body["revision"]) == (200, "revised", 2)
-        assert "have changed what it would do" in body["message"]
+        assert "have edited it" in body["message"]
         assert (await decided(api, approval, one, approved=True, revision=2))[0] == 403
         assert (await decided(api, approval, two, approved=True, revision=2))[1]["outcome"] == "approved"
 
