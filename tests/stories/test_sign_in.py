@@ -47,7 +47,7 @@ async def test_an_admin_signs_the_bot_in_and_everybody_uses_the_server_also_afte
             async with company.bot() as bot:
                 listening = await bot.logs(r"listening for requests at \S+, port (\d+)")
                 await slack.command(sam, "/mcp", f"add guarded --url {oauth.url} --policy allow", company.incidents)
-                added = await company.hears(sam, "cannot be used yet", "Sign in to guarded")
+                added = await company.hears(sam, "does not work yet", "Sign in to guarded")
                 await slack.press(sam, added, "Sign in to guarded")
                 offered = await company.hears(sam, "lets the bot in once somebody has signed in", "for 10 minutes")
                 # Nobody else is shown anything of it.
