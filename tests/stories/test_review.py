@@ -146,17 +146,17 @@ async def endpoint() -> AsyncIterator[FakeEndpoint]:
 
 
 async def told_of_tools(terminal: ProgramOnTerminal) -> str:
-    """What a person is told who asks for the tools now."""
-    asked = "/mcp tools tickets"
-    before = terminal.text.count(asked)
-    await terminal.asks(asked)
-
-    def told() -> str:
-        return terminal.text.rsplit(asked, 1)[-1] if terminal.text.count(asked) > before else ""
-
-    await terminal.until(lambda: TOOL in told(), "the tools")
+    """Return what `/mcp tools` prints now. The screen is not asked: answers scroll out of it."""
     await terminal.prompts()
-    return told()
+    before = len(terminal.raw)
+
+    def printed() -> str:
+        return terminal.raw[before:].decode(errors="replace")
+
+    terminal.type("/mcp tools tickets")
+    await terminal.until(lambda: TOOL in printed(), "the tools")
+    await terminal.prompts()
+    return printed()
 
 
 async def test_what_an_admin_approves_in_one_process_is_offered_in_the_other(
