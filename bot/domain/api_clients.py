@@ -9,39 +9,39 @@ from bot.domain.conversations import HTTP, Author, ConversationKey, Member
 from bot.domain.servers import EVERYWHERE
 
 DEFAULT_WORKSPACE = "default"
-"""The workspace of conversations over HTTP that are held in no other platform's."""
+"""Workspace of API conversations outside all other platforms' workspaces."""
 
 
 OPERATOR_NAME = "admin"
-"""Name of the client with the operator's own token, ADMIN_API_TOKEN; reserved for it."""
+"""Name of the client with the operator's own token, ADMIN_API_TOKEN. No other client can have this name."""
 OPERATOR_PRINCIPAL = f"{HTTP}:{OPERATOR_NAME}"
-"""The same as a principal."""
+"""Principal of the operator's client."""
 
 
 class ApiRole(StrEnum):
     """Role of a token. Each role includes the ones before it."""
 
     MEMBER = "member"
-    """Talk to the bot, and see its own conversations."""
+    """Send messages and read the client's own conversations."""
     APPROVER = "approver"
-    """Sign what it is asked to sign."""
+    """Decide approvals."""
     ADMIN = "admin"
-    """Administer."""
+    """Administer the bot."""
 
     @property
     def principal(self) -> str:
-        """The role as rules and settings name it: `api-role:approver`."""
+        """Principal of the role in rules and settings: `api-role:approver`."""
         return f"api-role:{self}"
 
 
 EVERYWHERE_ROLE = "api-role:everywhere"
-"""The role of a caller who administers every workspace: it may change what belongs to all of them."""
+"""Role of an administrator of all workspaces: may change settings that all of them share."""
 
 
 @dataclass(frozen=True, slots=True)
 class ApiToken:
-    """Record of a token; the token itself is shown once. `workspace` is the only one it is valid for (`slack:T1`),
-    EVERYWHERE for all. Times are epoch seconds.
+    """Record of a token, without the token itself. `workspace` is the only workspace it is valid for (`slack:T1`);
+    EVERYWHERE means all. Times are epoch seconds. `expires_at` is None for a token that never expires.
     """
 
     id: str
@@ -54,7 +54,7 @@ class ApiToken:
     revoked_at: float | None = None
 
     def is_valid(self, now: float) -> bool:
-        """Return True if the token is valid at that moment."""
+        """Return True if the token is valid at `now`, in epoch seconds."""
         return self.revoked_at is None and (self.expires_at is None or now < self.expires_at)
 
 
@@ -68,12 +68,12 @@ class ApiClient:
 
     @property
     def author(self) -> Author:
-        """The caller as one who asks: `api:NAME`."""
+        """The client as an author: `api:NAME`."""
         return Author(HTTP, self.name, self.name)
 
     @property
     def member(self) -> Member:
-        """The caller as one who may do something: rules and settings name it `api:NAME` or `api-role:approver`."""
+        """The client as a member: rules and settings name it `api:NAME` or `api-role:approver`."""
         roles = frozenset(role.principal for role in self._roles)
         if self.role is ApiRole.ADMIN and self.workspace == EVERYWHERE:
             roles |= {EVERYWHERE_ROLE}
@@ -93,5 +93,7 @@ class ApiClient:
         return self.workspace in (EVERYWHERE, home)
 
     def place(self, workspace: str = EVERYWHERE, thread: str = "") -> ConversationKey:
-        """Return the client's own conversation in a workspace; the token's workspace if none is named."""
+        """Return the key of the client's own conversation in a workspace. Without `workspace`, the token's workspace is
+        used, then DEFAULT_WORKSPACE.
+        """
         return ConversationKey(HTTP, workspace or self.workspace or DEFAULT_WORKSPACE, self.name, thread)

@@ -1,6 +1,6 @@
-"""Changing what a call would do before anybody signs it: what can be changed, what became of it, and the difference.
+"""Edits of a call's arguments before its approval: the editable call, the result, and the changes.
 
-Whoever may change a call, and what follows from it, is for `bot.engine.argument_editing` to say.
+`bot.engine.argument_editing` decides which users may edit a call.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from bot.domain.turns import ToolStep, Turn
 
 @dataclass(frozen=True, slots=True)
 class EditableCall:
-    """A call that may be changed: its arguments as they are asked for now, and the schema that others have to fit.
-    `whole` is True if this person may see the parts that look like a secret, because they may approve the call.
+    """Editable call: its current arguments in `step`, and the schema for new ones. `whole` is True if this user may
+    approve the call and so may see parts that look like a secret.
     """
 
     turn: Turn
@@ -29,26 +29,26 @@ class EditableCall:
 
 @dataclass(frozen=True, slots=True)
 class RevisionAccepted:
-    """A signature is asked for on the new arguments, under this revision."""
+    """The new arguments wait for an approval under this revision."""
 
     revision: int
 
 
 @dataclass(frozen=True, slots=True)
 class InvalidArguments:
-    """The new arguments cannot be asked for. A problem without an argument is about all of them."""
+    """The new arguments are invalid. A problem without an argument is about all of them."""
 
     problems: tuple[ArgumentError, ...]
 
 
 NotEditable = AlreadyDecided | StaleRevision | NotAllowed | ApprovalNotFound
-"""Why a call cannot be changed, or not any more, or not by this person."""
+"""Reasons for not editing a call: decided, changed meanwhile, not permitted or not found."""
 EditResult = RevisionAccepted | InvalidArguments | NotEditable
 
 
 @dataclass(frozen=True, slots=True)
 class ArgumentChange:
-    """One argument that was changed: its value before and after as text, None where there is none."""
+    """Changed argument: its value before and after as text, None if the argument is missing there."""
 
     name: str
     before: str | None
@@ -56,7 +56,7 @@ class ArgumentChange:
 
 
 def changed_names(step: ToolStep) -> tuple[str, ...]:
-    """Return the names of the arguments that people have changed since the call was asked for."""
+    """Return the names of the arguments that users have changed since the model requested the call."""
     if step.approval is None or step.approval.proposed is None:
         return ()
     before, after = step.approval.proposed, step.call.arguments
@@ -68,7 +68,7 @@ def changed_names(step: ToolStep) -> tuple[str, ...]:
 
 
 def argument_changes(step: ToolStep) -> tuple[ArgumentChange, ...]:
-    """Return what people have changed in a call, for the model: what looks like a secret is masked."""
+    """Return the changes by users to a call, for the model. Values that look like a secret are masked."""
     proposed = (step.approval.proposed if step.approval is not None else None) or {}
     return tuple(
         ArgumentChange(name, _text(proposed, name), _text(step.call.arguments, name)) for name in changed_names(step)

@@ -1,4 +1,4 @@
-"""One question to a language model, and the pieces its answer arrives in."""
+"""Request to a language model, and the events of its reply."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class ToolChoice(StrEnum):
 
 
 class StopReason(StrEnum):
-    """Why the model stopped writing."""
+    """Reason for the end of a reply."""
 
     ANSWERED = "answered"
     TOOLS = "tools"
@@ -27,8 +27,8 @@ class StopReason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ModelLimits:
-    """Bounds for one reply: tokens it may write, seconds until its first byte, seconds without another, seconds in all.
-    The first may take long: models think before they write.
+    """Limits of one reply: output tokens, seconds until the first byte, seconds between two bytes, seconds in total.
+    The first byte may take long, because models think before they write.
     """
 
     max_tokens: int = 4096
@@ -39,9 +39,10 @@ class ModelLimits:
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
-    """Capabilities of a model. `files`: it reads attached text files. `documents`: it reads PDF. `image_bytes` is the
-    size of the largest image, `context_tokens` that of the window. `model` is the model's name
-    for users; a provider alone leaves it empty. `searches`: it searches for tools where there are too many to list.
+    """Capabilities of a model. `files`: reads attached text files. `documents`: reads PDF. `image_bytes` is the size of
+    the largest image in bytes, `context_tokens` that of the window in tokens. `searches`: searches for tools if there
+    are too many to list. `model` is the configured name of the model; empty for an adapter that is not wrapped by the
+    service.
     """
 
     tools: bool = True
@@ -57,9 +58,9 @@ class Capabilities:
 
 @dataclass(frozen=True, slots=True)
 class ModelRequest:
-    """The transcript and the tools the model may choose from. Besides the system message at the beginning there may be
-    others between the rounds: where a provider has no place for those, its adapter finds one. The first
-    `stable_messages` begin the requests of later questions too, as long as nothing changes: worth a service's cache.
+    """Request to a model: the transcript, and the tools to choose from. Besides the first message, system messages may
+    occur between rounds; an adapter places them if its provider has no such role. The first `stable_messages` messages
+    also begin later requests, which makes them worth caching.
     """
 
     messages: tuple[Message, ...]
@@ -71,8 +72,8 @@ class ModelRequest:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Tokens, as the provider counted them. `input_tokens` includes those that were read from its cache
-    (`cached_tokens`) and those that were written to it (`cache_writes`), `output_tokens` those of `reasoning_tokens`.
+    """Tokens as counted by the provider. `input_tokens` includes those read from its cache (`cached_tokens`) and those
+    written to it (`cache_writes`). `output_tokens` includes `reasoning_tokens`.
     """
 
     input_tokens: int = 0
@@ -84,29 +85,29 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class TextDelta:
-    """More of the answer's text."""
+    """Next part of the reply's text."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class ReasoningDelta:
-    """More of what the model thinks, where it shows that."""
+    """Next part of the model's reasoning, if the model shows it."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class ToolCallDelta:
-    """More of a call's arguments, which say nothing before they are whole."""
+    """Next part of a call's arguments. Partial arguments have no meaning."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class UsageReported:
-    """The service has begun to answer, and has counted so much until now: nothing at all, if it counts at the end. What
-    comes after this is not in it. `model` is the one that answers, as in the Completion.
+    """The reply has begun. `usage` is the count so far; zero if the service counts at the end. Later events are not
+    included. `model` is the answering model, as in the Completion.
     """
 
     usage: Usage = Usage()
@@ -115,8 +116,8 @@ class UsageReported:
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """The whole reply, last in every stream. `model` is the one that wrote it, as people know it: empty as long as a
-    provider has it alone, which knows no such names. `note` is for people: why it is another one than they expect.
+    """The whole reply, last event of every stream. `model` is the configured name of the model that wrote it; empty in
+    an adapter's own events. `note` tells users why it is another model than configured.
     """
 
     message: Message

@@ -6,7 +6,7 @@ Values only; nothing is decoded or unpacked.
 from __future__ import annotations
 
 BINARY = "application/octet-stream"
-"""The type of what is not what it is called."""
+"""Type of bytes that contradict their name."""
 
 _BEGINNINGS = (
     (b"\x89PNG", "image/png"),
@@ -38,8 +38,8 @@ _SEEN = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 
 
 def detect_image_type(data: bytes) -> str:
-    """The type of an image by its first bytes, empty if it is none that models take: they refuse what is named after
-    another type.
+    """Return the type of an image by its first bytes; empty if models do not accept it. Models reject an image that is
+    named as another type.
     """
     found = _by_beginning(data)
     return found if found in _SEEN else ""

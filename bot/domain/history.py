@@ -10,7 +10,7 @@ from bot.domain.sources import Sources
 from bot.domain.turns import Step, ToolStep, TurnRecord
 
 BEGINNING = 4_000
-"""Characters of what a call gave back that are remembered of an earlier turn."""
+"""Maximum number of characters of a result in later turns."""
 
 
 class ToolReplay(StrEnum):
@@ -34,8 +34,8 @@ class HistorySummary:
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """The turns that a summary does not speak of, oldest first, and that summary if there is one. Of large results the
-    turns have the beginning (`truncate_results`).
+    """Ended turns after the summary, oldest first, and the summary if one exists. Large results are truncated
+    (`truncate_results`).
     """
 
     turns: tuple[TurnRecord, ...] = ()
@@ -43,7 +43,7 @@ class History:
 
 
 def truncate_results(record: TurnRecord) -> TurnRecord:
-    """A turn that has ended as later ones remember it: nobody reads megabytes of results with every question."""
+    """Return an ended turn with every result cut to BEGINNING characters, because each question resends the history."""
     steps = tuple(map(_remembered, record.steps))
     return record if steps == record.steps else replace(record, steps=steps)
 

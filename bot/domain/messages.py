@@ -1,7 +1,7 @@
 """Messages to and from a model, made of parts.
 
-Pure values. Whatever a provider needs back unchanged (signatures, encrypted reasoning) travels in
-`provider_metadata` and is understood by that provider alone.
+Data that a provider needs back unchanged (signatures, encrypted reasoning) is in `provider_metadata`. Only that
+provider reads it.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ class MessageRole(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TextPart:
-    """Plain text, Markdown where a model wrote it."""
+    """Plain text; Markdown in text from a model."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class OwnWords(TextPart):
-    """Words of the bot itself within a tool's result: they stand outside of what is marked as data."""
+    """Text by the bot within a tool's result. It is placed outside the part that is marked as data."""
 
 
 class ImageAudience(StrEnum):
@@ -54,8 +54,8 @@ class ImagePart:
 
 @dataclass(frozen=True, slots=True)
 class FilePart:
-    """Any other file; `data` are its bytes. A PDF is read by models that take documents; of all else, and to all
-    others, a model is told that it is there. What a tool returned may have no name.
+    """A file that is not an image; `data` are its bytes. Models with `documents` read a PDF. Of other files a model
+    sees only a note. The name of a file from a tool may be empty.
     """
 
     data: bytes
@@ -65,8 +65,8 @@ class FilePart:
 
 @dataclass(frozen=True, slots=True)
 class StoredFile:
-    """An image or a file of a tool's result, whose bytes are kept with the turn and not in this value. `size` is in
-    bytes; `id` is empty if they are not kept, since the turn had as many as it may have.
+    """Reference to an image or a file of a tool's result; its bytes are stored with the turn. `size` is in bytes. `id`
+    is empty if the bytes are not stored, because the turn has reached its maximum.
     """
 
     id: str
@@ -83,10 +83,10 @@ class StoredFile:
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """The model's wish to run a tool.
+    """The model's request to run a tool.
 
-    `id` is the provider's, unique within one reply. `unreadable` holds the text the model wrote where a JSON object
-    was due; such a call is never run, the model is told instead.
+    `id` is the provider's, unique within one reply. `unreadable` holds the model's text in place of a JSON object. Such
+    a call is never run; the model gets an error instead.
     """
 
     id: str
@@ -118,7 +118,7 @@ class ToolResult:
 
     @property
     def said(self) -> str:
-        """The text, or the structured content where there is none."""
+        """The text, or the structured content as JSON if there is no text."""
         if self.text or self.structured is None:
             return self.text
         return json.dumps(self.structured, ensure_ascii=False, default=dict)
@@ -134,7 +134,7 @@ Part = ResultPart | ToolCall | ToolResult
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One contribution to the transcript."""
+    """One message of the transcript."""
 
     role: MessageRole
     parts: tuple[Part, ...]
@@ -142,30 +142,30 @@ class Message:
 
     @property
     def text(self) -> str:
-        """The text parts, joined as they stand."""
+        """The text parts, joined without a separator."""
         return "".join(part.text for part in self.parts if isinstance(part, TextPart))
 
     @property
     def tool_calls(self) -> tuple[ToolCall, ...]:
-        """The calls this message asks for, in the order the model wrote them."""
+        """The requested calls, in the model's order."""
         return tuple(part for part in self.parts if isinstance(part, ToolCall))
 
 
 def system(text: str) -> Message:
-    """A system message of one text."""
+    """Return a system message with this text."""
     return Message(MessageRole.SYSTEM, (TextPart(text),))
 
 
 def user(text: str) -> Message:
-    """A user message of one text."""
+    """Return a user message with this text."""
     return Message(MessageRole.USER, (TextPart(text),))
 
 
 def assistant(text: str, *calls: ToolCall) -> Message:
-    """An assistant message of one text, if any, and calls."""
+    """Return an assistant message with these calls, and with this text if it is not empty."""
     return Message(MessageRole.ASSISTANT, (*((TextPart(text),) if text else ()), *calls))
 
 
 def tool_results(*results: ToolResult) -> Message:
-    """The answers to one reply's calls."""
+    """Return a message with the results of one reply's calls."""
     return Message(MessageRole.TOOL, results)

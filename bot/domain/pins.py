@@ -1,7 +1,7 @@
-"""Which definitions of tools somebody answers for, and how a tool stands beside its pin.
+"""Pins of tool definitions, and the status of a tool against its pin.
 
-A pin is the definition of one tool as it was accepted: at the server's first sync, or by an admin since. Written by
-the stores, compared by `bot.mcp`, shown by `/mcp review`. Knows no server and no connection.
+A pin is the definition of one tool as it was accepted: at the server's first sync, or later by an admin. The stores
+write pins, `bot.mcp` compares them, `/mcp review` shows them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 from bot.domain.tools import Annotations, Tool, canonical_json, digest
 
 Pinned = Mapping[str, str]
-"""The definition that is pinned (`Tool.definition`), by the server's own name for the tool."""
+"""Pinned definition (`Tool.definition`) by the server's own name for the tool."""
 
 FIRST_SYNC = "countersign"
 """Author of the pins of a server's first sync: the bot itself."""
@@ -24,18 +24,20 @@ FIRST_SYNC = "countersign"
 _LINES = re.compile(r"[\n\t]")
 _PLAIN_KEY = re.compile(r"[A-Za-z0-9_$-]+")
 _DEEPEST = 16
-"""Levels of a schema that are compared part by part; what lies deeper is compared as one text."""
+"""Levels of a schema that are compared part by part. Deeper parts are compared as one text."""
 
 
 class ReviewPolicy(StrEnum):
-    """Policy for tools without a pin: they wait for an admin, or are offered at once."""
+    """Policy for changed tools and new flagged ones: CHANGED withholds them until an admin pins them, OFF offers them
+    at once.
+    """
 
     CHANGED = "changed"
     OFF = "off"
 
 
 class ReviewStatus(StrEnum):
-    """Status of a tool against its pin. A flagged tool is new and has something for an admin to review."""
+    """Status of a tool against its pin. A flagged tool has no pin and has flags for an admin to review."""
 
     PINNED = "pinned"
     NEW = "new"
@@ -45,8 +47,8 @@ class ReviewStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Pin:
-    """One tool as it was accepted. `seen` is what there was to be seen, None if this release cannot read it any more;
-    `pinned_by` is a principal, or FIRST_SYNC. `pinned_at` is epoch seconds.
+    """Accepted definition of one tool. `seen` is the tool as it was shown, None if this release cannot read it.
+    `pinned_by` is a principal or FIRST_SYNC. `pinned_at` is in epoch seconds.
     """
 
     server_id: str
@@ -59,8 +61,8 @@ class Pin:
 
 @dataclass(frozen=True, slots=True)
 class DefinitionChange:
-    """One part of a definition that is different: `description`, `input.properties.city.type`. None where there is
-    nothing on that side.
+    """Changed part of a definition: `description`, `input.properties.city.type`. A side is None if the part is missing
+    there.
     """
 
     part: str
@@ -82,7 +84,7 @@ def first_pins(tools: Iterable[Tool]) -> dict[str, str]:
 
 
 def combined_digest(tools: Iterable[Tool]) -> str:
-    """A digest of these tools' definitions together: what is approved when several are approved at once."""
+    """Return one digest of the definitions of several tools, for an approval of all of them at once."""
     return digest(sorted([tool.original_name, tool.definition] for tool in tools))
 
 
@@ -98,8 +100,8 @@ def definition_changes(before: Tool | None, after: Tool) -> tuple[DefinitionChan
 
 
 def escape_invisible(text: str) -> str:
-    """A text as it can be shown, different for every text: one with characters that nobody sees, or that reads like
-    something else than a text, is spelled as JSON.
+    """Return a text in a form that is safe to show and different for every text. A text with invisible characters, or
+    one that parses as another JSON value, is written as JSON.
     """
     if _LINES.sub("", text).isprintable() and not _reads_as_json(text):
         return text
@@ -107,8 +109,8 @@ def escape_invisible(text: str) -> str:
 
 
 def _parts(tool: Tool) -> Iterator[tuple[str, str]]:
-    """A definition as its parts, each with a path and a text that no other part can have: what a difference does not
-    show, nobody has seen.
+    """Yield the parts of a definition, each with a path and a text that no other part can have, so that every
+    difference is visible.
     """
     if tool.title:
         yield "title", escape_invisible(tool.title)
@@ -131,7 +133,7 @@ def _hints(annotations: Annotations) -> Iterator[tuple[str, str]]:
 
 
 def _leaves(path: str, value: Any, depth: int) -> Iterator[tuple[str, str]]:
-    """The values in a schema that hold no others."""
+    """Yield the innermost values of a schema."""
     match value:
         case str():
             yield path, escape_invisible(value)
@@ -159,7 +161,7 @@ def _reads_as_json(text: str) -> bool:
 
 
 def _spelled(text: str) -> str:
-    """JSON with what nobody sees as JSON escapes it."""
+    """Return JSON with its invisible characters escaped."""
     if text.isprintable():
         return text
     return "".join(each if each.isprintable() else json.dumps(each)[1:-1] for each in text)

@@ -1,8 +1,8 @@
 """Detection of secrets by name or by shape.
 
-A guess by nature: it would rather mask too much. It knows no secret of this program. Text for models, transcripts and
-the terminal's history is masked by it. The arguments of a call that is to be approved are not: there a guess only keeps
-the call from being approved in a shared place (`argument_secrets`).
+Detection is a guess and prefers false positives. The stored secrets of this program are unknown here. Text for models,
+transcripts and the terminal's history is masked by it. The arguments of a call that waits for an approval are not
+masked: a match only keeps the call from being approved in a shared place (`argument_secrets`).
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ _ORDINARY = re.compile(
     re.IGNORECASE,
 )
 _ONE_WORD = re.compile(r"(?i:bearer|basic)\s+[A-Z]?[a-z]+")
-"""`basic authentication`: no token that is this long has small letters alone."""
+"""`basic authentication`: a token of this length does not consist of small letters alone."""
 # One group for each shape tells which of them it was.
 _SECRETS = re.compile("|".join(f"({shape})" for _, shape in _SHAPES))
 
@@ -95,13 +95,14 @@ def asks_for_secret(words: str) -> bool:
 
 
 def looks_like_secret(text: str) -> bool:
-    """Return True if the text holds something that should not be written down."""
+    """Return True if the text contains the shape of a secret."""
     return bool(_SECRETS.search(text))
 
 
 def secret_shapes(text: str) -> Iterator[tuple[int, int, str]]:
     """Yield the start, the end and the reason of each part of the text that has the shape of a secret. Sentences about
-    secrets have none in them: their calls can be approved where everybody reads them, and nothing of them is hidden.
+    secrets, such as `the password is wrong`, are skipped: they do not keep a call from being approved in a shared
+    place.
     """
     for match in _SECRETS.finditer(text):
         if not _is_ordinary(match.group()):
@@ -109,19 +110,21 @@ def secret_shapes(text: str) -> Iterator[tuple[int, int, str]]:
 
 
 def _is_ordinary(found: str) -> bool:
-    """True if a part with the shape of a secret is `basic` and a word, or ends with one of `_ORDINARY`."""
+    """Return True if a part with the shape of a secret is `basic` or `bearer` and a word, or ends with one of
+    `_ORDINARY`.
+    """
     *before, last = found.split()
     word = _ORDINARY.fullmatch(last.strip(".:!?\"'")) or _ONE_WORD.fullmatch(found)
     return bool(before and word)
 
 
 def redact(text: str) -> str:
-    """The text with everything in it that looks like a secret replaced by dots."""
+    """Return the text with MASK in place of every part that looks like a secret."""
     return _SECRETS.sub(MASK, text)
 
 
 def redact_secrets(name: str, value: Any) -> Any:
-    """A value of JSON that stands under a name, with dots for every secret in it."""
+    """Return a JSON value with MASK in place of every secret, judged by `name`, the names inside and the texts."""
     if is_secret_name(name) and value not in (None, ""):
         return MASK
     match value:

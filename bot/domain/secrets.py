@@ -1,4 +1,4 @@
-"""Secrets by where they come from. The value itself is no part of anything that is shown, compared or logged."""
+"""Secrets by their source. The value itself is not part of anything that is shown, compared or logged."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ class SecretSource(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SecretReference:
-    """`env:NAME`, `file:PATH` or `stored`: the text form is for people, and never the secret. `vouched` is True if the
-    operator has given the reference, for the place that the server had then; every other use takes a grant.
+    """Reference to a secret: `env:NAME`, `file:PATH` or `stored`. The text form is for people and never holds the
+    secret. `vouched` is True if the operator has given the reference, for the server's place at that time. Every other
+    use needs a grant.
     """
 
     source: SecretSource
@@ -34,7 +35,7 @@ class SecretReference:
 
     @classmethod
     def parse(cls, text: str) -> SecretReference:
-        """Read `env:NAME` or `file:PATH`. Raises ValueError, without the text: it may be a secret."""
+        """Parse `env:NAME` or `file:PATH`. Raises ValueError without the text, because it may be a secret."""
         source, _, place = text.partition(":")
         match source:
             case "env" if _VARIABLE.fullmatch(place):
@@ -46,7 +47,7 @@ class SecretReference:
 
 @dataclass(frozen=True, slots=True)
 class SecretSpan:
-    """Characters of a text, from `start` to before `end`, that are a known secret. `label` says which, for people:
+    """Characters `start` to `end` (exclusive) of a text that are a known secret. `label` names the secret for people:
     `header Authorization`.
     """
 

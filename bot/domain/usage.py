@@ -27,7 +27,7 @@ class UsageKind(StrEnum):
     REPLY = "reply"
     """A reply in a turn."""
     SUMMARY = "summary"
-    """A summary of earlier turns, so that a long conversation fits in."""
+    """A summary of earlier turns, which keeps a long conversation within the model's window."""
 
 
 # What it costs
@@ -57,7 +57,7 @@ class Price:
 
 @dataclass(frozen=True, slots=True)
 class PriceList:
-    """The operator's prices, all in one currency: of several that fit a model, the first is its price."""
+    """The operator's prices, all in one currency. The first price whose pattern matches a model counts."""
 
     currency: str = ""
     prices: tuple[Price, ...] = ()
@@ -78,9 +78,10 @@ def matches_pattern(name: str, pattern: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class UsageEntry:
-    """One request to a model. `id` is its own, so that it is counted once however often it is told; `n` is the step of
-    its turn. `estimated` says that its service has not said all of this: the reply is under way or broke off, or the
-    service does not count. `final` says that nothing more will be known of it, even so; what is not estimated is final.
+    """Usage of one model request. `id` is unique, so that an entry reported again is not counted twice. `n` is the step
+    of its turn. `estimated` is True if the service has not reported all counts: the reply is in progress or broke off,
+    or the service does not count. `final` is True if the counts will not change. Entries that are not estimated are
+    final.
     """
 
     id: str
@@ -94,7 +95,7 @@ class UsageEntry:
 
 @dataclass(frozen=True, slots=True)
 class PricedUsage:
-    """One request to a model, as it is kept. `cost` is at the price of that day, None if there was none."""
+    """Stored usage of one model request. `cost` is in micro-units at the price of that day; None without a price."""
 
     use: UsageEntry
     cost: int | None = None
@@ -116,7 +117,7 @@ class UsageOwner:
 
 
 def channel_of(where: ConversationKey) -> str:
-    """The channel of a conversation with its platform and workspace, in the text form of keys."""
+    """Return the channel of a conversation with its platform and workspace, in the text form of keys."""
     return ":".join(str(where).split(":")[:3])
 
 
@@ -135,7 +136,9 @@ class UsageGrouping(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class UsageQuery:
-    """Which requests are counted: since then (epoch seconds), and of these alone where one is named."""
+    """Filter of counted requests: since a time (epoch seconds), and of this user, channel and workspace. Empty fields
+    match all.
+    """
 
     since: float
     person: str = ""
@@ -145,8 +148,8 @@ class UsageQuery:
 
 @dataclass(frozen=True, slots=True)
 class UsageTotal:
-    """A sum. `costs` is in micro-units by currency; `unpriced` says how many of the requests had no price, `estimated`
-    how many of them are estimates.
+    """Sum of usage. `costs` is in micro-units by currency. `unpriced` is the number of requests without a price,
+    `estimated` the number of estimated ones.
     """
 
     requests: int = 0
@@ -157,11 +160,11 @@ class UsageTotal:
 
     @property
     def tokens(self) -> int:
-        """Tokens in and out."""
+        """Number of input and output tokens."""
         return self.usage.input_tokens + self.usage.output_tokens
 
     def joined(self, other: UsageTotal) -> UsageTotal:
-        """Both together."""
+        """Return the sum of both."""
         mine, theirs = self.usage, other.usage
         names = {**self.costs, **other.costs}
         return UsageTotal(
@@ -180,7 +183,7 @@ class UsageTotal:
 
 
 def total(sums: Iterable[UsageTotal]) -> UsageTotal:
-    """All of them together."""
+    """Return the sum of all totals."""
     whole = UsageTotal()
     for each in sums:
         whole = whole.joined(each)
@@ -205,11 +208,11 @@ class LimitPeriod(StrEnum):
     MONTH = "month"
 
     def begin(self, now: float) -> float:
-        """When the present one began."""
+        """Return the start of the period that contains `now`, both in epoch seconds."""
         return self._first(now).timestamp()
 
     def end(self, now: float) -> float:
-        """When the next one begins."""
+        """Return the start of the next period, in epoch seconds."""
         first = self._first(now)
         if self is LimitPeriod.DAY:
             return (first + timedelta(days=1)).timestamp()
@@ -229,7 +232,9 @@ class LimitUnit(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class UsageLimit:
-    """So much for each person, channel or workspace whose name fits `only`, a pattern. Money is in micro-units."""
+    """Limit for each user, channel or workspace whose name matches the pattern `only`. `most` is in tokens or
+    micro-units.
+    """
 
     per: LimitScope
     every: LimitPeriod
@@ -239,7 +244,7 @@ class UsageLimit:
 
     @property
     def kind(self) -> tuple[LimitScope, LimitPeriod, LimitUnit]:
-        """Of limits of one kind, one holds for a question."""
+        """Kind of the limit. At most one limit of each kind applies to a question."""
         return self.per, self.every, self.unit
 
     def used(self, spent: UsageTotal, currency: str) -> int:
@@ -248,7 +253,7 @@ class UsageLimit:
 
 
 def limits_for(limits: Sequence[UsageLimit], spender: UsageOwner) -> Sequence[UsageLimit]:
-    """Those that hold for a question: of each kind the first whose pattern fits."""
+    """Return the limits for a question: of each kind the first whose pattern matches."""
     found: dict[tuple[LimitScope, LimitPeriod, LimitUnit], UsageLimit] = {}
     for limit in limits:
         if matches_pattern(limit_owner(limit, spender), limit.only):
@@ -278,13 +283,13 @@ class LimitStatus:
 
     @property
     def reached(self) -> bool:
-        """Nothing is left of it."""
+        """True if the limit is used up."""
         return self.used >= self.limit.most
 
     @property
     def said(self) -> str:
-        """`1,203 of 2,000 tokens`, `0.42 of 5.00 EUR`. A limit is told to its last place, and what is used at least as
-        exactly: it reads as reached when it is, and never before.
+        """Used part as text: `1,203 of 2,000 tokens`, `0.42 of 5.00 EUR`. The used amount has at least the decimal
+        places of the limit, so that both read as equal only if the limit is reached.
         """
         if self.limit.unit is LimitUnit.TOKENS:
             return f"{self.used:,} of {self.limit.most:,} tokens"
@@ -294,8 +299,8 @@ class LimitStatus:
 
 
 def format_money(micro: int, places: int = _PLACES) -> str:
-    """Money as people write it: cents, and parts of a cent where there is little. It is rounded down; what is too
-    little to be told is `<0.0001`, not nothing.
+    """Return money as text: with cents, and with parts of a cent for small amounts. Amounts are rounded down; an amount
+    below the smallest shown one is `<0.0001`.
     """
     value = Decimal(micro) / MICRO
     shown = places if micro >= MICRO or micro % _CENT == 0 else max(places, _PLACES_OF_LITTLE)

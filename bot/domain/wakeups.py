@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class WorkAvailable:
-    """There may be a turn to claim or a drawing to make."""
+    """A turn to claim or a view to deliver may be available."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class StopRequested:
 
 @dataclass(frozen=True, slots=True)
 class ConfigChanged:
-    """Servers, policies or profiles are others now."""
+    """Servers, policies or profiles have changed."""
 
 
 Wakeup = WorkAvailable | ApprovalDecided | StopRequested | ConfigChanged
