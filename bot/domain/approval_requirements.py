@@ -1,7 +1,7 @@
-"""On which terms a call may be signed: by whom, by how many, and for how long the question stands.
+"""Requirements of an approval: approvers, quorum and expiry.
 
-A rule that asks may carry terms (`bot.domain.policies`); what was asked for keeps its own (`bot.domain.approvals`).
-Whether somebody meets them is for the engine to say.
+A rule that asks may have requirements (`bot.domain.policies`). An approval keeps its own (`bot.domain.approvals`). The
+engine checks them.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ MEMBERS = "members"
 ASKER = "asker"
 """The user who asked."""
 THREAD = "thread"
-"""Stands, as a place for the card, for the conversation itself."""
+"""Destination of the card: the conversation itself."""
 APPROVERS = "approvers"
-"""Stands, as a place for the card, for a direct message to each of those who may sign."""
+"""Destination of the card: a direct message to each user who may approve."""
 
 
 class OnTimeout(StrEnum):
@@ -31,11 +31,11 @@ class OnTimeout(StrEnum):
 class ApprovalRequirements:
     """Requirements of an approval.
 
-    Of each set in `approvers` the signer must be one: principals, roles, MEMBERS or ASKER; without any, those of the
-    profile or the settings. `four_eyes` rules out the asker and whoever edited the arguments. `quorum` is how many
-    people have to sign; one who may and denies is enough to deny. `expires` is in seconds, None for the setting's.
-    `deliver` is where the card goes instead of the conversation: places (`slack:T1:C9`) and APPROVERS; with a call that
-    was asked for, places and people (`bot.domain.approval_targets`).
+    A signer must be in each set of `approvers`: principals, roles, MEMBERS or ASKER. Without a set, the approvers of
+    the profile or the settings apply. `four_eyes` excludes the asker and all editors of the arguments. `quorum` is the
+    number of required approvals; one denial is enough to deny. `expires` is in seconds, None for the setting's value.
+    `deliver` is the destination of the card instead of the conversation: places (`slack:T1:C9`) and APPROVERS; in a
+    stored approval, places and people (`bot.domain.approval_targets`).
     """
 
     approvers: tuple[frozenset[str], ...] = ()
@@ -48,11 +48,11 @@ class ApprovalRequirements:
 
     @property
     def say_who(self) -> bool:
-        """Return True if the requirements name approvers, and not only a time limit."""
+        """True if the requirements restrict the approvers or their number, not only the time."""
         return bool(self.approvers) or self.four_eyes or self.quorum > 1
 
     def joined(self, other: ApprovalRequirements) -> ApprovalRequirements:
-        """Terms that are met where both are: in everything the stricter; the card goes wherever one of them says."""
+        """Return requirements that fulfil both: the stricter of each, and all destinations of both."""
         return ApprovalRequirements(
             approvers=tuple(dict.fromkeys((*self.approvers, *other.approvers))),
             four_eyes=self.four_eyes or other.four_eyes,
@@ -68,7 +68,7 @@ NO_TERMS = ApprovalRequirements()
 
 
 def strictest(terms: Iterable[ApprovalRequirements]) -> ApprovalRequirements:
-    """Terms that are met where all of them are."""
+    """Return requirements that fulfil all of these."""
     whole = NO_TERMS
     for each in terms:
         whole = whole.joined(each)

@@ -1,7 +1,7 @@
 """Targets of an approval card outside the conversation of the call.
 
-In a rule's terms a destination is a place, or APPROVERS. What was asked for keeps where exactly its card goes: places
-and people (`bot.engine.approval_routing` finds them out), which the platforms read here.
+In a rule, a destination is a place or APPROVERS. A stored approval holds the resolved places and users
+(`bot.engine.approval_routing`), which the platforms read here.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from bot.domain.approvals import Approval
 
 @dataclass(frozen=True, slots=True)
 class ChannelTarget:
-    """A channel of the workspace in which the call was asked for."""
+    """Channel of the workspace of the call, by its id."""
 
     id: str
 
 
 @dataclass(frozen=True, slots=True)
 class DirectTarget:
-    """A direct conversation with one person, by their id."""
+    """Direct conversation with one user, by the user's id."""
 
     id: str
 

@@ -1,4 +1,4 @@
-"""A call that waits for a signature: what is asked, who decided what, and how a decision can end."""
+"""Approvals of tool calls: requests, decisions and results of a decision."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ class DecisionType(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Approval:
-    """A request for a signature on exactly one call.
+    """Request to approve exactly one call.
 
-    `id` is random and names the card; `revision` grows when the arguments change, so that a button on an old card
-    decides nothing. `fingerprint` is over server, tool, tool definition and arguments. `expires_in` is in seconds and
-    runs from the moment the card was posted; `expires_at` is epoch seconds, None until then or where it never expires.
+    `id` is random and identifies the card. `revision` grows when the arguments change, so that a button on an old card
+    has no effect. `fingerprint` is over server, tool, tool definition and arguments. `expires_in` is in seconds from
+    the posting of the card. `expires_at` is epoch seconds, None before that or if the approval never expires.
     """
 
     id: str
@@ -51,16 +51,16 @@ class Approval:
     decided_at: float | None = None
     reason: str = ""
     proposed: Mapping[str, Any] | None = None
-    """The arguments the model had asked for, where a person has revised them since."""
+    """Arguments of the model's request, if a user has revised them since; otherwise None."""
     revised_by: str = ""
     editors: frozenset[str] = frozenset()
-    """The principals of all who have revised them."""
+    """Principals of all users that have revised the arguments."""
     terms: ApprovalRequirements = NO_TERMS
-    """On what terms it was asked for: what rules say since can only add to them."""
+    """Requirements as of the request. Later rules can only add to them."""
     signers: tuple[str, ...] = ()
-    """The names of those who have signed this revision, in order."""
+    """Names of the users that have approved this revision, in order."""
     remind_in: float | None = None
-    """When those who may sign are reminded, in seconds from when the card was posted; None for never."""
+    """Seconds from the posting of the card to a reminder of the approvers; None without a reminder."""
     granted: Scope | None = None
     """Scope granted with the approval; None without a grant."""
     secrets: tuple[StoredSecret, ...] = ()
@@ -71,7 +71,7 @@ class Approval:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """One person's verdict on one revision of one approval. `reason` reaches the model when it is a denial."""
+    """Decision of one user on one revision of an approval. The model sees the `reason` of a denial."""
 
     approval_id: str
     revision: int
@@ -82,10 +82,10 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class ApproverEvidence:
-    """On which grounds a decision counts: which principal, group or role the person was found to be, and how many
-    people have to sign. Of each set of `approvers` everybody who signs must be one, and nobody of those who are
-    `barred`: who has signed before may have done so when less was asked for. `must_view` is True for an approval that
-    counts only if this person has opened the whole call.
+    """Evidence for a decision: the user's matching principal, groups and roles, and the required number of approvals.
+    Every approver must be in each set of `approvers` and not in `barred`. These are checked again for earlier
+    approvals, because fewer requirements may have applied then. `must_view` is True if the approval counts only after
+    this user has opened the whole call.
     """
 
     evidence: str = ""
@@ -95,21 +95,21 @@ class ApproverEvidence:
     must_view: bool = False
 
     def accepts(self, person: str, evidence: str) -> bool:
-        """Return True if a decision with this evidence counts beside this one."""
+        """Return True if an earlier approval by this principal, with this evidence, also fulfils these requirements."""
         known = {person, *evidence.split(", ")}
         return person not in self.barred and all(known & approvers for approvers in self.approvers)
 
 
 NO_EVIDENCE = ApproverEvidence()
-"""One signature is enough, as far as whoever decides knows."""
+"""Evidence without requirements: one approval is enough."""
 ApprovedTogether = Mapping[tuple[str, int], ApproverEvidence]
-"""Approvals, by id and revision, that may be signed along with one, and on which grounds."""
+"""Approvals that may be approved together with another one: evidence by id and revision."""
 NOBODY_ELSE: ApprovedTogether = {}
 
 
 @dataclass(frozen=True, slots=True)
 class Revision:
-    """Other arguments for an approval, asked for instead of those of revision `of`."""
+    """New arguments for an approval, in place of those of revision `of`."""
 
     approval_id: str
     of: int
@@ -121,14 +121,14 @@ class Revision:
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """This decision is the one that counts."""
+    """The decision has settled the approval."""
 
     verdict: DecisionType
 
 
 @dataclass(frozen=True, slots=True)
 class MoreApprovalsNeeded:
-    """This signature counts, and so many more are needed."""
+    """The approval was counted; `needed` more are required."""
 
     needed: int
 
@@ -144,30 +144,30 @@ class AlreadyDecided:
 
 @dataclass(frozen=True, slots=True)
 class StaleRevision:
-    """The arguments have changed since the card was drawn."""
+    """The arguments have changed since the card was posted."""
 
 
 @dataclass(frozen=True, slots=True)
 class NotAllowed:
-    """This person may not decide this call. `reason` says who may."""
+    """The user may not decide this call. `reason` names the permitted users."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class ApprovalNotFound:
-    """The id names nothing."""
+    """No approval has this id."""
 
 
 @dataclass(frozen=True, slots=True)
 class ViewRequired:
-    """Part of the call looks like a secret, and this person has not opened the whole call at this revision."""
+    """Part of the call looks like a secret, and the user has not opened the whole call at this revision."""
 
 
 @dataclass(frozen=True, slots=True)
 class Portion:
-    """One page of a view of the whole call; the first `number` is 1. A view without pages is page 1 of 1. Number 0 is a
-    form, which shows the call and need not show all of it.
+    """Page of a view of the whole call; the first `number` is 1. A view without pages is page 1 of 1. Number 0 is an
+    edit form, which need not show all of the call.
     """
 
     number: int = 1

@@ -1,7 +1,7 @@
-"""Secrets in the arguments of a call: stored ones, which are known, and parts that only look like one.
+"""Secrets in the arguments of a call: stored ones, and parts that only look like a secret.
 
-A stored secret is never shown; its label stands for it. A part that looks like a secret may be a payload that somebody
-wants to hide from the approver. A place with several readers hides it, and the call cannot be approved there.
+A stored secret is never shown; its label replaces it. A part that looks like a secret may be a payload that is meant to
+be hidden from the approver. A place with several readers hides the part, and the call cannot be approved there.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from bot.domain.secrets import SecretSpan
 
 NAMED = "its name is that of a secret"
 Path = tuple[int, ...]
-"""Positions that lead from the arguments to one text: of a key in its object, of an element in its list. Keys are not
-part of it, because a key may be a secret.
+"""Positions from the arguments to one text: of a key in its object, of an element in its list. Keys are not part of the
+path, because a key may be a secret.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class StoredSecret:
-    """A stored secret in the text at `path`, or in the key itself that `path` ends with."""
+    """Stored secret in the text at `path`, or in the key that `path` ends with."""
 
     path: Path
     span: SecretSpan
@@ -32,7 +32,9 @@ class StoredSecret:
 
 @dataclass(frozen=True, slots=True)
 class Lookalike:
-    """Characters `start` to `end` of the text at `path`, or of the key that it ends with, look like a secret."""
+    """Characters `start` to `end` (exclusive) of the text at `path`, or of the key that it ends with, which look like a
+    secret.
+    """
 
     path: Path
     start: int
@@ -49,7 +51,7 @@ FindSecrets = Callable[[str], Sequence[SecretSpan]]
 
 
 def stored_secrets(arguments: Mapping[str, Any], find: FindSecrets) -> tuple[StoredSecret, ...]:
-    """Return where stored secrets are in a call's arguments; `find` looks for them in one text."""
+    """Return the positions of stored secrets in a call's arguments. `find` returns the secrets in one text."""
     return tuple(
         StoredSecret(text.path, span, text.in_key)
         for text in _texts(arguments)
@@ -73,8 +75,8 @@ def lookalikes(arguments: Mapping[str, Any], stored: Iterable[StoredSecret] = ()
 def with_masks(
     arguments: Mapping[str, Any], stored: Iterable[StoredSecret], hidden: Iterable[Lookalike] = ()
 ) -> dict[str, Any]:
-    """Return the arguments with the label of every stored secret, and with the length and the reason of every hidden
-    part, in their places. Two keys that become the same stay apart.
+    """Return the arguments with a label in place of every stored secret, and the length and the reason in place of
+    every hidden part. Two keys that become equal stay apart.
     """
     masks: _Masks = {}
     for secret in stored:
@@ -123,7 +125,7 @@ def _replaced(text: str, masks: Iterable[tuple[int, int, str]]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Text:
-    """One key, text or number in the arguments. `named` is True if it stands under the name of a secret."""
+    """Key, text or number in the arguments. `named` is True if a key above it is the name of a secret."""
 
     path: Path
     text: str
@@ -174,7 +176,7 @@ def _guesses(text: _Text, known: Sequence[SecretSpan]) -> Iterator[tuple[int, in
 
 
 def _disjoint(spans: Iterable[SecretSpan]) -> Iterator[SecretSpan]:
-    """The spans in their order, without those that begin within another."""
+    """Yield the spans in order, without empty ones and those that begin within another."""
     end = 0
     for span in sorted(spans, key=lambda each: (each.start, -each.end)):
         if span.start >= end and span.start < span.end:

@@ -1,6 +1,6 @@
-"""The audit as values: its rows, what is looked for in them, checkpoints of it, the result of a verification.
+"""Audit as values: rows, queries, checkpoints, and the result of a verification.
 
-Read by commands and by the command line; written in `bot.storage.audit` alone. Knows no database.
+Only `bot.storage.audit` writes the audit.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ NO_HASH = "0" * 64
 """Previous hash of the first row."""
 
 SEALED = "sealed audit"
-"""The kind of a row by which the operator vouches for all rows before it."""
+"""Kind of a row by which the operator vouches for all earlier rows."""
 
 KINDS: Mapping[str, tuple[str, ...]] = {
     "requests": ("asked", "revised", "expired", "not shown", "asked back", "answered"),
@@ -48,8 +48,8 @@ _HEAD = re.compile(r"(\d{1,18}):([0-9a-f]{64})")
 
 @dataclass(frozen=True, slots=True)
 class AuditEntry:
-    """One row of the audit. `at` is epoch seconds, `actor` a principal, `facts` plain JSON values; `subject` is the id
-    of the server or profile it is about. `hash` is over all of it and `previous`, the hash of the row before. `mac`, as
+    """Row of the audit. `at` is epoch seconds, `actor` a principal, `facts` plain JSON values. `subject` is the id of
+    the affected server or profile. `hash` is over all of it and `previous`, the hash of the preceding row. `mac`, as
     `key id:hex`, is over `hash`.
     """
 
@@ -78,8 +78,9 @@ class AuditScope:
 
 @dataclass(frozen=True, slots=True)
 class AuditQuery:
-    """Which rows: all that fit everything that is said here. `subject` is an id, `person` a principal, `kinds` are the
-    rows' own words, `since` and `until` epoch seconds, the first inclusive; `horizon` is None for whoever may see all.
+    """Filter of audit rows; all conditions have to match. `subject` is an id, `person` a principal, `kinds` are stored
+    kinds. `since` (inclusive) and `until` (exclusive) are epoch seconds. `horizon` is None for a reader of the whole
+    audit.
     """
 
     subject: str = ""
@@ -92,7 +93,7 @@ class AuditQuery:
 
 @dataclass(frozen=True, slots=True)
 class AuditHead:
-    """The number and hash of the last row, as the operator may note it somewhere else."""
+    """Number and hash of the last row, for the operator to record elsewhere."""
 
     seq: int = 0
     hash: str = NO_HASH
@@ -102,7 +103,7 @@ class AuditHead:
 
     @classmethod
     def parse(cls, text: str) -> AuditHead:
-        """Read the text form back. Raises ValueError for anything else."""
+        """Parse the text form. Raises ValueError for any other text."""
         found = _HEAD.fullmatch(text.strip().lower())
         if found is None:
             raise ValueError(f"not the head of an audit: {text!r:.100}")
@@ -111,9 +112,9 @@ class AuditHead:
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """A row of the audit as it was noted outside the database: its number and hash, and when that was (`at`, epoch
-    seconds by the database's clock). Rows are numbered from 1 without gaps, so `seq` is also their count. `key` and
-    `mac` are empty if it was noted without a key.
+    """Record of an audit row outside the database: its number and hash, and the time of the record (`at`, epoch seconds
+    by the database's clock). Rows are numbered from 1 without gaps, so `seq` is also their count. `key` and `mac` are
+    empty without a key.
     """
 
     seq: int
@@ -124,7 +125,7 @@ class Checkpoint:
 
     @property
     def signed_text(self) -> str:
-        """The text that the MAC is over."""
+        """Text that the MAC is computed over."""
         return f"{self.seq}:{self.hash} at {self.at!r}"
 
     def __str__(self) -> str:
@@ -132,8 +133,8 @@ class Checkpoint:
 
     @classmethod
     def find(cls, line: str) -> Checkpoint | None:
-        """Return the checkpoint that a line of a file or a log holds, None if it holds none. Raises ValueError for a
-        line that begins one and does not end it.
+        """Return the checkpoint in a line of a file or a log, None without one. Raises ValueError for an incomplete
+        one.
         """
         begins = line.find(_MARK)
         if begins < 0:
@@ -146,7 +147,7 @@ class Checkpoint:
 
 
 NO_KEY = "none"
-"""Stands for the key and the MAC of a checkpoint that has neither."""
+"""Placeholder for the key and the MAC of a checkpoint without them."""
 _MARK = "audit checkpoint v1"
 _CHECKPOINT = re.compile(
     rf"{_MARK} (\d{{1,18}}):([0-9a-f]{{64}}) at (\d{{1,12}}\.\d{{1,9}})"
@@ -182,9 +183,8 @@ class Fault(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class AuditFinding:
-    """One finding of a verification. `what` says what does not fit, `means` what may have happened, each in a sentence.
-    `first` and `last` are the rows it is about, 0 if it is about none. `certain` is False for what only limits what
-    the verification can tell.
+    """Finding of a verification. `what` is the mismatch, `means` its possible cause, each in a sentence. `first` and
+    `last` are the affected rows, 0 without any. `certain` is False for a mere limit of the verification.
     """
 
     fault: Fault
@@ -206,7 +206,7 @@ class KeyUse:
 
 @dataclass(frozen=True, slots=True)
 class AuditSeal:
-    """A row by which the operator has vouched for all rows and checkpoints before it."""
+    """Row by which the operator has vouched for all earlier rows and checkpoints."""
 
     seq: int
     at: float
@@ -216,8 +216,8 @@ class AuditSeal:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointPlace:
-    """One file that was searched for checkpoints: how many it holds, how many fit the rows, and the last of those.
-    `set_aside` counts those that do not fit and are older than a seal.
+    """File that was searched for checkpoints: the number found, the number that match the rows, and the last match.
+    `set_aside` counts mismatches that are older than a seal.
     """
 
     path: str
@@ -229,9 +229,9 @@ class CheckpointPlace:
 
 @dataclass(frozen=True, slots=True)
 class AuditReport:
-    """The result of a verification. `rows` is the number of rows compared; `whole` is False if it was limited to the
-    latest ones. `unsigned` counts rows without a MAC, `turns` the turns compared. `findings` are the first ones,
-    `more` counts those left out.
+    """Result of a verification. `rows` is the number of compared rows; `whole` is False if only the latest ones were
+    compared. `unsigned` counts rows without a MAC, `turns` the compared turns. `findings` are the first ones, `more`
+    counts the omitted ones.
     """
 
     head: AuditHead
@@ -249,5 +249,5 @@ class AuditReport:
 
     @property
     def fits(self) -> bool:
-        """True if nothing was found that is certain to be wrong."""
+        """True if no finding is a certain mismatch."""
         return not any(finding.certain for finding in self.findings)

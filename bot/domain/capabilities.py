@@ -9,7 +9,7 @@ from bot.domain.tools import Tool
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """Something to read. `size` is in bytes, None if the server did not say."""
+    """Resource of a server. `size` is in bytes, None if the server does not say."""
 
     uri: str
     name: str
@@ -21,7 +21,7 @@ class Resource:
 
 @dataclass(frozen=True, slots=True)
 class ResourceTemplate:
-    """Resources under one pattern of addresses (RFC 6570)."""
+    """Resources under one URI template (RFC 6570)."""
 
     pattern: str
     name: str
@@ -41,7 +41,7 @@ class PromptArgument:
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """A text that a server writes for people to ask with."""
+    """Prompt of a server, a text for users to ask with."""
 
     name: str
     title: str = ""
@@ -51,7 +51,7 @@ class Prompt:
 
 @dataclass(frozen=True, slots=True)
 class Handshake:
-    """A server that begins with a handshake, as all did before 2026: over which transport, in a word, and where
+    """Record of a server that needs a handshake, as all did before 2026: its transport, and its place
     (`bot.mcp.endpoint_fingerprint`). `found_at` is in epoch seconds.
     """
 
@@ -62,7 +62,7 @@ class Handshake:
 
 @dataclass(frozen=True, slots=True)
 class ServerCapabilities:
-    """Everything one server offers, and how it is spoken to."""
+    """Everything one server offers, with its protocol version."""
 
     tools: tuple[Tool, ...] = ()
     resources: tuple[Resource, ...] = ()
@@ -75,7 +75,7 @@ class ServerCapabilities:
 
 @dataclass(frozen=True, slots=True)
 class TextContents:
-    """Text that a server gave out, as a resource or in a prompt. `heading` says what it is: an address, a role."""
+    """Text from a server, of a resource or a prompt. `heading` is its address or role."""
 
     heading: str
     text: str
@@ -84,7 +84,7 @@ class TextContents:
 
 @dataclass(frozen=True, slots=True)
 class BlobContents:
-    """Something a server gave out that is no text. `size` is in bytes."""
+    """Binary data from a server. `size` is in bytes."""
 
     heading: str
     mime_type: str

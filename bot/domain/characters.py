@@ -1,7 +1,7 @@
-"""Characters that no reader sees: which they are, and text without them.
+"""Invisible characters, and text without them.
 
-Hidden text is the classic way to give a model orders that no reviewer reads: escape sequences of terminals, controls of
-writing direction, tag characters, joiners and variation selectors in places where they change nothing.
+Hidden text can give a model instructions that no reviewer reads: escape sequences of terminals, controls of writing
+direction, tag characters, joiners and variation selectors in places where they change nothing.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _FORMATS = (
 )
 _FORMATS_BEYOND = "\U000110bd\U000110cd\U00013430-\U0001343f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"
 INVISIBLE = re.compile(f"[\x00-\x08\x0e-\x1f\x7f-\x84\x86-\x9f{_IGNORABLE}{_FORMATS}{_FORMATS_BEYOND}]")
-"""One character that draws nothing, line ends and tabs aside."""
+"""One invisible character, line ends and tabs aside."""
 
 _HIDDEN = re.compile(
     "(?P<flag>\U0001f3f4\U000e0067\U000e0062(?:\U000e0065\U000e006e\U000e0067|\U000e0073\U000e0063\U000e0074"
@@ -52,9 +52,9 @@ _DRAWN_AS_EMOJI = frozenset("#*0123456789\u203c\u2049\u2139\u3030\u303d")
 
 
 def visible(text: str) -> str:
-    """Return the text without what no reader sees. Letters, blanks, tabs and line ends stay as they are, and so do
-    the joiners and selectors of emoji and of the scripts that are written with them; a lone CR becomes a line
-    end, and half of a surrogate pair U+FFFD.
+    """Return the text without invisible characters. Letters, blanks, tabs and line ends are kept, and so are the
+    joiners and selectors of emoji and of scripts that need them. A lone CR becomes a line end, half of a surrogate pair
+    U+FFFD.
     """
     bare = ESCAPES.sub("", text) if "\x1b" in text or not text.isascii() else text
     return _HIDDEN.sub(_kept, bare)
@@ -95,5 +95,5 @@ def _is_symbol(character: str) -> bool:
 
 
 def _is_emoji(character: str) -> bool:
-    """Return True for an emoji and for what may end one: a skin tone, a variation selector."""
+    """Return True for an emoji and for a possible end of one: a skin tone, a variation selector."""
     return _is_symbol(character) or "\U0001f3fb" <= character <= "\U0001f3ff" or character == "\ufe0f"

@@ -17,7 +17,7 @@ class CheckStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One look: at what, what was found in a sentence, how to mend it, how long it took in seconds."""
+    """One check: its name, its result, a sentence on it, a remedy, and the duration in seconds (None if unknown)."""
 
     name: str
     finding: CheckStatus

@@ -1,7 +1,7 @@
-"""Commands as data, the same for every platform: what can be said, what was said, and what comes back.
+"""Commands as data, the same for every platform: verbs, invocations, forms and replies.
 
-A platform turns its own way of typing, clicking and filling in into an Invocation or a Submission, and draws the Reply
-or the Form. It may register, complete and explain commands by their Verbs; there is no second description of them.
+A platform turns its input into an Invocation or a FormSubmission, and displays the Reply or the Form. Platforms
+register, complete and explain commands by their Verbs only.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from bot.domain.conversations import ConversationKey, InboundMessage, Member
 FIELDS_A_STEP = 5
 """The most fields of one form, which is Discord's limit for a modal; longer forms come in steps."""
 LONGEST_FORM_ID = 100
-"""A form's id fits where a platform carries it along (Discord's `custom_id`)."""
+"""Maximum characters of a form's id, which platforms store with the form (Discord's `custom_id`)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Invocation:
-    """A typed command such as `/mcp tools weather`: `words` follow the command's name.
+    """A typed command such as `/mcp tools weather`. `words` follow the command's name.
 
-    `hidden_input` says that a secret can be asked for here without an echo, and nobody else would see it: true at the
-    operator's own terminal alone.
+    `hidden_input` is True if a secret can be typed here unseen, without an echo. Only the operator's own terminal
+    allows that.
     """
 
     command: str
@@ -50,7 +50,7 @@ class FormSubmission:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Rows under headings, every cell plain text."""
+    """Rows under headings. Every cell is plain text."""
 
     headings: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
@@ -66,10 +66,10 @@ class ActionStyle(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ReplyAction:
-    """Something to do next: a button, or a line to type. `words` are the whole command with its name first.
+    """Suggested next command: a button, or a line to type. `words` are the whole command, its name first.
 
-    Where `confirm` is not empty, the person has to type that text first; what they typed goes along as the option
-    `--confirm`, and whoever answers the command checks it.
+    If `confirm` is not empty, the user has to type that text first. The typed text is passed as the option `--confirm`,
+    which the command checks.
     """
 
     label: str
@@ -80,7 +80,9 @@ class ReplyAction:
 
 @dataclass(frozen=True, slots=True)
 class PageInfo:
-    """This is one page of several. `words` ask for it again; the option `--page N` behind them for another one."""
+    """Page number of a reply with several pages. `words` request the same page; with the option `--page N` added,
+    another one.
+    """
 
     number: int
     of: int
@@ -89,7 +91,7 @@ class PageInfo:
 
 @dataclass(frozen=True, slots=True)
 class ReplyFile:
-    """A text to keep: a file to upload, or to be written out as it stands."""
+    """Text file to upload, or to write out unchanged."""
 
     name: str
     text: str
@@ -98,12 +100,12 @@ class ReplyFile:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """One answer to a command; a later one replaces an earlier one. `text` is Markdown of our own making,
-    whatever came from elsewhere is in the table's cells or in `details`, to be drawn as it stands.
+    """Reply to a command; a later one replaces an earlier one. `text` is the bot's own Markdown. External text is in
+    the table's cells or in `details`, and is displayed literally.
 
-    A `private` one is for the person who asked alone. A `message` is to be handed to the engine as theirs, and its
-    turn followed like any other. `link` is an https address that the reply is about and has in its text as well, for
-    platforms that have buttons for that. `data` is what it says as values of JSON, for programs.
+    A `private` reply is for the user who asked only. A `message` is passed to the engine as theirs, and its turn is
+    displayed. `link` is an https address that `text` contains too, for platforms with link buttons. `data` is the
+    content as JSON values, for programs.
     """
 
     text: str
@@ -131,9 +133,7 @@ class FieldKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One thing to fill in. `value` is what it holds already, `error` what was wrong with that. `longest` is in
-    characters.
-    """
+    """Field of a form. `value` is the initial value, `error` the error of that value. `longest` is in characters."""
 
     name: str
     label: str
@@ -148,11 +148,11 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """A question with fields, answered by a Submission of the same id.
+    """Form, answered by a FormSubmission with the same id.
 
-    The id says what is being filled in, so that any process can take the answer. `carried` are fields of earlier steps
-    and go back with the answer. `intro` is plain text; `instead` is how to say the same on one line, for where nobody
-    can fill in a form.
+    The id names the purpose, so that any process can take the answer. `carried` are the fields of earlier steps; they
+    are returned with the answer. `intro` is plain text. `instead` is the equivalent command line, for places without
+    forms.
     """
 
     id: str
@@ -196,9 +196,9 @@ class CompletionSource(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """One parameter of a verb. `metavar` stands for its value in a usage line; a `repeated` one may be given more than
-    once, and takes what is left of the line where it stands in its place. The values of an `opaque` one may look like
-    tokens: they are ids that a service has given out, and no secret.
+    """Parameter of a verb. `metavar` is its placeholder in a usage line. A `repeated` parameter may occur several
+    times; a positional one takes the rest of the line. The values of an `opaque` one may look like tokens, but are ids
+    from a service and not secret.
     """
 
     name: str
@@ -213,7 +213,7 @@ class Parameter:
 
     @property
     def usage(self) -> str:
-        """`NAME`, `[--url URL]`, `[KEY=VALUE…]`."""
+        """Text of the parameter in a usage line: `NAME`, `[--url URL]`, `[KEY=VALUE…]`."""
         value = self.metavar or "|".join(self.choices) or self.name.upper()
         match self.shape:
             case ParameterKind.PLACE:
@@ -228,8 +228,8 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class Verb:
-    """One thing a command can do. `path` is `list` or `policy set`: two words at most, the first of two is a group.
-    `aliases` are other paths people try.
+    """Subcommand. `path` is `list` or `policy set`: at most two words, of which the first is a group. `aliases` are
+    alternative paths.
     """
 
     path: str
@@ -245,5 +245,5 @@ class Verb:
 
     @property
     def places(self) -> tuple[Parameter, ...]:
-        """The parameters that have a place, in order."""
+        """The positional parameters, in order."""
         return tuple(each for each in self.parameters if each.shape is ParameterKind.PLACE)

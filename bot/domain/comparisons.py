@@ -23,7 +23,7 @@ _NO_HOST = re.compile(r"[\s/\\@#%]")
 
 
 def parse_comparison(key: str) -> tuple[Comparison, str]:
-    """Return the comparison and the path that the key of an argument in a rule names. Raises ValueError."""
+    """Return the comparison and the path in the key of a rule's argument. Raises ValueError."""
     found = _CALLED.fullmatch(key)
     if found is None:
         return Comparison.EXACT, key
@@ -36,7 +36,7 @@ def parse_comparison(key: str) -> tuple[Comparison, str]:
 
 
 def host_problem(pattern: str) -> str:
-    """Return what is wrong with a text as the host of a rule, empty if nothing is."""
+    """Return the error of a text as the host of a rule, as the end of a sentence; empty if it is valid."""
     ipv6 = pattern.count(":") > 1 and not pattern.startswith("[")
     if _NO_HOST.search(pattern) or (":" in pattern and not ipv6) or not pattern.strip(".*"):
         return "must be a host alone, such as example.com, .example.com for it and all below it, or *.example.com"
@@ -44,6 +44,6 @@ def host_problem(pattern: str) -> str:
 
 
 def fold_text(text: str) -> str:
-    """Return the text in compatibility form (NFKC), without capitals and without characters that show nothing."""
+    """Return the text in compatibility form (NFKC), case-folded and without invisible format characters."""
     once = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
     return "".join(each for each in once if unicodedata.category(each) != "Cf")

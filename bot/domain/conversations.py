@@ -9,12 +9,12 @@ from urllib.parse import quote, unquote
 from bot.domain.messages import ToolCall
 
 HTTP = "api"
-"""The platform of conversations that are held over HTTP."""
+"""Platform of conversations over the HTTP API."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConversationKey:
-    """The address of a conversation. Its text form, `platform:workspace:channel:thread`, is its identity on disk."""
+    """Address of a conversation. Its text form, `platform:workspace:channel:thread`, is its identity in the database."""
 
     platform: str
     workspace: str
@@ -26,8 +26,8 @@ class ConversationKey:
 
     @property
     def workspace_key(self) -> str:
-        """The workspace with its platform, `slack:T1`, as servers and profiles name it. A conversation over HTTP may be
-        held in another platform's workspace, with its servers and under its rules: then its workspace is `slack:T1`.
+        """Workspace with its platform, `slack:T1`, as in servers and profiles. A conversation over HTTP may belong to
+        another platform's workspace, with that workspace's servers and rules; its own `workspace` is then `slack:T1`.
         """
         if self.platform == HTTP and ":" in self.workspace:
             return self.workspace
@@ -35,7 +35,7 @@ class ConversationKey:
 
     @classmethod
     def parse(cls, text: str) -> ConversationKey:
-        """Read the text form back. Raises ValueError for anything else."""
+        """Parse the text form. Raises ValueError for any other text."""
         parts = [unquote(part) for part in text.split(":")]
         if len(parts) != 4:
             raise ValueError(f"not a conversation key: {text!r}")
@@ -44,7 +44,7 @@ class ConversationKey:
 
 @dataclass(frozen=True, slots=True)
 class Author:
-    """A person on a platform. `id` is the platform's; the name is for show and decides nothing."""
+    """User of a platform. `id` is the platform's. `name` is for display only."""
 
     platform: str
     id: str
@@ -52,7 +52,7 @@ class Author:
 
     @property
     def principal(self) -> str:
-        """The person as settings name them: `slack:U123`, `console:ana`."""
+        """Identity of the user in settings: `slack:U123`, `console:ana`."""
         return f"{self.platform}:{self.id}"
 
 
@@ -70,7 +70,7 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Attachment:
-    """A file that came with a message; its bytes are fetched by the surface it came from. `size` is in bytes."""
+    """File attached to a message. Its platform fetches the bytes. `size` is in bytes."""
 
     id: str
     name: str
@@ -80,11 +80,11 @@ class Attachment:
 
 @dataclass(frozen=True, slots=True)
 class InboundMessage:
-    """Something a person said to the bot.
+    """Message of a user to the bot.
 
-    `keys` are the platform's names for this very message: if any of them was seen before, this is a redelivery.
-    `context` is what others said in the same place before, oldest first, for the model to read. `call` is a tool call
-    to be run by hand instead of asking the model; `again` says that it was made before and nobody knows its outcome.
+    `keys` are the platform's ids of this message: if any of them is known, this is a redelivery. `context` are earlier
+    messages of others in the same place, oldest first, for the model. `call` is a tool call to run by hand instead of
+    asking the model. `again` is True if that call was made before with an unknown outcome.
     """
 
     keys: tuple[str, ...]

@@ -12,7 +12,7 @@ from bot.domain.turns import ToolStep, Turn
 
 @dataclass(frozen=True, slots=True)
 class OpenElicitation:
-    """A question that waits, and the call it is about."""
+    """Elicitation and its call."""
 
     turn: Turn
     step: ToolStep
@@ -21,18 +21,18 @@ class OpenElicitation:
 
 @dataclass(frozen=True, slots=True)
 class ElicitationAnswered:
-    """This answer is the one that counts."""
+    """The answer was accepted as the result of the elicitation."""
 
     action: ElicitationAction
 
 
 @dataclass(frozen=True, slots=True)
 class InvalidAnswer:
-    """The values do not fit what is asked. A problem without a name is about all of them."""
+    """The values do not match the requested schema. A problem without a name is about all of them."""
 
     problems: tuple[ArgumentError, ...]
 
 
 AnswerRejected = AlreadyDecided | NotAllowed | ApprovalNotFound
-"""Why a question cannot be answered, or not any more, or not by this person."""
+"""Reasons for rejecting an answer: already answered, not permitted or not found."""
 AnswerResult = ElicitationAnswered | InvalidAnswer | AnswerRejected

@@ -1,8 +1,8 @@
 """Elicitations: a server asks the user during a call to fill in a form or to visit a page (MCP specification
 2026-07-28, client/elicitation).
 
-The person asked is always the one in whose name the call runs, and nobody else sees the answer or the address. It may
-be declined, and nothing is ever answered by itself. What a server must not ask for is declined here.
+Only the user in whose name the call runs is asked, and only that user sees the answer or the address. The user may
+decline. The bot never accepts by itself; it declines forbidden requests.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ _NUMBER = re.compile(r"0x[0-9a-f]*|[0-9]+")
 
 @dataclass(frozen=True, slots=True)
 class FormMode:
-    """Values that fit a schema: a flat object of texts, numbers, switches and choices."""
+    """Request for values that match a schema: a flat object of texts, numbers, switches and choices."""
 
     schema: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class UrlMode:
-    """A page that the person is to visit. What they do there stays between them and it."""
+    """Request to visit a page. The bot does not see the user's actions there."""
 
     url: str
 
@@ -74,11 +74,11 @@ DECLINED = ElicitationResult(ElicitationAction.DECLINE)
 
 @dataclass(frozen=True, slots=True)
 class Elicitation:
-    """A question on disk. `id` is random and names its card; `round` counts how often the call has asked back before.
+    """Stored elicitation. `id` is random and identifies its card. `round` is the number of earlier rounds of the call.
 
-    `expires_in` is in seconds and runs from the moment the card was posted; `expires_at` is epoch seconds, None until
-    then or where it never expires. `answered_by` is a name; empty where nobody has answered. `reason` says why it was
-    declined or withdrawn without anybody's doing, a sentence for people.
+    `expires_in` is in seconds from the posting of the card. `expires_at` is epoch seconds, None before that or if the
+    elicitation never expires. `answered_by` is a user's name, empty without an answer by a user. `reason` explains a
+    decline or withdrawal by the bot, a sentence for users.
     """
 
     id: str
@@ -107,17 +107,17 @@ class ElicitationResults:
 
 
 ElicitCallback = Callable[[ElicitationRequest], Awaitable[ElicitationResult]]
-"""Asks a person while a call is under way, and waits for what they say."""
+"""Ask the user during a call, and wait for the answer."""
 
 
 async def cancel_without_user(_question: ElicitationRequest) -> ElicitationResult:
-    """There is nobody."""
+    """Return CANCELLED, because no user can be asked."""
     return CANCELLED
 
 
 def rejection_reason(question: ElicitationRequest) -> str:
-    """Why a question is declined without asking anybody, a sentence; empty if it may be asked. A form must not ask for
-    secrets: what is typed into a chat stays there (client/elicitation: servers MUST NOT, clients are asked to watch).
+    """Return the reason for declining an elicitation without asking the user, a sentence; empty if it is permitted. A
+    form must not ask for secrets, because text typed into a chat stays there (client/elicitation: servers MUST NOT).
     """
     match question.ask:
         case FormMode(schema):
@@ -177,7 +177,7 @@ def _may_be_visited(url: str) -> bool:
 
 
 def _is_host(host: str) -> bool:
-    """A name of letters, digits and hyphens in any script, or an IP address as it is always written."""
+    """Return True for a name of letters, digits and hyphens in any script, or an IP address in its usual form."""
     labels = host.removesuffix(".").split(".")
     if ":" in host or _NUMBER.fullmatch(labels[-1]):
         return _address(host) is not None

@@ -11,7 +11,7 @@ from bot.domain.views import BlockingTurn, ModelRetry
 
 @dataclass(frozen=True, slots=True)
 class TurnQueued:
-    """The turn waits for `ahead` earlier ones of its conversation, of which `blocker` is the first."""
+    """The turn waits for `ahead` earlier turns of its conversation. `blocker` is the first of them."""
 
     turn_id: str
     ahead: int
@@ -28,9 +28,7 @@ class ReplyUpdated:
 
 @dataclass(frozen=True, slots=True)
 class ModelPaused:
-    """The model was busy or could not be reached, and is asked again after `pause`. Its reply, if it had begun one,
-    begins anew.
-    """
+    """The model was busy or unreachable, and is asked again after `pause`. A partial reply restarts from its beginning."""
 
     turn_id: str
     pause: ModelRetry
@@ -46,7 +44,7 @@ class ToolStarted:
 
 @dataclass(frozen=True, slots=True)
 class ToolProgressed:
-    """A running call says how far it is."""
+    """A running call reports progress."""
 
     turn_id: str
     step: ToolStep
@@ -55,7 +53,7 @@ class ToolProgressed:
 
 @dataclass(frozen=True, slots=True)
 class ToolFinished:
-    """A call has ended, one way or another; `step.status` says which."""
+    """A call has ended; `step.status` is the outcome."""
 
     turn_id: str
     step: ToolStep
@@ -63,7 +61,7 @@ class ToolFinished:
 
 @dataclass(frozen=True, slots=True)
 class ApprovalRequested:
-    """A call waits for a signature."""
+    """A call waits for an approval."""
 
     turn_id: str
     step: ToolStep
@@ -71,7 +69,7 @@ class ApprovalRequested:
 
 @dataclass(frozen=True, slots=True)
 class ApprovalSettled:
-    """A call waits no longer; `step.status` and `step.approval` say why."""
+    """An approval no longer waits; `step.status` and `step.approval` hold the reason."""
 
     turn_id: str
     step: ToolStep
@@ -79,7 +77,7 @@ class ApprovalSettled:
 
 @dataclass(frozen=True, slots=True)
 class ElicitationRequested:
-    """The server of a call waits to hear something from a person."""
+    """The server of a call waits for an answer from the user."""
 
     turn_id: str
     step: ToolStep

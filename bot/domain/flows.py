@@ -1,7 +1,7 @@
-"""Information flow of tools: whose words a tool returns, and where its calls can send.
+"""Information flow of tools: the authors of the text a tool returns, and the readers of the data its calls send.
 
-Two axes, because one hint of MCP (`openWorldHint`) covers both: a mailbox holds the words of strangers, and searching
-it sends nothing to them. `bot.engine.taint` decides by these values (ADR 17).
+The two are separate, although one hint of MCP (`openWorldHint`) covers both: a mailbox holds the words of strangers,
+and searching it sends nothing to them. `bot.engine.taint` decides by these values (ADR 17).
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class ServerFlows:
     tool_recipients: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def of(self, tool: str) -> Flow:
-        """Return what was set for a tool."""
+        """Return the settings of a tool by its name."""
         return Flow(
             self.tool_words.get(tool, self.words),
             self.tool_sends.get(tool, self.sends),
@@ -85,12 +85,12 @@ class ServerFlows:
 
     @property
     def tools(self) -> frozenset[str]:
-        """The tools that are named."""
+        """Names of the tools with settings of their own."""
         return frozenset((*self.tool_words, *self.tool_sends, *self.tool_recipients))
 
     def loosens(self, before: ServerFlows) -> bool:
-        """True if any call may ask less often than under `before`. Leaving it to the hints counts as looser than any
-        value, and any value but the strictest as looser than the hints, because hints differ by tool.
+        """Return True if any call may ask less often than under `before`. None counts as looser than any value, and any
+        value but the strictest as looser than None, because hints differ by tool.
         """
         return (
             _looser(self.words, before.words, Words.STRANGERS)
@@ -114,7 +114,7 @@ def _looser(after: Words | Sends | None, before: Words | Sends | None, strictest
 
 
 def _same_or_fewer(after: tuple[str, ...], before: tuple[str, ...]) -> bool:
-    """True if `after` exempts no call that `before` did not: no recipients at all, or all that were there."""
+    """Return True if `after` exempts no call that `before` did not: no recipients at all, or all that were there."""
     return not after or (bool(before) and set(after) >= set(before))
 
 
@@ -148,7 +148,9 @@ _FILE_ENDINGS = frozenset(
 
 
 def takes_address(schema: object) -> bool:
-    """True if an argument of this schema chooses an address that a call goes to, as far as names and formats tell."""
+    """Return True if an argument of this schema may choose the address that a call goes to, judged by names and
+    formats.
+    """
     return any(_names_address(name, each) for name, each in _properties(schema, _DEEPEST))
 
 
@@ -158,7 +160,7 @@ def _names_address(name: str, schema: Mapping[str, Any]) -> bool:
 
 
 def _properties(schema: object, depth: int) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """The properties of a schema and of what is nested in it. What is nested too deeply counts as an address."""
+    """Yield the properties of a schema and of its nested schemas. Deeper nesting than `depth` counts as an address."""
     if not isinstance(schema, Mapping):
         return
     if depth == 0:
@@ -182,8 +184,8 @@ def _properties(schema: object, depth: int) -> Iterator[tuple[str, Mapping[str, 
 
 
 def holds_address(value: object) -> bool:
-    """True if a text anywhere in an argument's value is an address of the web, contains a URL, or is the name of a
-    host: a label of it may carry data.
+    """Return True if any text in a value is a web address, contains a URL, or is a host name below a registered one,
+    because a label of it may carry data.
     """
     match value:
         case str():

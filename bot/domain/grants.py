@@ -1,8 +1,8 @@
-"""Grants: what somebody who may sign has allowed beforehand, so that the next such call does not ask.
+"""Grants: permissions by an approver for later calls of the same kind.
 
-A grant says whose calls of which tool, as the tool was then, where, and until when. Whether one may be made is for
-`bot.engine.grants`; whether it is still in force only the database's clock can say. Knows no policy: what a policy
-denies is denied, whoever has granted it.
+A grant names a user, a tool with its definition, a place and a duration. `bot.engine.grants` decides if one may be
+given. Only the database's clock decides if one is in force. Policies are evaluated first: a denial by a policy is not
+affected by grants.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from bot.domain.conversations import ConversationKey
 from bot.domain.tools import digest
 
 IDLE_SECONDS = 3600.0
-"""A grant of one thread ends when it was not used for so long."""
+"""Seconds without use after which a grant for one thread ends."""
 LONGEST_HOURS = 7 * 24.0
 
 
@@ -57,7 +57,7 @@ def scope_name(scope: Scope) -> str:
 
 
 def parse_scope(word: str, seconds: float | None) -> Scope | None:
-    """The scope of that word, for a grant that lasts so long; None for a word of another release."""
+    """Return the scope with this stored name, for a grant that lasts `seconds`; None for a name of another release."""
     match word:
         case "thread":
             return ThreadScope()
@@ -73,8 +73,8 @@ def parse_scope(word: str, seconds: float | None) -> Scope | None:
 
 @dataclass(frozen=True, slots=True)
 class GrantRequest:
-    """Requested grant for later calls. `everyone`: for all users instead of one. `destructive`: also for a
-    destructive tool. Both need an admin.
+    """Requested grant for later calls. `everyone`: for all users instead of one. `destructive`: also for a destructive
+    tool. Both need an admin, and so does a PermanentScope.
     """
 
     scope: Scope
@@ -84,10 +84,10 @@ class GrantRequest:
 
 @dataclass(frozen=True, slots=True)
 class CallToCover:
-    """A call that waits for a signature, as far as it takes to see whether a grant covers it.
+    """Call that waits for an approval, reduced to the facts that a grant is compared with.
 
-    `server` is the server's id, `fingerprint` what a signature would be bound to, `asker` a principal, `rule` the id of
-    the rule that asks.
+    `server` is the server's id, `fingerprint` that of an approval, `asker` a principal, `rule` the id of the rule that
+    asks.
     """
 
     server: str
@@ -103,12 +103,12 @@ class CallToCover:
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """A permission as it is kept.
+    """Stored grant.
 
-    `place` is the text of a conversation's key, or of its beginning `platform:workspace`. `person` is a principal,
-    empty for everyone; `fingerprint` is that of the one call it is for, empty for all of the tool. `rule` and `terms`
-    (a digest) are what had asked: a call that is asked for by another rule, or on other terms, is not covered.
-    `lasts` is in seconds from when it was given, None for ever; with `idle` each use begins them anew.
+    `place` is the text of a conversation's key, or its prefix `platform:workspace`. `person` is a principal, empty for
+    everyone. `fingerprint` is that of one call, empty for all calls of the tool. `rule` and `terms` (a digest) are
+    those that asked: a call that another rule or other requirements ask for is not covered. `lasts` is in seconds, None
+    for a permanent grant. With `idle` the time restarts at each use.
 
     `created_at`, `expires_at` and `used_at` are epoch seconds of the database's clock.
     """
@@ -137,8 +137,8 @@ class Grant:
 
 @dataclass(frozen=True, slots=True)
 class GrantUse:
-    """The grant that a call ran on, kept with the call. `by` is the principal of whoever granted it, `fingerprint` what
-    was covered: server, tool, definition and arguments. `rule` and `terms` are those that would have asked.
+    """Grant that a call ran on, stored with the call. `by` is the principal that gave it. `fingerprint` is over server,
+    tool, definition and arguments of the call. `rule` and `terms` are those that would have asked.
     """
 
     id: str
@@ -160,7 +160,7 @@ def covers(grant: Grant, wanted: CallToCover) -> bool:
 
 
 def requirements_digest(terms: ApprovalRequirements) -> str:
-    """A digest of what a signature takes; how long the question stands makes no difference."""
+    """Return a digest of the requirements. Expiry, reminder and destination are not part of it."""
     return digest([sorted(sorted(each) for each in terms.approvers), terms.four_eyes, terms.quorum])
 
 

@@ -11,18 +11,18 @@ class ListenerStatus(StrEnum):
     """Status of a platform's listener."""
 
     CONNECTING = "connecting"
-    """Not now: the connection is being made, again or for the first time."""
+    """Not connected: the connection is being made, for the first time or again."""
     CONNECTED = "connected"
     STANDBY = "standby"
     """Another process receives the messages; this one takes over if that process fails."""
 
 
 class HealthStatus(StrEnum):
-    """The whole in a word."""
+    """Health of the whole program."""
 
     READY = "ready"
     DEGRADED = "degraded"
-    """Ready, but some MCP servers are in trouble, or a checkpoint of the audit cannot be written: the rest works."""
+    """Ready, but some MCP servers have errors, or an audit checkpoint cannot be written. All else works."""
     UNREADY = "unready"
 
 
@@ -37,8 +37,9 @@ class ServersHealth:
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """`database`: it answers. `platforms` are those that this process receives, by name. `unwritable` says why the
-    database takes no writes, and `fix` what to do; both are empty if it does.
+    """Health of the program. `database` is True if the database responds. `platforms` are the statuses of this
+    process's listeners, by name. `unwritable` is the reason if the database rejects writes, and `fix` the remedy; both
+    are empty otherwise.
     """
 
     database: bool
@@ -50,8 +51,8 @@ class Health:
 
     @property
     def condition(self) -> HealthStatus:
-        """The word for it. No servers at all is as good as all of them; a failed one keeps nobody from being answered,
-        so it makes nothing unready.
+        """Overall status. Without servers the program is READY. A failed server only degrades it, because the bot can
+        still answer.
         """
         if not self.database or self.unwritable or ListenerStatus.CONNECTING in self.platforms.values():
             return HealthStatus.UNREADY

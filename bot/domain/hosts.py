@@ -1,4 +1,4 @@
-"""Hosts that a text addresses, as rules compare them."""
+"""Hosts in a text, for comparison by rules."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Hosts:
-    """The hosts of one text. `names` are canonical: lower case, Punycode, no port, no trailing dot, IPv6 without
-    brackets. Two readers of addresses may see different hosts in one text: then both are there. `certain` is False if
-    the text, or a part of it, cannot be read as an address: any host may be meant.
+    """Hosts of one text. `names` are canonical: lower case, Punycode, no port, no trailing dot, IPv6 without brackets.
+    If parsers disagree on the host, `names` has each result. `certain` is False if a part of the text cannot be parsed
+    as an address, so that any host may be meant.
     """
 
     names: frozenset[str] = frozenset()
@@ -23,9 +23,9 @@ class Hosts:
 UNREADABLE = Hosts(certain=False)
 
 ReadHosts = Callable[[str], Hosts]
-"""Return the hosts that a text addresses."""
+"""Return the hosts in a text."""
 
 
 def no_hosts_read(text: str) -> Hosts:  # noqa: ARG001 - a ReadHosts
-    """Read nothing: each rule on a host may be about each call."""
+    """Return UNREADABLE, so that each rule on a host may match each call."""
     return UNREADABLE

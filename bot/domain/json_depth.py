@@ -1,7 +1,7 @@
 """Depth limit of external JSON, because one deep value can break all readers of a shared row.
 
-Readers have limits of their own, from two hundred levels on, and end in many ways: MCP servers drop the connection with
-every call that is under way on it, answers cannot be written any more. Nothing that is meant by anybody is so deep.
+Readers have limits of their own, from two hundred levels on, and fail in many ways: MCP servers drop the connection
+with all its calls, answers cannot be serialized. Legitimate values are not so deep.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Any
 
 DEEPEST = 64
-"""Lists and objects within each other."""
+"""Maximum nesting of lists and objects."""
 
 
 def exceeds_json_depth(value: Any) -> bool:

@@ -1,9 +1,9 @@
-"""Launch templates: programs that the operator lets admins start, with slots to be filled in.
+"""Launch templates: programs of the operator that admins may start, with slots to fill in.
 
-An admin never writes a command line: a template has it, word by word, and a slot takes what its rule lets pass. One
-word stays one word, there is no shell, and nothing that is filled in becomes an option unless its slot says so. Read
-from the operator's file by `bot.mcp.template_file`; the same check is made when something is typed and whenever a
-process is about to start.
+An admin never writes a command line: the template has it, and each slot accepts the values that its rule allows. One
+word stays one word, there is no shell, and a value becomes an option only if its slot says so. `bot.mcp.template_file`
+reads the templates from the operator's file. Values are checked when they are entered and before every start of a
+process.
 """
 
 from __future__ import annotations
@@ -18,30 +18,30 @@ from bot.domain.servers import ServerConfig, StdioTransport, TemplateLaunch
 
 LONGEST_VALUE = 500
 LONGEST_COMMAND = 1800
-"""Characters of a command line: whoever is asked whether it may be started sees all of it, on every platform."""
+"""Maximum characters of a command line, so that the request to start it shows all of it on every platform."""
 _PLACE = re.compile(r"\{\{|\}\}|\{([a-z][a-z0-9_]*)\}")
 _BLANK = frozenset("\u115f\u1160\u2800\u3164\uffa0")
-"""Letters and signs that nobody sees, though Unicode counts them as such."""
+"""Characters that are invisible, although Unicode counts them as letters and signs."""
 _INTEGER = re.compile(r"-?[0-9]{1,18}")
 
 
 @dataclass(frozen=True, slots=True)
 class TextRule:
-    """A text that fits a regular expression as a whole."""
+    """A text that matches a regular expression as a whole."""
 
     pattern: re.Pattern[str]
 
 
 @dataclass(frozen=True, slots=True)
 class ChoiceRule:
-    """One of these."""
+    """One of the choices."""
 
     choices: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class IntegerRule:
-    """A whole number between two, each of them included."""
+    """A whole number from `least` to `most`, inclusive."""
 
     least: int
     most: int
@@ -49,14 +49,14 @@ class IntegerRule:
 
 @dataclass(frozen=True, slots=True)
 class PathRule:
-    """Something that is there below a folder, or the folder itself. What is filled in is its absolute path."""
+    """Path of a folder or of an existing entry below it. The value becomes an absolute path."""
 
     below: str
 
 
 @dataclass(frozen=True, slots=True)
 class SecretRule:
-    """A secret, which the program gets as this environment variable and never as an argument."""
+    """A secret, passed to the program as this environment variable and never as an argument."""
 
     variable: str
 
@@ -97,7 +97,7 @@ class InvalidSlotValue(Exception):
 
 @dataclass(frozen=True, slots=True)
 class LaunchTemplate:
-    """A program and its arguments, with places for slots in them. `env` is fixed, and so is `cwd`."""
+    """A program and its arguments with placeholders for slots. `env` and `cwd` are fixed."""
 
     name: str
     command: str
@@ -110,22 +110,22 @@ class LaunchTemplate:
 
     @property
     def typed(self) -> tuple[TemplateSlot, ...]:
-        """The slots that are filled in with what becomes a part of the command line."""
+        """The slots whose values become part of the command line."""
         return tuple(each for each in self.slots if not isinstance(each.rule, SecretRule))
 
     @property
     def secrets(self) -> Mapping[str, str]:
-        """The slots that take secrets, and the variable of each."""
+        """Slots for secrets: the environment variable of each, by slot name."""
         return {each.name: each.rule.variable for each in self.slots if isinstance(each.rule, SecretRule)}
 
     @property
     def folders(self) -> Mapping[str, str]:
-        """The slots that take paths, and the folder that each has to stay below."""
+        """Slots for paths: the allowed folder of each, by slot name."""
         return {each.name: each.rule.below for each in self.slots if isinstance(each.rule, PathRule)}
 
     def filled(self, values: Mapping[str, str]) -> StdioTransport:
-        """The program with these values in its slots, by name; a slot that is left empty has its default. Looks at
-        nothing but the texts. Raises Misfilled.
+        """Return the program with these values in its slots, by name. An empty slot has its default. Checks texts only,
+        not the file system. Raises InvalidSlotValue.
         """
         fitted, errors = self._fitted(values)
         known = {each.name for each in self.typed}
@@ -139,7 +139,7 @@ class LaunchTemplate:
         return StdioTransport(self.command, args, dict(self.env), self.cwd, TemplateLaunch(self.name, given))
 
     def paths(self, values: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
-        """Slots that take paths: the name, the folder, and the path that these values mean. Raises Misfilled."""
+        """Yield the name, the folder and the resulting path of each slot for a path. Raises InvalidSlotValue."""
         fitted, errors = self._fitted(values)
         if errors:
             raise InvalidSlotValue(errors)
@@ -161,17 +161,19 @@ Templates = Mapping[str, LaunchTemplate]
 
 
 def no_templates() -> Templates:
-    """There are none."""
+    """Return empty templates."""
     return {}
 
 
 def placeholders_in(text: str) -> Iterator[str]:
-    """The names of the slots that an argument has a place for."""
+    """Return the slot names in an argument's placeholders."""
     return (place[1] for place in _PLACE.finditer(text) if place[1])
 
 
 def expand_template(config: ServerConfig, templates: Templates) -> ServerConfig:
-    """A server as its template would start it now, for display; without any command line if it cannot be started."""
+    """Return a server as its template would start it now, for display. The command line is empty if it cannot be
+    started.
+    """
     match config.transport:
         case StdioTransport(env=env, launch=TemplateLaunch(name, values) as launch):
             try:

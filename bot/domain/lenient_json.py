@@ -1,6 +1,7 @@
-"""JSON objects that models, people and programs write: read in one way, whoever reads them.
+"""Parsing of JSON objects by models, users and programs, with the same rules for all.
 
-An object with the same name twice is refused everywhere, because one reader would approve what another does not run.
+An object with the same name twice is rejected everywhere, because one reader would approve other values than another
+one runs.
 """
 
 from __future__ import annotations
@@ -11,12 +12,12 @@ from typing import Any
 from bot.domain.json_depth import exceeds_json_depth
 
 LONGEST_NAME = 200
-"""Characters of a tool's name that are kept: no tool's is longer, and whoever asked is told which there is not."""
+"""Maximum number of stored characters of a tool's name. Names of tools are shorter; only an invalid name is cut."""
 
 
 def parse_object(text: str) -> dict[str, Any] | None:
-    """The object; None if it is none, or none that can be kept. No text is one without members. A half-written one is
-    never completed, and none is read that says one thing twice: arguments that are partly a guess could be signed for.
+    """Return the object; None if the text is not an object or cannot be stored. An empty text is an empty object.
+    Incomplete text and duplicate names are rejected, because guessed arguments could be approved.
     """
     if not text.strip():
         return {}

@@ -1,6 +1,6 @@
-"""One-time links: by each one person enters one secret of one server, on a page of the bot's own.
+"""One-time links. Each allows one user to enter one secret of one server on a page of the bot.
 
-What is in the link itself is no part of these values: whoever has it may use it.
+The token in the link is not part of these values: anyone who has it may use the link.
 """
 
 from __future__ import annotations

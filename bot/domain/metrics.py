@@ -1,4 +1,4 @@
-"""Measurements at runtime, as a closed set. The measuring code does not know the sink."""
+"""Measurements at runtime, a closed set. The measuring code does not depend on the sink."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CacheEvent = Literal["hit", "miss", "refresh"]
 
 @dataclass(frozen=True, slots=True)
 class TurnEnded:
-    """A turn has ended: `done`, `failed` or `cancelled`, so many seconds after it was asked for."""
+    """A turn has ended as `done`, `failed` or `cancelled`. `seconds` is the time since its message."""
 
     platform: str
     status: str
@@ -26,8 +26,8 @@ class TurnEnded:
 
 @dataclass(frozen=True, slots=True)
 class ModelAnswered:
-    """A model was asked, which counts once for each attempt. `first_seconds` is when the first piece came, None if none
-    did. Tokens are as the provider counted them.
+    """A model request has ended; each attempt counts. `first_seconds` is the time until the first event, None without
+    one. Tokens are as counted by the provider.
     """
 
     model: str
@@ -40,8 +40,8 @@ class ModelAnswered:
 
 @dataclass(frozen=True, slots=True)
 class CallEnded:
-    """A tool call has ended: `done`, `failed`, `unknown`, or `denied` by a policy. What people turn down is an
-    `ApprovalEnded` and no more. `seconds` is how long it was under way, None if it was not sent or nobody knows.
+    """A tool call has ended as `done`, `failed`, `unknown`, or `denied` by a policy. A denial by a user is an
+    `ApprovalEnded` only. `seconds` is the duration of the call, None if it was not sent or the time is unknown.
     """
 
     server: str
@@ -52,14 +52,14 @@ class CallEnded:
 
 @dataclass(frozen=True, slots=True)
 class ApprovalAsked:
-    """A call waits for a signature."""
+    """A call waits for an approval."""
 
     platform: str
 
 
 @dataclass(frozen=True, slots=True)
 class ApprovalEnded:
-    """The approval no longer waits; seconds since the request."""
+    """An approval has ended. `seconds` is the time since the request."""
 
     platform: str
     outcome: ApprovalOutcome
@@ -68,7 +68,7 @@ class ApprovalEnded:
 
 @dataclass(frozen=True, slots=True)
 class Delivered:
-    """A turn was to be drawn: it is out, or will be tried again later, or was given up; and how long that took."""
+    """An attempt to deliver a turn's view has ended: done, delayed or given up. `seconds` is its duration."""
 
     platform: str
     outcome: DeliveryOutcome
@@ -77,7 +77,9 @@ class Delivered:
 
 @dataclass(frozen=True, slots=True)
 class PlatformLimited:
-    """A platform has asked for a pause of so many seconds, or its limits as we keep them made a call wait that long."""
+    """A platform has requested a pause of `seconds`, or the bot's own limit for the platform delayed a call by
+    `seconds`.
+    """
 
     platform: str
     seconds: float
@@ -85,9 +87,7 @@ class PlatformLimited:
 
 @dataclass(frozen=True, slots=True)
 class SessionChanged:
-    """A session with an MCP server was `created`; or `closed`, as it was meant to be; or an `error` has ended it, or
-    kept it from being made.
-    """
+    """A session with an MCP server was `created`, or `closed` as intended, or an `error` ended or prevented it."""
 
     server: str
     event: SessionEvent
@@ -111,7 +111,7 @@ class ProcessCounters:
 
 @dataclass(frozen=True, slots=True)
 class LoopLagged:
-    """The event loop came back to a task so many seconds after it was due: what everything else waits for, too."""
+    """The event loop resumed a task `seconds` after it was due. All other tasks wait equally."""
 
     seconds: float
 
@@ -129,7 +129,7 @@ MetricEvent = (
     | LoopLagged
 )
 MetricSink = Callable[[MetricEvent], None]
-"""Takes a measurement, at once and without ever raising. Called in the event loop's thread."""
+"""Record a measurement. Returns at once, never raises, and runs in the event loop's thread."""
 
 
 def null_sink(measurement: MetricEvent) -> None:

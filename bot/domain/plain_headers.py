@@ -1,4 +1,4 @@
-"""Headers of a server that are no secret, such as `X-Team: red`: kept readable, and shown."""
+"""Headers of a server that are not secret, such as `X-Team: red`: stored readable, and shown."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from bot.domain.secret_strength import weakness
 
 _LONGEST = 200
 _CREDENTIAL_NAMES = ("token", "secret", "key", "pass", "auth", "cred", "cookie", "session", "signature")
-"""Parts of the names of headers whose values are secrets, whatever they are."""
+"""Parts of header names whose values always count as secret."""
 _ELSEWHERE = ("env:", "file:", "***")
-"""Beginnings of values that stand for a secret that is kept elsewhere."""
+"""Prefixes of values that refer to a secret stored elsewhere."""
 
 
 def is_plain_header(name: str, value: str) -> bool:
-    """Return True if a header holds no secret: its name is not that of a credential, and its value is one that could
-    not be a stored secret because it is too easy to guess.
+    """Return True if a header is not secret: its name is not that of a credential, and its value is too easy to guess
+    for a stored secret.
     """
     if is_secret_name(name) or any(part in name.lower() for part in _CREDENTIAL_NAMES):
         return False

@@ -1,8 +1,7 @@
-"""Rules: which calls run, which ask first and which never run; and what was ruled of one call.
+"""Rules for calls (run, ask or deny), and the policy result of one call.
 
-A rule is the same value whether it comes from the operator's file, from admins or from a profile. How it is written
-down is for `bot.domain.policy_syntax`, which calls it is about and which of several counts for
-`bot.engine.policy_evaluation`.
+Rules have the same form in the operator's file, from admins and in a profile. `bot.domain.policy_syntax` reads and
+writes them. `bot.engine.policy_evaluation` selects the rule that counts.
 """
 
 from __future__ import annotations
@@ -21,11 +20,11 @@ from bot.domain.servers import EVERYWHERE
 from bot.domain.tools import Tool, digest
 
 ANY = "*"
-"""The pattern that every name fits."""
+"""Pattern that matches every name."""
 GUESTS = "guests"
-"""Stands, as an asker, for guests and people from outside."""
+"""Asker value for guests and external users."""
 ANNOTATIONS = ("read_only", "destructive", "idempotent", "open_world")
-"""The hints of `bot.domain.tools.Annotations` that a rule may ask for."""
+"""Hints of `bot.domain.tools.Annotations` that a rule may name."""
 
 
 class TaintMode(StrEnum):
@@ -39,14 +38,14 @@ class TaintMode(StrEnum):
 class Rule:
     """Policy rule. All conditions have to match; empty ones and ANY always match.
 
-    `server` is a pattern for the server's name, `server_id` names one by its id instead, so that renaming it changes
-    nothing. `tool` is a pattern for the server's own name of it; `but` are tools it is not about after all.
-    `annotations` are hints by name, believed only of trusted servers. `arguments` are patterns for the text of values,
-    by their path. `places` are beginnings of conversation keys: platform, workspace or channel. `profile` is a name or
-    an id. `askers` are principals, roles, MEMBERS or GUESTS.
+    `server` is a pattern for the server's name. `server_id` is its id instead, which survives a rename. `tool` is a
+    pattern for the server's own name of the tool; `but` are excluded tools. `annotations` are hints by name, used for
+    trusted servers only. `arguments` are patterns for the text of values, by their path. `places` are prefixes of
+    conversation keys: platform, workspace or channel. `profile` is a name or an id. `askers` are principals, roles,
+    MEMBERS or GUESTS.
 
-    `id` is what people call the rule. `workspace` is where it holds, whatever its conditions say: an admin's in their
-    own. `by` is who set it and `at` when, in epoch seconds. `of_file` says that it is the operator's.
+    `id` is the rule's name for users. `workspace` is its scope regardless of the conditions. `by` is the principal that
+    set it, `at` the time in epoch seconds. `of_file` is True for a rule of the operator's file.
     """
 
     policy: ApprovalPolicy
@@ -92,7 +91,7 @@ def is_pattern(text: str) -> bool:
 
 
 def as_pattern(name: str) -> str:
-    """The pattern that this name fits and no other."""
+    """Return the pattern that matches only this name."""
     return re.sub(r"([*?\[])", r"[\1]", name)
 
 
@@ -120,9 +119,9 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 class StoredPolicyResult:
     """Policy result of one call with its reasons, stored with the call to explain it later.
 
-    `policy` is never AUTO: that has become one of the others. `rule` is the id of the rule that counted, empty for the
-    default; `words` are what it said; `why` is why it counted, in sentences. `taint` says whose words the model had
-    read if the call asks because of these, whatever the rule says; OWN if it does not.
+    `policy` is never AUTO, which is resolved to one of the others. `rule` is the id of the decisive rule, empty for the
+    default. `words` is that rule as text, `why` the reason in sentences. `taint` is the least trusted author of the
+    text that the model had read, if the call asks because of it regardless of the rule; otherwise OWN.
     """
 
     policy: ApprovalPolicy
@@ -133,9 +132,9 @@ class StoredPolicyResult:
 
     @property
     def asked_by(self) -> str:
-        """The rule by its id and by what it said: an id that is a line of a file, or a number within a profile, may
-        be another rule's tomorrow. A tainted call is asked for by that, too: what was granted before the model had
-        read others' words does not count after it, nor what was granted after the team's words after strangers'.
+        """Identity of the asking rule, compared with that of a grant. It includes a digest of the rule's text, because
+        an id that is a line of a file or a number in a profile may name another rule later. It includes the taint, so
+        that a grant from before the model read foreign text, or text of the team only, does not cover later calls.
         """
         rule = f"{self.rule} {digest(self.words)[:16]}".strip() if self.words else self.rule
         return rule if self.taint is Words.OWN else f"{rule} after {self.taint}".strip()
@@ -143,7 +142,7 @@ class StoredPolicyResult:
 
 @dataclass(frozen=True, slots=True)
 class OverruledRule:
-    """A rule that is about a call and did not count, and why."""
+    """Matching rule that was not decisive, and the reason."""
 
     rule: Rule
     why: str

@@ -1,7 +1,7 @@
-"""The language of rules: how one is written as a table of TOML or JSON, and back; and how it is said in words.
+"""Syntax of rules: reading and writing them as TOML or JSON tables, and describing them in words.
 
-There is one language for the operator's file, what admins set, and profiles. Whoever reads a table adds what does not
-stand in it: the rule's id, its workspace, who set it and when.
+The operator's file, admins' rules and profiles share one syntax. The caller adds the fields that are not in the table:
+id, workspace, author and time.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ MOST_ENTRIES = 50
 LARGEST_QUORUM = 20
 SHORTEST_EXPIRY, LONGEST_EXPIRY = 60.0, 30 * 86_400.0
 PRINCIPAL = re.compile(r"[a-z][a-z-]{0,40}:[^\s,*?\[]{1,200}")
-"""A person, a group or a role: `slack:U1`, `slack-group:S1`, `discord-role:7`."""
+"""Principal: a user, a group or a role (`slack:U1`, `slack-group:S1`, `discord-role:7`)."""
 _PLACE = re.compile(r"[a-z][a-z-]{0,40}(?::[^\s:*?\[]{1,200}){0,2}")
 _CHANNEL = re.compile(r"[a-z][a-z-]{0,40}(?::[^\s:*?\[]{1,200}){2}")
 _DURATION = re.compile(r"(\d{1,6})\s*([smhd]?)")
@@ -59,9 +59,7 @@ _UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 
 
 class RuleError(ValueError):
-    """A rule says something that cannot be used. `key` is where, `problem` what is wrong with it; the text is that
-    with what was `given`.
-    """
+    """Invalid rule. `key` is the position, `problem` the error. The exception's text includes the `given` value."""
 
     def __init__(self, key: str, problem: str, given: Any = None) -> None:
         super().__init__(problem if given is None else f"{given!r:.60} {problem}")
@@ -70,7 +68,7 @@ class RuleError(ValueError):
 
 
 def parse_policy(value: Any, key: str = "policy") -> ApprovalPolicy:
-    """One of the four words. Raises RuleError."""
+    """Parse a policy. Raises RuleError."""
     try:
         return ApprovalPolicy(value)
     except ValueError:
@@ -79,7 +77,7 @@ def parse_policy(value: Any, key: str = "policy") -> ApprovalPolicy:
 
 
 def parse_rule(table: Mapping[str, Any]) -> Rule:
-    """The rule that a table writes down. Raises RuleError for the first key that cannot be used."""
+    """Parse a rule from a table. Raises RuleError for the first invalid key."""
     for key in table:
         if key not in KEYS:
             raise RuleError(str(key), f"means nothing here{_hint(str(key))}; use {', '.join(KEYS)}")
@@ -107,7 +105,7 @@ def parse_rule(table: Mapping[str, Any]) -> Rule:
 
 
 def rule_to_table(rule: Rule) -> dict[str, Any]:
-    """The rule as plain JSON values, which read as the same rule."""
+    """Return the rule as plain JSON values, which `parse_rule` reads back."""
     terms = rule.terms
     table: dict[str, Any] = {
         "policy": rule.policy.value,
@@ -132,8 +130,8 @@ def rule_to_table(rule: Rule) -> dict[str, Any]:
 
 
 def describe_rule(rule: Rule, server: str = "") -> str:
-    """The rule in one line: `ASK_USER: jira.create_* where project is OPS, in slack:T1`. `server` is what the server
-    is called whose id the rule names.
+    """Return the rule in one line: `ASK_USER: jira.create_* where project is OPS, in slack:T1`. `server` is the name of
+    the server that the rule gives by id.
     """
     name = (server or rule.server_id) if rule.server_id else rule.server
     scope = "every tool" if (name, rule.tool) == (ANY, ANY) else f"{name}.{rule.tool}"
@@ -156,7 +154,7 @@ def is_person(principal: str) -> bool:
 
 
 def format_duration(seconds: float) -> str:
-    """`90s`, `30m`, `2h`, `3d`: as durations are written."""
+    """Return a duration in the syntax of rules: `90s`, `30m`, `2h`, `3d`."""
     for unit in ("d", "h", "m"):
         if seconds >= _UNITS[unit] and seconds % _UNITS[unit] == 0:
             return f"{int(seconds // _UNITS[unit])}{unit}"
@@ -245,8 +243,8 @@ def _arguments(table: Mapping[str, Any]) -> Mapping[str, str]:
 
 
 def value_text(value: Any) -> str:
-    """The text that a value of an argument is compared by: a text is itself, all else is its canonical JSON, and a
-    number that is whole is written as one.
+    """Return the text by which an argument's value is compared: a text itself, a whole number without decimals,
+    canonical JSON for all else.
     """
     if isinstance(value, str):
         return value

@@ -1,4 +1,4 @@
-"""Profiles: who the bot is in a workspace or channel, and what it may use there."""
+"""Profiles: persona, model, tools and policies of the bot in a workspace or channel."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from bot.domain.tools import Tool
 class Profile:
     """Profile of the bot.
 
-    `servers` are ids; None enables every server. `tools` are the only ones enabled of a server that has an entry, by
-    server id. `model` is `provider:name`, empty for the bot's own. `approvers` are principals and roles; empty means
-    those of the settings. `policies` are rules that hold where the profile does.
+    `servers` are ids; None enables every server. `tools` restricts a server with an entry, by id, to the named tools.
+    `model` is `provider:name`, empty for the bot's default. `approvers` are principals and roles; empty means those of
+    the settings. `policies` are rules that apply where the profile does.
     """
 
     id: str
@@ -52,12 +52,12 @@ DEFAULT = Profile("", "default")
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """A profile holds in a place: `platform:workspace`, or `platform:workspace:channel`, which wins."""
+    """Binding of a profile to a place: `platform:workspace`, or `platform:workspace:channel`, which takes precedence."""
 
     place: str
     profile: str
 
 
 def binding_scopes(conversation: ConversationKey) -> tuple[str, str]:
-    """The places a conversation is in, the nearest first: its channel, its workspace."""
+    """Return the places of a conversation, the most specific first: its channel, its workspace."""
     return str(conversation).rpartition(":")[0], conversation.workspace_key

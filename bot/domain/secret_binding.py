@@ -1,7 +1,7 @@
-"""The place that a secret of a server is given for. It is used there and nowhere else.
+"""Place of a server's secret: the only place where the secret is used.
 
-The place is text, kept beside the secret and compared whenever the secret is opened. Two places are the same if their
-texts are equal.
+The place is text. It is stored with the secret and compared at every use. Two places are the same if their texts are
+equal.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ def binding_of(record: ServerRecord, slot: str) -> str:
 
 
 def place_text(transport: Transport) -> str:
-    """Return where a server's secrets go: `https://host:443`, or the program with its words told apart.
+    """Return the destination of a server's secrets: `https://host:443`, or the program with its arguments as JSON.
 
-    Environment variables of a program are not part of it: they hold the secrets.
+    A program's environment variables are not part of it, because they hold the secrets.
     """
     match transport:
         case HttpTransport(url):

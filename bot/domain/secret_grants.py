@@ -1,4 +1,4 @@
-"""Which of the operator's secrets the servers of a workspace may refer to, by the operator's file of grants."""
+"""Permissions for servers of a workspace to refer to secrets of the operator, from the operator's file of grants."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def no_grants() -> SecretGrants:
 
 
 FindGrants = Callable[[], SecretGrants]
-"""The grants as the file says now."""
+"""Return the current grants of the file."""
 
 
 def spelled(origin: str) -> str:
@@ -92,7 +92,7 @@ def _used_by(config: ServerConfig) -> str:
 
 
 def _entry_for(reference: SecretReference, config: ServerConfig, source: str) -> str:
-    """The entry that would grant it, in words that fit on a line."""
+    """Return the missing entry of the file as part of a sentence."""
     match config.transport:
         case HttpTransport(url):
             place = f'hosts = ["{spelled(origin_of(url))}"]'

@@ -1,7 +1,7 @@
 """Strength of a secret: an estimate in bits, and the minimum for secrets of servers and of the operator.
 
-The estimate assumes a guesser who knows how people write names and passwords: a word is one choice among some two
-thousand, however many letters it has. Characters in no such order count by their alphabet.
+The estimate assumes an attacker who knows the habits of naming and passwords: a word is one choice among some two
+thousand, whatever its length. Characters without such an order count by their alphabet.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ LEAST_OPERATOR_BITS = 60.0
 """Minimum for secrets that an operator chooses: they protect every workspace, and are guessed without a tool call."""
 
 _LONGEST = 512
-"""Characters that are judged: more of them do not make a secret weak."""
+"""Maximum number of judged characters. More characters do not make a secret weak."""
 _WORD_BITS = 11.0
 _COMMON_LETTERS = 6
 _MORE_LETTERS_BITS = 2.0
-"""For each letter of a word after `_COMMON_LETTERS`: long words are rarer."""
+"""Bits for each letter of a word after `_COMMON_LETTERS`, because long words are rarer."""
 _DIGIT_BITS = math.log2(10)
 _SEPARATOR_BITS = 1.0
 _RANDOM_SHARE = 0.3
-"""Share of the letters that belong to no word, from which on a text is taken for random."""
+"""Minimum share of letters outside words in a random text."""
 _LEET_SHARE = 0.3
 """Share of digits up to which they may stand for letters, as in `passw0rd`."""
 _LONG_RUN = 12
@@ -56,7 +56,7 @@ def bits_of(secret: str) -> float:
 
 
 def weakness(secret: str, least: float = LEAST_BITS) -> str:
-    """Return why a secret is too easy to guess, as the end of `It is …`; empty if it is strong enough."""
+    """Return the weakness of a secret as the end of `It is …`; empty if it is strong enough."""
     if bits_of(secret) >= least:
         return ""
     runs = _RUNS.findall(secret.strip())
@@ -72,13 +72,13 @@ def _once(repeated: re.Match[str]) -> str:
 
 
 def _without_leet(text: str) -> str:
-    """The text with letters in place of the digits that are written for them, if it has few digits."""
+    """Return the text with letters in place of look-alike digits, if it has few digits."""
     digits = sum(map(str.isdigit, text))
     return text.translate(_LEET) if digits <= _LEET_SHARE * len(text) else text
 
 
 def _is_words(run: str) -> bool:
-    """True if letters in a row may be one word or several, as in `listIssues`."""
+    """Return True if consecutive letters may be one word or several, as in `listIssues`."""
     parts = _PARTS.findall(run) if run.isalpha() else []
     if len(run) >= _LONG_RUN and len(_VOWELS.findall(run.lower())) < _LEAST_VOWELS * len(run):
         return False
@@ -113,7 +113,7 @@ def _bits_per_character(text: str) -> float:
 
 
 def _without_sequences(text: str) -> str:
-    """The text with two characters in place of each row of a keyboard or of the alphabet, such as `12345`."""
+    """Return the text with two characters in place of each sequence of a keyboard or of the alphabet, such as `12345`."""
     kept, rest = "", text
     while rest:
         length = _sequence_length(rest)

@@ -1,4 +1,4 @@
-"""MCP servers: as an operator or an admin defines them, as they are kept, and as people see them stand."""
+"""MCP servers: configuration, stored definitions, and status."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bot.domain.secrets import SecretReference
 
 CONNECT_SECONDS, START_SECONDS, FIRST_START_SECONDS = 10.0, 30.0, 60.0
 EVERYWHERE = ""
-"""The workspace of a server that every workspace may use."""
+"""Workspace of a server that all workspaces share."""
 
 
 class ServerStatus(StrEnum):
@@ -58,7 +58,7 @@ class ConnectPolicy(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TemplateLaunch:
-    """One of the operator's launch templates, and what was filled into its slots, by name."""
+    """Launch template of the operator by name, and the values of its slots by name."""
 
     template: str
     values: Mapping[str, str] = field(default_factory=dict)
@@ -66,8 +66,8 @@ class TemplateLaunch:
 
 @dataclass(frozen=True, slots=True)
 class StdioTransport:
-    """A local process that speaks MCP on its standard streams. One with a `launch` is started by a template: all else
-    is the template's as it is now, and only the launch is kept on disk.
+    """Local process that speaks MCP on its standard streams. With a `launch`, all other fields come from the current
+    template, and only the launch is stored.
     """
 
     command: str
@@ -82,16 +82,16 @@ class HttpKind(StrEnum):
 
     STREAMABLE = "streamable_http"
     SSE = "sse"
-    """MCP's first way over HTTP, of 2024: a stream of events beside the requests."""
+    """MCP's first HTTP transport, of 2024: a stream of events beside the requests."""
     AUTO = "auto"
-    """Streamable HTTP, or the first way where the server knows no better."""
+    """Streamable HTTP, or SSE if the server does not support it."""
     JSONRPC = "jsonrpc_http"
-    """Plain JSON-RPC 2.0 and no MCP."""
+    """Plain JSON-RPC 2.0 without MCP."""
 
 
 @dataclass(frozen=True, slots=True)
 class HttpTransport:
-    """An address. `headers` may hold secrets and are never shown."""
+    """HTTP address of a server. `headers` may hold secrets and are never shown."""
 
     url: str
     headers: Mapping[str, str] = field(default_factory=dict)
@@ -103,11 +103,11 @@ Transport = StdioTransport | HttpTransport
 
 @dataclass(frozen=True, slots=True)
 class ServerConfig:
-    """One MCP server, ready to be connected to. Times are in seconds: to connect (None: as `connect_seconds` says), for
-    what it offers to be told again, for one call without a word from the server, for one call with progress, and for
-    calls of single tools by the names that the server gives them.
+    """Configuration of one MCP server. Timeouts are in seconds: to connect (None: as `connect_seconds`), to list all
+    capabilities, for one call without data from the server, for one call in total with progress, and for calls of
+    single tools by the server's own tool names.
 
-    `name` is its slug, which its tools' names begin with; `title` is what people call it. `workspace` is
+    `name` is its slug, the prefix of its tools' names. `title` is its name for users. `workspace` is
     `platform:workspace`, or EVERYWHERE.
     """
 
@@ -123,7 +123,7 @@ class ServerConfig:
     tool_timeout_max: float = 300.0
     tool_timeouts: Mapping[str, float] = field(default_factory=dict)
     id: str = ""
-    """A server of the operator's file has `file:NAME`."""
+    """Id of the server; `file:NAME` for a server of the operator's file."""
     workspace: str = EVERYWHERE
     title: str = ""
     description: str = ""
@@ -159,7 +159,7 @@ class ServerConfig:
 
     @property
     def max_read_timeout(self) -> float:
-        """The longest time, in seconds, that any call of it is waited for without a word."""
+        """Longest time, in seconds, that any call waits without data from the server."""
         return max((self.tool_timeout, *self.tool_timeouts.values()))
 
 
@@ -184,9 +184,9 @@ class AuthenticationKind(StrEnum):
     BASIC = "basic"
     API_KEY = "api_key"
     OAUTH = "oauth"
-    """A person signs the bot in, in a browser."""
+    """A user signs the bot in with a browser, by OAuth."""
     CLIENT_CREDENTIALS = "client_credentials"
-    """The bot signs itself in with an id and a secret of its own, by OAuth."""
+    """The bot signs itself in by OAuth, with its own client id and secret."""
 
 
 _NAMES_A_HOST = frozenset(
@@ -202,23 +202,23 @@ _OF_THE_CONNECTION = frozenset(
 
 
 def is_reserved_header(name: str) -> bool:
-    """Return True if a server's definition cannot have this header: it names a host, so that a proxy could send the
-    request and its secrets elsewhere, it is for a proxy, or the connection sets it.
+    """Return True if a server's definition cannot have this header. It names a host, so that a proxy could redirect the
+    request and its secrets; or it is for a proxy; or the connection sets it.
     """
     lower = name.lower()
     return lower in _NAMES_A_HOST | _OF_THE_CONNECTION or lower.startswith((":", "proxy-"))
 
 
 OAUTH_KINDS = frozenset({AuthenticationKind.OAUTH, AuthenticationKind.CLIENT_CREDENTIALS})
-"""Their secret is a client's: it goes to an authorization server, and never to the server itself."""
+"""OAuth kinds. Their secret is an OAuth client's: it goes to the authorization server only."""
 
 
 @dataclass(frozen=True, slots=True)
 class Authentication:
-    """`header` is the name of the header that carries the secret: as it is, or as a bearer's for an API key whose
-    header is `Authorization`. The user name of `basic` is a secret of its own (`USER_SLOT`). For the two kinds of
-    OAuth: `client_id` is what the authorization server knows the bot by, if it was registered there by hand, and the
-    secret is that client's; `scope` is what is asked for where the server does not say.
+    """Authentication at an HTTP server. `header` is the name of the header for the secret: the value is the secret
+    itself, or a bearer token for an API key in `Authorization`. The user name of `basic` is a separate secret
+    (USER_SLOT). For OAuth, `client_id` is the id of a client that was registered by hand, and the secret is that
+    client's. `scope` is requested if the server names none.
     """
 
     kind: AuthenticationKind = AuthenticationKind.NONE
@@ -229,7 +229,7 @@ class Authentication:
 
 @dataclass(frozen=True, slots=True)
 class OAuthTerms:
-    """OAuth settings by an admin; `kind` is one of its two OAuth kinds. With all else empty, the bot registers itself
+    """OAuth settings by an admin. `kind` is one of OAUTH_KINDS. If all other fields are empty, the bot registers itself
     and requests the scopes that the server names.
     """
 
@@ -240,16 +240,16 @@ class OAuthTerms:
 
 
 AUTH_SECRET = "auth"  # noqa: S105 - the name of a slot
-"""The slot of the header's value, the password or the key. The others are USER_SLOT, `env:NAME` and `header:NAME`."""
+"""Slot of the header's value, the password or the key. Other slots are USER_SLOT, `env:NAME` and `header:NAME`."""
 USER_SLOT = "username"
-"""The slot of the user name of `basic`, which is kept and shown like the password."""
+"""Slot of the user name of `basic`, which is treated like the password."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServerRecord:
-    """A server as an admin has defined it. `config` is without any secret; where each of them comes from is in
-    `secrets`, by slot. `missing` are the slots of stored secrets that have no value, or none for the place that the
-    server has now. `version` grows with every change (optimistic lock). Times are epoch seconds.
+    """Definition of a server by an admin. `config` holds no secret; `secrets` are the references by slot. `missing` are
+    slots of stored secrets without a value for the server's current place. `version` grows with every change
+    (optimistic lock). Times are epoch seconds.
     """
 
     config: ServerConfig
@@ -265,7 +265,7 @@ class ServerRecord:
 
     @property
     def id(self) -> str:
-        """A UUID."""
+        """Id of the server, a UUID."""
         return self.config.id
 
 
@@ -281,9 +281,9 @@ class CachedCapabilities:
 
 @dataclass(frozen=True, slots=True)
 class DesiredServer:
-    """One server as the toolbox is to keep it: secrets filled in, and what is already known of it. `problem` says why
-    it cannot be used as it is defined. `pinned` is None as long as nobody has looked at its tools. `signed_in` is the
-    version of the sign-in that is kept, 0 if there is none.
+    """Server that the toolbox has to run, with secrets filled in and cached capabilities. `problem` is the reason if
+    the definition cannot be used. `pinned` is None before the first sync. `signed_in` is the version of the stored
+    sign-in, 0 without one.
     """
 
     config: ServerConfig

@@ -1,7 +1,6 @@
-"""Signing in to an MCP server by OAuth: whose sign-in it is, what was found out and handed out, and one that is under
-way.
+"""Sign-in to an MCP server by OAuth: its key, registration, tokens and pending state.
 
-Everything here but a key is secret or leads to something secret: it is encrypted where it is kept, and never shown.
+All values but the key are secret or lead to secrets. They are stored encrypted and never shown.
 """
 
 from __future__ import annotations
@@ -15,9 +14,9 @@ from typing import Any
 from bot.domain.conversations import Author, ConversationKey
 
 SIGN_IN_SECONDS = 600.0
-"""Seconds between handing out the link and the return of the user."""
+"""Seconds from creating the link to the user's return."""
 PATH = "/oauth/mcp/"
-"""Below the address of the bot: what a proxy hands on for it."""
+"""Path prefix, below the bot's address, that a proxy forwards to the bot."""
 CALLBACK_PATH = f"{PATH}callback/"
 """Path of the OAuth redirect; the server's `callback_id` follows."""
 CLIENT_PATH = f"{PATH}client/"
@@ -27,19 +26,19 @@ CLIENT_NAME = "Countersign"
 
 
 def callback_id(server_id: str) -> str:
-    """Return what stands for a server in its redirect address. Each server has one of its own, so that an answer of one
-    authorization server is not taken for that of another (RFC 9700 4.4.2).
+    """Return the id of a server in its redirect address. Ids differ by server, so that a response of one authorization
+    server is not taken for that of another (RFC 9700 4.4.2).
     """
     return hashlib.sha256(server_id.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
 def callback_path(server_id: str) -> str:
-    """Return where people come back to from signing in to a server."""
+    """Return the path of a server's OAuth redirect."""
     return f"{CALLBACK_PATH}{callback_id(server_id)}"
 
 
 def client_path(server_id: str) -> str:
-    """Return where the bot describes itself to the authorization server of a server."""
+    """Return the path of the client id metadata document for a server."""
     return f"{CLIENT_PATH}{callback_id(server_id)}.json"
 
 
@@ -76,20 +75,20 @@ class SignIn:
     resource: str
     registration: Registration
     endpoints: Mapping[str, Any] = field(default_factory=dict)
-    """The authorization server's metadata, as far as it is needed again."""
+    """Stored part of the authorization server's metadata."""
     scope: str = ""
     access_token: str = field(default="", repr=False)
     refresh_token: str = field(default="", repr=False)
     expires_at: float | None = None
-    """Epoch seconds; None if the server has not said."""
+    """Epoch seconds; None if the server does not say."""
     renew_at: float | None = None
-    """From when on another token is asked for: some time before this one expires."""
+    """Epoch seconds from which the token is refreshed, some time before its expiry; None without a known expiry."""
     signed_in_by: str = ""
-    """A principal; empty if the bot has signed itself in."""
+    """Principal of the user; empty if the bot has signed itself in."""
     signed_in_at: float = 0.0
-    """Epoch seconds: when somebody did; a refresh is none."""
+    """Epoch seconds of the sign-in. A refresh does not change it."""
     version: int = 0
-    """Grows with every change: a refresh that comes too late must not undo another one's."""
+    """Version, which grows with every change, so that a late refresh does not overwrite a newer one."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ class OtherSource(StrEnum):
 
     @property
     def label(self) -> str:
-        """The source in a sentence for people."""
+        """Phrase for the source in a sentence for users."""
         return _LABELS[self]
 
 
@@ -28,7 +28,7 @@ _LABELS = {
 
 @dataclass(frozen=True, slots=True)
 class ToolSource:
-    """A tool whose result was in the prompt, as it was when it was called. `server` is the name at that time."""
+    """Tool whose result was in the prompt. All fields are those at the time of the call."""
 
     server: str
     tool: str
@@ -39,11 +39,11 @@ class ToolSource:
 
 @dataclass(frozen=True, slots=True)
 class PersonSource:
-    """A person whose question was in the prompt. `principal` is as settings name people: `slack:U123`."""
+    """User whose question was in the prompt. `principal` is as in settings: `slack:U123`."""
 
     principal: str
 
 
 Source = ToolSource | PersonSource | OtherSource
 Sources = tuple[Source, ...]
-"""Each source once, in the order in which they came."""
+"""Distinct sources in the order of their first occurrence."""

@@ -1,4 +1,4 @@
-"""Tools as the model is offered them, and where a call to one ends up."""
+"""Tools offered to the model, and outcomes of their calls."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ OWN_SERVER = "countersign"
 
 @dataclass(frozen=True, slots=True)
 class Annotations:
-    """A server's hints about a tool; None where it said nothing. They count only if an operator trusts the server
-    (MCP specification 2026-07-28, server/tools: clients MUST consider annotations untrusted).
+    """A server's hints about a tool; None for a missing hint. They count only for trusted servers (MCP specification
+    2026-07-28, server/tools: clients MUST consider annotations untrusted).
     """
 
     read_only: bool | None = None
@@ -33,8 +33,8 @@ class Annotations:
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """A tool of a server. `name` is what the model calls it, `server` and `original_name` are what people call it, and
-    `server_id` is where a call goes.
+    """Tool of a server. `name` is its name for the model, `server` and `original_name` are those for users. `server_id`
+    is the destination of calls.
     """
 
     name: str
@@ -50,7 +50,7 @@ class Tool:
     flags: tuple[str, ...] = ()
     """Short notes on the definition for an admin to review; not a part of the definition."""
     place: str = ""
-    """A digest of where its server is, or of the program that is started for it."""
+    """Digest of the server's address, or of the program that is started for it."""
     flow: Flow = UNSET
 
     @property
@@ -94,7 +94,7 @@ class Tool:
 
     @property
     def definition(self) -> str:
-        """A fingerprint of everything the server said about the tool; it changes when the tool does."""
+        """Digest of everything the server says about the tool; changes with the tool."""
         return digest(
             {
                 "name": self.original_name,
@@ -127,7 +127,7 @@ class ServerGuidance:
     system_instruction: str = ""
     response_instruction: str = ""
     auto_context_tool: str = ""
-    """The offered name of a tool that is called with every question before the model is asked."""
+    """Offered name of a tool that is called with every question before the model is asked."""
     description: str = ""
     """Purpose of the server in a few words: tool search reads them."""
 
@@ -146,17 +146,19 @@ class ToolSet:
     barred: frozenset[str] = frozenset()
 
     def find(self, name: str) -> Tool | None:
-        """The tool the model means by `name`, or None if it made the name up."""
+        """Return the tool with this offered name, or None."""
         return next((tool for tool in self.tools if tool.name == name), None)
 
     def guidance_for(self, server: str) -> ServerGuidance:
-        """The operator's guidance for a server, empty if there is none."""
+        """Return the operator's guidance for a server, empty without one."""
         return next((each for each in self.guidance if each.server == server), ServerGuidance(server))
 
 
 @dataclass(frozen=True, slots=True)
 class ArgumentError:
-    """An argument that does not fit its tool's schema, and why; no name where it is about all of them."""
+    """Argument that does not match its tool's schema, with the reason. The name is empty if the error is about all
+    arguments.
+    """
 
     argument: str
     problem: str
@@ -164,29 +166,29 @@ class ArgumentError:
 
 @dataclass(frozen=True, slots=True)
 class CallReturned:
-    """The tool answered; the answer may be an error that the model can read."""
+    """The tool returned a result, which may be an error for the model."""
 
     result: ToolResult
 
 
 @dataclass(frozen=True, slots=True)
 class CallNotSent:
-    """The call never left this process: nothing happened, on anybody's word."""
+    """The call was not sent by this process, so it had no effect."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class CallOutcomeUnknown:
-    """The call was sent and no answer came: it may or may not have happened."""
+    """The call was sent without a response: it may or may not have run."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class CallNeedsInput:
-    """The server wants to know something before it does what was asked, and wants the call sent again with the answers.
-    `state` goes along then, as it is.
+    """The server needs answers from the user, and the call sent again with them. `state` is returned unchanged with
+    that call.
     """
 
     questions: tuple[ElicitationRequest, ...]
@@ -196,18 +198,18 @@ class CallNeedsInput:
 ToolOutcome = CallReturned | CallNotSent | CallOutcomeUnknown | CallNeedsInput
 
 MISFIT = "The arguments do not fit the tool, so nothing was sent."
-"""Begins what the model is told of a call whose arguments its server would refuse."""
+"""Beginning of the model's error message for arguments that do not match the schema."""
 
 UNSURE = "It may or may not have happened."
-"""Stands between the reason and the advice in what the model is told of an unknown outcome."""
+"""Sentence between the reason and the advice in the model's message about an unknown outcome."""
 
 
 def canonical_json(value: Any) -> str:
-    """JSON with one spelling for equal values: sorted keys, no spaces, no escapes beyond JSON's own."""
+    """Return JSON with one spelling for equal values: sorted keys, no spaces, no optional escapes."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, default=dict)
 
 
 def digest(value: Any) -> str:
-    """SHA-256 of a value's canonical JSON, in hexadecimal."""
+    """Return the SHA-256 of a value's canonical JSON, in hexadecimal."""
     # A server's schema may hold half a surrogate pair.
     return hashlib.sha256(canonical_json(value).encode("utf-8", "surrogatepass")).hexdigest()

@@ -1,6 +1,7 @@
-"""A turn: one question, and everything that was said and done until it was answered.
+"""Turns: a question with all steps up to its answer.
 
-The steps are the transcript. A turn is resumed by reading them and doing what is missing; nothing is replayed.
+The steps are the transcript. A turn is resumed by reading them and doing the missing steps; completed steps are not
+repeated.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from bot.domain.usage import UsageEntry
 
 
 class TurnStatus(StrEnum):
-    """Queued, then running and waiting by turns, then one of three ends."""
+    """Status of a turn: queued, then running and waiting in alternation, then one of three final ones."""
 
     QUEUED = "queued"
     RUNNING = "running"
@@ -32,7 +33,7 @@ class TurnStatus(StrEnum):
 
     @property
     def ended(self) -> bool:
-        """Nothing more will happen in this turn."""
+        """True if the turn has ended."""
         return self in (TurnStatus.DONE, TurnStatus.FAILED, TurnStatus.CANCELLED)
 
 
@@ -45,7 +46,7 @@ class StepStatus(StrEnum):
     READY = "ready"
     STARTED = "started"
     ASKING = "asking"
-    """The server has asked back and wants the call sent again with the answers: nothing is under way."""
+    """The server needs answers from the user before the call is sent again. No request is in progress."""
     DONE = "done"
     FAILED = "failed"
     DENIED = "denied"
@@ -55,7 +56,7 @@ class StepStatus(StrEnum):
 
     @property
     def ended(self) -> bool:
-        """Nothing more will happen to this step."""
+        """True if the step has ended."""
         return self not in OPEN
 
 
@@ -80,14 +81,14 @@ class TurnInput:
     attachments: tuple[Attachment, ...] = ()
     context: tuple[str, ...] = ()
     call: ToolCall | None = None
-    """A call that a person runs by hand: the turn is that call and asks no model."""
+    """Call that a user runs by hand. The turn consists of that call and asks no model."""
     again: bool = False
     """The call was made before and its outcome is unknown: it needs a new approval regardless of the policy."""
 
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One question of one person and how far it has got. Times are epoch seconds."""
+    """Turn of one user: its question and status. Times are epoch seconds."""
 
     id: str
     conversation: ConversationKey
@@ -97,14 +98,14 @@ class Turn:
     status: TurnStatus
     created_at: float
     failure: str = ""
-    """Why a failed turn failed, or who stopped a cancelled one: a sentence for people."""
+    """Reason for the failure, or the user who stopped the turn: a sentence for users."""
     begun: bool = False
     """True if the turn has run before: it is queued again after an approval, or because it was released."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolRef:
-    """The tool as it was when the model asked for it; `definition` tells whether it still is that tool."""
+    """Tool as of the model's request. `definition` shows later if the tool has changed."""
 
     server: str
     name: str
@@ -115,18 +116,18 @@ class ToolRef:
     server_id: str = ""
     """Empty for tools of the bot itself."""
     place: str = ""
-    """A digest of where the server was; empty for tools of the bot itself."""
+    """Digest of the server's place; empty for tools of the bot itself."""
 
     def is_still(self, tool: Tool) -> bool:
-        """True if the tool and the place of its server are what they were."""
+        """Return True if the tool's definition and its server's place are unchanged."""
         return (tool.definition, tool.place) == (self.definition, self.place)
 
 
 @dataclass(frozen=True, slots=True)
 class ModelStep:
-    """A reply of the model. `notes` are sentences for people about this reply; `model` is the one that wrote it;
-    `usage` is what its service has counted. `use` is what it is counted as, None in what is read back. `sources` are
-    those of the words in its prompt.
+    """Reply of the model. `notes` are sentences for users about it. `model` is the name of the model that wrote it.
+    `usage` are the service's counts. `use` is the entry for usage statistics, None in a record read from the database.
+    `sources` are those of the text in its prompt.
     """
 
     n: int
@@ -141,10 +142,10 @@ class ModelStep:
 
 @dataclass(frozen=True, slots=True)
 class ToolStep:
-    """A tool call and where it stands.
+    """Tool call and its status.
 
-    `tool` is None for a name the model made up. `repeatable` calls may run again after a crash, all others are
-    recorded as started before they are sent, and are `unknown` if nobody was there to take the answer.
+    `tool` is None if no tool has the requested name. `repeatable` calls may run again after a crash. All others are
+    recorded as started before they are sent, and become `unknown` if no process received the answer.
     """
 
     n: int
@@ -175,7 +176,7 @@ Step = ModelStep | ToolStep
 
 @dataclass(frozen=True, slots=True)
 class TurnRecord:
-    """A turn with its steps in order. `revision` grows with everything that people should see."""
+    """Turn with its steps in order. `revision` grows with every visible change."""
 
     turn: Turn
     steps: tuple[Step, ...]
@@ -183,7 +184,7 @@ class TurnRecord:
 
     @property
     def next_n(self) -> int:
-        """The number of the step that comes next."""
+        """Number of the next step."""
         return self.steps[-1].n + 1 if self.steps else 1
 
     @property
@@ -203,7 +204,7 @@ class TurnRecord:
 
     @property
     def calls_awaiting_approval(self) -> tuple[ToolStep, ...]:
-        """Calls that wait for a signature."""
+        """Calls that wait for an approval."""
         return tuple(step for step in self.calls if step.status is StepStatus.AWAITING)
 
     @property
@@ -213,19 +214,19 @@ class TurnRecord:
 
     @property
     def is_awaiting_input(self) -> bool:
-        """A server waits to hear something from a person."""
+        """True if a server waits for an answer from a user."""
         return any(step.pending_elicitations for step in self.calls)
 
     @property
     def answer(self) -> ModelStep | None:
-        """The reply that ends the turn: the last step, if it asks for nothing."""
+        """Reply that ends the turn: the last step, if it requests no call; otherwise None."""
         last = self.steps[-1] if self.steps else None
         return last if isinstance(last, ModelStep) and not last.message.tool_calls else None
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """The right to drive a turn until the lease runs out; `fence` grows with every owner."""
+    """Right to run a turn until the lease expires. `fence` grows with every owner."""
 
     turn_id: str
     conversation: ConversationKey
@@ -240,7 +241,7 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """A message is safe on disk. `queue_position` counts the turns of its conversation that come before it."""
+    """Receipt of a stored message. `queue_position` is the number of earlier unfinished turns in its conversation."""
 
     turn_id: str
     redelivery: bool = False

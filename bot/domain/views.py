@@ -1,7 +1,7 @@
-"""View of a turn: its state to display now.
+"""View of a turn: its current state for display.
 
-A view holds the whole state, so drawing one twice or skipping one does no harm. How a card or a tool line looks is
-for `rendering` and the platforms.
+A view holds the whole state, so that displaying it twice or skipping one does no harm. `rendering` and the platforms
+decide the appearance.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ ReadFile = Callable[[str], Awaitable[bytes]]
 
 @dataclass(frozen=True, slots=True)
 class ModelRetry:
-    """A model was busy or could not be reached, as `reason` says, and is asked again after so many seconds."""
+    """Model request that is retried in `seconds`, because the model was busy or unreachable as `reason` says."""
 
     seconds: int
     reason: str
@@ -28,9 +28,8 @@ class ModelRetry:
 
 @dataclass(frozen=True, slots=True)
 class BlockingTurn:
-    """The turn that holds a conversation: the first of those that have not ended. `awaits_signature` says that nothing
-    more happens in it until somebody has decided, `awaits_answer` that a server waits to hear something from whoever
-    asked there.
+    """Turn that blocks a conversation: the first unfinished one. `awaits_signature` is True if it waits for an
+    approval, `awaits_answer` if a server waits for an answer of that turn's author.
     """
 
     turn_id: str
@@ -40,13 +39,13 @@ class BlockingTurn:
 
 @dataclass(frozen=True, slots=True)
 class TurnView:
-    """A turn as it should be drawn.
+    """Turn to display.
 
-    `steps` are on disk up to `revision`. The rest is the moment: `streaming` is the reply being written, `running` the
-    calls in flight (step numbers), `progress` what they say of themselves, `activity` what the bot is busy with, in
-    words (`str`). Of a queued turn, `ahead` counts the turns that come first, in its conversation and in the queue of
-    all, as things stand; `blocker` is the one of its conversation that it waits for. `read` gives the bytes of a file
-    that one of the turn's tools returned, by its id (`StoredFile`), to whoever draws it; it raises NotFound.
+    `steps` are stored up to `revision`. The other fields are temporary: `streaming` is the partial reply, `running` are
+    the calls in progress (step numbers), `progress` are their progress messages, `activity` is the bot's current
+    activity as text. For a queued turn, `ahead` is the number of turns before it, in its conversation and in the queue
+    of all turns. `blocker` is the turn of its conversation that it waits for. `read` returns the bytes of a file from
+    one of the turn's tools, by its id (`StoredFile`), or raises NotFound.
     """
 
     turn: Turn
@@ -62,22 +61,22 @@ class TurnView:
 
     @property
     def awaiting(self) -> tuple[ToolStep, ...]:
-        """Calls that wait for a signature."""
+        """Calls that wait for an approval."""
         return tuple(step for step in self.steps if isinstance(step, ToolStep) and step.status is StepStatus.AWAITING)
 
     @property
     def asks(self) -> bool:
-        """A server waits to hear something from a person."""
+        """True if a server waits for an answer from a user."""
         return any(step.pending_elicitations for step in self.steps if isinstance(step, ToolStep))
 
 
 MessageRefs = Mapping[str, str]
-"""Slot to the platform's reference of the message that shows it. Slots are the surface's own words."""
+"""The platform's reference of each posted message by slot. Each platform defines its own slots."""
 
 
 @dataclass(frozen=True, slots=True)
 class PostedMessage:
-    """One slot is out; `ref` is what the platform needs to edit it."""
+    """Posted message of one slot. `ref` is the platform's reference for edits."""
 
     slot: str
     ref: str
@@ -94,6 +93,6 @@ class NoticeTarget:
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """Something to be told outside a turn."""
+    """Text to post outside a turn."""
 
     text: str
