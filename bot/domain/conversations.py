@@ -14,7 +14,7 @@ HTTP = "api"
 
 @dataclass(frozen=True, slots=True)
 class ConversationKey:
-    """Address of a conversation. Its text form, `platform:workspace:channel:thread`, is its identity in the database."""
+    """Address of a conversation. Its text form, `platform:workspace:channel:thread`, identifies it in the database."""
 
     platform: str
     workspace: str

@@ -28,7 +28,7 @@ class ReplyUpdated:
 
 @dataclass(frozen=True, slots=True)
 class ModelPaused:
-    """The model was busy or unreachable, and is asked again after `pause`. A partial reply restarts from its beginning."""
+    """The model was busy or unreachable, and is asked again after `pause`. A partial reply starts over."""
 
     turn_id: str
     pause: ModelRetry

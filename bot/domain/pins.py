@@ -28,8 +28,8 @@ _DEEPEST = 16
 
 
 class ReviewPolicy(StrEnum):
-    """Policy for changed tools and new flagged ones: CHANGED withholds them until an admin pins them, OFF offers them
-    at once.
+    """Policy for tools whose definition is not pinned: CHANGED withholds them until an admin pins them, OFF offers
+    them.
     """
 
     CHANGED = "changed"

@@ -52,7 +52,7 @@ DEFAULT = Profile("", "default")
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """Binding of a profile to a place: `platform:workspace`, or `platform:workspace:channel`, which takes precedence."""
+    """Binding of a profile to a place: `platform:workspace`, or `platform:workspace:channel`, which overrides it."""
 
     place: str
     profile: str

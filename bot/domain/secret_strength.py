@@ -113,7 +113,7 @@ def _bits_per_character(text: str) -> float:
 
 
 def _without_sequences(text: str) -> str:
-    """Return the text with two characters in place of each sequence of a keyboard or of the alphabet, such as `12345`."""
+    """Return the text with two characters for each sequence of a keyboard or of the alphabet, such as `12345`."""
     kept, rest = "", text
     while rest:
         length = _sequence_length(rest)

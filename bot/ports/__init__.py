@@ -1,7 +1,7 @@
-"""The interfaces between the parts: what the engine needs of its surroundings, and what they may call of it.
+"""Interfaces between the parts: the engine's dependencies, and its services for platforms.
 
-Values in, values out. An implementation translates its vendor's errors into `bot.errors`. Every method of a store is
-one transaction. A change of what admins set writes an audit entry and raises `revision`; `by` is its author.
+Implementations translate errors of their vendor into `bot.errors`. Every method of a store is one transaction. A change
+of admins' settings writes an audit entry and raises `revision`; `by` is its author.
 """
 
 from __future__ import annotations

@@ -10,20 +10,20 @@ from bot.domain.conversations import Author
 
 
 class TokenStore(Protocol):
-    """Tokens of the HTTP API. Made and revoked by the operator."""
+    """Tokens of the HTTP API, created and revoked by the operator."""
 
     async def create(
         self, name: str, role: ApiRole, workspace: str, lifetime: float | None, by: Author
     ) -> tuple[ApiToken, str]:
-        """Make a token, good for `lifetime` seconds; what is known of it, and the token itself, which nobody can find
-        out again. Raises Conflict if the name is taken by one that is still good.
+        """Create a token that is valid for `lifetime` seconds; None means without an end. Return its record and the
+        token itself, which is not stored. Raises Conflict if a valid token has the same name.
         """
 
     async def tokens(self) -> Sequence[ApiToken]:
-        """All of them, by name, those that are good for nothing any more included."""
+        """Return all tokens by name, with revoked and expired ones."""
 
     async def find_by_secret(self, token: str) -> ApiToken | None:
-        """The token that this is, if it is good for something now."""
+        """Return the record of a valid token, or None."""
 
     async def revoke(self, name: str, by: Author) -> bool:
-        """Let it be good for nothing from now on. False if there is no such token, or it is revoked."""
+        """Revoke a token. Return False if it is missing or already revoked."""

@@ -1,4 +1,4 @@
-"""The commands, as platforms and the HTTP API call them."""
+"""Commands, for platforms and the HTTP API."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ class Commands(Protocol):
 
     @property
     def verbs(self) -> Mapping[str, Sequence[Verb]]:
-        """Every verb by its command, for a platform that registers them."""
+        """All verbs by command, for platforms that register them."""
 
     def handle(self, request: Invocation | FormSubmission) -> AsyncIterator[Reply | Form]:
-        """Answer a command, possibly several times while it works: each reply replaces the one before."""
+        """Answer a command, possibly several times during its work: each reply replaces the one before."""
 
     def complete(self, text: str, conversation: ConversationKey) -> Sequence[str]:
-        """Whole command lines, without the slash, that begin with `text`, with the names that are known where the
-        person stands: from memory, at once.
+        """Return whole command lines, without the slash, that begin with `text`. Names are those known in the
+        conversation, from memory, so that this returns at once.
         """

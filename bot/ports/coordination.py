@@ -28,38 +28,36 @@ class QuotaGranted:
 
 @dataclass(frozen=True, slots=True)
 class QuotaExceeded:
-    """The quota leaves no start in time; it may in `wait` seconds."""
+    """No start is available in time. The next one is in `wait` seconds."""
 
     wait: float
 
 
 class Quotas(Protocol):
-    """Limits that all processes keep together, by name. The database's clock decides. Asking twice where the answer to
-    the first was lost costs a turn and does no harm.
+    """Rate limits by name, shared by all processes. The database's clock decides. A repeated request after a lost
+    response uses up one start and does no other harm.
     """
 
     async def acquire(self, name: str, quota: Quota, most_wait: float) -> QuotaGranted | QuotaExceeded:
-        """Take the next turn if it comes within `most_wait` seconds; nothing otherwise. Raises DatabaseError."""
+        """Acquire the next start if it is within `most_wait` seconds. Raises DatabaseError."""
 
     async def pause(self, name: str, quota: Quota, seconds: float) -> None:
-        """Let nobody who asks from now on have a turn before `seconds` are over; after that they come one by one.
-        Turns that were granted stay granted. Raises DatabaseError.
+        """Delay all new requests by `seconds`; after that starts come one by one. Earlier grants remain. Raises
+        DatabaseError.
         """
 
     async def forget_idle(self, limit: int) -> int:
-        """Forget up to `limit` names that nobody would have to wait for: they say nothing. How many there were. Raises
-        DatabaseError.
-        """
+        """Delete up to `limit` names that limit no request now. Return their number. Raises DatabaseError."""
 
 
 class Leases(Protocol):
     """Leases for work that only one process should do at a time. The database's clock decides."""
 
     async def acquire_or_renew(self, name: str, holder: str, seconds: float) -> bool:
-        """Take what is free, or renew what is the holder's: True if it is theirs for `seconds`, to be counted from
-        before this was called. What another holds is free once they released it, or once their seconds are over.
-        Raises DatabaseError, before half of the seconds are over if the database is away.
+        """Acquire a free lease, or renew the holder's own. Return True if it is held for `seconds` from before this
+        call. A lease of another holder is free once it is released or expired. Raises DatabaseError before half of
+        `seconds` have passed if the database is unreachable.
         """
 
     async def release(self, name: str, holder: str) -> None:
-        """Let another have it at once. Nothing happens if it is not the holder's. Raises DatabaseError."""
+        """Release a lease at once; no effect on another holder's. Raises DatabaseError."""

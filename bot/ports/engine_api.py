@@ -19,46 +19,44 @@ class EngineApi(Protocol):
     """Engine interface for platforms."""
 
     async def receive(self, message: InboundMessage) -> Receipt:
-        """Put a message on disk and return: the platform's acknowledgement waits for this and for nothing else."""
+        """Store a message and return. The platform's acknowledgement waits only for this."""
 
     async def decide(self, decision: Decision, member: Member) -> DecisionResult:
-        """Settle an approval, if this member may and nobody was faster."""
+        """Decide an approval, if the member may and it still waits."""
 
     async def grant(self, decision: Decision, permission: GrantRequest, member: Member) -> DecisionResult:
-        """Approve a call and allow the next ones like it, if this member may do both and nobody was faster."""
+        """Approve a call and grant later ones like it, if the member may do both and the call still waits."""
 
     async def get_editable_call(self, approval_id: str, revision: int, member: Member) -> EditableCall | NotEditable:
-        """A call that waits for a signature, for this member to change; or why they cannot."""
+        """Return a waiting call for this member to edit, or the reason against it."""
 
     async def open_call(
         self, approval_id: str, revision: int, member: Member, portion: Portion = WHOLE
     ) -> ToolStep | NotEditable:
-        """Return a call that waits, for this member to see every character of it in private, if they may approve it.
-        The page they are shown is on record before they see it.
+        """Return a waiting call for this member to read as a whole in private, if the member may approve it. The page
+        is recorded before it is returned.
         """
 
     async def revise(self, approval_id: str, revision: int, arguments: Mapping[str, Any], member: Member) -> EditResult:
-        """Ask for a signature on other arguments instead, if this member may and nobody was faster."""
+        """Replace the arguments of a waiting call, if the member may and the revision is current."""
 
     async def get_elicitation(self, elicitation_id: str, member: Member) -> OpenElicitation | AnswerRejected:
         """Return an elicitation that this member may answer now, or the rejection."""
 
     async def answer_elicitation(self, elicitation_id: str, reply: ElicitationResult, member: Member) -> AnswerResult:
-        """Answer it, if this member may, nobody was faster, and the values fit what was asked."""
+        """Answer an elicitation, if the member may, it still waits, and the values are valid."""
 
     async def stop(self, turn_id: str, by: Author) -> bool:
-        """Stop a turn at whatever it is doing. False if it had ended."""
+        """Stop a turn. Return False if it had ended."""
 
     async def run_again(self, turn_id: str, n: int, by: Author) -> Receipt:
-        """Run a call once more whose outcome is unknown, or that came to nothing, with a fresh signature. Raises
-        NotFound.
-        """
+        """Run a call of unknown outcome, or one that failed to run, again with a new approval. Raises NotFound."""
 
     async def check_outcome(self, turn_id: str, n: int, by: Author) -> Receipt:
-        """Ask the model to find out whether a call of unknown outcome has happened. Raises NotFound."""
+        """Ask the model to check if a call of unknown outcome has run. Raises NotFound."""
 
     async def view(self, turn_id: str) -> TurnView:
-        """A turn as it stands on disk. Raises NotFound."""
+        """Return the stored view of a turn. Raises NotFound."""
 
     async def recent_turns(self, conversation: ConversationKey, limit: int) -> Sequence[TurnView]:
-        """The last turns of a conversation as they stand on disk, oldest first."""
+        """Return the stored views of the last `limit` turns of a conversation, oldest first."""

@@ -1,4 +1,4 @@
-"""The store of what users thought of answers."""
+"""Store of users' feedback on answers."""
 
 from __future__ import annotations
 
@@ -23,9 +23,7 @@ class FeedbackStore(Protocol):
     """Feedback on answers. Feedback is deleted with its turn and leaves no audit entry."""
 
     async def save(self, turn_id: str, good: bool, by: Author) -> None:
-        """Keep what a person thinks now, in the place of what they thought before. Raises NotFound if the turn is not
-        there any more.
-        """
+        """Save a user's feedback, replacing an earlier one. Raises NotFound if the turn was deleted."""
 
     async def for_turn(self, turn_id: str) -> Sequence[Feedback]:
         """Return the feedback on a turn's answer, oldest first."""

@@ -9,25 +9,25 @@ from bot.domain.completions import Capabilities, ModelEvent, ModelRequest
 
 
 class LanguageModel(Protocol):
-    """A provider of replies."""
+    """Language model of a provider."""
 
     @property
     def capabilities(self) -> Capabilities:
         """Capabilities of the model."""
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
-        """Yield text as it is written and a Completion last. Raises ModelUnavailable and ModelRejected; a stream that
-        ends without a Completion is an error of the adapter.
+        """Yield text as it is written, and a Completion last. Raises ModelUnavailable and ModelRejected. A stream
+        without a Completion is an error of the adapter.
         """
 
     async def close(self) -> None:
-        """Let go of connections."""
+        """Close all connections."""
 
 
 class LanguageModels(Protocol):
-    """Every model that profiles may name."""
+    """All models that profiles may name."""
 
     async def get(self, name: str) -> LanguageModel:
-        """The model called `provider:name`; the bot's own if the name is empty. Raises ModelRejected if it cannot be
-        used.
+        """Return the model `provider:name`; the bot's default if the name is empty. Raises ModelRejected if it cannot
+        be used.
         """

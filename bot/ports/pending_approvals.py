@@ -1,4 +1,4 @@
-"""Reading the calls that wait for one reader, past the calls that wait for others."""
+"""Reading the waiting calls of one reader, among those of others."""
 
 from __future__ import annotations
 

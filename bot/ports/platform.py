@@ -1,4 +1,4 @@
-"""The two halves of a platform: what it receives and what it displays."""
+"""The two halves of a platform: the inbound Listener and the outbound Surface."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from bot.ports.engine_api import EngineApi
 
 
 class Listener(Protocol):
-    """Inbound: one per platform, only in the process where that platform is received."""
+    """Inbound half. One per platform, only in the process that receives its messages."""
 
     async def run(self, engine: EngineApi, commands: Commands) -> None:
-        """Listen until cancelled or until the platform says goodbye."""
+        """Listen until cancelled or until the platform ends the connection."""
 
     async def listening(self) -> ListenerStatus:
         """Return the listener's status at once, from memory. Never raises."""
@@ -24,28 +24,28 @@ class Listener(Protocol):
 
 
 class Surface(Protocol):
-    """Outbound: one per platform, in every process that draws."""
+    """Outbound half. One per platform, in every process that delivers views."""
 
     @property
     def key_prefix(self) -> str:
-        """The beginning that the text of a conversation's key, with a colon behind it, must have for this surface to
-        draw it: one that ends with the colon takes in one conversation alone. It may change.
+        """Prefix of the conversation keys of this surface, compared with the key's text and a colon behind it. A prefix
+        that ends with the colon may select a single conversation. The value may change.
         """
 
     @property
     def min_interval(self) -> float:
-        """Seconds that must pass between two drawings of one turn."""
+        """Minimum seconds between two deliveries of one turn."""
 
     def deliver(self, view: TurnView, refs: MessageRefs) -> AsyncGenerator[PostedMessage, None]:
-        """Draw the whole state of a turn, reusing what `refs` names, and yield every slot as soon as it is out.
+        """Display the whole state of a turn, editing the messages in `refs`, and yield each posted slot at once.
         Idempotent. Raises DeliveryFailed.
         """
 
     async def post_notice(self, audience: NoticeTarget, notice: Notice) -> None:
-        """Say something outside a turn. Raises DeliveryFailed."""
+        """Post a notice outside a turn. Raises DeliveryFailed."""
 
     async def member(self, author: Author, where: ConversationKey) -> Member:
         """Return the user as a member of the workspace, recent enough to authorize by."""
 
     async def fetch(self, attachment: Attachment) -> bytes:
-        """The bytes of something a person uploaded."""
+        """Return the bytes of an attachment."""

@@ -12,22 +12,22 @@ from bot.domain.turns import ToolStep
 
 
 class PolicyStore(Protocol):
-    """Rules that admins have set, beside those of the operator's file."""
+    """Rules set by admins. The operator's file has further ones."""
 
     async def rules(self) -> Sequence[Rule]:
-        """All of them, of all workspaces."""
+        """Return all rules of all workspaces."""
 
     async def set_rule(self, rule: Rule, by: Author) -> Rule:
-        """Keep a rule, in the place of the one of its workspace that is about the same calls; as it is kept, with its
+        """Save a rule, replacing the rule of its workspace with the same conditions. Return the stored rule with its
         id. Raises NotFound if its server is gone.
         """
 
     async def clear_rule(self, rule_id: str, by: Author) -> bool:
-        """Take a rule away. False if there was none."""
+        """Delete a rule. Return False if it does not exist."""
 
     async def stored_results(self, named: str, reach: str) -> Sequence[tuple[ConversationKey, ToolStep]]:
-        """Calls that were asked for, with what was ruled of them then, in conversations whose key begins with `reach`:
-        by the beginning of their approval's id, by their turn's id, or by that and their number (`TURN:N`).
+        """Return past calls with their policy results, in conversations with the key prefix `reach`. `named` is the
+        beginning of an approval's id, a turn's id, or a turn's id and step number (`TURN:N`).
         """
 
 
@@ -35,7 +35,7 @@ class GrantStore(Protocol):
     """Store of grants. Grants are given with an approval (`bot.ports.TurnLog.grant`)."""
 
     async def active_grants(self, home: str) -> Sequence[Grant]:
-        """The grants in force in a workspace (`platform:workspace`), the latest first."""
+        """Return the active grants of a workspace (`platform:workspace`), newest first."""
 
     async def revoke(self, grant_id: str, by: Author) -> bool:
-        """End a grant, for calls that are asked for from now on. False if it is not in force."""
+        """Revoke a grant for later calls. Return False if it is not active."""

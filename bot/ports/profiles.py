@@ -10,22 +10,22 @@ from bot.domain.profiles import Binding, Profile
 
 
 class ProfileStore(Protocol):
-    """Profiles and where they hold."""
+    """Profiles and their bindings to places."""
 
     async def profiles(self) -> Sequence[Profile]:
-        """All of them, by name."""
+        """Return all profiles by name."""
 
     async def save(self, profile: Profile, by: Author) -> Profile:
-        """Keep a new profile (version 0) or replace one of the same version. Raises Conflict, NotFound."""
+        """Store a new profile (version 0), or replace one of the same version. Raises Conflict, NotFound."""
 
     async def delete(self, profile_id: str, by: Author) -> bool:
-        """Delete a profile and its bindings. False if there was none."""
+        """Delete a profile and its bindings. Return False if it does not exist."""
 
     async def bindings(self) -> Sequence[Binding]:
-        """Which profile holds where."""
+        """Return all bindings."""
 
     async def bind(self, place: str, profile_id: str, by: Author) -> None:
-        """Let a profile hold in a place, instead of the one before. Raises NotFound."""
+        """Bind a profile to a place, replacing an earlier binding. Raises NotFound."""
 
     async def unbind(self, place: str, by: Author) -> bool:
-        """Let none hold there. False if none did."""
+        """Delete the binding of a place. Return False if there is none."""

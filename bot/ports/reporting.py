@@ -12,7 +12,7 @@ from bot.domain.conversations import Author, ConversationKey
 
 @dataclass(frozen=True, slots=True)
 class ConversationSummary:
-    """A conversation in a list. `state` is the word of the HTTP API for it. Times are epoch seconds."""
+    """Conversation in a list. `state` is that of the HTTP API. Times are epoch seconds."""
 
     key: ConversationKey
     title: str
@@ -25,8 +25,8 @@ class ConversationSummary:
 
 @dataclass(frozen=True, slots=True)
 class CallSummary:
-    """One tool call that was asked for: what (`server.tool`, or a name the model made up), by whom, how it ended.
-    Times are epoch seconds.
+    """Requested tool call: its name (`server.tool`, or an unknown name), users and status. `at` is epoch seconds;
+    `seconds` is the duration.
     """
 
     at: float
@@ -40,8 +40,9 @@ class CallSummary:
 
 @dataclass(frozen=True, slots=True)
 class Backlog:
-    """Unfinished work now: live turns by status; age in seconds of the oldest turn that could start; calls that wait
-    for an approval; turns with a stale view. Each count stops at 10,000.
+    """Unfinished work now. `turns` are live turns by status, and `approvals` the calls among them that wait for an
+    approval; both cover the oldest 10,000 live turns. `oldest_ready` is the age in seconds of the oldest turn that
+    could start, 0 without one. `drawings` are turns with a stale view that are not running, at most 10,000.
     """
 
     turns: Mapping[str, int]
@@ -52,8 +53,8 @@ class Backlog:
 
 @dataclass(frozen=True, slots=True)
 class ServerActivity:
-    """The calls to one server's tools that have run: how many, how many of them succeeded, and how long half of them
-    and 95 of 100 took at most, in seconds; None if that is not known of any.
+    """Calls of one server's tools that have run: their number, the number of successes, and the median and the 95th
+    percentile of their durations in seconds; None without known durations.
     """
 
     server: str
@@ -65,8 +66,8 @@ class ServerActivity:
 
 @dataclass(frozen=True, slots=True)
 class ApprovalActivity:
-    """The signatures that were asked for, and what has become of them by now. `median` is how many seconds half of the
-    decisions took at most; None if nobody has decided any.
+    """Requested approvals by their outcome so far. `median` is the median time to a decision in seconds; None without a
+    decision.
     """
 
     asked: int = 0
@@ -99,37 +100,39 @@ class ReportingStore(Protocol):
     async def conversations(
         self, reach: str, person: str, limit: int, offset: int
     ) -> tuple[Sequence[ConversationSummary], int]:
-        """A page of the conversations whose key begins with `reach`, the latest first, and how many there are in all.
-        `person`, a principal, narrows it to those in which that person has asked something; empty for all.
+        """Return a page of the conversations with the key prefix `reach`, newest first, and their total number.
+        `person`, a principal, selects conversations with a turn of that user; empty for all.
         """
 
     async def summary(self, conversation: ConversationKey) -> ConversationSummary | None:
-        """One conversation as a list has it; None if there is none."""
+        """Return one conversation as in a list, or None."""
 
     async def create(self, conversation: ConversationKey, title: str) -> bool:
-        """Keep a conversation in which nothing was said yet, under a title of its own. False if there is one."""
+        """Create a conversation without turns, with this title. Return False if it exists."""
 
     async def has_participant(self, conversation: ConversationKey, person: str) -> bool:
         """Return True if this principal is the author of a turn in the conversation."""
 
     async def delete(self, conversation: ConversationKey, by: Author) -> bool:
-        """Delete a conversation with everything of it but the audit. False if there is none or it is not at rest."""
+        """Delete a conversation and all its rows but the audit. Return False if it does not exist or has an unfinished
+        turn.
+        """
 
     async def calls(self, server: str, workspace: str, limit: int, offset: int) -> tuple[Sequence[CallSummary], int]:
-        """A page of the calls to a server's tools (its slug; empty for all servers) in a workspace, the latest first,
-        and how many there are in all.
+        """Return a page of the calls to a server's tools in a workspace, newest first, and their total number. `server`
+        is a slug, empty for all servers.
         """
 
     async def count_pending(self, server: str) -> int:
         """Return the number of calls to a server's tools that wait for an approval now."""
 
     async def audit(self, query: AuditQuery, limit: int, offset: int) -> tuple[Sequence[AuditEntry], int]:
-        """A page of the audit, the latest row first, and how many rows fit in all."""
+        """Return a page of the matching audit rows, newest first, and their total number."""
 
     async def backlog(self) -> Backlog:
         """Return the unfinished work of all workspaces."""
 
     async def activity(self, since: float, workspace: str, server: str) -> Activity:
-        """Return the activity since then (epoch seconds) in a workspace, empty for all; with one server, by id, empty
-        for all. Turns are those of all servers either way.
+        """Return the activity since then (epoch seconds) in a workspace, empty for all, and of one server, by id, empty
+        for all. Turns are counted for all servers in any case.
         """

@@ -20,8 +20,8 @@ class SignedIn:
 
 @dataclass(frozen=True, slots=True)
 class AuthorizationResponse:
-    """A code or an error that somebody brings back (RFC 6749 4.1.2), to the redirect address that ends in `callback`.
-    `issuer` is None if the answer does not name one (RFC 9207).
+    """Response of an authorization server in a user's browser, a code or an error (RFC 6749 4.1.2), at the redirect
+    address that ends in `callback`. `issuer` is None if the response does not name one (RFC 9207).
     """
 
     callback: str
@@ -33,9 +33,7 @@ class AuthorizationResponse:
 
 @dataclass(frozen=True, slots=True)
 class SignInInfo:
-    """A sign-in as people may see it: the principal who has signed the bot in, since when (epoch seconds), and the
-    issuer of its tokens.
-    """
+    """Visible facts of a sign-in: the principal of the user, the time (epoch seconds), and the issuer of the tokens."""
 
     by: str
     since: float
@@ -43,33 +41,34 @@ class SignInInfo:
 
 
 class SignIns(Protocol):
-    """Signing in to servers by OAuth, as whoever administers them and the page they come back to use it. Only where
-    the operator has said under which address people reach the bot.
+    """Sign-ins to servers by OAuth, for admins and the redirect page. Only available if the operator has set the bot's
+    public address.
     """
 
     async def is_available(self, server: str) -> bool:
-        """Return True if a user can sign in to a server, by id, in a browser: its definition says so, or it demanded
-        a sign-in at the last connection.
+        """Return True if a user can sign in to a server, by id, in a browser: its definition says so, there are tokens,
+        or it last demanded a sign-in and an authorization server is known or found now. Raises NotFound.
         """
 
     def redirect_uri(self, server: str) -> str:
         """Return the OAuth redirect URI of this server, for registration at its authorization server."""
 
     async def begin(self, server: str, by: Author, conversation: ConversationKey) -> str:
-        """The address at which this person signs the bot in: for them alone, good for `SIGN_IN_SECONDS`. Finds the
-        authorization server and registers with it, within a limit. Raises NotFound and ServerTrouble.
+        """Return the authorization URL for this user only, valid for `SIGN_IN_SECONDS`. Discovers the authorization
+        server and registers there, within a time limit. Raises NotFound and ServerTrouble.
         """
 
     async def complete(
         self, response: AuthorizationResponse, allowed: Callable[[SignedIn], Awaitable[None]]
     ) -> SignedIn:
-        """Finish a sign-in from its code or error: fetch and store the tokens, and connect the server. `allowed`
-        first checks the user's rights; its exceptions pass through. Raises NotFound if the state is unknown, used or
-        expired; ServerTrouble, with cause and fix for users.
+        """Finish a sign-in from its code or error: store the tokens and connect the server. The state is used up first.
+        `allowed` then checks the user's rights before the tokens are fetched; its exceptions pass through. Raises
+        NotFound if the server is gone or the state is unknown, used or expired; ServerTrouble, with cause and fix for
+        users.
         """
 
     async def get(self, server: str) -> SignInInfo | None:
-        """The sign-in there is, if there are tokens. Raises DatabaseError."""
+        """Return the sign-in if there are tokens for the server's current address, or None. Raises DatabaseError."""
 
     async def sign_out(self, server: str, by: Author) -> bool:
-        """Sign out: the tokens are revoked where the server can do that, and forgotten. False if there were none."""
+        """Sign out: delete the tokens, and revoke them if the server supports it. Return False if there were none."""

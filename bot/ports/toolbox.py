@@ -41,17 +41,15 @@ class Toolbox(Protocol):
         """
 
     async def confirm(self, server_id: str) -> str:
-        """Make sure, within a limit, that `offer` gives this server's tools as they are now. Return why that could not
-        be found out, in a sentence for the model; empty if it could, or if there is no such server.
+        """Refresh this server's tools, within a time limit, so that `offer` returns the current ones. Return the reason
+        of a failure as a sentence for the model; empty on success or if there is no such server.
         """
 
     async def call(self, tool: Tool, call: ToolCall, context: CallContext) -> ToolOutcome:
-        """Run a tool. A tool's failure is a result; this raises for nothing but cancellation, which reaches the
-        server.
-        """
+        """Run a tool. A failure of the tool is a result. Raises only cancellation, which is sent on to the server."""
 
     def argument_error(self, tool: Tool, call: ToolCall) -> str:
-        """Why `call` would not send these arguments, in words for the model; empty if they fit or nobody can tell."""
+        """Return the error of invalid arguments, in words for the model; empty if they are valid or cannot be checked."""
 
     def validate(self, schema: Mapping[str, Any], values: Mapping[str, Any]) -> Sequence[ArgumentError]:
         """Return the values that violate the schema of a tool, server or form; empty if all are valid or the schema
@@ -59,62 +57,62 @@ class Toolbox(Protocol):
         """
 
     def secret_spans(self, server_id: str, text: str) -> Sequence[SecretSpan]:
-        """Return where the secrets of this server are in a text. Secrets of other servers are not looked for: a call
-        of one server must not tell whether a guess at another one's secret is right.
+        """Return the positions of this server's secrets in a text. Secrets of other servers are ignored, because a call
+        of one server must not confirm a guess of another one's secret.
         """
 
 
 class ServerAdmin(Protocol):
-    """The connections to all servers, as whoever administers them uses them. Servers are named by id; methods that
-    take one raise NotFound.
+    """Connections to all servers, for their administration. Servers are named by id. Methods with a server raise
+    NotFound.
     """
 
     @property
     def enabled(self) -> bool:
-        """False if MCP is switched off altogether."""
+        """False if MCP is switched off."""
 
     async def wait_ready(self) -> None:
         """Wait, within a limit, for servers that are connecting for the first time."""
 
     async def reconcile(self, entries: Sequence[DesiredServer]) -> None:
-        """Keep these servers and no others: what is new is connected to if it should be, what has changed is connected
-        to anew, what is gone is closed. Calls to servers that stay as they are go on undisturbed.
+        """Run exactly these servers: new ones connect if they should, changed ones reconnect, removed ones close. Calls
+        to unchanged servers continue.
         """
 
     @property
     def review(self) -> ReviewPolicy:
-        """Return the policy for tools without a pin."""
+        """Policy for tools whose definition is not pinned."""
 
     def unpinned_tools(self, server: str) -> Sequence[Tool]:
-        """The tools of a server whose definition is not the one that is pinned, in its own order: new ones, changed
-        ones, and those of a first sync that an admin should see. They are not offered unless `review` says so.
+        """Return the tools whose definition is not pinned, in the server's order: new, changed and flagged ones.
+        `review` decides if they are offered.
         """
 
     def servers(self) -> Sequence[ServerSnapshot]:
-        """Every server, by name, as it may be shown: without secrets."""
+        """Return the state of every server, by name, without secrets."""
 
     def capabilities(self, server: str) -> ServerCapabilities:
         """Return the known capabilities of a server."""
 
     async def connect(self, server: str) -> ServerSnapshot:
-        """Connect now, or find that it is; how it stands then."""
+        """Connect the server if it is not connected. Return its resulting state."""
 
     async def sync(self, server: str) -> ServerCapabilities:
-        """Ask the server for everything it offers, and keep that. Raises ServerTrouble."""
+        """Fetch and store all capabilities of the server. Raises ServerTrouble."""
 
     async def sync_all(self) -> None:
-        """The same for every connected server, one's trouble not keeping it from the others."""
+        """Fetch and store the capabilities of every connected server. A failure of one does not affect the others."""
 
     def verify(self, entry: DesiredServer) -> AsyncGenerator[Check, None]:
-        """Look whether a server that need not be kept could be used: from its address to its tools, one after the
-        other. Starts a process only if the entry is the operator's or an admin's who may.
+        """Check that a server, stored or not, can be used, step by step from its address to its tools. Starts a process
+        only for an entry by the operator or an authorized admin.
         """
 
     def diagnose(self, server: str) -> AsyncGenerator[Check, None]:
-        """The same for a kept one, and how its tools and last calls stand."""
+        """Check a stored server, with the state of its tools and last calls."""
 
     async def read_resource(self, server: str, uri: str) -> Sequence[Piece]:
         """Read a resource. Raises ServerTrouble."""
 
     async def get_prompt(self, server: str, name: str, arguments: Mapping[str, str]) -> Sequence[Piece]:
-        """Have a prompt written out. Raises ServerTrouble."""
+        """Return the text of a prompt. Raises ServerTrouble."""

@@ -18,4 +18,4 @@ class UsageStore(Protocol):
         """Return the sums by name, the most expensive first; without prices, the most tokens first."""
 
     async def delete_old(self, seconds: float, limit: int) -> int:
-        """Delete up to `limit` rows that are older than that; how many there were."""
+        """Delete up to `limit` rows that are older than `seconds`. Return their number."""

@@ -14,8 +14,8 @@ from bot.domain.turns import Turn
 
 @dataclass(frozen=True, slots=True)
 class PendingApproval:
-    """A call that waits for a signature, as far as it takes to say whose: without what would be signed. `editors` are
-    the principals of those who have changed that. `asked_at` is in epoch seconds.
+    """Call that waits for an approval, without its arguments: the fields that determine its approvers. `editors` are
+    the principals that have edited the arguments. `asked_at` is in epoch seconds.
     """
 
     approval_id: str
@@ -28,7 +28,7 @@ class PendingApproval:
 
 @dataclass(frozen=True, slots=True)
 class PendingApprovalPosition:
-    """A place in the list of calls that wait, newest first: behind the call asked at `at` with this approval id."""
+    """Position in the list of waiting calls, newest first: after the call requested at `at` with this approval id."""
 
     at: float
     approval_id: str
@@ -38,7 +38,7 @@ class PendingApprovalPosition:
 
     @classmethod
     def parse(cls, text: str) -> PendingApprovalPosition:
-        """Return the position that `str` has written. Raises ValueError for any other text."""
+        """Parse the text form of a position. Raises ValueError for any other text."""
         found = _POSITION.fullmatch(text)
         if found is None:
             raise ValueError("not a position")
@@ -50,7 +50,7 @@ _POSITION = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,12})?)_([A-Za-z0-9_-]{1,100})"
 
 @dataclass(frozen=True, slots=True)
 class PendingApprovalPage:
-    """Some of the calls that wait. `behind` is where the next page begins, None if there is none."""
+    """Page of waiting calls. `behind` is the start of the next page, None on the last one."""
 
     calls: Sequence[PendingApproval]
     behind: PendingApprovalPosition | None = None
@@ -62,21 +62,25 @@ class UserActivity(Protocol):
     async def pending_approvals(
         self, reaches: Sequence[str], limit: int, behind: PendingApprovalPosition | None = None
     ) -> PendingApprovalPage:
-        """Return up to `limit` calls that wait for a signature and have not expired, newest first, in conversations
-        whose key begins with one of `reaches`. Calls that cannot be read are left out.
+        """Return up to `limit` calls that wait for an approval and have not expired, newest first. Their conversation
+        keys begin with one of `reaches`. Unreadable calls are left out.
         """
 
     async def recent_turns(self, person: str, reach: str, limit: int) -> Sequence[Turn]:
-        """Return this principal's recent turns there, newest first. Unreadable turns are left out."""
+        """Return up to `limit` recent turns of this principal in conversations with the key prefix `reach`, newest
+        first. Unreadable turns are left out.
+        """
 
     async def open_elicitations(self, person: str, reach: str, limit: int) -> Sequence[str]:
-        """Return the ids of open elicitations of this principal there, newest first."""
+        """Return up to `limit` ids of open elicitations of this principal in conversations with the key prefix `reach`,
+        newest first.
+        """
 
 
 class ActiveThreads(Protocol):
     """Threads in which users and the bot are active."""
 
     async def active_conversations(self, reach: str, seconds: float, limit: int) -> Sequence[ConversationKey]:
-        """The conversations whose key begins with `reach` and in which somebody has asked something in the last
-        `seconds`, the latest first, at most `limit`.
+        """Return up to `limit` conversations with the key prefix `reach` and a turn in the last `seconds`, newest
+        first.
         """
