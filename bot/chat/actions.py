@@ -1,6 +1,6 @@
 """Actions of buttons, menus and forms, as values. Each platform encodes them in its own way.
 
-A button holds names and numbers only: who may press it is decided when it is pressed, on what is on disk then.
+A button holds names and numbers only. The user's rights are checked at the press, against stored data.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class ApproveWithGrant:
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """Open the form in which a call's arguments can be changed before anybody signs it."""
+    """Open the form for editing a call's arguments before its approval."""
 
     card: ApprovalRef
 
@@ -87,14 +87,14 @@ class RunCommand:
 
 @dataclass(frozen=True, slots=True)
 class RunCommandInNewReply:
-    """The same from a card, whose place nothing may take: what comes of it stands beside, for whoever pressed alone."""
+    """Run a command from a card, which stays in place. The reply is shown beside it to the user who pressed only."""
 
     words: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class OpenConfirmation:
-    """Open the window in which `text` has to be typed before the command is said. `label` is what its button says."""
+    """Open the window in which `text` has to be typed before the command runs. `label` is the label of its button."""
 
     words: tuple[str, ...]
     text: str

@@ -1,8 +1,7 @@
-"""Changing a call before it is signed, as a form: the same questions and answers that commands have.
+"""Editing a call before its approval, by a form.
 
-Wherever commands are answered, these forms are (`ArgumentEditForms` stands before them): a platform opens them by
-"saying" `opening(card)` for whoever has pressed, and shows what comes back as it does for every command. Whether
-somebody may change a call is asked of the engine, when the form is opened and again when it comes back.
+`ArgumentEditForms` wraps the commands: a platform opens the form by running `opening(card)` for the user, and shows the
+reply as for every command. The engine checks the user's rights when the form is opened and when it is submitted.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from bot.rendering.argument_fields import ArgumentForm, argument_form, read_argu
 from bot.rendering.text_safety import single_line
 
 COMMAND = "edit-call"
-"""Not a command that anybody types: what opens the form, in the words of one."""
+"""Internal command that opens the form. Users never type it."""
 DONE = "Changed. The card asks for a signature on the new version."
 NOTHING = "There is nothing in this call that a form could change."
 AGAIN = "Type it again."
@@ -118,7 +117,7 @@ class _Filling:
         )
 
     def errors_of(self, problems: Mapping[str, str]) -> dict[str, str]:
-        """Problems by argument as errors by field; what is about none stands with the first field."""
+        """Return problems by argument as errors by field. A problem without an argument is shown at the first field."""
         by_argument = {each.argument: each.field.name for each in self.form.fields}
         wrong: dict[str, str] = {}
         for argument, problem in problems.items():
@@ -128,7 +127,7 @@ class _Filling:
         return self.steps.sort_errors(wrong)
 
     def _filled(self, field: Field, errors: Mapping[str, str]) -> Field:
-        """A field with its answer, and what is wrong with it. An answer in place of a withheld value is not shown."""
+        """Return a field with its answer and its error. An answer in place of a withheld value is not shown."""
         withheld = self.form.argument_of(field.name) in self._withheld
         answer = self.steps.answers.get(field.name, field.value)
         error = errors.get(field.name, "")
@@ -147,8 +146,8 @@ class _Filling:
 
 
 def _form_of(drafted: EditableCall) -> ArgumentForm:
-    """The fields of a call, without the values of stored secrets; without those that look like one, too, for whoever
-    may not approve the call.
+    """Return the form of a call, without the values of stored secrets. For a user who may not approve the call, parts
+    that look like a secret are left out too.
     """
     arguments = drafted.step.call.arguments
     stored = drafted.step.approval.secrets if drafted.step.approval is not None else ()
@@ -160,7 +159,7 @@ def _form_of(drafted: EditableCall) -> ArgumentForm:
 
 
 def _read_id(form: str) -> tuple[ApprovalRef, int]:
-    """Which call, and which step; nobody's call where the id is none of ours."""
+    """Return the approval and the step of a form id; an empty approval for a foreign id."""
     match form.split(":"):
         case [_, approval_id, revision, step] if _NUMBER.fullmatch(revision) and _NUMBER.fullmatch(step):
             return ApprovalRef(approval_id, int(revision)), int(step)

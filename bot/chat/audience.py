@@ -10,7 +10,7 @@ NOT_FOR_STRANGERS = "I may not answer people from outside, only members."
 
 
 class MessageAuthor(Protocol):
-    """As much of a person as decides whether they are answered."""
+    """Facts about a message's author that decide if the bot responds."""
 
     @property
     def guest(self) -> bool:

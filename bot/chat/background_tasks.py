@@ -42,7 +42,7 @@ class _Refused:
 
 
 class BackgroundTasks:
-    """Runs things that nobody waits for, `most` at once and `most_per_user` of one user."""
+    """Background tasks, at most `most` at once and `most_per_user` of one user."""
 
     def __init__(
         self, most: int = MOST, most_per_user: int = MOST_PER_USER, notice_seconds: float = NOTICE_SECONDS
@@ -115,7 +115,7 @@ class BackgroundTasks:
         return task
 
     async def close(self) -> None:
-        """Let what is under way finish, and end what does not. Notices that wait are sent now."""
+        """Wait for running tasks and cancel those that do not end. Pending notices are sent now."""
         waiting, self._refused = self._refused, {}
         for refused in waiting.values():
             if refused.count:

@@ -1,7 +1,7 @@
-"""Verdicts that people press: who they are is asked for at the press, whether they may is for the engine to say.
+"""Decisions by buttons. The user is looked up at the press, and the engine checks the user's rights.
 
-Nothing is drawn here. A card is redrawn by whoever draws turns, when the decision is on disk; what is said here is for
-the person who pressed alone, and only where the press did not count.
+View delivery updates the cards once a decision is stored. The text returned here is for the user who pressed only, and
+only if the press did not count.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ RECENT_TURNS = 30
 async def decide(
     engine: EngineApi, cards: Sequence[ApprovalRef], verdict: DecisionType, member: Member, reason: str = ""
 ) -> str:
-    """Give a verdict on every card; what the person has to be told, people by their principals, empty if all of them
+    """Decide every card. Return the text for the user, with principals as names of users; empty if all decisions
     counted.
     """
     told = [
@@ -37,8 +37,8 @@ async def decide(
 
 
 async def approve_with_grant(engine: EngineApi, card: ApprovalRef, offer: str, member: Member) -> str:
-    """Approve a call and allow what the word of an offer stands for (`rendering.grant_offers`); what the person has to
-    be told, empty if it counted.
+    """Approve a call and grant the option with this word (`rendering.grant_options`). Return the text for the user,
+    empty if the decision counted.
     """
     permission = parse_grant_option(offer)
     if permission is None:

@@ -1,8 +1,8 @@
-"""Answering what a server has asked back: by a form, or by a visit to a page.
+"""Answering elicitations of servers, by a form or by a visit to a page.
 
-Wherever commands are answered, these questions are (`ElicitationForms` stands before them): a platform "says" the words
-of what is pressed on a card (`rendering.inquiries`), and shows what comes back as it does for every command. Everything
-that comes back is for the person who has pressed alone. Whether they may answer is asked of the engine, every time.
+`ElicitationForms` wraps the commands: a platform runs the command of a pressed button (`rendering.elicitation_card`),
+and shows the reply as for every command. Replies are for the user who pressed only. The engine checks the user's rights
+every time.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ LEAVING = "You leave this chat: nothing that you type there passes through the b
 SOMETHING_ELSE = "That is not what the server asks for. Its card says what is."
 MESSAGE_LIMIT = 1_200
 STEP_FIELDS = FIELDS_A_STEP - 1
-"""The server's own words stand with them, and take the room of one."""
+"""Fields of one step. The server's message takes the place of one field."""
 _NUMBER = re.compile(r"[0-9]{1,3}")
 _SCHEME = re.compile(r"([a-z][a-z0-9+.-]*:)(?=/)", re.IGNORECASE)
 _CODE = {"`": "%60", "<": "%3C", ">": "%3E", "|": "%7C"}
@@ -54,10 +54,10 @@ def is_elicitation_form(form: str) -> bool:
 
 
 class ElicitationForms(CommandMiddleware):
-    """Commands, and what servers ask back beside them: a server is answered from its card."""
+    """Command handler with elicitations: a server is answered from its card."""
 
     async def _answer(self, request: Invocation | FormSubmission) -> Reply | Form | None:
-        """Do what was pressed on a card, or take a form back."""
+        """Handle a pressed button of a card, or a submitted form."""
         match request:
             case Invocation(command, (elicitation_id,)) if command in COMMANDS:
                 return await self._pressed(command, elicitation_id, request)
@@ -153,7 +153,7 @@ class _Filling:
 
 
 def _meant(command: str, inquiry: OpenElicitation) -> Reply | Form | tuple[ElicitationResult, str]:
-    """Return the reply or form to show, or the elicitation's result with the text of its confirmation."""
+    """Return the reply or form to show, or the elicitation's result with the text that confirms it to the user."""
     match command, inquiry.elicitation.question.ask:
         case cards.ANSWER, FormMode(schema):
             filling = _Filling(inquiry, elicitation_form(schema), {})
@@ -171,8 +171,8 @@ def _meant(command: str, inquiry: OpenElicitation) -> Reply | Form | tuple[Elici
 
 
 def _without_fields(inquiry: OpenElicitation) -> Reply:
-    """A form without fields: there is nothing to say but yes. No address in what the server says can be followed: one
-    that is to be visited has a question of its own, which says where it leads.
+    """Return the reply for a form without fields, which can only be confirmed or declined. Addresses in the server's
+    message are not clickable, because a page to visit has its own elicitation, which shows the destination.
     """
     elicitation_id = inquiry.elicitation.id
     warning = warning_text(inquiry.elicitation.question)
@@ -217,7 +217,7 @@ def _message(inquiry: OpenElicitation) -> str:
 
 
 def _read_id(form: str) -> tuple[str, int]:
-    """Which question, and which step; nobody's where the id is none of ours."""
+    """Return the elicitation's id and the step of a form id; an empty id for a foreign one."""
     match form.split(":"):
         case [_, elicitation_id, step] if _NUMBER.fullmatch(step):
             return elicitation_id, int(step)

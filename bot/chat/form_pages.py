@@ -1,4 +1,4 @@
-"""A form that is too long for one window, in steps: which fields stand in which, and what is carried along."""
+"""Pages of a form that is too long for one window: the fields of each page, and the carried answers."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from bot.domain.commands import Field
 
 
 class FormPages:
-    """The steps of a form of these fields, `size` in each. `answers` are those that have been given, by field; of what
-    is no field of the form nothing is kept.
+    """Pages of a form, with `size` fields each. `answers` are the earlier answers by field; those of unknown fields are
+    dropped.
     """
 
     def __init__(self, fields: Sequence[Field], size: int, answers: Mapping[str, str]) -> None:

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 
 
 class KeyedLock:
-    """Lets one in at a time for each place, whoever came first first."""
+    """Lock by key: one holder at a time for each key, in order of arrival."""
 
     def __init__(self) -> None:
         self._places: dict[str, tuple[asyncio.Lock, int]] = {}

@@ -11,8 +11,8 @@ from bot.domain.turns import ToolStep, Turn
 
 @dataclass(frozen=True, slots=True)
 class Lookups:
-    """Each may be missing. `opinion` keeps what somebody thinks of a turn's answer: its id, whether it was good, and
-    who says so. `approval` finds the call that an approval asks about (`TurnLog.get_approval`).
+    """Optional lookups. `opinion` stores feedback on a turn's answer: the turn's id, True for good, and the author.
+    `approval` finds the call of an approval (`TurnLog.get_approval`).
     """
 
     opinion: Callable[[str, bool, Author], Awaitable[None]] | None = None

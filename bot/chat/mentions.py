@@ -1,7 +1,7 @@
-"""Principals in what the engine and the commands say, by the names people know: `slack:U1` becomes `@sam`, and
+"""Principals in texts of the engine and the commands, replaced by names: `slack:U1` becomes `@sam`, and
 `slack-group:S1` becomes `@ops`.
 
-A name is text and calls nobody; where none is told, the principal stays as it is.
+A name is plain text and notifies no user. A principal without a name stays unchanged.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ _PUNCTUATION = re.compile(r"([!-/:-@\[-`{-~])")
 
 @dataclass(frozen=True, slots=True)
 class PrincipalNames:
-    """Finds the names of one platform's principals. `principals` is what they look like, as a pattern without groups;
-    `name` tells one's name, empty if there is none, or raises DeliveryFailed.
+    """Names of one platform's principals. `principals` is a pattern for them, without groups. `name` returns the name
+    of one, empty if there is none, or raises DeliveryFailed.
     """
 
     principals: str
@@ -36,7 +36,7 @@ async def resolve_mentions(names: PrincipalNames, sentence: str) -> str:
 
 
 async def resolve_reply_mentions(names: PrincipalNames, reply: Reply) -> Reply:
-    """A reply whose text, which is Markdown, names people. What stands in code is there to be copied and stays."""
+    """Return a reply with names in its Markdown text. Code stays unchanged, because it is there to be copied."""
     return replace(reply, text=await _named(names, reply.text, _as_markdown))
 
 

@@ -1,4 +1,4 @@
-"""Per-user limits: of what is under way (`PerUserLimit`), and of calls in a time (`PerUserRate`)."""
+"""Per-user limits: of concurrent work (`PerUserLimit`), and of calls in a period (`PerUserRate`)."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from time import monotonic
 
 
 class PerUserLimit:
-    """Counts what is under way for each user; at most `most` at a time. Call `release` for everything that was
-    acquired, however it ended.
+    """Concurrency limit: at most `most` units of work at a time for each user. Call `release` for each acquired one in
+    any case.
     """
 
     def __init__(self, most: int) -> None:

@@ -33,7 +33,7 @@ ENOUGH = "You have several requests under way. Wait until one of them is done, t
 
 
 def error_message(error: Exception) -> str:
-    """Return the text for the person whose request failed: the reason if it is theirs to mend."""
+    """Return the text for the user of a failed request: the reason if the user can resolve it."""
     return error.told if isinstance(error, QueueFull) else TROUBLE
 
 

@@ -1,4 +1,4 @@
-"""Waiting for a platform that is away for now, when there is nothing else to do."""
+"""Retries while a platform is unavailable."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
 
 
 async def retry_until_available(ask: Callable[[], Awaitable[T]], whom: str) -> T:
-    """Return the platform's response, retrying while it is unavailable. Raises DeliveryFailed for permanent errors."""
+    """Return the platform's response, retrying without end while it is unavailable. The pause between attempts is the
+    platform's `retry_after`, or doubles up to LONGEST_PAUSE seconds. Raises DeliveryFailed for permanent errors.
+    """
     pause = FIRST_PAUSE
     while True:
         try:

@@ -11,8 +11,8 @@ COMMANDS = ("mcp", "profile", "conversations", "usage")
 
 
 def parse_command(text: str, commands: Commands, where: ConversationKey) -> tuple[str, ...]:
-    """The words of a command that somebody said, its name first; empty for anything else. `profile`,
-    `conversations` and `usage` are words people use: there a verb must follow.
+    """Return the words of a typed command, its name first; empty for other text. `profile`, `conversations` and `usage`
+    are ordinary words too: they count as commands only with a verb.
     """
     first, *rest = text.split(maxsplit=2) or [""]
     name = first.lower().removeprefix("/")

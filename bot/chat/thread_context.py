@@ -1,7 +1,7 @@
 """Earlier messages of other users, as lines for the model.
 
-Each line is one message behind its author's name; what continues on a second line is indented, so that nobody can
-write a line in another's name.
+Each line is one message after its author's name. Continuation lines are indented, so that no user can write a line in
+another's name.
 """
 
 from __future__ import annotations

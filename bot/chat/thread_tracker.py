@@ -1,5 +1,5 @@
-"""Conversations that go on without a mention: in a thread where the bot has a turn, what people write is for it, unless
-they turn to somebody else. The operator may switch that off.
+"""Conversations that continue without a mention: in a thread with a turn of the bot, messages are for the bot unless
+they mention another user. The operator may switch that off.
 """
 
 from __future__ import annotations

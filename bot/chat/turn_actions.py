@@ -18,7 +18,7 @@ IN_HAND = "That is in hand already."
 
 
 async def run_turn_action(engine: EngineApi, offer: Offer, by: Author) -> str:
-    """Do what was offered; what the person has to be told, empty if it counted."""
+    """Run the offered action. Return the text for the user, empty if the action counted."""
     try:
         match offer:
             case CheckCallAction(turn_id, n):
@@ -34,7 +34,7 @@ async def run_turn_action(engine: EngineApi, offer: Offer, by: Author) -> str:
 
 
 async def save_feedback(records: Lookups, rated: SendFeedback, by: Author) -> str:
-    """Keep an opinion; what the person has to be told."""
+    """Store feedback. Return the text for the user."""
     if records.opinion is not None:
         try:
             await records.opinion(rated.turn_id, rated.opinion is FeedbackValue.GOOD, by)

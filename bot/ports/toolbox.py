@@ -46,10 +46,14 @@ class Toolbox(Protocol):
         """
 
     async def call(self, tool: Tool, call: ToolCall, context: CallContext) -> ToolOutcome:
-        """Run a tool. A failure of the tool is a result. Raises only cancellation, which is sent on to the server."""
+        """Run a tool. A failure of the tool is a result. Raises CancelledError only; a cancellation is sent on to the
+        server.
+        """
 
     def argument_error(self, tool: Tool, call: ToolCall) -> str:
-        """Return the error of invalid arguments, in words for the model; empty if they are valid or cannot be checked."""
+        """Return the error of invalid arguments, as text for the model; empty if they are valid or cannot be
+        checked.
+        """
 
     def validate(self, schema: Mapping[str, Any], values: Mapping[str, Any]) -> Sequence[ArgumentError]:
         """Return the values that violate the schema of a tool, server or form; empty if all are valid or the schema

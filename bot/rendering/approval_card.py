@@ -1,7 +1,6 @@
-"""An approval card as data: what a person reads before signing, and the line that replaces the buttons afterwards.
+"""Approval card as data: the text to read before a decision, and the line that replaces the buttons afterwards.
 
-Knows steps with an approval; which keys or buttons there are is the platform's business. What is shown is what runs,
-as `call_arguments` says.
+Platforms choose keys and buttons. The card shows the call exactly as it would run (`call_arguments`).
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ class ApprovalCard:
 
     @property
     def shortened(self) -> bool:
-        """At least one argument has a longer name or value than what the card shows."""
+        """True if the card shortens the name or value of at least one argument."""
         return any(argument.shortened for argument in self.arguments)
 
 
@@ -63,7 +62,7 @@ def approval_card(step: ToolStep) -> ApprovalCard | None:
 
 
 def whole_card(step: ToolStep) -> ApprovalCard | None:
-    """The same for somebody who may approve the call and reads it in private."""
+    """Return the card for an approver who reads the whole call in private, None without an approval."""
     return None if step.approval is None else _card(step, step.approval, whole_arguments(step))
 
 
@@ -141,9 +140,9 @@ def signatures(approvals: Iterable[Approval]) -> list[str]:
 
 
 def headline(step: ToolStep, made: ApprovalCard) -> str:
-    """The title with what the call is about, for cards that stand among others: `Create issue “Login fails” (jira)?`.
+    """Return the title with the subject of the call, for cards in a list: `Create issue “Login fails” (jira)?`.
 
-    That is the only argument, or the one whose name says that it names something, where it is short.
+    The subject is the only argument, or the one with a naming argument name, if it is short.
     """
     about = _about(made)
     scope = f" ({made.server})" if made.server else ""
@@ -198,7 +197,7 @@ def _signer(entry: str, asker: str) -> str:
 
 
 def _about(made: ApprovalCard) -> str:
-    """The argument that says what a call is about; empty if it is long, hidden in part, or not what it seems."""
+    """Return the argument that is the subject of a call; empty if it is long, partly hidden or deceptive."""
     by_name = {argument.name.lower(): argument for argument in made.arguments}
     naming = next((by_name[name] for name in _NAMING if name in by_name and by_name[name].full), None)
     about = naming or (made.arguments[0] if len(made.arguments) == 1 else None)

@@ -1,4 +1,4 @@
-"""Approval cards in words: how many calls wait, what they are called with, how each went on."""
+"""Texts for approval cards: the number of waiting calls, their arguments, and the outcome of each."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def withheld_text(made: ApprovalCard) -> str:
 
 
 def argument_lines(arguments: Sequence[CardArgument], room: int) -> str:
-    """`name: value` line by line, in `room` characters, each with its warnings below. What does not fit is counted."""
+    """Return `name: value` lines within `room` characters, each with its warnings below. Omitted lines are counted."""
     widest = max((len(each.label) for each in arguments if len(each.label) <= 20), default=0)
     lines: list[str] = []
     for number, argument in enumerate(arguments):
@@ -72,7 +72,7 @@ def warning_lines(argument: CardArgument) -> tuple[str, ...]:
 
 
 def card_warning_lines(argument: CardArgument, view: str) -> tuple[str, ...]:
-    """The first WARNINGS_LIMIT of them, and how many more there are. `view` says what shows them."""
+    """Return the first WARNINGS_LIMIT warnings and the number of others. `view` names the view with all of them."""
     lines, more = warning_lines(argument), len(argument.warnings) - WARNINGS_LIMIT
     if more <= 0:
         return lines

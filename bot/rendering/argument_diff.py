@@ -42,7 +42,7 @@ def edit_summary(step: ToolStep) -> str:
 
 
 def format_changes(step: ToolStep) -> tuple[ArgumentChange, ...]:
-    """Return what people have changed, as JSON for a place with several readers."""
+    """Return the users' changes as JSON, for a place with several readers."""
     approval = step.approval
     if approval is None or approval.proposed is None:
         return ()

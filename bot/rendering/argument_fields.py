@@ -1,8 +1,8 @@
-"""The arguments of a call as the fields of a form, and what was filled in as arguments again.
+"""Arguments of a call as fields of a form, and answers as arguments.
 
-A form that nobody touches gives back exactly the arguments it was made of. What a form cannot express stands in its
-field as JSON. A value that is withheld from whoever fills it in is not prefilled, and stays as it is unless they type
-another. Whether arguments fit the tool is for the engine to say: what comes from here is well formed and no more.
+An unchanged form returns exactly its initial arguments. Values without a suitable field are JSON in a text field. A
+value that is withheld from the user is not prefilled, and stays unchanged unless the user types another. The engine
+validates the arguments against the schema.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from bot.rendering.deceptive_text import name_spelled_out
 from bot.rendering.text_safety import show_invisible, single_line
 
 MOST_FIELDS = 15
-"""Three steps: who fills in more than that should ask for another call."""
+"""Maximum number of fields, three steps of a form."""
 LONGEST = 3_000
 """Characters in one field on every platform (Slack, "Plain-text input": 3,000 characters)."""
 LEAVE_OUT = "leave out"
@@ -106,9 +106,7 @@ def argument_form(
 def read_arguments(
     form: ArgumentForm, arguments: Mapping[str, Any], answers: Mapping[str, str]
 ) -> tuple[dict[str, Any], dict[str, str]]:
-    """The arguments that `answers` make of `arguments`, and by field what is wrong with an answer. A field without an
-    answer stays as it is.
-    """
+    """Return `arguments` changed by `answers`, and the errors by field. A field without an answer stays unchanged."""
     made, errors = dict(arguments), {}
     for each in form.fields:
         if each.field.name not in answers:
@@ -299,7 +297,7 @@ def _plain(value: Any) -> Any:
 
 
 def _read(each: ArgumentField, answer: str) -> Any:  # noqa: C901, PLR0911 - one case for each kind of field
-    """The value of an answer. Raises ValueError, with what is wrong."""
+    """Return the value of an answer. Raises ValueError with the reason."""
     text = answer.replace("\r\n", "\n").strip()
     if not text:
         return _nothing(each)

@@ -17,7 +17,7 @@ from bot.domain.views import BlockingTurn, TurnView
 
 @dataclass(frozen=True, slots=True)
 class CheckCallAction:
-    """Let the model find out whether call `n` of a turn has happened."""
+    """Ask the model to check if call `n` of a turn has run."""
 
     label: ClassVar[str] = "Check"
     turn_id: str
@@ -63,7 +63,7 @@ def offers_behind(blocker: BlockingTurn | None) -> tuple[StopTurnAction, ...]:
 
 
 def call_to_check(views: Sequence[TurnView]) -> CheckCallAction | None:
-    """The newest call of unknown outcome in a conversation, whose `views` come oldest first."""
+    """Return the newest call of unknown outcome in a conversation. `views` are oldest first."""
     found = (
         CheckCallAction(view.turn.id, step.n) for view, step in _newest(views) if step.status is StepStatus.UNKNOWN
     )
@@ -71,15 +71,15 @@ def call_to_check(views: Sequence[TurnView]) -> CheckCallAction | None:
 
 
 def call_to_run_again(views: Sequence[TurnView]) -> RunAgainAction | None:
-    """The newest call of unknown outcome in a conversation, whose `views` come oldest first; or the second try of one
-    that came to nothing itself: turned down, timed out, failed.
+    """Return the newest call of a conversation with unknown outcome, or whose second try was denied, expired or failed.
+    `views` are oldest first.
     """
     found = (RunAgainAction(view.turn.id, step.n) for view, step in _newest(views) if _wants_another_try(view, step))
     return next(found, None)
 
 
 def blocking_turn(views: Sequence[TurnView]) -> StopTurnAction | None:
-    """The turn that holds a conversation, whose `views` come oldest first."""
+    """Return the turn that blocks a conversation. `views` are oldest first."""
     return next((StopTurnAction(view.turn.id) for view in views if not view.turn.status.ended), None)
 
 

@@ -27,7 +27,7 @@ from bot.rendering.deceptive_text import (
 
 VALUE_LIMIT = 200
 VALUE_LINES = 6
-"""More would push the title out of sight, and with it what is being signed."""
+"""Maximum number of lines of a value, because more would push the title off the screen."""
 NAME_LIMIT = 60
 WARNINGS_LIMIT = 6
 """On a card. The whole call has all warnings, up to MOST_WARNINGS."""
@@ -72,12 +72,12 @@ def shared_arguments(step: ToolStep) -> CallArguments:
 
 
 def whole_arguments(step: ToolStep) -> CallArguments:
-    """Return the arguments for somebody who may approve the call and reads it in private."""
+    """Return the arguments for an approver who reads the call in private."""
     return CallArguments(_shown(step, ()))
 
 
 def disguises_in(step: ToolStep) -> tuple[str, ...]:
-    """Return what in a call can deceive a reader, for a place with several readers."""
+    """Return the deceptive parts of a call, for a place with several readers."""
     arguments = step.call.arguments
     found = disguises(shared_json(arguments, _stored(step)))
     return (*found, IMITATION) if imitates_mask(arguments) else found

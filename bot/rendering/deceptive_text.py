@@ -1,7 +1,7 @@
-"""Text in the arguments of a call that does not read as it is sent: what to spell out, and what to warn of.
+"""Deceptive text in the arguments of a call: spelled-out forms and warnings.
 
-Warnings are short sentences for people who know nothing of Unicode. Ordinary text in any language has none: joiners in
-Persian, marks of direction in Arabic, wide blanks in Japanese and the parts of one emoji are where they belong.
+Warnings are short sentences for readers without knowledge of Unicode. Ordinary text in any language has none: joiners
+in Persian, marks of direction in Arabic, wide blanks in Japanese and the parts of one emoji are legitimate.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ IMITATION = "Imitates a hidden part. These characters are sent as they are."
 _MOST_OF_A_KIND = 3
 _QUOTE = 60
 _ADDRESS = 120
-"""Characters of an address: its end says whose it is."""
+"""Maximum characters of an address, because its end names the owner."""
 
 _FLAGS = re.compile("\U0001f3f4\U000e0067\U000e0062(?:eng|sct|wls)\U000e007f".translate(
     {ord(each): ord(each) + 0xE0000 for each in "englsctw"}
@@ -67,7 +67,7 @@ _AS_LATIN = {ord(foreign): latin for foreign, latin in zip(_LIKE[::2], _LIKE[1::
 _WITH_LATIN_LOOKALIKES = frozenset(
     ("Cherokee", "Lisu", "Coptic", "Canadian_Aboriginal", "Deseret", "Osage", "Tifinagh", "Vai")
 )
-"""Scripts with many letters like Latin ones, that nobody writes in one word with them."""
+"""Scripts with many letters like Latin ones, which are never mixed with them in one word."""
 _AS_LETTER = str.maketrans("10|", "lol")
 
 
@@ -86,7 +86,7 @@ def name_spelled_out(name: str) -> str:
 
 
 def text_warnings(text: str) -> tuple[str, ...]:
-    """Return what somebody who reads the text should know of it; empty for ordinary text."""
+    """Return warnings for the reader of a text; empty for ordinary text."""
     return tuple(dict.fromkeys((*_disguises(text), *_stray_blanks(text))))
 
 
@@ -99,7 +99,7 @@ def lookalikes_of(names: Iterable[str]) -> dict[str, tuple[str, ...]]:
 
 
 def name_warnings(name: str, twins: Iterable[str]) -> tuple[str, ...]:
-    """Return what to know of the name of an argument; `twins` are the others that it can be taken for."""
+    """Return warnings on the name of an argument. `twins` are similar-looking other names."""
     found = [f"The name: {_lowered(each)}" for each in text_warnings(name)]
     if not name.strip():
         found.append("The name is empty.")
@@ -110,8 +110,8 @@ def name_warnings(name: str, twins: Iterable[str]) -> tuple[str, ...]:
 
 
 def value_warnings(value: object) -> Iterator[str]:
-    """Yield what to know of the texts in a value, and of the names inside it, at any depth. Blanks come last, so that
-    many of them push nothing else off a card.
+    """Yield warnings on the texts in a value and on the names inside it, at any depth. Warnings on blanks come last,
+    because they may be many.
     """
     texts: list[tuple[str, str]] = []
     yield from _collected(value, texts)
@@ -124,7 +124,7 @@ def value_warnings(value: object) -> Iterator[str]:
 
 
 def disguises(value: object) -> tuple[str, ...]:
-    """Return what in a value, names included, hides or passes for something else. Stray blanks do neither."""
+    """Return the hidden or misleading parts of a value and its names. Stray blanks do not count."""
     texts: list[tuple[str, str]] = []
     found = list(_collected(value, texts))
     for name, text in texts:
@@ -146,7 +146,9 @@ def imitates_mask(value: object) -> bool:
 
 
 def _collected(value: object, texts: list[tuple[str, str]]) -> Iterator[str]:
-    """Add every text in a value to `texts`, a name with itself in quotes. Yield what to know of names beside others."""
+    """Add every text in a value to `texts`, a name with itself in quotes. Yield warnings on similar names in one
+    object.
+    """
     match value:
         case str():
             texts.append(("", value))

@@ -40,7 +40,7 @@ NOT_NEEDED = "Withdrawn: the server needs no answer any more"
 
 @dataclass(frozen=True, slots=True)
 class ElicitationButton:
-    """Something that can be done about a question. `words` are what a press says, the command's name first."""
+    """Button of an elicitation card. `words` are its command, the command's name first."""
 
     label: str
     words: tuple[str, ...]
@@ -49,9 +49,9 @@ class ElicitationButton:
 
 @dataclass(frozen=True, slots=True)
 class ElicitationCard:
-    """A question of a server's. All text is safe to draw as plain text; `message` is the server's, perhaps cut, and may
-    have several lines. `fields` are what a form asks for, `domain` is where a link leads to: one of them is empty.
-    `expires_in` is in seconds, `expires_at` epoch seconds. An open one has offers, a settled one an outcome.
+    """Card of an elicitation. All text is safe as plain text. `message` is the server's, perhaps shortened, and may
+    have several lines. `fields` are the requested fields of a form, `domain` is the destination of a link: one of them
+    is empty. `expires_in` is in seconds, `expires_at` epoch seconds. An open card has offers, a settled one an outcome.
     """
 
     elicitation_id: str

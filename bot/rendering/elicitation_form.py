@@ -1,8 +1,7 @@
-"""The schema of a server's question as the fields of a form, and what was filled in as the values that are sent to it.
+"""Schema of an elicitation as fields of a form, and answers as the values to send.
 
-Choices are shown by their titles and sent by their values, whichever of the protocol's spellings the server uses
-(client/elicitation, "Requested schema"); its defaults are filled in. Whether values fit the schema is for the engine
-to say.
+Choices are shown by their titles and sent by their values, in each form that the protocol permits (client/elicitation,
+"Requested schema"). Defaults are filled in. The engine validates the values.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ class ElicitationForm:
     _choices: Mapping[str, Choices]
     _defaults: Mapping[str, Any]
     _empty: tuple[str, ...]
-    """Those that are an empty text unless somebody types one."""
+    """Fields that are an empty text without an answer."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -55,9 +54,7 @@ class ElicitationForm:
         return next(of_it, self.fields[0].name if self.fields else "")
 
     def read(self, answers: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, str]]:
-        """The values that are sent, and by field what is wrong with an answer. A field without an answer has its
-        default.
-        """
+        """Return the values to send, and the errors by field. A field without an answer has its default."""
         form = argument_form({}, {})
         worded = {
             each.field.name: self._worded(each.argument, answers[each.field.name])
@@ -84,7 +81,7 @@ class ElicitationForm:
 
 
 def elicitation_form(schema: Mapping[str, Any]) -> ElicitationForm:
-    """The fields of what a server wants to be told, filled in with its defaults."""
+    """Return the form for a schema, filled in with its defaults."""
     found = schema.get("properties")
     properties = {str(name): about for name, about in found.items()} if isinstance(found, Mapping) else {}
     choices = {name: of_it for name, about in properties.items() if (of_it := _choices(about))}

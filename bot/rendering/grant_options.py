@@ -1,7 +1,7 @@
 """Grants offered with an approval, as data: label and meaning of a button or entry.
 
-A button carries the offer's `word` alone, and `parse_grant_option` reads it back; whether this person may grant it is
-for the engine to say (`EngineApi.grant`), whatever was drawn.
+A button carries only the option's `word`, which `parse_grant_option` reads back. The engine checks if the user may give
+the grant (`EngineApi.grant`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from bot.domain.turns import StepStatus, ToolStep
 
 @dataclass(frozen=True, slots=True)
 class GrantOption:
-    """One thing to allow from now on. `hint` says in a sentence what that means."""
+    """Option for a grant. `hint` explains it in a sentence."""
 
     word: str
     label: str

@@ -1,7 +1,7 @@
-"""Markdown as a small tree: what a text consists of, for platforms that do not read Markdown themselves.
+"""Markdown as a small tree, for platforms that do not read Markdown themselves.
 
-The only home of the Markdown parser beside the terminal's typesetter. Nothing of a text is swallowed: HTML is text,
-link definitions are text, and links that no person should be sent to show their target.
+Apart from the terminal, only this module uses the Markdown parser. All text is kept: HTML is text, link definitions are
+text, and links to unsafe targets show their target.
 """
 
 from __future__ import annotations
@@ -114,8 +114,8 @@ Node = Paragraph | Heading | Code | List | Quote | MarkdownTable | HorizontalRul
 
 @lru_cache(maxsize=128)
 def parse(markdown: str) -> tuple[Node, ...]:
-    """A text taken apart. What is deeper than DEEPEST levels or has more than MOST_BRACKETS comes as one paragraph, as
-    it was written. Kept for a while: a turn is drawn again and again, and only the end of it is new.
+    """Return the tree of a text. Parts deeper than DEEPEST levels, and texts with more than MOST_BRACKETS, become one
+    literal paragraph. Results are cached, because a turn is displayed repeatedly and only its end changes.
     """
     text = strip_control(markdown)
     tokens = _PARSER.parse(text) if text.count("[") <= MOST_BRACKETS else []
@@ -161,7 +161,7 @@ class _Reader:
         self._at = 0
 
     def until(self, end: str) -> Iterator[Token]:
-        """Every token up to the one that closes what is being read."""
+        """Yield every token up to the one that closes the current block."""
         while self._at < len(self._tokens):
             token = self._tokens[self._at]
             self._at += 1
@@ -262,7 +262,7 @@ def _link(url: str, label: str, style: Style) -> Iterator[Inline]:
 
 
 def _with_addresses(words: Text) -> Line:
-    """Text in which web addresses are links to what they say."""
+    """Return text with its web addresses as links."""
     parts: list[Inline] = []
     done = 0
     for start, end in find_urls(words.text):

@@ -21,7 +21,7 @@ _LINES_FROM, _WORDS_FROM = 0.85, 0.92
 
 
 def text_weight(text: str) -> int:
-    """The size of a text on the wire: bytes of UTF-8, and what escaping `&`, `<` and `>` adds."""
+    """Return the size of a text on the wire: bytes of UTF-8, and the bytes for escaping `&`, `<` and `>`."""
     return len(text.encode("utf-8", "replace")) + 4 * text.count("&") + 3 * (text.count("<") + text.count(">"))
 
 

@@ -1,7 +1,7 @@
-"""Cards that are signed elsewhere than where they were asked for.
+"""Approval cards outside the conversation of their call.
 
-Such a card stands in each of its places whole, and while somebody is awaited, a line in the conversation says where
-that is; once all is decided, the card stands there as well. Who may sign is not known here.
+Each destination has the whole card. While it waits, the conversation has a line with the destinations; after the
+decision it has the card too. The approvers are not known here.
 """
 
 from __future__ import annotations

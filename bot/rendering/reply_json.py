@@ -1,9 +1,9 @@
-"""Answers to commands as JSON, for programs that administer. The shape is a promise: fields are added, never renamed.
+"""Replies to commands as JSON, for administrative programs. The shape is stable: fields are added, never renamed.
 
 A reply has `text`, `failed`, `rows` (one object a row, by the table's headings; null without a table), `details` (an
-object), `actions` (label and command line), `page` (number, of; null if it is the only one) and `data` (null, or what
-the reply says in values that programs can use, where rows and details are worded for people). What needs filling in has
-`form`, `fields` (name, label, error) and `instead`. Text is as it came: JSON's escapes make it harmless.
+object), `actions` (label and command line), `page` (number, of; null if it is the only one) and `data` (null, or the
+content as values for programs, while rows and details are worded for users). A form has `form`, `fields` (name, label,
+error) and `instead`. Text is not sanitized: JSON's escapes make it harmless.
 """
 
 from __future__ import annotations

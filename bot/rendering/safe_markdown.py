@@ -1,8 +1,7 @@
-"""Markdown from outside that a platform reads itself, with everything taken out of its hands that it could act on.
+"""External Markdown for platforms that render it themselves, without active content.
 
-Nobody is mentioned, no picture is fetched, and links lead only where `links` lets them, with their target beside them
-where they would deceive. The words stay as they are; a word joiner, which nobody sees, stands where something would
-have begun.
+No user is mentioned, no picture is fetched, and links lead only to permitted targets (`links`), shown beside deceptive
+labels. The words stay unchanged; an invisible word joiner disables each active part.
 """
 
 from __future__ import annotations
@@ -25,18 +24,18 @@ _ACTIVE = re.compile(
     r"|(?P<join>\](?=[(\[:]))"  # what is no link above must not become one
 )
 _MARKED = re.compile(r"[<>]|&(?:lt|#0*60|#[xX]0*3[cC]);")
-"""No address has these in it; whoever reads mentions before links would find one."""
+"""Characters that no address contains; a renderer that reads mentions first would find one in them."""
 _UNDECIDED = re.compile(rf"(?:!|!?\[{_LABEL}(?:\](?:\([^\s]{{0,1100}})?)?|<[^<>\s]{{0,500}})\Z")
 
 
 def sanitize(markdown: str) -> str:
-    """A whole text."""
+    """Return a whole text without active content."""
     return _ACTIVE.sub(_made_inert, strip_control(markdown))
 
 
 def sanitize_partial(markdown: str) -> str:
-    """A text that is being written, as far as it can be said: each time it begins with what it was before, and in the
-    end it is `sanitize` without the blanks behind it. What may still become a link waits until it has.
+    """Return a growing text without active content. Each result begins with the one before; the last equals `sanitize`
+    without trailing blanks. A possible beginning of a link is held back.
     """
     text = strip_control(markdown)
     if waits := _UNDECIDED.search(text[-2000:]):

@@ -41,7 +41,7 @@ def busy_text(text: str) -> str:
 
 
 def truncate_output(text: str) -> str:
-    """As much of what a tool returned as a message shows."""
+    """Return the text from a tool, cut to the size for a message."""
     text = strip_control(text).strip()
     if len(text) <= RETURNED_LIMIT:
         return text
@@ -73,6 +73,6 @@ def _name(view: TurnView, n: int) -> str:
 
 
 def _has_card(step: ToolStep) -> bool:
-    """One that was denied by nobody could not be shown: perhaps there is no card that says so."""
+    """Return True if the step has a card. A denial without an author means that the card could not be posted."""
     denied_by_nobody = step.status is StepStatus.DENIED and step.approval is not None and not step.approval.decided_by
     return step.approval is not None and not denied_by_nobody

@@ -12,8 +12,8 @@ GAP = "  "
 
 
 def columns(rows: Sequence[Sequence[str]], aligned: Sequence[str] = ()) -> str:
-    """Rows below each other, the first one being the headings; cells with line ends are put on one line. What is
-    `aligned` as `right` or `center`, column by column, stands there; everything else on the left.
+    """Return rows as aligned columns, the first row being the headings. Cells are put on one line. `aligned` is `right`
+    or `center` by column; other columns are left-aligned.
     """
     cells = [[" ".join(cell.split()) for cell in row] for row in rows]
     count = max((len(row) for row in cells), default=0)

@@ -1,7 +1,7 @@
-"""Text from models, tools and people made safe to draw anywhere.
+"""Text from models, tools and users, made safe for any platform.
 
-Must not know which platform draws it: what is left after `strip_control` is letters, line ends and tabs, and nothing
-that moves a cursor, reorders a line or hides.
+The result of `strip_control` has letters, line ends and tabs, and nothing that moves a cursor, reorders a line or
+hides.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _JOINERS = "\u200c\u200d"
 
 
 def strip_control(text: str) -> str:
-    """Text with nothing in it but what can be read, line ends and tabs.
+    """Return the text with readable characters, line ends and tabs only.
 
-    Escape sequences go as a whole, controls and invisible characters go, lone surrogates become U+FFFD, piles of
-    combining marks are cut to four. The result of a beginning is a beginning of the result, so a growing text can be
-    cleaned again and again and only its new part printed.
+    Escape sequences, controls and invisible characters are removed, lone surrogates become U+FFFD, and stacks of
+    combining marks are cut to four. The result of a prefix is a prefix of the result, so that a growing text can be
+    printed part by part.
     """
     if text.isascii() and text.isprintable():
         return text
@@ -37,8 +37,8 @@ def strip_control(text: str) -> str:
 
 
 def show_invisible(text: str) -> str:
-    """Text in which everything `strip_control` would remove is spelled out by its code point: for cards, where people
-    sign exactly what they see.
+    """Return the text with the code point in place of every character that `strip_control` would remove, for cards,
+    where users approve exactly the visible text.
     """
     if text.isascii() and text.isprintable():
         return text
@@ -47,7 +47,7 @@ def show_invisible(text: str) -> str:
 
 
 def single_line(text: str, limit: int) -> str:
-    """The text on one line of at most `limit` characters, an ellipsis for what did not fit."""
+    """Return the text on one line of at most `limit` characters, with an ellipsis if it was cut."""
     line = " ".join(strip_control(text[: max(limit, 0) * 8 + 1000]).split())
     if len(line) <= limit:
         return line

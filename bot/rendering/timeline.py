@@ -82,8 +82,8 @@ class TimelineSection:
 
 @dataclass(frozen=True, slots=True)
 class ApprovalEntry:
-    """Calls that one reply asked for and that needed a signature, however that went. `number` is the first one's step,
-    `reason` what the model said with it, on one line.
+    """Calls of one reply that needed an approval, with any outcome. `number` is the step of the first, `reason` the
+    model's text with it, on one line.
     """
 
     number: int
@@ -110,8 +110,8 @@ _END = {
 
 
 def timeline(view: TurnView) -> tuple[TimelineSection | ApprovalEntry | ElicitationEntry, ...]:
-    """The whole turn in its order: there is a passage first, even if it is empty. What a server has asked back stands
-    behind what its call stands in.
+    """Return the whole turn in order. A section comes first, even if empty. Elicitations follow the entry of their
+    call.
     """
     reader = _Reader()
     for entry in _entries(view):
@@ -132,8 +132,8 @@ def reference(turn_id: str) -> str:
 
 
 class _Reader:
-    """Puts what it is given into passages; the calls of a reply that need a signature follow behind it, and what
-    servers have asked back behind those.
+    """Collects entries into sections. Calls of a reply that need an approval follow its section, and elicitations
+    follow those.
     """
 
     def __init__(self) -> None:

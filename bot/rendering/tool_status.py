@@ -101,7 +101,7 @@ def _told(result: ToolResult | None) -> tuple[str, str]:
 
 
 def _reason(result: ToolResult | None) -> str:
-    """Why nobody knows how a call ended, without what only the model needs to be told."""
+    """Return the reason for an unknown outcome, without the part for the model."""
     return single_line(result.text.partition(UNSURE)[0], SUMMARY_LIMIT) if result else ""
 
 

@@ -43,7 +43,7 @@ def diff_events(before: TurnView | None, after: TurnView) -> tuple[TurnEvent, ..
 
 
 def answer(view: TurnView) -> str:
-    """The text that answers a turn: its last reply, as far as it has come; of a call run by hand what it returned."""
+    """Return the answer of a turn: its last reply so far, or the result of a call that was run by hand."""
     if view.turn.question.call is not None:
         calls = [step for step in view.steps if isinstance(step, ToolStep) and step.status is StepStatus.DONE]
         return calls[-1].result.text if calls and calls[-1].result else ""
