@@ -17,7 +17,7 @@ ASKER = "asker"
 THREAD = "thread"
 """Destination of the card: the conversation itself."""
 APPROVERS = "approvers"
-"""Destination of the card: a direct message to each user who may approve."""
+"""Destination of the card: a direct message to each permitted approver."""
 
 
 class OnTimeout(StrEnum):

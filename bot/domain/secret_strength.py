@@ -1,7 +1,7 @@
 """Strength of a secret: an estimate in bits, and the minimum for secrets of servers and of the operator.
 
-The estimate assumes an attacker who knows the habits of naming and passwords: a word is one choice among some two
-thousand, whatever its length. Characters without such an order count by their alphabet.
+The estimate assumes an attacker with knowledge of common names and passwords: a word is one choice among some two
+thousand, regardless of its length. Characters without such an order count by their alphabet.
 """
 
 from __future__ import annotations

@@ -36,8 +36,8 @@ MOST_WARNINGS = 100
 
 @dataclass(frozen=True, slots=True)
 class CardArgument:
-    """One argument of a call, safe to draw. `name` and `full` are all of it, `shown` is what a card has room for.
-    `masked` is True if a label or a count stands for a part of it.
+    """Argument of a call, safe to display. `name` and `full` are complete, `shown` is the part that fits on a card.
+    `masked` is True if a label or a count replaces a part of it.
     """
 
     name: str

@@ -17,11 +17,10 @@ The shape is a promise: fields are added, never renamed.
     turn_failed           reason
 
 `arguments` have the label of every stored secret of the called server in its place, where a signature was asked for.
-`server` is null for a tool the model made up. `mode` is form or url: what a server has asked back; what it is
-answered is in no event. `expires_in` is in seconds, `expires_at` in epoch seconds. `behind` is
-the turn that holds the conversation. An offer is what a person may be asked: `offer` (check, run_again, stop), `label`,
-`turn`, and `step` where it is about a call. Text is as the model or the tool gave it: JSON's own escapes make it
-harmless, and whoever draws it cleans it.
+`server` is null for an unknown tool. `mode` is the kind of an elicitation, form or url; the answer is in no event.
+`expires_in` is in seconds, `expires_at` in epoch seconds. `behind` is the turn that blocks the conversation. An offer
+is an action for a user: `offer` (check, run_again, stop), `label`, `turn`, and `step` if it is about a call. Text is as
+the model or the tool wrote it: JSON's escapes make it harmless, and a program that displays it must sanitize it.
 """
 
 from __future__ import annotations

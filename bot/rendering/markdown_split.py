@@ -1,9 +1,8 @@
-"""A Markdown text cut into messages: each is whole Markdown by itself, and none is larger than it may be.
+"""Markdown text split into messages: each is complete Markdown, and none is larger than its limit.
 
-Pass text that `text_safety` has cleaned. A growing text is cut where it was cut before, and what was once in a
-message is never taken out of it again but for blanks at its end, so it can be sent while it is being written. An open
-code block is closed at the cut and opened again, a table begins again with its headings, a nested list moves to the
-left.
+Pass text that `text_safety` has cleaned. A growing text is split at the same places each time, and text once in a
+message stays there, except blanks at its end, so that messages can be sent during the reply. An open code block is
+closed at the split and reopened, a table restarts with its headings, a nested list moves to the left.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""A tool call on one line: what it is called, how it stands, what came of it.
+"""Tool call on one line: its name, status and outcome.
 
-Knows steps and views; how a mark looks is the platform's business.
+The platform chooses the symbols.
 """
 
 from __future__ import annotations
