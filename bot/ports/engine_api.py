@@ -50,7 +50,9 @@ class EngineApi(Protocol):
         """Stop a turn. Return False if it had ended."""
 
     async def run_again(self, turn_id: str, n: int, by: Author) -> Receipt:
-        """Run a call of unknown outcome, or one that failed to run, again with a new approval. Raises NotFound."""
+        """Run a call again that has an unknown outcome, or that was denied, expired or failed, with a new approval.
+        Raises NotFound.
+        """
 
     async def check_outcome(self, turn_id: str, n: int, by: Author) -> Receipt:
         """Ask the model to check if a call of unknown outcome has run. Raises NotFound."""
