@@ -1,6 +1,6 @@
 """Anthropic's Messages, at the vendor's address and at compatible servers.
 
-Called by the composition root through `create`. The client's own retries are off: the engine retries and shows it. The
+The client's own retries are off: the engine retries and shows it. The
 typed objects that it makes of each event are left out: its HTTP answer is read as it is, by aiohttp, which takes half
 the time of the default.
 """
@@ -54,13 +54,13 @@ from bot.ports import LanguageModel
 # beginning with the user, results come first in the message after their calls, and no text is blank.
 
 METADATA = "anthropic"
-"""The key of `provider_metadata`: `{"by": who wrote it, "thinking": [{"before": part number, "block": the block as it
-came}]}`."""
+"""Key in `provider_metadata`. The value is `{"by": writer, "thinking": [{"before": part number, "block": the block as
+received}]}`."""
 
 _KEYS = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
 """Names of arguments (the service's words: "Property keys should match pattern")."""
 _KEPT = {"type": "ephemeral"}
-"""Marks the end of what the service keeps for the next request, for five minutes after each use."""
+"""Cache mark: the service caches the request up to this block, for five minutes after each use."""
 _FENCE = "operator_note"
 _FORGED = re.compile(_FENCE, re.IGNORECASE)
 _LONGEST_TITLE = 200
@@ -72,7 +72,7 @@ Block = dict[str, Any]
 def request_body(
     model: str, request: ModelRequest, _known: Collection[ErrorKind] = (), *, own_address: bool, by: str = ""
 ) -> dict[str, Any]:
-    """The whole body, for the vendor's own address or for a compatible server. Thinking is shown to whom it is `by`."""
+    """Return the request body. Thinking is included only if `by` wrote it."""
     request = fit_to_read(request)
     body: dict[str, Any] = {"model": model, "max_tokens": request.limits.max_tokens, "stream": True}
     system = [_text_block(m.text) for m in takewhile(_is_system, request.messages) if m.text.strip()]
@@ -173,7 +173,7 @@ def _result(result: ToolResult, ids: CallIds) -> Block:
 
 
 def _readable(parts: Sequence[Part]) -> list[Block]:
-    """What people and tools wrote."""
+    """Return the blocks of parts that users and tools wrote."""
     blocks: list[Block] = []
     for part in parts:
         match part:
@@ -208,10 +208,10 @@ def _text_block(text: str) -> Block:
 
 
 # -------------------- anthropic reply
-# A reply of Anthropic's Messages, put together from the events of its stream.
+# A reply of Anthropic's Messages, assembled from the events of its stream.
 #
-# Called by `anthropic`. The tools' JSON is read here and not by the vendor's helper, which makes a part of an object
-# out of broken JSON. Compatible servers speak this protocol too, so nothing is taken for granted.
+# The arguments' JSON is parsed here, because the vendor's helper turns broken JSON into a partial object. Compatible
+# servers may omit fields or use other types.
 
 _PAUSED = "pause_turn"
 _STOPS = {
@@ -226,13 +226,13 @@ _KINDS = {
     "signature_delta": "thinking",
     "input_json_delta": "tool_use",
 }
-"""What a delta is of."""
+"""Kind of the content block, by type of its delta."""
 _COUNTS = ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
 
 
 @dataclass(slots=True)
 class _Block:
-    """A content block so far. `text` is what its deltas add up to: text, thinking or the JSON of arguments."""
+    """Draft of a content block. `text` joins its deltas: text, thinking or the arguments as JSON."""
 
     kind: str
     id: str = ""
@@ -248,7 +248,7 @@ class _Block:
 
     @property
     def echo(self) -> dict[str, str] | None:
-        """The block as the service wants it back, None if it does not."""
+        """The block as the service accepts it back; None for other kinds and for a missing signature or data."""
         if self.kind == "thinking" and self.signature:
             return {"type": "thinking", "thinking": self.text, "signature": self.signature}
         if self.kind == "redacted_thinking" and self.data:
@@ -257,7 +257,7 @@ class _Block:
 
 
 class ReplyDraft:
-    """What has arrived of a reply. `by` says who writes it: what is meant for its service alone goes to no other."""
+    """Draft of a reply, built from stream events. `by` names the writer in `provider_metadata`."""
 
     def __init__(self, by: str = "") -> None:
         self._by = by
@@ -268,9 +268,7 @@ class ReplyDraft:
         self._earlier: Counter[str] = Counter()
 
     def take(self, event: Mapping[str, Any]) -> Iterator[Delta]:
-        """Add an event and yield what people can see of it. Unknown events are passed over. Raises ProviderRejected
-        for an error.
-        """
+        """Add an event and yield its visible deltas. Ignores unknown events. Raises ProviderRejected for an error."""
         match text(event, "type"):
             case "content_block_delta":
                 yield from self._continue(event)
@@ -290,13 +288,13 @@ class ReplyDraft:
 
     @property
     def finished(self) -> bool:
-        """Whether the service has said why the model stopped."""
+        """True if the service has reported why the model stopped."""
         return bool(self._stop)
 
     def completion(self) -> Completion | None:
-        """The finished reply, or None if the stream ended before the model did.
+        """Return the finished reply, or None if the stream ended before the model did.
 
-        Calls of a reply that was cut short are left out: the last one may be half written.
+        A truncated reply has no calls, because the last one may be incomplete.
         """
         if not self._stop:
             return None
@@ -317,7 +315,7 @@ class ReplyDraft:
         return Completion(Message(MessageRole.ASSISTANT, tuple(parts), metadata), stop, self._usage())
 
     def resume(self) -> Message | None:
-        """Everything that has been said, if the service wants it back before it goes on."""
+        """Return the message so far if the service paused the turn, and prepare for its continuation; else None."""
         paused = self.completion() if self._stop == _PAUSED else None
         if paused is None:
             return None
@@ -350,8 +348,9 @@ class ReplyDraft:
             block.signature += text(delta, "signature")
 
     def _continued(self, index: object, kind: str) -> _Block:
-        """The block that a delta of this kind goes on with. Servers leave out the index, give all blocks the same one,
-        or do not say when one begins.
+        """Return the block that a delta of this kind continues; start one if none fits.
+
+        Some servers omit the index, give all blocks the same one, or send no start event.
         """
         last = self._blocks[-1] if self._blocks else None
         block = self._at.get(index) if isinstance(index, int) else last
@@ -367,7 +366,7 @@ class ReplyDraft:
         return block
 
     def _count(self, usage: object) -> None:
-        """The counts of a reply only grow; servers that know one late send 0 first, or at last."""
+        """Update the token counts. Counts only grow, because some servers send 0 first or last."""
         for name in _COUNTS:
             self._counts[name] = max(self._counts[name], get_count(usage, name))
         thought = get_count(get_field(usage, "output_tokens_details"), "thinking_tokens")
@@ -391,24 +390,24 @@ def _add(block: _Block, more: str) -> Iterator[Delta]:
 
 
 def _arguments(block: _Block) -> str:
-    """The JSON of the arguments; servers that do not stream them put the object where the block starts."""
+    """Return the arguments as JSON. Servers that do not stream them send the object in the start event."""
     return block.text or (json.dumps(block.input) if block.input else "")
 
 
 _HOME = "https://api.anthropic.com"
 _IMAGE_BYTES = 5 * 2**20 * 3 // 4
-"""The service counts the 5 MB that an image may have after its encoding, which makes four bytes of three."""
+"""Bytes of an image. The service limits the base64 text to 5 MiB, which is four bytes for three."""
 _WINDOW = 200_000
-"""Tokens, as long as nobody has said how many. All of the vendor's models have as many or more."""
+"""Default window in tokens. All of the vendor's models have at least this many."""
 _PASSED_OVER = frozenset({b"ping", b"content_block_stop"})
 _SDK = Sdk(anthropic.AsyncStream[Any], anthropic.APIStatusError, anthropic.APIConnectionError, anthropic.APIError)
 
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """Which model, where, with which key. `base_url` None is the vendor's address; `context_tokens` is the size of
-    the model's window, None if the settings do not say. `images` says whether the model sees them: all of the vendor's
-    do.
+    """Settings of one model. `base_url` None is the vendor's address. `context_tokens` is the size of the model's
+    window, None if not configured. `images` is True if the model accepts images: all of
+    the vendor's do.
     """
 
     model: str
@@ -417,11 +416,11 @@ class Config:
     context_tokens: int | None = None
     images: bool = True
     variables: str = "ANTHROPIC"
-    """What the names of the variables begin with that hold the key and the address."""
+    """Prefix of the environment variables that hold the key and the address."""
 
 
 def create(config: Config) -> LanguageModel:
-    """The model. Opens no connection. Raises SettingsError for a key that cannot be sent."""
+    """Return the model without opening a connection. Raises SettingsError for a key that cannot be sent."""
     service = Service.at(
         _HOME, config.base_url, vendor="Anthropic", prefix=config.variables, model=config.model, key=config.api_key
     )

@@ -1,7 +1,4 @@
-"""Images and documents as words, for models that cannot read them and for places where only text goes.
-
-Called by the provider modules. Knows no vendor.
-"""
+"""Text placeholders for images and documents, for models and fields that accept only text."""
 
 from __future__ import annotations
 
@@ -16,36 +13,36 @@ _LENGTH = 200
 
 
 def describe_image(image: ImagePart) -> str:
-    """What stands in an image's place: `[image: cat.png]`, its type where it has no name."""
+    """Return the placeholder of an image: `[image: cat.png]`, with the MIME type if the name is missing."""
     return f"[image: {single_line(image.name or image.mime_type, _LENGTH)}]"
 
 
 def describe_file(file: FilePart) -> str:
-    """What stands in a file's place: `[File: plan.pdf (application/pdf)]`."""
+    """Return the placeholder of a file: `[File: plan.pdf (application/pdf)]`."""
     return f"[File: {single_line(file.name, _LENGTH)} ({single_line(file.mime_type, _LENGTH)})]"
 
 
 def without_images(request: ModelRequest) -> ModelRequest:
-    """The request with words in place of all images."""
+    """Return the request with placeholders for all images."""
     if not has_images(request):
         return request
     return _with(request, lambda part: TextPart(describe_image(part)) if isinstance(part, ImagePart) else part)
 
 
 def without_files(request: ModelRequest) -> ModelRequest:
-    """The request with words in place of all documents and other files."""
+    """Return the request with placeholders for all documents and other files."""
     if not any(isinstance(part, FilePart) for part in _parts(request)):
         return request
     return _with(request, lambda part: TextPart(describe_file(part)) if isinstance(part, FilePart) else part)
 
 
 def has_images(request: ModelRequest) -> bool:
-    """Whether there are images in it."""
+    """Return True if the request holds images, also in tool results."""
     return any(isinstance(part, ImagePart) for part in _parts(request))
 
 
 def has_documents(request: ModelRequest) -> bool:
-    """Whether there are documents in it."""
+    """Return True if the request holds PDF files, also in tool results."""
     return any(isinstance(part, FilePart) and part.mime_type == "application/pdf" for part in _parts(request))
 
 

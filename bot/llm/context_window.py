@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 
 MOST_LOOKS = 3
 SMALLEST = 1_000
-"""Tokens. What says less is no window."""
+"""Tokens. A smaller reported window is ignored."""
 
 
 class DiscoveredWindow:
@@ -36,12 +36,12 @@ class DiscoveredWindow:
 
     @property
     def capabilities(self) -> Capabilities:
-        """What the model can do."""
+        """Capabilities of the model, with the discovered window."""
         capabilities = self._model.capabilities
         return replace(capabilities, context_tokens=self._window) if self._window else capabilities
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
-        """What the model says."""
+        """Yield the model's events. The window is looked up at most MOST_LOOKS times."""
         if self._window or self._looks == MOST_LOOKS:
             return self._model.stream(request)
         return self._looked_after(request)
@@ -66,7 +66,7 @@ class DiscoveredWindow:
             self._looking = asyncio.create_task(self._look(), name=f"window of {self._label}")
 
     async def close(self) -> None:
-        """Let go of connections."""
+        """Cancel the lookup and close the connections."""
         if self._looking is not None:
             self._looking.cancel()
             await asyncio.gather(self._looking, return_exceptions=True)

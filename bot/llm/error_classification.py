@@ -1,8 +1,7 @@
-"""What a service says against a request, and what that means whoever says it.
+"""Classification of the errors that services report.
 
-Called by `service` and by the provider modules, which find the complaint in an answer with an error status or in an
-event of the stream. The vendors' codes come first, then their types, then the status; what is only said in words is
-recognised by the words, since servers that speak the vendors' languages have statuses and codes of their own.
+An error is an answer with an error status or an event of the stream. The vendors' codes come first, then their types,
+then the status. The message is searched too, because compatible servers have statuses and codes of their own.
 """
 
 from __future__ import annotations
@@ -16,8 +15,8 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class ProviderError:
-    """What a service has said, in its words and untrusted. `status` is 200 for an event within a stream; `kind` is
-    what the vendors call `type`.
+    """An error as the service reports it: untrusted text. `status` is 200 for an event within a stream; `kind` is the
+    vendors' `type`.
     """
 
     status: int
@@ -53,7 +52,7 @@ class ProviderRejected(Exception):
 
 
 class ErrorKind(Enum):
-    """What is wrong, as far as it makes a difference."""
+    """Kind of an error, as far as the handling differs."""
 
     BUSY = auto()
     OUT_OF_ORDER = auto()
@@ -72,7 +71,7 @@ class ErrorKind(Enum):
 
 
 def classify(complaint: ProviderError) -> ErrorKind:
-    """What a complaint is about."""
+    """Return the kind of an error."""
     named = _NAMED.get(complaint.code.lower()) or _NAMED.get(complaint.kind.lower())
     status = status_of(complaint)
     if 300 <= status < 400:
@@ -137,7 +136,7 @@ _STATUS_OF_KIND = {
     "server_error": 500,
     "timeout_error": 504,
 }
-"""What the type of an error event means: its own response says 200."""
+"""HTTP status by type of an error event, whose own response has the status 200."""
 
 _NAMED = {
     # OpenAI, and those who speak its language
@@ -184,7 +183,7 @@ _PRECISE = frozenset(
         ErrorKind.ATTACHMENTS,
     }
 )
-"""What a name says for sure. Other names are given to several problems, which the words tell apart."""
+"""Kinds whose codes are unambiguous. Other codes stand for several problems, told apart by the message."""
 
 _WORDS_ANYWHERE: tuple[tuple[ErrorKind, re.Pattern[str]], ...] = (
     # What no wait helps against, though some make 429 of it.
@@ -211,7 +210,7 @@ _WORDS_ANYWHERE: tuple[tuple[ErrorKind, re.Pattern[str]], ...] = (
     # More tokens than the account may send in a minute, which no wait makes fewer: OpenAI says it with 413 or 429.
     (ErrorKind.TOO_LONG, re.compile(r"\brequest too large\b", re.IGNORECASE)),
 )
-"""What is recognised whatever the status."""
+"""Messages that are recognised with any status."""
 
 _WORDS: tuple[tuple[ErrorKind, re.Pattern[str]], ...] = (
     (

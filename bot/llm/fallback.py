@@ -36,7 +36,7 @@ class FallbackModel:
 
     @property
     def capabilities(self) -> Capabilities:
-        """What the model can do that would be asked now. What a request holds beyond that, the others read as words."""
+        """Capabilities of the model that would be asked now."""
         return self._models[self._next()].capabilities
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
@@ -76,12 +76,12 @@ class FallbackModel:
                 return
 
     async def close(self) -> None:
-        """Let go of connections."""
+        """Close the connections of all models."""
         for model in self._models.values():
             await model.close()
 
     def _next(self, asked: set[str] | frozenset[str] = frozenset()) -> str:
-        """The first that has rested, or the one that will have soonest."""
+        """Return the first model that is not resting, or the one that rests the shortest."""
         now = self._clock()
         left = [name for name in self._models if name not in asked]
         return min(left, key=lambda name: max(0.0, self._rested_at[name] - now))
@@ -94,7 +94,7 @@ class FallbackModel:
         self._why[name] = problem
 
     def _note(self, name: str, request: ModelRequest) -> str:
-        """Who has answered, and what it could not do of what was asked of it or of what another could have done."""
+        """Return the note on a fallback answer: its model, the reason, and the capabilities that it lacks."""
         able = self._models[name].capabilities
         unable = [
             *(["sees no images"] if has_images(request) and not able.images else []),
@@ -109,9 +109,7 @@ class FallbackModel:
 
 
 def _takes_less(able: Capabilities, made_for: Capabilities, request: ModelRequest) -> bool:
-    """Whether a model cannot be asked what was made for another: it has a smaller window, or may have to search for
-    tools and cannot.
-    """
+    """Return True if the window is smaller than `made_for`'s, or a tool search may be needed and is not supported."""
     may_search = bool(request.tools) and made_for.searches
     return able.context_tokens < made_for.context_tokens or (may_search and not able.searches)
 

@@ -32,14 +32,14 @@ class InstrumentedModel:
 
     @property
     def capabilities(self) -> Capabilities:
-        """What the model can do."""
+        """Capabilities of the model."""
         if self._known is not self._model.capabilities:
             self._known = self._model.capabilities
             self._named = replace(self._known, model=self._label)
         return self._named
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
-        """What the model says. Measured when it has said everything, or as soon as nobody listens any more."""
+        """Yield the model's events. The answer is measured when the stream ends or is closed."""
         began = self._clock()
         first: float | None = None
         named, usage = False, Usage()
@@ -72,5 +72,5 @@ class InstrumentedModel:
             self._observe(ModelAnswered(self._label, outcome, seconds, first, usage.input_tokens, usage.output_tokens))
 
     async def close(self) -> None:
-        """Let go of connections."""
+        """Close the connections."""
         await self._model.close()

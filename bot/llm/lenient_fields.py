@@ -16,12 +16,12 @@ _MOST = 10**9
 
 
 def get_field(value: object, name: str) -> Any:
-    """The field as it is, None if it is not there."""
+    """Return the field as it is, or None if it is missing."""
     return value.get(name) if isinstance(value, dict) else None
 
 
 def get_list(value: object, name: str) -> list[Any]:
-    """The list in the field, empty if it is none."""
+    """Return the list in the field; empty if it is not a list."""
     found = value.get(name) if isinstance(value, dict) else None
     return found if isinstance(found, list) else []
 
@@ -41,7 +41,7 @@ def json_text(value: object, name: str) -> str:
 
 
 def get_count(value: object, name: str) -> int:
-    """The number in the field, without its fraction; 0 if it is none, or none that anybody could have counted to."""
+    """Return the number in the field, without its fraction; 0 if it is missing, negative or above `_MOST`."""
     found = value.get(name) if isinstance(value, dict) else None
     if isinstance(found, bool) or not isinstance(found, int | float) or not 0 <= found <= _MOST:
         return 0
@@ -49,7 +49,7 @@ def get_count(value: object, name: str) -> int:
 
 
 def storable(found: list[Any]) -> list[Any]:
-    """What is to be kept as it is, with well-formed text; nothing if that is not possible."""
+    """Return the list with well-formed text; empty if it is not valid JSON or too deep."""
     try:
         written = json.dumps(found, ensure_ascii=False, allow_nan=False)
     except (ValueError, RecursionError):
@@ -59,8 +59,6 @@ def storable(found: list[Any]) -> list[Any]:
 
 
 def tokens(read: int, written: int, cached: int = 0, cache_writes: int = 0, reasoning: int = 0) -> Usage:
-    """What a reply has cost. No part is more than what it is a part of, whatever the service says: a limit would be
-    counted backwards.
-    """
+    """Return the usage of a reply. A part never exceeds its total, so that no difference is negative."""
     cached = min(cached, read)
     return Usage(read, written, cached, min(cache_writes, read - cached), min(reasoning, written))

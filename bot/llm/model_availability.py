@@ -1,7 +1,4 @@
-"""What a service has said of a model, when it was asked whether it has it.
-
-Values, read by the composition root; `catalogue` makes them.
-"""
+"""Results of asking a service for one of its models."""
 
 from __future__ import annotations
 
@@ -13,8 +10,9 @@ from bot.ports import LanguageModel
 
 @dataclass(frozen=True, slots=True)
 class Available:
-    """It has the model. `window` is in tokens, None if it does not say; `until` is the day on which the model goes, as
-    the service writes it, empty if none is announced.
+    """The service has the model. `window` is in tokens, None if not reported.
+
+    `until` is the retirement date as the service writes it, empty if none is announced.
     """
 
     window: int | None = None
@@ -23,21 +21,19 @@ class Available:
 
 @dataclass(frozen=True, slots=True)
 class Retired:
-    """It had the model once, and answers nothing with it any more."""
+    """The service has retired the model."""
 
 
 @dataclass(frozen=True, slots=True)
 class NotListed:
-    """It has a list, and the model is not in it; `names` are."""
+    """The model is not in the service's list; `names` are."""
 
     names: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class NotReported:
-    """It was reached, and does not say which models it has. `said` is what it says instead, empty if that is nothing
-    but that it has no such list.
-    """
+    """The service does not report its models. `said` is its reply, empty if it only has no such list."""
 
     said: str = ""
 
@@ -51,14 +47,14 @@ class ListsModels(LanguageModel, Protocol):
 
     @property
     def service_name(self) -> str:
-        """What people call the service."""
+        """Display name of the service."""
         ...
 
     @property
     def tells_window(self) -> bool:
-        """Whether the service may say how large the model's window is."""
+        """True if the service may report the size of the model's window."""
         ...
 
     async def look_up(self) -> Standing:
-        """Ask the service, for some seconds at most. Raises ModelError if it cannot be reached or lets nobody in."""
+        """Ask the service, for some seconds at most. Raises ModelError if it is unreachable or denies access."""
         ...

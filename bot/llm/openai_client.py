@@ -1,7 +1,4 @@
-"""OpenAI's own client, as both of its protocols use it.
-
-Called by `openai_chat` and `openai_responses`.
-"""
+"""OpenAI's own client, shared by the adapters of both protocols."""
 
 from __future__ import annotations
 
@@ -15,12 +12,12 @@ from bot.llm.vendor_client import Sdk, VendorClient, http_settings
 
 HOME = "https://api.openai.com/v1"
 WINDOW = 128_000
-"""Tokens, as long as nobody has said how many."""
+"""Default window in tokens."""
 _SDK = Sdk(openai.AsyncStream[Any], openai.APIStatusError, openai.APIConnectionError, openai.APIError)
 
 
 def openai_client(service: Service, path: str) -> VendorClient:
-    """The vendor's client for one protocol, which is at `path`."""
+    """Return the vendor's client for the protocol at `path`."""
     client = openai.AsyncOpenAI(
         api_key=service.key,
         base_url=service.address,
@@ -32,5 +29,5 @@ def openai_client(service: Service, path: str) -> VendorClient:
 
 
 def places(service: Service, *, key: str = "", running: str = "") -> Places:
-    """Where the service can be asked about its models. The vendor does not say how large their windows are."""
+    """Return the paths of the model list. The vendor does not report the size of a window."""
     return Places("/models", key, running, windows=not service.own_address)

@@ -1,7 +1,6 @@
-"""OpenAI's Responses, at the vendor's address and at compatible servers that have it.
+"""Adapter for OpenAI's Responses, at the vendor's address and at compatible servers.
 
-Called by the composition root through `create`. It is the vendor's newer protocol: models keep their reasoning from
-one round of tools to the next, which Chat Completions has no place for.
+Models keep their reasoning from one round of tools to the next, which Chat Completions does not support.
 """
 
 from __future__ import annotations
@@ -45,20 +44,19 @@ from bot.llm.tool_schemas import tool_description, tool_schema
 from bot.ports import LanguageModel
 
 # -------------------- openai responses request
-# A model request in the words of OpenAI's Responses.
+# A model request as the JSON body of OpenAI's Responses.
 #
-# Called by `openai_responses`. Knows no vendor library: plain JSON out. Nothing is stored at the service: each
-# request holds the whole transcript, the model's own reasoning included, which only the service can read.
+# The service stores nothing: each request holds the whole transcript with the model's encrypted reasoning.
 
 METADATA = "openai"
-"""The key of `provider_metadata`: `{"by": who wrote it, "phase": of its text, "reasoning": [{"before": part number,
-"item": the item as it came}]}`."""
+"""Key in `provider_metadata`. The value is `{"by": writer, "phase": phase of the text, "reasoning": [{"before": part
+number, "item": the item as received}]}`."""
 
 _KEYS = re.compile(r"[^\x00-\x1f\x7f]{1,128}")
-"""Names of arguments: OpenAI takes nearly every text."""
+"""Argument names that OpenAI accepts: nearly every text."""
 _LONGEST_NAME = 200
 _FEWEST_TOKENS = 16
-"""The service refuses to write less."""
+"""Smallest `max_output_tokens` that the service accepts."""
 
 Item = dict[str, Any]
 
@@ -66,8 +64,9 @@ Item = dict[str, Any]
 def request_body(
     model: str, request: ModelRequest, known: Collection[ErrorKind] = (), *, own_address: bool, by: str = ""
 ) -> dict[str, Any]:
-    """The whole body, for the vendor's own address or for a compatible server that has had the `known` problems.
-    Reasoning is shown to whom it is `by`.
+    """Return the request body. `known` are the problems that the server has reported before.
+
+    Reasoning is included only if `by` wrote it.
     """
     request = fit_to_read(request)
     ids = CallIds()
@@ -100,7 +99,7 @@ def _is_system(message: Message) -> bool:
 
 
 def _cache_key(instructions: str, tools: Sequence[Tool]) -> str:
-    """Leads requests that begin alike to where the service has that beginning still."""
+    """Return the same key for requests with the same instructions and tools, so that the service's cache is reused."""
     beginning = "\n".join((instructions, *(tool.name for tool in tools)))
     return hashlib.sha256(beginning.encode("utf-8", "replace")).hexdigest()[:32]
 
@@ -203,11 +202,10 @@ def _words(part: Part) -> str:
 
 
 # -------------------- openai responses reply
-# A reply of OpenAI's Responses, put together from the events of its stream.
+# A reply of OpenAI's Responses, assembled from the events of its stream.
 #
-# Called by `openai_responses`. Text is shown as it comes; everything else is taken from the items once they are
-# whole, which is where the service puts what it wants back. Compatible servers speak this protocol too, so nothing is
-# taken for granted.
+# Text is shown as it arrives. Everything else is read from complete items, which hold the fields to send back.
+# Compatible servers may omit fields or use other types.
 
 PASSED_OVER = frozenset(
     {
@@ -222,15 +220,15 @@ PASSED_OVER = frozenset(
         b"response.reasoning_text.done",
     }
 )
-"""Events that repeat what others say: the first ones hold the whole request, every tool of it included."""
+"""Events that repeat others: the first three hold the whole request with all tools."""
 
 _STOPS = {"max_output_tokens": StopReason.LENGTH, "content_filter": StopReason.REFUSED}
 
 
 @dataclass(slots=True)
 class _Item:
-    """An item so far: a message, a call, reasoning, or something that is passed over. `pieces` are its text or the
-    JSON of its arguments.
+    """Draft of an item: a message, a call, reasoning, or an ignored type. `pieces` are its text or its arguments as
+    JSON.
     """
 
     kind: str
@@ -247,7 +245,7 @@ class _Item:
 
 
 class ReplyDraft:
-    """What has arrived of a reply. `by` says who writes it: what is meant for its service alone goes to no other."""
+    """Draft of a reply, built from stream events. `by` names the writer in `provider_metadata`."""
 
     def __init__(self, by: str = "") -> None:
         self._by = by
@@ -259,9 +257,7 @@ class ReplyDraft:
         self._usage = Usage()
 
     def take(self, event: Mapping[str, Any]) -> Iterator[Delta]:
-        """Add an event and yield what people can see of it. Unknown events are passed over. Raises ProviderRejected
-        for an error.
-        """
+        """Add an event and yield its visible deltas. Ignores unknown events. Raises ProviderRejected for an error."""
         match text(event, "type"):
             case "response.output_text.delta" | "response.refusal.delta" as kind:
                 self._refused |= kind == "response.refusal.delta"
@@ -286,13 +282,13 @@ class ReplyDraft:
 
     @property
     def finished(self) -> bool:
-        """Whether the service has said that the reply is complete, or why it is not."""
+        """True if the service has reported the reply as completed or incomplete."""
         return bool(self._status)
 
     def completion(self) -> Completion | None:
-        """The finished reply, or None if the stream ended before the model did.
+        """Return the finished reply, or None if the stream ended before the model did.
 
-        Calls of a reply that was cut short are left out: the last one may be half written.
+        A truncated reply has no calls, because the last one may be incomplete.
         """
         if not self._status:
             return None
@@ -320,7 +316,7 @@ class ReplyDraft:
         return Completion(Message(MessageRole.ASSISTANT, tuple(parts), metadata), stop, self._usage)
 
     def resume(self) -> None:
-        """Nothing: models of this protocol do not pause."""
+        """Return None: models of this protocol do not pause."""
 
     def _begin(self, event: Mapping[str, Any]) -> Iterator[UsageReported]:
         if not self._items:
@@ -333,13 +329,14 @@ class ReplyDraft:
             yield TextDelta(more)
 
     def _item(self, event: Mapping[str, Any], kind: str) -> _Item:
-        """The item an event belongs to; servers that leave out the number write one after the other."""
+        """Return the item of an event; start one if there is none."""
         found = self._known(event, text(event, "item_id"), kind)
         return found or self._new(event, kind)
 
     def _known(self, event: Mapping[str, Any], item_id: str, kind: str) -> _Item | None:
-        """The item by its id, by its number, or the last one, if it is of this kind. Servers give all the same number,
-        or another id with every event.
+        """Return the item of this kind by id, by number, or the last one; None if none matches.
+
+        Some servers give all items the same number, or a new id with every event.
         """
         index = event.get("output_index")
         numbered = self._at.get(index) if isinstance(index, int) else None
@@ -363,7 +360,7 @@ class ReplyDraft:
         item.phase = text(described, "phase") or item.phase
 
     def _complete(self, event: Mapping[str, Any]) -> Iterator[TextDelta]:
-        """Take from the whole item what the deltas have not told."""
+        """Add the fields of the complete item that the deltas did not hold."""
         whole = get_field(event, "item")
         item_id = text(whole, "id")
         item = self._known(event, item_id, text(whole, "type"))
@@ -392,7 +389,7 @@ class ReplyDraft:
 
 
 def _error(kind: str, event: Mapping[str, Any]) -> object:
-    """What an event says about an error, None if it is none."""
+    """Return the error in an event, or None if the event is not an error."""
     match kind:
         case "response.failed":
             return get_field(event, "response") or {"message": ""}
@@ -405,7 +402,7 @@ def _error(kind: str, event: Mapping[str, Any]) -> object:
 
 
 def _echo(item: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Reasoning as the service wants it back, None if it has not said what it is."""
+    """Return a reasoning item as the service accepts it back, or None without encrypted content."""
     if not text(item, "encrypted_content"):
         return None
     summary = [each for each in get_list(item, "summary") if isinstance(each, dict)]
@@ -434,9 +431,9 @@ def _usage(usage: object) -> Usage:
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """Which model, where, with which key. `base_url` None is the vendor's address; `context_tokens` is the size of
-    the model's window, None if the settings do not say. `images` says whether the model sees them: all of the
-    vendor's newer ones do.
+    """Settings of one model. `base_url` None is the vendor's address. `context_tokens` is the size of the model's
+    window, None if not configured. `images` is True if the model accepts images: all of
+    the vendor's newer models do.
     """
 
     model: str
@@ -445,11 +442,11 @@ class Config:
     context_tokens: int | None = None
     images: bool = True
     variables: str = "OPENAI"
-    """What the names of the variables begin with that hold the key and the address."""
+    """Prefix of the environment variables that hold the key and the address."""
 
 
 def create(config: Config) -> LanguageModel:
-    """The model. Opens no connection. Raises SettingsError for a key that cannot be sent."""
+    """Return the model without opening a connection. Raises SettingsError for a key that cannot be sent."""
     service = Service.at(
         HOME, config.base_url, vendor="OpenAI", prefix=config.variables, model=config.model, key=config.api_key
     )
