@@ -406,7 +406,7 @@ _SDK = Sdk(anthropic.AsyncStream[Any], anthropic.APIStatusError, anthropic.APICo
 @dataclass(frozen=True, slots=True)
 class Config:
     """Settings of one model. `base_url` None is the vendor's address. `context_tokens` is the size of the model's
-    window, None if not configured. `images` is True if the model accepts images: all of
+    window, None if not configured. `images` is True if the model accepts images; all of
     the vendor's do.
     """
 

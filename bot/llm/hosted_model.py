@@ -77,9 +77,9 @@ _MOST_PAUSES = 5
 _SHORT = 100_000
 """Characters that are written within a millisecond or so."""
 _A_TOOL = 2_000
-"""What the definition of one is taken for. Some are far larger, none is read more than once."""
+"""Estimated characters of a tool definition."""
 _REMEMBERED = frozenset({ErrorKind.REASONING, ErrorKind.ROLES, ErrorKind.TOKEN_LIMIT})
-"""What later requests are written differently for."""
+"""Kinds of errors that change how later requests are written."""
 
 
 class Client(ModelListClient, Protocol):
@@ -90,7 +90,7 @@ class Client(ModelListClient, Protocol):
         ...
 
     async def close(self) -> None:
-        """Let go of connections."""
+        """Close the connections."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,21 +120,21 @@ class HostedModel:
 
     @property
     def capabilities(self) -> Capabilities:
-        """What the model can do, as far as its settings and the address tell, and what it has turned out not to do."""
+        """Capabilities by the settings and the address, without those that the service has rejected."""
         return self._capabilities
 
     @property
     def service_name(self) -> str:
-        """What people call the service."""
+        """Display name of the service."""
         return self._service.name
 
     @property
     def tells_window(self) -> bool:
-        """Whether the service may say how large the model's window is."""
+        """True if the service may report the size of the model's window."""
         return self._catalogue.reports_window
 
     async def look_up(self) -> Standing:
-        """What the service says of the model. Raises ModelError."""
+        """Return the service's report on the model. Raises ModelError."""
         return await self._catalogue.look_up()
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
@@ -170,7 +170,7 @@ class HostedModel:
         )
 
     async def close(self) -> None:
-        """Let go of connections."""
+        """Close the connections."""
         await self._client.close()
 
     async def _open(self, request: ModelRequest) -> StreamResponse:
@@ -223,7 +223,7 @@ class HostedModel:
 
 
 def _is_short(request: ModelRequest) -> bool:
-    """Whether it is nothing but text, and little of it."""
+    """Return True if the request has no attachments and at most about `_SHORT` characters."""
     room = _SHORT - _A_TOOL * len(request.tools)
     for message in request.messages:
         for part in message.parts:
@@ -242,7 +242,7 @@ def _is_short(request: ModelRequest) -> bool:
 
 
 def _easier(request: ModelRequest, problem: ErrorKind) -> ModelRequest | None:
-    """The request as the service may take it, None if nothing is left to give up."""
+    """Return the request without the rejected feature, or None if nothing can be left out."""
     match problem:
         case ErrorKind.NO_TOOLS if request.tools:
             return without_tools(request)

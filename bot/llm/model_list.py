@@ -22,7 +22,7 @@ LOOK_UP_SECONDS = 10.0
 _WINDOWS = ("max_input_tokens", "max_model_len", "context_length", "context_window", "max_context_length")
 """Anthropic; vLLM and SGLang; OpenRouter, Together and Ollama's list of what runs; Groq; Mistral."""
 _LARGEST_WINDOW = 100_000_000
-"""Tokens. What says more is no window."""
+"""Tokens. A larger reported window is ignored."""
 _NOT_FOUND = 404
 
 
@@ -43,10 +43,10 @@ class ModelListClient(Protocol):
     """A vendor's client."""
 
     async def get(self, path: str) -> Any:
-        """What the service has there, as JSON. Raises the vendor's errors, and ValueError for anything else."""
+        """Return the JSON at the path. Raises the vendor's errors, and ValueError for anything else."""
 
     def complaint(self, error: Exception) -> ProviderError | None:
-        """What the service says, if an error of this client is an answer of the service."""
+        """Return the service's error, or None if `error` is not an answer of the service."""
 
     def translated(self, tools: Sequence[str]) -> AbstractContextManager[None]:
         """Turns the vendor's errors into those of `bot.errors`. `tools` are the names of those on offer."""
@@ -62,7 +62,7 @@ class ModelList:
 
     @property
     def reports_window(self) -> bool:
-        """Whether the service may say how large the model's window is."""
+        """True if the service may report the size of the model's window."""
         return self._places.windows
 
     async def look_up(self) -> Standing:
@@ -114,7 +114,7 @@ class ModelList:
 
 
 def _is_final(complaint: ProviderError, *, strict: bool) -> bool:
-    """Whether the service would say the same to a question. A key may be good for questions and not for lists (403)."""
+    """Return True if a completion would fail alike. A key may allow completions but not lists (403)."""
     match classify(complaint):
         case ErrorKind.KEY:
             return complaint.status != 403

@@ -85,7 +85,7 @@ class Service:
 
     @property
     def name(self) -> str:
-        """What people call the service: the vendor, or the place of a compatible one."""
+        """Display name: the vendor, or the host and port of a compatible server."""
         if self.own_address:
             return self.vendor
         where = urlsplit(self.address)
@@ -93,14 +93,12 @@ class Service:
 
     @property
     def writer(self) -> str:
-        """Which model of which service writes its replies: what one has meant for itself, such as signed reasoning, is
-        shown to no other.
-        """
+        """Name of the model and its service. Private metadata such as signed reasoning is sent only to its writer."""
         where = urlsplit(self.address)
         return f"{self.model} at {where.hostname}" + (f":{where.port}" if where.port else "")
 
     def timeout(self) -> httpx2.Timeout:
-        """How long the HTTP library may take: to connect. How long a reply may take is for `streaming` to say."""
+        """Return the HTTP timeouts: only connecting is limited here, because `streaming` limits replies."""
         return httpx2.Timeout(None, connect=_CONNECT_SECONDS)
 
     def refused(self, complaint: ProviderError, tools: Sequence[str] = ()) -> ModelError:

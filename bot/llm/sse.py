@@ -22,8 +22,9 @@ Event = Mapping[str, Any]
 
 
 class EventReader:
-    """What has come in of a stream. `passed_over` are names of events whose data is not read. `ended` says whether the
-    service has said `[DONE]`, as OpenAI's Chat Completions does.
+    """Incremental reader of a stream. `passed_over` are the names of events whose data is not read.
+
+    `ended` is True after `[DONE]`, which OpenAI's Chat Completions sends last.
     """
 
     def __init__(self, passed_over: frozenset[bytes] = frozenset()) -> None:
@@ -40,7 +41,7 @@ class EventReader:
 
     @property
     def nonsense(self) -> bool:
-        """Whether this is no stream of events at all: a web page perhaps."""
+        """True if the body holds other text and no events so far, such as a web page."""
         return bool(self._page) and not self._events
 
     def feed(self, chunk: bytes) -> Iterator[Event]:
@@ -61,8 +62,9 @@ class EventReader:
             raise ValueError("what came in is larger than any reply")
 
     def finish(self) -> Iterator[Event]:
-        """What the stream's end completes: the last event where a service leaves out its empty line, and the one object
-        that a service has sent in place of a stream.
+        """Yield the objects that the stream's end completes.
+
+        They are the last event without its empty line, and a single object sent in place of a stream.
         """
         yield from self.feed(b"\n\n")
         if self.nonsense:

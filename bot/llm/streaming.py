@@ -17,28 +17,29 @@ from bot.llm.provider_service import Service
 from bot.llm.sse import Event, EventReader
 
 _END_SECONDS = 2.0
-"""How long the rest is waited for once the model has finished: counts of tokens, and the end of the stream."""
+"""Limit for the rest of the stream once the model has finished: token counts and the end."""
 
 Waited = TypeVar("Waited")
 Delta = UsageReported | TextDelta | ReasoningDelta | ToolCallDelta
 
 
 class ReplyAccumulator(Protocol):
-    """What has come in of a reply."""
+    """Draft of a reply, built from stream events."""
 
     def take(self, event: Event, /) -> Iterable[Delta]:
-        """Add an event; what it lets people see. Raises ProviderRejected for an event that is an error."""
+        """Add an event and return its visible deltas. Raises ProviderRejected for an event that is an error."""
 
     @property
     def finished(self) -> bool:
-        """Whether the model has said that it has finished."""
+        """True if the model has finished."""
 
     def completion(self) -> Completion | None:
-        """The whole reply, None if the model has not finished."""
+        """Return the whole reply, or None if the model has not finished."""
 
     def resume(self) -> Message | None:
-        """What the model has said so far, if it has paused and goes on as soon as that is sent back; None if it has
-        finished. What comes in afterwards is added.
+        """Return the message so far if the model has paused until it is sent back; else None.
+
+        Later events are added to the same draft.
         """
 
 
@@ -133,7 +134,7 @@ def _joined(deltas: Iterable[Delta]) -> Iterator[Delta]:
 
 
 class StreamTimeouts:
-    """How long a service may take for a reply from now on, all requests together where it takes several.
+    """Time limits of a reply from now on, for all its requests together.
 
     Each wait has its limit and none spans a `yield`: a timeout cancels whatever its task is doing at the time.
     """

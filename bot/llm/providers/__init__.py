@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 
 class Key(Enum):
-    """Whether a provider is asked without a key."""
+    """Requirement of an API key."""
 
     NEEDED = auto()
     NEEDED_AT_HOME = auto()
@@ -27,7 +27,7 @@ class Key(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """What the settings say for a provider: the key, the address if it is not the usual one, and OPENAI_API."""
+    """Settings of a provider: the key, the address if it is not the default, and OPENAI_API."""
 
     key: str = ""
     address: str | None = None
@@ -36,7 +36,7 @@ class Access:
 
 @dataclass(frozen=True, slots=True)
 class Provider:
-    """Where the models of a provider are and how they are talked to.
+    """A provider of models: its adapter, variables and defaults.
 
     `module` is the one in `bot.llm` that speaks its protocol. `variables` begins the names of the variables that hold
     its key and its address; empty for a provider that needs neither. `model` is the one that is used if none is named.
@@ -51,7 +51,7 @@ class Provider:
     more: Mapping[str, Any] = field(default_factory=dict)
 
     def lacks_key(self, access: Access) -> bool:
-        """Whether the settings must say more before its models can be asked."""
+        """Return True if the settings lack a required key."""
         match self.key:
             case Key.NEEDED:
                 return not access.key
@@ -62,17 +62,17 @@ class Provider:
 
 
 def always(module: str) -> Callable[[Access], str]:
-    """The same module whatever the settings say."""
+    """Return a function that selects this module for all settings."""
     return lambda _access: module
 
 
 def provider_names() -> list[str]:
-    """Every provider there is."""
+    """Return the names of all providers, sorted."""
     return sorted(module.name.replace("_", "-") for module in pkgutil.iter_modules(__path__))
 
 
 def find_provider(name: str) -> Provider | None:
-    """The provider of that name, None if there is none."""
+    """Return the provider of that name, or None if it is missing."""
     if name not in provider_names():
         return None
     provider: Provider = importlib.import_module(f"{__name__}.{name.replace('-', '_')}").PROVIDER
@@ -80,7 +80,7 @@ def find_provider(name: str) -> Provider | None:
 
 
 def is_at(address: str | None, host: str) -> bool:
-    """Whether an address, if there is one, is at this host or at a region of it, which is a subdomain."""
+    """Return True if the address is missing, or at this host or a subdomain of it (a region)."""
     if not address:
         return True
     found = urlsplit(address).hostname or ""
