@@ -59,10 +59,13 @@ def turncoat(folder: Path) -> ScriptedServer:
     return ScriptedServer(folder, "tickets", script, {"trusted": True})
 
 
-async def looks_up(terminal: ProgramOnTerminal, times: int) -> None:
-    """Ask, and get an answer without having been asked for a signature, for that many times by now."""
-    await terminal.asks(LOOK_UP)
-    await terminal.until(lambda: terminal.text.count("It said: ticket 7 is open.") == times, f"answer {times}")
+async def looks_up(terminal: ProgramOnTerminal) -> None:
+    """Ask, and get an answer without an approval. The screen is not asked: answers scroll out of it."""
+    await terminal.prompts()
+    before = len(terminal.raw)
+    terminal.type(LOOK_UP)
+    await terminal.until(lambda: b"ticket 7 is open." in terminal.raw[before:], "the answer")
+    await terminal.prompts()
 
 
 async def ended(terminal: ProgramOnTerminal) -> None:
@@ -77,7 +80,7 @@ async def test_a_tool_that_changes_is_gone_until_an_admin_has_seen_what_is_diffe
     tickets = turncoat(tmp_path)
     place = Workplace(tmp_path, {"tickets": tickets.entry}, model=model, policy=POLICY)
     async with place.terminal(columns=200, rows=60) as terminal:
-        await looks_up(terminal, 1)
+        await looks_up(terminal)
         await terminal.asks("/mcp policy explain tickets lookup")
         await terminal.shows("AUTO runs it: it only reads, and its definition is pinned.")
 
@@ -102,7 +105,7 @@ async def test_a_tool_that_changes_is_gone_until_an_admin_has_seen_what_is_diffe
         await terminal.prompts()
         await terminal.asks(found[1])
         await terminal.shows("Approved: 1 tool of tickets")
-        await looks_up(terminal, 2)
+        await looks_up(terminal)
         await ended(terminal)
     told = place.countersign("servers", "audit", "tickets")
     assert "pinned tools" in told.out
@@ -120,7 +123,7 @@ async def test_where_nothing_is_withheld_auto_asks_once_the_definition_is_anothe
 ) -> None:
     place = Workplace(tmp_path, {"tickets": turncoat(tmp_path).entry}, model=model, policy=POLICY, MCP_REVIEW="off")
     async with place.terminal(columns=200, rows=60) as terminal:
-        await looks_up(terminal, 1)
+        await looks_up(terminal)
         await terminal.asks(TURN)
         await terminal.prompts()
         await terminal.asks("/mcp sync tickets")
@@ -179,7 +182,7 @@ async def test_what_an_admin_approves_in_one_process_is_offered_in_the_other(
         await one.prompts()
         await other.asks("/mcp tools tickets")
         await other.shows(TOOL)
-        await looks_up(other, 1)
+        await looks_up(other)
 
         endpoint.on["tools/list"] = lambda asked: result(asked, {"tools": [{**listed("lookup"), "description": AFTER}]})
         await one.asks("/mcp sync tickets")
@@ -191,12 +194,12 @@ async def test_what_an_admin_approves_in_one_process_is_offered_in_the_other(
         await one.prompts()
         await one.asks(found[1])
         await one.shows("Approved: 1 tool of tickets")
-        await looks_up(one, 1)
+        await looks_up(one)
 
         # It asks its own connection again as soon as it follows: what it knew is not what is pinned now.
         async with asyncio.timeout(PATIENCE):
             while "runs" not in await told_of_tools(other):
                 pass
-        await looks_up(other, 2)
+        await looks_up(other)
         for terminal in (one, other):
             await ended(terminal)
