@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import hypothesis
 import pytest
 
+from tests import uvicorn_polling  # noqa: F401 - its import has the effect
 from tests.fakes import AUTHORITY
 
 # The same examples each time: a new one that fails is found by whoever raises their number, not by a stranger's build.

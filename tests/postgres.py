@@ -176,6 +176,14 @@ class Server:
         return self._address.replace("/postgres?", f"/{name}?")
 
 
+def end_leases(address: str, owner: str = "%") -> None:
+    """Expire the leases of dead processes, which takes 15 seconds otherwise. `owner` is a LIKE pattern."""
+    with psycopg.connect(address) as connection:
+        connection.execute("update turns set lease_until = 0 where owner like %s", [owner])
+        connection.execute("update deliveries set lease_until = 0 where owner like %s", [owner])
+        connection.execute("update leases set until = 0 where holder like %s", [owner])
+
+
 async def _upgraded(address: str) -> None:
     database = PostgresDatabase(PostgresServer(address))
     await schema.upgrade(database)

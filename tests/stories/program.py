@@ -26,6 +26,11 @@ class Bot:
         self._log = log
 
     @property
+    def owner(self) -> str:
+        """A LIKE pattern for the owner of this process's leases."""
+        return f"%:{self._process.pid}:%"
+
+    @property
     def log(self) -> str:
         """Everything it has logged so far."""
         return self._log.read_text(encoding="utf-8")

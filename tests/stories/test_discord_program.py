@@ -7,14 +7,13 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
-import psycopg
 import pytest
 
 from bot.platforms.discord.diagnostics import PERMISSIONS, invite_link
 from tests.fakes.discord.permissions import NOTHING
 from tests.fakes.llm import Call, FakeLanguageModel, Gate, Hold, Reply, Request, Say
 from tests.fakes.mcp.endpoint import FakeEndpoint, result
-from tests.postgres import Server
+from tests.postgres import Server, end_leases
 from tests.stories.discord_program import a_company
 from tests.stories.program import a_bot
 from tests.stories.workplace import KEY, Outcome
@@ -150,7 +149,7 @@ async def test_when_the_process_that_receives_is_killed_another_goes_on_and_answ
             discord.say(priya, private, "are you there?")
             discord.say(priya, signing, "and the time?")
             clerk.gate.open()
-            await asyncio.to_thread(end_leases, address)
+            await asyncio.to_thread(end_leases, address, first.owner)
             await discord.until(lambda: discord.gateway.identified == 2, 30)
 
             await company.reads(private, "You said: are you there?.", FINAL)
@@ -168,12 +167,6 @@ async def test_when_the_process_that_receives_is_killed_another_goes_on_and_answ
                 assert sum(answer in each for each in company.words(place)) == 1
             assert not discord.calls.refused()
             assert "Traceback" not in second.log
-
-
-def end_leases(address: str) -> None:
-    """The time of whatever a dead process held is over, which takes half a minute otherwise."""
-    with psycopg.connect(address) as connection:
-        connection.execute("update leases set until = 0 where name like 'discord-gateway:%'")
 
 
 async def test_the_doctor_says_what_discord_lets_the_bot_do_and_what_is_missing(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import httpx2
@@ -17,6 +18,7 @@ from tests.stories.counting import COUNT_IT, CountingPlace, counting
 from tests.stories.program import PATIENCE
 from tests.stories.slack_program import a_company
 from tests.stories.test_http_api import TOKEN, a_web
+from tests.stories.workplace import becomes
 
 SMALL = 64 * 1024
 """Bytes: more than the log has, less than the database."""
@@ -90,41 +92,58 @@ async def test_a_full_disk_costs_no_question_in_slack_and_service_goes_on_when_t
         assert await bot.leaves() == 0
 
 
-@pytest.fixture
-def full_postgres(postgres: Server) -> tuple[str, Callable[[bool], None]]:
-    """A database, and a switch that makes it refuse each new turn as a server with a full disk does."""
-    address = postgres.fresh()
+@dataclass(frozen=True, slots=True)
+class FullDisk:
+    """A database on PostgreSQL that refuses each new turn as a server with a full disk does, from `fill` to
+    `clear`."""
 
-    def set_full(full: bool) -> None:
-        with psycopg.connect(address, autocommit=True) as connection:
-            if full:
-                connection.execute(
-                    "create function refuse() returns trigger language plpgsql as $$ begin"
-                    " raise exception 'could not extend file: No space left on device' using errcode = '53100';"
-                    " end $$"
-                )
-                connection.execute("create trigger full_disk before insert on turns execute function refuse()")
-            else:
-                connection.execute("drop function refuse cascade")
+    address: str
 
-    return address, set_full
+    def fill(self) -> None:
+        self._run(
+            "create sequence refusals",
+            "create function refuse() returns trigger language plpgsql as $$ begin perform nextval('refusals');"
+            " raise exception 'could not extend file: No space left on device' using errcode = '53100'; end $$",
+            "create trigger full_disk before insert on turns execute function refuse()",
+        )
+
+    def clear(self) -> None:
+        self._run("drop function refuse cascade")
+
+    def refusals(self) -> int:
+        """Return the number of refused writes. A sequence counts them although their transactions are rolled back."""
+        with psycopg.connect(self.address, autocommit=True) as connection:
+            row = connection.execute("select last_value from refusals").fetchone()
+        assert row is not None
+        return int(row[0])
+
+    def _run(self, *statements: str) -> None:
+        with psycopg.connect(self.address, autocommit=True) as connection:
+            for statement in statements:
+                connection.execute(statement.encode())
 
 
 async def test_a_full_disk_of_postgresql_is_named_and_costs_no_question_over_http(
-    tmp_path: Path, model: FakeLanguageModel, full_postgres: tuple[str, Callable[[bool], None]]
+    tmp_path: Path, model: FakeLanguageModel, postgres: Server
 ) -> None:
-    address, set_full = full_postgres
-    place = CountingPlace(tmp_path, model, DATABASE_URL=address, ADMIN_API_TOKEN=TOKEN, PORT="0")
+    disk = FullDisk(postgres.fresh())
+    place = CountingPlace(tmp_path, model, DATABASE_URL=disk.address, ADMIN_API_TOKEN=TOKEN, PORT="0")
     async with a_web(place) as (bot, client):
-        await asyncio.to_thread(set_full, True)
-        refused = await _asked(client, "lost")
-        assert (refused.status_code, refused.json()["error"]["code"]) == (503, "database_unavailable")
+        await asyncio.to_thread(disk.fill)
+        waiting = asyncio.create_task(_asked(client, "waiting"))
+        await bot.logs(BEGINS)
         ready = await client.get("/readyz")
         assert (ready.status_code, ready.json()["database"]) == (503, "unwritable")
         assert ready.json()["cause"] == "The database cannot be written: its disk is full."
         assert "countersign_database_writable 0.0" in (await client.get("/metrics")).text
-        await asyncio.to_thread(set_full, False)
-        assert (await _asked(client, "lost")).status_code == 202
+        refused = await waiting
+        assert (refused.status_code, refused.json()["error"]["code"]) == (503, "database_unavailable")
+
+        before = disk.refusals()
+        waiting = asyncio.create_task(_asked(client, "waiting"))
+        await becomes(lambda: disk.refusals() > before, "the question is refused")
+        await asyncio.to_thread(disk.clear)
+        assert (await waiting).status_code == 202
         await bot.logs(ENDS)
         assert (await client.get("/readyz")).json()["database"] == "up"
         assert "countersign_database_writable 1.0" in (await client.get("/metrics")).text

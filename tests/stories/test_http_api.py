@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -11,7 +12,7 @@ import httpx2
 import pytest
 
 from tests.fakes.llm import FakeLanguageModel
-from tests.postgres import Server
+from tests.postgres import Server, end_leases
 from tests.stories.counting import COUNT_IT, CountingPlace, counting
 from tests.stories.program import Bot, a_bot
 from tests.web.streams import asked, replies, streamed
@@ -67,6 +68,8 @@ async def test_a_question_is_asked_signed_for_and_answered_and_outlives_the_proc
         async with asked(client, COUNT_IT, "orders", token=TOKEN) as lost:
             second = await lost.until("approval_required")
             await bot.dies()
+    if (address := place.environment.get("DATABASE_URL")) is not None:
+        await asyncio.to_thread(end_leases, address, bot.owner)
     async with a_web(place, "--only", "web") as (again, client):
         assert await signed(client, second) == "approved"
         path = f"/api/responses/{second['responseId']}/stream"

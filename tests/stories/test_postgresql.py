@@ -12,7 +12,7 @@ from bot.platforms.console.transcript import UNSURE as HINT
 from tests.fakes.llm import FakeLanguageModel
 from tests.fakes.terminal import PATIENCE, ProgramOnTerminal
 from tests.platforms.console.terminal import echoed
-from tests.postgres import Server
+from tests.postgres import Server, end_leases
 from tests.stories.counting import COUNT_IT, UNSURE, CountingPlace, counting
 from tests.stories.test_signatures import card
 from tests.stories.workplace import Workplace
@@ -60,6 +60,7 @@ async def test_a_call_in_which_the_program_died_is_unknown_when_its_lease_is_ove
     async with place.terminal() as terminal:
         # Only the lease can tell that nobody drives the turn any more.
         await terminal.shows(echoed(COUNT_IT), "◌ test.count  running")
+        await asyncio.to_thread(end_leases, place.environment["DATABASE_URL"])
         await terminal.shows(f"? test.count  {UNSURE}", "I do not know.", HINT)
         assert place.counted == 1
         await terminal.asks("/again")
