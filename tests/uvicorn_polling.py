@@ -16,4 +16,4 @@ async def _sleep(seconds: float) -> None:
     await asyncio.sleep(seconds / 10)
 
 
-uvicorn.server.asyncio = types.SimpleNamespace(**{**vars(asyncio), "sleep": _sleep})  # type: ignore[attr-defined]
+vars(uvicorn.server)["asyncio"] = types.SimpleNamespace(**{**vars(asyncio), "sleep": _sleep})
