@@ -101,7 +101,7 @@ def _told(reply: Reply | Form | None, *, as_json: bool) -> int:
     failed = isinstance(reply, Form) or reply.failed or any(action.confirm for action in reply.actions)
     if isinstance(reply, Reply) and reply.message is not None:
         # The shell has no engine: manual calls need a conversation for their approval card.
-        reply = Reply("A tool is run in a chat, where it can be signed for: `countersign chat`.", failed=True)
+        reply = Reply("Run a tool in a chat, where it can be approved: `countersign chat`.", failed=True)
         failed = True
     if as_json:
         _write(json.dumps(reply_json(reply)), sys.stdout)

@@ -24,10 +24,10 @@ from bot.rendering.text_safety import single_line
 
 COMMAND = "edit-call"
 """Internal command that opens the form. Users never type it."""
-DONE = "Changed. The card asks for a signature on the new version."
+DONE = "Changed. The card asks for an approval of the new version."
 NOTHING = "There is nothing in this call that a form could change."
 AGAIN = "Type it again."
-INTRO = "Nothing runs yet: the call waits for a signature on what you send here."
+INTRO = "Nothing runs yet: the call waits for an approval of what you send here."
 _NUMBER = re.compile(r"[0-9]{1,9}")
 
 

@@ -58,7 +58,7 @@ class BackgroundTasks:
         """Begin; False, with nothing begun, if too much is going on already."""
         if len(self._tasks) >= self._most:
             errand.close()
-            log.warning("too much is going on: %s was left out", name)
+            log.warning("background task limit reached, dropped %s", name)
             return False
         self._run(errand, name)
         return True
@@ -75,7 +75,7 @@ class BackgroundTasks:
         """
         if not self._users.acquire(user):
             errand.close()
-            log.info("a user has too much under way: %s was left out", name)
+            log.info("background task limit of a user reached, dropped %s", name)
             if refuse is not None and len(self._tasks) < self._most and self._refusals.acquire(user):
                 self._run(refuse(), f"{name}, refused").add_done_callback(lambda _: self._refusals.release(user))
             return False

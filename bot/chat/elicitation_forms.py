@@ -33,11 +33,11 @@ from bot.rendering.text_safety import single_line, strip_control
 
 COMMANDS = (cards.ANSWER, cards.DECLINE, cards.VISIT, cards.VISITED, cards.CONFIRM)
 SENT = "Sent. The call goes on."
-REFUSED = "Declined. The server is told that you would rather not say."
-NOT_VISITED = "Declined. The server is told that you would rather not."
-FINISHED = "Thank you. The server is told that you have been there."
+REFUSED = "Declined. The server learns that you declined."
+NOT_VISITED = "Declined. The server learns that you declined."
+FINISHED = "Thank you. The server learns that you opened the page."
 GONE = "This question no longer exists."
-ONLY_TO_IT = "What you fill in here is sent to this server, and to nobody else."
+ONLY_TO_IT = "Your answers are sent to this server only."
 LEAVING = "You leave this chat: nothing that you type there passes through the bot."
 SOMETHING_ELSE = "That is not what the server asks for. Its card says what is."
 MESSAGE_LIMIT = 1_200

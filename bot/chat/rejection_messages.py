@@ -29,7 +29,7 @@ NOT_STORED = (
     "Your message is not stored yet: my database takes no writes. I try again by myself. If there is no answer in 15 "
     "minutes, send it again."
 )
-ENOUGH = "You have several requests under way. Wait until one of them is done, then try again."
+ENOUGH = "Several of your requests are still running. Try again when one of them is done."
 
 
 def error_message(error: Exception) -> str:

@@ -19,7 +19,7 @@ class Format(StrEnum):
     CSV = "csv"
 
 
-commands = typer.Typer(help="What was asked, signed, refused, run and changed.", rich_markup_mode=None)
+commands = typer.Typer(help="Every question, approval, rejection, call and change.", rich_markup_mode=None)
 
 
 @commands.command("export")

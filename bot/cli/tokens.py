@@ -26,7 +26,9 @@ commands = typer.Typer(help="Who may use the HTTP API.", rich_markup_mode=None)
 def create_token(
     name: Annotated[str, typer.Argument(help="What the audit and rules call the program: api:NAME.")],
     *,
-    role: Annotated[ApiRoleOption, typer.Option(help="Talk to the bot; sign as well; administer as well.")],
+    role: Annotated[
+        ApiRoleOption, typer.Option(help="member: talk to the bot; approver: approve calls too; admin: administer too.")
+    ],
     workspace: Annotated[
         str, typer.Option(metavar="PLATFORM:ID", help="The only workspace it is good for, such as slack:T123.")
     ] = "",

@@ -197,7 +197,7 @@ class Grants:
     async def _list(self, request: CommandContext) -> AsyncIterator[Reply]:
         seen = await self._seen(request)
         if not seen:
-            yield Reply("Nothing was granted that still holds: every call that needs a signature asks for one.")
+            yield Reply("No grant is active: every call that needs an approval asks for one.")
             return
         page = cut(seen, request.arguments.page)
         yield Reply(
@@ -216,7 +216,7 @@ class Grants:
         if grant is None or not await self._parts.grants.revoke(grant.id, request.author):
             raise CommandRejected("There is no such grant that still holds. `/mcp grants list` lists them.")
         name = f"{code(grant.server_name, 'the server')}, {code(grant.tool, 'the tool')}"
-        yield Reply(f"{name}: calls ask for a signature again. One that runs already goes on.")
+        yield Reply(f"{name}: calls ask for an approval again. A call that runs already goes on.")
 
     async def _seen(self, request: CommandContext) -> Sequence[Grant]:
         """Return the grants that the user may see."""

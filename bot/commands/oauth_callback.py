@@ -136,4 +136,4 @@ class _NotAllowed(CountersignError):
     """The user may no longer finish the sign-in."""
 
     def __init__(self, cause: str) -> None:
-        super().__init__(cause, "ask somebody who administers this server")
+        super().__init__(cause, "ask an admin of this server")

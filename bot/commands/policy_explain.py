@@ -132,9 +132,7 @@ class PolicyExplain:
         platform, workspace, channel = [*given.split(":"), ""][:3]
         where = ConversationKey(platform, workspace, channel, "")
         if where.workspace_key != here.workspace_key and not self._parts.rights.operates(request.member):
-            raise CommandRejected(
-                "What holds in another workspace is for its admins to see, and for whoever runs the bot."
-            )
+            raise CommandRejected("Rules of another workspace are shown to its admins and to the operator.")
         return where
 
     def _signature(self, judged: PolicyResult, where: ConversationKey) -> list[tuple[str, str]]:

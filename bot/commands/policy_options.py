@@ -26,11 +26,11 @@ CONDITIONS = (
 )
 TERMS = (
     Parameter("approver", "who may sign", _OPTION, repeated=True, metavar="PLATFORM:ID|members|asker"),
-    Parameter("four-eyes", "neither the asker nor an editor may sign", ParameterKind.FLAG),
-    Parameter("quorum", "how many people have to sign", _OPTION, metavar="N"),
-    Parameter("expires", "for how long it may be signed", _OPTION, metavar="30m|2h|1d"),
+    Parameter("four-eyes", "neither the asker nor an editor may approve", ParameterKind.FLAG),
+    Parameter("quorum", "number of approvals that a call needs", _OPTION, metavar="N"),
+    Parameter("expires", "time until an approval expires", _OPTION, metavar="30m|2h|1d"),
     Parameter("on-timeout", "what then", _OPTION, choices=tuple(each.value for each in OnTimeout)),
-    Parameter("remind", "remind those who may sign at half time", ParameterKind.FLAG),
+    Parameter("remind", "remind the approvers after half of that time", ParameterKind.FLAG),
     Parameter("deliver", "where the card goes", _OPTION, repeated=True, metavar="thread|approvers|CHANNEL"),
 )
 _SWITCH = {"yes": True, "true": True, "on": True, "no": False, "false": False, "off": False}

@@ -25,7 +25,7 @@ _INSTEAD = (
 )
 _FIRST = (
     Field("name", "Name", required=True, longest=LONGEST_NAME),
-    Field("persona", "Persona", FieldKind.LINES, "who the bot is, told to the model", longest=LONGEST_PERSONA),
+    Field("persona", "Persona", FieldKind.LINES, "the bot's role, for the model", longest=LONGEST_PERSONA),
     Field("model", "Model", hint="provider:name; empty for the bot's own", longest=250),
     Field("servers", "Servers", FieldKind.LINES, "one a line; * enables every server"),
     Field("tools", "Tools", FieldKind.LINES, "SERVER.TOOL, one a line: the only ones of that server"),

@@ -43,7 +43,7 @@ SET = Verb(
     "a new profile, or another word in one; with a name alone it asks",
     (
         Parameter("profile", "the profile's name", completes=CompletionSource.PROFILES, metavar="NAME"),
-        Parameter("persona", "who the bot is, told to the model", _OPTION, metavar="TEXT"),
+        Parameter("persona", "the bot's role, for the model", _OPTION, metavar="TEXT"),
         Parameter("model", "the model it thinks with", _OPTION, metavar="PROVIDER:NAME"),
         Parameter(
             "server", "a server it may use; * for all", _OPTION, repeated=True, completes=CompletionSource.SERVERS

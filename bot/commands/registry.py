@@ -55,7 +55,7 @@ _WHOSE = {
     LimitScope.WORKSPACE: "this workspace's limit",
 }
 _LENGTHS = {LimitPeriod.DAY: "a day", LimitPeriod.MONTH: "a month"}
-_UNCOUNTED = "the service has not counted all of it, or the reply broke off or is under way"
+_UNCOUNTED = "the provider did not report all of it, or the reply is incomplete"
 _PRICES = "not counted as money. The operator sets prices in config/prices.toml"
 
 
@@ -125,7 +125,7 @@ class UsageSums:
         return Reply(
             f"{whose} · {_about(whole)}{whole.tokens:,} tokens{_priced(whole)} · since {format_moment(query.since)} "
             "UTC",
-            Table((by.value, "asked", "in", "of it cached", "out", "cost"), rows),
+            Table((by.value, "requests", "in", "cached", "out", "cost"), rows),
             (*left, *_facts(whole, len(sums) - ROWS)),
             data=data,
         )
@@ -176,7 +176,7 @@ def _name(balance: LimitStatus) -> str:
 
 def _left(balance: LimitStatus, now: float) -> str:
     end = ", nothing is left" if balance.reached else ""
-    return f"{balance.said}{end}; begins anew at 00:00 UTC, {format_expiry(balance.resets_at, now)}"
+    return f"{balance.said}{end}; resets at 00:00 UTC, {format_expiry(balance.resets_at, now)}"
 
 
 def _facts(whole: UsageTotal, left_out: int) -> tuple[tuple[str, str], ...]:

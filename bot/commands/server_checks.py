@@ -202,7 +202,7 @@ def _switched_off(seen: VisibleServer) -> Check:
     if seen.status is ServerStatus.DISABLED:
         said = "The operator's file has it disabled: take out `disabled` to use it."
         return Check("switched on", CheckStatus.SKIPPED, said)
-    return Check("switched on", CheckStatus.DOUBTFUL, f"Somebody has made it {word}.", "connect it")
+    return Check("switched on", CheckStatus.DOUBTFUL, f"It was {word} by hand.", "connect it")
 
 
 def _row(seen: VisibleServer, check: Check) -> tuple[str, ...]:

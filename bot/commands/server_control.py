@@ -118,7 +118,7 @@ class ServerControl:
     async def _sync(self, request: CommandContext) -> AsyncIterator[Reply]:
         seen = await self._directory.find(request.arguments.one("server"), request.conversation)
         if seen.status in (ServerStatus.DISABLED, ServerStatus.DISCONNECTED):
-            yield Reply(f"{server_label(seen.config)} is {seen.status.value}: there is nobody to ask.", failed=True)
+            yield Reply(f"{server_label(seen.config)} is {seen.status.value}: it is not connected.", failed=True)
             return
         yield Reply(f"Asking {server_label(seen.config)}…")
         fetched = await self._keeping.fetch(seen)

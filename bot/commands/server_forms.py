@@ -107,14 +107,14 @@ _SYSTEM = Field(
     "system_instruction",
     "System instruction",
     FieldKind.LINES,
-    "what the model is told of it",
+    "description for the model",
     longest=LONGEST_INSTRUCTION,
 )
 _RESPONSE = Field(
     "response_instruction",
     "Response instruction",
     FieldKind.LINES,
-    "what the model is told after its tools were used",
+    "text for the model after a tool call",
     longest=LONGEST_INSTRUCTION,
 )
 _CONTEXT = Field("auto_context_tool", "Context tool", hint="a tool that is asked every question first", longest=255)

@@ -45,8 +45,8 @@ _DEFINING = (
 )
 # On platforms with a limit on options, the last ones are left out; the forms have them.
 _TUNING = (
-    Parameter("system-instruction", "what the model is told of it", _OPTION, metavar="TEXT"),
-    Parameter("response-instruction", "what the model is told after its tools were used", _OPTION, metavar="TEXT"),
+    Parameter("system-instruction", "description for the model", _OPTION, metavar="TEXT"),
+    Parameter("response-instruction", "text for the model after a tool call", _OPTION, metavar="TEXT"),
     Parameter("connect-timeout", "seconds to connect", _OPTION, metavar="SECONDS"),
     Parameter("tool-timeout", "seconds a call may take", _OPTION, metavar="SECONDS"),
     Parameter("tool-limit", "the same for one tool, or none", _OPTION, repeated=True, metavar="TOOL=SECONDS"),

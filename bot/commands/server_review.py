@@ -109,7 +109,7 @@ class ServerReview:
     def _servers(self, servers: Sequence[VisibleServer], request: CommandContext) -> Reply:
         waiting = [(seen, tools) for seen in servers if (tools := unpinned(self._parts.servers, seen.id))]
         if not waiting:
-            return Reply("Nothing waits for a review: every tool is as it was when somebody answered for it.")
+            return Reply("No tool waits for a review: every definition is the accepted one.")
         total = sum(len(tools) for _, tools in waiting)
         page = cut(waiting, request.arguments.page)
         return Reply(
@@ -150,9 +150,7 @@ class ServerReview:
                 f"{server_label(seen.config)} has no tool of that name.{hint} `/mcp tools` lists them."
             )
         what = "This tool" if wanted else "Every tool"
-        return Reply(
-            f"{what} of {server_label(seen.config)} is as it was when somebody answered for it: nothing waits."
-        )
+        return Reply(f"{what} of {server_label(seen.config)} has its accepted definition. No tool waits for a review.")
 
     def _one(self, seen: VisibleServer, waiting: UnreviewedTool) -> Reply:
         tool = waiting.tool

@@ -197,7 +197,7 @@ class ServerSecrets:
         await self._parts.administration.refresh()
         kept = pluralize(len(record.secrets), "secret")
         yield Reply(
-            f"The secret of {server_label(record.config)} is {done}; it has {kept} now, and connects anew.",
+            f"The secret of {server_label(record.config)} is {done}; it has {kept} now, and connects again.",
             actions=(ReplyAction("Verify", ("mcp", "verify", record.config.name)),),
         )
 

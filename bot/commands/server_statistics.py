@@ -46,7 +46,7 @@ class ServerStatistics:
     @property
     def handlers(self) -> tuple[VerbHandler, ...]:
         """Return the verbs."""
-        stats = Verb("stats", "how many calls and signatures, how they went, how long they took", (A_SERVER, _SINCE))
+        stats = Verb("stats", "calls and approvals: counts, outcomes, durations", (A_SERVER, _SINCE))
         health = Verb("health", "how the database, the platforms and the servers stand")
         return VerbHandler(stats, self._stats), VerbHandler(health, self._health)
 
@@ -121,7 +121,7 @@ def _facts(found: Activity, *, of_one: bool) -> tuple[tuple[str, str], ...]:
     left = len(found.servers) - ROWS
     return (
         *((("turns", _turns(found.turns)),) if found.turns and not of_one else ()),
-        *((("signatures asked for", _signatures(found.approvals)),) if found.approvals.asked else ()),
+        *((("approvals requested", _signatures(found.approvals)),) if found.approvals.asked else ()),
         *(
             (("time to decide", f"half within {format_duration(found.approvals.median)}"),)
             if found.approvals.median
@@ -176,8 +176,8 @@ def _unfinished(backlog: Backlog) -> tuple[tuple[str, str], ...]:
     live = _turns({status: number for status, number in backlog.turns.items() if number}) or "none"
     waits = f", the oldest that could begin for {backlog.oldest_ready:.0f} s" if backlog.oldest_ready >= 1 else ""
     return (
-        ("turns under way, all workspaces", f"{live}{waits}"),
-        ("waiting for a signature", pluralize(backlog.approvals, "call")),
+        ("running turns, all workspaces", f"{live}{waits}"),
+        ("waiting for an approval", pluralize(backlog.approvals, "call")),
         ("still to be drawn", pluralize(backlog.drawings, "turn")),
     )
 

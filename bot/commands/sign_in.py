@@ -22,9 +22,9 @@ from bot.errors import NotFound
 SIGN_IN = "sign-in"
 """Name of the sign-in among the slots of secrets."""
 SWITCH_ON = (
-    "Signing in in a browser takes an address that people come back to: the operator sets `PUBLIC_URL`, to an https "
-    "address or to this machine, and runs `countersign run` with its part `web`. Nobody can come back to `countersign "
-    "chat`: beside a running bot `countersign servers connect NAME` gives the link in a shell."
+    "Signing in with a browser needs an address to return to: the operator sets `PUBLIC_URL` to an https "
+    "address or to this machine, and runs `countersign run` with its part `web`. `countersign chat` "
+    "has no such address: beside a running bot `countersign servers connect NAME` gives the link in a shell."
 )
 _LOOKING_SECONDS = 2.0
 """Seconds to find out if a server takes a sign-in, before a reply without the button."""
@@ -149,9 +149,8 @@ class SignInSteps:
             return
         await self._parts.administration.refresh()
         yield Reply(
-            f"The bot is signed out of {server_label(seen.config)}: it has forgotten its tokens, and nobody's calls "
-            "run as "
-            "that account any more.",
+            f"The bot is signed out of {server_label(seen.config)}: its tokens are deleted, and no call "
+            "runs as that account any more.",
             actions=(ReplyAction("Sign in again", ("mcp", "connect", seen.name)),),
         )
 

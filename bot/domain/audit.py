@@ -34,7 +34,7 @@ KINDS: Mapping[str, tuple[str, ...]] = {
         "signed in",
         "signed out",
         "sign-in ended",
-        "encrypted secrets anew",
+        "re-encrypted secrets",
     ),
     "profiles": ("added profile", "changed profile", "deleted profile", "bound profile", "unbound profile"),
     "tokens": ("made token", "revoked token"),

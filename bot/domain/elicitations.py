@@ -20,6 +20,8 @@ from bot.domain.secret_detection import asks_for_secret
 
 MOST_ROUNDS = 10
 """Number of elicitation rounds of one call. The MCP library's own limit."""
+EXPIRED_REASON = "The question expired without an answer."
+"""Reason of an elicitation that was cancelled because its time was over."""
 _NUMBER = re.compile(r"0x[0-9a-f]*|[0-9]+")
 """A last label that makes browsers take a host for an address (WHATWG URL, "ends in a number checker")."""
 
@@ -122,7 +124,7 @@ def rejection_reason(question: ElicitationRequest) -> str:
     match question.ask:
         case FormMode(schema):
             if name := _secret_field(schema):
-                return f"It asks for a secret ({name}), which nobody should type into a chat."
+                return f"It asks for a secret ({name}). Never type one into a chat."
         case UrlMode(url):
             if not _may_be_visited(url):
                 return "It wants a page visited whose address is not https, or is not written as addresses are."

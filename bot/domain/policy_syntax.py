@@ -100,7 +100,7 @@ def parse_rule(table: Mapping[str, Any]) -> Rule:
         terms=_terms(table),
     )
     if rule.terms != NO_TERMS and policy not in (ApprovalPolicy.ASK_USER, ApprovalPolicy.AUTO):
-        raise RuleError("policy", f"{policy.value} asks nobody, and so takes no approvers, quorum or expiry")
+        raise RuleError("policy", f"{policy.value} asks no approver, so it takes no approvers, quorum or expiry")
     return rule
 
 
@@ -162,7 +162,7 @@ def format_duration(seconds: float) -> str:
 
 
 def _said_of(terms: ApprovalRequirements) -> str:
-    signers = [f"signed by {' or '.join(sorted(each))}" for each in terms.approvers]
+    signers = [f"approved by {' or '.join(sorted(each))}" for each in terms.approvers]
     if terms.quorum > 1:
         signers.append(f"by {terms.quorum} people")
     if terms.four_eyes:
@@ -179,7 +179,7 @@ def _said_of(terms: ApprovalRequirements) -> str:
 
 
 def _said_of_place(destination: str) -> str:
-    return "a direct message to those who sign" if destination == APPROVERS else destination
+    return "a direct message to the approvers" if destination == APPROVERS else destination
 
 
 def _hint(key: str) -> str:
@@ -273,10 +273,10 @@ def _terms(table: Mapping[str, Any]) -> ApprovalRequirements:
         deliver=_deliver(table),
     )
     if terms.four_eyes and approvers == {ASKER}:
-        raise RuleError("four_eyes", "nobody could sign: the only approver is the asker")
+        raise RuleError("four_eyes", "no one could approve: the only approver is the asker")
     people = all(each == ASKER or is_person(each) for each in approvers)
     if approvers and people and terms.quorum > len(approvers - ({ASKER} if terms.four_eyes else set())):
-        raise RuleError("quorum", "nobody could sign: the approvers are fewer people than that")
+        raise RuleError("quorum", "no one could approve: there are fewer approvers than that")
     return terms
 
 

@@ -14,6 +14,7 @@ from bot.domain.conversations import Member
 from bot.domain.elicitation_answers import AnswerRejected, InvalidAnswer, OpenElicitation
 from bot.domain.elicitations import (
     CANCELLED,
+    EXPIRED_REASON,
     MOST_ROUNDS,
     Elicitation,
     ElicitationAction,
@@ -27,7 +28,6 @@ from bot.domain.turns import Claim, ToolStep, TurnRecord
 from bot.ports import Toolbox, TurnLog
 
 TOO_MANY = f"The server asked for input more than {MOST_ROUNDS} times, so the call was cancelled."
-LATE = "Nobody answered in time."
 NOT_YOURS = "Only {} can answer this: the call runs in their name."
 NOT_WAITING = "The server needs no answer any more."
 
@@ -61,7 +61,7 @@ class PendingElicitations:
         with suppress(TimeoutError):
             async with asyncio.timeout(self._seconds):
                 return await self._answer(elicitation_id)
-        self._on_record(await self._log.cancel_elicitation(self._claim, elicitation_id, LATE))
+        self._on_record(await self._log.cancel_elicitation(self._claim, elicitation_id, EXPIRED_REASON))
         return (self._find(elicitation_id) or Elicitation(elicitation_id, question)).reply or CANCELLED
 
     def update(self, record: TurnRecord) -> None:

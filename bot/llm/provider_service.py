@@ -145,7 +145,7 @@ class Service:
                 fix = "Leave it out, or attach it in another format."
                 return ModelRejected(f"{self.name} cannot read an attached image or document{said}", fix)
             case _ if tool:
-                fix = f"Have {tool} corrected by whoever runs its server, or leave it out of the profile."
+                fix = f"Have {tool} corrected by the operator of its server, or remove it from the profile."
                 return ModelRejected(f"{self.name} does not accept the tool {tool}{said}", fix, tool=tool)
             case _:
                 return ModelRejected(f"{self.name} does not accept the request{said}")
@@ -207,9 +207,9 @@ def _reason(error: BaseException) -> str:
         case ssl.SSLCertVerificationError():
             return f"its certificate is not trusted ({error.verify_message})"
         case socket.gaierror():
-            return "nobody knows a host of that name"
+            return "host name not found"
         case ConnectionRefusedError():
-            return "nobody listens there"
+            return "connection refused"
         case TimeoutError() | httpx2.TimeoutException():
             return f"no connection within {_CONNECT_SECONDS:g} seconds"
         case _:

@@ -41,7 +41,7 @@ class ApprovalCard:
     needs: str = ""
     """Required approvers, if a rule names them: `needs 2 of test-group:ops, not Ana`."""
     signed: str = ""
-    """Approvers so far, if several are required: `1 of 2 signed by Ben`."""
+    """Approvers so far, if several are required: `1 of 2 approved by Ben`."""
     withheld: int = 0
     """Characters that are hidden here because they look like a secret. With any, the call is not approved from here."""
 
@@ -111,7 +111,7 @@ def required_approvers_text(approval: Approval) -> str:
         return ""
     asker = single_line(approval.requested_for.name, 60)
     sets = [_one_of([_signer(each, asker) for each in sorted(entries)]) for entries in terms.approvers]
-    who = " and of ".join(sets) or "those who sign"
+    who = " and of ".join(sets) or "the approvers"
     editor = single_line(approval.revised_by, 60)
     others = dict.fromkeys(name for name in (asker, editor) if name) if terms.four_eyes else {}
     return f"needs {terms.quorum} of {who}{', not ' if others else ''}{' or '.join(others)}"
@@ -119,7 +119,7 @@ def required_approvers_text(approval: Approval) -> str:
 
 def remaining_approvals_text(more: int) -> str:
     """Return the text for an approver whose approval is not the last one required."""
-    return f"Signed. {more} more {'signature is' if more == 1 else 'signatures are'} needed."
+    return f"Approved. {more} more {'approval is' if more == 1 else 'approvals are'} needed."
 
 
 def approved_by_text(approval: Approval) -> str:
@@ -127,7 +127,7 @@ def approved_by_text(approval: Approval) -> str:
     if not approval.signers or approval.terms.quorum == 1:
         return ""
     names = " and ".join(single_line(name, 60) for name in approval.signers)
-    return f"{len(approval.signers)} of {approval.terms.quorum} signed by {names}"
+    return f"{len(approval.signers)} of {approval.terms.quorum} approved by {names}"
 
 
 def signatures(approvals: Iterable[Approval]) -> list[str]:

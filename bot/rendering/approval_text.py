@@ -46,7 +46,7 @@ def withheld_text(made: ApprovalCard) -> str:
         return ""
     characters = "1 character looks" if made.withheld == 1 else f"{made.withheld} characters look"
     hidden = "is" if made.withheld == 1 else "are"
-    return f"{characters} like a secret and {hidden} hidden here. Whoever may approve opens the whole call in private."
+    return f"{characters} like a secret and {hidden} hidden here. An approver opens the whole call in private."
 
 
 def argument_lines(arguments: Sequence[CardArgument], room: int) -> str:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from bot.domain.elicitations import (
+    EXPIRED_REASON,
     Elicitation,
     ElicitationAction,
     ElicitationMode,
@@ -113,8 +114,10 @@ def outcome_text(elicitation: Elicitation) -> str:
             return f"Declined by {by}" if by else f"Declined. {reason}" if reason else "Declined"
         case ElicitationAction.CANCEL if by:
             return f"Left unanswered by {by}"
+        case ElicitationAction.CANCEL if reason == EXPIRED_REASON.rstrip("."):
+            return reason
         case ElicitationAction.CANCEL:
-            return (reason if reason.startswith("Nobody") else f"Withdrawn: {reason}") if reason else NOT_NEEDED
+            return f"Withdrawn: {reason}" if reason else NOT_NEEDED
 
 
 def requested_fields(asked: ElicitationMode) -> tuple[str, ...]:

@@ -44,7 +44,7 @@ OFFERS = (
     GrantOption(
         "always",
         "Always allow (admins)",
-        "Calls of this tool by the same person run in this workspace without asking, until somebody revokes that.",
+        "Calls of this tool by the same user run in this workspace without asking, until the grant is revoked.",
         GrantRequest(PermanentScope()),
     ),
 )

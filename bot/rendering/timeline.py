@@ -18,7 +18,7 @@ from bot.rendering.tool_status import ToolStatus, tool_status
 
 NOTE_LIMIT = 500
 REASON_LIMIT = 300
-SECOND_TRY = "It may have happened before. Signing runs it once more."
+SECOND_TRY = "It may have run before. Approving runs it again."
 STOPPED = "Okay, I stopped."
 FAILED = "Something went wrong."
 

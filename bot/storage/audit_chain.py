@@ -100,7 +100,7 @@ class ChainCheck:
             self._findings.add_row(Fault.CHANGED, seq, "was changed", "were changed")
         elif row["previous"] != self.head.hash and not gap:
             before = f"row {seq - 1}" if seq > 1 else "the beginning"
-            text = f"does not follow {before}: one of them was put in or written anew"
+            text = f"does not follow {before}: one of them was inserted or rewritten"
             self._findings.add_row(Fault.CHANGED, seq, text, "do not follow each other")
         mac = self._keys.check_row(str(row["hash"]), row["mac"])
         self._count(row["mac"], mac)

@@ -152,7 +152,7 @@ class Verification:
             what = f"Row {last.seq + 1} is missing: row {expected.seq} was known, and {last.seq} is the last."
             self._findings.add(AuditFinding(Fault.MISSING, what, _REMOVED, last.seq + 1, expected.seq))
         elif expected.seq and [row["hash"] for row in await self._read(expected.seq - 1, 1)] != [expected.hash]:
-            what = f"Row {expected.seq} is another than the one that was known: the audit was written anew."
+            what = f"Row {expected.seq} differs from the known one: the audit was rewritten."
             means = "somebody rewrote rows and calculated their hashes, or this is another database"
             self._findings.add(AuditFinding(Fault.REWRITTEN, what, means, expected.seq, last.seq))
 

@@ -16,6 +16,7 @@ from sqlalchemy import bindparam
 
 from bot.domain.elicitations import (
     DECLINED,
+    EXPIRED_REASON,
     Elicitation,
     ElicitationAction,
     ElicitationMode,
@@ -30,8 +31,6 @@ from bot.domain.turns import StepStatus
 from bot.storage import audit
 from bot.storage.clock import now
 from bot.storage.tables import deliveries, elicitations, steps, turns
-
-OVERDUE = "Nobody answered in time."
 
 _add = elicitations.insert().values(
     created_at=now(),
@@ -159,7 +158,7 @@ def settle(connection: sa.Connection, turn_id: str, fence: int) -> bool:
 
 def settle_overdue(connection: sa.Connection, turn_id: str) -> bool:
     """Settle expired elicitations and requeue the calls that wait for nothing else. Return True if there were any."""
-    overdue = connection.execute(_close_overdue, {"t": turn_id, **_withdrawn(OVERDUE)}).all()
+    overdue = connection.execute(_close_overdue, {"t": turn_id, **_withdrawn(EXPIRED_REASON)}).all()
     return bool(connection.execute(_go_on, {"t": turn_id}).all()) or bool(overdue)
 
 

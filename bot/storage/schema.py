@@ -30,7 +30,7 @@ async def upgrade(database: Database) -> None:
     except SqlDatabaseError as error:
         reason = first_line(error.orig)
         raise DatabaseError(
-            f"The database {database.name} cannot be brought to schema {head()}: {reason}.",
+            f"The database {database.name} cannot be migrated to schema {head()}: {reason}.",
             "see that its owner does it and that nothing else holds its tables, a backup for instance, and try again",
         ) from error
 

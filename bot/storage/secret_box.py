@@ -26,7 +26,7 @@ _IV_BYTES = 12
 """NIST SP 800-38D recommends 96 bits, which need no further hashing."""
 _ROUNDS = 600_000
 """OWASP's advice for PBKDF2-HMAC-SHA256."""
-_SET_AGAIN = "or set the secret anew"
+_SET_AGAIN = "or set the secret again"
 
 
 class SecretBox:
@@ -147,7 +147,7 @@ def _parts(sealed: str) -> tuple[bytes, bytes, bytes]:
         version, salt, iv, ciphertext = "", b"", b"", b""
     if version != _VERSION or len(iv) != _IV_BYTES or len(salt) not in (0, _SALT_BYTES):
         raise SecretUnavailable(
-            "What is stored is damaged, or was written by a later release.", "restore a backup, or set the secret anew"
+            "What is stored is damaged, or was written by a later release.", "restore a backup, or set the secret again"
         ) from None
     return salt, iv, ciphertext
 

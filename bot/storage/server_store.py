@@ -157,7 +157,7 @@ class SqlServerStore:
         def transaction(connection: sa.Connection) -> int:
             lock(connection)
             count = secret_rows.replace_sealed(connection, pairs) + sign_in_rows.replace_sealed(connection, signed)
-            audit.record(connection, "encrypted secrets anew", by.principal, count=count, unopened=len(unopened))
+            audit.record(connection, "re-encrypted secrets", by.principal, count=count, unopened=len(unopened))
             return count
 
         return Resealed(await self._database.run(transaction), tuple(unopened))

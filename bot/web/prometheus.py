@@ -123,11 +123,11 @@ class Metrics:
         )
         self._tokens = counter("model_tokens", "Tokens, as the provider counted them.", "model", "kind")
         self._calls = counter("tool_calls", "Tool calls that have ended.", "server", "tool", "status")
-        self._call_seconds = histogram("tool_seconds", "How long a tool call was under way.", _SHORT, "server")
-        self._asked = counter("approvals_asked", "Signatures that were asked for.", "platform")
+        self._call_seconds = histogram("tool_seconds", "Duration of a tool call.", _SHORT, "server")
+        self._asked = counter("approvals_asked", "Approvals that were requested.", "platform")
         self._ended = counter("approvals_ended", "Approvals that wait no longer.", "platform", "outcome")
         self._approval_seconds = histogram(
-            "approval_seconds", "From asking for a signature to its end.", _PEOPLE, "outcome"
+            "approval_seconds", "Time from the request of an approval to its outcome.", _PEOPLE, "outcome"
         )
         self._deliveries = counter("deliveries", "Drawings of turns that were attempted.", "platform", "outcome")
         self._delivery_seconds = histogram(
@@ -289,7 +289,7 @@ def _unfinished(backlog: Backlog) -> Iterable[Metric]:
         backlog.oldest_ready,
     )
     yield GaugeMetricFamily(
-        "countersign_approvals_waiting", "Calls that wait for a signature, in all processes.", backlog.approvals
+        "countersign_approvals_waiting", "Calls that wait for an approval, in all processes.", backlog.approvals
     )
     yield GaugeMetricFamily(
         "countersign_deliveries_behind", "Turns whose drawing is behind, in all processes.", backlog.drawings

@@ -111,7 +111,7 @@ async def test_a_user_group_that_only_a_profile_names_can_sign_where_the_profile
 
 @pytest.mark.parametrize("key", ["approvers", "asker"])
 async def test_groups_that_only_a_rule_names_are_looked_up(key: str) -> None:
-    """Else nobody could sign for such a group, and a rule that denies its members something would deny nobody."""
+    """Else no one could approve for such a group, and a rule that denies its members something would deny nobody."""
     async with FakeSlack() as slack:
         sam = slack.user("Sam")
         group = f"slack-group:{slack.group('ops', sam).id}"

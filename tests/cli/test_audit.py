@@ -199,7 +199,7 @@ def test_an_audit_that_was_written_anew_to_its_end_shows_by_a_head_that_is_known
     assert "is another than" not in long.run("verify").out
     ended = long.run("verify", "--head", head)
     assert ended.code == 1
-    assert "✗ Row 1100 is another than the one that was known" in ended.out
+    assert "✗ Row 1100 differs from the known one" in ended.out
 
 
 def test_json_lines_hold_all_rows_and_whatever_their_hashes_are_made_of(long: Kept) -> None:

@@ -49,9 +49,9 @@ async def pressed(held: Office, action: ReplyAction) -> Reply:
 
 async def test_where_nothing_waits_that_is_said() -> None:
     held = office()
-    assert "Nothing waits" in (await held.ask("mcp review")).text
-    assert "nothing waits" in (await held.ask("mcp review notes")).text
-    assert "nothing waits" in (await held.ask("mcp review notes list")).text
+    assert "No tool waits" in (await held.ask("mcp review")).text
+    assert "No tool waits" in (await held.ask("mcp review notes")).text
+    assert "No tool waits" in (await held.ask("mcp review notes list")).text
 
 
 async def test_servers_with_tools_that_wait_are_listed_with_a_way_to_each() -> None:
@@ -76,7 +76,7 @@ async def test_a_change_is_shown_part_by_part_and_approved_as_it_was_shown() -> 
     assert held.servers.pins.kept[NOTES.id, "list"].definition == after.definition
     assert held.servers.pins.audit == [("tools_pinned", NOTES.id, "test:ana")]
     assert held.refreshed == 1
-    assert "Nothing waits" in (await held.ask("mcp review")).text
+    assert "No tool waits" in (await held.ask("mcp review")).text
 
 
 async def test_what_has_changed_again_since_it_was_shown_is_not_approved() -> None:

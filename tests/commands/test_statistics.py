@@ -37,7 +37,7 @@ async def test_calls_are_counted_by_server_with_how_they_went_and_how_long_they_
     )
     assert facts(reply) == {
         "turns": "7 done, 1 failed",
-        "signatures asked for": "8: 4 approved (50 %), 2 denied (25 %), 1 expired (12 %), 1 waiting or stopped (12 %)",
+        "approvals requested": "8: 4 approved (50 %), 2 denied (25 %), 1 expired (12 %), 1 waiting or stopped (12 %)",
         "time to decide": "half within 12.0 s",
     }
 
@@ -104,7 +104,7 @@ async def test_a_house_in_good_order_is_ready_and_has_nothing_to_do() -> None:
     told = facts(reply)
     assert (told["database"], told["slack"]) == ("answers", "connected")
     assert told["discord"] == "received by another process, this one stands by"
-    assert told["turns under way, all workspaces"] == "none"
+    assert told["running turns, all workspaces"] == "none"
 
 
 async def test_what_is_in_trouble_is_named_with_its_problem_and_what_waits_is_counted() -> None:
@@ -117,10 +117,8 @@ async def test_what_is_in_trouble_is_named_with_its_problem_and_what_waits_is_co
     reply = await house.ask("mcp health")
     assert facts(reply)["jira"] == "failed: It refuses."
     assert facts(reply)["web-search"] == "failed: Server web-search cannot be reached. Fix: start it."
-    assert (
-        facts(reply)["turns under way, all workspaces"] == "3 queued, 2 running, the oldest that could begin for 42 s"
-    )
-    assert facts(reply)["waiting for a signature"] == "1 call"
+    assert facts(reply)["running turns, all workspaces"] == "3 queued, 2 running, the oldest that could begin for 42 s"
+    assert facts(reply)["waiting for an approval"] == "1 call"
     assert facts(reply)["still to be drawn"] == "5 turns"
     assert [action.words for action in reply.actions] == [("mcp", "doctor", "jira"), ("mcp", "doctor", "web-search")]
 

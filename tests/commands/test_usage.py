@@ -52,15 +52,15 @@ async def test_everybody_sees_what_their_own_questions_took_this_month_by_model(
     since = datetime.fromtimestamp(MONTH, UTC)
     assert reply.text == f"Your questions · 15,015 tokens · 0.42 EUR · since {since:%Y-%m-%d %H:%M:%S} UTC"
     assert reply.table is not None
-    assert reply.table.headings == ("model", "asked", "in", "of it cached", "out", "cost")
+    assert reply.table.headings == ("model", "requests", "in", "cached", "out", "cost")
     assert reply.table.rows == (
         ("anthropic:best", "3", "12,000", "4,000", "3,000", "0.42 EUR"),
         ("demo", "1", "10", "0", "5", "no price"),
     )
     assert dict(reply.details) == {
-        "your limit a day": "15,015 of 20,000 tokens; begins anew at 00:00 UTC, in 7 h",
-        "this channel's limit a day": "15,015 of 20,000 tokens; begins anew at 00:00 UTC, in 7 h",
-        "this workspace's limit a month": ("0.42 of 0.40 EUR, nothing is left; begins anew at 00:00 UTC, in 5 days"),
+        "your limit a day": "15,015 of 20,000 tokens; resets at 00:00 UTC, in 7 h",
+        "this channel's limit a day": "15,015 of 20,000 tokens; resets at 00:00 UTC, in 7 h",
+        "this workspace's limit a month": ("0.42 of 0.40 EUR, nothing is left; resets at 00:00 UTC, in 5 days"),
         "written to the cache": "500 tokens of those that went in",
         "reasoning": "100 tokens of those that came out",
         "without a price": "1 request; not counted as money. The operator sets prices in config/prices.toml",
@@ -95,7 +95,7 @@ async def test_what_is_estimated_in_part_is_marked_and_counted(house: Office) ->
         ("anthropic:best", "3", "~12,000", "4,000", "~3,000", "~0.42 EUR"),
         ("demo", "1", "10", "0", "5", "no price"),
     )
-    assert dict(reply.details)["estimated"].startswith("2 requests; the service has not counted all of it")
+    assert dict(reply.details)["estimated"].startswith("2 requests; the provider did not report all of it")
     assert reply.data is not None
     assert reply.data["total"]["estimated"] == 2
 

@@ -168,7 +168,7 @@ async def test_withdrawing_changes_nothing_that_was_answered(ledger: Ledger) -> 
     claim = await started(ledger)
     _, asked = await ledger.log.open_elicitation(claim, 2, FORM, 60.0)
     await ledger.log.answer_elicitation(asked, ANSWER, ANA)
-    record = await ledger.log.cancel_elicitation(claim, asked, "Nobody answered in time.")
+    record = await ledger.log.cancel_elicitation(claim, asked, "The question expired without an answer.")
     assert [each.reply for each in record.calls[0].elicitations] == [ANSWER]
 
 

@@ -255,7 +255,7 @@ async def test_nobody_answers_in_time_and_the_server_hears_that_nothing_was_chos
         view = await house.surface.ended(receipt.turn_id)
     assert booking.seen[-1].replies is not None
     assert booking.seen[-1].replies.by_key == {"seats": CANCELLED}
-    assert [each.reason for each in calls_of(view)[0].elicitations] == ["Nobody answered in time."]
+    assert [each.reason for each in calls_of(view)[0].elicitations] == ["The question expired without an answer."]
 
 
 @pytest.mark.parametrize(("server_id", "place"), [("another", "here"), ("", "elsewhere")], ids=["server", "place"])

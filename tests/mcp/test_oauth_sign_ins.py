@@ -249,5 +249,5 @@ async def test_a_server_that_shows_who_the_bot_is_otherwise_is_not_signed_in_to(
         async with office(tmp_path, config) as here:
             assert "401 Unauthorized" in (await here.box.connect(SERVER)).problem
             assert not await here.sign_ins.is_available(SERVER)
-            with pytest.raises(CountersignError, match="Nobody signs in to server s in a browser"):
+            with pytest.raises(CountersignError, match="No user signs in to server s in a browser"):
                 await here.sign_ins.begin(SERVER, ANA, HALL)

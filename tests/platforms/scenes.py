@@ -196,13 +196,13 @@ HEARD: Mapping[str, TurnView] = {
     "late": a_view(
         a_booking(
             StepStatus.STARTED,
-            asked_back(reply=ElicitationResult(Answer.CANCEL), reason="Nobody answered in time."),
+            asked_back(reply=ElicitationResult(Answer.CANCEL), reason="The question expired without an answer."),
         )
     ),
     "secret": a_view(
         a_booking(
             StepStatus.STARTED,
-            asked_back(reply=DECLINED, reason="It asks for a secret (password), which nobody should type into a chat."),
+            asked_back(reply=DECLINED, reason="It asks for a secret (password). Never type one into a chat."),
         )
     ),
     "stopped": a_view(

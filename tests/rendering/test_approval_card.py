@@ -171,7 +171,7 @@ SIGNERS = frozenset({"test-group:ops", "test:ben"})
         (ApprovalRequirements(expires=60.0, remind=True), ""),
         (ApprovalRequirements((SIGNERS,)), "needs 1 of test-group:ops or test:ben"),
         (ApprovalRequirements((SIGNERS,), four_eyes=True), "needs 1 of test-group:ops or test:ben, not Ana or Sam"),
-        (ApprovalRequirements(quorum=2), "needs 2 of those who sign"),
+        (ApprovalRequirements(quorum=2), "needs 2 of the approvers"),
         (ApprovalRequirements((frozenset({"asker"}),)), "needs 1 of Ana"),
         (
             ApprovalRequirements((SIGNERS, frozenset({"members"})), quorum=2),
@@ -191,7 +191,7 @@ def test_a_card_says_who_has_signed_so_far_as_long_as_it_waits() -> None:
     approval = an_approval(
         terms=ApprovalRequirements(quorum=3), signers=("Ben", "Zoe"), decided_by="Ben and Zoe and Kim"
     )
-    assert drawn(approval).signed == "2 of 3 signed by Ben and Zoe"
+    assert drawn(approval).signed == "2 of 3 approved by Ben and Zoe"
     done = drawn(approval, StepStatus.DONE)
     assert (done.signed, done.outcome) == ("", "Approved by Ben and Zoe and Kim")
     assert drawn(an_approval(terms=ApprovalRequirements(quorum=3))).signed == ""
@@ -199,4 +199,4 @@ def test_a_card_says_who_has_signed_so_far_as_long_as_it_waits() -> None:
 
 def test_cards_that_are_drawn_together_say_each_line_once() -> None:
     both = an_approval(terms=ApprovalRequirements(quorum=2), signers=("Ben",))
-    assert signatures([both, both, an_approval()]) == ["needs 2 of those who sign", "1 of 2 signed by Ben"]
+    assert signatures([both, both, an_approval()]) == ["needs 2 of the approvers", "1 of 2 approved by Ben"]

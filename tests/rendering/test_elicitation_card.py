@@ -75,8 +75,8 @@ def test_a_form_of_many_fields_names_the_first_of_them() -> None:
         (a_form(reply=DECLINED, answered_by="Ana"), "Declined by Ana"),
         (a_form(reply=DECLINED, reason="It asks for a secret (pin)."), "Declined. It asks for a secret (pin)"),
         (
-            a_form(reply=ElicitationResult(ElicitationAction.CANCEL), reason="Nobody answered in time."),
-            "Nobody answered in time",
+            a_form(reply=ElicitationResult(ElicitationAction.CANCEL), reason="The question expired without an answer."),
+            "The question expired without an answer",
         ),
         (a_form(reply=ElicitationResult(ElicitationAction.CANCEL), answered_by="Ana"), "Left unanswered by Ana"),
         (

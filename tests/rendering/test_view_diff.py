@@ -133,7 +133,7 @@ def asked_back() -> list[TurnView]:
     """A call whose server asks back twice, view by view."""
     first, second = a_form("e1"), a_form("e2")
     answered = replace(first, reply=DECLINED, answered_by="Ana")
-    late = replace(second, reply=CANCELLED, reason="Nobody answered in time.")
+    late = replace(second, reply=CANCELLED, reason="The question expired without an answer.")
     steps = [
         a_step(StepStatus.STARTED),
         a_step(StepStatus.ASKING, elicitations=(first,)),
@@ -169,7 +169,7 @@ def test_what_was_asked_is_told_as_it_was_and_how_it_ended_as_it_is() -> None:
     assert isinstance(asked, ElicitationRequested)
     assert isinstance(settled, ElicitationSettled)
     assert (asked.elicitation, asked.step.status) == (a_form("e2"), StepStatus.ASKING)
-    assert settled.elicitation.reason == "Nobody answered in time."
+    assert settled.elicitation.reason == "The question expired without an answer."
 
 
 @given(st.sets(st.integers(0, 11)), st.integers(1, 3))

@@ -57,7 +57,7 @@ async def test_an_upgrade_that_something_else_stands_in_the_way_of_says_what_and
     database = open_database(f"{address}&options=-c%20lock_timeout%3D100")
     with psycopg.connect(address) as backup:
         backup.execute("create table alembic_version (version_num varchar(32))")
-        with pytest.raises(DatabaseError, match=f"cannot be brought to schema {schema.head()}: .* lock timeout"):
+        with pytest.raises(DatabaseError, match=f"cannot be migrated to schema {schema.head()}: .* lock timeout"):
             await schema.upgrade(database)
     await schema.upgrade(database)
     assert await schema.current(database) == schema.head()

@@ -62,7 +62,7 @@ async def test_a_form_is_filled_in_at_the_terminal(tmp_path: Path, model: FakeLa
         await terminal.asks("book a seat")
         await terminal.shows(*ASKED, KEYS)
         terminal.press("a")
-        await terminal.shows("is sent to this server, and to nobody else", "Seats:")
+        await terminal.shows("are sent to this server only", "Seats:")
         terminal.type("none")
         await terminal.until(lambda: "A note for the guard:" in terminal.lines[-1], "the next field")
         terminal.type("with a bicycle")

@@ -66,7 +66,7 @@ async def test_a_secret_comes_to_its_server_by_a_link_that_its_admin_alone_sees(
                 sent = {"version": version[1], "secret": SECRET}
                 done = await browser.post(path, data=sent)
                 assert done.status_code == 200
-                assert "The secret is kept" in done.text
+                assert "The secret is stored" in done.text
                 assert (await browser.post(path, data=sent)).status_code == 404
             await company.hears(sam, "The secret auth of tickets is set.")
 

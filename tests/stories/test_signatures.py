@@ -101,11 +101,11 @@ async def test_what_two_have_to_sign_does_not_run_when_one_signs_twice_with_a_re
         await terminal.asks("add a note: buy milk")
         await card(terminal, "needs 2 of console:ada or console:lee or console:owner")
         terminal.press("y")
-        await terminal.shows("▌ Signed. 1 more signature is needed.", "Waiting for a signature…")
+        await terminal.shows("▌ Approved. 1 more approval is needed.", "Waiting for an approval…")
         assert place.notes == []
 
     async with place.terminal("--conversation", "shared", columns=160) as terminal:
-        await card(terminal, "buy milk", "1 of 2 signed by owner")
+        await card(terminal, "buy milk", "1 of 2 approved by owner")
         terminal.press("y")
         await terminal.shows("You have already approved it. It needs 1 more approval.")
         assert place.notes == []

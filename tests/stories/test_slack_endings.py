@@ -103,7 +103,7 @@ async def test_when_the_app_is_removed_from_the_workspace_the_program_ends_and_s
         company.slack.fail("auth.test", Fails("account_inactive"), times=1000)
         company.slack.tell("app_uninstalled", {"type": "app_uninstalled"})
         assert await bot.ends() != 0
-        (said,) = [line for line in bot.log.splitlines() if "Slack has let the bot out" in line]
+        (said,) = [line for line in bot.log.splitlines() if "The app was removed from Slack" in line]
         assert "Fix: install the app again and set the new SLACK_BOT_TOKEN" in said
         assert "Traceback" not in bot.log
 

@@ -107,7 +107,7 @@ async def test_what_is_allowed_in_a_thread_runs_there_until_it_is_revoked(team: 
             assert team.toolbox.names == [CREATE, CREATE]
             (grant,) = await grants.active_grants(team.conversation(talk).workspace_key)
             team.ask_below(talk, f"mcp grants revoke {grant.id}", by=team.sam)
-            await team.hears(team.sam, "calls ask for a signature again")
+            await team.hears(team.sam, "calls ask for an approval again")
             team.go_on(talk, "file three")
             await team.card(talk)
     finally:

@@ -189,7 +189,7 @@ async def test_where_it_takes_two_the_first_is_counted(folder: Path) -> None:
             200,
             "counted",
             1,
-            "Signed. 1 more signature is needed.",
+            "Approved. 1 more approval is needed.",
         )
         found = (await api.get("/api/responses/approvals", token=two)).json()["approvals"]
         assert [each["signatures"] for each in found] == [["one"]]

@@ -183,7 +183,7 @@ async def test_a_secret_that_is_entered_behind_a_link_is_what_the_server_is_sign
         assert told in text_of(page)
     done = await desk.enter(path_of(reply))
     assert done.status_code == 200
-    assert "The secret is kept" in text_of(done)
+    assert "The secret is stored" in text_of(done)
     assert "/mcp verify tickets" in text_of(done)
 
     assert await desk.secrets() == {AUTH_SECRET: SECRET}

@@ -74,7 +74,7 @@ class ClientRegistrar:
             return Registration(str(metadata.issuer), identity.metadata_url, redirect_uri=identity.redirect_uri)
         if metadata.registration_endpoint is None:
             raise ServerTrouble(
-                f"The authorization server {metadata.issuer} does not let the bot register itself.", self._by_hand
+                f"The authorization server {metadata.issuer} does not allow the bot to register itself.", self._by_hand
             )
         return await self._register(str(metadata.registration_endpoint), scope)
 
@@ -136,7 +136,7 @@ def manual_registration(metadata: OAuthMetadata, terms: OAuthTerms, known: Regis
         raise ServerTrouble(
             f"The server names another authorization server than before, {metadata.issuer} in place of {known.issuer}, "
             "and the bot's client_id and secret are for that one.",
-            "if that is meant, sign out of the server, register the bot there and set its client_id and secret anew",
+            "if that is meant, sign out of the server, register the bot there and set its client_id and secret again",
         )
     method = _preferred(_methods(metadata), _WITH_SECRET, BASIC) if terms.client_secret else NONE
     return Registration(str(metadata.issuer), terms.client_id, terms.client_secret, method)

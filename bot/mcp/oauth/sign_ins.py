@@ -203,7 +203,7 @@ class OAuthSignIns:
         bearer = self._bearers.of(config)
         if bearer is None or bearer.terms.kind is not AuthenticationKind.OAUTH:
             raise ServerTrouble(
-                f"Nobody signs in to server {config.name} in a browser.", "look at how it is authenticated"
+                f"No user signs in to server {config.name} in a browser.", "look at how it is authenticated"
             )
         return bearer
 

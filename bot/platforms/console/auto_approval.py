@@ -27,7 +27,7 @@ from bot.rendering.tool_status import tool_name
 
 UNSEEN = "Part of it looks like a secret, so a person has to read the whole call."
 DISGUISED = "Part of it can deceive a reader, so a person has to read the whole call:"
-ALONE = "Nobody was at the terminal to approve it."
+ALONE = "No terminal was open to approve it."
 RULED_OUT = "The person at the terminal approves nothing in this session."
 HOW_TO_ALLOW = "Allow it with --approve all, or calls that only read with --approve reads."
 

@@ -282,7 +282,7 @@ class CardKeys:
                 return
             case NotAllowed(why):
                 self._say(single_line(why, 300), self._look.warn)
-                self._say("Waiting for somebody who may decide. Ctrl-C stops the turn.", self._look.dim)
+                self._say("Waiting for an approver. Ctrl-C stops the turn.", self._look.dim)
                 self._ask_again(question)
                 return
             case _:

@@ -36,7 +36,9 @@ ANSWER, DECLINE = "answer", "decline"
 _NAMES = 8
 HOW_TO_ANSWER = "It waits for a line: {}, or decline."
 HOW_TO_VISIT = "Visit {} and send the line: answer, or decline."
-NOBODY = "{} asks back, and nobody is at the terminal to answer: it is told so. countersign chat asks you there."
+NOBODY = (
+    "{} has a question, and no terminal is open to answer it, so it was cancelled. countersign chat asks you there."
+)
 NO_OBJECT = "That is no JSON object, such as {}."
 
 

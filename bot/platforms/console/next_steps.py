@@ -37,4 +37,4 @@ def instead_of(form: Form) -> str:
     fields = ", ".join(f"{each.label}: {each.error}" for each in form.fields if each.error)
     trouble = f" {single_line(fields, 400)}" if fields else ""
     how = f" On one line: {form.instead}" if form.instead else ""
-    return f"{single_line(form.title, 200)}: there is nobody here to fill in the form.{trouble}{how}"
+    return f"{single_line(form.title, 200)}: no terminal is open to fill in the form.{trouble}{how}"

@@ -65,7 +65,9 @@ class LeftMargin:
     def place(self, view: TurnView) -> None:
         """Write the reason a queued turn waits, once for every position."""
         if words := waiting_text(view):
-            way_out = f". To sign or stop that: {COMMAND} {self._conversation}" if offers_behind(view.blocker) else ""
+            way_out = (
+                f". To approve or stop that: {COMMAND} {self._conversation}" if offers_behind(view.blocker) else ""
+            )
             self._once(words, f"  {self._look.dim(words + way_out)}")
 
     def pause(self, view: TurnView) -> None:

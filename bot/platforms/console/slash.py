@@ -15,7 +15,7 @@ COMMANDS = {
     "/new": "start a fresh conversation",
     "/check": "find out whether a call of unknown outcome happened",
     "/again": "run such a call once more",
-    "/stop": "stop what runs in this conversation, or waits for a signature",
+    "/stop": "stop the turn that runs or waits for an approval in this conversation",
     "/quit": "leave (also Ctrl-D)",
 }
 

@@ -73,7 +73,7 @@ _END = {
 }
 """Status of an open call after the end of its turn."""
 
-SECOND_TRY = "It may have happened before. Signing runs it once more."
+SECOND_TRY = "It may have run before. Approving runs it again."
 
 Entry = ReplyText | CallLine | ToolOutput | UnknownOutcome | Note | Failure
 

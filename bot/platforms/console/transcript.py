@@ -27,7 +27,7 @@ from bot.rendering.markdown_blocks import split_blocks
 from bot.rendering.text_safety import strip_control
 
 AGAIN = "The reply was interrupted and starts again."
-UNSURE = "Did it happen? /check finds out, /again runs it once more if you sign it."
+UNSURE = "Did it run? /check asks the model; /again runs it again if you approve it."
 RETURNED_LINES = 100
 """Lines of a tool result on a screen."""
 

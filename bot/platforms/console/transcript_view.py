@@ -177,4 +177,4 @@ def _usual(view: TurnView) -> str:
         return "Waiting for an answer…"
     if view.running:
         return "Working…"
-    return "Waiting for a signature…" if view.awaiting else "Thinking…"
+    return "Waiting for an approval…" if view.awaiting else "Thinking…"

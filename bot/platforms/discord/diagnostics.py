@@ -75,9 +75,9 @@ READS_SOME = (
     "It is switched off: mentions, direct messages and replies with a ping work; in threads people have to mention the "
     "bot each time."
 )
-PRIVATE = "Nobody but the owner of the application can invite the bot."
-NAMED_SERVERS = "Anybody can invite the bot; it answers on the servers that DISCORD_SERVERS names and nowhere else."
-PUBLIC = "Anybody can invite the bot to a server of theirs, where it would answer with your tools."
+PRIVATE = "Only the owner of the application can invite the bot."
+NAMED_SERVERS = "Every Discord user can invite the bot; it answers only on the servers that DISCORD_SERVERS names."
+PUBLIC = "Every Discord user can invite the bot to a server of theirs, where it would answer with your tools."
 MAKE_IT_PRIVATE = "switch off Public Bot on the Bot page of the application, or name your servers in DISCORD_SERVERS"
 ELSEWHERE = "Discord posts presses and commands to {} instead of handing them to the bot."
 CLEAR_IT = "clear Interactions Endpoint URL on the General Information page of the application"

@@ -29,7 +29,9 @@ NO_REPLIES = 160002
 ARCHIVED = 50083
 
 NEW_TOKEN = "make a new token on the Bot page of the application and set DISCORD_TOKEN"  # noqa: S105
-LET_IT_IN = "let the bot see the channel and write there (countersign doctor names what is missing)"
+LET_IT_IN = (
+    "give the bot the permissions to see the channel and write there (countersign doctor names the missing ones)"
+)
 ASK_AN_ADMIN = "ask an administrator of the server"
 PAUSE = "Discord asks for a pause before it lets the bot {}."
 STATUS_PAGE = "check the network and discordstatus.com"
@@ -57,7 +59,7 @@ _FOR_GOOD: Mapping[int, tuple[str, str]] = {
 }
 _BY_STATUS: Mapping[int, tuple[str, str]] = {
     401: ("Discord does not know the token.", NEW_TOKEN),
-    403: ("Discord does not let the bot do that.", LET_IT_IN),
+    403: ("Discord does not allow the bot to do that.", LET_IT_IN),
     404: ("That is gone.", ""),
 }
 _SECRETS = re.compile(r"((?:webhooks|interactions)/\d+/)[\w.-]{20,}")

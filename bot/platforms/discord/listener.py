@@ -311,7 +311,7 @@ class GatewayLease:
             async with asyncio.timeout(self._seconds / 3):
                 await self._leases.release(self._name, self._holder)
         except (CountersignError, TimeoutError) as error:
-            log.warning("gateway lease not released, it expires by itself: %s", error)
+            log.warning("gateway lease not released, it will expire: %s", error)
 
 
 log = logging.getLogger(__name__)

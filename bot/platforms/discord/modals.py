@@ -18,7 +18,7 @@ from bot.platforms.discord.ids import MessageRef
 DENY, ASK = "cs.deny", "cs.ask"
 REASON, QUESTION = "reason", "question"
 LONGEST_REASON, LONGEST_QUESTION = 500, 2_000
-DENYING = "The call will not be run. The assistant is told so, and goes on without it."
+DENYING = "The call will not be run. The assistant learns of it and goes on without it."
 
 
 @dataclass(frozen=True, slots=True)

@@ -161,7 +161,7 @@ def _whole(entries: Iterable[Entry]) -> str:
 # the server's text contains no links.
 
 FIELDS, WARNING = 700, 300
-ALONE = "nobody else sees the answer"
+ALONE = "only you see the answer"
 
 
 def elicitation_messages(inquired: ElicitationEntry, view: TurnView, now: float) -> tuple[OutgoingMessage, ...]:

@@ -31,7 +31,7 @@ class Scope:
 
 
 SCOPES = (
-    Scope("app_mentions:read", "nobody can ask the bot in a channel", events=("app_mention",)),
+    Scope("app_mentions:read", "no user can ask the bot in a channel", events=("app_mention",)),
     Scope(
         "assistant:write",
         "the Messages tab has no agent view, and Slack's own Stop button is missing",
@@ -85,7 +85,7 @@ SCOPES = (
         "images and files of tools cannot be shown",
         ("files.getUploadURLExternal", "files.completeUploadExternal"),
     ),
-    Scope("users:read", "nobody has a name, and nobody is known as an administrator or a guest", ("users.info",)),
+    Scope("users:read", "names are missing, and administrators and guests are not recognized", ("users.info",)),
     Scope("usergroups:read", "user groups cannot be admins or approvers", ("usergroups.list",)),
 )
 """Every scope of the bot's token."""

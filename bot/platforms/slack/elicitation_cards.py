@@ -31,7 +31,7 @@ from bot.rendering.approval_card import format_duration
 from bot.rendering.elicitation_card import ElicitationButton, ElicitationCard, elicitation_card
 from bot.rendering.timeline import ElicitationEntry
 
-ALONE = "nobody else sees the answer"
+ALONE = "only you see the answer"
 
 
 def elicitation_messages(inquired: ElicitationEntry, view: TurnView, now: float) -> tuple[OutgoingMessage, ...]:

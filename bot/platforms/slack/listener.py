@@ -264,7 +264,9 @@ class RevocationWatcher:
                 await retry_until_available(functools.partial(self._api.edit, "auth.test"), "Slack")
             except DeliveryFailed as failure:
                 raise DeliveryFailed(
-                    f"Slack has let the bot out. {failure.cause}", failure.fix, permanent=True
+                    f"The app was removed from Slack, or its token was revoked. {failure.cause}",
+                    failure.fix,
+                    permanent=True,
                 ) from failure
             log.warning("Slack says that tokens of the app were revoked; the bot's own is still good")
 

@@ -34,7 +34,7 @@ from bot.rendering.text_safety import single_line
 DENY, CONFIRM, SHOWN = "cs.deny", "cs.confirm", "cs.shown"
 REASON, TYPED = "reason", "typed"
 LONGEST_REASON = 500
-DENYING = "The call will not be run. The assistant is told so, and goes on without it."
+DENYING = "The call will not be run. The assistant learns of it and goes on without it."
 ON_THE_LAST_PAGE = "The buttons are on the last page."
 PIECE = 2_500
 WARNINGS_A_BLOCK = 6

@@ -79,7 +79,7 @@ class ApprovalDecision(RequestModel):
     model_config = ConfigDict(strict=True)
 
     approved: bool | None = None
-    reason: str = Field(default="", max_length=500, description="Of a denial: the model is told.")
+    reason: str = Field(default="", max_length=500, description="Reason of a denial, for the model.")
     revision: int = Field(
         default=FIRST, ge=1, le=MOST_REVISIONS, description="What the verdict is about; 409 if it is not that any more."
     )
@@ -107,7 +107,7 @@ class DecisionAnswer(ResponseModel):
     approval_request_id: str
     revision: int = Field(description="The one that is asked for now.")
     outcome: Outcome
-    needed: int = Field(default=0, description="How many more have to sign before the call runs.")
+    needed: int = Field(default=0, description="Number of approvals still needed before the call runs.")
     message: str = ""
 
 
@@ -135,9 +135,9 @@ def routes(parts: WebDependencies) -> APIRouter:
     @router.get("/api/responses/approvals", response_model=ApprovalList)
     async def list_approvals(
         caller: MemberCaller,
-        whose: Annotated[Whose, Query(description="What the caller may sign, what it has asked for, or both.")] = (
-            Whose.ALL
-        ),
+        whose: Annotated[
+            Whose, Query(description="Approvals that the API client may decide, those of its own questions, or both.")
+        ] = (Whose.ALL),
         size: Annotated[int, Query(ge=1, le=MOST)] = MOST,
         cursor: Annotated[str, Query(max_length=150, description="`nextCursor` of the page before.")] = "",
     ) -> ApprovalList:
@@ -379,7 +379,7 @@ def _refused(objection: NotEditable | ViewRequired) -> Problem:
 
 def _not_found() -> Problem:
     return Problem(
-        404, "not_found", "No such call waits for a signature.", "GET /api/responses/approvals lists what does"
+        404, "not_found", "No such call waits for an approval.", "GET /api/responses/approvals lists what does"
     )
 
 

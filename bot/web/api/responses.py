@@ -53,7 +53,7 @@ IdempotencyKey = Annotated[
 _STREAM = stream_described(*EVENTS)
 _UNFINISHED = {
     "model": ResponseShape,
-    "description": "It waits for a signature or for an answer to a server, or is still being answered.",
+    "description": "It waits for an approval or for an answer to a server, or is still being answered.",
 }
 
 

@@ -66,8 +66,8 @@ class Pending(ResponseModel):
     status: str = Field(description="`approval_required` or `running`.")
     turn_id: str
     approval_request_id: str | None
-    revision: int | None = Field(description="Which arguments would be signed.")
-    approve: str | None = Field(description="Where it is signed.")
+    revision: int | None = Field(description="The arguments to be approved.")
+    approve: str | None = Field(description="The address to approve it at.")
     follow: str = Field(description="Where its end is told.")
 
 
@@ -156,7 +156,7 @@ def routes(parts: WebDependencies) -> APIRouter:
     router = api_router(prefix="/api/mcp", tags=["tools"], dependencies=[Depends(services.asked)])
     tools = ToolRoutes(services, parts.engine)
     later: dict[int | str, dict[str, Any]] = {
-        202: {"model": Pending, "description": "It waits for a signature, or takes its time."}
+        202: {"model": Pending, "description": "It waits for an approval, or is still running."}
     }
     router.post("/tools/execute", name="execute_tool", summary="Run a tool", response_model=Executed, responses=later)(
         tools.executed

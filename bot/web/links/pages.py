@@ -34,9 +34,9 @@ def done(entry: SecretPrompt) -> HtmlDocument:
     server = text_of(entry.server)
     return document(
         200,
-        "The secret is kept",
-        f"<h1>The secret is kept</h1><p>The bot connects to <b>{text_of(entry.title)}</b> with it from now on. It is "
-        "encrypted, and nobody sees it again.</p><p>Go back to the chat and say "
+        "The secret is stored",
+        f"<h1>The secret is stored</h1><p>The bot connects to <b>{text_of(entry.title)}</b> with it from now on. It is "
+        "encrypted and never shown again.</p><p>Go back to the chat and say "
         f"<code>/mcp verify {server}</code>: it says whether the server takes it. You can close this page.</p>",
     )
 
@@ -118,7 +118,7 @@ def _question(entry: SecretPrompt, now: float, notice: str, error: str) -> str:
         '<form method="post" accept-charset="utf-8" novalidate>'
         f'<input type="hidden" name="version" value="{entry.version}">'
         f'<label for="secret">{wanted}</label>'
-        '<p class="hint" id="hint">Kept encrypted: nobody sees it again, and no log holds it.</p>'
+        '<p class="hint" id="hint">Stored encrypted: it is never shown again and never logged.</p>'
         f'{wrong}<input type="password" id="secret" name="secret" required autocomplete="off" autocapitalize="none" '
         f'spellcheck="false" aria-describedby="{described}"{faulty}>'
         "<button>Keep the secret</button></form>"

@@ -38,7 +38,7 @@ class ElicitationShape(ResponseModel):
     message: str = Field(description="The server's own words.")
     mode: str = Field(description="`form` or `url`.")
     requested_schema: dict[str, Any] | None = Field(description="Of a form: what `content` has to fit.")
-    url: str | None = Field(description="A page to visit. Only the token that asked is told.")
+    url: str | None = Field(description="A page to visit, sent only to the token that asked.")
     domain: str = Field(description="Where that leads to.")
     warning: str = Field(description="What to be careful of, in a sentence; mostly empty.")
     asked_of: str = Field(description="Whose answer it takes.")

@@ -129,14 +129,14 @@ class ApprovalShape(ResponseModel):
         description="Characters that are hidden here because they look like a secret. With any, the call is approved "
         "only after it was opened: `POST /api/responses/approval/{id}/open`."
     )
-    shown: list[ShownArgument] = Field(description="The same as plain text for a person to read before signing.")
+    shown: list[ShownArgument] = Field(description="The same as plain text, to read before approving.")
     changes: list[ShownChange]
     changed_by: str
-    fingerprint: str = Field(description="What is signed: a digest of server, tool, definition and arguments.")
+    fingerprint: str = Field(description="Digest of the approved server, tool, definition and arguments.")
     requested_for: str
-    signed_by: str = Field(description="Whose signature it takes, in a few words.")
-    signatures: list[str] = Field(description="Who has signed so far, where it takes several.")
-    needed: int = Field(description="How many signatures it takes in all.")
+    signed_by: str = Field(description="The approvers, in a few words.")
+    signatures: list[str] = Field(description="The users who have approved so far, if several are needed.")
+    needed: int = Field(description="Number of approvals that are needed in all.")
     expires_in_seconds: float | None = Field(description="From when it was asked; null if it never expires.")
     expires_at: str | None
 
@@ -156,7 +156,7 @@ class ResponseShape(ResponseModel):
     error: str | None
     messages: list[MessageShape]
     tool_calls: list[ToolCallShape]
-    approvals: list[ApprovalShape] = Field(description="What waits for a signature.")
+    approvals: list[ApprovalShape] = Field(description="Calls that wait for an approval.")
     elicitations: list[ElicitationShape] = Field(description="Open elicitations of servers.")
     ignored: list[str] = Field(default_factory=list, description="Fields of the request that had no effect.")
     created_at: str

@@ -369,16 +369,16 @@ async def test_whoever_has_signed_as_one_of_several_is_told_how_many_are_missing
         chat.engine.answers = [MoreApprovalsNeeded(1)]
         await carded(chat)
         chat.terminal.press("y")
-        await chat.terminal.shows("▌ Signed. 1 more signature is needed.")
+        await chat.terminal.shows("▌ Approved. 1 more approval is needed.")
         assert len(chat.engine.decisions) == 1
 
 
 async def test_who_may_not_decide_is_told_who_may_and_the_card_waits_on() -> None:
     async with chatting({"go": asks}) as chat:
-        chat.engine.answers = [NotAllowed("notes.add_note needs somebody from ops.")]
+        chat.engine.answers = [NotAllowed("notes.add_note needs an approver from ops.")]
         await carded(chat)
         chat.terminal.press("y")
-        await chat.terminal.shows("needs somebody from ops.", "Waiting for somebody who may decide.", KEYS)
+        await chat.terminal.shows("needs an approver from ops.", "Waiting for an approver.", KEYS)
         chat.terminal.press("\x03")
         await chat.terminal.shows("Stopped.")
 

@@ -47,7 +47,7 @@ async def test_a_form_is_filled_in_and_sent() -> None:
     async with chatting({"go": asks(a_form(properties=properties))}) as chat:
         await carded(chat, "▌ notes asks for an answer:", "▌ > What is it called?", "wants: Title, copies", KEYS)
         chat.terminal.press("a")
-        await chat.terminal.shows("Answer notes", "is sent to this server, and to nobody else", "Title:")
+        await chat.terminal.shows("Answer notes", "are sent to this server only", "Title:")
         chat.terminal.press("Milk\r")
         await chat.terminal.shows("copies: 2")
         chat.terminal.press("\r")
@@ -138,14 +138,16 @@ async def test_what_goes_away_by_itself_says_how_and_takes_no_key() -> None:
     async def script(turn: ScriptedTurn) -> None:
         n = await turn.call(StepStatus.ASKING, elicitations=(a_form(),))
         await turn.engine.answered.get()
-        late = a_form(reply=ElicitationResult(ElicitationAction.CANCEL), reason="Nobody answered in time.")
+        late = a_form(
+            reply=ElicitationResult(ElicitationAction.CANCEL), reason="The question expired without an answer."
+        )
         await turn.update(n, status=StepStatus.FAILED, result="no", elicitations=(late,))
         await turn.end("Done with it.")
 
     async with chatting({"go": script}) as chat:
         await carded(chat, KEYS)
         chat.engine.answered.put_nowait(DECLINED)
-        await chat.terminal.shows("▌ Nobody answered in time", "Done with it.")
+        await chat.terminal.shows("▌ The question expired without an answer", "Done with it.")
         assert chat.engine.replied == []
 
 

@@ -66,7 +66,7 @@ async def test_a_line_that_is_no_answer_is_a_message_and_nobody_has_answered(std
     async with process(None, {"go": asks(a_form())}, stdin=stdin) as chat:
         assert await chat.code() == 0
         assert [each for _, each, _ in chat.engine.replied] == [CANCELLED]
-        assert "notes asks back, and nobody is at the terminal" in chat.err
+        assert "notes has a question, and no terminal is open" in chat.err
         assert chat.out.startswith("Done with it.\n")
         assert [each.text for each in chat.engine.received] == stdin.split()
 
@@ -109,7 +109,7 @@ async def test_one_question_waits_for_no_answer() -> None:
     async with process("go", {"go": asks(a_link())}) as chat:
         assert await chat.code() == 0
         assert [each for _, each, _ in chat.engine.replied] == [CANCELLED]
-        assert "notes asks back, and nobody is at the terminal" in chat.err
+        assert "notes has a question, and no terminal is open" in chat.err
         assert "consent" not in chat.err
         assert chat.out == "Done with it.\n"
 
@@ -129,7 +129,7 @@ async def test_what_is_for_somebody_else_is_said() -> None:
 async def test_a_question_that_goes_away_takes_no_line() -> None:
     async def script(turn: ScriptedTurn) -> None:
         n = await turn.call(StepStatus.ASKING, elicitations=(a_form(),))
-        late = a_form(reply=CANCELLED, reason="Nobody answered in time.")
+        late = a_form(reply=CANCELLED, reason="The question expired without an answer.")
         await turn.update(n, status=StepStatus.FAILED, result="no", elicitations=(late,))
         await turn.end("Done with it.")
 

@@ -160,7 +160,7 @@ async def test_without_a_screen_a_message_behind_an_approval_says_once_how_to_ge
     async with process("go", {"go": waits}) as running:
         assert await running.code() == 0
         assert running.out == "At last.\n"
-        way = "To sign or stop that: countersign chat --conversation c1"
+        way = "To approve or stop that: countersign chat --conversation c1"
         assert running.err == f"  Waiting behind an approval. {way}\n"
     async with process("go", {"go": waits}, json=True) as running:
         assert await running.code() == 0

@@ -80,7 +80,7 @@ def test_a_card_says_which_server_asks_whom_for_what_and_until_when() -> None:
 **The server says:**
 > The 14:05 to Leeds has seats left.
 > How many, and in which class?
--# For <@1001> alone · nobody else sees the answer · expires <t:1800001800:R>"""
+-# For <@1001> alone · only you see the answer · expires <t:1800001800:R>"""
     )
     assert (slot.asks, slot.calls, colour(slot)) == (True, PRIYA.id, ORANGE)
 
@@ -118,11 +118,11 @@ def test_a_question_that_is_not_out_yet_begins_to_run_off_now() -> None:
         ("answered", "✅ **travel asks for an answer**\nAnswered by Priya · book_train", GREEN),
         ("visited", "✅ **travel wants a page visited**\nVisited by Priya · book_train", GREEN),
         ("declined", "~~travel asks for an answer~~\nDeclined by Priya · book_train", GREY),
-        ("late", "~~travel asks for an answer~~\nNobody answered in time · book_train", GREY),
+        ("late", "~~travel asks for an answer~~\nThe question expired without an answer · book_train", GREY),
         (
             "secret",
             (
-                "~~travel asks for an answer~~\nDeclined. It asks for a secret (password), which nobody should type "
+                "~~travel asks for an answer~~\nDeclined. It asks for a secret (password). Never type one "
                 "into a chat · book_train"
             ),
             GREY,
@@ -299,9 +299,9 @@ async def test_a_form_that_was_overtaken_says_so_when_it_is_sent() -> None:
     async with a_workplace() as place:
         card = await asking(place, a_form())
         await place.discord.press(place.priya, card, button(card, ANSWER))
-        place.door.inquiries[ID] = AlreadyDecided("Nobody answered in time.")
+        place.door.inquiries[ID] = AlreadyDecided("The question expired without an answer.")
         sent = await place.discord.submit(place.priya, {"Title": "late"})
-        await place.discord.until(lambda: "Nobody answered in time." in said(sent))
+        await place.discord.until(lambda: "The question expired without an answer." in said(sent))
         assert place.door.replied == []
 
 

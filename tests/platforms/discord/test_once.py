@@ -94,7 +94,7 @@ async def test_one_person_who_writes_without_end_keeps_nobody_else_waiting(caplo
             place.discord.say(mallory, place.channel, f"{place.discord.bot.mention} spam {number}")
         place.discord.say(place.priya, place.discord.channel("other"), f"{place.discord.bot.mention} why?")
         await place.discord.until(lambda: place.door.arrived == 2)
-        await place.discord.until(lambda: caplog.text.count("was left out") >= too_much - messages.AT_ONCE)
+        await place.discord.until(lambda: caplog.text.count("limit of a user reached") >= too_much - messages.AT_ONCE)
         assert "why?" not in place.texts, "nothing is on disk before the door is open"
         place.door.opened.set()
         await place.received(messages.AT_ONCE + 1)

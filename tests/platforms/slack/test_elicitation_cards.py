@@ -72,7 +72,7 @@ def test_a_card_says_which_server_asks_whom_for_what_and_until_when() -> None:
 The server says:
 > The 14:05 to Leeds has seats left.
 > How many, and in which class?
-For @U0PRIYA alone · nobody else sees the answer · expires <within 30 min>
+For @U0PRIYA alone · only you see the answer · expires <within 30 min>
 [Answer…](primary) [Decline]"""
     )
     assert slot.asks
@@ -112,11 +112,11 @@ def test_a_question_that_is_not_out_yet_begins_to_run_off_now() -> None:
         ("answered", "*✅ travel asks for an answer*\nAnswered by Priya · book_train"),
         ("visited", "*✅ travel wants a page visited*\nVisited by Priya · book_train"),
         ("declined", "~travel asks for an answer~\nDeclined by Priya · book_train"),
-        ("late", "~travel asks for an answer~\nNobody answered in time · book_train"),
+        ("late", "~travel asks for an answer~\nThe question expired without an answer · book_train"),
         (
             "secret",
             (
-                "~travel asks for an answer~\nDeclined. It asks for a secret (password), which nobody should type "
+                "~travel asks for an answer~\nDeclined. It asks for a secret (password). Never type one "
                 "into a chat · book_train"
             ),
         ),
@@ -293,10 +293,10 @@ async def test_a_form_that_was_overtaken_says_so_when_it_is_sent() -> None:
         card = await asking(place, a_form())
         await place.slack.press(place.priya, card, "Answer…")
         await place.slack.until(lambda: place.slack.modals(place.priya))
-        place.door.inquiries[ID] = AlreadyDecided("Nobody answered in time.")
+        place.door.inquiries[ID] = AlreadyDecided("The question expired without an answer.")
         await place.slack.submit(place.priya, {"Title": "late"})
         await place.slack.until(lambda: place.whispers(place.priya))
-        assert place.whispers(place.priya) == ["⚠ Nobody answered in time."]
+        assert place.whispers(place.priya) == ["⚠ The question expired without an answer."]
         assert place.door.replied == []
 
 

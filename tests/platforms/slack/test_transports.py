@@ -188,7 +188,7 @@ async def test_when_the_app_is_removed_the_listener_ends_with_a_cause_and_a_fix(
             async with asyncio.timeout(10):
                 await listening
         assert failure.value.permanent
-        assert "Slack has let the bot out" in failure.value.cause
+        assert "The app was removed from Slack" in failure.value.cause
         assert "SLACK_BOT_TOKEN" in failure.value.fix
 
 
@@ -199,7 +199,7 @@ async def test_a_token_that_was_revoked_without_a_word_ends_the_listener_at_the_
         for method in ("users.info", "auth.test"):
             place.slack.fail(method, Fails("token_revoked"), times=10)
         place.slack.say(place.priya, place.slack.dm(place.priya), "hello?")
-        with pytest.raises(DeliveryFailed, match="Slack has let the bot out"):
+        with pytest.raises(DeliveryFailed, match="The app was removed from Slack"):
             async with asyncio.timeout(10):
                 await listening
         assert not place.slack.sent[0].acknowledged
