@@ -13,9 +13,10 @@ import pytest
 from tests import uvicorn_polling  # noqa: F401 - its import has the effect
 from tests.fakes import AUTHORITY
 
-# The same examples each time: a new one that fails is found by whoever raises their number, not by a stranger's build.
-hypothesis.settings.register_profile("countersign", derandomize=True, deadline=None)
-hypothesis.settings.load_profile("countersign")
+# The same examples each time: a new one that fails is found by raising their number, not by an unrelated build.
+hypothesis.settings.register_profile("local", derandomize=True, deadline=None, max_examples=20)
+hypothesis.settings.register_profile("ci", derandomize=True, deadline=None, max_examples=100)
+hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "local")
 
 os.environ["SSL_CERT_FILE"] = AUTHORITY
 

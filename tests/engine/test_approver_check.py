@@ -7,7 +7,7 @@ import random
 from dataclasses import dataclass, field, replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bot.domain.approval_requirements import ApprovalRequirements, OnTimeout
@@ -377,7 +377,6 @@ def is_one_of(member: Member, entries: frozenset[str]) -> bool:
 Clicks = st.lists(st.tuples(some_member(), st.sampled_from(DecisionType), st.integers(1, 2)), min_size=1, max_size=12)
 
 
-@settings(deadline=None)
 @given(some_terms(), Clicks)
 def test_nobody_outside_the_approver_set_ever_decides_whatever_the_order_of_clicks(
     said: ApprovalRequirements, clicks: object
@@ -393,7 +392,6 @@ def test_nobody_outside_the_approver_set_ever_decides_whatever_the_order_of_clic
         assert found.quorum == said.quorum
 
 
-@settings(deadline=None)
 @given(some_terms(), some_terms(), some_member())
 def test_terms_that_are_joined_are_met_only_by_who_meets_both(
     one: ApprovalRequirements, other: ApprovalRequirements, who: Member

@@ -8,7 +8,7 @@ import time
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bot.domain.completions import Completion, ModelRequest, TextDelta, ToolChoice
@@ -151,7 +151,6 @@ def ask(request: ModelRequest) -> Completion:
     return last
 
 
-@settings(max_examples=120, deadline=None)
 @given(st.lists(sensible_tools(), max_size=4, unique_by=lambda tool: tool.name), ORDERS)
 def test_every_call_keeps_to_the_schema_of_its_tool(tools: list[Tool], said: str) -> None:
     schemas = {tool.name: tool.input_schema for tool in tools}
@@ -163,7 +162,6 @@ def test_every_call_keeps_to_the_schema_of_its_tool(tools: list[Tool], said: str
     assert len({(call.name, repr(call.arguments)) for call in message.tool_calls}) == len(message.tool_calls)
 
 
-@settings(max_examples=80, deadline=None)
 @given(sensible_tools(), ORDERS, TALK)
 def test_answers_to_its_questions_keep_to_the_schema_too(tool: Tool, said: str, answer: str) -> None:
     asked = ask(ModelRequest((user(said),), (tool,))).message
@@ -172,14 +170,12 @@ def test_answers_to_its_questions_keep_to_the_schema_too(tool: Tool, said: str, 
         validator(tool.input_schema).validate(dict(call.arguments))
 
 
-@settings(max_examples=120, deadline=None)
 @given(st.text(max_size=12), st.text(max_size=12), st.dictionaries(KEYWORDS, NONSENSE, max_size=5), TALK)
 def test_no_schema_and_no_text_makes_it_fail(server: str, name: str, schema: dict[str, Any], said: str) -> None:
     tool = Tool(f"{server}__{name}", server, name, said, said, schema)
     ask(ModelRequest((user(f"{said} {name}"),), (tool, *EVERYTHING[:3])))
 
 
-@settings(max_examples=80, deadline=None)
 @given(st.text(max_size=40), JSON, st.booleans(), st.sampled_from(ToolChoice))
 def test_no_result_makes_it_fail(text: str, data: Any, failed: bool, choice: ToolChoice) -> None:
     result = ToolResult("demo_1", (TextPart(text),), is_error=failed, structured=data)

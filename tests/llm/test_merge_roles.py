@@ -3,7 +3,7 @@ from __future__ import annotations
 from itertools import chain, pairwise
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bot.llm.openai_chat import READ, merge_adjacent_roles
@@ -33,7 +33,6 @@ def texts(message: Written) -> list[str]:
     return [content] if isinstance(content, str) else [part["text"] for part in content]
 
 
-@settings(max_examples=300)
 @given(TRANSCRIPTS)
 def test_whatever_was_said_the_strictest_templates_take_it(transcript: list[Written]) -> None:
     told = merge_adjacent_roles(transcript)

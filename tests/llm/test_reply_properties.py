@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bot.domain.completions import UsageReported
@@ -51,7 +51,6 @@ EVENTS = st.lists(
 
 
 @pytest.mark.parametrize("draft_of", DRAFTS)
-@settings(max_examples=80, deadline=None)
 @given(EVENTS)
 def test_a_reply_of_anything_can_be_kept_or_is_an_error(draft_of: Any, events: list[dict[str, Any]]) -> None:
     draft: ReplyAccumulator = draft_of()

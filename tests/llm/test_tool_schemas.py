@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
 from bot.domain.completions import ModelRequest
@@ -41,14 +41,12 @@ def for_anthropic(schema: Any) -> Json:
 EACH = pytest.mark.parametrize("sent", [for_openai, for_anthropic])
 
 
-@settings(max_examples=300)
 @given(LISTED)
 def test_no_schema_that_a_server_can_list_is_one_that_a_service_refuses(listed: Json) -> None:
     assert openai_complaint("t", for_openai(listed)) is None
     assert anthropic_complaint(for_anthropic(listed)) is None
 
 
-@settings(max_examples=300)
 @given(LISTED)
 def test_what_is_sent_is_always_the_same_text_and_stays_as_it_is_when_it_is_listed(listed: Json) -> None:
     before = copy.deepcopy(listed)
@@ -59,7 +57,6 @@ def test_what_is_sent_is_always_the_same_text_and_stays_as_it_is_when_it_is_list
     assert json.dumps(for_openai(for_openai(listed))) == json.dumps(for_openai(listed))
 
 
-@settings(max_examples=300)
 @given(proper_and_calls())
 def test_arguments_that_a_server_takes_are_never_ruled_out(made: tuple[Json, list[Json]]) -> None:
     listed, calls = made

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_servers.knowledge.answers import snippet
@@ -15,7 +15,6 @@ MARKDOWN = st.lists(
 ).map("\n".join)
 
 
-@settings(deadline=None)
 @given(MARKDOWN)
 def test_the_sections_are_the_whole_text_and_each_has_a_name_of_its_own(text: str) -> None:
     for document in (markdown_document(text, "name"), plain_document(text, "name")):
@@ -26,7 +25,6 @@ def test_the_sections_are_the_whole_text_and_each_has_a_name_of_its_own(text: st
         assert "#" not in "".join(slugs)
 
 
-@settings(deadline=None)
 @given(st.text(alphabet="ab \n", max_size=200), st.integers(min_value=1, max_value=20))
 def test_parts_are_the_whole_text_and_none_is_too_long(text: str, longest: int) -> None:
     divided = parts(text, longest)
@@ -147,7 +145,6 @@ def test_text_without_spaces_is_cut_as_well() -> None:
     assert len(shown) == 602
 
 
-@settings(deadline=None)
 @given(st.text(alphabet="ab \n\u3000ﷺ承#", max_size=120), st.lists(st.sampled_from(["a", "b", "ab", "承"])))
 def test_a_snippet_is_never_longer_than_wanted_and_never_empty_for_a_text(text: str, terms: list[str]) -> None:
     shown = snippet(text, terms, longest=20)

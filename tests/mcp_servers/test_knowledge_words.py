@@ -7,7 +7,7 @@ import sqlite3
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_servers.knowledge.tokenizer import LONGEST_QUESTION, MOST_TERMS, indexed, question
@@ -48,7 +48,6 @@ def found(text: str, *texts: str) -> list[int]:
         return [row[0] for row in rows]
 
 
-@settings(deadline=None)
 @given(ANYTHING)
 def test_no_question_is_an_error(text: str) -> None:
     assert set(found(text, "a", "AND or not", "茶を承認")) <= {1, 2, 3}
@@ -59,13 +58,11 @@ def test_operators_of_the_query_language_are_mere_words(operator: str) -> None:
     assert found(f"{operator} kettle", "the kettle", "the pot") == [1]
 
 
-@settings(deadline=None)
 @given(st.text(alphabet="abcdefgäöüñ ХУпривет", min_size=1).filter(str.strip))
 def test_a_text_is_found_by_its_own_words(text: str) -> None:
     assert found(text, text, "0") == [1]
 
 
-@settings(deadline=None)
 @given(st.text(alphabet="承認期限申請カタナ한국어漢", min_size=1, max_size=12), st.text(alphabet="申請書は。 x漢"))
 def test_a_text_without_spaces_is_found_by_every_part_of_it(part: str, around: str) -> None:
     assert found(part, f"{around}{part}{around}", "0") == [1]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bot.domain.commands import FieldKind
@@ -220,7 +220,6 @@ _TYPES = st.sampled_from(
 )
 
 
-@settings(max_examples=300, deadline=None)
 @given(st.dictionaries(st.text(), _TYPES, max_size=6), st.dictionaries(st.text(), _JSON, max_size=6), st.data())
 def test_a_form_that_nobody_touches_changes_nothing(
     properties: dict[str, Any], extra: dict[str, Any], data: st.DataObject
@@ -232,7 +231,6 @@ def test_a_form_that_nobody_touches_changes_nothing(
     assert {name: type(value) for name, value in made.items()} == {n: type(v) for n, v in arguments.items()}
 
 
-@settings(max_examples=300, deadline=None)
 @given(st.text(max_size=200), _TYPES)
 def test_whatever_is_typed_becomes_a_value_of_its_kind_or_an_error(answer: str, schema: dict[str, Any]) -> None:
     kinds: dict[Any, Any] = {"string": str, "integer": int, "number": (int, float), "boolean": bool, "array": list}

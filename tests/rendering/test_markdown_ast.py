@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bot.rendering.links import is_deceptive, safe_url
@@ -89,7 +89,6 @@ def links(node: object) -> list[tuple[Link, str]]:
             return []
 
 
-@settings(deadline=None)
 @given(st.one_of(ANY, st.builds("[{}]({})".format, st.text(max_size=20), st.text(max_size=20))))
 def test_every_link_is_safe_and_shows_its_target_where_its_label_misleads(markdown: str) -> None:
     for link, behind in (found for node in parse(markdown) for found in links(node)):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bot.rendering.markdown_split import SizeLimit, split, split_once, text_weight
@@ -88,7 +88,6 @@ def test_the_weight_is_that_on_the_wire(text: str, size: int) -> None:
     assert text_weight(text) == size
 
 
-@settings(deadline=None)
 @given(ANY)
 def test_no_message_is_too_large_and_no_letter_is_lost(text: str) -> None:
     made = split(strip_control(text), ROOM)
@@ -96,7 +95,6 @@ def test_no_message_is_too_large_and_no_letter_is_lost(text: str) -> None:
     assert begins_with_all_of(letters("".join(made)), letters(strip_control(text)))
 
 
-@settings(deadline=None)
 @given(LARGE, st.integers(0, 30_000))
 def test_a_growing_text_keeps_what_was_in_its_messages(text: str, end: int) -> None:
     text = strip_control(text)

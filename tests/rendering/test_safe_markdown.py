@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bot.rendering.links import safe_url
@@ -44,7 +44,6 @@ def test_what_would_do_something_does_nothing(text: str, made: str) -> None:
     assert sanitize(text) == made
 
 
-@settings(deadline=None)
 @given(ANY)
 def test_nothing_in_it_mentions_fetches_or_leads_astray_and_no_letter_is_changed(text: str) -> None:
     made = sanitize(text)
@@ -56,7 +55,6 @@ def test_nothing_in_it_mentions_fetches_or_leads_astray_and_no_letter_is_changed
     assert all(letter in rest for letter in strip_control(text).replace("![", "["))
 
 
-@settings(deadline=None)
 @given(ANY, st.integers(0, 5_000))
 def test_what_was_said_once_is_never_taken_back(text: str, end: int) -> None:
     assert sanitize(text).startswith(sanitize_partial(text[:end]))

@@ -4,7 +4,7 @@ import json
 from types import MappingProxyType
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bot.domain.capabilities import Prompt, PromptArgument, Resource, ResourceTemplate, ServerCapabilities
@@ -45,7 +45,6 @@ offers = st.builds(ServerCapabilities, some(tools), some(resources), some(templa
 
 
 @given(offers)
-@settings(max_examples=60, deadline=None)
 def test_whatever_a_server_offers_comes_back_exactly(offer: ServerCapabilities) -> None:
     text = encode_capabilities(offer)
     again = decode_capabilities(text)
@@ -58,7 +57,6 @@ def test_whatever_a_server_offers_comes_back_exactly(offer: ServerCapabilities) 
 
 
 @given(offers, offers)
-@settings(max_examples=60, deadline=None)
 def test_only_what_is_offered_makes_a_difference(one: ServerCapabilities, other: ServerCapabilities) -> None:
     def offered(offer: ServerCapabilities) -> list[list[str]]:
         kinds = (offer.tools, offer.resources, offer.templates, offer.prompts)

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bot.errors import SecretUnavailable, SettingsError
@@ -119,7 +119,6 @@ def test_a_key_that_is_none_is_refused_by_the_name_of_its_variable(key: str) -> 
 
 
 @given(st.binary(min_size=32, max_size=32))
-@settings(max_examples=25)
 def test_keys_may_be_spelled_in_either_alphabet_with_or_without_padding(key: bytes) -> None:
     standard, urls = base64.b64encode(key).decode(), base64.urlsafe_b64encode(key).decode()
     sealed = make_box(standard).seal("secret", "s:auth")

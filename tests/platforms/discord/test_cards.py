@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bot.chat.actions import ApprovalRef, Approve, OpenDenyForm, ViewCall
@@ -174,7 +174,6 @@ _WORDS = st.one_of(
 )
 
 
-@settings(max_examples=150, deadline=None)
 @given(
     st.lists(
         st.tuples(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bot.chat.actions import RunCommandInNewReply
@@ -161,7 +161,6 @@ def test_several_questions_of_one_call_are_messages_of_their_own() -> None:
 ANYTHING = st.one_of(ANY, st.text(max_size=900))
 
 
-@settings(max_examples=60, deadline=None)
 @given(ANYTHING, st.lists(ANYTHING, max_size=30), ANYTHING, ANYTHING)
 def test_whatever_a_server_asks_the_platform_takes_the_card(
     message: str, titles: list[str], name: str, reason: str

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from bot.platforms.discord.escaping import JOINER
 from bot.platforms.discord.markdown import code_block, dialect, inline_code
@@ -74,7 +74,6 @@ def test_code_cannot_end_its_block() -> None:
     assert inline_code("`a") == "`` `a ``"
 
 
-@settings(max_examples=200, deadline=None)
 @given(ANY)
 def test_whatever_is_written_names_nobody_and_draws_no_small_line(text: str) -> None:
     shown = dialect(text)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bot.chat.actions import FeedbackValue, SendFeedback
@@ -211,7 +211,6 @@ def test_of_very_many_calls_the_last_are_shown_and_the_rest_is_counted() -> None
     assert slot.content.count("search_logs") == TOOL_LINES
 
 
-@settings(max_examples=60, deadline=None)
 @given(ANY, ANY, st.sampled_from(list(StepStatus)), st.sampled_from(list(TurnStatus)))
 def test_whatever_was_said_and_done_discord_takes_it_and_it_names_none_but_the_asker(
     said: str, returned: str, status: StepStatus, turn: TurnStatus
@@ -223,7 +222,6 @@ def test_whatever_was_said_and_done_discord_takes_it_and_it_names_none_but_the_a
     drawn(a_view(*steps, status=turn, streaming=returned, activity=said[:80], failure=returned[:200]))
 
 
-@settings(max_examples=40, deadline=None)
 @given(ANY, st.integers(0, 10_000))
 def test_a_growing_reply_keeps_its_messages(text: str, cut: int) -> None:
     early = list(drawn(a_view(streaming=text[:cut])))

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bot.chat.actions import ApprovalRef, Approve, OpenDenyForm, ViewCall
@@ -194,7 +194,6 @@ def test_an_asker_with_an_id_that_is_none_of_slacks_is_text() -> None:
 VALUES = st.one_of(st.text(max_size=400), st.integers(), st.lists(st.text(max_size=20), max_size=5), st.none())
 
 
-@settings(max_examples=40, deadline=None)
 @given(st.dictionaries(st.text(max_size=90), VALUES, max_size=40), st.text(max_size=200), st.text(max_size=600))
 def test_whatever_is_asked_for_slack_takes_the_card(arguments: dict[str, Any], title: str, said: str) -> None:
     tool = replace(scenes.CREATE, title=title)

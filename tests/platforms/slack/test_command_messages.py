@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bot.chat.actions import OpenConfirmation, RunCommand, ViewPendingCall
@@ -118,7 +118,6 @@ def test_a_button_that_would_carry_too_much_is_left_out() -> None:
 WORDS = st.text(max_size=300)
 
 
-@settings(max_examples=40, deadline=None)
 @given(
     st.text(max_size=12_000),
     st.lists(st.tuples(WORDS, WORDS, WORDS), max_size=40).map(tuple),

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bot.chat.actions import ApprovalRef, Approve, OpenConfirmation, OpenDenyForm, ViewCall
@@ -138,7 +138,6 @@ def test_what_does_not_fit_in_one_window_is_turned_over() -> None:
     assert a_window(call_modal(step, 99)) == a_window(call_modal(step, page))
 
 
-@settings(max_examples=40, deadline=None)
 @given(st.dictionaries(st.text(max_size=200), st.text(max_size=3_000), max_size=30), st.integers(-2, 20))
 def test_whatever_the_arguments_are_slack_takes_the_window(arguments: dict[str, str], page: int) -> None:
     a_window(call_modal(with_arguments(arguments), page))
@@ -233,7 +232,6 @@ def test_a_form_that_carries_more_than_slack_takes_says_how_else_to_do_it() -> N
     assert outline(view["blocks"]) == f"{TOO_LONG}\n/mcp add NAME"
 
 
-@settings(max_examples=40, deadline=None)
 @given(st.dictionaries(st.text(max_size=20), st.text(max_size=200), max_size=10), st.text(max_size=300))
 def test_what_a_form_carries_comes_back(carried: dict[str, str], keep: str) -> None:
     luggage = ModalState("mcp add:2", keep, carried)
@@ -265,13 +263,11 @@ FIELDS = st.builds(
 )
 
 
-@settings(max_examples=40, deadline=None)
 @given(st.lists(FIELDS, max_size=5, unique_by=lambda field: field.name), TEXTS, TEXTS, st.text(max_size=4_000))
 def test_whatever_a_form_asks_slack_takes_it(fields: list[Field], title: str, submit: str, intro: str) -> None:
     a_window(form_to_modal(Form("f:1", title, tuple(fields), submit, intro), "k" * 1_000))
 
 
-@settings(max_examples=40, deadline=None)
 @given(TEXTS, st.text(max_size=5_000))
 def test_words_alone_fit_in_a_window(title: str, text: str) -> None:
     a_window(note_modal(title, text))

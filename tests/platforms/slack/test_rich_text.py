@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from bot.platforms.slack.limits import MESSAGE_WEIGHT
 from bot.platforms.slack.notification_text import fallback_text
@@ -158,7 +158,6 @@ def begins_with_all_of(longer: str, shorter: str) -> bool:
     return all(letter in rest for letter in shorter)
 
 
-@settings(max_examples=40, deadline=None)
 @given(ANY)
 def test_whatever_the_text_is_slack_takes_it_part_by_part_and_it_is_harmless(markdown: str) -> None:
     for part in split(strip_control(markdown), SizeLimit(MESSAGE_WEIGHT * 2 // 3, MESSAGE_WEIGHT - 600)):
@@ -166,7 +165,6 @@ def test_whatever_the_text_is_slack_takes_it_part_by_part_and_it_is_harmless(mar
             check_message(blocks, "x")
 
 
-@settings(max_examples=40, deadline=None)
 @given(ANY)
 def test_no_word_is_lost(markdown: str) -> None:
     words = re.sub(r"(?m)^(\s|>|[-*+] |\d+[.)] )*(```|~~~+|````)[^\n`]*$|&lt;|&gt;|&amp;", "", strip_control(markdown))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from slack_sdk.models.messages.chunk import MarkdownTextChunk, TaskUpdateChunk
 
@@ -66,7 +66,6 @@ def test_when_a_turn_has_ended_nothing_is_streamed_and_nothing_spins(status: Tur
     assert all(task.status is not TaskStatus.IN_PROGRESS for task in stream.tasks)
 
 
-@settings(max_examples=40, deadline=None)
 @given(LARGE, st.integers(0, 20_000))
 def test_what_was_streamed_is_never_taken_back(text: str, cut: int) -> None:
     for early, late in zip(streams(a_view(streaming=text[:cut])), streams(a_view(streaming=text)), strict=False):
@@ -74,7 +73,6 @@ def test_what_was_streamed_is_never_taken_back(text: str, cut: int) -> None:
         assert late.text.startswith(early.text)
 
 
-@settings(max_examples=40, deadline=None)
 @given(LARGE)
 def test_the_finished_text_goes_on_from_what_was_streamed(text: str) -> None:
     during = streams(a_view(streaming=text))
@@ -83,7 +81,6 @@ def test_the_finished_text_goes_on_from_what_was_streamed(text: str) -> None:
     assert all(late.text.startswith(early.text) for early, late in zip(during, after, strict=True))
 
 
-@settings(max_examples=40, deadline=None)
 @given(ANY)
 def test_streams_and_messages_are_the_same_messages(text: str) -> None:
     view = a_view(a_reply(0, text), a_call(1, scenes.LOGS, StepStatus.STARTED), streaming=text)

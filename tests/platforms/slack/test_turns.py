@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bot.chat.actions import FeedbackValue, SendFeedback
@@ -214,7 +214,6 @@ def test_fifty_calls_are_not_too_many() -> None:
     assert all(f"Now number {number}." in text for number in range(50))
 
 
-@settings(max_examples=40, deadline=None)
 @given(ANY, ANY, st.sampled_from(list(StepStatus)), st.sampled_from(list(TurnStatus)))
 def test_whatever_was_said_and_done_slack_takes_it_and_it_mentions_none_but_the_asker(
     said: str, returned: str, status: StepStatus, turn: TurnStatus
@@ -226,7 +225,6 @@ def test_whatever_was_said_and_done_slack_takes_it_and_it_mentions_none_but_the_
     drawn(a_view(*steps, status=turn, streaming=returned, activity=said[:80], failure=returned[:200]))
 
 
-@settings(max_examples=40, deadline=None)
 @given(ANY, st.integers(0, 10_000))
 def test_a_growing_reply_keeps_its_messages(text: str, cut: int) -> None:
     early = list(drawn(a_view(streaming=text[:cut])))
