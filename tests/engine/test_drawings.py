@@ -522,7 +522,7 @@ async def test_a_surface_that_moves_on_before_its_turn_is_drawn_breaks_nothing(
     engine._delivery._enqueue(view)
     (drawing,) = engine._delivery._tasks.values()
     house.surface.key_prefix = "elsewhere:"
-    await asyncio.wait({drawing}, timeout=10)
+    await asyncio.wait({drawing}, timeout=60)
     assert drawing.exception() is None
     assert house.surface.views == []
 

@@ -46,7 +46,7 @@ async def test_a_claim_that_was_under_way_when_the_process_left_is_given_back(ho
     task.cancel()
     await asyncio.sleep(0)
     go_on.set()
-    await asyncio.wait({task}, timeout=10)
+    await asyncio.wait({task}, timeout=60)
     house.log.claim = claim  # type: ignore[method-assign]
     another = SqlTurnLog(house.database)
     assert await another.acquire_delivery(receipt.turn_id, NEWEST) == {}

@@ -90,7 +90,7 @@ async def test_each_message_is_one_turn_that_is_driven_once_at_a_time_and_ends(h
     for view in views:
         replies = [step for step in view.steps if isinstance(step, ModelStep)]
         assert (view.turn.status, len(replies)) in ((TurnStatus.DONE, 1), (TurnStatus.CANCELLED, 0))
-    await asyncio.wait(tasks, timeout=10)
+    await asyncio.wait(tasks, timeout=60)
     assert all(task.cancelled() or task.exception() is None for task in tasks)
     assert engine._worker._held == {}
     assert engine._worker.room.available(held=0) == engine._worker.room.limit

@@ -187,14 +187,14 @@ class RecordingSurface:
             raise found
         return found
 
-    async def wait_for(self, wanted: Callable[[TurnView], bool], seconds: float = 10.0) -> TurnView:
+    async def wait_for(self, wanted: Callable[[TurnView], bool], seconds: float = 60.0) -> TurnView:
         """The first view, past or to come, that is wanted."""
         async with self.seen:
             async with asyncio.timeout(seconds):
                 await self.seen.wait_for(lambda: any(map(wanted, self.views)))
         return next(view for view in self.views if wanted(view))
 
-    async def ended(self, turn_id: str, seconds: float = 10.0) -> TurnView:
+    async def ended(self, turn_id: str, seconds: float = 60.0) -> TurnView:
         return await self.wait_for(lambda view: view.turn.id == turn_id and view.turn.status.ended, seconds)
 
 
@@ -208,10 +208,10 @@ async def running(part: Any) -> AsyncIterator[None]:
             task.result()
     finally:
         task.cancel()
-        await asyncio.wait({task}, timeout=10)
+        await asyncio.wait({task}, timeout=60)
 
 
-async def until(condition: Callable[[], bool], seconds: float = 10.0) -> None:
+async def until(condition: Callable[[], bool], seconds: float = 60.0) -> None:
     """Wait for a condition that nothing announces, within a limit."""
     async with asyncio.timeout(seconds):
         while not condition():

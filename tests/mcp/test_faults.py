@@ -20,7 +20,7 @@ from tests.mcp.boxes import ANA, FAST, call, call_with, named, raw, started, tex
 from tests.mcp.faults import FAULTS, USELESS, Afterwards, Fault, Useless
 from tests.mcp.faulty_servers import DONE, SOUND, listed
 
-SOON = 2.0
+SOON = 10.0
 """Seconds within which a neighbour's call is answered, on a slow machine."""
 PACING = replace(FAST, quiet_limit=1.0)
 GOOD = raw("good", script={"listings": [[{"tools": [listed("well")]}]], "calls": {"well": {"result": SOUND}}})

@@ -101,7 +101,7 @@ async def test_nobody_complains_of_a_mistake_whose_task_is_gone(database: Sqlite
         for _ in range(steps):
             await asyncio.sleep(0)
         asking.cancel()
-        await asyncio.wait({asking}, timeout=10)
+        await asyncio.wait({asking}, timeout=60)
         await database.run_once(lambda connection: connection.exec_driver_sql("select 1").scalar())
     del asking
     gc.collect()

@@ -26,7 +26,7 @@ class Room:
         sights = self.slack.what_user_sees(self.priya, place, thread)
         return [each.words for each in sights if each.user == self.slack.bot.id and not each.ephemeral]
 
-    async def reads(self, thread: str, text: str, channel: Channel | None = None, seconds: float = 10.0) -> Message:
+    async def reads(self, thread: str, text: str, channel: Channel | None = None, seconds: float = 60.0) -> Message:
         """Wait until somebody can read this of the bot's in a thread; the message that says it."""
 
         def found() -> list[Message]:
@@ -40,7 +40,7 @@ class Room:
         """What only this person was told in #incidents, as plain text."""
         return [each.text for each in self._whispered(user)]
 
-    async def hears(self, user: User, *texts: str, seconds: float = 15.0) -> Message:
+    async def hears(self, user: User, *texts: str, seconds: float = 60.0) -> Message:
         """Wait until this person alone is shown all of this at once in #incidents; the message that says it."""
 
         def found() -> list[Message]:

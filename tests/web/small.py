@@ -66,7 +66,7 @@ def small_application(
     hooks: Sequence[Hook] = (),
     pages: Sequence[BaseRoute] = (),
     largest: int = 100,
-    seconds: float = 15.0,
+    seconds: float = 60.0,
 ) -> RequestMiddleware:
     """The routes with everything around them. Bodies are short, so that tests need no long ones."""
     routes = api_routes([router])

@@ -256,7 +256,7 @@ class FakeDiscord(Factories):
         """Which addresses a message makes Discord fetch for a preview."""
         return previews(message, self.world)
 
-    async def until(self, condition: Callable[[], object], seconds: float = 10.0) -> None:
+    async def until(self, condition: Callable[[], object], seconds: float = 60.0) -> None:
         """Wait until something is so.
 
         Raises:

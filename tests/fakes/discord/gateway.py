@@ -52,7 +52,7 @@ class Gateway:
                 seen = bare is None or session.intents & Intent.MESSAGE_CONTENT
                 session.tell(event, data if seen or bare is None else bare)
 
-    async def connected(self, count: int = 1, seconds: float = 10.0) -> None:
+    async def connected(self, count: int = 1, seconds: float = 60.0) -> None:
         """Wait until this many sessions are connected.
 
         Raises:
@@ -60,11 +60,11 @@ class Gateway:
         """
         await self._wait(lambda: len(self.live) >= count, seconds)
 
-    async def disconnected(self, seconds: float = 10.0) -> None:
+    async def disconnected(self, seconds: float = 60.0) -> None:
         """Wait until no connection is open."""
         await self._wait(lambda: not self.connections, seconds)
 
-    async def reopened(self, count: int, seconds: float = 10.0) -> None:
+    async def reopened(self, count: int, seconds: float = 60.0) -> None:
         """Wait until this many connections have ever been opened and a session is live again."""
         await self._wait(lambda: self.opened >= count and bool(self.live), seconds)
 

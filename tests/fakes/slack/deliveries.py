@@ -94,7 +94,7 @@ class Post:
         self._start(self.transport.carry(delivery, attempt, reason, self.within))
         return attempt
 
-    async def idle(self, seconds: float = 10.0) -> None:
+    async def idle(self, seconds: float = 60.0) -> None:
         """Wait until everything sent so far is settled.
 
         Raises:

@@ -277,7 +277,7 @@ class FakeSlack(Factories):
         """Which addresses a message makes Slack fetch for a preview."""
         return fetched(message)
 
-    async def until(self, condition: Callable[[], object], seconds: float = 10.0) -> None:
+    async def until(self, condition: Callable[[], object], seconds: float = 60.0) -> None:
         """Wait until something is so.
 
         Raises:
