@@ -1,10 +1,14 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from bot.app import services
+from bot.mcp.connection_timing import ConnectionTiming
+from bot.settings import Settings
 from tests.app.surroundings import bare
 from tests.web.house import Api, opened_api
 
@@ -13,6 +17,17 @@ from tests.web.house import Api, opened_api
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     bare(tmp_path, monkeypatch)
     return tmp_path
+
+
+@pytest.fixture(autouse=True)
+def _quick_attempts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let each use connect to a server at once. In service a use waits up to a second since the last attempt."""
+    timing = services.connection_timing
+
+    def quick(settings: Settings) -> ConnectionTiming:
+        return replace(timing(settings), minimum_pause=0.02)
+
+    monkeypatch.setattr(services, "connection_timing", quick)
 
 
 @pytest.fixture
