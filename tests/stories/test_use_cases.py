@@ -115,7 +115,7 @@ async def test_a_database_is_read_freely_and_written_with_a_signature_and_only_w
             assert kept.door.turned_away > 0
             secret.write_text(PASSWORD)
             await terminal.asks("/mcp secret rotate db")
-            await terminal.shows("connects anew")
+            await terminal.shows("connects again")
             await terminal.asks("/mcp verify db")
             await terminal.shows("✓ authentication")
 
