@@ -27,8 +27,7 @@ class Script:
         return self._replies.pop(0)
 
 
-@pytest.mark.parametrize("api", APIS)
-async def test_calls_come_in_fragments_and_a_stumbling_service_is_asked_again(tmp_path: Path, api: Api) -> None:
+async def test_calls_come_in_fragments_and_a_stumbling_service_is_asked_again(tmp_path: Path) -> None:
     shop = scripted(tmp_path, "shop", a_tool("price", item="string"))
     half = Say("The first half was fine.\n\nThe second half was", pieces=9)
     first_cut, second_cut = Gate(), Gate()
@@ -48,7 +47,7 @@ async def test_calls_come_in_fragments_and_a_stumbling_service_is_asked_again(tm
         Cut(half, gate=second_cut),
         Status(400, "no more of this", "invalid_request_error"),
     )
-    with FakeLanguageModel(api, rule=script) as model:
+    with FakeLanguageModel("openai", rule=script) as model:
         place = Workplace(tmp_path, {"shop": shop.entry}, model=model, MCP_APPROVAL_DEFAULT_POLICY="ALWAYS_ALLOW")
         async with place.terminal() as terminal:
             await terminal.asks("what do a cup and a tea pot cost?")
