@@ -21,6 +21,10 @@ from tests.rendering.turns import a_reply, a_view
 GUILDS, GUILD_MESSAGES, DIRECT_MESSAGES, MESSAGE_CONTENT = 1 << 0, 1 << 9, 1 << 12, 1 << 15
 
 
+SOON_OVER = 0.6
+"""Seconds of a lease."""
+
+
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """No pauses of seconds between two tries."""
@@ -39,7 +43,7 @@ async def asked(place: Workplace, text: str = "why?") -> Channel:
 
 async def stands(listener: DiscordListener, wanted: ListenerStatus) -> None:
     """Wait until a listener says that of itself."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while await listener.listening() is not wanted:
             await asyncio.sleep(0.01)
 
@@ -113,7 +117,7 @@ async def test_discord_may_ask_for_another_connection() -> None:
 
 
 async def test_it_says_whether_messages_arrive_here_or_in_the_process_it_follows() -> None:
-    async with a_workplace(listening=False) as place:
+    async with a_workplace(listening=False, lease_seconds=SOON_OVER) as place:
         first, second = place.listener("one"), place.listener("two")
         assert await first.listening() is ListenerStatus.CONNECTING
         one = asyncio.create_task(first.run(place.door, place.commands))
@@ -162,7 +166,7 @@ async def test_a_day_without_sessions_left_is_waited_out_before_the_token_is_wit
 
 
 async def test_one_process_receives_and_another_takes_over_when_it_stops() -> None:
-    async with a_workplace() as place:
+    async with a_workplace(lease_seconds=SOON_OVER) as place:
         standing_by = asyncio.create_task(place.listener("two").run(place.door, place.commands))
         try:
             asked_before = place.leases.asked
@@ -177,7 +181,7 @@ async def test_one_process_receives_and_another_takes_over_when_it_stops() -> No
 
 
 async def test_a_right_that_is_lost_closes_the_gateway_until_it_is_back() -> None:
-    async with a_workplace() as place:
+    async with a_workplace(lease_seconds=SOON_OVER) as place:
         (name,) = place.leases.held
         place.leases.held[name] = ("another", asyncio.get_running_loop().time() + 3600)
         await place.discord.gateway.disconnected()
@@ -190,7 +194,7 @@ async def test_a_right_that_is_lost_closes_the_gateway_until_it_is_back() -> Non
 
 
 async def test_a_database_that_is_away_for_a_moment_does_not_close_the_gateway() -> None:
-    async with a_workplace() as place:
+    async with a_workplace(lease_seconds=3.0) as place:
         place.leases.broken = [DatabaseUnavailable("The database is away.")]
         await place.discord.until(lambda: not place.leases.broken)
         asked_before = place.leases.asked

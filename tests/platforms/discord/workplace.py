@@ -12,7 +12,7 @@ from bot.domain.conversations import ConversationKey
 from bot.domain.views import TurnView
 from bot.platforms.discord.app import DiscordSurface
 from bot.platforms.discord.context import DiscordLookups
-from bot.platforms.discord.listener import DiscordListener
+from bot.platforms.discord.listener import SECONDS, DiscordListener
 from bot.platforms.discord.rest import Rest
 from bot.platforms.discord.users import UserDirectory
 from tests.fakes.discord import Channel, FakeDiscord, Message, User
@@ -60,6 +60,8 @@ class Workplace:
     engaged: list[ConversationKey] = field(default_factory=list)
     """What the database says of where the bot is engaged."""
     records: DiscordLookups = DiscordLookups()
+    lease_seconds: float = SECONDS
+    """Of the gateway's lease. With a short one a slow machine loses it."""
     listening: asyncio.Task[None] | None = None
     refs: dict[str, dict[str, str]] = field(default_factory=dict)
 
@@ -110,7 +112,7 @@ class Workplace:
             holder,
             manners=self.manners,
             records=replace(self.records, engaged=self._engaged),
-            lease_seconds=LEASE_SECONDS,
+            lease_seconds=self.lease_seconds,
             clock=self.discord.clock.now,
         )
 
@@ -144,7 +146,6 @@ class Workplace:
 
 
 LAST = "and that is all"
-LEASE_SECONDS = 0.6
 
 
 @asynccontextmanager
@@ -155,6 +156,7 @@ async def a_workplace(
     answers: Sequence[Sequence[object]] = (),
     records: DiscordLookups | None = None,
     message_content: bool = True,
+    lease_seconds: float = SECONDS,
 ) -> AsyncIterator[Workplace]:
     """A server with Priya in #incidents; the listener holds the gateway."""
     async with AsyncExitStack() as stack:
@@ -178,6 +180,7 @@ async def a_workplace(
             leases,
             manners=manners,
             records=records or DiscordLookups(),
+            lease_seconds=lease_seconds,
         )
         if listening:
             await stack.enter_async_context(place.running())
