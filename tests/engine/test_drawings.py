@@ -324,6 +324,19 @@ async def test_a_drawing_of_several_messages_stays_in_hand_through_an_outage_bet
     assert len(refused) == 1
 
 
+async def test_a_process_that_could_not_draw_leaves_the_drawing_to_any_other(house: House) -> None:
+    receipt = await house.log.enqueue(message("hi"))
+    (claim,) = await house.log.claim(1)
+    await house.log.finish(claim, TurnStatus.DONE, (), "")
+    await house.log.release_delivery(receipt.turn_id)
+    house.surface.trouble = [DeliveryFailed("Slow down.", retry_after=7.0)]
+    drawings = ViewDelivery(house.log, [house.surface], clock=lambda: house.clock[0])
+    drawings.deliver(await house.log.get_view(receipt.turn_id))
+    drawings.settle(receipt.turn_id)
+    await until(lambda: not house.surface.trouble and not drawings._tasks)
+    assert await SqlTurnLog(house.database).acquire_delivery(receipt.turn_id, NEWEST) == {}
+
+
 async def test_a_process_that_slept_past_its_lease_draws_nothing_over_what_the_next_one_drew(house: House) -> None:
     asleep, awake = asyncio.Event(), asyncio.Event()
 

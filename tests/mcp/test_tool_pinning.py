@@ -148,6 +148,26 @@ async def test_what_the_stores_have_pinned_counts_more_than_what_was_seen_first_
         assert await offered(box) == ["s__turn"]
 
 
+async def test_pins_that_are_not_loaded_change_nothing() -> None:
+    server = changing([listed("t")])
+    async with started(server) as box:
+        await box.offer()
+        await box.reconcile([DesiredServer(server, pinned={"turn": named(box, "turn").definition, "t": "another"})])
+        await box.reconcile([DesiredServer(server)])
+        assert await offered(box) == ["s__turn"]
+
+
+async def test_tools_that_were_known_to_wait_are_not_logged_at_each_start(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING, logger="bot.mcp.tool_pinning")
+    server = changing([listed("t")])
+    known = CachedCapabilities(SyncStatus.SYNCED, ServerCapabilities((named_tool("t", "Newer."),)), 1.0)
+    async with started(DesiredServer(server, synced=known, pinned={"t": "older", "turn": "older"})) as box:
+        await box.connect("file:s")
+        assert (await box.offer()).withheld == {"s__t", "s__turn"}
+    logged = [record.getMessage() for record in caplog.records if record.name == "bot.mcp.tool_pinning"]
+    assert [("'t'" in line, "'turn'" in line) for line in logged] == [(False, True)]
+
+
 async def test_a_process_asks_again_when_somebody_has_pinned_what_it_has_not_seen() -> None:
     """Its server has changed without telling: the tool is withheld until it was asked, and back then."""
     script = {"era": "legacy", "listings": [[{"tools": [listed("t")]}]]}

@@ -8,7 +8,7 @@ from tests.fakes.llm import Call, FakeLanguageModel, Reply, Request, Say
 from tests.stories.workplace import Workplace, a_tool, says, scripted
 
 ROUNDS = 10
-TIMEOUT = 0.5
+TIMEOUT = 1.5
 
 
 def tireless(request: Request) -> Reply:

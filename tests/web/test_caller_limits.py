@@ -139,6 +139,17 @@ async def test_one_response_is_followed_by_one_token_ten_times_at_most(folder: P
         assert (await other.ended())[-1].data["text"].strip() == "done"
 
 
+async def test_who_stops_following_a_response_may_follow_it_again(folder: Path) -> None:
+    async with opened_api(folder, model=Held().choice()) as api, AsyncExitStack() as stack:
+        mine = await api.token("mine", ApiRole.MEMBER)
+        [stream] = await stack.enter_async_context(following(api, mine, 1))
+        path = f"/api/responses/{stream.seen[0].data['responseId']}/stream"
+        for _ in range(11):
+            async with streamed(api.client, "GET", path, token=mine) as again:
+                await again.until("init")
+            await until(lambda: api.parts.following.followers == 1)
+
+
 async def test_bodies_that_do_not_end_count_as_requests_in_flight(api: Api) -> None:
     token, other = await api.token("slow", ApiRole.MEMBER), await api.token("other", ApiRole.MEMBER)
     head = f"POST {ASK} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\nContent-Length: 100\r\n\r\n"
