@@ -156,3 +156,12 @@ async def test_a_call_that_came_late_moves_nobody(ledger: Ledger) -> None:
     await ledger.log.start_call(claim, 1)
     await ledger.log.finish_call(claim, 1, StepStatus.DONE, ToolResult("c1", (TextPart("ok"),)))
     assert second not in await behind(ledger)
+
+
+async def test_delivering_says_whether_a_newer_view_is_wanted(ledger: Ledger) -> None:
+    claim = await running(ledger, "one")
+    before = (await ledger.log.get_view(claim.turn_id)).revision
+    await ledger.log.finish(claim, TurnStatus.DONE, (), "")
+    await ledger.log.acquire_delivery(claim.turn_id, NEWEST)
+    assert await ledger.log.mark_delivered(claim.turn_id, before)
+    assert not await ledger.log.mark_delivered(claim.turn_id, (await ledger.log.get_view(claim.turn_id)).revision)

@@ -586,6 +586,7 @@ async def test_a_revised_call_is_signed_as_it_stands_and_old_cards_decide_nothin
     assert (step.approval.proposed, step.approval.revised_by) == ({"a": 1}, "Ben")
     assert step.approval.fingerprint == "other print"
     assert not await ledger.log.revise(Revision("card-1", 2, {"a": 4}, "late print", BEN))
+    assert not await ledger.log.revise(Revision("no-such-card", 1, {"a": 4}, "late print", BEN))
 
 
 async def test_transactions_that_are_run_twice_do_what_they_do_once(ledger: Ledger) -> None:

@@ -154,6 +154,11 @@ async def test_a_pause_that_slack_asks_one_process_for_holds_for_all(processes: 
     with pytest.raises(DeliveryFailed) as failure:
         await other.take("chat.update")
     assert failure.value.retry_after == pytest.approx(60)
+    third = await processes.pacing(nowhere)
+    assert third.has_headroom("chat.update"), "it has heard nothing yet"
+    with pytest.raises(DeliveryFailed):
+        await third.take("chat.update")
+    assert not third.has_headroom("chat.update")
 
 
 async def test_another_workspace_has_limits_of_its_own_and_no_token_is_written_down(processes: Processes) -> None:
