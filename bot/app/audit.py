@@ -18,9 +18,8 @@ from typing import TYPE_CHECKING
 from bot.app.checkpoints import checkpoint_file
 from bot.app.database import current, open_database_read_only, open_migrated_database
 from bot.app.login import login_name
-from bot.commands.audit_lines import csv_head, csv_line, json_line
-from bot.commands.text_format import pluralize
-from bot.commands.timestamps import MOMENT, parse_time
+from bot.commands.audit_search import csv_head, csv_line, json_line
+from bot.commands.text_format import MOMENT, parse_time, pluralize
 from bot.domain.audit import SEALED, AuditEntry, AuditHead, AuditQuery
 from bot.domain.checks import Check
 from bot.domain.checks import CheckStatus as Verdict
@@ -40,8 +39,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import asdict
 
-from bot.domain.audit import AuditFinding, AuditReport, CheckpointPlace, KeyUse
-from bot.domain.timestamps import format_utc
+from bot.domain.audit import AuditFinding, AuditReport, CheckpointPlace, KeyUse, format_utc
 from bot.rendering.text_safety import single_line
 
 # -------------------- audit report

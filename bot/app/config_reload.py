@@ -22,7 +22,7 @@ from bot.domain.pins import Pinned
 from bot.domain.policies import PolicyResult, Rule
 from bot.domain.policy_syntax import describe_rule
 from bot.domain.profiles import Binding, Profile
-from bot.domain.secret_strength import weakness
+from bot.domain.secret_detection import weakness
 from bot.domain.secrets import SecretReference
 from bot.domain.servers import USER_SLOT, CachedCapabilities, DesiredServer, ServerConfig, ServerRecord
 from bot.domain.sign_ins import SignInKey

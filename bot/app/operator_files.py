@@ -9,7 +9,7 @@ from pathlib import Path
 
 from bot.domain.completions import Usage
 from bot.domain.policies import Rule
-from bot.domain.secret_grants import SecretGrants
+from bot.domain.secret_binding import SecretGrants
 from bot.domain.usage import NO_PRICES, LimitUnit, PriceList, UsageLimit
 from bot.engine.limit_file import read_limits
 from bot.engine.policy import Policies

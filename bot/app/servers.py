@@ -24,7 +24,7 @@ from bot.domain.servers import ConnectPolicy
 from bot.errors import SettingsError
 from bot.platforms.console.lines import strip_markdown
 from bot.platforms.console.local_user import LocalUser, fresh_conversation
-from bot.platforms.console.plain_replies import reply_text
+from bot.platforms.console.plain_output import reply_text
 from bot.rendering.reply_json import reply_json
 from bot.rendering.text_safety import single_line
 from bot.settings import Settings

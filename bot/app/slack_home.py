@@ -23,7 +23,7 @@ from bot.engine.rules import RuleBook
 from bot.errors import CountersignError
 from bot.platforms.slack.home import SHOWN, Home, PendingApprovalSummary
 from bot.ports import ServerAdmin, UserActivity
-from bot.ports.pending_approvals import read_pending_approvals
+from bot.ports.reporting import read_pending_approvals
 
 log = logging.getLogger(__name__)
 

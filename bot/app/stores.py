@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from bot.app.secrets import UsableSecrets
-from bot.domain.secret_grants import FindGrants, no_grants
+from bot.domain.secret_binding import FindGrants, no_grants
 from bot.domain.turns import NO_TURN_LIMITS, TurnLimits
 from bot.storage.database import Database
 from bot.storage.feedback_store import SqlFeedbackStore

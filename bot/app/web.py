@@ -18,14 +18,14 @@ from typing import TYPE_CHECKING
 from bot.app.approval_check import can_approve
 from bot.app.runtime import Runtime
 from bot.domain.api_clients import OPERATOR_NAME, ApiClient, ApiRole
-from bot.domain.secret_strength import LEAST_OPERATOR_BITS, weakness
+from bot.domain.secret_detection import LEAST_OPERATOR_BITS, weakness
 from bot.errors import SettingsError
 from bot.settings import Settings
 
 if TYPE_CHECKING:
     from bot.web.application import Page
-    from bot.web.dependencies import WebDependencies
     from bot.web.hooks import Hook
+    from bot.web.routes import WebDependencies
     from bot.web.turns.surface import ApiSurface
 
 log = logging.getLogger(__name__)
@@ -57,13 +57,8 @@ def check_settings(settings: Settings) -> None:
 
 async def open_surface() -> ApiSurface:
     """Create the API's surface. Call `attach_surface` before members are looked up."""
-    following, surface, uploads = await asyncio.gather(
-        *(
-            asyncio.to_thread(importlib.import_module, f"bot.web.turns.{name}")
-            for name in ("subscriptions", "surface", "uploads")
-        )
-    )
-    opened: ApiSurface = surface.ApiSurface(following.Subscriptions(), uploads.Uploads())
+    surface = await asyncio.to_thread(importlib.import_module, "bot.web.turns.surface")
+    opened: ApiSurface = surface.ApiSurface(surface.Subscriptions(), surface.Uploads())
     return opened
 
 
@@ -82,7 +77,7 @@ def attach_surface(surface: ApiSurface, settings: Settings, runtime: Runtime) ->
 
 def build_web_dependencies(settings: Settings, runtime: Runtime, surface: ApiSurface) -> WebDependencies:
     """Return the dependencies of the routes."""
-    from bot.web.dependencies import WebDependencies  # noqa: PLC0415 - loaded only in processes that serve
+    from bot.web.routes import WebDependencies  # noqa: PLC0415 - loaded only in processes that serve
 
     services = runtime.services
     return WebDependencies(

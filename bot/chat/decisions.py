@@ -2,21 +2,76 @@
 
 View delivery updates the cards once a decision is stored. The text returned here is for the user who pressed only, and
 only if the press did not count.
+
+Lookups outside the engine: approvals and feedback by id.
+
+Ephemeral replies to the actions beside a turn and to feedback on its answer.
+
+An offer that counts is drawn with the turn, and nothing is said.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 
-from bot.chat.actions import ApprovalRef
-from bot.chat.lookups import Lookups
+from bot.chat.actions import ApprovalRef, FeedbackValue, SendFeedback
 from bot.chat.rejection_messages import WORN_OUT, rejection_message
 from bot.domain.approvals import WHOLE, Decision, DecisionType, Portion
-from bot.domain.conversations import ConversationKey, Member
-from bot.domain.turns import StepStatus, ToolStep
+from bot.domain.conversations import Author, ConversationKey, Member
+from bot.domain.turns import StepStatus, ToolStep, Turn
+from bot.errors import NotFound, QueueFull
 from bot.ports import EngineApi
 from bot.rendering.approval_card import approval_card
+from bot.rendering.available_actions import CheckCallAction, Offer, RunAgainAction, StopTurnAction
 from bot.rendering.grant_options import parse_grant_option
+
+
+@dataclass(frozen=True, slots=True)
+class Lookups:
+    """Optional lookups. `opinion` stores feedback on a turn's answer: the turn's id, True for good, and the author.
+    `approval` finds the call of an approval (`TurnLog.get_approval`).
+    """
+
+    opinion: Callable[[str, bool, Author], Awaitable[None]] | None = None
+    approval: Callable[[str], Awaitable[tuple[Turn, ToolStep] | None]] | None = None
+
+    async def find_approval(self, approval_id: str) -> ToolStep | None:
+        """The call that an approval asks about, as it stands now; None where that is not known (any more)."""
+        found = await self.approval(approval_id) if self.approval is not None else None
+        return None if found is None else found[1]
+
+
+ENDED = "That has ended already."
+THANKS = "Thank you, noted."
+IN_HAND = "That is in hand already."
+
+
+async def run_turn_action(engine: EngineApi, offer: Offer, by: Author) -> str:
+    """Run the offered action. Return the text for the user, empty if the action counted."""
+    try:
+        match offer:
+            case CheckCallAction(turn_id, n):
+                return IN_HAND if (await engine.check_outcome(turn_id, n, by)).redelivery else ""
+            case RunAgainAction(turn_id, n):
+                return IN_HAND if (await engine.run_again(turn_id, n, by)).redelivery else ""
+            case StopTurnAction(turn_id):
+                return "" if await engine.stop(turn_id, by) else ENDED
+    except NotFound as error:
+        return str(error)
+    except QueueFull as error:
+        return error.told
+
+
+async def save_feedback(records: Lookups, rated: SendFeedback, by: Author) -> str:
+    """Store feedback. Return the text for the user."""
+    if records.opinion is not None:
+        try:
+            await records.opinion(rated.turn_id, rated.opinion is FeedbackValue.GOOD, by)
+        except NotFound as error:
+            return str(error)
+    return THANKS
+
 
 RECENT_TURNS = 30
 

@@ -1,6 +1,10 @@
 """Parser of a verb's arguments: positional ones, `--name value`, `--name=value`, flags.
 
 A CommandRejected names parameters of the verb, never the typed text, which may be a secret.
+
+Rejections of commands.
+
+Parameters of several verbs.
 """
 
 from __future__ import annotations
@@ -8,9 +12,44 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from bot.commands.rejections import CommandRejected
-from bot.commands.text_format import did_you_mean
-from bot.domain.commands import Parameter, ParameterKind, Verb
+from bot.commands.text_format import POLICY_CHOICES, did_you_mean
+from bot.domain.approvals import ApprovalPolicy
+from bot.domain.commands import CompletionSource, Parameter, ParameterKind, Verb
+
+
+class CommandRejected(Exception):
+    """A rejected command. The text is Markdown of this project with cause and fix, and repeats no input."""
+
+
+class NotFoundRejection(CommandRejected):
+    """The named record is missing, or not visible to the user."""
+
+
+class ForbiddenRejection(CommandRejected):
+    """The record is visible, but only others may change it."""
+
+
+SERVER = Parameter(
+    "server", "the server's name, id or title", required=True, completes=CompletionSource.SERVERS, metavar="NAME"
+)
+A_SERVER = Parameter("server", "one server alone", completes=CompletionSource.SERVERS, metavar="NAME")
+TOOL = Parameter("tool", "the server's own name for the tool", required=True, completes=CompletionSource.TOOLS)
+A_TOOL = Parameter(
+    "tool", "one tool alone; without it, all that have no word of their own", completes=CompletionSource.TOOLS
+)
+CONFIRM = Parameter(
+    "confirm", "the name once more, so that nothing goes by accident", ParameterKind.OPTION, metavar="NAME"
+)
+VERSION = Parameter("version", "only if it is unchanged since this version", ParameterKind.OPTION, metavar="N")
+PROFILE = Parameter("profile", "the profile's name", required=True, completes=CompletionSource.PROFILES, metavar="NAME")
+POLICY = Parameter(
+    "policy",
+    "what happens when the model asks for it",
+    required=True,
+    choices=(*POLICY_CHOICES, *(policy.value for policy in ApprovalPolicy)),
+    metavar="|".join(POLICY_CHOICES),
+)
+
 
 PAGE = Parameter("page", "which page", ParameterKind.OPTION, metavar="N")
 

@@ -2,27 +2,106 @@
 
 Admins see entries of their workspace and of its servers and profiles; the operator sees all. The audit contains no
 message text.
+
+Audit entries as text: JSON Lines, which can be verified again, and CSV for spreadsheets.
 """
 
 from __future__ import annotations
 
+import csv
 import dataclasses
+import io
+import json
 import re
 from collections.abc import AsyncIterator, Mapping
+from datetime import UTC, datetime
 
-from bot.commands.audit_lines import csv_head, csv_line
+from bot.commands.argument_parser import A_SERVER, CommandRejected
 from bot.commands.command import CommandContext, VerbHandler
 from bot.commands.dependencies import CommandDependencies
-from bot.commands.paging import ROWS, offset, page_of
-from bot.commands.parameters import A_SERVER
-from bot.commands.rejections import CommandRejected
 from bot.commands.server_directory import ServerDirectory, VisibleServer
-from bot.commands.text_format import format_moment, pluralize, server_label, shorten
-from bot.commands.timestamps import MOMENT, parse_time
+from bot.commands.text_format import (
+    MOMENT,
+    ROWS,
+    format_moment,
+    offset,
+    page_of,
+    parse_time,
+    pluralize,
+    server_label,
+    shorten,
+)
 from bot.domain.audit import KINDS, AuditEntry, AuditQuery, AuditScope
 from bot.domain.commands import Parameter, ParameterKind, Reply, ReplyAction, ReplyFile, Table, Verb
 from bot.domain.conversations import ConversationKey
 from bot.domain.servers import EVERYWHERE
+
+CSV_HEADINGS = (
+    "number", "time", "kind", "actor", "conversation", "turn", "subject", "facts", "previous", "hash", "mac",
+)  # fmt: skip
+_FORMULA = tuple("=+-@\t\r\n＝＋－＠")  # noqa: RUF001 - spreadsheets treat the full-width signs alike
+
+
+def json_line(entry: AuditEntry) -> str:
+    """Format an entry as one JSON object with all fields of its hash: see `docs/audit.md`."""
+    facts = {**entry.facts, "subject": entry.subject} if entry.subject else dict(entry.facts)
+    return json.dumps(
+        {
+            "seq": entry.seq,
+            "at": entry.at,
+            "time": _time(entry),
+            "kind": entry.kind,
+            "conversation": entry.conversation,
+            "turn_id": entry.turn_id,
+            "actor": entry.actor,
+            "facts": facts,
+            "previous": entry.previous,
+            "hash": entry.hash,
+            "mac": entry.mac,
+        }
+    )
+
+
+def csv_line(entry: AuditEntry) -> str:
+    """Format an entry as one CSV line without its end. A formula is defused by a leading apostrophe."""
+    cells = (
+        _time(entry),
+        entry.kind,
+        entry.actor,
+        entry.conversation,
+        entry.turn_id,
+        entry.subject,
+        json.dumps(dict(entry.facts), sort_keys=True),
+        entry.previous,
+        entry.hash,
+        entry.mac,
+    )
+    return _written((entry.seq, *(_inert(str(cell)) for cell in cells)))
+
+
+def csv_head() -> str:
+    """Return the CSV header."""
+    return _written(CSV_HEADINGS)
+
+
+def _written(cells: tuple[object, ...]) -> str:
+    line = io.StringIO(newline="")
+    # The csv writer quotes only the line ends that it writes itself.
+    csv.writer(line, lineterminator="\r\n").writerow(cells)
+    return line.getvalue().removesuffix("\r\n")
+
+
+def _inert(text: str) -> str:
+    """Defuse a formula (OWASP, CSV injection), also after blanks."""
+    return f"'{text}" if text.startswith(_FORMULA) or text.lstrip().startswith(_FORMULA) else text
+
+
+def _time(entry: AuditEntry) -> str:
+    try:
+        return datetime.fromtimestamp(entry.at, UTC).isoformat(timespec="milliseconds")
+    except (TypeError, ValueError, OverflowError, OSError):
+        return ""
+
 
 LONGEST_DOCUMENT = 10_000
 """Most rows of one reply. Longer results need `countersign audit export`."""

@@ -10,8 +10,8 @@ import secrets
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from bot.commands.argument_parser import CommandRejected, NotFoundRejection
 from bot.commands.dependencies import CommandDependencies
-from bot.commands.rejections import CommandRejected, NotFoundRejection
 from bot.commands.server_directory import ServerDirectory, VisibleServer
 from bot.commands.text_format import code, did_you_mean, server_label
 from bot.domain.capabilities import Piece, Prompt

@@ -10,9 +10,8 @@ import dataclasses
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from bot.commands.argument_parser import Arguments, parse_arguments
+from bot.commands.argument_parser import Arguments, CommandRejected, parse_arguments
 from bot.commands.dependencies import Rights
-from bot.commands.rejections import CommandRejected
 from bot.commands.text_format import did_you_mean, error_reply
 from bot.commands.token_detection import WARNING, known_token, looks_like_token
 from bot.domain.commands import Form, FormSubmission, Invocation, Parameter, ParameterKind, Reply, RequiredRole, Verb

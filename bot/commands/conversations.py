@@ -7,12 +7,10 @@ import re
 from collections.abc import AsyncIterator, Iterator, Sequence
 from datetime import UTC, datetime
 
+from bot.commands.argument_parser import CONFIRM, CommandRejected
 from bot.commands.command import Command, CommandContext, VerbHandler
 from bot.commands.dependencies import CommandDependencies
-from bot.commands.paging import ROWS, offset, page_of
-from bot.commands.parameters import CONFIRM
-from bot.commands.rejections import CommandRejected
-from bot.commands.text_format import format_ago, format_moment, pluralize, shorten
+from bot.commands.text_format import ROWS, format_ago, format_moment, offset, page_of, pluralize, shorten
 from bot.domain.argument_secrets import lookalikes, with_masks
 from bot.domain.commands import (
     ActionStyle,

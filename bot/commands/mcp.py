@@ -6,41 +6,40 @@ import json
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
+from bot.commands.argument_parser import A_SERVER, SERVER, TOOL, CommandRejected
 from bot.commands.audit_search import AuditSearch
 from bot.commands.call_builder import CallBuilder
 from bot.commands.command import Command, CommandContext, VerbHandler
 from bot.commands.dependencies import CommandDependencies
-from bot.commands.paging import ROWS, cut, offset, page_of
-from bot.commands.parameters import A_SERVER, SERVER, TOOL
+from bot.commands.policies import ServerPolicies
 from bot.commands.policy_explain import PolicyExplain
-from bot.commands.rejections import CommandRejected
-from bot.commands.server_add import ServerAdd
-from bot.commands.server_checks import ServerChecks
+from bot.commands.server_checks import ServerChecks, ServerValidator
 from bot.commands.server_control import ServerControl
 from bot.commands.server_directory import ServerDirectory
-from bot.commands.server_edit import ServerEdit
+from bot.commands.server_editor import ServerAdd, ServerEdit
 from bot.commands.server_listing import ServerListing
-from bot.commands.server_policies import ServerPolicies
-from bot.commands.server_review import ServerReview
 from bot.commands.server_secrets import ServerSecrets
 from bot.commands.server_service import ServerService
 from bot.commands.server_statistics import ServerStatistics
-from bot.commands.server_validation import ServerValidator
 from bot.commands.sign_in import SignInSteps
 from bot.commands.text_format import (
+    ROWS,
     code,
+    cut,
     did_you_mean,
     format_ago,
     format_duration,
     format_expiry,
     format_moment,
+    offset,
+    page_of,
     server_label,
 )
+from bot.commands.tool_review import ServerReview
 from bot.domain.capabilities import BlobContents, Piece, TextContents
 from bot.domain.commands import ActionStyle, CompletionSource, Parameter, Reply, ReplyAction, RequiredRole, Table, Verb
 from bot.domain.grants import Grant
-from bot.domain.json_depth import exceeds_json_depth
-from bot.domain.lenient_json import DuplicateName, unique_names
+from bot.domain.lenient_json import DuplicateName, exceeds_json_depth, unique_names
 from bot.domain.tools import Tool
 
 # -------------------- manual calls

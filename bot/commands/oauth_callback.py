@@ -10,8 +10,8 @@ import asyncio
 import logging
 from dataclasses import dataclass
 
+from bot.commands.argument_parser import CommandRejected
 from bot.commands.dependencies import CommandDependencies, UserMessenger
-from bot.commands.rejections import CommandRejected
 from bot.commands.server_directory import ServerDirectory, VisibleServer
 from bot.commands.sign_in import SignInSteps
 from bot.commands.text_format import pluralize

@@ -9,9 +9,9 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+from bot.commands.argument_parser import CommandRejected
 from bot.commands.command import CommandContext, VerbHandler
 from bot.commands.dependencies import CommandDependencies
-from bot.commands.rejections import CommandRejected
 from bot.commands.server_directory import ServerDirectory
 from bot.commands.text_format import POLICY_WORDS, did_you_mean, server_label
 from bot.commands.tool_review import withheld

@@ -5,18 +5,16 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import replace
 
-from bot.commands.argument_parser import Arguments
+from bot.commands.argument_parser import CONFIRM, PROFILE, Arguments, CommandRejected
 from bot.commands.command import Command, CommandContext, SubmissionContext, VerbHandler
 from bot.commands.dependencies import CommandDependencies
-from bot.commands.paging import cut, page_of
-from bot.commands.parameters import CONFIRM, PROFILE
-from bot.commands.profile_fields import STEPS, parse_profile, profile_form, profile_values
-from bot.commands.profile_service import Outdated, ProfileService
-from bot.commands.rejections import CommandRejected
+from bot.commands.profile_fields import STEPS, Outdated, ProfileService, parse_profile, profile_form, profile_values
 from bot.commands.server_directory import ServerDirectory
 from bot.commands.text_format import (
+    cut,
     error_reply,
     format_ago,
+    page_of,
     pluralize,
 )
 from bot.domain.commands import (

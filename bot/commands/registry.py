@@ -5,15 +5,22 @@ from __future__ import annotations
 import shlex
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 
+from bot.commands.argument_parser import CommandRejected
 from bot.commands.command import Command, CommandContext, VerbHandler
 from bot.commands.conversations import conversations_command
 from bot.commands.dependencies import CommandDependencies
 from bot.commands.mcp import mcp_command
 from bot.commands.profiles import profile_command
-from bot.commands.rejections import CommandRejected
 from bot.commands.server_directory import ServerDirectory
-from bot.commands.text_format import did_you_mean, error_reply, format_expiry, format_moment, pluralize
-from bot.commands.timestamps import MOMENT, parse_time
+from bot.commands.text_format import (
+    MOMENT,
+    did_you_mean,
+    error_reply,
+    format_expiry,
+    format_moment,
+    parse_time,
+    pluralize,
+)
 from bot.commands.usage_report import usage_report
 from bot.domain.commands import (
     CompletionSource,

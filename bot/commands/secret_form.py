@@ -12,15 +12,14 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
+from bot.commands.argument_parser import CommandRejected
 from bot.commands.dependencies import CommandDependencies, UserMessenger
-from bot.commands.rejections import CommandRejected
+from bot.commands.server_checks import ServerValidator
 from bot.commands.server_definition import command_line, entered_values, enters_pair
 from bot.commands.server_directory import ServerDirectory, VisibleServer
 from bot.commands.server_secrets import check_use
-from bot.commands.server_validation import ServerValidator
 from bot.domain.conversations import Author, Member
-from bot.domain.links import TOKEN, SecretLink
-from bot.domain.secrets import SecretReference, SecretSource
+from bot.domain.secrets import TOKEN, SecretLink, SecretReference, SecretSource
 from bot.domain.servers import (
     AUTH_SECRET,
     OAUTH_KINDS,

@@ -10,7 +10,7 @@ from bot.commands.server_definition import ParsedDefinition, deferred_secrets
 from bot.commands.text_format import pluralize
 from bot.domain.commands import Reply, ReplyAction
 from bot.domain.conversations import Author, ConversationKey
-from bot.domain.links import LINK_SECONDS
+from bot.domain.secrets import LINK_SECONDS
 from bot.domain.servers import AUTH_SECRET, USER_SLOT, ServerRecord
 
 PATH = "/secret/"

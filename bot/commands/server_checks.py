@@ -1,23 +1,47 @@
-"""`/mcp verify` and `doctor`: checks of servers, with a fix for each failure."""
+"""`/mcp verify` and `doctor`: checks of servers, with a fix for each failure.
+
+Validation of servers: drafts from fields, checks of the member's rights, and checks of a saved server. Commands and
+the HTTP API share it.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+import uuid
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import aclosing
+from dataclasses import dataclass, field, replace
 from itertools import chain
 
+from bot.commands.argument_parser import A_SERVER, SERVER, CommandRejected, ForbiddenRejection
 from bot.commands.command import CommandContext, VerbHandler
 from bot.commands.dependencies import CommandDependencies
-from bot.commands.parameters import A_SERVER, SERVER
-from bot.commands.server_directory import ServerDirectory, VisibleServer, capabilities
+from bot.commands.server_definition import ParsedDefinition, command_line, parse_definition
+from bot.commands.server_directory import ServerDirectory, VisibleServer, capabilities, name_in_use
+from bot.commands.server_fields import is_slug, slug_of
+from bot.commands.server_listing import reached
+from bot.commands.server_templates import SLOT, launch_of, place_of_template, placed
 from bot.commands.sign_in import SignInSteps
 from bot.commands.text_format import format_duration, pluralize, server_label, shorten
 from bot.commands.tool_review import withheld
 from bot.domain.checks import Check, CheckStatus
 from bot.domain.commands import ActionStyle, Reply, ReplyAction, Table, Verb
+from bot.domain.conversations import ConversationKey, Member
+from bot.domain.launch_templates import expand_template
 from bot.domain.pins import escape_invisible
-from bot.domain.servers import ServerConfig, ServerStatus
+from bot.domain.secret_binding import binding_of
+from bot.domain.secrets import SecretSource
+from bot.domain.servers import (
+    AUTH_SECRET,
+    EVERYWHERE,
+    HttpTransport,
+    ServerConfig,
+    ServerRecord,
+    ServerStatus,
+    StdioTransport,
+    TemplateLaunch,
+    Transport,
+)
 from bot.domain.tools import Tool
 from bot.errors import NotFound
 from bot.ports import ServerAdmin
@@ -208,3 +232,192 @@ def _switched_off(seen: VisibleServer) -> Check:
 def _row(seen: VisibleServer, check: Check) -> tuple[str, ...]:
     took = f" ({format_duration(check.seconds)})" if check.seconds is not None else ""
     return seen.name, MARKS[check.finding], check.name, shorten(check.detail + took, 300), shorten(check.fix, 300)
+
+
+_OPERATORS = "Only the operator may have programs started on this machine."
+
+_STRICTER_ONLY = (
+    "Only the operator may make this less strict, also by leaving it to the server's hints. You may choose strangers "
+    "or world."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ServerRequest:
+    """A requested server. `name` is a slug, or a title to derive one from. `hidden` is the authentication secret and
+    `values` are others by slot, if given in clear text.
+    """
+
+    fields: Mapping[str, str]
+    member: Member
+    conversation: ConversationKey
+    name: str = ""
+    everywhere: bool = False
+    argv: tuple[str, ...] = ()
+    hidden: str = ""
+    values: Mapping[str, str] = field(default_factory=dict)
+
+
+class ServerValidator:
+    """Creates and validates drafts."""
+
+    def __init__(self, parts: CommandDependencies, directory: ServerDirectory) -> None:
+        self._parts = parts
+        self._directory = directory
+        self._signing_in = SignInSteps(parts, directory)
+
+    def operates(self, member: Member) -> bool:
+        """Return True if the member is the operator."""
+        return self._parts.rights.operates(member)
+
+    def may_define(self, config: ServerConfig, member: Member) -> None:
+        """Check that the member may change such a definition. Raises ForbiddenRejection."""
+        if _free(config.transport) and not self.operates(member):
+            raise ForbiddenRejection(f"{_OPERATORS} This server is one.")
+
+    def is_name_allowed(self, slug: str) -> bool:
+        """Return True if the operator allows this name."""
+        return self._parts.admits(slug)
+
+    async def check_allowed(self, config: ServerConfig) -> None:
+        """Check the definition against the operator's settings, without resolving secrets. Raises CommandRejected."""
+        if not self.is_name_allowed(config.name):
+            raise CommandRejected(
+                f"MCP_ALLOWED_SERVERS does not list {server_label(config)}, so it does not run and takes no secret. "
+                "The "
+                "operator can add the name and restart the bot."
+            )
+        if objection := await asyncio.to_thread(self._parts.administration.rejection_reason, config):
+            raise CommandRejected(f"{server_label(config)} does not run here and takes no secret. {objection}")
+
+    async def new(self, server_request: ServerRequest) -> ParsedDefinition:
+        """Return the draft of a new server."""
+        slug = server_request.name if is_slug(server_request.name) else slug_of(server_request.name)
+        workspace = EVERYWHERE if server_request.everywhere else server_request.conversation.workspace_key
+        blank = ServerConfig(slug, HttpTransport(""), id=str(uuid.uuid4()), workspace=workspace)
+        record = ServerRecord(blank, created_by=server_request.member.author.principal)
+        draft = self._drafted(record, server_request)
+        self._judge_flows(record, draft, server_request.member)
+        if not slug:
+            draft.errors["name"] = "What is it called? There must be a letter from a to z or a digit in it."
+        await self.validate(draft, server_request.member, server_request.conversation)
+        self.judge_references(draft, None, server_request.member)
+        return draft
+
+    async def changed(self, record: ServerRecord, server_request: ServerRequest) -> ParsedDefinition:
+        """Return the draft of a changed server. Raises ForbiddenRejection."""
+        self.may_define(record.config, server_request.member)
+        draft = self._drafted(record, server_request)
+        await self.validate(draft, server_request.member, server_request.conversation)
+        self.judge_references(draft, record, server_request.member)
+        self._judge_flows(record, draft, server_request.member)
+        return draft
+
+    async def validate(
+        self, draft: ParsedDefinition, member: Member, conversation: ConversationKey
+    ) -> ParsedDefinition:
+        """Return the draft with errors from outside of it: rights of the member, restrictions of addresses, names in
+        use.
+        """
+        config = draft.record.config
+        local = isinstance(config.transport, StdioTransport)
+        if _free(config.transport) and not self.operates(member):
+            or_template = " or a launch template" if self._parts.templates() else ""
+            draft.errors["transport"] = f"{_OPERATORS} Choose streamable_http{or_template}."
+        place = place_of_template(draft.record, self._parts.templates()) or ("command" if local else "url")
+        misplaced = place in draft.errors or any(name.startswith(SLOT) for name in draft.errors)
+        # In a thread, because it looks up paths on the disk.
+        if not misplaced and (
+            objection := await asyncio.to_thread(self._parts.administration.rejection_reason, config)
+        ):
+            draft.errors[place] = objection
+        if not self.is_name_allowed(config.name):
+            draft.errors.setdefault("name", "The operator does not allow a server of this name here.")
+        others = await self._directory.all(conversation)
+        for name, text in (("name", config.name), ("title", config.title)):
+            other = name_in_use(others, text, but=config.id) if text else None
+            if other is not None:
+                draft.errors.setdefault(name, f"This is taken by {other.name}.")
+        return draft
+
+    def judge_references(self, draft: ParsedDefinition, before: ServerRecord | None, member: Member) -> None:
+        """Mark the operator's references as vouched for. Add an error for each ungranted reference of another member
+        that is new or has a new target.
+        """
+        after, secrets = draft.record, dict(draft.record.secrets)
+        for slot, reference in after.secrets.items():
+            if reference.source is SecretSource.STORED:
+                continue
+            secrets[slot] = replace(reference, vouched=self._parts.rights.vouches(member))
+            if secrets[slot].vouched:
+                continue
+            known = None if before is None else before.secrets.get(slot)
+            stays = before is not None and binding_of(before, slot) == binding_of(after, slot)
+            if stays and known is not None and known.same_place(reference):
+                secrets[slot] = known
+            elif objection := self._parts.administration.ungranted(reference, after.config):
+                draft.errors.setdefault(self._field_of(slot, after), objection)
+        draft.record = replace(after, secrets=secrets)
+
+    def _field_of(self, slot: str, record: ServerRecord) -> str:
+        """Return the field of a slot's reference."""
+        kind, _, name = slot.partition(":")
+        launch = launch_of(record)
+        template = self._parts.templates().get(launch.template) if launch is not None else None
+        if template is not None:
+            return next((f"{SLOT}{each}" for each, variable in template.secrets.items() if variable == name), "env")
+        return {AUTH_SECRET: "secret", "header": "headers", "env": "env"}.get(kind, "secret")
+
+    def _judge_flows(self, before: ServerRecord, draft: ParsedDefinition, member: Member) -> None:
+        """Add an error if calls would need approval less often: only the operator may decide that."""
+        flows, present = draft.record.config.flows, before.config.flows
+        if self.operates(member) or not flows.loosens(present):
+            return
+        changed = (
+            name
+            for name in ("words", "sends", "tool_words", "tool_sends", "tool_recipients")
+            if getattr(flows, name) != getattr(present, name)
+        )
+        draft.errors.setdefault(next(changed), _STRICTER_ONLY)
+
+    async def reply_with_checks(self, record: ServerRecord, done: str, *, verify: bool) -> AsyncIterator[Reply]:
+        """Yield the exact saved definition, and the result of the checks."""
+        facts = self.exactly(record)
+        if not verify:
+            yield Reply(f"{server_label(record.config)} is {done}.", details=facts)
+            return
+        async for reply in verify_server(self._parts.servers, self._signing_in, record.config, done):
+            yield replace(reply, details=(*facts, *reply.details))
+
+    def exactly(self, record: ServerRecord) -> tuple[tuple[str, str], ...]:
+        """Return the exact address or command line, with separated words."""
+        return exactly(expand_template(record.config, self._parts.templates()))
+
+    def _drafted(self, record: ServerRecord, server_request: ServerRequest) -> ParsedDefinition:
+        found = placed(record, server_request.fields, server_request.argv, self._parts.templates())
+        argv = () if launch_of(found.record) else server_request.argv
+        draft = parse_definition(
+            found.record, found.fields, hidden=server_request.hidden, values=server_request.values, argv=argv
+        )
+        return ParsedDefinition(draft.record, draft.secrets, {**draft.errors, **found.errors})
+
+
+def _free(transport: Transport) -> bool:
+    """Return True for a program that a user has typed."""
+    return isinstance(transport, StdioTransport) and transport.launch is None
+
+
+def starts(config: ServerConfig) -> str:
+    """Return the command line that a confirmation is about."""
+    return f"It will start exactly this on the machine the bot runs on:\n{command_line(config)}"
+
+
+def exactly(config: ServerConfig) -> tuple[tuple[str, str], ...]:
+    """Return the exact address or command line, with separated words."""
+    match config.transport:
+        case StdioTransport(launch=TemplateLaunch(template)):
+            return ("launch template", template), ("command", command_line(config))
+        case StdioTransport():
+            return (("command", command_line(config)),)
+        case HttpTransport():
+            return tuple(reached(config))

@@ -7,10 +7,9 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from dataclasses import replace
 
+from bot.commands.argument_parser import CONFIRM, SERVER, VERSION, CommandRejected
 from bot.commands.command import CommandContext, VerbHandler
 from bot.commands.dependencies import CommandDependencies, ConfigDiff
-from bot.commands.parameters import CONFIRM, SERVER, VERSION
-from bot.commands.rejections import CommandRejected
 from bot.commands.server_checks import count_tools, to_review, waits_for_review
 from bot.commands.server_directory import ServerDirectory, VisibleServer
 from bot.commands.server_service import ServerService

@@ -42,8 +42,7 @@ from bot.commands.server_fields import (
     read_words,
 )
 from bot.domain.flows import ServerFlows
-from bot.domain.plain_headers import is_plain_header
-from bot.domain.secret_strength import weakness
+from bot.domain.secret_detection import is_plain_header, weakness
 from bot.domain.secrets import SecretReference, SecretSource
 from bot.domain.servers import (
     AUTH_SECRET,

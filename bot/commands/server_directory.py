@@ -7,9 +7,9 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
+from bot.commands.argument_parser import ForbiddenRejection, NotFoundRejection
 from bot.commands.command import CommandContext
 from bot.commands.dependencies import CommandDependencies
-from bot.commands.rejections import ForbiddenRejection, NotFoundRejection
 from bot.commands.text_format import did_you_mean, server_label
 from bot.domain.capabilities import ServerCapabilities
 from bot.domain.conversations import ConversationKey, Member

@@ -6,14 +6,13 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 
+from bot.commands.argument_parser import A_SERVER, SERVER
 from bot.commands.command import CommandContext, VerbHandler
 from bot.commands.dependencies import CommandDependencies
-from bot.commands.paging import cut, page_of
-from bot.commands.parameters import A_SERVER, SERVER
 from bot.commands.server_definition import command_line, plain_headers_of
 from bot.commands.server_directory import ServerDirectory, VisibleServer
 from bot.commands.sign_in import SignInSteps, oauth_words
-from bot.commands.text_format import POLICY_WORDS, format_ago, server_label, shorten
+from bot.commands.text_format import POLICY_WORDS, cut, format_ago, page_of, server_label, shorten
 from bot.commands.tool_review import withheld
 from bot.domain.commands import ActionStyle, Reply, ReplyAction, RequiredRole, Table, Verb
 from bot.domain.conversations import ConversationKey

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from bot.commands.argument_parser import Arguments
+from bot.commands.argument_parser import POLICY, SERVER, Arguments
 from bot.commands.command import SubmissionContext
-from bot.commands.parameters import POLICY, SERVER
 from bot.commands.server_definition import NO, YES, fields_of
 from bot.commands.server_fields import KINDS, SENDS, TRANSPORTS, WORDS, slug_of
 from bot.commands.server_forms import Step

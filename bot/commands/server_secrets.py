@@ -7,14 +7,13 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
 
+from bot.commands.argument_parser import SERVER, CommandRejected
 from bot.commands.command import SECRET_FIELD, CommandContext, SubmissionContext, VerbHandler
 from bot.commands.dependencies import CommandDependencies
-from bot.commands.parameters import SERVER
-from bot.commands.rejections import CommandRejected
 from bot.commands.secret_links import SWITCH_ON, SecretLinks
+from bot.commands.server_checks import ServerValidator
 from bot.commands.server_definition import LONGEST_SECRET, ParsedDefinition, entered_values, enters_pair
 from bot.commands.server_directory import ServerDirectory, VisibleServer
-from bot.commands.server_validation import ServerValidator
 from bot.commands.sign_in import SIGN_IN, SignInSteps
 from bot.commands.text_format import format_ago, pluralize, server_label
 from bot.domain.commands import Field, FieldKind, Form, Parameter, Reply, ReplyAction, Verb

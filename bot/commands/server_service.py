@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from bot.commands.argument_parser import ForbiddenRejection
 from bot.commands.dependencies import CommandDependencies, ConfigDiff
-from bot.commands.rejections import ForbiddenRejection
 from bot.commands.server_definition import ParsedDefinition, differences
 from bot.commands.server_directory import ServerDirectory, VisibleServer
 from bot.domain.approvals import ApprovalPolicy

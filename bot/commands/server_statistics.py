@@ -8,14 +8,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 
+from bot.commands.argument_parser import A_SERVER, CommandRejected
 from bot.commands.command import CommandContext, VerbHandler
 from bot.commands.dependencies import CommandDependencies
-from bot.commands.parameters import A_SERVER
-from bot.commands.rejections import CommandRejected
 from bot.commands.server_directory import ServerDirectory, VisibleServer
 from bot.commands.sign_in import SignInSteps
-from bot.commands.text_format import format_duration, format_moment, pluralize, server_label
-from bot.commands.timestamps import MOMENT, parse_time
+from bot.commands.text_format import MOMENT, format_duration, format_moment, parse_time, pluralize, server_label
 from bot.domain.commands import Parameter, ParameterKind, Reply, ReplyAction, Table, Verb
 from bot.domain.health import Health, HealthStatus, ListenerStatus
 from bot.domain.metrics import ProcessCounters

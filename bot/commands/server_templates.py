@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from bot.commands.rejections import CommandRejected
+from bot.commands.argument_parser import CommandRejected
 from bot.commands.server_definition import KEEP, ParsedDefinition, command_line
 from bot.commands.server_fields import REFERENCE, read_reference
 from bot.commands.server_forms import SecretFieldMode, Step, confirmation, steps_of_adding, steps_of_editing

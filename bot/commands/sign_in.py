@@ -8,9 +8,9 @@ import asyncio
 from collections.abc import AsyncIterator
 from urllib.parse import quote, urlsplit
 
+from bot.commands.argument_parser import CommandRejected, ForbiddenRejection
 from bot.commands.command import CommandContext
 from bot.commands.dependencies import CommandDependencies
-from bot.commands.rejections import CommandRejected, ForbiddenRejection
 from bot.commands.server_directory import ServerDirectory, VisibleServer
 from bot.commands.text_format import code, format_ago, server_label
 from bot.domain.commands import ActionStyle, Reply, ReplyAction

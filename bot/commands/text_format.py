@@ -1,17 +1,66 @@
 """Text of replies: counts, ages, names, suggestions. Names and values in Markdown have to go through these
 functions.
+
+Parser of times: a date, a date with a time, or an age.
+
+Pages of ten rows.
 """
 
 from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
+from typing import TypeVar
 
 from bot.domain.approvals import ApprovalPolicy
-from bot.domain.commands import Reply
+from bot.domain.commands import PageInfo, Reply
 from bot.domain.servers import ServerConfig
+
+MOMENT = "2026-08-31, 2026-08-31T14:30, 12h or 7d"
+"""Accepted formats for usage lines. Times without an offset are UTC."""
+
+_AGO = re.compile(r"(\d{1,5})\s*(m|min|h|d|w)", re.IGNORECASE)
+_SECONDS = {"m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}
+
+
+def parse_time(text: str, now: float) -> float:
+    """Parse a time into epoch seconds; `7d` counts back from `now`. Raises ValueError."""
+    ago = _AGO.fullmatch(text.strip())
+    if ago is not None:
+        return now - int(ago[1]) * _SECONDS[ago[2].lower()]
+    moment = datetime.fromisoformat(text.strip())
+    try:
+        return (moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)).astimezone(UTC).timestamp()
+    except OverflowError as error:
+        raise ValueError("before or after all the years that can be written") from error
+
+
+T = TypeVar("T")
+ROWS = 10
+
+
+def pages(count: int) -> int:
+    """Return the number of pages; at least 1."""
+    return max((count + ROWS - 1) // ROWS, 1)
+
+
+def offset(number: int) -> int:
+    """Return the index of a page's first row, from 0."""
+    return (number - 1) * ROWS
+
+
+def page_of(number: int, count: int, words: tuple[str, ...]) -> PageInfo | None:
+    """Return the position among the pages, None if there is only one."""
+    return PageInfo(min(number, pages(count)), pages(count), words) if pages(count) > 1 else None
+
+
+def cut(rows: Sequence[T], number: int) -> Sequence[T]:
+    """Return the rows of one page, or of the last page if the number is too high."""
+    begin = offset(min(number, pages(len(rows))))
+    return rows[begin : begin + ROWS]
+
 
 POLICY_WORDS = {
     ApprovalPolicy.ALWAYS_ALLOW: "runs",

@@ -1,25 +1,43 @@
 """Review of tools, shared by `/mcp review` and other verbs.
 
 An approval names the digest of the shown definitions, because a server may change a tool during the review.
+
+`/mcp review`, `review approve`: new and changed tools, their differences, and their approval.
+
+Text from a server is only in cells, details and documents, never in the text of a reply.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass
 
+from bot.commands.argument_parser import CommandRejected, ForbiddenRejection
+from bot.commands.command import CommandContext, VerbHandler
 from bot.commands.dependencies import CommandDependencies
-from bot.commands.rejections import ForbiddenRejection
-from bot.commands.server_directory import VisibleServer
-from bot.commands.text_format import server_label
+from bot.commands.server_directory import ServerDirectory, VisibleServer
+from bot.commands.text_format import code, cut, did_you_mean, format_ago, page_of, pluralize, server_label, shorten
+from bot.domain.commands import (
+    ActionStyle,
+    CompletionSource,
+    Parameter,
+    ParameterKind,
+    Reply,
+    ReplyAction,
+    ReplyFile,
+    Table,
+    Verb,
+)
 from bot.domain.conversations import Member
 from bot.domain.pins import (
+    FIRST_SYNC,
     DefinitionChange,
     Pin,
     ReviewPolicy,
     ReviewStatus,
     combined_digest,
     definition_changes,
+    escape_invisible,
     review_status,
 )
 from bot.domain.servers import EVERYWHERE
@@ -101,3 +119,249 @@ def _waiting(tool: Tool, pin: Pin | None) -> UnreviewedTool:
     return UnreviewedTool(
         tool, review_status(tool, pinned), definition_changes(pin.seen if pin is not None else None, tool), pin
     )
+
+
+_SERVER = Parameter("server", "one server alone", completes=CompletionSource.SERVERS, metavar="NAME")
+_TOOL = Parameter("tool", "one tool alone", completes=CompletionSource.TOOLS)
+_NAMED = Parameter(
+    "server", "the server's name, id or title", required=True, completes=CompletionSource.SERVERS, metavar="NAME"
+)
+_DEFINITION = Parameter(
+    "definition",
+    "the digest of what you have looked at, as the review shows it",
+    ParameterKind.OPTION,
+    metavar="DIGEST",
+)
+_MOST_DETAILS = 14
+_LONGEST_VALUE = 600
+_LONGEST_IN_ALL = 2_000
+"""Characters of all details; longer text goes into a document."""
+_MOST_ACTIONS = 5
+_MEANING = {
+    ReviewStatus.PINNED: "nothing",
+    ReviewStatus.NEW: "it was not there when the server was looked at",
+    ReviewStatus.CHANGED: "it is not what was looked at any more",
+    ReviewStatus.FLAGGED: "there is something in it to look at",
+}
+
+
+class ServerReview:
+    """Verbs of `/mcp review`."""
+
+    def __init__(self, parts: CommandDependencies, directory: ServerDirectory) -> None:
+        self._parts = parts
+        self._directory = directory
+        self._reviewing = ToolReview(parts)
+
+    @property
+    def handlers(self) -> tuple[VerbHandler, ...]:
+        """Return the verbs."""
+        shown = Verb(
+            "review show",
+            "tools that are new or have changed, and what is different",
+            (_SERVER, _TOOL),
+            aliases=("review", "review list"),
+        )
+        approved = Verb("review approve", "offer tools as they were shown", (_NAMED, _TOOL, _DEFINITION))
+        # A digest looks like a token but is not one.
+        return VerbHandler(shown, self._show), VerbHandler(approved, self._approve, free=True)
+
+    async def _show(self, request: CommandContext) -> AsyncIterator[Reply]:
+        name = request.arguments.one("server")
+        if not name:
+            yield self._servers(await self._directory.all(request.conversation), request)
+            return
+        seen = await self._directory.find(name, request.conversation)
+        await self._directory.connect([seen])
+        yield await self._shown(seen, request)
+
+    async def _approve(self, request: CommandContext) -> AsyncIterator[Reply]:
+        arguments = request.arguments
+        seen = await self._directory.find(arguments.one("server"), request.conversation)
+        definition = arguments.one("definition")
+        if not definition:
+            # An approval implies a review.
+            yield await self._shown(seen, request)
+            return
+        approved = await self._reviewing.approve(seen, arguments.one("tool"), definition, request.member)
+        if not approved:
+            again = ReplyAction("Review", ("mcp", "review", "show", seen.name), ActionStyle.PRIMARY)
+            yield Reply(
+                f"What waits in {server_label(seen.config)} is not what you have looked at any more. Nothing was "
+                "approved.",
+                failed=True,
+                actions=(again,),
+            )
+            return
+        names = ", ".join(escape_invisible(each.tool.original_name) for each in approved)
+        count = pluralize(len(approved), "tool")
+        yield Reply(
+            f"Approved: {count} of {server_label(seen.config)}, to be offered from the next answer on.",
+            details=(("approved", names),),
+        )
+
+    def _servers(self, servers: Sequence[VisibleServer], request: CommandContext) -> Reply:
+        waiting = [(seen, tools) for seen in servers if (tools := unpinned(self._parts.servers, seen.id))]
+        if not waiting:
+            return Reply("No tool waits for a review: every definition is the accepted one.")
+        total = sum(len(tools) for _, tools in waiting)
+        page = cut(waiting, request.arguments.page)
+        return Reply(
+            f"{pluralize(total, 'tool')} of {pluralize(len(waiting), 'server')} {_wait(total)}. {self._meanwhile}",
+            Table(
+                ("server", "tools", "which"),
+                tuple(
+                    (
+                        seen.name,
+                        str(len(tools)),
+                        shorten(", ".join(escape_invisible(tool.original_name) for tool in tools)),
+                    )
+                    for seen, tools in page
+                ),
+            ),
+            actions=tuple(
+                ReplyAction(f"Review {seen.name}", ("mcp", "review", "show", seen.name))
+                for seen, _ in page[:_MOST_ACTIONS]
+            ),
+            page=page_of(request.arguments.page, len(waiting), ("mcp", "review", "show")),
+        )
+
+    async def _shown(self, seen: VisibleServer, request: CommandContext) -> Reply:
+        waiting = await self._reviewing.waiting(seen.id)
+        wanted = request.arguments.one("tool")
+        chosen = [each for each in waiting if wanted in ("", each.tool.original_name, each.tool.name)]
+        if not chosen:
+            return self._nothing(seen, wanted, waiting)
+        if len(chosen) == 1:
+            return self._one(seen, chosen[0])
+        return self._several(seen, chosen, request)
+
+    def _nothing(self, seen: VisibleServer, wanted: str, waiting: Sequence[UnreviewedTool]) -> Reply:
+        tools = self._directory.capabilities(seen).tools
+        if wanted and not any(wanted in (tool.original_name, tool.name) for tool in tools):
+            hint = did_you_mean(wanted, (each.tool.original_name for each in waiting))
+            raise CommandRejected(
+                f"{server_label(seen.config)} has no tool of that name.{hint} `/mcp tools` lists them."
+            )
+        what = "This tool" if wanted else "Every tool"
+        return Reply(f"{what} of {server_label(seen.config)} has its accepted definition. No tool waits for a review.")
+
+    def _one(self, seen: VisibleServer, waiting: UnreviewedTool) -> Reply:
+        tool = waiting.tool
+        facts = (*self._facts(waiting), *_differences(waiting))
+        long = _too_long(facts)
+        words = ("mcp", "review", "approve", seen.name, tool.original_name, "--definition", tool.definition)
+        return Reply(
+            f"{code(tool.original_name, 'A tool')} of {server_label(seen.config)} waits for a review: "
+            f"{_MEANING[waiting.review]}. {self._meanwhile}",
+            details=tuple(self._facts(waiting)) if long else facts,
+            actions=(ReplyAction("Approve", words, ActionStyle.PRIMARY),),
+            document=_document(seen, [waiting]) if long else None,
+        )
+
+    def _several(self, seen: VisibleServer, waiting: Sequence[UnreviewedTool], request: CommandContext) -> Reply:
+        facts = [
+            (f"{escape_invisible(each.tool.original_name)} · {name}", said)
+            for each in waiting
+            for name, said in _differences(each)
+        ]
+        long = _too_long(facts)
+        page = cut(waiting, request.arguments.page)
+        everything = combined_digest(each.tool for each in waiting)
+        rows = tuple(
+            (
+                escape_invisible(each.tool.original_name),
+                each.review.value,
+                shorten(", ".join(one.part for one in each.alterations) if each.pin else "all of it"),
+                shorten("; ".join(each.tool.flags)),
+            )
+            for each in page
+        )
+        return Reply(
+            f"{pluralize(len(waiting), 'tool')} of {server_label(seen.config)} {_wait(len(waiting))}. "
+            f"{self._meanwhile}",
+            Table(("tool", "is", "what is different", "look at"), rows),
+            details=() if long else tuple(facts),
+            actions=(
+                *(_looking(seen, each, number) for number, each in enumerate(page[:_MOST_ACTIONS], 1)),
+                ReplyAction(
+                    f"Approve all {len(waiting)}",
+                    ("mcp", "review", "approve", seen.name, "--definition", everything),
+                    ActionStyle.PRIMARY,
+                ),
+            ),
+            page=page_of(request.arguments.page, len(waiting), ("mcp", "review", "show", seen.name)),
+            document=_document(seen, waiting) if long else None,
+        )
+
+    @property
+    def _meanwhile(self) -> str:
+        if self._parts.servers.review is ReviewPolicy.OFF:
+            return "What waits is offered all the same (`MCP_REVIEW=off`); `AUTO` asks before it runs."
+        return "What waits is not offered."
+
+    def _facts(self, waiting: UnreviewedTool) -> Iterator[tuple[str, str]]:
+        yield "tool", escape_invisible(waiting.tool.original_name)
+        yield "is", waiting.review.value
+        pin = waiting.pin
+        if pin is not None:
+            when = format_ago(pin.pinned_at, self._parts.clock())
+            yield (
+                "pinned",
+                f"{when}, by the first sync" if pin.pinned_by == FIRST_SYNC else f"{when} by {pin.pinned_by}",
+            )
+            if pin.seen is None:
+                yield "note", "what was pinned cannot be read any more, so all of it is shown"
+        yield from (("look at", flag) for flag in waiting.tool.flags)
+
+
+def _wait(count: int) -> str:
+    return "waits for a review" if count == 1 else "wait for a review"
+
+
+def _looking(seen: VisibleServer, waiting: UnreviewedTool, number: int) -> ReplyAction:
+    name = waiting.tool.original_name
+    label = f"Review {name}" if code(name, "") else f"Review tool {number}"
+    return ReplyAction(label, ("mcp", "review", "show", seen.name, name))
+
+
+def _differences(waiting: UnreviewedTool) -> tuple[tuple[str, str], ...]:
+    return tuple((alteration.part, _said(alteration, waiting)) for alteration in waiting.alterations)
+
+
+def _said(alteration: DefinitionChange, waiting: UnreviewedTool) -> str:
+    """Return a part of a new tool, or its values before and after a change."""
+    if waiting.pin is None or waiting.pin.seen is None:
+        return alteration.after or ""
+    return "\n".join(_lines(alteration))
+
+
+def _lines(alteration: DefinitionChange) -> Iterator[str]:
+    """Mark every line: a text of several lines cannot pass for several parts."""
+    for mark, text in (("\N{MINUS SIGN}", alteration.before), ("+", alteration.after)):
+        if text is not None:
+            yield from (f"{mark} {line}" for line in text.split("\n"))
+
+
+def _too_long(facts: Sequence[tuple[str, str]]) -> bool:
+    return (
+        len(facts) > _MOST_DETAILS
+        or any(len(said) > _LONGEST_VALUE for _, said in facts)
+        or sum(len(name) + len(said) for name, said in facts) > _LONGEST_IN_ALL
+    )
+
+
+def _document(seen: VisibleServer, waiting: Sequence[UnreviewedTool]) -> ReplyFile:
+    """Return all unreviewed tools as a document."""
+    lines = [f"{seen.name}: tools that wait for a review", ""]
+    for each in waiting:
+        lines += [f"* {escape_invisible(each.tool.original_name)} ({each.review.value})"]
+        lines += [f"  look at: {flag}" for flag in each.tool.flags]
+        for alteration in each.alterations:
+            lines += [f"  {alteration.part}", *(f"    {line}" for line in _lines(alteration))]
+        words = f"/mcp review approve {seen.name} {escape_invisible(each.tool.original_name)}"
+        lines += [f"  to approve this tool: {words} --definition {each.tool.definition}", ""]
+    if len(waiting) > 1:
+        together = combined_digest(each.tool for each in waiting)
+        lines += [f"To approve all of them: /mcp review approve {seen.name} --definition {together}", ""]
+    return ReplyFile(f"review-{seen.name}.txt", "\n".join(lines), "text/plain")

@@ -35,7 +35,7 @@ class ApprovalRequirements:
     the profile or the settings apply. `four_eyes` excludes the asker and all editors of the arguments. `quorum` is the
     number of required approvals; one denial is enough to deny. `expires` is in seconds, None for the setting's value.
     `deliver` is the destination of the card instead of the conversation: places (`slack:T1:C9`) and APPROVERS; in a
-    stored approval, places and people (`bot.domain.approval_targets`).
+    stored approval, places and people (`bot.domain.approvals`).
     """
 
     approvers: tuple[frozenset[str], ...] = ()

@@ -1,4 +1,10 @@
-"""Approvals of tool calls: requests, decisions and results of a decision."""
+"""Approvals of tool calls: requests, decisions and results of a decision.
+
+Targets of an approval card outside the conversation of the call.
+
+In a rule, a destination is a place or APPROVERS. A stored approval holds the resolved places and users
+(`bot.engine.approval_routing`), which the platforms read here.
+"""
 
 from __future__ import annotations
 
@@ -187,3 +193,32 @@ def fingerprint(tool: Tool, arguments: Mapping[str, Any]) -> str:
     includes its id and address, because one that was removed and added again under its name is another.
     """
     return digest([tool.server, tool.server_id, tool.place, tool.original_name, tool.definition, arguments])
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelTarget:
+    """Channel of the workspace of the call, by its id."""
+
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class DirectTarget:
+    """Direct conversation with one user, by the user's id."""
+
+    id: str
+
+
+Destination = ChannelTarget | DirectTarget
+
+
+def approval_targets(approval: Approval | None) -> tuple[Destination, ...]:
+    """Return the places of the card instead of the conversation, in a fixed order; empty if it stays there."""
+    found: list[Destination] = []
+    for each in sorted(approval.terms.deliver if approval is not None else ()):
+        match each.split(":"):
+            case [_platform, _workspace, channel]:
+                found.append(ChannelTarget(channel))
+            case [_platform, person]:
+                found.append(DirectTarget(person))
+    return tuple(found)

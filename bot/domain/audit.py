@@ -1,6 +1,8 @@
 """Audit as values: rows, queries, checkpoints, and the result of a verification.
 
 Only `bot.storage.audit` writes the audit.
+
+Points in time as text.
 """
 
 from __future__ import annotations
@@ -8,7 +10,17 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from enum import StrEnum
+
+
+def format_utc(at: float) -> str:
+    """Return epoch seconds as `2026-08-31 14:30:00`, in UTC; the number itself if it is out of range."""
+    try:
+        return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S")
+    except (ValueError, OverflowError, OSError):
+        return repr(at)
+
 
 NO_HASH = "0" * 64
 """Previous hash of the first row."""

@@ -2,6 +2,8 @@
 
 The steps are the transcript. A turn is resumed by reading them and doing the missing steps; completed steps are not
 repeated.
+
+Notifications between processes: hints that a row has changed. They may be lost.
 """
 
 from __future__ import annotations
@@ -19,6 +21,33 @@ from bot.domain.policies import StoredPolicyResult
 from bot.domain.sources import Sources
 from bot.domain.tools import Tool
 from bot.domain.usage import UsageEntry
+
+
+@dataclass(frozen=True, slots=True)
+class WorkAvailable:
+    """A turn to claim or a view to deliver may be available."""
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalDecided:
+    """A decision was made on an approval of this turn."""
+
+    turn_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class StopRequested:
+    """A stop of this turn was requested."""
+
+    turn_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigChanged:
+    """Servers, policies or profiles have changed."""
+
+
+Wakeup = WorkAvailable | ApprovalDecided | StopRequested | ConfigChanged
 
 
 class TurnStatus(StrEnum):

@@ -12,8 +12,7 @@ import random
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
 
-from bot.domain.approval_targets import ChannelTarget, approval_targets
-from bot.domain.approvals import Approval
+from bot.domain.approvals import Approval, ChannelTarget, approval_targets
 from bot.domain.conversations import Author, ConversationKey
 from bot.domain.turns import ToolStep, Turn
 from bot.domain.views import Notice, NoticeTarget

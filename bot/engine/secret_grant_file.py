@@ -10,7 +10,7 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bot.domain.secret_grants import GrantProblem, SecretGrant, SecretGrants, spelled
+from bot.domain.secret_binding import GrantProblem, SecretGrant, SecretGrants, spelled
 from bot.domain.secrets import SecretReference
 from bot.engine.toml_lines import line_numbers
 

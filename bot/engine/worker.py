@@ -14,8 +14,17 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from bot.domain.conversations import ConversationKey, InboundMessage
-from bot.domain.turns import Claim, Receipt, TurnRecord, TurnStatus
-from bot.domain.wakeups import ApprovalDecided, ConfigChanged, StopRequested, Wakeup, WorkAvailable
+from bot.domain.turns import (
+    ApprovalDecided,
+    Claim,
+    ConfigChanged,
+    Receipt,
+    StopRequested,
+    TurnRecord,
+    TurnStatus,
+    Wakeup,
+    WorkAvailable,
+)
 from bot.engine.monotonic_clock import monotonic
 from bot.engine.turn_runner import TurnRunner
 from bot.errors import CountersignError, DatabaseUnavailable, LostLease, ModelError, Stopped

@@ -9,7 +9,7 @@ import json
 from typing import Any
 
 from bot.domain.completions import Usage
-from bot.domain.json_depth import exceeds_json_depth
+from bot.domain.lenient_json import exceeds_json_depth
 from bot.llm.text_encoding import replace_surrogates
 
 _MOST = 10**9

@@ -25,7 +25,7 @@ from bot.domain.elicitations import (
     FormMode,
     UrlMode,
 )
-from bot.domain.json_depth import DEEPEST, exceeds_json_depth
+from bot.domain.lenient_json import DEEPEST, exceeds_json_depth
 from bot.domain.tools import CallNeedsInput
 from bot.mcp.redaction import Redaction
 from bot.mcp.text_filter import clean_schema, storable_json, strip_unstorable

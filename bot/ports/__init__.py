@@ -6,36 +6,43 @@ of admins' settings writes an audit entry and raises `revision`; `by` is its aut
 
 from __future__ import annotations
 
-from bot.ports.api_tokens import TokenStore
-from bot.ports.commands import Commands
 from bot.ports.coordination import Leases, Quota, QuotaExceeded, QuotaGranted, Quotas
-from bot.ports.engine_api import EngineApi
-from bot.ports.feedback import Feedback, FeedbackStore
+from bot.ports.engine_api import Commands, EngineApi
 from bot.ports.language_models import LanguageModel, LanguageModels
 from bot.ports.platform import Listener, Surface
-from bot.ports.policies import GrantStore, PolicyStore
-from bot.ports.profiles import ProfileStore
 from bot.ports.reporting import (
+    ActiveThreads,
     Activity,
     ApprovalActivity,
     Backlog,
     CallSummary,
     ConversationSummary,
-    ReportingStore,
-    ServerActivity,
-)
-from bot.ports.servers import LinkStore, PinStore, ServerStore, SignInStore
-from bot.ports.sign_ins import AuthorizationResponse, SignedIn, SignInInfo, SignIns
-from bot.ports.toolbox import CallContext, ServerAdmin, Toolbox
-from bot.ports.turn_log import TurnLog
-from bot.ports.usage import UsageStore
-from bot.ports.user_activity import (
-    ActiveThreads,
     PendingApproval,
     PendingApprovalPage,
     PendingApprovalPosition,
+    ReportingStore,
+    ServerActivity,
     UserActivity,
 )
+from bot.ports.stores import (
+    AuthorizationResponse,
+    Feedback,
+    FeedbackStore,
+    GrantStore,
+    LinkStore,
+    PinStore,
+    PolicyStore,
+    ProfileStore,
+    ServerStore,
+    SignedIn,
+    SignInInfo,
+    SignIns,
+    SignInStore,
+    TokenStore,
+    UsageStore,
+)
+from bot.ports.toolbox import CallContext, ServerAdmin, Toolbox
+from bot.ports.turn_log import TurnLog
 
 __all__ = [
     "ActiveThreads",

@@ -8,8 +8,7 @@ from typing import Protocol
 from bot.domain.conversations import Attachment, Author, ConversationKey, Member
 from bot.domain.health import ListenerStatus
 from bot.domain.views import MessageRefs, Notice, NoticeTarget, PostedMessage, TurnView
-from bot.ports.commands import Commands
-from bot.ports.engine_api import EngineApi
+from bot.ports.engine_api import Commands, EngineApi
 
 
 class Listener(Protocol):

@@ -22,10 +22,9 @@ from bot.domain.grants import Grant
 from bot.domain.history import History, HistorySummary
 from bot.domain.messages import ToolResult
 from bot.domain.tools import CallNeedsInput
-from bot.domain.turns import Claim, ModelStep, Receipt, Step, StepStatus, ToolStep, Turn, TurnRecord, TurnStatus
+from bot.domain.turns import Claim, ModelStep, Receipt, Step, StepStatus, ToolStep, Turn, TurnRecord, TurnStatus, Wakeup
 from bot.domain.usage import UsageEntry
 from bot.domain.views import MessageRefs, PostedMessage, TurnView
-from bot.domain.wakeups import Wakeup
 
 
 class TurnLog(Protocol):

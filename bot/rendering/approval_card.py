@@ -1,20 +1,40 @@
 """Approval card as data: the text to read before a decision, and the line that replaces the buttons afterwards.
 
 Platforms choose keys and buttons. The card shows the call exactly as it would run (`call_arguments`).
+
+Text of the edits to a requested call.
+
+Values are as safe to draw as those of the card itself.
+
+Texts for approval cards: the number of waiting calls, their arguments, and the outcome of each.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from bot.domain.approval_requirements import ASKER, MEMBERS
 from bot.domain.approvals import Approval
+from bot.domain.argument_edits import ArgumentChange, changed_names
+from bot.domain.tools import canonical_json
 from bot.domain.turns import StepStatus, ToolRef, ToolStep
-from bot.rendering.call_arguments import VALUE_LIMIT, CallArguments, CardArgument, shared_arguments, whole_arguments
+from bot.domain.views import TurnView
+from bot.rendering.call_arguments import (
+    VALUE_LIMIT,
+    WARNINGS_LIMIT,
+    CallArguments,
+    CardArgument,
+    shared_arguments,
+    shared_json,
+    whole_arguments,
+)
+from bot.rendering.deceptive_text import name_spelled_out, spelled_out
 from bot.rendering.grant_options import format_grant
 from bot.rendering.text_safety import single_line
+from bot.rendering.tool_status import tool_status
 
 ABOUT_LIMIT = 60
 SIGNERS_LIMIT = 5
@@ -205,3 +225,161 @@ def _about(made: ApprovalCard) -> str:
         return ""
     line = single_line(about.full, ABOUT_LIMIT + 1).replace("“", "").replace("”", "")
     return line if len(line) <= ABOUT_LIMIT else ""
+
+
+MOST_CHANGES = 5
+_NAME, _VALUE = 40, 80
+_NOTHING = "nothing"
+_NO_VALUE: tuple[str, None] = ("", None)
+
+
+def can_edit(step: ToolStep) -> bool:
+    """Return True if a card offers to edit the call. The engine decides which users may."""
+    return step.status is StepStatus.AWAITING and step.tool is not None
+
+
+def edit_lines(step: ToolStep) -> tuple[str, ...]:
+    """Return the editors of a call, and each argument before and after; empty without edits."""
+    if step.approval is None or step.approval.proposed is None:
+        return ()
+    by = single_line(step.approval.revised_by, 60)
+    first = f"Changed{f' by {by}' if by else ''} since the model asked for it."
+    return (first, *_differences(format_changes(step)))
+
+
+def edit_summary(step: ToolStep) -> str:
+    """The same on one line, for a call that was run then."""
+    by, *different = edit_lines(step) or ("",)
+    return f"{by.removesuffix(' since the model asked for it.')}: {'; '.join(different)}" if different else ""
+
+
+def format_changes(step: ToolStep) -> tuple[ArgumentChange, ...]:
+    """Return the users' changes as JSON, for a place with several readers."""
+    approval = step.approval
+    if approval is None or approval.proposed is None:
+        return ()
+    before = _shown(approval.proposed, shared_json(approval.proposed, approval.proposed_secrets))
+    after = _shown(step.call.arguments, shared_json(step.call.arguments, approval.secrets))
+    return tuple(
+        ArgumentChange(
+            (after.get(name) or before[name])[0], before.get(name, _NO_VALUE)[1], after.get(name, _NO_VALUE)[1]
+        )
+        for name in changed_names(step)
+    )
+
+
+def _shown(arguments: Mapping[str, Any], masked: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
+    """Each argument's name and value as they are shown, by its real name."""
+    pairs = zip(arguments, masked.items(), strict=True)
+    return {name: (shown, canonical_json(value)) for name, (shown, value) in pairs}
+
+
+def _differences(changed: tuple[ArgumentChange, ...]) -> list[str]:
+    more = len(changed) - MOST_CHANGES
+    lines = [
+        f"{_cut(name_spelled_out(each.name), _NAME)}: {_value(each.before)} → {_value(each.after)}" for each in changed
+    ]
+    return [*lines[:MOST_CHANGES], *([f"{more} more"] if more > 0 else [])]
+
+
+def _value(text: str | None) -> str:
+    return _NOTHING if text is None else _cut(spelled_out(text), _VALUE)
+
+
+def _cut(text: str, longest: int) -> str:
+    return text if len(text) <= longest else f"{text[:longest].rstrip()}… ({len(text)} characters)"
+
+
+RISKS: Mapping[str, str] = {
+    "reads": "🟢 Reads data",
+    "writes": "🟠 Writes data",
+    "destructive": "🔴 May destroy data",
+}
+ICONS: Mapping[StepStatus, str] = {
+    StepStatus.READY: "✅",
+    StepStatus.STARTED: "✅",
+    StepStatus.ASKING: "✅",
+    StepStatus.DONE: "✅",
+    StepStatus.FAILED: "⚠️",
+    StepStatus.UNKNOWN: "⚠️",
+}
+"""Icons before a decided call. The title of a call that was not run is struck out."""
+
+
+VIEW_ALL = "View all"
+VIEW_TO_APPROVE = "View all to approve"
+"""Label of the button that opens a call with hidden parts on its card."""
+
+
+def summary_line(count: int, waiting: int) -> str:
+    """Return the number of open approvals on a card as text."""
+    if not waiting:
+        return f"{count} calls, all decided"
+    return f"{count} calls need an approval" if waiting == count else f"{waiting} of {count} calls need an approval"
+
+
+def withheld_text(made: ApprovalCard) -> str:
+    """Why a call is not approved from a card, and from where it is; empty if nothing is hidden on the card."""
+    if not made.withheld:
+        return ""
+    characters = "1 character looks" if made.withheld == 1 else f"{made.withheld} characters look"
+    hidden = "is" if made.withheld == 1 else "are"
+    return f"{characters} like a secret and {hidden} hidden here. An approver opens the whole call in private."
+
+
+def argument_lines(arguments: Sequence[CardArgument], room: int) -> str:
+    """Return `name: value` lines within `room` characters, each with its warnings below. Omitted lines are counted."""
+    widest = max((len(each.label) for each in arguments if len(each.label) <= 20), default=0)
+    lines: list[str] = []
+    for number, argument in enumerate(arguments):
+        value = argument.shown.replace("\n", "\n" + " " * (widest + 2))
+        line = "\n".join((f"{argument.label + ':':<{widest + 1}} {value}", *card_warning_lines(argument, VIEW_ALL)))
+        if sum(map(len, lines)) + len(line) > room:
+            left = arguments[number:]
+            more = f"{len(left)} more {'argument' if len(left) == 1 else 'arguments'}"
+            warned = " (with warnings)" if any(each.warnings for each in left) else ""
+            lines.append(f"… {more}: {VIEW_ALL}{warned}")
+            break
+        lines.append(line)
+    return "\n".join(lines)
+
+
+def warning_lines(argument: CardArgument) -> tuple[str, ...]:
+    """The warnings about an argument, one line each."""
+    return tuple(f"⚠ {each}" for each in argument.warnings)
+
+
+def card_warning_lines(argument: CardArgument, view: str) -> tuple[str, ...]:
+    """Return the first WARNINGS_LIMIT warnings and the number of others. `view` names the view with all of them."""
+    lines, more = warning_lines(argument), len(argument.warnings) - WARNINGS_LIMIT
+    if more <= 0:
+        return lines
+    return (*lines[:WARNINGS_LIMIT], f"⚠ {more} more {'warning' if more == 1 else 'warnings'}: {view}")
+
+
+def outcome_parts(step: ToolStep, view: TurnView) -> Sequence[str]:
+    """Return the edits of an approved call and its outcome."""
+    line = tool_status(step, view)
+    changed = edit_summary(step)
+    match step.status:
+        case StepStatus.READY | StepStatus.STARTED | StepStatus.ASKING:
+            parts = [changed, line.summary or line.state]
+        case StepStatus.DONE:
+            parts = [changed, line.summary or "done"]
+        case StepStatus.FAILED:
+            parts = [changed, f"but it failed: {line.summary}" if line.summary else "but it failed"]
+        case StepStatus.UNKNOWN:
+            parts = [changed, f"it {line.state}", line.summary]
+        case _:
+            parts = []
+    return tuple(filter(None, parts))
+
+
+def earliest_expiry(approvals: Sequence[Approval], now: float) -> tuple[float, float] | None:
+    """When the first of these questions goes away (epoch seconds) and after how many seconds it does; None if none
+    does. A card that is not out yet begins to run off `now`.
+    """
+    ends = [
+        (each.expires_at or now + each.expires_in, each.expires_in) for each in approvals if each.expires_in is not None
+    ]
+    return min(ends) if ends else None

@@ -15,8 +15,7 @@ from enum import Enum, auto
 from typing import Any
 
 from bot.domain.commands import Field, FieldKind
-from bot.domain.json_depth import exceeds_json_depth
-from bot.domain.lenient_json import DuplicateName, unique_names
+from bot.domain.lenient_json import DuplicateName, exceeds_json_depth, unique_names
 from bot.rendering.deceptive_text import name_spelled_out
 from bot.rendering.text_safety import show_invisible, single_line
 

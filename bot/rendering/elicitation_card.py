@@ -23,8 +23,7 @@ from bot.domain.elicitations import (
 from bot.domain.turns import ToolStep
 from bot.domain.views import TurnView
 from bot.rendering.approval_card import format_duration
-from bot.rendering.links import is_lookalike
-from bot.rendering.text_safety import show_invisible, single_line, strip_control
+from bot.rendering.text_safety import is_lookalike, show_invisible, single_line, strip_control
 
 ANSWER, CONFIRM, DECLINE = "answer-server", "confirm-server", "decline-server"
 VISIT, VISITED = "visit-server", "visited-server"

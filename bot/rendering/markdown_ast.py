@@ -13,8 +13,7 @@ from functools import lru_cache
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-from bot.rendering.links import find_urls, is_deceptive, safe_url
-from bot.rendering.text_safety import strip_control
+from bot.rendering.text_safety import find_urls, is_deceptive, safe_url, strip_control
 
 DEEPEST = 60
 """Beyond that many levels a text is not taken apart: the parser would drop the rest of it."""

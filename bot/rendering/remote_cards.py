@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import groupby
 
-from bot.domain.approval_targets import Destination, approval_targets
+from bot.domain.approvals import Destination, approval_targets
 from bot.domain.turns import StepStatus
 from bot.domain.views import TurnView
 from bot.rendering.timeline import ApprovalEntry, timeline

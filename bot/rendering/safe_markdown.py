@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import re
 
-from bot.rendering.links import is_deceptive, safe_url
-from bot.rendering.text_safety import strip_control
+from bot.rendering.text_safety import is_deceptive, safe_url, strip_control
 
 JOINER = "\N{WORD JOINER}"
 

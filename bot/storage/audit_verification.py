@@ -20,8 +20,8 @@ from bot.domain.audit import (
     CheckpointPlace,
     Fault,
     MacCheck,
+    format_utc,
 )
-from bot.domain.timestamps import format_utc
 from bot.storage import audit_turns
 from bot.storage.audit_chain import ChainCheck, CheckpointCheck, Findings
 from bot.storage.audit_keys import AuditKeys

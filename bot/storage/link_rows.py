@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from sqlalchemy import bindparam
 
 from bot.domain.conversations import Author, ConversationKey
-from bot.domain.links import SecretLink
+from bot.domain.secrets import SecretLink
 from bot.storage.clock import now
 from bot.storage.tables import one_time_links
 from bot.storage.turn_reader import UNREADABLE

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 
 from bot.domain.conversations import Author, ConversationKey
-from bot.domain.links import LINK_SECONDS, SecretLink
+from bot.domain.secrets import LINK_SECONDS, SecretLink
 from bot.storage import link_rows
 from bot.storage.database import Database
 

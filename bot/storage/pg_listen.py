@@ -9,7 +9,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from bot.domain.wakeups import ApprovalDecided, ConfigChanged, StopRequested, Wakeup, WorkAvailable
+from bot.domain.turns import ApprovalDecided, ConfigChanged, StopRequested, Wakeup, WorkAvailable
 from bot.storage.address import PostgresServer
 from bot.storage.pg_notify import CHANNEL
 from bot.storage.postgresql import KEEPALIVE

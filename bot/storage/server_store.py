@@ -17,8 +17,7 @@ import sqlalchemy as sa
 from bot.domain.approvals import ApprovalPolicy
 from bot.domain.capabilities import ServerCapabilities
 from bot.domain.conversations import Author
-from bot.domain.secret_binding import binding_of
-from bot.domain.secret_grants import FindGrants, no_grants
+from bot.domain.secret_binding import FindGrants, binding_of, no_grants
 from bot.domain.secrets import SecretSource
 from bot.domain.servers import CachedCapabilities, ServerEnablement, ServerRecord
 from bot.errors import NotFound, SecretUnavailable

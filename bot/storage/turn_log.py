@@ -42,10 +42,10 @@ from bot.domain.turns import (
     TurnLimits,
     TurnRecord,
     TurnStatus,
+    Wakeup,
 )
 from bot.domain.usage import NO_PRICES, PricedUsage, PriceList, UsageEntry, UsageKind
 from bot.domain.views import MessageRefs, PostedMessage, TurnView
-from bot.domain.wakeups import Wakeup
 from bot.errors import LostLease, QueueFull, TurnInterrupted
 from bot.storage import (
     approval_views,

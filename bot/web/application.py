@@ -26,18 +26,15 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 import bot.web.api
 from bot import __version__
 from bot.domain.health import Health, HealthStatus
-from bot.domain.json_depth import DEEPEST, exceeds_json_depth
-from bot.domain.lenient_json import DuplicateName, unique_names
+from bot.domain.lenient_json import DEEPEST, DuplicateName, exceeds_json_depth, unique_names
 from bot.ports import TokenStore
-from bot.web.authentication import AuthMiddleware
+from bot.web.authentication import AuthMiddleware, LoginThrottle
 from bot.web.caller_limits import CallerLimits, CallerShares
 from bot.web.connection_table import ConnectionLimits
-from bot.web.dependencies import WebDependencies
 from bot.web.hooks import Hook, hook_route
-from bot.web.login_throttle import LoginThrottle
 from bot.web.problems import Problem, answer_status, problem_of_status, to_response
 from bot.web.request_middleware import RequestMiddleware
-from bot.web.routes import NamedRoutes, api_routes
+from bot.web.routes import NamedRoutes, WebDependencies, api_routes
 
 # -------------------- body limits
 

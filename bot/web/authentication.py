@@ -2,6 +2,8 @@
 
 The middleware rejects every request without a valid token. A route requires a role by the type of a parameter:
 `MemberCaller`, `ApproverCaller` or `AdminCaller`. Routes about a workspace also call `ensure_workspace`.
+
+Throttle of failed logins by address.
 """
 
 from __future__ import annotations
@@ -10,6 +12,9 @@ import hashlib
 import hmac
 import math
 import re
+import time
+from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -21,8 +26,49 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from bot.domain.api_clients import OPERATOR_NAME, ApiClient, ApiRole, ApiToken
 from bot.errors import CountersignError
 from bot.ports import TokenStore
-from bot.web.login_throttle import LoginThrottle
 from bot.web.problems import Problem, problem_of_error, to_response
+
+_MOST_ADDRESSES = 10_000
+
+
+@dataclass(slots=True)
+class _Bucket:
+    left: float
+    at: float
+
+
+class LoginThrottle:
+    """Token bucket per address, in memory: `at_once` failures after a quiet time, and one more every `seconds`. The
+    addresses with the oldest failures are dropped first. `clock` is monotonic, in seconds.
+    """
+
+    def __init__(
+        self,
+        at_once: int = 10,
+        seconds: float = 6.0,
+        clock: Callable[[], float] = time.monotonic,
+        most: int = _MOST_ADDRESSES,
+    ) -> None:
+        self._at_once = at_once
+        self._seconds = seconds
+        self._clock = clock
+        self._most = most
+        self._buckets: OrderedDict[str, _Bucket] = OrderedDict()
+
+    def failed(self, address: str) -> float:
+        """Count a failure. Return 0 if it is within the limit, else the seconds until the next attempt is accepted."""
+        now = self._clock()
+        bucket = self._buckets.setdefault(address, _Bucket(self._at_once, now))
+        self._buckets.move_to_end(address)
+        if len(self._buckets) > self._most:
+            self._buckets.popitem(last=False)
+        bucket.left = min(self._at_once, bucket.left + (now - bucket.at) / self._seconds)
+        bucket.at = now
+        if bucket.left < 1:
+            return (1 - bucket.left) * self._seconds
+        bucket.left -= 1
+        return 0.0
+
 
 _TOKEN = re.compile(r"cs_[A-Za-z0-9_-]{43}")
 _bearer = HTTPBearer(

@@ -1,16 +1,25 @@
-"""Routes of the API as one FastAPI application: possible errors, operation ids, and responses for unknown routes."""
+"""Routes of the API as one FastAPI application: possible errors, operation ids, and responses for unknown routes.
+
+Dependencies of the HTTP API.
+
+Base classes of request and response models: names in camelCase, times as ISO 8601.
+"""
 
 from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable, Mapping, Sequence
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 from fastapi import APIRouter, FastAPI
 from fastapi.params import Depends
 from fastapi.routing import APIRoute, iter_route_contexts
+from pydantic import BaseModel, ConfigDict
+from pydantic.alias_generators import to_camel
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
@@ -18,7 +27,50 @@ from starlette.routing import compile_path
 from starlette.types import Receive, Scope, Send
 
 from bot import __version__
+from bot.commands.dependencies import CommandDependencies
+from bot.domain.conversations import Member
+from bot.domain.turns import ToolStep, Turn
+from bot.ports import Commands, EngineApi, PendingApproval, TokenStore, UserActivity
 from bot.web.problems import HANDLERS, ErrorAnswer, Handler, answer_status, rejection_response
+from bot.web.turns.surface import Subscriptions, Uploads
+
+
+@dataclass(frozen=True, slots=True)
+class WebDependencies:
+    """Dependencies of the routes. `following` and `uploads` are shared with the API's surface. `overview` lists pending
+    calls, `approval` returns the call of an approval, `signs` returns True if a member may approve it now.
+    `admin_token` is the operator's own, empty for none; `clock` is in epoch seconds.
+    """
+
+    engine: EngineApi
+    commands: Commands
+    command_parts: CommandDependencies
+    tokens: TokenStore
+    following: Subscriptions
+    uploads: Uploads
+    overview: UserActivity
+    approval: Callable[[str], Awaitable[tuple[Turn, ToolStep] | None]]
+    signs: Callable[[Member, PendingApproval], bool]
+    admin_token: str = ""
+    clock: Callable[[], float] = time.time
+
+
+class ResponseModel(BaseModel):
+    """A response body."""
+
+    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, serialize_by_alias=True)
+
+
+class RequestModel(BaseModel):
+    """A request body. Unknown fields are rejected."""
+
+    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="forbid")
+
+
+def moment(seconds: float) -> str:
+    """Format epoch seconds as ISO 8601 in UTC, to the millisecond: `2026-08-31T14:30:00.000Z`."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
 
 # -------------------- route suggestions
 # Suggestions are route templates such as `/api/responses/{responseId}`, and only for authenticated clients.

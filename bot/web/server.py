@@ -1,4 +1,11 @@
-"""HTTP server in the program's own event loop."""
+"""HTTP server in the program's own event loop.
+
+HTTP protocol of the server: uvicorn's, with timeouts, a limit on pipelining, and a place in the connection table.
+
+Each connection uses a file descriptor. Without limits, clients that send half a request or read no response would take
+those of the database and the platforms. A client that pipelines requests would keep the event loop from accepting
+others.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +13,143 @@ import asyncio
 import contextlib
 import socket
 from collections.abc import AsyncIterator, Generator
-from typing import cast
+from functools import partial
+from typing import Any, cast
 
 import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from bot.errors import SettingsError
-from bot.web.connection_table import ConnectionLimits, TrustedProxies
-from bot.web.http_protocol import connection_factory
+from bot.web.connection_table import ConnectionLimits, ConnectionTable, TrustedProxies
 from bot.web.request_middleware import RequestMiddleware
+
+_CLOSE = (b"connection", b"close")
+_BUSY = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 5\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+
+
+class LimitedProtocol(H11Protocol):
+    """One connection. The head of a request must arrive within `head_seconds`; a body is read, and timed, by the route.
+    uvicorn ends a connection that is idle between two requests, and serves one request of it at a time.
+    """
+
+    def __init__(self, *args: Any, limits: ConnectionLimits, table: ConnectionTable, **more: Any) -> None:
+        super().__init__(*args, **more)
+        self._limits = limits
+        self._table = table
+        self._admitted = False
+        self._head: asyncio.TimerHandle | None = None
+        self._stalled: asyncio.TimerHandle | None = None
+
+    @property
+    def address(self) -> str:
+        """IP address of the peer."""
+        return self.client[0] if self.client else ""
+
+    def evict(self) -> None:
+        """Close the connection now; its place in the table is already released."""
+        self._admitted = False
+        self.transport.abort()
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Admit a new connection, or answer 503."""
+        super().connection_made(transport)
+        # A write that the kernel does not take at once counts as stalled, whether or not the response is over.
+        transport.set_write_buffer_limits(high=0)
+        self._admitted = self._table.admit(self)
+        if not self._admitted:
+            transport.write(_BUSY)
+            transport.close()
+            return
+        self._start_head()
+        self._update()
+
+    def data_received(self, data: bytes) -> None:
+        """Receive a part of a request, or several requests."""
+        super().data_received(data)
+        if self.cycle is not None and not self.cycle.response_complete:
+            self._end_head()
+        elif self._head is None:
+            self._start_head()
+        self._update()
+
+    def handle_events(self) -> None:
+        """Start the next request. If the peer has pipelined more, its response is the last one."""
+        super().handle_events()
+        cycle = self.cycle
+        if cycle is None or cycle.more_body or cycle.response_complete or not cycle.keep_alive:
+            return
+        if self.conn.trailing_data[0]:
+            # As with `Connection: close` in the request: the response header says so unless the response
+            # has started.
+            cycle.scope["headers"] = [*cycle.scope["headers"], _CLOSE]
+            cycle.keep_alive = False
+
+    def on_response_complete(self) -> None:
+        """Continue with the next request."""
+        super().on_response_complete()
+        self._update()
+
+    def pause_writing(self) -> None:
+        """Start the stall timer: the peer stopped reading."""
+        super().pause_writing()
+        if self._stalled is None:
+            self._start_stall()
+        self._update()
+
+    def resume_writing(self) -> None:
+        """Stop the stall timer: the peer reads again."""
+        super().resume_writing()
+        self._end_stall()
+        self._update()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Release the resources of the connection."""
+        self._end_head()
+        self._end_stall()
+        super().connection_lost(exc)
+        if self._admitted:
+            self._admitted = False
+            self._table.remove(self)
+
+    def _update(self) -> None:
+        """Tell the table which side owes the next step."""
+        if not self._admitted:
+            return
+        request_is_whole = self.cycle is not None and not self.cycle.response_complete and not self.cycle.more_body
+        if request_is_whole and not self.flow.write_paused:
+            self._table.work(self)
+        else:
+            self._table.wait(self)
+
+    def _start_head(self) -> None:
+        self._head = self.loop.call_later(self._limits.head_seconds, self.transport.abort)
+
+    def _end_head(self) -> None:
+        if self._head is not None:
+            self._head.cancel()
+            self._head = None
+
+    def _start_stall(self) -> None:
+        unsent = self.transport.get_write_buffer_size()
+        self._stalled = self.loop.call_later(self._limits.stalled_seconds, self._check_stall, unsent)
+
+    def _check_stall(self, unsent_before: int) -> None:
+        """Cut off a peer that has read nothing since the last check."""
+        if self.transport.get_write_buffer_size() < unsent_before:
+            self._start_stall()
+        else:
+            self.transport.abort()
+
+    def _end_stall(self) -> None:
+        if self._stalled is not None:
+            self._stalled.cancel()
+            self._stalled = None
+
+
+def connection_factory(limits: ConnectionLimits, proxies: TrustedProxies) -> partial[LimitedProtocol]:
+    """Return the protocol factory of one server, whose connections share one table."""
+    return partial(LimitedProtocol, limits=limits, table=ConnectionTable(limits, proxies))
+
 
 _GOODBYE_SECONDS = 5
 _ACCEPTED_AT_ONCE = 64

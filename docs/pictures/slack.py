@@ -28,9 +28,13 @@ from bot.domain.elicitation_answers import OpenElicitation  # noqa: E402
 from bot.domain.turns import StepStatus, ToolStep  # noqa: E402
 from bot.domain.views import TurnView  # noqa: E402
 from bot.platforms.slack.command_runner import command_reply  # noqa: E402
-from bot.platforms.slack.forms import form_to_modal  # noqa: E402
 from bot.platforms.slack.home import Home, PendingApprovalSummary, home_view  # noqa: E402
-from bot.platforms.slack.modals import call_modal, confirm_modal, deny_modal  # noqa: E402
+from bot.platforms.slack.modals import (  # noqa: E402
+    call_modal,
+    confirm_modal,
+    deny_modal,
+    form_to_modal,
+)
 from bot.platforms.slack.turns import turn_messages  # noqa: E402
 from bot.rendering.elicitation_card import ANSWER, VISIT  # noqa: E402
 from tests.platforms import scenes  # noqa: E402

@@ -21,7 +21,7 @@ from photographs import photograph  # noqa: E402 - found through the line above
 from bot.commands.oauth_callback import SignInCompleted, SignInRejected  # noqa: E402
 from bot.commands.secret_form import SecretPrompt  # noqa: E402
 from bot.domain.conversations import Author, ConversationKey  # noqa: E402
-from bot.domain.links import SecretLink  # noqa: E402
+from bot.domain.secrets import SecretLink  # noqa: E402
 from bot.web.html import HtmlDocument  # noqa: E402
 from bot.web.links.pages import changed, denied, done, expired_page, form_page, invalid_page  # noqa: E402
 from bot.web.oauth import pages as signing_in  # noqa: E402

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bot.chat.per_user_limit import PerUserLimit, PerUserRate
+from bot.chat.background_tasks import PerUserLimit, PerUserRate
 
 
 def test_a_person_has_so_much_in_hand_and_others_their_own() -> None:

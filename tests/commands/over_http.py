@@ -29,7 +29,7 @@ from bot.domain.conversations import HTTP, Author, ConversationKey, InboundMessa
 from bot.domain.servers import EVERYWHERE
 from bot.domain.turns import Receipt
 from bot.web.application import api_application, application
-from bot.web.dependencies import WebDependencies
+from bot.web.routes import WebDependencies
 from bot.web.server import serve
 from tests.commands.servers import OPERATOR, Office
 from tests.commands.tokens import MemoryTokens

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.commands.argument_parser import parse_arguments
-from bot.commands.rejections import CommandRejected
+from bot.commands.argument_parser import CommandRejected, parse_arguments
 from bot.domain.commands import Parameter, ParameterKind, Verb
 
 VERB = Verb(

@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from bot.commands.audit_lines import csv_line, json_line
+from bot.commands.audit_search import csv_line, json_line
 from bot.domain.audit import AuditEntry
 
 

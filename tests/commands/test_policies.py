@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from bot.commands.policy_options import options_of
+from bot.commands.policies import options_of
 from bot.domain.approval_requirements import ApprovalRequirements, OnTimeout
 from bot.domain.approvals import Approval, ApprovalPolicy
 from bot.domain.commands import Reply

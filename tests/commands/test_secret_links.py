@@ -11,8 +11,7 @@ import pytest
 from bot.commands.dependencies import CommandDependencies, LinkService
 from bot.domain.commands import Form, Reply
 from bot.domain.conversations import Author, ConversationKey
-from bot.domain.links import SecretLink
-from bot.domain.secrets import SecretReference, SecretSource
+from bot.domain.secrets import SecretLink, SecretReference, SecretSource
 from bot.domain.servers import AUTH_SECRET
 from tests.commands.servers import ADMIN, GUEST, OPERATOR, Office, two_servers
 from tests.fakes.parts import ANA, HALL

@@ -9,7 +9,7 @@ import pytest
 import sqlalchemy as sa
 
 from bot.domain.conversations import Author
-from bot.domain.links import LINK_SECONDS, TOKEN, SecretLink
+from bot.domain.secrets import LINK_SECONDS, TOKEN, SecretLink
 from bot.ports import LinkStore
 from bot.storage.link_store import SqlLinkStore
 from bot.storage.tables import one_time_links

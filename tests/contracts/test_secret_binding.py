@@ -7,8 +7,7 @@ import dataclasses
 import pytest
 import sqlalchemy as sa
 
-from bot.domain.secret_binding import binding_of
-from bot.domain.secret_grants import SecretGrant, SecretGrants
+from bot.domain.secret_binding import SecretGrant, SecretGrants, binding_of
 from bot.domain.secrets import SecretReference, SecretSource
 from bot.domain.servers import (
     AUTH_SECRET,

@@ -23,7 +23,7 @@ from bot.domain.flows import Sends, ServerFlows, Words
 from bot.domain.messages import TextPart, ToolCall, ToolResult, assistant
 from bot.domain.policies import ANY, Rule, StoredPolicyResult
 from bot.domain.profiles import Binding, Profile
-from bot.domain.secret_grants import SecretGrants
+from bot.domain.secret_binding import SecretGrants
 from bot.domain.secrets import SecretReference, SecretSource
 from bot.domain.servers import (
     AUTH_SECRET,
@@ -54,7 +54,7 @@ from bot.ports import (
     ServerStore,
     UserActivity,
 )
-from bot.ports.pending_approvals import read_pending_approvals
+from bot.ports.reporting import read_pending_approvals
 from bot.storage.database import Database
 from bot.storage.feedback_store import SqlFeedbackStore
 from bot.storage.policy_store import SqlPolicyStore

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bot.domain.plain_headers import is_plain_header
+from bot.domain.secret_detection import is_plain_header
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.domain.secret_strength import LEAST_OPERATOR_BITS, bits_of, weakness
+from bot.domain.secret_detection import LEAST_OPERATOR_BITS, bits_of, weakness
 
 _LETTERS = string.ascii_letters + string.digits
 

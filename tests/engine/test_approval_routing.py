@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bot.domain.approval_requirements import APPROVERS, ASKER, MEMBERS, ApprovalRequirements
-from bot.domain.approval_targets import ChannelTarget, DirectTarget, approval_targets
-from bot.domain.approvals import Approval, ApprovalPolicy
+from bot.domain.approvals import Approval, ApprovalPolicy, ChannelTarget, DirectTarget, approval_targets
 from bot.domain.conversations import Author, ConversationKey
 from bot.domain.policies import Rule
 from bot.domain.policy_syntax import parse_rule, rule_to_table

@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.domain.json_depth import DEEPEST
+from bot.domain.lenient_json import DEEPEST
 from bot.domain.messages import ToolCall
 from bot.llm.tool_arguments import encode_arguments, parse_call
 

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
+from bot.commands.server_checks import starts
 from bot.commands.server_definition import command_line
 from bot.commands.server_forms import confirmation, form
-from bot.commands.server_validation import starts
 from bot.domain.commands import Form
 from bot.domain.launch_templates import LONGEST_COMMAND, LONGEST_VALUE, LaunchTemplate, TemplateSlot, TextRule
 from bot.domain.servers import ServerConfig
 from bot.platforms.discord.forms import fits_in_modal, form_modal
-from bot.platforms.slack.forms import form_to_modal
+from bot.platforms.slack.modals import form_to_modal
 
 
 def longest(letter: str) -> ServerConfig:

@@ -10,8 +10,8 @@ import pytest
 
 from bot.domain.commands import Reply
 from bot.domain.servers import ServerSnapshot, ServerStatus
-from bot.platforms.console.plain_replies import reply_text
-from bot.platforms.discord.command_messages import command_reply as discord_sheet
+from bot.platforms.console.plain_output import reply_text
+from bot.platforms.discord.command_replies import command_reply as discord_sheet
 from bot.platforms.discord.markdown import dialect
 from bot.platforms.slack.command_runner import command_reply
 from tests.commands.servers import OPERATOR, WEB, two_servers

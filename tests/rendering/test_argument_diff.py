@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from bot.domain.turns import StepStatus, ToolStep
-from bot.rendering.argument_diff import MOST_CHANGES, can_edit, edit_lines, edit_summary
+from bot.rendering.approval_card import MOST_CHANGES, can_edit, edit_lines, edit_summary
 from tests.rendering.turns import NOTES, a_step, an_approval
 
 KNOWN = dataclasses.replace(NOTES, server_id="s-1")

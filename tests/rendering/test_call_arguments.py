@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from bot.domain.argument_secrets import StoredSecret, lookalikes, stored_secrets, with_masks
 from bot.domain.secrets import SecretSpan
 from bot.domain.turns import StepStatus, ToolStep
-from bot.rendering.approval_card import approval_card, whole_card
-from bot.rendering.approval_text import argument_lines
+from bot.rendering.approval_card import approval_card, argument_lines, whole_card
 from bot.rendering.call_arguments import NAME_LIMIT, CardArgument, shared_json, whole_json
 from bot.rendering.deceptive_text import IMITATION
 from tests.rendering.turns import a_step, an_approval

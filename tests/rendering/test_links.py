@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.rendering.links import find_urls, is_deceptive, open_label, safe_url
+from bot.rendering.text_safety import find_urls, is_deceptive, open_label, safe_url
 
 
 @pytest.mark.parametrize(

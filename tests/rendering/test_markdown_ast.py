@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.rendering.links import is_deceptive, safe_url
 from bot.rendering.markdown_ast import (
     DEEPEST,
     Code,
@@ -22,6 +21,7 @@ from bot.rendering.markdown_ast import (
     line_text,
     parse,
 )
+from bot.rendering.text_safety import is_deceptive, safe_url
 from tests.rendering.markdown_texts import ANY
 
 

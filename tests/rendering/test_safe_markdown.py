@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.rendering.links import safe_url
 from bot.rendering.safe_markdown import JOINER, sanitize, sanitize_partial
-from bot.rendering.text_safety import strip_control
+from bot.rendering.text_safety import safe_url, strip_control
 from tests.rendering.markdown_texts import ANY
 
 _MENTION = re.compile(r"<[!@#]|(?<![\w.+/?=&%-])[@#][A-Za-z]")

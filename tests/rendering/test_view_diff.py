@@ -27,7 +27,7 @@ from bot.domain.events import (
 from bot.domain.messages import ToolCall
 from bot.domain.turns import Step, StepStatus, TurnInput, TurnStatus
 from bot.domain.views import BlockingTurn, TurnView
-from bot.rendering.view_diff import answer, diff_events
+from bot.rendering.turn_events import answer, diff_events
 from tests.rendering.turns import a_form, a_reply, a_step, a_view, an_approval
 
 DECIDED = an_approval(decided_by="Ben")

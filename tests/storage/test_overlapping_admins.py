@@ -15,7 +15,7 @@ from bot.domain.capabilities import ServerCapabilities
 from bot.domain.secrets import SecretReference, SecretSource
 from bot.domain.servers import EVERYWHERE, HttpTransport, ServerConfig, ServerRecord
 from bot.domain.tools import Tool
-from bot.domain.wakeups import ConfigChanged, Wakeup
+from bot.domain.turns import ConfigChanged, Wakeup
 from bot.errors import Conflict, CountersignError, NotFound
 from bot.storage import conversation_reports
 from bot.storage.key_prefix import prefix_bounds

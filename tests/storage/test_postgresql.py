@@ -12,8 +12,7 @@ import psycopg
 import pytest
 import sqlalchemy as sa
 
-from bot.domain.turns import TurnStatus
-from bot.domain.wakeups import ApprovalDecided, StopRequested, Wakeup, WorkAvailable
+from bot.domain.turns import ApprovalDecided, StopRequested, TurnStatus, Wakeup, WorkAvailable
 from bot.errors import DatabaseError, DatabaseUnavailable
 from bot.storage import postgresql
 from bot.storage.address import PostgresServer, read_address

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from bot.platforms.console.timeline_entries import SECOND_TRY
+from bot.platforms.console.transcript import SECOND_TRY
 from bot.platforms.console.transcript import UNSURE as HINT
 from tests.fakes.llm import Call, FakeLanguageModel, Reply, Request, Say
 from tests.platforms.console.terminal import echoed

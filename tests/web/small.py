@@ -15,8 +15,8 @@ from bot.domain.api_clients import ApiRole, ApiToken
 from bot.domain.conversations import Author
 from bot.domain.servers import EVERYWHERE
 from bot.web.application import add_middleware, application
+from bot.web.authentication import LoginThrottle
 from bot.web.hooks import Hook
-from bot.web.login_throttle import LoginThrottle
 from bot.web.request_middleware import RequestMiddleware
 from bot.web.routes import api_routes
 from bot.web.server import serve

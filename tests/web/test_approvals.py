@@ -13,7 +13,7 @@ import pytest
 from bot.chat.rejection_messages import VIEW_FIRST
 from bot.domain.api_clients import ApiRole
 from bot.domain.conversations import Author, ConversationKey
-from bot.ports import pending_approvals
+from bot.ports import reporting
 from bot.web.api import approvals
 from tests.fakes.mcp.endpoint import error, result, tool
 from tests.fakes.parts import RecordingSurface, ScriptedModel, ask_for, call, message, say
@@ -383,7 +383,7 @@ async def test_newer_calls_of_one_member_hide_nobody_elses(folder: Path) -> None
 
 async def test_more_calls_than_one_look_reads_hide_nobody_elses(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(approvals, "MOST_READ", 2)
-    monkeypatch.setattr(pending_approvals, "BATCH", 2)
+    monkeypatch.setattr(reporting, "BATCH", 2)
     async with an_api(folder, *({"text": str(n)} for n in range(6)), says=False) as api:
         ana, ben = await api.token("ana", ApiRole.MEMBER), await api.token("ben", ApiRole.MEMBER)
         first = await wanted(api, ana)

@@ -12,8 +12,7 @@ from fastapi import APIRouter
 
 from bot.domain.api_clients import ApiRole
 from bot.errors import DatabaseUnavailable
-from bot.web.authentication import AdminCaller, ApproverCaller, MemberCaller, ensure_workspace
-from bot.web.login_throttle import LoginThrottle
+from bot.web.authentication import AdminCaller, ApproverCaller, LoginThrottle, MemberCaller, ensure_workspace
 from tests.fakes.parts import ANA
 from tests.web.house import opened_api
 from tests.web.small import OPERATORS, MemoryTokens, opened

@@ -16,8 +16,8 @@ from fastapi import APIRouter, BackgroundTasks
 from pydantic import BaseModel, SecretStr
 from starlette.responses import StreamingResponse
 
-from bot.commands.rejections import CommandRejected, ForbiddenRejection, NotFoundRejection
-from bot.domain.json_depth import DEEPEST
+from bot.commands.argument_parser import CommandRejected, ForbiddenRejection, NotFoundRejection
+from bot.domain.lenient_json import DEEPEST
 from bot.errors import (
     Conflict,
     CountersignError,

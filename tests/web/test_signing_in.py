@@ -31,7 +31,7 @@ from bot.domain.views import NoticeTarget
 from bot.errors import DatabaseUnavailable, DeliveryFailed
 from bot.settings import read_settings
 from bot.web.application import application
-from bot.web.login_throttle import LoginThrottle
+from bot.web.authentication import LoginThrottle
 from bot.web.oauth.routes import pages
 from bot.web.server import serve
 from tests.commands.sign_ins import MemorySignIns, SigningOffice

@@ -12,9 +12,7 @@ from bot.domain.conversations import HTTP, Author, ConversationKey
 from bot.domain.views import Notice, NoticeTarget, PostedMessage
 from bot.engine.surfaces import surface_for
 from bot.errors import NotFound
-from bot.web.turns.subscriptions import Subscriptions
-from bot.web.turns.surface import ApiSurface
-from bot.web.turns.uploads import Uploads
+from bot.web.turns.surface import ApiSurface, Subscriptions, Uploads
 from tests.fakes.parts import ANA
 from tests.web.test_following import KEY, at
 

@@ -11,7 +11,7 @@ import pytest
 from fastapi import APIRouter, Query
 from pydantic import AfterValidator, BaseModel, Field
 
-from bot.web.schemas import RequestModel
+from bot.web.routes import RequestModel
 from tests.web.house import Api
 from tests.web.small import opened
 

@@ -17,12 +17,12 @@ from prompt_toolkit.output.vt100 import Vt100_Output
 from bot.commands.token_detection import looks_like_token
 from bot.domain.secret_detection import looks_like_secret
 from bot.platforms.console.auto_approval import ApproveMode
-from bot.platforms.console.completion import SlashCompleter
 from bot.platforms.console.console import Streams
 from bot.platforms.console.interactive import InteractiveChat
 from bot.platforms.console.lazy_renderer import LazyRenderer
 from bot.platforms.console.local_user import LocalUser
 from bot.platforms.console.screen import QUIET_SECONDS, Screen
+from bot.platforms.console.slash import SlashCompleter
 from bot.platforms.console.theme import ConsoleTheme
 from bot.platforms.console.transcript_view import TranscriptView
 from bot.platforms.console.turn_tracker import TurnTracker

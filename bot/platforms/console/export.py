@@ -10,7 +10,7 @@ from bot.platforms.console.startup import StartState
 from bot.platforms.console.theme import PROMPT
 from bot.rendering.text_safety import strip_control
 from bot.rendering.tool_status import tool_status
-from bot.rendering.view_diff import answer
+from bot.rendering.turn_events import answer
 
 
 def _without_words(view: TurnView) -> str:

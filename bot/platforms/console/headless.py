@@ -14,12 +14,11 @@ from bot.domain.commands import Form, Invocation, Reply
 from bot.domain.conversations import ConversationKey
 from bot.domain.turns import Receipt
 from bot.errors import CountersignError, NotFound, QueueFull
-from bot.platforms.console import turn_actions
+from bot.platforms.console import turn_tracker
 from bot.platforms.console.auto_approval import AutoApprover
 from bot.platforms.console.elicitation_prompt import ElicitationPrompt, InputLines
 from bot.platforms.console.local_user import LocalUser, fresh_conversation
-from bot.platforms.console.plain_output import write
-from bot.platforms.console.plain_replies import reply_text
+from bot.platforms.console.plain_output import reply_text, write
 from bot.platforms.console.slash import (
     COMMANDS,
     CheckCall,
@@ -172,11 +171,11 @@ class HeadlessChat:
                 case Say(text):
                     return await self._ask(engine, engine.receive(self._person.says(text, self._watch.conversation)))
                 case CheckCall():
-                    return await self._ask(engine, turn_actions.check(engine, self._person, self._here))
+                    return await self._ask(engine, turn_tracker.check(engine, self._person, self._here))
                 case RunAgain():
-                    return await self._ask(engine, turn_actions.run_again(engine, self._person, self._here))
+                    return await self._ask(engine, turn_tracker.run_again(engine, self._person, self._here))
                 case StopTurn():
-                    await turn_actions.stop(engine, self._person, self._here)
+                    await turn_tracker.stop(engine, self._person, self._here)
                     write(self._output.remarks, "Stopped.\n")
                     return 0
         except (NotFound, QueueFull) as error:

@@ -14,13 +14,11 @@ from bot.domain.conversations import ConversationKey, InboundMessage
 from bot.domain.turns import Receipt, StepStatus, ToolStep
 from bot.domain.views import TurnView
 from bot.errors import CountersignError, NotFound
-from bot.platforms.console import turn_actions
-from bot.platforms.console.approval_actions import ApprovalActions
+from bot.platforms.console import turn_tracker
+from bot.platforms.console.approval_queue import ApprovalActions
 from bot.platforms.console.auto_approval import ApproveMode, AutoApprover
-from bot.platforms.console.card_keys import CardKeys
+from bot.platforms.console.card_keys import CardKeys, ElicitationKeys
 from bot.platforms.console.command_runner import CommandRunner
-from bot.platforms.console.completion import SlashCompleter
-from bot.platforms.console.elicitation_keys import ElicitationKeys
 from bot.platforms.console.lazy_renderer import LazyRenderer
 from bot.platforms.console.lines import cells, clip, safe_lines, strip_markdown
 from bot.platforms.console.local_user import LocalUser, fresh_conversation
@@ -33,6 +31,7 @@ from bot.platforms.console.slash import (
     Quit,
     RunAgain,
     Say,
+    SlashCompleter,
     StopTurn,
     UnknownCommand,
     parse,
@@ -44,7 +43,7 @@ from bot.platforms.console.transcript_view import TranscriptView
 from bot.platforms.console.turn_tracker import TurnTracker
 from bot.ports import Commands, EngineApi
 from bot.rendering.text_safety import single_line
-from bot.rendering.view_diff import answer
+from bot.rendering.turn_events import answer
 
 # -------------------- chrome
 
@@ -312,9 +311,9 @@ class InteractiveChat:
             case Say(message):
                 return await engine.receive(self._person.says(message, self._watch.conversation))
             case CheckCall():
-                return await turn_actions.check(engine, self._person, self._here)
+                return await turn_tracker.check(engine, self._person, self._here)
             case RunAgain():
-                return await turn_actions.run_again(engine, self._person, self._here)
+                return await turn_tracker.run_again(engine, self._person, self._here)
 
     @property
     def _here(self) -> ConversationKey:
@@ -379,7 +378,7 @@ class InteractiveChat:
 
     async def _stop_what_holds(self) -> None:
         try:
-            await turn_actions.stop(await await_ready(self._engine), self._person, self._here)
+            await turn_tracker.stop(await await_ready(self._engine), self._person, self._here)
         except NotFound as error:
             self._page.notice(str(error))
         except CountersignError as error:

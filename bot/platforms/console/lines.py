@@ -10,8 +10,7 @@ import unicodedata
 from collections.abc import Callable, Iterable, Iterator
 
 from bot.platforms.console.theme import ConsoleTheme
-from bot.rendering.approval_card import ApprovalCard
-from bot.rendering.approval_text import card_warning_lines, warning_lines
+from bot.rendering.approval_card import ApprovalCard, card_warning_lines, warning_lines
 from bot.rendering.call_arguments import CardArgument
 from bot.rendering.elicitation_card import ElicitationCard
 from bot.rendering.text_safety import strip_control

@@ -22,7 +22,7 @@ from rich.theme import Theme
 
 from bot.domain.commands import Reply, Table
 from bot.platforms.console.lines import cells, fold, remark, safe_lines
-from bot.platforms.console.next_steps import next_steps
+from bot.platforms.console.plain_output import next_steps
 from bot.platforms.console.theme import ConsoleTheme
 
 _ASCII_LINES = box.Box("    \n    \n -- \n    \n    \n    \n    \n    \n", ascii=True)

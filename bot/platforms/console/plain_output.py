@@ -1,17 +1,25 @@
 """Output without a screen: the answer to standard output, the rest to standard error, or JSON lines. Written lines are
 final.
+
+Next steps of a reply, as lines to type.
+
+Command replies as plain text, for pipes and files.
 """
 
 from __future__ import annotations
 
 import json
+import shlex
+from collections.abc import Iterator
 from typing import TextIO
 
+from bot.domain.commands import Form, Reply, Table
 from bot.domain.turns import ModelStep, TurnStatus
 from bot.domain.views import ModelRetry, TurnView
-from bot.platforms.console.lines import card_text, elicitation_text, safe_lines, tool_text
+from bot.platforms.console.lines import card_text, cells, elicitation_text, safe_lines, tool_text
 from bot.platforms.console.theme import ConsoleTheme
-from bot.platforms.console.timeline_entries import (
+from bot.platforms.console.transcript import (
+    AGAIN,
     CallLine,
     Entry,
     Failure,
@@ -21,13 +29,68 @@ from bot.platforms.console.timeline_entries import (
     UnknownOutcome,
     entries,
 )
-from bot.platforms.console.transcript import AGAIN
 from bot.rendering.approval_card import approval_card
 from bot.rendering.available_actions import offers_behind, waiting_text
 from bot.rendering.elicitation_card import ElicitationCard, elicitation_card
-from bot.rendering.event_json import event_json
 from bot.rendering.text_safety import single_line, strip_control
-from bot.rendering.view_diff import answer, diff_events
+from bot.rendering.turn_events import answer, diff_events, event_json
+
+ARROW, BACK, ON = "→", "◀", "▶"
+Step = tuple[str, str, str]
+"""A mark, the line to type, and its effect."""
+
+
+def next_steps(reply: Reply) -> Iterator[Step]:
+    """Yield the actions of a reply, then its pages."""
+    for action in reply.actions:
+        confirm = ("--confirm", action.confirm) if action.confirm else ()
+        yield ARROW, command_line((*action.words, *confirm)), single_line(action.label, 60)
+    page = reply.page
+    if page is None:
+        return
+    for mark, number in ((BACK, page.number - 1), (ON, page.number + 1)):
+        if 1 <= number <= page.of:
+            yield mark, command_line((*page.words, "--page", str(number))), f"page {number} of {page.of}"
+
+
+def command_line(words: tuple[str, ...]) -> str:
+    """Return words quoted, so that they parse to the same words."""
+    return single_line(safe_lines(f"/{shlex.join(words)}"), 400)
+
+
+def instead_of(form: Form) -> str:
+    """Return the command line that replaces a form."""
+    fields = ", ".join(f"{each.label}: {each.error}" for each in form.fields if each.error)
+    trouble = f" {single_line(fields, 400)}" if fields else ""
+    how = f" On one line: {form.instead}" if form.instead else ""
+    return f"{single_line(form.title, 200)}: no terminal is open to fill in the form.{trouble}{how}"
+
+
+def reply_text(reply: Reply | Form) -> str:
+    """Return a reply as lines: its text, table, details (`name: value`), next steps and document; for a form, the
+    command line that replaces it.
+    """
+    if isinstance(reply, Form):
+        return instead_of(reply)
+    if reply.document is not None:
+        # Alone, so that it can be sent to a file.
+        return safe_lines(reply.document.text).rstrip()
+    parts = [safe_lines(reply.text).rstrip()]
+    if reply.table is not None:
+        parts.append(_columns(reply.table))
+    parts.append("\n".join(f"{single_line(name, 60)}: {safe_lines(value)}" for name, value in reply.details))
+    parts.append("\n".join(f"{mark} {line}   {does}" for mark, line, does in next_steps(reply)))
+    return "\n\n".join(part for part in parts if part)
+
+
+def _columns(table: Table) -> str:
+    rows = [[single_line(cell, 200) for cell in row] for row in (table.headings, *table.rows)]
+    widths = [max(cells(cell) for cell in column) for column in zip(*rows, strict=True)]
+    return "\n".join(
+        "  ".join(cell + " " * (width - cells(cell)) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    )
+
 
 CARD_WIDTH = 100
 COMMAND = "countersign chat --conversation"

@@ -1,4 +1,8 @@
-"""Tracker of the turns of this terminal and their rendering; shared by the listener and the surface."""
+"""Tracker of the turns of this terminal and their rendering; shared by the listener and the surface.
+
+Commands `/check`, `/again` and `/stop`, which replace buttons. They act on the newest call of unknown outcome, or on
+the active turn.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +11,51 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
 
+from bot.domain.conversations import ConversationKey
 from bot.domain.elicitations import Elicitation
 from bot.domain.turns import Receipt, StepStatus, ToolStep
 from bot.domain.views import TurnView
-from bot.errors import DatabaseUnavailable
+from bot.errors import DatabaseUnavailable, NotFound
+from bot.platforms.console.local_user import LocalUser
 from bot.ports import EngineApi
+from bot.rendering.available_actions import blocking_turn, call_to_check, call_to_run_again
+
+LOOK_BACK = 50
+"""Number of turns that are searched."""
+NOTHING_UNKNOWN = "There is no call here whose outcome is unknown."
+NOTHING_RUNS = "Nothing runs or waits in this conversation."
+
+
+async def check(engine: EngineApi, person: LocalUser, conversation: ConversationKey) -> Receipt:
+    """Ask the model to check the newest call of unknown outcome. Raises NotFound if there is none that was not checked
+    before.
+    """
+    offer = call_to_check(await engine.recent_turns(conversation, LOOK_BACK))
+    if offer is None:
+        raise NotFound(NOTHING_UNKNOWN)
+    receipt = await engine.check_outcome(offer.turn_id, offer.n, person.author)
+    if receipt.redelivery:
+        raise NotFound("That call has been checked already.")
+    return receipt
+
+
+async def run_again(engine: EngineApi, person: LocalUser, conversation: ConversationKey) -> Receipt:
+    """Run the newest call of unknown outcome again. Raises NotFound if there is none that was not repeated before."""
+    offer = call_to_run_again(await engine.recent_turns(conversation, LOOK_BACK))
+    if offer is None:
+        raise NotFound(NOTHING_UNKNOWN)
+    receipt = await engine.run_again(offer.turn_id, offer.n, person.author)
+    if receipt.redelivery:
+        raise NotFound("That call has been run again already.")
+    return receipt
+
+
+async def stop(engine: EngineApi, person: LocalUser, conversation: ConversationKey) -> None:
+    """Stop the active turn of the conversation. Raises NotFound if there is none."""
+    offer = blocking_turn(await engine.recent_turns(conversation, LOOK_BACK))
+    if offer is None or not await engine.stop(offer.turn_id, person.author):
+        raise NotFound(NOTHING_RUNS)
+
 
 LOOK_SECONDS = 1.0
 

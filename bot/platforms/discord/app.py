@@ -22,11 +22,10 @@ from bot.domain.metrics import MetricSink, null_sink
 from bot.domain.turns import TurnStatus
 from bot.domain.views import MessageRefs, Notice, NoticeTarget, PostedMessage, TurnView
 from bot.errors import DeliveryFailed, NotFound
+from bot.platforms.discord.channel_ref import PLATFORM, MessageRef, channel_id_of
 from bot.platforms.discord.context import DiscordLookups
 from bot.platforms.discord.errors import DiscordApiError, DiscordConnectionError
-from bot.platforms.discord.escaping import escape_to_limit
-from bot.platforms.discord.ids import PLATFORM, MessageRef, channel_id_of
-from bot.platforms.discord.limits import FILE
+from bot.platforms.discord.escaping import FILE, escape_to_limit
 from bot.platforms.discord.listener import DiscordListener
 from bot.platforms.discord.notices import post_notice
 from bot.platforms.discord.outgoing import FileUpload, OutgoingMessage

@@ -20,10 +20,9 @@ from discord.utils import time_snowflake
 
 from bot.domain.conversations import ConversationKey
 from bot.errors import CountersignError
-from bot.platforms.discord.channel_ref import ChannelRef, from_channel
+from bot.platforms.discord.channel_ref import PLATFORM, ChannelRef, channel_id_of, conversation, from_channel
 from bot.platforms.discord.context import PlatformContext
 from bot.platforms.discord.errors import map_errors
-from bot.platforms.discord.ids import PLATFORM, channel_id_of, conversation
 from bot.platforms.discord.incoming import parse_message
 from bot.platforms.discord.messages import MessageHandler
 from bot.platforms.discord.rest import Rest

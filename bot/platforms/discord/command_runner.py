@@ -3,6 +3,11 @@
 A modal must be the first response to an interaction, within three seconds. The command starts at once, and the response
 is deferred only after PATIENCE_SECONDS, so that a form that is ready by then opens by itself. A later form, and the
 next step of a form, is a button that opens it, because Discord opens no modal after a modal.
+
+Verbs as Discord's subcommands and subcommand groups.
+
+If a level exceeds Discord's limit, the last verbs of the help move into an extra group (`/mcp more audit`), so that
+every verb stays available under a stable name. Independent of discord.py.
 """
 
 from __future__ import annotations
@@ -12,32 +17,149 @@ import logging
 import shlex
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from bot.chat.actions import ApprovalRef, Edit, RunCommand, RunCommandInNewReply
 from bot.chat.argument_editing import edit_command, is_edit_form
 from bot.chat.elicitation_forms import is_elicitation_form
 from bot.chat.rejection_messages import ENOUGH, TROUBLE, error_message
-from bot.domain.commands import Form, FormSubmission, Invocation, Parameter, ParameterKind, Reply, Verb
+from bot.chat.text_commands import split_args
+from bot.domain.commands import Form, FormSubmission, Invocation, Parameter, ParameterKind, Reply, RequiredRole, Verb
 from bot.domain.conversations import ConversationKey, InboundMessage, Member
 from bot.errors import CountersignError, DeliveryFailed, QueueFull
-from bot.platforms.discord.action_codec import ResumePending
-from bot.platforms.discord.channel_ref import from_channel
-from bot.platforms.discord.command_groups import ENTRIES, LONGEST
-from bot.platforms.discord.command_messages import DONE, command_reply, form_reply, note_reply
-from bot.platforms.discord.command_replies import CommandReply, CustomIdAllocator, message, note_layout
+from bot.platforms.discord.channel_ref import conversation, from_channel
+from bot.platforms.discord.command_replies import (
+    DONE,
+    FORM_GONE,
+    GONE,
+    CommandReply,
+    ConfirmCommand,
+    CustomIdAllocator,
+    OpenForm,
+    PendingActions,
+    SendMessage,
+    command_reply,
+    form_reply,
+    message,
+    note_layout,
+    note_reply,
+)
+from bot.platforms.discord.components import ResumePending
 from bot.platforms.discord.context import PlatformContext, TextCommand
+from bot.platforms.discord.escaping import utf16_length
 from bot.platforms.discord.forms import TYPED, Modal, carried_values, confirm_modal, form_modal, read_values
-from bot.platforms.discord.ids import conversation
 from bot.platforms.discord.interaction_response import Interaction, InteractionResponse
-from bot.platforms.discord.limits import utf16_length
-from bot.platforms.discord.mentions import resolve_reply_mentions
 from bot.platforms.discord.notices import nonce_fields
-from bot.platforms.discord.pending_actions import FORM_GONE, GONE, ConfirmCommand, OpenForm, PendingActions, SendMessage
 from bot.platforms.discord.responders import ChannelResponder, DirectMessageResponder, Responder
 from bot.platforms.discord.threads import open_thread
+from bot.platforms.discord.users import resolve_reply_mentions
 from bot.ports import Commands
 from bot.rendering.text_safety import single_line
+
+log = logging.getLogger(__name__)
+
+ENTRIES = 25
+"""Of a level, options of a subcommand, choices of an option (Discord, "Application Commands")."""
+LONGEST = 100
+"""Characters of a description, and of a choice."""
+MORE = "more"
+HELP = "help"
+SEVERAL = "several with blanks between"
+
+
+@dataclass(frozen=True, slots=True)
+class CommandGroup:
+    """A command or a group: its own verbs by the word they are picked by, and the groups below it."""
+
+    name: str
+    verbs: dict[str, Verb]
+    groups: tuple[CommandGroup, ...] = ()
+
+    @property
+    def description(self) -> str:
+        """Names of the verbs, at most 100 characters."""
+        return single_line(", ".join([*self.verbs, *(group.name for group in self.groups)]), LONGEST)
+
+    @property
+    def for_admins(self) -> bool:
+        """True if only admins can use a verb other than `help`."""
+        verbs = [verb for level in (self, *self.groups) for verb in level.verbs.values()]
+        return all(verb.who is not RequiredRole.EVERYONE or verb.path == HELP for verb in verbs)
+
+
+def levels(name: str, verbs: Sequence[Verb]) -> CommandGroup:
+    """Return a command's verbs by group. Raises ValueError if they exceed Discord's limits."""
+    alone = {verb.path: verb for verb in verbs if " " not in verb.path}
+    groups: dict[str, dict[str, Verb]] = {}
+    for verb in verbs:
+        group, _, word = verb.path.partition(" ")
+        if word:
+            _group_with_room(groups, group)[word] = verb
+    if len(alone) + len(groups) > ENTRIES and MORE not in {*alone, *groups}:
+        _move_the_last(alone, groups)
+    if len(alone) + len(groups) > ENTRIES or any(len(each) > ENTRIES for each in groups.values()):
+        raise ValueError(f"/{name} has more verbs than Discord takes")
+    return CommandGroup(name, alone, tuple(CommandGroup(group, each) for group, each in groups.items()))
+
+
+def options(verb: Verb) -> tuple[Parameter, ...]:
+    """Return the options of a verb, required ones first, within Discord's limit. Omitted ones can be used in a text
+    command.
+    """
+    return tuple(sorted(verb.parameters, key=lambda each: not each.required)[:ENTRIES])
+
+
+def hint(parameter: Parameter) -> str:
+    """Return the description of an option."""
+    several = parameter.repeated and parameter.shape is ParameterKind.OPTION
+    return single_line(f"{parameter.hint}; {SEVERAL}" if several else parameter.hint, LONGEST)
+
+
+def choices(parameter: Parameter) -> tuple[str, ...]:
+    """Return the choices of an option, from its usage line; empty if there are none or too many."""
+    shown = tuple(each for each in parameter.metavar.split("|") if each in parameter.choices)
+    found = shown or parameter.choices
+    return found if len(found) <= ENTRIES and all(0 < len(each) <= LONGEST for each in found) else ()
+
+
+def words(command: str, verb: Verb, given: Mapping[str, str | bool]) -> tuple[str, ...]:
+    """Return the words of a command with these options, its name first; missing options are empty or False.
+
+    Options precede positional arguments, because the parser reads no option after the first `KEY=VALUE`.
+    """
+    said = [command, *verb.path.split()]
+    for each in verb.parameters:
+        value = given.get(each.name)
+        if not value or each.shape is ParameterKind.PLACE:
+            continue
+        if each.shape is ParameterKind.FLAG:
+            said.append(f"--{each.name}")
+        else:
+            said += [f"--{each.name}={one}" for one in _ones(each, str(value))]
+    for each in verb.places:
+        if value := given.get(each.name):
+            said += _ones(each, str(value))
+    return tuple(said)
+
+
+def _ones(parameter: Parameter, value: str) -> tuple[str, ...]:
+    """Return one value, or several that are separated by spaces. A JSON object is one value and keeps its quotes."""
+    return split_args(value) if parameter.repeated and not value.lstrip().startswith("{") else (value,)
+
+
+def _group_with_room(groups: dict[str, dict[str, Verb]], name: str) -> dict[str, Verb]:
+    """Return the group of that name, or the first numbered one with room."""
+    number = 1
+    while len(group := groups.setdefault(name if number == 1 else f"{name}-{number}", {})) >= ENTRIES:
+        number += 1
+    return group
+
+
+def _move_the_last(alone: dict[str, Verb], groups: dict[str, dict[str, Verb]]) -> None:
+    """Move verbs from the end of the help into an extra group until the level fits; `help` stays."""
+    moving = [path for path in alone if path != HELP][ENTRIES - len(groups) - 1 - (HELP in alone) :]
+    groups[MORE] = {path: alone.pop(path) for path in moving}
+
 
 # -------------------- autocomplete
 
@@ -93,8 +215,6 @@ def _fitting(values: Iterable[str], before: str, typed: str) -> list[str]:
     whole = (f"{before} {each}" if before else each for each in fitting)
     return [each for each in whole if utf16_length(each) <= LONGEST][:ENTRIES]
 
-
-log = logging.getLogger(__name__)
 
 PATIENCE_SECONDS = 1.8
 """Seconds until the response is deferred. Discord waits for three; the rest is for the network."""

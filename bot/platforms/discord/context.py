@@ -11,11 +11,10 @@ import discord
 from bot.chat.actions import Edit, RunCommand, RunCommandInNewReply
 from bot.chat.audience import AudiencePolicy
 from bot.chat.background_tasks import BackgroundTasks
-from bot.chat.lookups import Lookups
+from bot.chat.decisions import Lookups
 from bot.domain.conversations import ConversationKey, Member
-from bot.platforms.discord.action_codec import ResumePending
-from bot.platforms.discord.channel_ref import ChannelRef
-from bot.platforms.discord.ids import conversation
+from bot.platforms.discord.channel_ref import ChannelRef, conversation
+from bot.platforms.discord.components import ResumePending
 from bot.platforms.discord.rest import Rest
 from bot.platforms.discord.users import UserDirectory
 from bot.ports import Commands, EngineApi

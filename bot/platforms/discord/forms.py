@@ -13,8 +13,7 @@ from typing import Any
 import discord
 
 from bot.domain.commands import FIELDS_A_STEP, Field, FieldKind, Form
-from bot.platforms.discord.escaping import break_links, escape, shorten_label
-from bot.platforms.discord.limits import utf16_length
+from bot.platforms.discord.escaping import break_links, escape, shorten_label, utf16_length
 from bot.rendering.text_safety import single_line, strip_control
 
 FIELD = "field."

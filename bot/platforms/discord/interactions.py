@@ -29,31 +29,39 @@ from bot.chat.actions import (
     ViewCall,
     ViewPendingCall,
 )
-from bot.chat.decisions import approve_with_grant, decide, find_approval_step, open_whole
+from bot.chat.decisions import (
+    approve_with_grant,
+    decide,
+    find_approval_step,
+    open_whole,
+    run_turn_action,
+    save_feedback,
+)
 from bot.chat.rejection_messages import ENOUGH, GONE, OUT_OF_DATE, WORN_OUT, error_message
-from bot.chat.turn_actions import run_turn_action, save_feedback
 from bot.domain.approvals import DecisionType
 from bot.domain.conversations import ConversationKey, Member
 from bot.domain.turns import StepStatus, ToolStep
 from bot.errors import CountersignError, DeliveryFailed, NotFound
-from bot.platforms.discord.action_codec import ResumePending, chosen, decode
 from bot.platforms.discord.cards import NAME, decisions, facts
-from bot.platforms.discord.channel_ref import from_channel
-from bot.platforms.discord.components import Component, menu, rows
+from bot.platforms.discord.channel_ref import PLATFORM, from_channel
+from bot.platforms.discord.components import Component, ResumePending, chosen, decode, menu, rows
 from bot.platforms.discord.context import CommandHandler, PlatformContext
-from bot.platforms.discord.context_menu import ShortcutHandler
-from bot.platforms.discord.escaping import escape, escape_to_limit, truncate
+from bot.platforms.discord.context_menu import (
+    REASON,
+    AskAboutMessage,
+    DenyForm,
+    ShortcutHandler,
+    deny_modal,
+    read_modal,
+)
+from bot.platforms.discord.escaping import escape, escape_to_limit, truncate, utf16_length
 from bot.platforms.discord.forms import read_values
-from bot.platforms.discord.ids import PLATFORM
 from bot.platforms.discord.interaction_response import call_limit
-from bot.platforms.discord.limits import utf16_length
 from bot.platforms.discord.markdown import code_block
-from bot.platforms.discord.mentions import resolve_mentions
-from bot.platforms.discord.modals import REASON, AskAboutMessage, DenyForm, deny_modal, read_modal
 from bot.platforms.discord.notices import EPHEMERAL, NOBODY, SUPPRESS_EMBEDS, follow_up, send_ephemeral
 from bot.platforms.discord.outgoing import FileUpload
-from bot.rendering.approval_card import ApprovalCard, approval_card, headline, whole_card
-from bot.rendering.approval_text import warning_lines, withheld_text
+from bot.platforms.discord.users import resolve_mentions
+from bot.rendering.approval_card import ApprovalCard, approval_card, headline, warning_lines, whole_card, withheld_text
 from bot.rendering.available_actions import CheckCallAction, RunAgainAction, StopTurnAction
 from bot.rendering.call_arguments import CardArgument
 from bot.rendering.grant_options import grant_offers

@@ -27,8 +27,17 @@ from bot.domain.commands import CompletionSource, Parameter, ParameterKind, Verb
 from bot.domain.health import ListenerStatus
 from bot.errors import CountersignError, DeliveryFailed
 from bot.platforms.discord.backfill import Backfill
-from bot.platforms.discord.command_groups import ENTRIES, LONGEST, CommandGroup, choices, hint, levels, options, words
-from bot.platforms.discord.command_runner import CommandRunner
+from bot.platforms.discord.command_runner import (
+    ENTRIES,
+    LONGEST,
+    CommandGroup,
+    CommandRunner,
+    choices,
+    hint,
+    levels,
+    options,
+    words,
+)
 from bot.platforms.discord.context import DiscordLookups, PlatformContext
 from bot.platforms.discord.context_menu import ShortcutHandler
 from bot.platforms.discord.errors import map_errors

@@ -16,8 +16,8 @@ import discord
 from bot.chat.thread_context import append_file_names, format_lines, messages_since
 from bot.domain.conversations import Author, ConversationKey, InboundMessage
 from bot.errors import DeliveryFailed
+from bot.platforms.discord.channel_ref import message_key
 from bot.platforms.discord.errors import map_errors
-from bot.platforms.discord.ids import message_key
 from bot.platforms.discord.incoming import IncomingMessage, answered_by, words_of
 from bot.platforms.discord.rest import Rest
 from bot.ports import EngineApi

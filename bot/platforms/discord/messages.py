@@ -18,8 +18,7 @@ from bot.chat.keyed_lock import KeyedLock
 from bot.chat.recent_keys import RecentKeys
 from bot.chat.rejection_messages import ENOUGH, NOT_STORED
 from bot.chat.text_commands import parse_command
-from bot.chat.thread_context import describe_files
-from bot.chat.thread_tracker import ThreadTracker
+from bot.chat.thread_context import ThreadTracker, describe_files
 from bot.domain.conversations import ConversationKey, Member
 from bot.errors import CountersignError, DatabaseUnwritable, DeliveryFailed, QueueFull
 from bot.platforms.discord.channel_ref import ChannelRef, from_channel, from_json

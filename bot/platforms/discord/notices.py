@@ -15,8 +15,7 @@ import discord
 
 from bot.errors import DeliveryFailed
 from bot.platforms.discord.errors import NO_REPLIES, DiscordApiError
-from bot.platforms.discord.escaping import escape, truncate
-from bot.platforms.discord.limits import NONCE
+from bot.platforms.discord.escaping import NONCE, escape, truncate
 from bot.platforms.discord.outgoing import FileUpload
 from bot.platforms.discord.rest import Rest
 from bot.platforms.discord.threads import direct_channel

@@ -12,20 +12,18 @@ from dataclasses import replace
 from itertools import groupby
 from time import monotonic
 
-from bot.domain.approval_targets import ChannelTarget, DirectTarget
+from bot.domain.approvals import ChannelTarget, DirectTarget
 from bot.domain.turns import Turn
 from bot.domain.views import MessageRefs, PostedMessage, TurnView
 from bot.errors import DeliveryFailed
-from bot.platforms.discord.channel_ref import ChannelRef, from_json
+from bot.platforms.discord.cards import RemoteCard, remote_cards
+from bot.platforms.discord.channel_ref import ChannelRef, MessageRef, channel_id_of, from_json
 from bot.platforms.discord.errors import DiscordApiError
-from bot.platforms.discord.ids import MessageRef, channel_id_of
 from bot.platforms.discord.outgoing import OutgoingMessage
-from bot.platforms.discord.remote_card_messages import RemoteCard, remote_cards
 from bot.platforms.discord.rest import Rest
 from bot.platforms.discord.sending import Sender
 from bot.platforms.discord.threads import direct_channel
-from bot.platforms.discord.ttl_cache import TtlCache
-from bot.platforms.discord.users import UserDirectory
+from bot.platforms.discord.users import TtlCache, UserDirectory
 from bot.rendering.remote_cards import NO_MEMBER, NOT_THERE, UNREACHED, remote_approvals
 
 log = logging.getLogger(__name__)

@@ -15,14 +15,13 @@ from typing import Any, Protocol
 from bot.domain.commands import Form, ReplyFile
 from bot.domain.conversations import ConversationKey
 from bot.errors import DeliveryFailed
-from bot.platforms.discord.command_replies import CommandReply, CustomIdAllocator, layout, message
+from bot.platforms.discord.channel_ref import channel_id_of
+from bot.platforms.discord.command_replies import CommandReply, CustomIdAllocator, PendingActions, layout, message
 from bot.platforms.discord.errors import UNKNOWN_MESSAGE, DiscordApiError
 from bot.platforms.discord.forms import fits_in_modal, form_modal
-from bot.platforms.discord.ids import channel_id_of
 from bot.platforms.discord.interaction_response import InteractionResponse
 from bot.platforms.discord.notices import nonce_fields, post_notice
 from bot.platforms.discord.outgoing import FileUpload
-from bot.platforms.discord.pending_actions import PendingActions
 from bot.platforms.discord.rest import Rest
 
 log = logging.getLogger(__name__)

@@ -18,8 +18,8 @@ from typing import Any
 
 from bot.domain.turns import Turn
 from bot.errors import DeliveryFailed
-from bot.platforms.discord.action_codec import encode
-from bot.platforms.discord.components import custom_ids
+from bot.platforms.discord.channel_ref import MessageRef, channel_id_of
+from bot.platforms.discord.components import custom_ids, encode
 from bot.platforms.discord.errors import (
     ARCHIVED,
     INVALID_BODY,
@@ -31,8 +31,7 @@ from bot.platforms.discord.errors import (
     DiscordApiError,
     DiscordConnectionError,
 )
-from bot.platforms.discord.ids import MessageRef, channel_id_of
-from bot.platforms.discord.limits import NONCE
+from bot.platforms.discord.escaping import NONCE
 from bot.platforms.discord.outgoing import OutgoingMessage
 from bot.platforms.discord.rest import ANSWER_SECONDS, Rest
 from bot.rendering.available_actions import StopTurnAction

@@ -10,7 +10,7 @@ import re
 
 from bot.errors import DeliveryFailed
 from bot.platforms.discord.errors import UNKNOWN_MESSAGE, DiscordApiError
-from bot.platforms.discord.limits import utf16_length
+from bot.platforms.discord.escaping import utf16_length
 from bot.platforms.discord.rest import Rest
 from bot.rendering.text_safety import ELLIPSIS, single_line
 

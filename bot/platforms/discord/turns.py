@@ -16,29 +16,30 @@ from bot.domain.conversations import Author
 from bot.domain.elicitations import Elicitation, ElicitationAction
 from bot.domain.turns import ToolStep, TurnStatus
 from bot.domain.views import MessageRefs, TurnView
-from bot.platforms.discord.cards import GREEN, GREY, NAME, ORANGE, OUTCOME, TITLE, person, relative_time
+from bot.platforms.discord.cards import (
+    GREEN,
+    GREY,
+    NAME,
+    ORANGE,
+    OUTCOME,
+    TITLE,
+    approval_messages,
+    person,
+    relative_time,
+)
+from bot.platforms.discord.channel_ref import PLATFORM
 from bot.platforms.discord.components import ButtonStyle, Component, button, container, rows, text
-from bot.platforms.discord.escaping import break_links, escape, escape_to_limit
-from bot.platforms.discord.ids import PLATFORM
-from bot.platforms.discord.limits import utf16_length
+from bot.platforms.discord.escaping import break_links, escape, escape_to_limit, utf16_length
 from bot.platforms.discord.markdown import code_block, dialect, inline_code
 from bot.platforms.discord.outgoing import FileUpload, OutgoingMessage
-from bot.platforms.discord.remote_card_messages import approval_messages
 from bot.rendering.available_actions import StopTurnAction, available_actions
 from bot.rendering.elicitation_card import ElicitationCard, elicitation_card
 from bot.rendering.markdown_split import SizeLimit, split
-from bot.rendering.status_text import (
+from bot.rendering.text_safety import single_line, strip_control
+from bot.rendering.timeline import (
     AI_NOTICE,
     MARKS,
     WORKING,
-    busy_text,
-    drop_repeats,
-    offer_label,
-    tool_text,
-    truncate_output,
-)
-from bot.rendering.text_safety import single_line, strip_control
-from bot.rendering.timeline import (
     ActivityLine,
     ApprovalEntry,
     CallLine,
@@ -49,7 +50,12 @@ from bot.rendering.timeline import (
     ReplyText,
     TimelineSection,
     ToolOutput,
+    busy_text,
+    drop_repeats,
+    offer_label,
     timeline,
+    tool_text,
+    truncate_output,
 )
 from bot.rendering.tool_status import ToolStatus
 

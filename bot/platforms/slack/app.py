@@ -15,28 +15,25 @@ from itertools import groupby
 from time import time
 
 from bot.chat.audience import AudiencePolicy
-from bot.domain.approval_targets import ChannelTarget, DirectTarget
+from bot.domain.approvals import ChannelTarget, DirectTarget
 from bot.domain.conversations import Attachment, Author, ConversationKey, Member
 from bot.domain.metrics import MetricSink, null_sink
 from bot.domain.turns import TurnStatus
 from bot.domain.views import MessageRefs, Notice, NoticeTarget, PostedMessage, TurnView
 from bot.errors import DeliveryFailed, NotFound
+from bot.platforms.slack.cards import RemoteCard, SentCards, remote_cards
 from bot.platforms.slack.context import SlackLookups
-from bot.platforms.slack.errors import LOCKED_OUT, SlackWebApiError
-from bot.platforms.slack.files import fetch_file
+from bot.platforms.slack.files import direct_channel, fetch_file, share_file
 from bot.platforms.slack.ids import PLATFORM, MessageRef
 from bot.platforms.slack.listener import SlackListener
 from bot.platforms.slack.markup import defuse_mentions, escape
 from bot.platforms.slack.outgoing import OutgoingMessage
 from bot.platforms.slack.rate_limits import RateLimiter
-from bot.platforms.slack.remote_card_messages import RemoteCard, SentCards, remote_cards
 from bot.platforms.slack.sending import Sender
-from bot.platforms.slack.stream_content import Stream, streams
-from bot.platforms.slack.streaming import Streaming, StreamManager, StreamSession
+from bot.platforms.slack.streaming import Stream, Streaming, StreamManager, StreamSession, streams
 from bot.platforms.slack.turns import turn_messages
-from bot.platforms.slack.uploads import direct_channel, share_file
 from bot.platforms.slack.users import UserDirectory
-from bot.platforms.slack.web_api import API_URL, WebApi
+from bot.platforms.slack.web_api import API_URL, LOCKED_OUT, SlackWebApiError, WebApi
 from bot.ports import Quotas
 from bot.rendering.remote_cards import NO_MEMBER, NOT_THERE, UNREACHED, is_remote_slot, remote_approvals
 from bot.rendering.tool_files import LEFT_OUT, returned_files

@@ -2,51 +2,75 @@
 
 Calls of one model reply share a card; each has its own decision. A call with a hidden part that looks like a secret can
 only be approved in the modal that shows all of it.
+
+Elicitation cards: the question of a server in the thread, and its outcome.
+
+A card mentions the user who must answer. Slack notifies when a message with a mention is posted, not when it is edited.
+Answers and page addresses never appear on a card.
+
+Remote cards as messages: the card in its channel, and the line in the thread that links to it.
+
+Links are built from message refs without a request.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
-from bot.chat.actions import ApprovalRef, Approve, ApproveWithGrant, Edit, OpenDenyForm, ViewCall
-from bot.domain.approvals import Approval
+from bot.chat.actions import ApprovalRef, Approve, ApproveWithGrant, Edit, OpenDenyForm, RunCommandInNewReply, ViewCall
+from bot.domain.approvals import Approval, ChannelTarget, Destination, DirectTarget
+from bot.domain.conversations import ConversationKey
+from bot.domain.elicitations import Elicitation, ElicitationAction
 from bot.domain.secret_detection import redact
 from bot.domain.turns import StepStatus, ToolStep
-from bot.domain.views import TurnView
+from bot.domain.views import MessageRefs, TurnView
 from bot.platforms.slack.blocks import (
     Element,
     button,
     buttons,
+    channel,
     confirmation,
     divider,
     fallback,
+    link,
     menu,
     moment,
     person,
     preformatted,
+    quote,
     rich_section,
     rich_text,
     words,
 )
-from bot.platforms.slack.notification_text import fallback_text
-from bot.platforms.slack.outgoing import Block, OutgoingMessage
-from bot.rendering.approval_card import ApprovalCard, approval_card, call_title, format_duration, headline, signatures
-from bot.rendering.approval_text import (
+from bot.platforms.slack.ids import MessageRef
+from bot.platforms.slack.outgoing import Block, OutgoingMessage, fallback_text
+from bot.rendering.approval_card import (
     ICONS,
     RISKS,
     VIEW_TO_APPROVE,
+    ApprovalCard,
+    approval_card,
     argument_lines,
+    call_title,
+    can_edit,
     earliest_expiry,
+    edit_lines,
+    format_duration,
+    headline,
     outcome_parts,
+    signatures,
     summary_line,
     withheld_text,
 )
-from bot.rendering.argument_diff import can_edit, edit_lines
 from bot.rendering.available_actions import RunAgainAction
+from bot.rendering.elicitation_card import ElicitationButton, ElicitationCard, elicitation_card
 from bot.rendering.grant_options import grant_offers
+from bot.rendering.remote_cards import group_by_target, is_pending, remote_approvals, remote_slot, targets_of
 from bot.rendering.text_safety import single_line
-from bot.rendering.timeline import ApprovalEntry
+from bot.rendering.timeline import ApprovalEntry, ElicitationEntry, tool_text
+from bot.rendering.tool_status import tool_status
 
 CALLS_A_CARD = 8
 ARGUMENTS_WEIGHT = 5_000
@@ -188,3 +212,157 @@ def _together(waiting: Sequence[ToolStep]) -> list[Block]:
         return []
     refs = tuple(ApprovalRef(each.approval_id, each.revision) for each in cards)
     return buttons([button(f"Approve all {len(cards)}", Approve(refs), "primary")])
+
+
+ALONE = "only you see the answer"
+
+
+def elicitation_messages(inquired: ElicitationEntry, view: TurnView, now: float) -> tuple[OutgoingMessage, ...]:
+    """Return the elicitations of one call, one message each."""
+    return tuple(_slot(inquired.step, each, view, now) for each in inquired.elicitations)
+
+
+def open_elicitation(made: ElicitationCard) -> Block:
+    """Return the question of an open elicitation, as plain text."""
+    elements = [rich_section(words(made.title, bold=True)), *_facts(made)]
+    if made.message:
+        elements += [rich_section(words("The server says:")), quote(made.message)]
+    if made.warning:
+        elements.append(rich_section(words(f"⚠ {made.warning}", bold=True)))
+    return rich_text(*elements)
+
+
+def expiry(made: ElicitationCard, now: float) -> list[Element]:
+    """Return the expiry of an elicitation; an unposted one counts from `now`."""
+    if made.expires_in is None:
+        return [words(made.expiry)]
+    end = made.expires_at or now + made.expires_in
+    return [words("expires "), moment(end, EXPIRES, f"within {format_duration(made.expires_in)}")]
+
+
+def elicitation_buttons(offers: Sequence[ElicitationButton]) -> list[Block]:
+    """Return the buttons of an open elicitation."""
+    return buttons(
+        button(each.label, RunCommandInNewReply(each.words), "primary" if each.strong else "") for each in offers
+    )
+
+
+def _slot(step: ToolStep, elicitation: Elicitation, view: TurnView, now: float) -> OutgoingMessage:
+    made = elicitation_card(step, elicitation, view)
+    blocks = _open_elicitation(made, view, now) if made.offers else _settled_elicitation(made, elicitation)
+    text = fallback_text(blocks)
+    return OutgoingMessage(
+        f"question-{elicitation.id}",
+        tuple(blocks),
+        fallback(f"Answer needed: {text}" if made.offers else text),
+        asks=bool(made.offers),
+    )
+
+
+def _open_elicitation(made: ElicitationCard, view: TurnView, now: float) -> list[Block]:
+    author = view.turn.author
+    about = [words("For "), person(author.id, author.name), words(f" alone · {ALONE} · "), *expiry(made, now)]
+    return [open_elicitation(made), rich_text(rich_section(*about)), *elicitation_buttons(made.offers)]
+
+
+def _facts(made: ElicitationCard) -> Iterator[Element]:
+    """Return the server, the addressee and the requested data."""
+    server = [words("Server ", bold=True), words(f"{made.server}   ")]
+    yield rich_section(*server, words("Tool ", bold=True), words(made.tool))
+    if made.fields:
+        yield rich_section(words("It asks for ", bold=True), words(", ".join(made.fields)))
+    if made.domain:
+        yield rich_section(words("The page is on ", bold=True), words(made.domain, code=True))
+
+
+def _settled_elicitation(made: ElicitationCard, elicitation: Elicitation) -> list[Block]:
+    """Return one line for the question and one for its outcome."""
+    accepted = elicitation.reply is not None and elicitation.reply.action is ElicitationAction.ACCEPT
+    title = words(f"✅ {made.title}", bold=True) if accepted else words(made.title, strike=True)
+    return [rich_text(rich_section(title, words(f"\n{made.outcome} · {made.tool}")))]
+
+
+DIRECTLY = "a direct conversation"
+
+
+@dataclass(frozen=True, slots=True)
+class SentCards:
+    """Posted remote cards of a turn, and the URL of the workspace."""
+
+    url: str = ""
+    refs: MessageRefs = field(default_factory=dict)
+
+    def address(self, slot: str) -> str:
+        """Return the permalink of a message; empty if it is not posted."""
+        ref = MessageRef.parse(self.refs.get(slot, ""))
+        return message_address(self.url, ref) if ref is not None else ""
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteCard:
+    """A card in one of its places; `card` is its slot in the conversation."""
+
+    card: str
+    place: Destination
+    slot: OutgoingMessage
+
+
+def approval_messages(
+    asking: ApprovalEntry, view: TurnView, now: float, outside: SentCards
+) -> Iterator[OutgoingMessage]:
+    """Return the messages for calls that were requested together: cards, or lines that link to remote cards."""
+    for each in group_by_target(asking):
+        slots = card_messages(each, view, now)
+        if targets_of(each) and is_pending(each):
+            yield from (_line(slot.name, each, view, outside) for slot in slots[:1])
+        else:
+            yield from slots
+
+
+def remote_cards(view: TurnView, now: float, url: str) -> Iterator[RemoteCard]:
+    """Return the remote cards of a turn by channel, each with a link to its conversation."""
+    asked_in = rich_text(rich_section(words("Asked in "), _origin(view.turn.conversation, url)))
+    for asking in remote_approvals(view):
+        for slot in card_messages(asking, view, now):
+            whole = replace(slot, blocks=(*slot.blocks, asked_in))
+            for place in targets_of(asking):
+                yield RemoteCard(slot.name, place, replace(whole, name=remote_slot(slot.name, place)))
+
+
+def message_address(url: str, ref: MessageRef) -> str:
+    """Return the permalink of a message, as chat.getPermalink would, without a request."""
+    return f"{url.rstrip('/')}/archives/{ref.channel}/p{ref.ts.replace('.', '')}" if url else ""
+
+
+def _origin(where: ConversationKey, url: str) -> Element:
+    if where.channel.startswith("D"):
+        return words(DIRECTLY)
+    address = message_address(url, MessageRef(where.channel, where.thread)) if where.thread else ""
+    return link(address, "this thread") if address else channel(where.channel)
+
+
+def _line(name: str, asking: ApprovalEntry, view: TurnView, outside: SentCards) -> OutgoingMessage:
+    """Return one line for each call: its remote card, or its outcome."""
+    places = _places(name, targets_of(asking), outside)
+    sections = [rich_section(*_told(step, view, places)) for step in asking.calls]
+    blocks = (rich_text(*sections),)
+    return OutgoingMessage(name, blocks, fallback(fallback_text(blocks)))
+
+
+def _told(step: ToolStep, view: TurnView, places: Sequence[Element]) -> list[Element]:
+    line = words(tool_text(replace(tool_status(step, view), summary="", more="")))
+    return [line, *places] if step.status is StepStatus.AWAITING else [line]
+
+
+def _places(card: str, places: Sequence[Destination], outside: SentCards) -> list[Element]:
+    elements: list[Element] = []
+    for number, place in enumerate(places):
+        elements.append(words(", " if number else " "))
+        match place:
+            case ChannelTarget(id):
+                elements += [words("in "), channel(id)]
+                if address := outside.address(remote_slot(card, place)):
+                    elements += [words(" ("), link(address, "card"), words(")")]
+            case DirectTarget(id):
+                elements += [words("by "), person(id)]
+    return elements

@@ -21,29 +21,28 @@ from bot.platforms.slack.blocks import (
     button,
     buttons,
     fallback,
+    fits_a_table,
     link_button,
     preformatted,
     rich_section,
     rich_text,
     shortened,
     small,
+    table,
     words,
 )
 from bot.platforms.slack.context import PlatformContext
-from bot.platforms.slack.forms import form_to_modal
+from bot.platforms.slack.files import upload
 from bot.platforms.slack.ids import conversation
 from bot.platforms.slack.limits import MESSAGE_WEIGHT
-from bot.platforms.slack.mentions import resolve_reply_mentions
-from bot.platforms.slack.notification_text import fallback_text
-from bot.platforms.slack.outgoing import Block, CommandReply
+from bot.platforms.slack.modals import form_to_modal
+from bot.platforms.slack.outgoing import Block, CommandReply, fallback_text
 from bot.platforms.slack.responders import Responder, ResponseTarget, responder_for
 from bot.platforms.slack.rich_text import RichTextBuilder
-from bot.platforms.slack.tables import fits_a_table, table
-from bot.platforms.slack.uploads import upload
-from bot.rendering.links import open_label
+from bot.platforms.slack.users import resolve_reply_mentions
 from bot.rendering.markdown_split import SizeLimit, split, text_weight
 from bot.rendering.text_columns import columns
-from bot.rendering.text_safety import single_line, strip_control
+from bot.rendering.text_safety import open_label, single_line, strip_control
 
 # -------------------- command messages
 # Cells and details of a reply are plain text; its text is trusted Markdown.

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from bot.chat.audience import AudiencePolicy
 from bot.chat.background_tasks import BackgroundTasks
-from bot.chat.lookups import Lookups
+from bot.chat.decisions import Lookups
 from bot.domain.conversations import Member
 from bot.platforms.slack.home import Home
 from bot.platforms.slack.users import UserDirectory

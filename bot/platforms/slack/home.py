@@ -23,8 +23,7 @@ from bot.platforms.slack.blocks import (
     small,
     words,
 )
-from bot.platforms.slack.cards import EXPIRES
-from bot.platforms.slack.elicitation_cards import elicitation_buttons, expiry, open_elicitation
+from bot.platforms.slack.cards import EXPIRES, elicitation_buttons, expiry, open_elicitation
 from bot.platforms.slack.modals import View
 from bot.platforms.slack.outgoing import Block
 from bot.rendering.approval_card import approval_card, headline

@@ -25,26 +25,30 @@ from bot.chat.actions import (
     ViewPendingCall,
 )
 from bot.chat.argument_editing import edit_command
-from bot.chat.decisions import approve_with_grant, decide, find_approval_step, open_whole
+from bot.chat.decisions import (
+    approve_with_grant,
+    decide,
+    find_approval_step,
+    open_whole,
+    run_turn_action,
+    save_feedback,
+)
 from bot.chat.rejection_messages import ENOUGH, GONE, OUT_OF_DATE, error_message
 from bot.chat.text_commands import split_args
-from bot.chat.turn_actions import run_turn_action, save_feedback
 from bot.domain.approvals import DecisionType
 from bot.domain.conversations import ConversationKey
 from bot.domain.turns import ToolStep
 from bot.errors import CountersignError
 from bot.platforms.slack.command_runner import CommandRunner, TriggerId
 from bot.platforms.slack.context import PlatformContext
-from bot.platforms.slack.ephemeral import send_ephemeral, text_message
+from bot.platforms.slack.files import direct_channel
 from bot.platforms.slack.ids import conversation
 from bot.platforms.slack.markup import MentionResolver, to_plain_text
-from bot.platforms.slack.mentions import resolve_mentions
 from bot.platforms.slack.messages import TextCommand
-from bot.platforms.slack.modal_results import Window
-from bot.platforms.slack.modals import call_modal, confirm_modal, deny_modal, page_of_call, whole_call_modal
+from bot.platforms.slack.modals import Window, call_modal, confirm_modal, deny_modal, page_of_call, whole_call_modal
 from bot.platforms.slack.payloads import ActionPayload, SlashCommandPayload, read_press, read_slash
-from bot.platforms.slack.responders import ResponseTarget
-from bot.platforms.slack.uploads import direct_channel
+from bot.platforms.slack.responders import ResponseTarget, send_ephemeral, text_message
+from bot.platforms.slack.users import resolve_mentions
 from bot.rendering.available_actions import CheckCallAction, RunAgainAction, StopTurnAction
 
 log = logging.getLogger(__name__)

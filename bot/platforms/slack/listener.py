@@ -33,20 +33,17 @@ from bot.errors import CountersignError, DeliveryFailed, SettingsError
 from bot.logs import in_context
 from bot.platforms.slack.command_runner import CommandRunner
 from bot.platforms.slack.context import PlatformContext, SlackLookups
-from bot.platforms.slack.ephemeral import ChannelRef, send_ephemeral, text_message
-from bot.platforms.slack.errors import LOCKED_OUT, SlackWebApiError
 from bot.platforms.slack.home_refresher import HomeRefresher
 from bot.platforms.slack.ids import conversation
 from bot.platforms.slack.interactions import InteractionHandler
 from bot.platforms.slack.markup import MentionResolver, defuse_mentions, escape, to_plain_text
 from bot.platforms.slack.messages import MessageHandler
-from bot.platforms.slack.modal_results import Window
 from bot.platforms.slack.modal_submissions import ModalSubmissionHandler
-from bot.platforms.slack.modals import modal, text_input
-from bot.platforms.slack.responders import ResponseTarget
+from bot.platforms.slack.modals import Window, modal, text_input
+from bot.platforms.slack.responders import ChannelRef, ResponseTarget, send_ephemeral, text_message
 from bot.platforms.slack.socket_mode import SocketStatus, receive_by_socket
 from bot.platforms.slack.users import UserDirectory
-from bot.platforms.slack.web_api import Identity, WebApi, library_log
+from bot.platforms.slack.web_api import LOCKED_OUT, Identity, SlackWebApiError, WebApi, library_log
 from bot.ports import Commands, EngineApi
 from bot.rendering.text_safety import single_line
 

@@ -12,17 +12,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from bot.chat.background_tasks import PerUserRate
 from bot.chat.keyed_lock import KeyedLock
-from bot.chat.per_user_limit import PerUserRate
 from bot.chat.recent_keys import RecentKeys
 from bot.chat.rejection_messages import NOT_STORED
 from bot.chat.text_commands import parse_command
-from bot.chat.thread_context import append_file_names, describe_files, format_lines, messages_since
-from bot.chat.thread_tracker import ThreadTracker
+from bot.chat.thread_context import ThreadTracker, append_file_names, describe_files, format_lines, messages_since
 from bot.domain.conversations import Attachment, Author, ConversationKey, InboundMessage
 from bot.errors import DatabaseUnwritable, DeliveryFailed, QueueFull
 from bot.platforms.slack.context import PlatformContext
-from bot.platforms.slack.ephemeral import ChannelRef, send_ephemeral, text_message
 from bot.platforms.slack.files import attachments
 from bot.platforms.slack.ids import conversation, message_keys
 from bot.platforms.slack.markup import (
@@ -32,6 +30,7 @@ from bot.platforms.slack.markup import (
     to_plain_text,
     unnamed_channels,
 )
+from bot.platforms.slack.responders import ChannelRef, send_ephemeral, text_message
 from bot.platforms.slack.users import Person, UserDirectory
 from bot.platforms.slack.web_api import Identity, WebApi
 from bot.ports import EngineApi

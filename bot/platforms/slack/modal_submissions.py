@@ -21,15 +21,28 @@ from bot.domain.commands import Form
 from bot.errors import CountersignError, DeliveryFailed
 from bot.platforms.slack.command_runner import CommandRunner, TriggerId
 from bot.platforms.slack.context import PlatformContext
-from bot.platforms.slack.forms import FIELD, FORM, decode_state, errors, form_to_modal
 from bot.platforms.slack.interactions import InteractionHandler
-from bot.platforms.slack.mentions import resolve_mentions
-from bot.platforms.slack.modal_results import Back, ConfirmationSubmitted, DenySubmitted, FormSubmitted, Window
-from bot.platforms.slack.modals import CONFIRM, DENY, REASON, TYPED, note_modal
-from bot.platforms.slack.notification_text import fallback_text
-from bot.platforms.slack.outgoing import CommandReply
+from bot.platforms.slack.modals import (
+    CONFIRM,
+    DENY,
+    FIELD,
+    FORM,
+    REASON,
+    TYPED,
+    Back,
+    ConfirmationSubmitted,
+    DenySubmitted,
+    FormSubmitted,
+    Window,
+    decode_state,
+    errors,
+    form_to_modal,
+    note_modal,
+)
+from bot.platforms.slack.outgoing import CommandReply, fallback_text
 from bot.platforms.slack.payloads import user_of
 from bot.platforms.slack.responders import APART_SECONDS, ResponseTarget
+from bot.platforms.slack.users import resolve_mentions
 from bot.platforms.slack.web_api import WebApi
 
 # -------------------- modal parsing

@@ -7,9 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from bot.chat.actions import Action
-from bot.platforms.slack.action_codec import decode
-from bot.platforms.slack.ephemeral import ChannelRef
-from bot.platforms.slack.responders import ResponseTarget
+from bot.platforms.slack.blocks import decode
+from bot.platforms.slack.responders import ChannelRef, ResponseTarget
 
 
 @dataclass(frozen=True, slots=True)

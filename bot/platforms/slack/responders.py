@@ -2,6 +2,8 @@
 
 A `response_url` takes five answers within 30 minutes (Slack, "Handling user interaction"). The last use is reserved for
 the last answer; the bot's token posts later ones.
+
+Ephemeral messages: rejections, hints and results of actions.
 """
 
 from __future__ import annotations
@@ -17,11 +19,48 @@ from urllib.parse import urlsplit
 import aiohttp
 
 from bot.errors import DeliveryFailed
-from bot.platforms.slack.ephemeral import ChannelRef, send_ephemeral
+from bot.platforms.slack.markup import defuse_mentions, escape
 from bot.platforms.slack.outgoing import CommandReply
 from bot.platforms.slack.web_api import WebApi
 
 log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelRef:
+    """Location of a user: a channel, an optional thread in it, and the type of the channel."""
+
+    channel: str
+    user: str
+    thread: str = ""
+
+    @property
+    def direct(self) -> bool:
+        """True for a direct conversation with the bot."""
+        return self.channel.startswith("D")
+
+
+def text_message(text: str) -> CommandReply:
+    """Return a message of one plain sentence."""
+    return CommandReply((), escape(defuse_mentions(text)))
+
+
+async def send_ephemeral(api: WebApi, spot: ChannelRef, sheet: CommandReply) -> None:
+    """Post an ephemeral message; in a direct conversation a regular one. Raises DeliveryFailed."""
+    content: dict[str, Any] = {"text": sheet.text, "blocks": list(sheet.blocks) or None}
+    thread = spot.thread or None
+    if spot.direct:
+        await api.post(
+            "chat.postMessage",
+            channel=spot.channel,
+            thread_ts=thread,
+            unfurl_links=False,
+            unfurl_media=False,
+            **content,
+        )
+        return
+    await api.post("chat.postEphemeral", channel=spot.channel, user=spot.user, thread_ts=thread, **content)
+
 
 USES = 5
 """Uses of a `response_url`: one is for the last answer, and one more is enough if answers do not replace each other."""

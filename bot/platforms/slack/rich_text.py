@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from bot.platforms.slack import limits
-from bot.platforms.slack.blocks import Element
+from bot.platforms.slack.blocks import Element, fits_a_table, table
 from bot.platforms.slack.outgoing import Block
-from bot.platforms.slack.tables import fits_a_table, table
 from bot.rendering.markdown_ast import (
     Code,
     Heading,

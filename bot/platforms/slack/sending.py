@@ -16,10 +16,9 @@ from typing import Any
 
 from bot.domain.conversations import ConversationKey
 from bot.errors import DeliveryFailed
-from bot.platforms.slack.errors import SlackConnectionError, SlackWebApiError
 from bot.platforms.slack.ids import MessageRef
 from bot.platforms.slack.outgoing import OutgoingMessage
-from bot.platforms.slack.web_api import WebApi
+from bot.platforms.slack.web_api import SlackConnectionError, SlackWebApiError, WebApi
 from bot.rendering.text_safety import ELLIPSIS
 
 log = logging.getLogger(__name__)

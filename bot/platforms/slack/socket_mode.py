@@ -17,8 +17,7 @@ from slack_bolt.async_app import AsyncApp
 
 from bot.chat.retry import retry_until_available
 from bot.errors import DeliveryFailed
-from bot.platforms.slack.errors import SlackWebApiError
-from bot.platforms.slack.web_api import WebApi, library_log
+from bot.platforms.slack.web_api import SlackWebApiError, WebApi, library_log
 
 log = logging.getLogger(__name__)
 

@@ -2,6 +2,9 @@
 
 Names are cached for five minutes; decisions need a fresh lookup. Groups are requested only if settings, profiles or
 rules name some. Bots, guests, users of other organizations and unknown users are marked as such.
+
+Names of Slack users and groups in sentences of the engine and the commands: `slack:U1` becomes `@sam`, and
+`slack-group:S1` becomes `@ops`.
 """
 
 from __future__ import annotations
@@ -13,9 +16,10 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import Any
 
+from bot.chat import mentions
+from bot.domain.commands import Reply
 from bot.domain.conversations import Author, Member
-from bot.platforms.slack.errors import SlackWebApiError
-from bot.platforms.slack.web_api import Identity, WebApi
+from bot.platforms.slack.web_api import Identity, SlackWebApiError, WebApi
 from bot.rendering.text_safety import single_line
 
 KEPT_SECONDS = 300.0
@@ -182,3 +186,25 @@ def _groups(answer: Mapping[str, Any]) -> Mapping[str, frozenset[str]]:
             users = group.get("users")
             found[str(group["id"])] = frozenset(map(str, users if isinstance(users, list) else ()))
     return found
+
+
+_PRINCIPALS = r"slack:[UW][A-Z0-9]{1,20}|slack-group:S[A-Z0-9]{1,20}"
+
+
+async def resolve_mentions(people: UserDirectory, sentence: str) -> str:
+    """Replace the principals of a sentence by names."""
+    return await mentions.resolve_mentions(_names(people), sentence)
+
+
+async def resolve_reply_mentions(people: UserDirectory, reply: Reply) -> Reply:
+    """Replace the principals of a reply's Markdown by names. Code stays, because it is copied."""
+    return await mentions.resolve_reply_mentions(_names(people), reply)
+
+
+def _names(people: UserDirectory) -> mentions.PrincipalNames:
+    async def name(principal: str) -> str:
+        if principal.startswith(GROUP):
+            return await people.group_name(principal.removeprefix(GROUP))
+        return (await people.person(principal.partition(":")[2])).name
+
+    return mentions.PrincipalNames(_PRINCIPALS, name)

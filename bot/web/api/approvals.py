@@ -34,18 +34,15 @@ from bot.domain.grants import GrantRequest
 from bot.domain.turns import StepStatus, ToolStep, Turn
 from bot.errors import CountersignError
 from bot.ports import PendingApproval, PendingApprovalPosition
-from bot.ports.pending_approvals import read_pending_approvals
+from bot.ports.reporting import read_pending_approvals
 from bot.rendering.approval_card import remaining_approvals_text
 from bot.rendering.call_arguments import shared_json, whole_json
 from bot.rendering.deceptive_text import imitates_mask
 from bot.rendering.grant_options import OFFERS, parse_grant_option
 from bot.web.authentication import MemberCaller
-from bot.web.dependencies import WebDependencies
 from bot.web.problems import Problem
-from bot.web.routes import api_router
-from bot.web.schemas import RequestModel, ResponseModel
-from bot.web.turns.conversation_ids import id_of
-from bot.web.turns.key_prefixes import key_prefixes
+from bot.web.routes import RequestModel, ResponseModel, WebDependencies, api_router
+from bot.web.turns.conversation_ids import id_of, key_prefixes
 from bot.web.turns.schemas import ApprovalShape, approval_shape, whole_approval_shape
 
 log = logging.getLogger(__name__)

@@ -18,9 +18,7 @@ from bot.domain.commands import Form, FormSubmission, Invocation, PageInfo, Repl
 from bot.domain.conversations import ConversationKey, Member
 from bot.rendering.reply_json import reply_json
 from bot.web.authentication import MemberCaller
-from bot.web.dependencies import WebDependencies
-from bot.web.routes import api_router
-from bot.web.schemas import RequestModel, ResponseModel
+from bot.web.routes import RequestModel, ResponseModel, WebDependencies, api_router
 from bot.web.turns.conversation_ids import own_conversation
 
 MOST_WORDS = 200

@@ -10,16 +10,14 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Query
 from pydantic import Field
 
-from bot.commands.rejections import NotFoundRejection
+from bot.commands.argument_parser import NotFoundRejection
 from bot.commands.server_directory import VisibleServer
 from bot.domain.policies import ANY, Rule
 from bot.domain.policy_syntax import RuleError, describe_rule, parse_rule, rule_to_table
-from bot.web.dependencies import WebDependencies
 from bot.web.problems import Problem
-from bot.web.routes import api_router
-from bot.web.schemas import RequestModel, ResponseModel
+from bot.web.routes import RequestModel, ResponseModel, WebDependencies, api_router
 from bot.web.servers.dependencies import AtHere, Services
-from bot.web.servers.response_options import AskedManner, Moment, ResponseOptions
+from bot.web.servers.responses import AskedManner, Moment, ResponseOptions
 
 _NAMED = {"server": "serverId", "server_id": "serverId", "tool": "toolName", "policy": "policy"}
 """Field names of a request body by the key of a rule."""

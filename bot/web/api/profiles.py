@@ -7,17 +7,14 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Path, Response
 from pydantic import Field
 
-from bot.commands.profile_fields import parse_profile, profile_values
-from bot.commands.profile_service import Outdated
-from bot.commands.rejections import NotFoundRejection
+from bot.commands.argument_parser import NotFoundRejection
+from bot.commands.profile_fields import Outdated, parse_profile, profile_values
 from bot.commands.server_directory import VisibleServer
 from bot.domain.profiles import Profile
-from bot.web.dependencies import WebDependencies
 from bot.web.problems import Problem
-from bot.web.routes import api_router
-from bot.web.schemas import RequestModel, ResponseModel
+from bot.web.routes import RequestModel, ResponseModel, WebDependencies, api_router
 from bot.web.servers.dependencies import AtHere, RequestScope, Services
-from bot.web.servers.response_options import AskedManner, Moment, ResponseOptions
+from bot.web.servers.responses import AskedManner, Moment, ResponseOptions
 from bot.web.servers.versions import IfMatch, check, overtaken, tag
 
 _FIELDS = {"servers": "enabledMcpServerIds"}

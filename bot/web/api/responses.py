@@ -24,14 +24,11 @@ from bot.domain.views import TurnView
 from bot.errors import CountersignError, NotFound, QueueFull
 from bot.web.authentication import MemberCaller
 from bot.web.caller_limits import RequestStreamPlace, StreamPlace
-from bot.web.dependencies import WebDependencies
 from bot.web.problems import Problem, problem_of_error
-from bot.web.routes import api_router
-from bot.web.schemas import RequestModel, ResponseModel
+from bot.web.routes import RequestModel, ResponseModel, WebDependencies, api_router
 from bot.web.sse import EventStream, ServerEvent, stream_described
 from bot.web.turns.conversation_ids import id_of, is_own, may_see, own_conversation
-from bot.web.turns.cursors import Cursor
-from bot.web.turns.events import EVENTS, EventEncoder
+from bot.web.turns.events import EVENTS, Cursor, EventEncoder
 from bot.web.turns.request_input import ParsedInput, Payload, parse_input
 from bot.web.turns.schemas import ResponseShape, is_waiting, response_shape
 

@@ -8,13 +8,10 @@ from fastapi import APIRouter, Depends, Query
 from pydantic import Field
 
 from bot.domain.servers import ServerStatus
-from bot.web.dependencies import WebDependencies
-from bot.web.routes import api_router
-from bot.web.schemas import ResponseModel
+from bot.web.routes import ResponseModel, WebDependencies, api_router
 from bot.web.servers.actions import server_action_routes
 from bot.web.servers.dependencies import AtHere, Services
-from bot.web.servers.response_options import ResponseOptions
-from bot.web.servers.responses import ServerSerializer, ToolAnswer
+from bot.web.servers.responses import ResponseOptions, ServerSerializer, ToolAnswer
 from bot.web.servers.reviews import server_review_routes
 from bot.web.servers.routes import server_routes
 

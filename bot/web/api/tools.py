@@ -22,9 +22,7 @@ from bot.domain.turns import ToolStep
 from bot.domain.views import ReadFile, TurnView
 from bot.ports import EngineApi
 from bot.web.caller_limits import RequestStreamPlace
-from bot.web.dependencies import WebDependencies
-from bot.web.routes import api_router
-from bot.web.schemas import RequestModel, ResponseModel
+from bot.web.routes import RequestModel, ResponseModel, WebDependencies, api_router
 from bot.web.servers.dependencies import AtHere, Services
 
 WAIT_SECONDS, LONGEST_WAIT = 30.0, 300.0

@@ -8,16 +8,14 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from pydantic import Field
 
-from bot.commands.timestamps import MOMENT, parse_time
+from bot.commands.text_format import MOMENT, parse_time
 from bot.commands.usage_report import usage_report
 from bot.domain.api_clients import ApiClient, ApiRole
 from bot.domain.servers import EVERYWHERE
 from bot.domain.usage import LimitPeriod, LimitUnit, UsageGrouping, UsageOwner, UsageQuery
 from bot.web.authentication import MemberCaller
-from bot.web.dependencies import WebDependencies
 from bot.web.problems import Problem
-from bot.web.routes import api_router
-from bot.web.schemas import ResponseModel
+from bot.web.routes import ResponseModel, WebDependencies, api_router
 from bot.web.turns.conversation_ids import place
 
 

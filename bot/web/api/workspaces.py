@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
-from bot.web.dependencies import WebDependencies
-from bot.web.routes import api_router
+from bot.web.routes import WebDependencies, api_router
 from bot.web.servers.actions import server_action_routes
 from bot.web.servers.dependencies import Services
 from bot.web.servers.reviews import server_review_routes

@@ -28,9 +28,9 @@ from bot.commands.secret_form import (
 )
 from bot.commands.secret_links import PATH
 from bot.errors import DatabaseError
+from bot.web.authentication import LoginThrottle
 from bot.web.html import HtmlDocument
 from bot.web.links import pages as link_pages
-from bot.web.login_throttle import LoginThrottle
 
 log = logging.getLogger(__name__)
 

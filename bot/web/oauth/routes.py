@@ -19,8 +19,8 @@ from bot.commands.oauth_callback import OAuthCallback, SignInCompleted, SignInRe
 from bot.domain.sign_ins import CALLBACK_ID, CALLBACK_PATH, CLIENT_NAME, CLIENT_PATH
 from bot.errors import DatabaseError
 from bot.ports import AuthorizationResponse
+from bot.web.authentication import LoginThrottle
 from bot.web.html import HtmlDocument
-from bot.web.login_throttle import LoginThrottle
 from bot.web.oauth import pages as sign_in_pages
 
 log = logging.getLogger(__name__)

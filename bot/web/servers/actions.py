@@ -14,7 +14,7 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Query
 from pydantic import Field
 
-from bot.commands.rejections import NotFoundRejection
+from bot.commands.argument_parser import NotFoundRejection
 from bot.commands.server_directory import ServerDirectory, VisibleServer
 from bot.domain.checks import Check, CheckStatus
 from bot.domain.conversations import ConversationKey
@@ -23,11 +23,9 @@ from bot.errors import ServerTrouble
 from bot.ports import ServerAdmin
 from bot.web.caller_limits import RequestStreamPlace
 from bot.web.problems import Problem
-from bot.web.routes import api_router
-from bot.web.schemas import ResponseModel
+from bot.web.routes import ResponseModel, api_router
 from bot.web.servers.dependencies import AtHere, FindHere, Services
-from bot.web.servers.response_options import AskedManner, Moment, ResponseOptions
-from bot.web.servers.responses import CapabilitiesAnswer, ServerSerializer
+from bot.web.servers.responses import AskedManner, CapabilitiesAnswer, Moment, ResponseOptions, ServerSerializer
 from bot.web.sse import EventStream, ServerEvent
 
 # -------------------- events

@@ -12,11 +12,11 @@ from pydantic import AfterValidator, Field
 
 from bot.commands.call_builder import CallBuilder
 from bot.commands.dependencies import CommandDependencies
-from bot.commands.policy_service import PolicyService
-from bot.commands.profile_service import ProfileService
+from bot.commands.policies import PolicyService
+from bot.commands.profile_fields import ProfileService
+from bot.commands.server_checks import ServerValidator
 from bot.commands.server_directory import ServerDirectory
 from bot.commands.server_service import ServerService
-from bot.commands.server_validation import ServerValidator
 from bot.commands.sign_in import SignInSteps
 from bot.commands.tool_review import ToolReview
 from bot.domain.api_clients import ApiClient

@@ -14,10 +14,10 @@ from pydantic import AliasChoices, Field, SecretStr
 from bot.commands.server_definition import KEEP, NO, YES
 from bot.commands.server_templates import MISSING_SECRET as UNNAMED_SECRET
 from bot.commands.server_templates import SLOT
-from bot.domain.plain_headers import is_plain_header
+from bot.domain.secret_detection import is_plain_header
 from bot.domain.secrets import SecretReference
 from bot.domain.servers import USER_SLOT, AuthenticationKind
-from bot.web.schemas import RequestModel
+from bot.web.routes import RequestModel
 
 _REFERENCES = ("env:", "file:")
 MISSING_SECRET = "It is missing: the secret itself, or env:NAME or file:/path, where it is."  # noqa: S105 - a sentence

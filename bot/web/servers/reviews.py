@@ -8,10 +8,9 @@ from pydantic import Field
 from bot.commands.tool_review import UnreviewedTool
 from bot.domain.pins import combined_digest
 from bot.web.problems import Problem
-from bot.web.routes import api_router
-from bot.web.schemas import RequestModel, ResponseModel
+from bot.web.routes import RequestModel, ResponseModel, api_router
 from bot.web.servers.dependencies import AtHere, FindHere, Services
-from bot.web.servers.response_options import AskedManner, Moment, ResponseOptions
+from bot.web.servers.responses import AskedManner, Moment, ResponseOptions
 
 
 class DefinitionDiff(ResponseModel):

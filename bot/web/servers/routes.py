@@ -8,11 +8,11 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Response
 
+from bot.commands.server_checks import ServerRequest
 from bot.commands.server_definition import ParsedDefinition
 from bot.commands.server_directory import VisibleServer, name_in_use
 from bot.commands.server_fields import is_slug
 from bot.commands.server_service import InvalidServer, VersionConflict
-from bot.commands.server_validation import ServerRequest
 from bot.commands.text_format import POLICY_CHOICES, parse_policy
 from bot.domain.approvals import ApprovalPolicy
 from bot.domain.servers import ServerEnablement, ServerRecord
@@ -20,8 +20,14 @@ from bot.web.problems import Problem
 from bot.web.routes import api_router
 from bot.web.servers.dependencies import AtHere, FindHere, RequestScope, Services
 from bot.web.servers.requests import ParsedServer, ServerBody, given
-from bot.web.servers.response_options import AskedManner, ResponseOptions
-from bot.web.servers.responses import ServerAnswer, ServerDetails, ServerSerializer, wanted_standing
+from bot.web.servers.responses import (
+    AskedManner,
+    ResponseOptions,
+    ServerAnswer,
+    ServerDetails,
+    ServerSerializer,
+    wanted_standing,
+)
 from bot.web.servers.versions import IfMatch, check, overtaken, tag
 
 CONNECTING_SECONDS = 45.0

@@ -3,12 +3,15 @@
 A client's own conversation in its token's workspace has its thread as the id: `order-17`. Every other one has its whole
 key, with `!` for `%`, which would need escaping in an address: `slack:T1:C2:1700000000.000100`,
 `api:slack!3AT1:ci:order-17`. Keys contain no `!`.
+
+Key prefixes of the conversations that a token covers.
 """
 
 from __future__ import annotations
 
 import re
 import secrets
+from urllib.parse import quote
 
 from bot.domain.api_clients import ApiClient, ApiRole
 from bot.domain.conversations import HTTP, ConversationKey
@@ -16,6 +19,15 @@ from bot.domain.servers import EVERYWHERE
 from bot.web.authentication import ensure_workspace
 from bot.web.problems import Problem
 from bot.web.servers.dependencies import WORKSPACE, WORKSPACE_FORM
+
+
+def key_prefixes(caller: ApiClient) -> list[str]:
+    """Return the key prefixes of the client's workspace: on its platform, and over HTTP."""
+    if caller.workspace == EVERYWHERE:
+        return [""]
+    platform, _, workspace = caller.workspace.partition(":")
+    return [f"{platform}:{quote(workspace, safe='')}:", f"{HTTP}:{quote(caller.workspace, safe='')}:"]
+
 
 _THREAD = re.compile(r"[A-Za-z0-9._~-]{1,128}")
 THREAD_FORM = "an id has up to 128 letters, digits and . _ ~ -"

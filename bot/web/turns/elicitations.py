@@ -17,7 +17,7 @@ from bot.domain.elicitations import Elicitation, FormMode, UrlMode
 from bot.domain.turns import ToolStep, Turn
 from bot.domain.views import TurnView
 from bot.rendering.elicitation_card import domain_of, outcome_text, server_name, warning_text
-from bot.web.schemas import ResponseModel, moment
+from bot.web.routes import ResponseModel, moment
 
 REMEMBERED = 16
 """Number of latest elicitations of a call whose end is tracked in a cursor."""

@@ -19,7 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from bot.chat.thread_context import append_file_names, describe_files, format_lines
 from bot.domain.conversations import Attachment
 from bot.web.problems import Problem
-from bot.web.turns.uploads import Uploads
+from bot.web.turns.surface import Uploads
 
 MOST_IMAGES = 5
 _DATA = re.compile(r"data:(image/(?:png|jpeg|gif|webp));base64,([A-Za-z0-9+/=\s]+)")

@@ -17,11 +17,10 @@ from bot.domain.approvals import Approval
 from bot.domain.conversations import ConversationKey
 from bot.domain.turns import WAITING, ModelStep, StepStatus, ToolStep, Turn, TurnStatus
 from bot.domain.views import TurnView
-from bot.rendering.approval_card import ApprovalCard, approval_card, whole_card
-from bot.rendering.argument_diff import format_changes
+from bot.rendering.approval_card import ApprovalCard, approval_card, format_changes, whole_card
 from bot.rendering.call_arguments import shared_json, whole_json
-from bot.rendering.view_diff import answer
-from bot.web.schemas import ResponseModel, moment
+from bot.rendering.turn_events import answer
+from bot.web.routes import ResponseModel, moment
 from bot.web.turns.elicitations import ElicitationShape, elicitations_of
 
 

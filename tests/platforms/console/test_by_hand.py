@@ -14,8 +14,7 @@ from bot.domain.views import TurnView
 from bot.platforms.console.console import Streams
 from bot.platforms.console.export import export_conversation
 from bot.platforms.console.startup import StartState
-from bot.platforms.console.timeline_entries import SECOND_TRY
-from bot.platforms.console.transcript import RETURNED_LINES
+from bot.platforms.console.transcript import RETURNED_LINES, SECOND_TRY
 from tests.platforms.console.chat import chatting, now
 from tests.platforms.console.scripted import ScriptedTurn, a_call, a_turn, an_approval
 from tests.platforms.console.terminal import echoed

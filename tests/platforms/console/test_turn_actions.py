@@ -7,7 +7,7 @@ import asyncio
 from bot.domain.turns import StepStatus, TurnStatus
 from bot.domain.views import BlockingTurn
 from bot.platforms.console.transcript import UNSURE
-from bot.platforms.console.turn_actions import NOTHING_RUNS, NOTHING_UNKNOWN
+from bot.platforms.console.turn_tracker import NOTHING_RUNS, NOTHING_UNKNOWN
 from tests.platforms.console.chat import chatting
 from tests.platforms.console.scripted import ScriptedTurn, a_turn
 from tests.platforms.console.terminal import echoed

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from bot.platforms.discord.limits import CONTENT, utf16_length
+from bot.platforms.discord.escaping import CONTENT, utf16_length
 from bot.platforms.discord.outgoing import OutgoingMessage
 from tests.fakes.discord.components import BUTTON, TEXT, checked_components, walk
 from tests.fakes.discord.mentions import CODE

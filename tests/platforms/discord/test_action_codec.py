@@ -7,16 +7,16 @@ import dataclasses
 import pytest
 
 from bot.chat.audience import NOT_FOR_STRANGERS
+from bot.chat.decisions import ENDED, IN_HAND, THANKS
 from bot.chat.rejection_messages import GONE, OUT_OF_DATE, TROUBLE, WORN_OUT
-from bot.chat.turn_actions import ENDED, IN_HAND, THANKS
 from bot.domain.approvals import AlreadyDecided, ApprovalNotFound, DecisionType, NotAllowed, StaleRevision
 from bot.domain.conversations import Author
 from bot.domain.turns import StepStatus, TurnStatus
 from bot.domain.views import TurnView
 from bot.errors import DatabaseUnavailable
 from bot.platforms.discord.context import DiscordLookups
+from bot.platforms.discord.context_menu import read_modal
 from bot.platforms.discord.interactions import FILE, IN_THE_FILE, NO_OUTSIDERS
-from bot.platforms.discord.modals import read_modal
 from tests.fakes.discord import Answer, Channel, Message
 from tests.platforms.discord.workplace import Workplace, a_workplace
 from tests.rendering.turns import a_reply, a_step, a_view, an_approval

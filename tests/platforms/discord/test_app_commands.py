@@ -11,8 +11,7 @@ import pytest
 
 from bot.domain.commands import Parameter, ParameterKind, RequiredRole, Verb
 from bot.errors import DeliveryFailed
-from bot.platforms.discord.command_groups import ENTRIES, LONGEST, choices, hint, levels, options, words
-from bot.platforms.discord.command_runner import suggestions
+from bot.platforms.discord.command_runner import ENTRIES, LONGEST, choices, hint, levels, options, suggestions, words
 from bot.platforms.discord.listener import CommandTree, Interaction, command_tree, register, try_register
 from bot.platforms.discord.rest import Rest
 from tests.commands.servers import Servers, registry, two_servers

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from bot.domain.commands import Field, Form, PageInfo, Reply, ReplyFile, Table
-from bot.platforms.discord.command_messages import DONE, NEEDS_FORM, command_reply, form_reply, note_reply, whole
-from bot.platforms.discord.limits import DISPLAYED, utf16_length
+from bot.platforms.discord.command_replies import DONE, NEEDS_FORM, command_reply, form_reply, note_reply, whole
+from bot.platforms.discord.escaping import DISPLAYED, utf16_length
 
 ROWS = tuple((f"server-{number}", "on") for number in range(10))
 

@@ -9,9 +9,9 @@ from bot.chat.rejection_messages import TROUBLE
 from bot.domain.commands import PageInfo, Reply, ReplyAction, ReplyFile, Table
 from bot.domain.conversations import Author, InboundMessage
 from bot.errors import DatabaseUnavailable
+from bot.platforms.discord.command_replies import GONE
 from bot.platforms.discord.command_runner import NOT_SERVED
 from bot.platforms.discord.listener import CHANGED
-from bot.platforms.discord.pending_actions import GONE
 from bot.platforms.discord.responders import NOT_SENT, SENT_DIRECTLY
 from tests.fakes.discord import Answer, Answers, Fails
 from tests.platforms.discord.commanding import Commanding, commanding

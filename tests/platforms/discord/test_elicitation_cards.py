@@ -17,10 +17,10 @@ from bot.domain.elicitations import DECLINED, Elicitation, ElicitationAction, El
 from bot.domain.tools import ArgumentError
 from bot.domain.turns import StepStatus, ToolRef, TurnStatus
 from bot.domain.views import TurnView
-from bot.platforms.discord.action_codec import decode
 from bot.platforms.discord.app import DiscordSurface
 from bot.platforms.discord.cards import GREEN, GREY, ORANGE
-from bot.platforms.discord.limits import LINK
+from bot.platforms.discord.components import decode
+from bot.platforms.discord.escaping import LINK
 from bot.platforms.discord.outgoing import OutgoingMessage
 from bot.platforms.discord.turns import turn_messages
 from bot.rendering.elicitation_card import ANSWER, DECLINE, LIKE_ANOTHER, VISIT

@@ -6,8 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.platforms.discord.escaping import JOINER, defuse_mentions, escape, escape_code_fence, escape_to_limit, truncate
-from bot.platforms.discord.limits import utf16_length
+from bot.platforms.discord.escaping import (
+    JOINER,
+    defuse_mentions,
+    escape,
+    escape_code_fence,
+    escape_to_limit,
+    truncate,
+    utf16_length,
+)
 from tests.platforms.discord.accepted import named, small_lines
 
 

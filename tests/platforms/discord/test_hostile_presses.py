@@ -16,11 +16,11 @@ from bot.domain.approvals import Decided, DecisionType
 from bot.domain.conversations import ConversationKey
 from bot.domain.turns import StepStatus, ToolStep, Turn, TurnStatus
 from bot.domain.views import TurnView
-from bot.platforms.discord import action_codec
+from bot.platforms.discord import components
+from bot.platforms.discord.channel_ref import MessageRef
 from bot.platforms.discord.context import DiscordLookups
-from bot.platforms.discord.ids import MessageRef
+from bot.platforms.discord.context_menu import read_modal
 from bot.platforms.discord.interactions import ELSEWHERE
-from bot.platforms.discord.modals import read_modal
 from tests.fakes.discord import Channel, Message
 from tests.platforms.discord.workplace import Workplace, a_workplace
 from tests.rendering.turns import a_reply, a_step, a_view, an_approval
@@ -203,7 +203,7 @@ async def test_one_person_who_presses_without_end_keeps_nobody_else_waiting() ->
     ],
 )
 def test_a_number_that_we_do_not_write_is_no_press_of_ours(custom_id: str) -> None:
-    assert action_codec.decode(custom_id) is None
+    assert components.decode(custom_id) is None
 
 
 @pytest.mark.parametrize(

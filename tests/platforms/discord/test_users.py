@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from bot.domain.conversations import Author
-from bot.platforms.discord.ttl_cache import KEPT_SECONDS
-from bot.platforms.discord.users import UserDirectory
+from bot.platforms.discord.users import KEPT_SECONDS, UserDirectory
 from tests.fakes.discord import Fails, Permission
 from tests.platforms.discord.workplace import a_workplace
 

@@ -9,10 +9,9 @@ from slack_sdk.models.blocks import Block as SdkBlock
 from slack_sdk.models.views import View as SdkView
 
 from bot.platforms.slack.limits import MESSAGE_WEIGHT, UPDATED_TEXT
-from bot.platforms.slack.notification_text import fallback_text
-from bot.platforms.slack.outgoing import Block
-from bot.rendering.links import safe_url
+from bot.platforms.slack.outgoing import Block, fallback_text
 from bot.rendering.markdown_split import text_weight
+from bot.rendering.text_safety import safe_url
 from tests.fakes.slack.blocks import check_blocks
 from tests.fakes.slack.view_shapes import checked_view
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from bot.chat.audience import NOT_FOR_STRANGERS
+from bot.chat.decisions import ENDED, IN_HAND
 from bot.chat.rejection_messages import GONE, OUT_OF_DATE, TROUBLE
-from bot.chat.turn_actions import ENDED, IN_HAND
 from bot.domain.approvals import AlreadyDecided, ApprovalNotFound, DecisionType, NotAllowed, StaleRevision
 from bot.domain.conversations import ConversationKey
 from bot.domain.turns import StepStatus, TurnStatus

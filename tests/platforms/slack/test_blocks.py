@@ -28,8 +28,7 @@ from bot.domain.approvals import (
     NotAllowed,
     StaleRevision,
 )
-from bot.platforms.slack.action_codec import decode, encode
-from bot.platforms.slack.blocks import button, buttons, fallback, small
+from bot.platforms.slack.blocks import button, buttons, decode, encode, fallback, small
 from bot.rendering.available_actions import CheckCallAction, RunAgainAction, StopTurnAction
 from tests.platforms.slack.accepted import check_message
 

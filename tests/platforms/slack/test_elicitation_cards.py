@@ -17,13 +17,12 @@ from bot.domain.elicitations import DECLINED, Elicitation, ElicitationAction, El
 from bot.domain.tools import ArgumentError
 from bot.domain.turns import StepStatus, ToolRef, TurnStatus
 from bot.domain.views import TurnView
-from bot.platforms.slack.action_codec import decode
 from bot.platforms.slack.app import SlackSurface
-from bot.platforms.slack.blocks import LINK_PRESSED
+from bot.platforms.slack.blocks import LINK_PRESSED, decode
 from bot.platforms.slack.context import SlackLookups
 from bot.platforms.slack.home import Home
 from bot.platforms.slack.outgoing import OutgoingMessage
-from bot.platforms.slack.stream_content import TaskStatus, streams
+from bot.platforms.slack.streaming import TaskStatus, streams
 from bot.platforms.slack.turns import turn_messages
 from bot.rendering.elicitation_card import ANSWER, DECLINE, LIKE_ANOTHER, VISIT
 from tests.fakes.slack import Message, User

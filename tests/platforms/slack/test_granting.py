@@ -12,7 +12,7 @@ from bot.domain.approvals import DecisionType, NotAllowed
 from bot.domain.grants import ArgumentsScope, GrantRequest, HoursScope, PermanentScope, ThreadScope
 from bot.domain.turns import StepStatus, TurnStatus
 from bot.domain.views import TurnView
-from bot.platforms.slack.action_codec import decode, encode
+from bot.platforms.slack.blocks import decode, encode
 from tests.platforms.slack.accepted import labels, parts
 from tests.platforms.slack.test_action_codec import drawn
 from tests.platforms.slack.workplace import a_workplace

@@ -15,10 +15,9 @@ from bot.domain.turns import StepStatus, TurnStatus
 from bot.platforms.slack import limits
 from bot.platforms.slack.blocks import button, confirmation, header, section, shortened, small
 from bot.platforms.slack.command_runner import DETAIL_LIMIT, command_reply
-from bot.platforms.slack.forms import form_to_modal
 from bot.platforms.slack.home import SHOWN, Home, PendingApprovalSummary, home_view
-from bot.platforms.slack.modals import call_modal, confirm_modal, deny_modal, note_modal
-from bot.platforms.slack.stream_content import streams
+from bot.platforms.slack.modals import call_modal, confirm_modal, deny_modal, form_to_modal, note_modal
+from bot.platforms.slack.streaming import streams
 from bot.platforms.slack.turns import turn_messages
 from tests.platforms.scenes import DELETE, NOW, a_call, a_filing, a_view, an_approval
 from tests.platforms.slack.accepted import check_message, check_view, labels, parts

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from bot.chat.mentions import MOST
 from bot.domain.commands import Reply
-from bot.platforms.slack.mentions import resolve_mentions, resolve_reply_mentions
-from bot.platforms.slack.users import KEPT_SECONDS, UserDirectory
+from bot.platforms.slack.users import KEPT_SECONDS, UserDirectory, resolve_mentions, resolve_reply_mentions
 from tests.fakes.slack import Fails
 from tests.platforms.slack.workplace import a_workplace
 

@@ -14,16 +14,24 @@ from hypothesis import strategies as st
 from bot.chat.actions import ApprovalRef, Approve, OpenConfirmation, OpenDenyForm, ViewCall
 from bot.domain.commands import Field, FieldKind, Form
 from bot.domain.turns import StepStatus
-from bot.platforms.slack.action_codec import decode
-from bot.platforms.slack.forms import FIELD, TOO_LONG, ModalState, decode_state, encode_state, errors, form_to_modal
-from bot.platforms.slack.modal_results import ConfirmationSubmitted, DenySubmitted, FormSubmitted
+from bot.platforms.slack.blocks import decode
 from bot.platforms.slack.modal_submissions import read_submission
 from bot.platforms.slack.modals import (
+    FIELD,
     REASON,
+    TOO_LONG,
     TYPED,
+    ConfirmationSubmitted,
+    DenySubmitted,
+    FormSubmitted,
+    ModalState,
     call_modal,
     confirm_modal,
+    decode_state,
     deny_modal,
+    encode_state,
+    errors,
+    form_to_modal,
     note_modal,
     page_of_call,
     whole_call_modal,

@@ -1,0 +1,322 @@
+"""Storage of MCP servers: definitions, capabilities with their pins, and sign-ins.
+
+The store of the tokens of API clients.
+
+Store of users' feedback on answers.
+
+The stores of rules and of grants.
+
+The store of profiles and their bindings.
+
+The store of tokens and money used.
+
+Signing in to MCP servers by OAuth.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from bot.domain.api_clients import ApiRole, ApiToken
+from bot.domain.approvals import ApprovalPolicy
+from bot.domain.capabilities import ServerCapabilities
+from bot.domain.conversations import Author, ConversationKey
+from bot.domain.grants import Grant
+from bot.domain.pins import Pin, Pinned
+from bot.domain.policies import Rule
+from bot.domain.profiles import Binding, Profile
+from bot.domain.secrets import SecretLink
+from bot.domain.servers import CachedCapabilities, ServerEnablement, ServerRecord
+from bot.domain.sign_ins import PendingSignIn, SignIn, SignInKey
+from bot.domain.tools import Tool
+from bot.domain.turns import ToolStep
+from bot.domain.usage import UsageGrouping, UsageQuery, UsageTotal
+
+
+class TokenStore(Protocol):
+    """Tokens of the HTTP API, created and revoked by the operator."""
+
+    async def create(
+        self, name: str, role: ApiRole, workspace: str, lifetime: float | None, by: Author
+    ) -> tuple[ApiToken, str]:
+        """Create a token that is valid for `lifetime` seconds; None means without an end. Return its record and the
+        token itself, which is not stored. Raises Conflict if a valid token has the same name.
+        """
+
+    async def tokens(self) -> Sequence[ApiToken]:
+        """Return all tokens by name, with revoked and expired ones."""
+
+    async def find_by_secret(self, token: str) -> ApiToken | None:
+        """Return the record of a valid token, or None."""
+
+    async def revoke(self, name: str, by: Author) -> bool:
+        """Revoke a token. Return False if it is missing or already revoked."""
+
+
+@dataclass(frozen=True, slots=True)
+class Feedback:
+    """Feedback on the answer of a turn. `person` is a principal, `at` epoch seconds."""
+
+    turn_id: str
+    good: bool
+    person: str
+    at: float
+
+
+class FeedbackStore(Protocol):
+    """Feedback on answers. Feedback is deleted with its turn and leaves no audit entry."""
+
+    async def save(self, turn_id: str, good: bool, by: Author) -> None:
+        """Save a user's feedback, replacing an earlier one. Raises NotFound if the turn was deleted."""
+
+    async def for_turn(self, turn_id: str) -> Sequence[Feedback]:
+        """Return the feedback on a turn's answer, oldest first."""
+
+
+class PolicyStore(Protocol):
+    """Rules set by admins. The operator's file has further ones."""
+
+    async def rules(self) -> Sequence[Rule]:
+        """Return all rules of all workspaces."""
+
+    async def set_rule(self, rule: Rule, by: Author) -> Rule:
+        """Save a rule, replacing the rule of its workspace with the same conditions. Return the stored rule with its
+        id. Raises NotFound if its server is gone.
+        """
+
+    async def clear_rule(self, rule_id: str, by: Author) -> bool:
+        """Delete a rule. Return False if it does not exist."""
+
+    async def stored_results(self, named: str, reach: str) -> Sequence[tuple[ConversationKey, ToolStep]]:
+        """Return past calls with their policy results, in conversations with the key prefix `reach`. `named` is the
+        beginning of an approval's id, a turn's id, or a turn's id and step number (`TURN:N`).
+        """
+
+
+class GrantStore(Protocol):
+    """Store of grants. Grants are given with an approval (`bot.ports.TurnLog.grant`)."""
+
+    async def active_grants(self, home: str) -> Sequence[Grant]:
+        """Return the active grants of a workspace (`platform:workspace`), newest first."""
+
+    async def revoke(self, grant_id: str, by: Author) -> bool:
+        """Revoke a grant for later calls. Return False if it is not active."""
+
+
+class ProfileStore(Protocol):
+    """Profiles and their bindings to places."""
+
+    async def profiles(self) -> Sequence[Profile]:
+        """Return all profiles by name."""
+
+    async def save(self, profile: Profile, by: Author) -> Profile:
+        """Store a new profile (version 0), or replace one of the same version. Raises Conflict, NotFound."""
+
+    async def delete(self, profile_id: str, by: Author) -> bool:
+        """Delete a profile and its bindings. Return False if it does not exist."""
+
+    async def bindings(self) -> Sequence[Binding]:
+        """Return all bindings."""
+
+    async def bind(self, place: str, profile_id: str, by: Author) -> None:
+        """Bind a profile to a place, replacing an earlier binding. Raises NotFound."""
+
+    async def unbind(self, place: str, by: Author) -> bool:
+        """Delete the binding of a place. Return False if there is none."""
+
+
+class UsageStore(Protocol):
+    """Recorded usage of models. The rows are written with their completions (`bot.ports.TurnLog`)."""
+
+    async def totals(self, queries: Sequence[UsageQuery]) -> Sequence[UsageTotal]:
+        """Return the sum of each query."""
+
+    async def totals_by(self, query: UsageQuery, by: UsageGrouping) -> Sequence[tuple[str, UsageTotal]]:
+        """Return the sums by name, the most expensive first; without prices, the most tokens first."""
+
+    async def delete_old(self, seconds: float, limit: int) -> int:
+        """Delete up to `limit` rows that are older than `seconds`. Return their number."""
+
+
+@dataclass(frozen=True, slots=True)
+class SignedIn:
+    """Completed sign-in: the user, the server by id, and the conversation of the request."""
+
+    server: str
+    by: Author
+    conversation: ConversationKey
+
+
+@dataclass(frozen=True, slots=True)
+class AuthorizationResponse:
+    """Response of an authorization server in a user's browser, a code or an error (RFC 6749 4.1.2), at the redirect
+    address that ends in `callback`. `issuer` is None if the response does not name one (RFC 9207).
+    """
+
+    callback: str
+    state: str = field(repr=False)
+    code: str = field(repr=False)
+    issuer: str | None
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SignInInfo:
+    """Visible facts of a sign-in: the principal of the user, the time (epoch seconds), and the issuer of the tokens."""
+
+    by: str
+    since: float
+    issuer: str
+
+
+class SignIns(Protocol):
+    """Sign-ins to servers by OAuth, for admins and the redirect page. Only available if the operator has set the bot's
+    public address.
+    """
+
+    async def is_available(self, server: str) -> bool:
+        """Return True if a user can sign in to a server, by id, in a browser: its definition says so, there are tokens,
+        or it last demanded a sign-in and an authorization server is known or found now. Raises NotFound.
+        """
+
+    def redirect_uri(self, server: str) -> str:
+        """Return the OAuth redirect URI of this server, for registration at its authorization server."""
+
+    async def begin(self, server: str, by: Author, conversation: ConversationKey) -> str:
+        """Return the authorization URL for this user only, valid for `SIGN_IN_SECONDS`. Discovers the authorization
+        server and registers there, within a time limit. Raises NotFound and ServerTrouble.
+        """
+
+    async def complete(
+        self, response: AuthorizationResponse, allowed: Callable[[SignedIn], Awaitable[None]]
+    ) -> SignedIn:
+        """Finish a sign-in from its code or error: store the tokens and connect the server. The state is used up first.
+        `allowed` then checks the user's rights before the tokens are fetched; its exceptions pass through. Raises
+        NotFound if the server is gone or the state is unknown, used or expired; ServerTrouble, with cause and fix for
+        users.
+        """
+
+    async def get(self, server: str) -> SignInInfo | None:
+        """Return the sign-in if there are tokens for the server's current address, or None. Raises DatabaseError."""
+
+    async def sign_out(self, server: str, by: Author) -> bool:
+        """Sign out: delete the tokens, and revoke them if the server supports it. Return False if there were none."""
+
+
+class ServerStore(Protocol):
+    """MCP servers defined by admins."""
+
+    async def revision(self) -> int:
+        """Return a number that grows with every change of servers, policies and profiles, by any process."""
+
+    async def records(self) -> Sequence[ServerRecord]:
+        """Return all servers of all workspaces by name, without unreadable ones."""
+
+    async def add(
+        self, record: ServerRecord, secrets: Mapping[str, str], by: Author, *, policy: ApprovalPolicy | None = None
+    ) -> ServerRecord:
+        """Store a new server, with the values of its stored secrets by slot. `policy` applies to all its tools at once.
+        Raises Conflict if its slug or title is taken in its workspace.
+        """
+
+    async def change(
+        self, record: ServerRecord, secrets: Mapping[str, str], by: Author, *, changes: Mapping[str, str]
+    ) -> ServerRecord:
+        """Replace a record of the same version. `secrets` are new values by slot. `changes` is the text for the audit
+        by field, without secrets. Raises NotFound, and Conflict if the name is taken or the record was changed
+        meanwhile.
+        """
+
+    async def set_enablement(self, server_id: str, standing: ServerEnablement, by: Author) -> ServerRecord:
+        """Change a server's enablement regardless of its version. Raises NotFound."""
+
+    async def remove(self, server_id: str, version: int, by: Author) -> None:
+        """Delete a server with its secrets, policies, pins and cached capabilities. Raises Conflict, NotFound."""
+
+    async def save_capabilities(self, server_id: str, capabilities: ServerCapabilities) -> None:
+        """Save the server's current capabilities. The first ones are pinned (`PinStore`). Also for servers of the
+        operator's file; not audited.
+        """
+
+    async def save_sync_failure(self, server_id: str, problem: str) -> None:
+        """Record a failed sync. Cached capabilities are kept. Not audited."""
+
+    async def cached_capabilities(self) -> Mapping[str, CachedCapabilities]:
+        """Return the stored capabilities of every server, by id. Unreadable rows are left out."""
+
+    async def read_secrets(self, record: ServerRecord) -> Mapping[str, str]:
+        """Return the values of all secrets of a server, by slot. Raises SecretUnavailable, with the slot and the
+        reason.
+        """
+
+
+class PinStore(Protocol):
+    """Pinned definitions of tools. The first sync of a server pins all tools but flagged ones
+    (`ServerStore.save_capabilities`). Admins pin later ones.
+    """
+
+    async def pinned(self) -> Mapping[str, Pinned]:
+        """Return the pinned definitions by server and tool. A server without an entry has never been synced."""
+
+    async def pins_of(self, server_id: str) -> Sequence[Pin]:
+        """Return the pins of a server, by tool, with the accepted definitions."""
+
+    async def pin(self, server_id: str, tools: Sequence[Tool], by: Author) -> None:
+        """Pin exactly these definitions, replacing earlier pins of these tools. Raises NotFound."""
+
+
+class LinkStore(Protocol):
+    """One-time links for entering secrets, valid for `bot.domain.secrets.LINK_SECONDS` by the database's clock."""
+
+    async def create_link(
+        self, server_id: str, slot: str, by: Author, conversation: ConversationKey
+    ) -> tuple[SecretLink, str]:
+        """Create a link, replacing this user's other links for the same slot. Return its record and its token, which is
+        not stored.
+        """
+
+    async def find(self, token: str) -> SecretLink | None:
+        """Return the valid link of a token, or None. Does not use it up."""
+
+    async def take(self, token: str) -> SecretLink | None:
+        """Use up a link. Return it to one of several concurrent callers, None to the others."""
+
+
+class SignInStore(Protocol):
+    """OAuth sign-ins, stored encrypted, and pending ones. Expiry is by the database's clock. Every process is notified
+    of changes. All methods raise DatabaseError; those that encrypt or decrypt also raise SecretUnavailable.
+    """
+
+    async def find(self, key: SignInKey) -> SignIn | None:
+        """Return the stored sign-in; None if it is missing or unreadable by this release."""
+
+    async def versions(self) -> Mapping[SignInKey, int]:
+        """Return the version of every stored sign-in."""
+
+    async def save(self, key: SignInKey, sign_in: SignIn) -> SignIn | None:
+        """Store new tokens or a new registration under the next version. Return None if the stored version is not
+        `sign_in.version` (0: none stored).
+        """
+
+    async def signed_in(self, key: SignInKey, sign_in: SignIn, by: Author) -> SignIn:
+        """Replace any stored sign-in by this new one. Audited."""
+
+    async def mark_revoked(self, key: SignInKey, sign_in: SignIn) -> SignIn | None:
+        """Delete tokens that the authorization server has revoked, and keep the registration. Returns as `save`.
+        Audited.
+        """
+
+    async def forget(self, key: SignInKey, by: Author) -> bool:
+        """Delete a stored sign-in. Return False if there was none. Audited."""
+
+    async def begin(self, under_way: PendingSignIn) -> str:
+        """Store a pending sign-in for `SIGN_IN_SECONDS`, replacing this user's other one for the server. Return the
+        state for the link, which is not stored.
+        """
+
+    async def take(self, state: str) -> PendingSignIn | None:
+        """Use up the state of a link. Return its pending sign-in to one of several callers; None if the state is not
+        valid.
+        """
