@@ -140,7 +140,7 @@ async def test_a_server_that_reads_descriptions_of_clients_is_given_the_bots_add
 async def test_where_nobody_can_register_the_admin_is_told_to_do_it_by_hand(tmp_path: Path) -> None:
     async with FakeOAuth(registers=False) as oauth, office(tmp_path, server(oauth.url)) as here:
         told = await refusal(here)
-        assert "does not let the bot register itself" in told.cause
+        assert "does not allow the bot to register itself" in told.cause
         assert f"with the redirect address {BACK}, and set the server's client_id" in told.fix
 
 
