@@ -27,8 +27,7 @@ from bot.domain.secrets import SecretReference
 from bot.domain.servers import USER_SLOT, CachedCapabilities, DesiredServer, ServerConfig, ServerRecord
 from bot.domain.sign_ins import SignInKey
 from bot.domain.tools import Tool
-from bot.engine.rules import RuleBook
-from bot.engine.unused_rules import unmatched_rules
+from bot.engine.rules import RuleBook, unmatched_rules
 from bot.errors import DatabaseError, SecretUnavailable
 from bot.mcp.addresses import AllowedTargets, check_target
 from bot.mcp.credentials import inject_secrets

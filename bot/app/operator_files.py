@@ -11,12 +11,11 @@ from bot.domain.completions import Usage
 from bot.domain.policies import Rule
 from bot.domain.secret_binding import SecretGrants
 from bot.domain.usage import NO_PRICES, LimitUnit, PriceList, UsageLimit
-from bot.engine.limit_file import read_limits
 from bot.engine.policy import Policies
 from bot.engine.policy_file import read_policies
-from bot.engine.price_file import read_prices
+from bot.engine.rules import undeliverable_targets, unknown_servers
 from bot.engine.secret_grant_file import read_secret_grants
-from bot.engine.unused_rules import undeliverable_targets, unknown_servers
+from bot.engine.usage_files import read_limits, read_prices
 from bot.errors import SettingsError
 from bot.mcp.config_file import ServersFile, load_servers
 from bot.mcp.template_file import TemplatesFile, load_templates

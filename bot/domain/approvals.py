@@ -3,7 +3,7 @@
 Targets of an approval card outside the conversation of the call.
 
 In a rule, a destination is a place or APPROVERS. A stored approval holds the resolved places and users
-(`bot.engine.approval_routing`), which the platforms read here.
+(`bot.engine.call_authorization`), which the platforms read here.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Edits of a call's arguments before its approval: the editable call, the result, and the changes.
 
-`bot.engine.argument_editing` decides which users may edit a call.
+`bot.engine.engine` decides which users may edit a call.
 """
 
 from __future__ import annotations

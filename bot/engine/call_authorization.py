@@ -1,6 +1,10 @@
 """Call authorization: decides if a call runs at once, needs an approval, or is rejected.
 
 The rules are read once per completion, and the result is stored with the call.
+
+Approval routing: the conversations and users that get a remote approval card.
+
+The route is computed once, with the approval, and stored. Delivery needs no rules.
 """
 
 from __future__ import annotations
@@ -9,22 +13,67 @@ import dataclasses
 import difflib
 import heapq
 import secrets
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 
-from bot.domain.approval_requirements import NO_TERMS, ApprovalRequirements, OnTimeout
+from bot.domain.approval_requirements import APPROVERS, ASKER, NO_TERMS, ApprovalRequirements, OnTimeout
 from bot.domain.approvals import Approval, ApprovalPolicy, fingerprint
 from bot.domain.argument_secrets import stored_secrets
-from bot.domain.conversations import Author, Member
+from bot.domain.conversations import Author, ConversationKey, Member
 from bot.domain.messages import TextPart, ToolCall, ToolResult
 from bot.domain.policies import PolicyResult
+from bot.domain.policy_syntax import is_person
 from bot.domain.secrets import SecretSpan
 from bot.domain.tools import Tool, ToolSet
 from bot.domain.turns import CallOrigin, StepStatus, ToolRef, ToolStep
-from bot.engine.approval_routing import route_approval
+from bot.engine.policy import Approvers
 from bot.engine.rules import Rules
 from bot.engine.taint import UNTAINTED, Taint
+
+MAX_RECIPIENTS = 20
+"""Most users who get a remote card. Above that, the card stays in the conversation."""
+
+
+def route_approval(
+    terms: ApprovalRequirements, signatories: Approvers, conversation: ConversationKey, asker: Author
+) -> ApprovalRequirements:
+    """Return the requirements with the targets of remote cards: of the same workspace, without the present channel.
+    Without targets the card stays in the conversation.
+    """
+    if not terms.deliver:
+        return terms
+    channel = f"{conversation.workspace_key}:{conversation.channel}"
+    places = {
+        place for place in terms.deliver if place.startswith(f"{conversation.workspace_key}:") and place != channel
+    }
+    people = _card_recipients(terms, signatories, asker) if APPROVERS in terms.deliver else frozenset()
+    return replace(terms, deliver=frozenset(places | people))
+
+
+def named_people(
+    approvers: Iterable[frozenset[str]], asker: Author, excluded: frozenset[str] = frozenset()
+) -> list[str]:
+    """Return the users of the author's platform among the approvers, as principals, sorted."""
+    entries = _of_platform(approvers, asker)
+    return sorted(each for each in entries - excluded if is_person(each))
+
+
+def _card_recipients(terms: ApprovalRequirements, signatories: Approvers, asker: Author) -> frozenset[str]:
+    """Return all possible approvers; none if some are not named as users and would never see the card."""
+    approvers = terms.approvers or (signatories.approvers | signatories.admins,)
+    people = named_people(approvers, asker, frozenset({asker.principal}) if terms.four_eyes else frozenset())
+    if not all(map(is_person, _of_platform(approvers, asker))) or not 0 < len(people) <= MAX_RECIPIENTS:
+        return frozenset()
+    return frozenset() if people == [asker.principal] else frozenset(people)
+
+
+def _of_platform(approvers: Iterable[frozenset[str]], asker: Author) -> set[str]:
+    """Return the entries that a user of the author's platform may match, groups and roles included."""
+    entries = {asker.principal if each == ASKER else each for entries in approvers for each in entries}
+    platform = asker.platform
+    return {each for each in entries if ":" not in each or each.startswith((f"{platform}:", f"{platform}-"))}
+
 
 # -------------------- tool suggestions
 

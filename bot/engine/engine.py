@@ -1,4 +1,10 @@
-"""The engine: the operations that platforms call, and the background loops."""
+"""The engine: the operations that platforms call, and the background loops.
+
+Editing of a call's arguments before approval.
+
+Possible approvers and the author may edit: they could as well request another call. Guests, external users and bots may
+not. An edit approves nothing: all approvals start again, and under four eyes an editor cannot approve.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +22,7 @@ from bot.domain.approvals import (
     AlreadyDecided,
     Approval,
     ApprovalNotFound,
+    ApprovalPolicy,
     ApprovedTogether,
     ApproverEvidence,
     Decision,
@@ -27,26 +34,23 @@ from bot.domain.approvals import (
     StaleRevision,
     fingerprint,
 )
-from bot.domain.argument_edits import EditableCall, EditResult, NotEditable, RevisionAccepted
+from bot.domain.argument_edits import EditableCall, EditResult, InvalidArguments, NotEditable, RevisionAccepted
 from bot.domain.argument_secrets import lookalikes, stored_secrets, with_masks
 from bot.domain.conversations import Attachment, Author, ConversationKey, InboundMessage, Member
 from bot.domain.elicitation_answers import AnswerRejected, AnswerResult, OpenElicitation
 from bot.domain.elicitations import ElicitationResult
 from bot.domain.grants import GrantRequest
 from bot.domain.metrics import MetricSink, null_sink
-from bot.domain.policies import TaintMode
-from bot.domain.tools import Tool, ToolSearch
+from bot.domain.policies import PolicyResult, TaintMode
+from bot.domain.tools import ArgumentError, Tool, ToolSearch, canonical_json
 from bot.domain.turns import Claim, Receipt, StepStatus, ToolStep, Turn, TurnRecord
 from bot.domain.views import TurnView
 from bot.engine.approver_check import check_approver
-from bot.engine.argument_editing import SETTLED, TOOL_CHANGED, editable_call, invalid_arguments
-from bot.engine.argument_editing import edit_rejection as not_editable
 from bot.engine.elicitation import answer_rejection as not_answerable
 from bot.engine.elicitation import invalid_answer as unfit_answer
 from bot.engine.grants import build_grant
 from bot.engine.grants import grant_rejection as not_grantable
 from bot.engine.history import USUAL_MEMORY, HistoryBudget
-from bot.engine.outcome_checks import check_question
 from bot.engine.prompt_builder import PromptParts
 from bot.engine.reminders import Reminders
 from bot.engine.rules import RuleBook
@@ -55,7 +59,7 @@ from bot.engine.surfaces import surface_for
 from bot.engine.system_prompt import NO_INSTRUCTIONS, SystemPrompt
 from bot.engine.token_estimates import Estimates
 from bot.engine.tool_selection import RefusedTools
-from bot.engine.turn_runner import TurnParts, TurnRunner
+from bot.engine.turn_runner import TurnParts, TurnRunner, check_question
 from bot.engine.usage_limits import no_limits
 from bot.engine.usage_metering import UsageMeters
 from bot.engine.view_delivery import ViewDelivery
@@ -64,6 +68,45 @@ from bot.errors import CountersignError, NotFound
 from bot.ports import LanguageModels, Surface, Toolbox, TurnLog
 
 log = logging.getLogger(__name__)
+
+SETTLED = "That is decided already and cannot be edited."
+TOOL_CHANGED = "The tool is missing or has changed since the request. Deny the call and ask again."
+OUTSIDER = "Only full members of this workspace may edit a call."
+UNCHANGED = "Nothing was changed."
+
+
+def edit_rejection(step: ToolStep, revision: int, member: Member) -> NotEditable | None:
+    """Return the reason why this revision cannot be edited now, before rights are checked; None if it can."""
+    if member.guest or member.external:
+        return NotAllowed(OUTSIDER)
+    if step.status is not StepStatus.AWAITING or step.approval is None:
+        return AlreadyDecided(SETTLED)
+    return StaleRevision() if step.approval.revision != revision else None
+
+
+def editable_call(
+    turn: Turn, step: ToolStep, approval: Approval, tool: Tool | None, *, whole: bool
+) -> EditableCall | NotAllowed:
+    """Return the call for editing; NotAllowed if its tool has changed."""
+    if tool is None or step.tool is None:
+        return NotAllowed(TOOL_CHANGED)
+    if fingerprint(tool, step.call.arguments) != approval.fingerprint:
+        return NotAllowed(TOOL_CHANGED)
+    return EditableCall(turn, step, tool.input_schema, whole)
+
+
+def invalid_arguments(
+    step: ToolStep, arguments: Mapping[str, Any], errors: tuple[ArgumentError, ...], result: PolicyResult
+) -> InvalidArguments | None:
+    """Return the errors of new arguments: unchanged, schema, or denied by a policy; None if they are valid."""
+    if canonical_json(arguments) == canonical_json(step.call.arguments):
+        return InvalidArguments((ArgumentError("", UNCHANGED),))
+    if errors:
+        return InvalidArguments(errors)
+    if result.ruling.policy is ApprovalPolicy.ALWAYS_DENY:
+        return InvalidArguments((ArgumentError("", "A policy forbids this call with these arguments."),))
+    return None
+
 
 APPROVAL_SECONDS = 1800.0
 MEMBER_SECONDS = 10.0
@@ -194,7 +237,7 @@ class Engine:
         if pending is None:
             return ApprovalNotFound()
         turn, step = pending
-        rejection = not_editable(step, revision, member)
+        rejection = edit_rejection(step, revision, member)
         if rejection is not None or step.approval is None:
             return rejection or ApprovalNotFound()
         # Edits need the same rights as a denial: those of the author or of a possible approver.

@@ -29,8 +29,7 @@ from bot.domain.tools import Tool, ToolSet
 from bot.domain.turns import Claim, TurnRecord
 from bot.domain.usage import UsageKind
 from bot.domain.views import ModelRetry
-from bot.engine.attachments import LARGEST, MOST_IMAGE_BYTES, Attached, read_attachments
-from bot.engine.file_types import FileKind
+from bot.engine.attachments import LARGEST, MOST_IMAGE_BYTES, Attached, FileKind, read_attachments
 from bot.engine.history import USUAL_MEMORY, HistoryBudget
 from bot.engine.history_prompt import HistoryPrompt
 from bot.engine.prompt_context import LAST_ROUND, PromptContext, large_results, older_results, turn_messages

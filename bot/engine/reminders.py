@@ -16,7 +16,7 @@ from bot.domain.approvals import Approval, ChannelTarget, approval_targets
 from bot.domain.conversations import Author, ConversationKey
 from bot.domain.turns import ToolStep, Turn
 from bot.domain.views import Notice, NoticeTarget
-from bot.engine.approval_routing import named_people
+from bot.engine.call_authorization import named_people
 from bot.engine.rules import Rules
 from bot.engine.surfaces import surface_for
 from bot.errors import DatabaseUnavailable, DeliveryFailed

@@ -15,7 +15,7 @@ from bot.domain.policies import Rule, is_for_server, is_for_tool
 from bot.domain.tools import Tool, ToolSet
 from bot.domain.turns import StepStatus, ToolRef, ToolStep
 from bot.engine.builtin_tools.read_result import addressed, is_read_result_call
-from bot.engine.builtin_tools.search_steps import is_search_step
+from bot.engine.builtin_tools.search_tools import is_search_step
 from bot.engine.policy_evaluation import evaluate
 from bot.engine.result_format import ANSWERED, Address
 from bot.engine.rule_matching import PolicyRequest

@@ -12,7 +12,7 @@ from bot.domain.history import HistorySummary
 from bot.domain.sources import OtherSource, PersonSource, Source, Sources, ToolSource
 from bot.domain.turns import ToolStep, TurnInput, TurnRecord
 from bot.engine.builtin_tools.read_result import addressed, is_read_result_call
-from bot.engine.builtin_tools.search_steps import is_search_step
+from bot.engine.builtin_tools.search_tools import is_search_step
 from bot.engine.result_format import ANSWERED, Address
 
 Known = Mapping[Address, ToolStep]

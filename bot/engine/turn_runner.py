@@ -2,16 +2,22 @@
 
 All state is in the turn's rows: each step reads them, does the next missing thing and writes its result. After a crash
 another process continues from the rows.
+
+The question that lets the model find out if a call of unknown outcome has run.
+
+Its text quotes arguments that a model has written, so it names no recipients (`turn_runner`).
 """
 
 from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import Awaitable, Callable
+import json
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import takewhile
+from typing import Any
 
 from bot.domain.completions import Completion, StopReason
 from bot.domain.conversations import Attachment, Author, ConversationKey, Member
@@ -30,10 +36,9 @@ from bot.domain.turns import (
 )
 from bot.domain.views import ModelRetry, TurnView
 from bot.engine.builtin_tools.read_result import is_read_result_call, is_read_result_step, read_result, ready_step
-from bot.engine.builtin_tools.search_steps import is_search_step, search, step_of
+from bot.engine.builtin_tools.search_tools import is_search_step, search, step_of
 from bot.engine.call_authorization import CallAuthorizer
 from bot.engine.elicitation import PendingElicitations
-from bot.engine.outcome_checks import is_check_question
 from bot.engine.prompt_builder import PromptBuilder, PromptParts
 from bot.engine.result_visibility import ResultVisibility
 from bot.engine.rules import Rules
@@ -44,6 +49,23 @@ from bot.engine.tool_selection import SOMETHING_MISSING, select_tools
 from bot.engine.usage_limits import no_limits
 from bot.engine.usage_metering import UsageMeter
 from bot.ports import LanguageModels, Toolbox, TurnLog
+
+_PREFIX = "The call "
+_SUFFIX = (
+    " was sent, but its answer got lost. Find out whether it happened, with tools that only read, and say what you "
+    "found. Do not repeat the call."
+)
+
+
+def check_question(name: str, arguments: Mapping[str, Any]) -> str:
+    """Return the question about a call of this tool, with masked `arguments`."""
+    return f"{_PREFIX}{name} with {json.dumps(arguments, ensure_ascii=False)}{_SUFFIX}"
+
+
+def is_check_question(question: str) -> bool:
+    """Return True if the text has the form of a check question, even one written by a user."""
+    return question.startswith(_PREFIX) and question.endswith(_SUFFIX)
+
 
 # -------------------- invalid call limit
 

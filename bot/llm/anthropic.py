@@ -37,12 +37,11 @@ from bot.llm.call_ids import CallIds, distinct_ids, valid_name
 from bot.llm.error_classification import ErrorKind, ProviderError, ProviderRejected
 from bot.llm.foreign_content import fit_to_read
 from bot.llm.hosted_model import HostedModel, WireFormat
-from bot.llm.lenient_fields import get_count, get_field, get_list, text, tokens
+from bot.llm.lenient_fields import encode_arguments, get_count, get_field, get_list, parse_call, text, tokens
 from bot.llm.model_list import Places
 from bot.llm.provider_service import Service
 from bot.llm.streaming import Delta
 from bot.llm.text_encoding import single_line
-from bot.llm.tool_arguments import encode_arguments, parse_call
 from bot.llm.tool_schemas import tool_description, tool_schema
 from bot.llm.vendor_client import Sdk, VendorClient, http_settings
 from bot.ports import LanguageModel

@@ -24,13 +24,12 @@ from bot.domain.messages import Message, MessageRole, Part, TextPart, ToolCall, 
 from bot.domain.tools import Tool
 from bot.llm.attachment_text import has_documents, has_images, without_files, without_images
 from bot.llm.error_classification import ErrorKind, classify
+from bot.llm.lenient_fields import encode_arguments
 from bot.llm.model_availability import Standing
 from bot.llm.model_list import ModelList, ModelListClient, Places
 from bot.llm.provider_service import Service
-from bot.llm.sse import EventReader
-from bot.llm.streaming import Delta, ReplyAccumulator, StreamResponse, StreamTimeouts, read_reply
+from bot.llm.streaming import Delta, EventReader, ReplyAccumulator, StreamResponse, StreamTimeouts, read_reply
 from bot.llm.text_encoding import encode_safe
-from bot.llm.tool_arguments import encode_arguments
 
 # -------------------- request downgrade
 # A request made easier for a service that has refused it, so that the person gets an answer rather than the refusal.

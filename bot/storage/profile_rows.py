@@ -21,8 +21,7 @@ from bot.storage.clock import now
 from bot.storage.codec import VERSION
 from bot.storage.config_version import bump, lock
 from bot.storage.database import json_text
-from bot.storage.server_codec import name_key
-from bot.storage.server_rows import changed_meanwhile
+from bot.storage.server_rows import changed_meanwhile, name_key
 from bot.storage.tables import profile_bindings, profiles
 from bot.storage.turn_reader import UNREADABLE
 from bot.storage.upsert import Upsert

@@ -11,7 +11,7 @@ from bot.domain.approvals import Approval, ApprovalPolicy, ChannelTarget, Direct
 from bot.domain.conversations import Author, ConversationKey
 from bot.domain.policies import Rule
 from bot.domain.policy_syntax import parse_rule, rule_to_table
-from bot.engine.approval_routing import MAX_RECIPIENTS, route_approval
+from bot.engine.call_authorization import MAX_RECIPIENTS, route_approval
 from bot.engine.policy import Approvers
 
 WHERE = ConversationKey("slack", "T1", "C1", "1.1")

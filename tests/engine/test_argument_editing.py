@@ -25,8 +25,7 @@ from bot.domain.audit import AuditQuery
 from bot.domain.conversations import Author, Member
 from bot.domain.policies import Rule
 from bot.domain.turns import StepStatus, ToolStep
-from bot.engine.argument_editing import SETTLED, TOOL_CHANGED, UNCHANGED
-from bot.engine.engine import Engine
+from bot.engine.engine import SETTLED, TOOL_CHANGED, UNCHANGED, Engine
 from bot.engine.policy import Approvers, Policies
 from bot.engine.rules import RuleBook
 from bot.storage.reporting import SqlReporting

@@ -20,8 +20,7 @@ from bot.domain.messages import ToolCall
 from bot.domain.policies import Rule
 from bot.domain.tools import Tool, ToolSet
 from bot.domain.turns import Claim, ModelStep, StepStatus, ToolStep
-from bot.engine.builtin_tools.search_steps import search, step_of
-from bot.engine.builtin_tools.search_tools import CALL_TOOL
+from bot.engine.builtin_tools.search_tools import CALL_TOOL, search, step_of
 from bot.engine.history import HistoryBudget
 from bot.engine.policy import Approvers, Policies
 from bot.engine.rules import RuleBook

@@ -9,7 +9,7 @@ from bot.domain.servers import EVERYWHERE
 from bot.domain.tools import ToolSet
 from bot.domain.turns import StepStatus, ToolStep
 from bot.domain.views import TurnView
-from bot.engine.argument_editing import TOOL_CHANGED
+from bot.engine.engine import TOOL_CHANGED
 from bot.engine.policy import Approvers, Policies
 from bot.engine.rules import RuleBook
 from tests.engine.conftest import House
