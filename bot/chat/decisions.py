@@ -1,13 +1,7 @@
-"""Decisions by buttons. The user is looked up at the press, and the engine checks the user's rights.
+"""Buttons of a turn: decisions about its calls, actions beside it, feedback on its answer.
 
-View delivery updates the cards once a decision is stored. The text returned here is for the user who pressed only, and
-only if the press did not count.
-
-Lookups outside the engine: approvals and feedback by id.
-
-Ephemeral replies to the actions beside a turn and to feedback on its answer.
-
-An offer that counts is drawn with the turn, and nothing is said.
+The user is looked up at the press, and the engine checks the user's rights. View delivery updates the messages once the
+result is stored. The text returned here is for that user alone, and only if the press did not count.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
-"""Earlier messages of other users, as lines for the model.
+"""Context of a thread: earlier messages of other users as lines for the model, and whether the bot follows the thread.
 
 Each line is one message after its author's name. Continuation lines are indented, so that no user can write a line in
-another's name.
-
-Conversations that continue without a mention: in a thread with a turn of the bot, messages are for the bot unless
-they mention another user. The operator may switch that off.
+another's name. In a thread with a turn of the bot, messages without a mention are for the bot unless they mention
+another user. The operator may switch that off.
 """
 
 from __future__ import annotations

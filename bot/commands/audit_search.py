@@ -1,9 +1,7 @@
 """`/mcp audit`: tool calls, decisions, denials, and changes of servers and rules.
 
 Admins see entries of their workspace and of its servers and profiles; the operator sees all. The audit contains no
-message text.
-
-Audit entries as text: JSON Lines, which can be verified again, and CSV for spreadsheets.
+message text. Entries are exported as JSON Lines, which can be verified again, and as CSV for spreadsheets.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
 """`/mcp policy list`, `set`, `clear`: the rules of admins, together with those of the operator's file.
 
-A rule as options of `/mcp policy set`, parsed and formatted. `bot.domain.policy_syntax` defines the values.
-
-Service of admins' rules, shared by `/mcp policy` and the HTTP API.
+`PolicyService` is shared with the HTTP API. `bot.domain.policy_syntax` defines the values of a rule.
 """
 
 from __future__ import annotations

@@ -1,10 +1,7 @@
-"""Review of tools, shared by `/mcp review` and other verbs.
+"""`/mcp review`, `review approve`: new and changed tools, their differences, and their approval.
 
-An approval names the digest of the shown definitions, because a server may change a tool during the review.
-
-`/mcp review`, `review approve`: new and changed tools, their differences, and their approval.
-
-Text from a server is only in cells, details and documents, never in the text of a reply.
+An approval names the digest of the shown definitions, because a server may change a tool during the review. Text from a
+server is only in cells, details and documents, never in the text of a reply.
 """
 
 from __future__ import annotations

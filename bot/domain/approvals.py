@@ -1,6 +1,4 @@
-"""Approvals of tool calls: requests, decisions and results of a decision.
-
-Targets of an approval card outside the conversation of the call.
+"""Approvals of tool calls: requests, targets of their cards, decisions and results of a decision.
 
 In a rule, a destination is a place or APPROVERS. A stored approval holds the resolved places and users
 (`bot.engine.call_authorization`), which the platforms read here.

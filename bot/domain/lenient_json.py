@@ -1,12 +1,8 @@
 """Parsing of JSON objects by models, users and programs, with the same rules for all.
 
 An object with the same name twice is rejected everywhere, because one reader would approve other values than another
-one runs.
-
-Depth limit of external JSON, because one deep value can break all readers of a shared row.
-
-Readers have limits of their own, from two hundred levels on, and fail in many ways: MCP servers drop the connection
-with all its calls, answers cannot be serialized. Legitimate values are not so deep.
+one runs. So is JSON above a depth limit: readers have limits of their own, from two hundred levels on, and fail in many
+ways. MCP servers drop the connection with all its calls. Legitimate values are not so deep.
 """
 
 from __future__ import annotations

@@ -1,11 +1,8 @@
 """Syntax of rules: reading and writing them as TOML or JSON tables, and describing them in words.
 
 The operator's file, admins' rules and profiles share one syntax. The caller adds the fields that are not in the table:
-id, workspace, author and time.
-
-Comparisons of an argument in a rule: exact, case-folded, or by the host of an address.
-
-A rule names the comparison around the argument's path: `project`, `folded(project)`, `host(url)`.
+id, workspace, author and time. A rule names the comparison around the argument's path: `project` is exact,
+`folded(project)` ignores case, `host(url)` compares the host of an address.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
-"""Place of a server's secret: the only place where the secret is used.
+"""Place of a server's secret: the only place where the secret is used. The operator's file of grants permits others.
 
 The place is text. It is stored with the secret and compared at every use. Two places are the same if their texts are
-equal.
-
-Permissions for servers of a workspace to refer to secrets of the operator, from the operator's file of grants.
+equal. A grant permits servers of a workspace to refer to secrets of the operator.
 """
 
 from __future__ import annotations

@@ -1,15 +1,11 @@
-"""Detection of secrets by name or by shape.
+"""Detection of secrets by name or by shape, strength of a secret, and headers that are no secrets.
 
 Detection is a guess and prefers false positives. The stored secrets of this program are unknown here. Text for models,
 transcripts and the terminal's history is masked by it. The arguments of a call that waits for an approval are not
 masked: a match only keeps the call from being approved in a shared place (`argument_secrets`).
 
-Strength of a secret: an estimate in bits, and the minimum for secrets of servers and of the operator.
-
-The estimate assumes an attacker with knowledge of common names and passwords: a word is one choice among some two
-thousand, regardless of its length. Characters without such an order count by their alphabet.
-
-Headers of a server that are not secret, such as `X-Team: red`: stored readable, and shown.
+Strength is an estimate in bits. It assumes an attacker with knowledge of common names and passwords: a word is one
+choice among some two thousand, regardless of its length. Characters without such an order count by their alphabet.
 """
 
 from __future__ import annotations

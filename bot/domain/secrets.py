@@ -1,8 +1,7 @@
-"""Secrets by their source. The value itself is not part of anything that is shown, compared or logged.
+"""Secrets by their source, and one-time links to enter them.
 
-One-time links. Each allows one user to enter one secret of one server on a page of the bot.
-
-The token in the link is not part of these values: anyone who has it may use the link.
+The value itself is not part of anything that is shown, compared or logged. A link allows one user to enter one secret
+of one server on a page of the bot. Its token is not part of these values: anyone who has it may use the link.
 """
 
 from __future__ import annotations

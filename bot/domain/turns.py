@@ -1,9 +1,7 @@
-"""Turns: a question with all steps up to its answer.
+"""Turns: a question with all steps up to its answer, and the wakeups that processes send each other about them.
 
 The steps are the transcript. A turn is resumed by reading them and doing the missing steps; completed steps are not
-repeated.
-
-Notifications between processes: hints that a row has changed. They may be lost.
+repeated. A wakeup is a hint that a row has changed. It may be lost.
 """
 
 from __future__ import annotations

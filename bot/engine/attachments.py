@@ -1,9 +1,8 @@
 """Attachments in a model request: images and PDFs in binary, text files as text, notes for the rest.
 
-Files are fetched while the turn runs and stay in memory. Their content is data: it is part of a user message, under the
-file's name, never of a system message. An unavailable file becomes a note.
-
-File kinds, by the platform's MIME type, the name and the first bytes.
+Files are fetched while the turn runs and stay in memory. Their kind follows from the platform's MIME type, the name and
+the first bytes. Their content is data: it is part of a user message, under the file's name, never of a system message.
+An unavailable file becomes a note.
 """
 
 from __future__ import annotations

@@ -1,10 +1,7 @@
-"""Call authorization: decides if a call runs at once, needs an approval, or is rejected.
+"""Call authorization: decides if a call runs at once, needs an approval, or is rejected, and who gets its card.
 
-The rules are read once per completion, and the result is stored with the call.
-
-Approval routing: the conversations and users that get a remote approval card.
-
-The route is computed once, with the approval, and stored. Delivery needs no rules.
+The rules are read once per completion, and the result is stored with the call. So is the route: the conversations and
+users that get a remote approval card. Delivery needs no rules.
 """
 
 from __future__ import annotations

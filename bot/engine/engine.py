@@ -1,9 +1,8 @@
 """The engine: the operations that platforms call, and the background loops.
 
-Editing of a call's arguments before approval.
-
-Possible approvers and the author may edit: they could as well request another call. Guests, external users and bots may
-not. An edit approves nothing: all approvals start again, and under four eyes an editor cannot approve.
+Possible approvers and the author may edit a call's arguments before its approval: they could as well request another
+call. Guests, external users and bots may not. An edit approves nothing: all approvals start again, and under four eyes
+an editor cannot approve.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Rules of a conversation: its profile, its policies and its approvers.
 
 Three layers of rules are evaluated together (`bot.engine.policy_evaluation`): those of the operator's file, of the
-admins and of the profile. If none matches, the file's default applies.
-
-Rules without effect: a misspelled pattern gives a false sense of safety, and a group cannot get a remote card.
+admins and of the profile. If none matches, the file's default applies. Rules without effect are found too: a misspelled
+pattern gives a false sense of safety, and a group cannot get a remote card.
 """
 
 from __future__ import annotations

@@ -2,10 +2,6 @@
 
 All state is in the turn's rows: each step reads them, does the next missing thing and writes its result. After a crash
 another process continues from the rows.
-
-The question that lets the model find out if a call of unknown outcome has run.
-
-Its text quotes arguments that a model has written, so it names no recipients (`turn_runner`).
 """
 
 from __future__ import annotations

@@ -1,10 +1,7 @@
-"""Parser of the operator's usage limits.
+"""The operator's files of prices and usage limits.
 
-TOML entries of a file, with errors that name the line. The first match applies, so hidden entries are errors.
-
-Parser of the operator's price list.
-
-Invalid entries are errors with their line: a skipped price would hide costs.
+An invalid entry is an error with its line, because a skipped price would hide costs. The first match applies, so hidden
+entries are errors.
 """
 
 from __future__ import annotations

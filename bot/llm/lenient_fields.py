@@ -1,10 +1,6 @@
-"""Fields of an event from a service, read without trusting their kind: they may be missing, null or something else.
+"""Fields of a provider's event: each may be missing, null or of another type.
 
-Called by the modules that put replies together, once for every few letters that a model writes.
-
-A call's arguments on the wire: the model's text on the way in, an object on the way out.
-
-Called by the provider modules. Knows no vendor.
+The arguments of a call are the model's text on the way in, and an object on the way out.
 """
 
 from __future__ import annotations

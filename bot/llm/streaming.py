@@ -1,11 +1,7 @@
-"""A reply as it comes in, whoever sends it: opened, read event by event within its limits, and closed.
+"""Streamed reply of a provider: opened, read event by event within its limits, and closed.
 
-Called by the provider modules, which know what the events are and what the vendor's errors mean.
-
-A stream of server-sent events as JSON objects, out of the bytes that come in (WHATWG HTML, 9.2.6).
-
-Called by `streaming`. The vendors' clients make a typed object of each event, which costs more than everything else in
-a reply together; a reply needs two or three fields of it.
+Server-sent events become JSON objects here (WHATWG HTML, 9.2.6). The vendors' clients make a typed object of each
+event, which costs more than everything else in a reply together; a reply needs two or three fields of it.
 """
 
 from __future__ import annotations

@@ -1,13 +1,8 @@
-"""A tool as a model's service takes it: its name, its description and a schema that is never refused.
+"""Tool definitions for model requests: a name, a description and a schema that every provider accepts.
 
-Called by the provider modules, each with what its service thinks of the names of properties. What servers list is
-JSON Schema of any draft, or nearly; services read less of it, and refuse a whole request for one schema they do not
-like. The copy made here is for the model alone: arguments are judged by the server's own schema.
-
-Two schemas as one: what fits both, and what fits either.
-
-Called by `schema_simplify` and `tool_schemas`, with schemas that have been read, so that only the keywords of `ORDER`
-are in them. A result may allow a little more than it should, never less: the server's own schema judges later.
+Servers list JSON Schema of any draft. Providers read less of it, and reject a whole request because of one schema. The
+copy made here is for the model alone: arguments are validated by the server's own schema. So the copy may allow more
+than the original, never less.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Engine interface for platforms.
-
-Commands, for platforms and the HTTP API.
-"""
+"""The engine and the commands, as platforms and the HTTP API use them."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""Reports on past turns and calls, for users and metrics.
-
-Activity of one user: open approvals, recent turns, open elicitations, active threads.
-
-Reading the waiting calls of one reader, among those of others.
-"""
+"""Reports on past turns and calls: activity of one user, approvals that wait for one reader, metrics."""
 
 from __future__ import annotations
 

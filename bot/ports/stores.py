@@ -1,17 +1,4 @@
-"""Storage of MCP servers: definitions, capabilities with their pins, and sign-ins.
-
-The store of the tokens of API clients.
-
-Store of users' feedback on answers.
-
-The stores of rules and of grants.
-
-The store of profiles and their bindings.
-
-The store of tokens and money used.
-
-Signing in to MCP servers by OAuth.
-"""
+"""Stores of the administration: servers, their sign-ins, rules, grants, profiles, tokens, feedback and usage."""
 
 from __future__ import annotations
 

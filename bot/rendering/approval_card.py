@@ -1,12 +1,7 @@
-"""Approval card as data: the text to read before a decision, and the line that replaces the buttons afterwards.
+"""Approval card as data: the text to read before a decision, the edits so far, and the line that replaces the buttons.
 
-Platforms choose keys and buttons. The card shows the call exactly as it would run (`call_arguments`).
-
-Text of the edits to a requested call.
-
-Values are as safe to draw as those of the card itself.
-
-Texts for approval cards: the number of waiting calls, their arguments, and the outcome of each.
+Platforms choose keys and buttons. The card shows the call exactly as it would run (`call_arguments`). Edited values are
+as safe to show as those of the card itself.
 """
 
 from __future__ import annotations

@@ -1,11 +1,9 @@
 """Deceptive text in the arguments of a call: spelled-out forms and warnings.
 
 Warnings are short sentences for readers without knowledge of Unicode. Ordinary text in any language has none: joiners
-in Persian, marks of direction in Arabic, wide blanks in Japanese and the parts of one emoji are legitimate.
-
-Scripts that a text is written in, by Unicode's Script_Extensions property, and which characters are emoji.
-
-The rules for mixing scripts are those of Unicode Technical Standard 39, section 5.1, at its level "highly restrictive".
+in Persian, marks of direction in Arabic, wide blanks in Japanese and the parts of one emoji are legitimate. Scripts
+are those of Unicode's Script_Extensions property. They may be mixed by the rules of Unicode Technical Standard 39,
+section 5.1, at its level "highly restrictive".
 """
 
 from __future__ import annotations

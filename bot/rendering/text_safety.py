@@ -1,11 +1,7 @@
-"""Text from models, tools and users, made safe for any platform.
+"""Text and links from models, tools and users, made safe for any platform.
 
 The result of `strip_control` has letters, line ends and tabs, and nothing that moves a cursor, reorders a line or
-hides.
-
-Which links may be drawn, and which say one thing and mean another.
-
-Knows addresses only.
+hides. A link is shown as such only if its target is permitted and its label does not name another one.
 """
 
 from __future__ import annotations

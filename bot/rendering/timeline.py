@@ -1,9 +1,6 @@
-"""A turn taken apart into what stands below each other in a thread: passages of replies and tool lines, and between
-them the questions for a signature and those of servers.
+"""Timeline of a turn: its replies, tool lines, approvals and elicitations in order, with the status lines beside them.
 
-Every passage and question keeps its number from its first appearance on, so that a drawing finds its message again.
-
-Status lines beside the replies of a turn in a thread: tool calls, notices, offers.
+Every section keeps its number from its first appearance on, so that delivery finds its message again.
 """
 
 from __future__ import annotations

@@ -3,14 +3,12 @@
 Views may be skipped: a call that appears already finished was started first, an approval that appears settled was
 asked for first.
 
-Turn events as JSON, for programs that read `--json`.
-
-The shape is a promise: fields are added, never renamed.
+As JSON they are for programs that read `--json`. Fields are added, never renamed:
 
     event                 fields beside "event" and "turn"
     turn_queued           ahead, behind, behind_approval, behind_question, offers
     reply_updated         text                        of one reply, from its beginning
-    model_paused          seconds, reason             asked again then; a reply that had begun begins anew
+    model_paused          seconds, reason             asked again then; an incomplete reply starts again
     tool_started          step, call, server, tool, arguments, status
     tool_progressed       the same, and text
     tool_finished         the same as tool_started, and result, is_error, offers
@@ -21,7 +19,7 @@ The shape is a promise: fields are added, never renamed.
     turn_finished         text, cancelled
     turn_failed           reason
 
-`arguments` have the label of every stored secret of the called server in its place, where a signature was asked for.
+`arguments` have the label of every stored secret of the called server in its place, if an approval was requested.
 `server` is null for an unknown tool. `mode` is the kind of an elicitation, form or url; the answer is in no event.
 `expires_in` is in seconds, `expires_at` in epoch seconds. `behind` is the turn that blocks the conversation. An offer
 is an action for a user: `offer` (check, run_again, stop), `label`, `turn`, and `step` if it is about a call. Text is as

@@ -1,8 +1,7 @@
-"""Transactions on servers as admins define them. Secrets come in encrypted and never go out.
+"""Transactions on servers as admins define them, and the codec of their rows.
 
-Each change takes its turn by the revision's lock, so that names can be compared with those of all other servers.
-
-Codec between server records and rows. The sources of secrets are stored by `secret_rows`.
+Secrets come in encrypted and never go out; `secret_rows` stores their sources. Each change takes its turn by the
+revision's lock, so that names can be compared with those of all other servers.
 """
 
 from __future__ import annotations

@@ -1,8 +1,5 @@
-"""Built-in tools `search_tools` and `call_tool`, for models with too many tools.
-
-`tool_selection` decides when they are used, `SearchSteps` runs their calls.
-
-Steps of the built-in tools `search_tools` and `call_tool`.
+"""Built-in tools `search_tools` and `call_tool`, for models with too many tools. `tool_selection` decides when they are
+used.
 
 A search reads the definitions of the conversation's enabled tools, so it needs no approval. Its result adds no source
 (`sources`), because models otherwise get the same definitions with the request, and admins pin or review them.

@@ -1,12 +1,8 @@
-"""Approval card and its keys: y once, t in this thread, g other grants, e edit, v view all, n no with a reason, Enter
-no.
+"""Cards at a terminal and their keys, one card after the other. Results are printed below the card.
 
-Cards are asked one after the other. The result of a decision is printed below the card.
-
-Elicitations at a terminal: a card and its keys, one after the other. a answer, s show the link, f I have finished, d
-decline.
-
-A key runs an action of the card, like a button of other platforms. The result is printed below the card.
+Approval: y once, t in this thread, g other grants, e edit, v view all, n no with a reason, Enter no. Elicitation: a
+answer, s show the link, f I have finished, d decline. A key runs an action of the card, like a button of other
+platforms.
 """
 
 from __future__ import annotations

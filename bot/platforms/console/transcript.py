@@ -1,11 +1,7 @@
-"""One turn on the live screen: its printed and its moving lines.
+"""One turn on the live screen: its entries in order, its printed and its moving lines.
 
-Entries are printed in order, once, as soon as neither they nor earlier ones can change. A growing reply is printed by
-finished Markdown blocks.
-
-Entries of a view, in the order a terminal shows them.
-
-An entry keeps its key in all of its states, so that printed ones are recognized.
+Entries are printed once, as soon as neither they nor earlier ones can change. An entry keeps its key in all of its
+states, so that printed ones are recognized. A growing reply is printed by finished Markdown blocks.
 """
 
 from __future__ import annotations

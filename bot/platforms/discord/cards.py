@@ -1,10 +1,9 @@
-"""Approval cards as Discord components.
+"""Approval cards as Discord components, and remote cards: the card in its channel, the line in the thread that links to
+it.
 
 Calls of one model reply share a card; each has its own decision. A call with a hidden part that looks like a secret can
 only be approved from the ephemeral messages that show all of it. A card uses Components V2, which text of models and
 tools cannot imitate. It stays within Discord's 40 components and 4,000 characters; omitted parts are counted.
-
-Remote cards as messages: the card in its channel, and the line in the thread that links to it.
 
 Links are built from message refs without a request.
 """

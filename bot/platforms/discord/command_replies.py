@@ -1,17 +1,11 @@
-"""Reply to a command: text and buttons as a value, and as Discord components.
-
-Replies use Components V2 throughout, because an edit cannot remove that flag. A button carries its action, or a token
-if the action exceeds the limit.
-
-Actions of buttons and forms that exceed Discord's 100 characters, kept in memory by token.
-
-A token is valid in the process that holds the gateway, for as long as an ephemeral message can be edited. An expired
-token is answered with a notice: the user runs the command again.
-
-Replies to commands as Discord messages.
+"""Replies to commands as Discord messages: text and buttons as a value, and as components.
 
 Cells and details of a reply are escaped; its text is trusted Markdown. A reply that exceeds a message says by how much
-and has the whole text as a file.
+and has the whole text as a file. Replies use Components V2 throughout, because an edit cannot remove that flag.
+
+A button carries its action. An action of more than Discord's 100 characters is kept in memory under a token, which is
+valid in the process that holds the gateway, for as long as an ephemeral message can be edited. An expired token is
+answered with a notice: the user runs the command again.
 """
 
 from __future__ import annotations

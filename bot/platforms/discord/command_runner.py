@@ -4,10 +4,8 @@ A modal must be the first response to an interaction, within three seconds. The 
 is deferred only after PATIENCE_SECONDS, so that a form that is ready by then opens by itself. A later form, and the
 next step of a form, is a button that opens it, because Discord opens no modal after a modal.
 
-Verbs as Discord's subcommands and subcommand groups.
-
-If a level exceeds Discord's limit, the last verbs of the help move into an extra group (`/mcp more audit`), so that
-every verb stays available under a stable name. Independent of discord.py.
+Verbs are Discord's subcommands and subcommand groups. If a level exceeds Discord's limit, the last verbs of the help
+move into an extra group (`/mcp more audit`), so that every verb stays available under a stable name.
 """
 
 from __future__ import annotations

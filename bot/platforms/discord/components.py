@@ -1,10 +1,8 @@
 """Discord's components as JSON: buttons below a message, and layouts (Components V2).
 
-Text is cut to Discord's limits, and a button whose action has no encoding is omitted.
-
-Codec between an `Action` and the `custom_id` of a Discord button, which holds 100 characters.
-
-Fields are separated by colons and contain none: ids of turns and approvals are letters and digits.
+Text is cut to Discord's limits. A button carries its `Action` in a `custom_id` of 100 characters; one whose action has
+no encoding is omitted. The fields of a `custom_id` are separated by colons and contain none: ids of turns and approvals
+are letters and digits.
 """
 
 from __future__ import annotations

@@ -1,12 +1,8 @@
-"""Context menu entry "Ask about this": asks a question about a message.
+"""Context menu entry "Ask about this", and the modals for a question and for the reason of a denial.
 
 The interaction contains the message, also without the Message Content intent. It is cached until the question is
-submitted; a process without it loads the message.
-
-Modals for the reason of a denial and for a question about a message.
-
-A modal must be the first response to an interaction, within three seconds, so building one sends no request. Its
-context is in its id, for any process that receives the submission.
+submitted; a process without it loads the message. A modal must be the first response to an interaction, within three
+seconds, so building one sends no request. Its context is in its id, for any process that receives the submission.
 """
 
 from __future__ import annotations

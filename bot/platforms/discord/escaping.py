@@ -1,9 +1,7 @@
-"""Escaping of text for Discord: no format, mention, time, emoji or command remains.
+"""Escaping of text for Discord, and Discord's limits in characters or items (docs.discord.com and discord.py 2.7).
 
-The syntax is that of Discord's clients ("Message Formatting"). A backslash escapes a mark; an invisible word joiner
-splits a token.
-
-Discord's limits (docs.discord.com and discord.py 2.7), in characters or items unless noted.
+No format, mention, time, emoji or command remains. The syntax is that of Discord's clients ("Message Formatting"). A
+backslash escapes a mark; an invisible word joiner splits a token.
 """
 
 from __future__ import annotations

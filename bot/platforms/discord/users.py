@@ -1,13 +1,9 @@
-"""Users of the served guilds: names, roles, rights.
+"""Users of the served guilds: names, roles, rights, and their mentions in texts.
 
-Names are cached for five minutes. Decisions need a fresh lookup, or the rights in an interaction, which are current.
-Bots, non-members, members who have not passed the guild's screening, members in a timeout and unknown users are
-strangers.
-
-Cache with expiry; concurrent lookups of one key share a request.
-
-Names of Discord users and roles in sentences of the engine and the commands: `discord:7` becomes `@sam`, and
-`discord-role:9` becomes `@ops`.
+Names are cached for five minutes; concurrent lookups of one user share a request. Decisions need a fresh lookup, or the
+rights in an interaction, which are current. Bots, non-members, members who have not passed the guild's screening,
+members in a timeout and unknown users are strangers. In sentences of the engine and the commands `discord:7` becomes
+`@sam`, and `discord-role:9` becomes `@ops`.
 """
 
 from __future__ import annotations

@@ -1,14 +1,8 @@
-"""Block Kit elements as JSON.
+"""Block Kit elements as JSON: texts, tables, and buttons with their actions.
 
 Text from outside goes into `plain_text` and `rich_text` only, where Slack reads no mention, link or style in it. Only
-the fallback text of a message is `mrkdwn`, escaped here.
-
-Codec between an `Action` and the `action_id` and `value` of a Slack button.
-
-Tables: Slack's `table` block within its limits, text columns otherwise.
-
-A message may have one `table` block (docs.slack.dev, table block). Further and larger tables are text; no row is
-omitted.
+the fallback text of a message is `mrkdwn`, escaped here. A message may have one `table` block (docs.slack.dev, table
+block). Further and larger tables are text; no row is omitted.
 """
 
 from __future__ import annotations

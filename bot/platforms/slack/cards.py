@@ -1,16 +1,11 @@
-"""Approval cards as Slack blocks.
+"""Cards as Slack blocks: approvals, elicitations, and their copies in other channels.
 
 Calls of one model reply share a card; each has its own decision. A call with a hidden part that looks like a secret can
-only be approved in the modal that shows all of it.
+only be approved in the modal that shows all of it. The card of an elicitation mentions the user who must answer. Slack
+notifies when a message with a mention is posted, not when it is edited. Answers and page addresses never appear on it.
 
-Elicitation cards: the question of a server in the thread, and its outcome.
-
-A card mentions the user who must answer. Slack notifies when a message with a mention is posted, not when it is edited.
-Answers and page addresses never appear on a card.
-
-Remote cards as messages: the card in its channel, and the line in the thread that links to it.
-
-Links are built from message refs without a request.
+A remote card stands in its channel; a line in the thread links to it. Links are built from message refs without a
+request.
 """
 
 from __future__ import annotations

@@ -1,11 +1,8 @@
-"""Files that users attach: their metadata in a message, and their bytes on demand.
+"""Files of users and of the bot.
 
-Bytes are loaded with the bot's token, only from Slack's hosts or the host of the API, within the size limit and without
-redirects.
-
-Upload of files: replies of commands and results of tools.
-
-An upload has three steps: request a URL, send the bytes, share the file in a channel.
+The bytes of an attached file are loaded with the bot's token, only from Slack's hosts or the host of the API, within
+the size limit and without redirects. An upload has three steps: request a URL, send the bytes, share the file in a
+channel.
 """
 
 from __future__ import annotations

@@ -1,13 +1,7 @@
-"""Modals of an approval and of a confirmation: the whole call, the reason of a denial, the text to type.
+"""Modals: the whole call, the reason of a denial, a text to confirm, and the forms of commands.
 
-The context of a modal is its `private_metadata`; `modal_parsing` reads the submission.
-
-Forms of commands as modals.
-
-A secret is never entered in Slack: such a field is a hint to the page where it can be entered. `modal_parsing` reads
-the submission.
-
-Results of modals: parsed by `modal_parsing`, handled by `modal_submissions`.
+The context of a modal is its `private_metadata`. A secret is never entered in Slack: such a field is a hint to the page
+where it can be entered. `modal_submissions` parses and handles the submission.
 """
 
 from __future__ import annotations

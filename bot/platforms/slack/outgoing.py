@@ -1,7 +1,4 @@
-"""Outgoing message: one message as it should be in Slack.
-
-Text of blocks for notifications and screen readers, without buttons.
-"""
+"""Outgoing message: one message as it should be in Slack, and its text for notifications and screen readers."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
-"""Responders to a command: under the command, visible to its user only, each answer replacing the previous one.
+"""Responders to a command, and ephemeral messages: rejections, hints and results of actions.
 
-A `response_url` takes five answers within 30 minutes (Slack, "Handling user interaction"). The last use is reserved for
-the last answer; the bot's token posts later ones.
-
-Ephemeral messages: rejections, hints and results of actions.
+A response stands under its command, is visible to its user only, and replaces the previous one. A `response_url` takes
+five answers within 30 minutes (Slack, "Handling user interaction"). The last use is reserved for the last answer; the
+bot's token posts later ones.
 """
 
 from __future__ import annotations

@@ -2,12 +2,8 @@
 
 Streaming is optional: the message is edited to its final blocks however its stream ended. Slack ends a stream five
 minutes after its start and rejects one above about ten thousand bytes; this module stays below both limits. Only the
-process that started a stream knows it; other processes edit the message.
-
-Turns as native streams: the text of each answer message so far, and its tool calls as tasks.
-
-The messages and their names are those of `turns.turn_messages`. After its stream has stopped, a message is updated to
-its blocks.
+process that started a stream knows it; other processes edit the message. The messages and their names are those of
+`turns.turn_messages`.
 """
 
 from __future__ import annotations

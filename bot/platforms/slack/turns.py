@@ -1,11 +1,7 @@
-"""Turns as messages, each with its current blocks.
+"""Turns as messages, each with its current blocks. Blocks and streams split a reply alike.
 
 The same view always gives the same blocks. Delete a posted message that is not in the result, for example after a
-restarted, shorter reply.
-
-A section of a turn, split into messages.
-
-Blocks and streams must split alike. Text stays in its message while the section grows.
+restarted, shorter reply. Text stays in its message while the section grows.
 """
 
 from __future__ import annotations

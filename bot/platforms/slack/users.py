@@ -1,10 +1,8 @@
-"""Users of the workspace: names, rights, user groups.
+"""Users of the workspace: names, rights, user groups, and their mentions in texts.
 
 Names are cached for five minutes; decisions need a fresh lookup. Groups are requested only if settings, profiles or
-rules name some. Bots, guests, users of other organizations and unknown users are marked as such.
-
-Names of Slack users and groups in sentences of the engine and the commands: `slack:U1` becomes `@sam`, and
-`slack-group:S1` becomes `@ops`.
+rules name some. Bots, guests, users of other organizations and unknown users are marked as such. In sentences of the
+engine and the commands `slack:U1` becomes `@sam`, and `slack-group:S1` becomes `@ops`.
 """
 
 from __future__ import annotations

@@ -1,11 +1,8 @@
-"""Client of Slack's Web API: one session, rate limits for every call, every failure a DeliveryFailed.
+"""Client of Slack's Web API: one session, rate limits for every call, every failure a DeliveryFailed with a cause and a
+fix.
 
-The only module that uses slack_sdk's client. Reading methods are sent as GET, writing ones as JSON.
-
-Slack's errors, as DeliveryFailed with a cause and a fix.
-
-The error codes are those of the method reference at docs.slack.dev. No error contains a token or the text that was
-sent.
+The only module that uses slack_sdk's client. Reading methods are sent as GET, writing ones as JSON. The error codes are
+those of the method reference at docs.slack.dev. No error contains a token or the text that was sent.
 """
 
 from __future__ import annotations
