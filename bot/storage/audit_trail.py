@@ -26,7 +26,7 @@ class SqlAuditTrail:
 
     async def head(self) -> AuditHead:
         """Return the number and hash of the last row."""
-        return await self._database.run(read_head)
+        return await self._database.read(read_head)
 
     async def entries(self, query: AuditQuery) -> AsyncGenerator[AuditEntry, None]:
         """Yield all matching rows, oldest first."""
@@ -43,4 +43,4 @@ class SqlAuditTrail:
         return await Verification(self._database, self._batch_size, noted).run(quick=quick)
 
     async def _read(self, query: AuditQuery, behind: int | None, limit: int) -> Sequence[Row]:
-        return await self._database.run(lambda connection: read_on(connection, query, behind, limit))
+        return await self._database.read(lambda connection: read_on(connection, query, behind, limit))

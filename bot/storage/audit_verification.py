@@ -79,10 +79,10 @@ class Verification:
 
     async def run(self, *, quick: bool) -> AuditReport:
         """Compare everything, or the latest rows and turns."""
-        for finding in await self._database.run(_missing_triggers):
+        for finding in await self._database.read(_missing_triggers):
             self._findings.add(finding)
-        grants = await self._database.run(audit_turns.all_grants)
-        after = await self._database.run(_row_before_the_latest) if quick else AuditHead()
+        grants = await self._database.read(audit_turns.all_grants)
+        after = await self._database.read(_row_before_the_latest) if quick else AuditHead()
         # In a thread, because deriving a key from a password takes time.
         files = await asyncio.to_thread(_sort_files, self._database.audit_keys, self._noted.places)
         checkpoints = CheckpointCheck([checkpoint for file in files for checkpoint in file.sound])
@@ -140,10 +140,10 @@ class Verification:
             self._findings.add(finding)
 
     async def _read(self, behind: int | None, limit: int) -> Sequence[Row]:
-        return await self._database.run(lambda connection: read_on(connection, _ALL, behind, limit))
+        return await self._database.read(lambda connection: read_on(connection, _ALL, behind, limit))
 
     async def _gone(self, rows: Sequence[Row]) -> Mapping[int, str]:
-        return await self._database.run(lambda connection: audit_turns.rows_of_gone_turns(connection, rows))
+        return await self._database.read(lambda connection: audit_turns.rows_of_gone_turns(connection, rows))
 
     # ------------------------------------------------------------------ outside the database
 
@@ -243,7 +243,7 @@ class Verification:
             self._findings.add(AuditFinding(Fault.CHECKPOINT, what, means, 1, first.seq, certain))
         covered = checkpoints.newest.seq if checkpoints.newest else 0
         uncovered = await self._read(covered, 1) if covered < head.seq else ()
-        at = await self._database.run(lambda connection: float(connection.execute(sa.select(now())).scalar_one()))
+        at = await self._database.read(lambda connection: float(connection.execute(sa.select(now())).scalar_one()))
         if self._noted.stale_after is None or not uncovered or not isinstance(uncovered[0]["at"], float):
             return
         if at - uncovered[0]["at"] > self._noted.stale_after:
@@ -256,7 +256,7 @@ class Verification:
 
     async def _compare_turns(self, *, quick: bool) -> int:
         if quick:
-            latest = await self._database.run(lambda connection: audit_turns.latest_turns(connection, LATEST_TURNS))
+            latest = await self._database.read(lambda connection: audit_turns.latest_turns(connection, LATEST_TURNS))
             for first in range(0, len(latest), TURNS):
                 await self._compare(latest[first : first + TURNS])
             return len(latest)
@@ -268,10 +268,10 @@ class Verification:
         return count
 
     async def _page(self, behind: str) -> Sequence[str]:
-        return await self._database.run(lambda connection: audit_turns.page_of_turns(connection, behind, TURNS))
+        return await self._database.read(lambda connection: audit_turns.page_of_turns(connection, behind, TURNS))
 
     async def _compare(self, ids: Sequence[str]) -> None:
-        for finding in await self._database.run(lambda connection: audit_turns.compare_turns(connection, ids)):
+        for finding in await self._database.read(lambda connection: audit_turns.compare_turns(connection, ids)):
             self._findings.add(finding)
 
     def _compare_grants(self, grants: Mapping[str, str]) -> None:

@@ -113,6 +113,12 @@ class Database(ABC):
                     self.observe(measurement)
                 return result
 
+    async def read(self, query: Callable[[sa.Connection], T]) -> T:
+        """Run a query of a report, which may take long, and return its result. It sees everything that was committed
+        before. Raises errors as `run` does.
+        """
+        return await self.run(query)
+
     @property
     def takes_writes(self) -> bool:
         """True unless a write was refused recently. Does not query the database."""

@@ -29,13 +29,13 @@ class SqlReporting:
         self, reach: str, person: str, limit: int, offset: int
     ) -> tuple[Sequence[ConversationSummary], int]:
         """Return a page of conversations, newest first, and the number of all."""
-        return await self._database.run(
+        return await self._database.read(
             lambda connection: conversation_reports.read_conversations(connection, reach, person, limit, offset)
         )
 
     async def summary(self, conversation: ConversationKey) -> ConversationSummary | None:
         """Return the summary of a conversation, `None` if it does not exist."""
-        return await self._database.run(
+        return await self._database.read(
             lambda connection: conversation_reports.read_conversation(connection, conversation)
         )
 
@@ -53,13 +53,13 @@ class SqlReporting:
 
     async def has_participant(self, conversation: ConversationKey, person: str) -> bool:
         """Return True if the user is the author of a turn in the conversation."""
-        return await self._database.run(
+        return await self._database.read(
             lambda connection: conversation_reports.has_participant(connection, conversation, person)
         )
 
     async def active_conversations(self, reach: str, seconds: float, limit: int) -> Sequence[ConversationKey]:
         """Return the recently active conversations, newest first."""
-        return await self._database.run(
+        return await self._database.read(
             lambda connection: conversation_reports.read_active(connection, reach, seconds, limit)
         )
 
@@ -77,42 +77,44 @@ class SqlReporting:
 
     async def calls(self, server: str, workspace: str, limit: int, offset: int) -> tuple[Sequence[CallSummary], int]:
         """Return a page of calls, newest first, and the number of all. `server` is an id or a slug."""
-        return await self._database.run(
+        return await self._database.read(
             lambda connection: call_reports.read_calls(connection, server, workspace, limit, offset)
         )
 
     async def count_pending(self, server: str) -> int:
         """Return the number of calls to a server's tools that await approval. `server` is its id or slug."""
-        return await self._database.run(lambda connection: call_reports.count_waiting(connection, server))
+        return await self._database.read(lambda connection: call_reports.count_waiting(connection, server))
 
     async def audit(self, query: AuditQuery, limit: int, offset: int) -> tuple[Sequence[AuditEntry], int]:
         """Return a page of the audit, newest first, and the number of all matching rows."""
-        return await self._database.run(lambda connection: audit_rows.read_page(connection, query, limit, offset))
+        return await self._database.read(lambda connection: audit_rows.read_page(connection, query, limit, offset))
 
     async def backlog(self) -> Backlog:
         """Return the amount of unfinished work."""
-        return await self._database.run(lambda connection: backlog.read_backlog(connection, self._limits.running))
+        return await self._database.read(lambda connection: backlog.read_backlog(connection, self._limits.running))
 
     async def activity(self, since: float, workspace: str, server: str) -> Activity:
         """Return the activity since `since`, in epoch seconds."""
-        return await self._database.run(lambda connection: activity.read_activity(connection, since, workspace, server))
+        return await self._database.read(
+            lambda connection: activity.read_activity(connection, since, workspace, server)
+        )
 
     async def pending_approvals(
         self, reaches: Sequence[str], limit: int, behind: PendingApprovalPosition | None = None
     ) -> PendingApprovalPage:
         """Return calls that await approval, newest first."""
-        return await self._database.run(
+        return await self._database.read(
             lambda connection: user_activity.read_waiting(connection, reaches, limit, behind)
         )
 
     async def recent_turns(self, person: str, reach: str, limit: int) -> Sequence[Turn]:
         """Return a user's recent turns, newest first."""
-        return await self._database.run(
+        return await self._database.read(
             lambda connection: user_activity.read_recent_turns(connection, person, reach, limit)
         )
 
     async def open_elicitations(self, person: str, reach: str, limit: int) -> Sequence[str]:
         """Return the ids of a user's open elicitations, newest first."""
-        return await self._database.run(
+        return await self._database.read(
             lambda connection: user_activity.read_open_elicitations(connection, person, reach, limit)
         )

@@ -1,6 +1,7 @@
-"""SQLite: one connection and one thread that commits all queued transactions together.
+"""SQLite: one thread that commits all queued transactions together, and two connections that only read.
 
-Group commit makes `synchronous=FULL` affordable: 64 conversations need one sync to disk instead of 64.
+Group commit makes `synchronous=FULL` affordable: 64 conversations need one sync to disk instead of 64. In WAL mode a
+reader sees a snapshot and blocks no writer, so that a long report delays no turn.
 """
 
 from __future__ import annotations
@@ -17,20 +18,27 @@ from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
 from queue import Empty, PriorityQueue
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError
 
-from bot.errors import DatabaseError
+from bot.errors import DatabaseError, DatabaseUnavailable
 from bot.storage.clock import FUNCTION
-from bot.storage.database import Database, Unwritable, json_text
+from bot.storage.database import Database, Unwritable, consume_exception, json_text
+
+if TYPE_CHECKING:
+    from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 T = TypeVar("T")
 
 _BUSY_MILLISECONDS = 5000
 _LARGEST_BATCH = 64
 _CLOSING_SECONDS = 7.0
+_INTERRUPT_SECONDS = 0.02
+_READERS = 2
+_LONGEST_READ = 60.0
+"""Limit of one query of a report in seconds, with its wait for a connection."""
 _LEAST_FREE = 1024 * 1024
 """Bytes on the disk of the file: with fewer it counts as full, although a short transaction may still fit."""
 _UNWRITABLE = {"full": Unwritable.FULL, "readonly": Unwritable.READ_ONLY, "disk i/o": Unwritable.FAILING}
@@ -78,6 +86,8 @@ class SqliteDatabase(Database):
             connect_args={"check_same_thread": False},
         )
         sa.event.listen(self._engine, "connect", self._prepare)
+        self._readers: AsyncEngine | None = None
+        self._reads: dict[Any, asyncio.Future[Any]] = {}
         self._jobs: PriorityQueue[tuple[_Rank, int, _Job | None]] = PriorityQueue()
         self._numbers = itertools.count()
         self._closed = False
@@ -101,10 +111,28 @@ class SqliteDatabase(Database):
         self._put(rank, _Job(transaction, loop, future))
         return await future
 
+    async def read(self, query: Callable[[sa.Connection], T]) -> T:
+        """Run a query of a report on a connection of its own, for at most a minute. It sees everything that was
+        committed before. Raises errors as `run` does.
+        """
+        if self._closed:
+            raise DatabaseError(f"The database {self.name} is closed.")
+        try:
+            async with asyncio.timeout(_LONGEST_READ), self._open_readers().connect() as connection:
+                return await self._read_with(connection, query)
+        except (TimeoutError, sa.exc.TimeoutError) as error:
+            raise DatabaseUnavailable(
+                f"The database {self.name} is away: a query took too long.", "ask for a shorter period"
+            ) from error
+        except DBAPIError as error:
+            self._handle_error(error)
+            raise self._unavailable(error) from error
+
     async def close(self) -> None:
-        """Finish requested transactions and close the connection."""
+        """Finish requested transactions, interrupt queries of reports, and close the connections."""
         if not self._closed:
             self._closed = True
+            await self._close_readers()
             self._put(_Rank.LAST, None)
             # A limit, because another program may lock the file. The thread ends by itself or with the process.
             await asyncio.to_thread(self._thread.join, _CLOSING_SECONDS)
@@ -126,6 +154,50 @@ class SqliteDatabase(Database):
         if "locked" in reason or "busy" in reason:
             return "see which other program has the file open"
         return "check the file, its folder and its disk"
+
+    def _open_readers(self) -> AsyncEngine:
+        if self._readers is None:
+            from sqlalchemy.ext.asyncio import create_async_engine  # noqa: PLC0415 - a start needs no report
+
+            self._readers = create_async_engine(
+                sa.URL.create("sqlite+aiosqlite", database=str(self._path)),
+                hide_parameters=True,  # messages of users must not appear in errors
+                pool_size=_READERS,
+                max_overflow=0,
+                pool_timeout=_LONGEST_READ,
+            )
+            sa.event.listen(self._readers.sync_engine, "connect", self._prepare_reader)
+        return self._readers
+
+    async def _read_with(self, connection: AsyncConnection, query: Callable[[sa.Connection], T]) -> T:
+        """Run a query in a snapshot. If the caller is cancelled, its statement is interrupted."""
+
+        def snapshot(reader: sa.Connection) -> T:
+            reader.exec_driver_sql("begin")
+            self._check_file()
+            return query(reader)
+
+        driver: Any = (await connection.get_raw_connection()).driver_connection
+        # A task of its own: a cancelled statement would leave a connection whose thread still executes it.
+        task = asyncio.ensure_future(connection.run_sync(snapshot))
+        self._reads[driver] = task
+        try:
+            await asyncio.wait({task})
+        except asyncio.CancelledError:
+            await _interrupt(driver, task)
+            consume_exception(task)
+            raise
+        finally:
+            self._reads.pop(driver, None)
+            if self._closed:
+                await connection.invalidate()  # the pool that it came from was closed without it
+        return task.result()
+
+    async def _close_readers(self) -> None:
+        for driver, task in tuple(self._reads.items()):
+            await _interrupt(driver, task)
+        if self._readers is not None:
+            await self._readers.dispose()
 
     def _write(self, connection: sa.Connection) -> None:
         super()._write(connection)
@@ -176,6 +248,13 @@ class SqliteDatabase(Database):
         if _identity(self._path) != self._file:
             raise DBAPIError(None, None, sqlite3.OperationalError(_MOVED))
 
+    def _prepare_reader(self, connection: Any, _record: object) -> None:
+        connection.isolation_level = None
+        connection.create_function(FUNCTION, 0, self._clock)
+        # Not opened with mode=ro: such a connection makes -wal and -shm, but leaves them behind when it is closed.
+        for pragma in ("query_only=on", f"busy_timeout={_BUSY_MILLISECONDS}"):
+            connection.execute(f"pragma {pragma}").close()
+
     def _prepare(self, connection: Any, _record: object) -> None:
         connection.isolation_level = None
         connection.create_function(FUNCTION, 0, self._clock)
@@ -186,6 +265,14 @@ class SqliteDatabase(Database):
             "foreign_keys=on",
         ):
             connection.execute(f"pragma {pragma}")
+
+
+async def _interrupt(driver: Any, task: asyncio.Future[Any]) -> None:
+    """Interrupt a query until it has ended: an interrupt affects only the statement that runs at this moment."""
+    deadline = time.monotonic() + _CLOSING_SECONDS
+    while not task.done() and time.monotonic() < deadline:
+        await driver.interrupt()
+        await asyncio.wait({task}, timeout=_INTERRUPT_SECONDS)
 
 
 def open_sqlite(path: Path, *, clock: Callable[[], float] = time.time) -> SqliteDatabase:

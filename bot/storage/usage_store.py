@@ -23,7 +23,7 @@ class SqlUsageStore:
 
     async def totals_by(self, query: UsageQuery, by: UsageGrouping) -> Sequence[tuple[str, UsageTotal]]:
         """Return sums by name."""
-        return await self._database.run(lambda connection: usage_rows.read_sums(connection, query, by))
+        return await self._database.read(lambda connection: usage_rows.read_sums(connection, query, by))
 
     async def delete_old(self, seconds: float, limit: int) -> int:
         """Delete older usage."""

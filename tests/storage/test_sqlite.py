@@ -15,6 +15,7 @@ import sqlalchemy as sa
 from bot.errors import DatabaseError, DatabaseUnavailable, DatabaseUnwritable
 from bot.storage import sqlite
 from bot.storage.sqlite import SqliteDatabase, open_sqlite
+from tests.fakes.parts import until
 
 
 @pytest.fixture
@@ -334,3 +335,67 @@ async def test_a_disk_with_next_to_no_space_is_full_before_a_write_fails(
         with pytest.raises(DatabaseUnwritable, match="its disk is full"):
             await full.check_writable()
     assert len(caplog.records) == 1
+
+
+async def test_a_long_report_delays_no_transaction(database: SqliteDatabase) -> None:
+    await database.run(adding("before"))
+    reading = asyncio.create_task(database.read(_endless))
+    try:
+        await until(lambda: bool(database._reads))
+        for n in range(20):
+            await asyncio.wait_for(database.run(adding(f"w{n}")), 10)
+        assert not reading.done()
+    finally:
+        reading.cancel()
+        await asyncio.wait({reading})
+
+
+async def test_a_report_sees_what_was_committed_and_changes_nothing(database: SqliteDatabase) -> None:
+    await database.run(adding("before"))
+    assert await database.read(lambda reader: list(reader.exec_driver_sql("select word from words").scalars()))
+    with pytest.raises(DatabaseError):
+        await database.read(adding("never"))
+    assert await words(database) == ["before"]
+
+
+async def test_a_cancelled_report_ends_and_the_next_one_is_read(database: SqliteDatabase) -> None:
+    for _ in range(5):
+        reading = asyncio.create_task(database.read(_endless))
+        await until(lambda: bool(database._reads))
+        reading.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asyncio.wait_for(reading, 10)
+    assert await asyncio.wait_for(database.read(_one), 10) == 1
+
+
+async def test_a_report_that_takes_too_long_counts_as_unavailable(
+    database: SqliteDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqlite, "_LONGEST_READ", 0.2)
+    with pytest.raises(DatabaseUnavailable, match="too long"):
+        await database.read(_endless)
+    monkeypatch.undo()
+    assert await database.read(_one) == 1
+
+
+async def test_closing_interrupts_a_report(database: SqliteDatabase) -> None:
+    reading = asyncio.create_task(database.read(_endless))
+    await until(lambda: bool(database._reads))
+    await asyncio.wait_for(database.close(), 10)
+    with pytest.raises(DatabaseError):
+        await asyncio.wait_for(reading, 10)
+    with pytest.raises(DatabaseError, match="closed"):
+        await database.read(_one)
+
+
+def _one(reader: sa.Connection) -> int:
+    return int(reader.exec_driver_sql("select 1").scalar_one())
+
+
+def _endless(reader: sa.Connection) -> int:
+    """Count for hours."""
+    return int(
+        reader.exec_driver_sql(
+            "with recursive n(i) as (select 1 union all select i + 1 from n) select count(*) from n"
+        ).scalar_one()
+    )
