@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from bot.domain.servers import ServerConfig, ServerStatus
 from bot.mcp.errors import Problem, connect_failure, connection_lost, timeout_message
-from bot.mcp.oauth.token_provider import TokenProvider
+from bot.mcp.oauth.tokens import TokenProvider
 from bot.mcp.redaction import Redaction
 from bot.mcp.request_context import RequestContext
 

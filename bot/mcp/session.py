@@ -38,8 +38,7 @@ from bot.mcp.connection_events import ConnectionEvents
 from bot.mcp.connection_timing import ConnectionTiming
 from bot.mcp.errors import failed_listing
 from bot.mcp.negotiation import ProtocolNegotiation
-from bot.mcp.oauth.token_provider import TokenProvider
-from bot.mcp.oauth.token_providers import no_token_provider
+from bot.mcp.oauth.tokens import TokenProvider, no_token_provider
 from bot.mcp.protocol_noise import Junk
 from bot.mcp.redaction import KnownSecrets, Redaction
 from bot.mcp.server_log import LEVEL

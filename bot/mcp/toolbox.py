@@ -45,7 +45,7 @@ from bot.mcp.connection import Connection, error_message
 from bot.mcp.connection_timing import ConnectionTiming
 from bot.mcp.diagnostics import RefusedBy, ServerDiagnostics, never_refused
 from bot.mcp.injection_scan import distinctive
-from bot.mcp.oauth.token_providers import TokenProviders, no_token_provider
+from bot.mcp.oauth.tokens import TokenProviders, no_token_provider
 from bot.mcp.redaction import KnownSecrets, redacted_snapshot
 from bot.mcp.registry import ManagedServer, ServerRegistry
 from bot.mcp.results import failed_result

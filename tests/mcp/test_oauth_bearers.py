@@ -13,7 +13,7 @@ from bot.domain.checks import CheckStatus
 from bot.domain.servers import DesiredServer, ServerConfig, ServerStatus
 from bot.domain.sign_ins import SignIn, SignInKey
 from bot.errors import DatabaseUnavailable
-from bot.mcp.oauth.auth_transport import AuthTransport
+from bot.mcp.oauth.tokens import AuthTransport
 from bot.ports import SignInStore
 from tests.fakes.mcp.endpoint import FakeEndpoint
 from tests.fakes.oauth import FakeOAuth

@@ -13,7 +13,7 @@ import pytest
 from bot.domain.sign_ins import Registration, SignIn, SignInKey
 from bot.mcp.endpoint_fingerprint import endpoint_fingerprint
 from bot.mcp.oauth import OAuthDependencies
-from bot.mcp.oauth.token_provider import SignInCache
+from bot.mcp.oauth.tokens import SignInCache
 from bot.mcp.redaction import KnownSecrets
 from bot.ports import SignInStore
 from bot.storage.leases import SqlLeases

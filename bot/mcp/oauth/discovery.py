@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from functools import cache
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import httpx2
@@ -16,17 +17,51 @@ from mcp.client.auth.utils import (
     build_oauth_authorization_server_metadata_discovery_urls,
     build_protected_resource_metadata_discovery_urls,
     create_oauth_metadata_request,
+    extract_field_from_www_auth,
+    extract_resource_metadata_from_www_auth,
+    extract_scope_from_www_auth,
+    get_client_metadata_scopes,
     handle_auth_metadata_response,
     handle_protected_resource_response,
     issuers_match,
+    union_scopes,
     validate_metadata_issuer,
 )
 from mcp.shared.auth import OAuthMetadata, ProtectedResourceMetadata
 from mcp.shared.auth_utils import check_resource_allowed, resource_url_from_server_url
 
+from bot.domain.servers import OAuthTerms
 from bot.errors import ServerTrouble
-from bot.mcp.oauth.challenges import Challenge
+from bot.mcp.addresses import parse_ip
 from bot.mcp.oauth.http import AuthServerClient, is_loopback, validate_url
+
+if TYPE_CHECKING:
+    from publicsuffixlist import PublicSuffixList
+
+
+@dataclass(frozen=True, slots=True)
+class Challenge:
+    """Challenge of one response. `metadata` is the URL of the resource metadata, empty if missing. `scope` is the
+    requested scope, None if missing. `bearer` is True if the server wants a token.
+    """
+
+    metadata: str = ""
+    scope: str | None = None
+    bearer: bool = False
+    wider: bool = False
+    """True if the token is valid but lacks scope."""
+
+    @classmethod
+    def of(cls, response: httpx2.Response) -> Challenge:
+        """Return the challenge of a rejection."""
+        header = response.headers.get("www-authenticate", "")
+        return cls(
+            extract_resource_metadata_from_www_auth(response) or "",
+            extract_scope_from_www_auth(response),
+            header.lower().startswith("bearer"),
+            response.status_code == 403 and extract_field_from_www_auth(response, "error") == "insufficient_scope",
+        )
+
 
 _KEPT = frozenset(
     (
@@ -94,6 +129,20 @@ def check_proof(metadata: OAuthMetadata) -> None:
         )
 
 
+def wanted_scope(
+    found: DiscoveredServer, challenge: Challenge, terms: OAuthTerms, granted: str, grants: tuple[str, ...]
+) -> str:
+    """Return the scope to request: that of the server's challenge, else of its metadata, else of an admin, else
+    empty. A wider challenge adds to the scope that was granted before.
+    """
+    scope = get_client_metadata_scopes(challenge.scope, found.described)
+    if scope is None:
+        scope = terms.scope or None
+    if challenge.wider:
+        scope = union_scopes(granted, scope)
+    return get_client_metadata_scopes(scope, None, found.metadata, list(grants)) or "" if scope else ""
+
+
 async def _resource_metadata(url: str, challenge: Challenge, ask: AuthServerClient) -> ProtectedResourceMetadata | None:
     """Fetch the server's resource metadata. Return None if there is none, as on servers of early 2025."""
     failed = 0
@@ -151,3 +200,58 @@ def _is_here(url: str) -> bool:
 def _origin(url: str) -> str:
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc}"
+
+
+_PORTS = {"http": 80, "https": 443}
+
+
+def check_party(metadata: OAuthMetadata, *, registered_by_hand: bool) -> None:
+    """Check that the endpoints of an authorization server belong to its issuer, so that metadata cannot redirect a
+    sign-in. A client that an admin registered by hand may use back-channel endpoints of another domain, because
+    some services need that. Raises ServerTrouble.
+    """
+    endpoints: list[tuple[str, object]] = [("authorization endpoint", metadata.authorization_endpoint)]
+    if not registered_by_hand:
+        endpoints += [
+            ("token endpoint", metadata.token_endpoint),
+            ("registration endpoint", metadata.registration_endpoint),
+            ("revocation endpoint", metadata.revocation_endpoint),
+        ]
+    for what, endpoint in endpoints:
+        if endpoint is not None and not is_one_party(str(metadata.issuer), str(endpoint)):
+            elsewhere = urlsplit(str(endpoint)).hostname
+            raise ServerTrouble(
+                f"The authorization server {metadata.issuer} has its {what} at {elsewhere}, which is not its own "
+                "domain, so the sign-in could reach another party.",
+                "its operator has to serve both from one domain"
+                if what == "authorization endpoint"
+                else "if you know that both belong together, register the bot there by hand and set the server's "
+                "client_id",
+            )
+
+
+def is_one_party(url: str, other: str) -> bool:
+    """Return True if both addresses have one origin or one registrable domain. IP addresses and names without a domain,
+    such as `localhost`, have none.
+    """
+    if _effective_origin(url) == _effective_origin(other):
+        return True
+    domain = _registrable_domain(url)
+    return bool(domain) and domain == _registrable_domain(other)
+
+
+def _effective_origin(url: str) -> tuple[str, str, int | None]:
+    parts = urlsplit(url)
+    return parts.scheme, parts.hostname or "", parts.port or _PORTS.get(parts.scheme)
+
+
+def _registrable_domain(url: str) -> str:
+    host = (urlsplit(url).hostname or "").rstrip(".")
+    return "" if parse_ip(host) is not None else _suffixes().privatesuffix(host) or ""
+
+
+@cache
+def _suffixes() -> PublicSuffixList:
+    from publicsuffixlist import PublicSuffixList  # noqa: PLC0415 - reads its list, which takes a moment
+
+    return PublicSuffixList()

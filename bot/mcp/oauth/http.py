@@ -1,4 +1,4 @@
-"""HTTP client for authorization servers.
+"""HTTP client for authorization servers, and the dependencies that all sign-ins of a process share.
 
 URLs come from the server, so they are untrusted: they are checked like those of admins, redirects are not followed,
 and responses are limited in size and time.
@@ -7,9 +7,11 @@ and responses are limited in size and time.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from dataclasses import replace
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
 from urllib.parse import urlsplit
 
 import httpx2
@@ -17,9 +19,12 @@ import httpx2
 import bot
 from bot.domain.servers import HttpTransport, ServerConfig
 from bot.errors import ServerTrouble
-from bot.mcp.addresses import AllowedTargets, Resolve, origin_of, parse_ip
+from bot.logs import out_of_context
+from bot.mcp.addresses import AllowedTargets, Resolve, check_definition, origin_of, parse_ip, resolve_host
 from bot.mcp.errors import InvalidDefinition
+from bot.mcp.redaction import KnownSecrets
 from bot.mcp.transports.http_client import GuardedTransport
+from bot.ports import Leases, SignInStore
 
 _SECONDS = 10.0
 """Timeout of one response."""
@@ -119,3 +124,53 @@ def validate_url(url: str, what: str) -> str:
             "its operator has to serve it over https",
         )
     raise ServerTrouble(f"The {what} is not an allowed address.", "ask its operator")
+
+
+@dataclass(frozen=True, slots=True)
+class OAuthDependencies:
+    """Shared dependencies. `clock` is in epoch seconds, `elapsed` a monotonic clock in seconds. `pause` sleeps for
+    a number of seconds.
+    """
+
+    store: SignInStore
+    leases: Leases
+    secrets: KnownSecrets
+    allowances: AllowedTargets = AllowedTargets()
+    resolve: Resolve = resolve_host
+    clock: Callable[[], float] = time.time
+    elapsed: Callable[[], float] = time.monotonic
+    pause: Callable[[float], Awaitable[None]] = asyncio.sleep
+    _tasks: set[asyncio.Task[None]] = field(default_factory=set)
+
+    def errand(self, config: ServerConfig) -> AbstractAsyncContextManager[AuthServerClient]:
+        """Return a client for the authorization server of this server. Raises ServerTrouble if the operator's
+        settings forbid the server.
+        """
+        try:
+            check_definition(config, self.allowances)
+        except InvalidDefinition as unusable:
+            raise ServerTrouble(f"Server {config.name}: {unusable.cause}", unusable.fix) from unusable
+        return open_client(open_guarded_transport(config, self.allowances, self.resolve))
+
+    def start(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
+        """Start a task that outlives its caller. Its exceptions are raised to the tasks that await it."""
+        with out_of_context():
+            task = asyncio.create_task(work, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+        return task
+
+    async def close(self, limit: float) -> None:
+        """Wait for running tasks, at most `limit` seconds, because new tokens must be stored."""
+        if self._tasks:
+            _, late = await asyncio.wait(set(self._tasks), timeout=limit)
+            for task in late:
+                task.cancel()
+            if late:
+                await asyncio.wait(late)
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled():
+            # Retrieve the exception, because the task may have no waiter.
+            task.exception()

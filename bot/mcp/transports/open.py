@@ -26,8 +26,7 @@ from bot.mcp import request_context
 from bot.mcp.addresses import AllowedTargets, Resolve
 from bot.mcp.connection_events import ConnectionEvents
 from bot.mcp.launch_check import check_start
-from bot.mcp.oauth.auth_transport import AuthTransport
-from bot.mcp.oauth.token_provider import TokenProvider
+from bot.mcp.oauth.tokens import AuthTransport, TokenProvider
 from bot.mcp.response_repair import repair_response
 from bot.mcp.stderr_tail import StderrTail
 from bot.mcp.transports.http_client import GuardedTransport, http_client

@@ -1,6 +1,7 @@
-"""Token for the requests to one server: cached, refreshed, and the error text without one.
+"""Token for the requests to one server: cached, refreshed, and added to requests; the error text without one.
 
-Requests with a valid token do not wait.
+Requests with a valid token do not wait. The transport sits below the MCP library's client, so that requests run
+concurrently.
 """
 
 from __future__ import annotations
@@ -11,19 +12,24 @@ import math
 import uuid
 from contextlib import suppress
 from dataclasses import replace
+from weakref import WeakValueDictionary
+
+import httpx2
 
 from bot.domain.characters import visible
-from bot.domain.servers import AuthenticationKind, HttpTransport, OAuthTerms, ServerConfig
+from bot.domain.servers import AuthenticationKind, HttpTransport, OAuthTerms, ServerConfig, StdioTransport
 from bot.domain.sign_ins import SignIn, SignInKey
 from bot.errors import CountersignError, DatabaseError, ServerTrouble
+from bot.mcp import request_context
 from bot.mcp.endpoint_fingerprint import endpoint_fingerprint
-from bot.mcp.oauth.authorization import wanted_scope
-from bot.mcp.oauth.challenges import Challenge
-from bot.mcp.oauth.dependencies import OAuthDependencies
-from bot.mcp.oauth.discovery import discover
-from bot.mcp.oauth.http import AuthServerClient
-from bot.mcp.oauth.registration import manual_registration
-from bot.mcp.oauth.token_endpoint import TokenRequestRejected, client_credentials_grant, exchange_refresh_token
+from bot.mcp.oauth.client import (
+    TokenRequestRejected,
+    client_credentials_grant,
+    exchange_refresh_token,
+    manual_registration,
+)
+from bot.mcp.oauth.discovery import Challenge, discover, wanted_scope
+from bot.mcp.oauth.http import AuthServerClient, OAuthDependencies
 
 # -------------------- cache of the stored sign-in
 
@@ -459,3 +465,89 @@ class TokenProvider:
             f"Server {name} does not take the token that its authorization server gave the bot. "
             f"Fix: check its scope, and what its client may do."
         )
+
+
+class TokenProviders:
+    """Token providers by server, one for all connections of a server."""
+
+    def __init__(self, desk: OAuthDependencies) -> None:
+        self.desk = desk
+        # Weak, so that definitions that were only checked leave no entry.
+        self._known: WeakValueDictionary[str, TokenProvider] = WeakValueDictionary()
+
+    def of(self, config: ServerConfig) -> TokenProvider | None:
+        """Return the provider of a server; None for another type of authentication."""
+        match config.transport:
+            case StdioTransport():
+                return None
+            case HttpTransport(headers=headers) as endpoint:
+                if any(name.lower() == "authorization" for name in headers):
+                    return None
+                known = self._known.get(config.id)
+                if known is None or not known.fits(config):
+                    known = TokenProvider(config, endpoint, self.desk)
+                    self._known[config.id] = known
+                return known
+
+    async def close(self, limit: float) -> None:
+        """Wait for running refreshes, at most `limit` seconds."""
+        await self.desk.close(limit)
+
+
+def no_token_provider(config: ServerConfig) -> TokenProvider | None:  # noqa: ARG001 - see Surroundings
+    """Return None, for a process without stored sign-ins."""
+    return None
+
+
+class AuthTransport(httpx2.AsyncBaseTransport):
+    """Transport that adds the token to requests to `url`'s origin only."""
+
+    def __init__(self, inner: httpx2.AsyncBaseTransport, bearer: TokenProvider, url: str) -> None:
+        self._inner = inner
+        self._bearer = bearer
+        self._origin = _origin(httpx2.URL(url))
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        """Send a request; send it again with another token if it was rejected, because then it had no effect.
+        Raises ConnectError if the sign-in cannot be used now.
+        """
+        if _origin(request.url) != self._origin:
+            return await self._inner.handle_async_request(request)
+        bearer = self._bearer
+        try:
+            token = await bearer.token()
+            response = await self._sent(request, token)
+            challenge = Challenge.of(response)
+            other = ""
+            if response.status_code == 401:
+                other = await bearer.another(token, challenge)
+            elif challenge.wider:
+                other = await bearer.wider(token, challenge)
+            if other:
+                await response.aclose()
+                response = await self._sent(request, other)
+                challenge = Challenge.of(response)
+        except CountersignError as error:
+            request_context.current().refusal = bearer.unusable(error)
+            raise httpx2.ConnectError("there is no token for it now", request=request) from error
+        if response.status_code == 401:
+            request_context.current().refusal = bearer.refused(challenge)
+        elif challenge.wider:
+            request_context.current().refusal = bearer.needs_wider_scope(challenge)
+        elif response.status_code < 300:
+            bearer.works()
+        return response
+
+    async def aclose(self) -> None:
+        """Close all connections."""
+        await self._inner.aclose()
+
+    async def _sent(self, request: httpx2.Request, token: str) -> httpx2.Response:
+        if token:
+            request.headers["authorization"] = f"Bearer {token}"
+        return await self._inner.handle_async_request(request)
+
+
+def _origin(url: httpx2.URL) -> tuple[str, str, int | None]:
+    ports = {"http": 80, "https": 443}
+    return url.scheme, url.host, url.port or ports.get(url.scheme)
