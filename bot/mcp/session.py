@@ -112,7 +112,7 @@ _CHANGES = (
 )
 
 
-def no_names(config: ServerConfig) -> frozenset[str]:  # noqa: ARG001 - see Surroundings
+def no_names(config: ServerConfig) -> frozenset[str]:  # noqa: ARG001 - see ConnectionDependencies
     """Return no names, for a server without others."""
     return frozenset()
 

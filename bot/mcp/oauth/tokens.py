@@ -494,7 +494,7 @@ class TokenProviders:
         await self.desk.close(limit)
 
 
-def no_token_provider(config: ServerConfig) -> TokenProvider | None:  # noqa: ARG001 - see Surroundings
+def no_token_provider(config: ServerConfig) -> TokenProvider | None:  # noqa: ARG001 - see ConnectionDependencies
     """Return None, for a process without stored sign-ins."""
     return None
 

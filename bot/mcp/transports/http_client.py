@@ -1,13 +1,15 @@
 """HTTP client for the MCP library that limits an error to its own request.
 
 Otherwise a connection error would end the library's client with all its requests. The client records the status and
-whether the request may have reached the server. Servers of admins are reached at checked addresses only.
+whether the request may have reached the server. Servers of admins are reached at checked addresses only. The read
+timeout of a response pauses while a user is asked.
 """
 
 from __future__ import annotations
 
 import asyncio
 import math
+import time
 from collections.abc import AsyncIterator, Mapping
 
 import httpx2
@@ -16,10 +18,70 @@ from mcp.types import CONNECTION_CLOSED
 from bot.mcp import request_context
 from bot.mcp.addresses import AllowedTargets, Resolve, resolve_allowed
 from bot.mcp.errors import InvalidDefinition
-from bot.mcp.read_timeout import ReadTimeout
 from bot.mcp.request_context import RequestContext
 from bot.mcp.transports.http_pool import pool
 from bot.mcp.transports.ndjson import LARGEST_ANSWER, TOO_LARGE
+
+
+class ReadTimeout:
+    """Timeout in seconds, None for no limit, without the time in which users are asked."""
+
+    def __init__(self, seconds: float | None, attempt: RequestContext) -> None:
+        self._seconds = seconds
+        self._attempt = attempt
+
+    @classmethod
+    def of(cls, request: httpx2.Request, attempt: RequestContext) -> ReadTimeout:
+        """Return the timeout of a request, and remove it from the request."""
+        limits = request.extensions.get("timeout", {})
+        request.extensions = {**request.extensions, "timeout": {**limits, "read": None}}
+        return cls(limits.get("read"), attempt)
+
+    async def first(self, network: httpx2.AsyncBaseTransport, request: httpx2.Request) -> httpx2.Response:
+        """Return the response when it begins. Raises ReadTimeout."""
+        try:
+            async with asyncio.timeout(self._seconds):
+                return await network.handle_async_request(request)
+        except TimeoutError as error:
+            raise httpx2.ReadTimeout("no answer", request=request) from error
+
+    async def next(self, chunks: AsyncIterator[bytes]) -> bytes | None:
+        """Return the next chunk, None at the end. Raises ReadTimeout."""
+        if self._seconds is None:
+            return await anext(chunks, None)
+        try:
+            async with asyncio.timeout(None) as limit:
+                watch = _Watch(limit, self._seconds, self._attempt)
+                try:
+                    return await anext(chunks, None)
+                finally:
+                    watch.end()
+        except TimeoutError as error:
+            raise httpx2.ReadTimeout("nothing more") from error
+
+
+class _Watch:
+    """Timer that is postponed while users are asked."""
+
+    def __init__(self, limit: asyncio.Timeout, seconds: float, attempt: RequestContext) -> None:
+        self._limit = limit
+        self._seconds = seconds
+        self._attempt = attempt
+        self._heard = time.monotonic()
+        self._alarm = asyncio.get_running_loop().call_later(seconds, self._look)
+
+    def end(self) -> None:
+        """End the timer."""
+        self._alarm.cancel()
+
+    def _look(self) -> None:
+        left = self._attempt.quiet_since(self._heard) + self._seconds - time.monotonic()
+        loop = asyncio.get_running_loop()
+        if left > 0:
+            self._alarm = loop.call_later(left, self._look)
+        else:
+            self._limit.reschedule(loop.time())
+
 
 _QUOTING = (httpx2.ProtocolError, httpx2.ProxyError)
 """Errors whose text may quote the server."""
