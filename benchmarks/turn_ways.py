@@ -105,6 +105,8 @@ def _settings(folder: Path, database: str, model: str) -> Settings:
     (folder / "servers.json").write_text(json.dumps({"mcpServers": servers}))
     (folder / "prompt.md").write_text("")
     return read_settings(
+        max_running_turns_per_user=1000,  # one user asks all questions
+        max_queued_turns_per_user=100_000,
         database_url=database,
         bot_model=f"openai:{MODEL}",
         openai_api_key="sk-bench",
