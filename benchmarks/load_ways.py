@@ -215,7 +215,12 @@ class HttpWay(Way):
     @property
     def environment(self) -> dict[str, str]:
         # One token stands for many users here.
-        limits = {"MAX_RUNNING_TURNS_PER_USER": "1000", "MAX_QUEUED_TURNS_PER_USER": "100000"}
+        limits = {
+            "MAX_RUNNING_TURNS_PER_USER": "1000",
+            "MAX_QUEUED_TURNS_PER_USER": "100000",
+            "API_REQUESTS_PER_TOKEN": "2000",
+            "API_STREAMS_PER_TOKEN": "1000",
+        }
         return {"ADMIN_API_TOKEN": ADMIN_TOKEN, "PORT": "0", **limits}
 
     async def _say(self, conversation: int, label: str, *, twice: bool) -> None:
