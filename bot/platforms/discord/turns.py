@@ -167,7 +167,7 @@ def _whole(entries: Iterable[Entry]) -> str:
 # the server's text contains no links.
 
 FIELDS, WARNING = 700, 300
-ALONE = "only you see the answer"
+ALONE = "the answer is private"
 
 
 def elicitation_messages(inquired: ElicitationEntry, view: TurnView, now: float) -> tuple[OutgoingMessage, ...]:

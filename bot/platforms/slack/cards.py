@@ -209,7 +209,7 @@ def _together(waiting: Sequence[ToolStep]) -> list[Block]:
     return buttons([button(f"Approve all {len(cards)}", Approve(refs), "primary")])
 
 
-ALONE = "only you see the answer"
+ALONE = "the answer is private"
 
 
 def elicitation_messages(inquired: ElicitationEntry, view: TurnView, now: float) -> tuple[OutgoingMessage, ...]:

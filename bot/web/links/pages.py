@@ -121,5 +121,5 @@ def _question(entry: SecretPrompt, now: float, notice: str, error: str) -> str:
         '<p class="hint" id="hint">Stored encrypted: it is never shown again and never logged.</p>'
         f'{wrong}<input type="password" id="secret" name="secret" required autocomplete="off" autocapitalize="none" '
         f'spellcheck="false" aria-describedby="{described}"{faulty}>'
-        "<button>Keep the secret</button></form>"
+        "<button>Store the secret</button></form>"
     )

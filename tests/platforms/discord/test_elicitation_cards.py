@@ -80,7 +80,7 @@ def test_a_card_says_which_server_asks_whom_for_what_and_until_when() -> None:
 **The server says:**
 > The 14:05 to Leeds has seats left.
 > How many, and in which class?
--# For <@1001> alone · only you see the answer · expires <t:1800001800:R>"""
+-# For <@1001> alone · the answer is private · expires <t:1800001800:R>"""
     )
     assert (slot.asks, slot.calls, colour(slot)) == (True, PRIYA.id, ORANGE)
 
