@@ -73,7 +73,7 @@ class ArgumentEditForms(CommandMiddleware):
             return filling.step(filling.steps.page_of(next(iter(errors))), errors)
         if step + 1 < filling.steps.count:
             return filling.step(step + 1)
-        match await self._engine.revise(card.approval_id, card.revision, arguments, sent.member):
+        match await self._engine.approvals.revise(card.approval_id, card.revision, arguments, sent.member):
             case RevisionAccepted():
                 return Reply(DONE)
             case InvalidArguments(problems):
@@ -86,7 +86,7 @@ class ArgumentEditForms(CommandMiddleware):
         self, card: ApprovalRef, member: Member, where: ConversationKey
     ) -> EditableCall | NotEditable | None:
         """The call, if it belongs to the workspace in which it was asked for the form."""
-        drafted = await self._engine.get_editable_call(card.approval_id, card.revision, member)
+        drafted = await self._engine.approvals.get_editable_call(card.approval_id, card.revision, member)
         if isinstance(drafted, EditableCall) and drafted.turn.conversation.workspace_key != where.workspace_key:
             return None
         return drafted

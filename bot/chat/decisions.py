@@ -78,7 +78,9 @@ async def decide(
     """
     told = [
         rejection_message(
-            await engine.decide(Decision(each.approval_id, each.revision, verdict, member.author, reason), member)
+            await engine.approvals.decide(
+                Decision(each.approval_id, each.revision, verdict, member.author, reason), member
+            )
         )
         for each in cards
     ]
@@ -93,7 +95,7 @@ async def approve_with_grant(engine: EngineApi, card: ApprovalRef, offer: str, m
     if permission is None:
         return WORN_OUT
     decision = Decision(card.approval_id, card.revision, DecisionType.APPROVE, member.author)
-    return rejection_message(await engine.grant(decision, permission, member))
+    return rejection_message(await engine.approvals.grant(decision, permission, member))
 
 
 async def open_whole(engine: EngineApi, step: ToolStep, member: Member, portion: Portion = WHOLE) -> bool:
@@ -103,7 +105,7 @@ async def open_whole(engine: EngineApi, step: ToolStep, member: Member, portion:
     made = approval_card(step)
     if made is None or not made.withheld or step.status is not StepStatus.AWAITING:
         return False
-    return isinstance(await engine.open_call(made.approval_id, made.revision, member, portion), ToolStep)
+    return isinstance(await engine.approvals.open_call(made.approval_id, made.revision, member, portion), ToolStep)
 
 
 async def find_approval_step(

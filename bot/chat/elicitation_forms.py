@@ -72,7 +72,7 @@ class ElicitationForms(CommandMiddleware):
             return _failed(_words(inquiry))
         match _meant(command, inquiry):
             case (reply, told):
-                return _told(await self._engine.answer_elicitation(elicitation_id, reply, request.member), told)
+                return _told(await self._engine.elicitations.answer(elicitation_id, reply, request.member), told)
             case shown:
                 return shown
 
@@ -90,7 +90,7 @@ class ElicitationForms(CommandMiddleware):
             return filling.step(filling.steps.page_of(next(iter(errors))), errors)
         if step + 1 < filling.steps.count:
             return filling.step(step + 1)
-        answered = await self._engine.answer_elicitation(
+        answered = await self._engine.elicitations.answer(
             elicitation_id, ElicitationResult(Answer.ACCEPT, content), sent.member
         )
         if isinstance(answered, InvalidAnswer) and filling.steps.count:
@@ -102,7 +102,7 @@ class ElicitationForms(CommandMiddleware):
         self, elicitation_id: str, member: Member, where: ConversationKey
     ) -> OpenElicitation | AnswerRejected:
         """The question, if it belongs to the workspace in which it is answered."""
-        inquiry = await self._engine.get_elicitation(elicitation_id, member)
+        inquiry = await self._engine.elicitations.get(elicitation_id, member)
         if isinstance(inquiry, OpenElicitation) and inquiry.turn.conversation.workspace_key != where.workspace_key:
             return ApprovalNotFound()
         return inquiry

@@ -1,4 +1,4 @@
-"""Elicitations of a turn: stored for display, and awaited while the call runs.
+"""Elicitations: stored for display, awaited while the call runs, and answered by the author of the turn.
 
 Answers are written to the turn log; the turn reads them after a wakeup, like decisions.
 """
@@ -9,9 +9,9 @@ import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 
-from bot.domain.approvals import AlreadyDecided, NotAllowed
+from bot.domain.approvals import AlreadyDecided, ApprovalNotFound, NotAllowed
 from bot.domain.conversations import Member
-from bot.domain.elicitation_answers import AnswerRejected, InvalidAnswer, OpenElicitation
+from bot.domain.elicitation_answers import AnswerRejected, AnswerResult, InvalidAnswer, OpenElicitation
 from bot.domain.elicitations import (
     CANCELLED,
     EXPIRED_REASON,
@@ -82,7 +82,50 @@ class PendingElicitations:
         return next((each for step in calls for each in step.elicitations if each.id == elicitation_id), None)
 
 
-def answer_rejection(elicitation: OpenElicitation, member: Member) -> AnswerRejected | None:
+class ElicitationService:
+    """Answers to the elicitations of all turns. `wake_turn` gets the id of a turn whose elicitation was answered,
+    `wake_delivery` is called when its card may have changed.
+    """
+
+    def __init__(
+        self, log: TurnLog, toolbox: Toolbox, *, wake_turn: Callable[[str], None], wake_delivery: Callable[[], None]
+    ) -> None:
+        self._log = log
+        self._toolbox = toolbox
+        self._wake_turn = wake_turn
+        self._wake_delivery = wake_delivery
+
+    async def get(self, elicitation_id: str, member: Member) -> OpenElicitation | AnswerRejected:
+        """Return an open elicitation that this member may answer; or the reason why they cannot."""
+        elicitation = await self._log.get_elicitation(elicitation_id)
+        if elicitation is None:
+            return ApprovalNotFound()
+        return _answer_rejection(elicitation, member) or elicitation
+
+    async def answer(self, elicitation_id: str, result: ElicitationResult, member: Member) -> AnswerResult:
+        """Answer an elicitation, if this member may, it is still open, and the values fit."""
+        elicitation = await self.get(elicitation_id, member)
+        if not isinstance(elicitation, OpenElicitation):
+            return elicitation
+        invalid = self._invalid_answer(elicitation, result)
+        if invalid is not None:
+            return invalid
+        answer = await self._log.answer_elicitation(elicitation_id, result, member.author)
+        self._wake_turn(elicitation.turn.id)
+        self._wake_delivery()
+        return answer
+
+    def _invalid_answer(self, elicitation: OpenElicitation, result: ElicitationResult) -> InvalidAnswer | None:
+        """Return the errors of an answer against its schema; None if it is valid."""
+        match elicitation.elicitation.question.ask:
+            case FormMode(schema) if result.action is ElicitationAction.ACCEPT:
+                errors = tuple(self._toolbox.validate(schema, result.content or {}))
+                return InvalidAnswer(errors) if errors else None
+            case FormMode() | UrlMode():
+                return None
+
+
+def _answer_rejection(elicitation: OpenElicitation, member: Member) -> AnswerRejected | None:
     """Return the reason why this member cannot answer now. Only the author of the turn may answer."""
     if member.author.principal != elicitation.turn.author.principal:
         return NotAllowed(NOT_YOURS.format(elicitation.turn.author.name or "whoever asked"))
@@ -90,13 +133,3 @@ def answer_rejection(elicitation: OpenElicitation, member: Member) -> AnswerReje
         by = elicitation.elicitation.answered_by
         return AlreadyDecided(f"{by} has answered it already." if by else elicitation.elicitation.reason or NOT_WAITING)
     return None
-
-
-def invalid_answer(elicitation: OpenElicitation, reply: ElicitationResult, toolbox: Toolbox) -> InvalidAnswer | None:
-    """Return the errors of an answer against its schema; None if it is valid."""
-    match elicitation.elicitation.question.ask:
-        case FormMode(schema) if reply.action is ElicitationAction.ACCEPT:
-            problems = tuple(toolbox.validate(schema, reply.content or {}))
-            return InvalidAnswer(problems) if problems else None
-        case FormMode() | UrlMode():
-            return None

@@ -7,7 +7,7 @@ of admins' settings writes an audit entry and raises `revision`; `by` is its aut
 from __future__ import annotations
 
 from bot.ports.coordination import Leases, Quota, QuotaExceeded, QuotaGranted, Quotas
-from bot.ports.engine_api import Commands, EngineApi
+from bot.ports.engine_api import Approvals, Commands, Elicitations, EngineApi
 from bot.ports.language_models import LanguageModel, LanguageModels
 from bot.ports.platform import Listener, Surface
 from bot.ports.reporting import (
@@ -48,12 +48,14 @@ __all__ = [
     "ActiveThreads",
     "Activity",
     "ApprovalActivity",
+    "Approvals",
     "AuthorizationResponse",
     "Backlog",
     "CallContext",
     "CallSummary",
     "Commands",
     "ConversationSummary",
+    "Elicitations",
     "EngineApi",
     "Feedback",
     "FeedbackStore",

@@ -32,16 +32,13 @@ class Commands(Protocol):
         """
 
 
-class EngineApi(Protocol):
-    """Engine interface for platforms."""
-
-    async def receive(self, message: InboundMessage) -> Receipt:
-        """Store a message and return. The platform's acknowledgement waits only for this."""
+class Approvals(Protocol):
+    """Calls that await approval."""
 
     async def decide(self, decision: Decision, member: Member) -> DecisionResult:
         """Decide an approval, if the member may and it still waits."""
 
-    async def grant(self, decision: Decision, permission: GrantRequest, member: Member) -> DecisionResult:
+    async def grant(self, decision: Decision, request: GrantRequest, member: Member) -> DecisionResult:
         """Approve a call and grant later ones like it, if the member may do both and the call still waits."""
 
     async def get_editable_call(self, approval_id: str, revision: int, member: Member) -> EditableCall | NotEditable:
@@ -57,11 +54,30 @@ class EngineApi(Protocol):
     async def revise(self, approval_id: str, revision: int, arguments: Mapping[str, Any], member: Member) -> EditResult:
         """Replace the arguments of a waiting call, if the member may and the revision is current."""
 
-    async def get_elicitation(self, elicitation_id: str, member: Member) -> OpenElicitation | AnswerRejected:
+
+class Elicitations(Protocol):
+    """Answers to what servers ask during a call."""
+
+    async def get(self, elicitation_id: str, member: Member) -> OpenElicitation | AnswerRejected:
         """Return an elicitation that this member may answer now, or the rejection."""
 
-    async def answer_elicitation(self, elicitation_id: str, reply: ElicitationResult, member: Member) -> AnswerResult:
+    async def answer(self, elicitation_id: str, result: ElicitationResult, member: Member) -> AnswerResult:
         """Answer an elicitation, if the member may, it still waits, and the values are valid."""
+
+
+class EngineApi(Protocol):
+    """Engine interface for platforms."""
+
+    @property
+    def approvals(self) -> Approvals:
+        """Approvals of all turns."""
+
+    @property
+    def elicitations(self) -> Elicitations:
+        """Elicitations of all turns."""
+
+    async def receive(self, message: InboundMessage) -> Receipt:
+        """Store a message and return. The platform's acknowledgement waits only for this."""
 
     async def stop(self, turn_id: str, by: Author) -> bool:
         """Stop a turn. Return False if it had ended."""

@@ -1,7 +1,7 @@
 """Grants offered with an approval, as data: label and meaning of a button or entry.
 
 A button carries only the option's `word`, which `parse_grant_option` reads back. The engine checks if the user may give
-the grant (`EngineApi.grant`).
+the grant (`Approvals.grant`).
 """
 
 from __future__ import annotations

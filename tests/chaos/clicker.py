@@ -31,7 +31,7 @@ async def click(database: Database, engine: Engine, decisions: Ledger, chance: r
     while waiting := await database.run(lambda connection: list(connection.execute(AWAITING).scalars())):
         for card in chance.sample(waiting, min(len(waiting), 5)):
             verdict = chance.choice((DecisionType.APPROVE, DecisionType.APPROVE, DecisionType.DENY))
-            settlement = await engine.decide(Decision(card, 1, verdict, APPROVER), Member(APPROVER))
+            settlement = await engine.approvals.decide(Decision(card, 1, verdict, APPROVER), Member(APPROVER))
             if isinstance(settlement, Decided):
                 decisions.write(f"{card} {verdict.value}")
         await asyncio.sleep(PAUSE)

@@ -155,7 +155,7 @@ class Chaos:
     async def _click_once(self, card: str) -> None:
         verdict = DecisionType.APPROVE if self._random.random() < 0.8 else DecisionType.DENY
         try:
-            settlement = await self._engine.decide(Decision(card, 1, verdict, APPROVER), Member(APPROVER))
+            settlement = await self._engine.approvals.decide(Decision(card, 1, verdict, APPROVER), Member(APPROVER))
         except DatabaseUnavailable:
             return
         self.happened.counts["clicks"] += 1
@@ -166,7 +166,7 @@ class Chaos:
         reply = ElicitationResult(action, {"n": self._random.random()} if action is ElicitationAction.ACCEPT else None)
         try:
             author = Author("chaos", person, f"Somebody {self._random.random()}")
-            answer = await self._engine.answer_elicitation(question, reply, Member(author))
+            answer = await self._engine.elicitations.answer(question, reply, Member(author))
         except DatabaseUnavailable:
             return
         self.happened.counts["answers"] += 1

@@ -158,8 +158,8 @@ async def test_two_of_several_have_to_sign_and_each_counts_once(house: House) ->
     async with running(engine):
         turn, approval = await asked(house, engine)
         assert approval.terms == terms("members", quorum=2)
-        assert await engine.decide(by(approval, BEN), Member(BEN)) == MoreApprovalsNeeded(1)
-        assert await engine.decide(by(approval, BEN), Member(BEN)) == AlreadyDecided(
+        assert await engine.approvals.decide(by(approval, BEN), Member(BEN)) == MoreApprovalsNeeded(1)
+        assert await engine.approvals.decide(by(approval, BEN), Member(BEN)) == AlreadyDecided(
             "You have already approved it. It needs 1 more approval."
         )
         shown = await house.surface.wait_for(
@@ -167,7 +167,7 @@ async def test_two_of_several_have_to_sign_and_each_counts_once(house: House) ->
         )
         assert only_step(shown).status is StepStatus.AWAITING
         assert house.toolbox.calls == []
-        assert await engine.decide(by(approval, ZOE), Member(ZOE)) == Decided(DecisionType.APPROVE)
+        assert await engine.approvals.decide(by(approval, ZOE), Member(ZOE)) == Decided(DecisionType.APPROVE)
         step = only_step(await house.surface.ended(turn))
     assert step.status is StepStatus.DONE
     assert step.approval is not None
@@ -179,11 +179,11 @@ async def test_one_who_may_sign_is_enough_to_turn_it_down_also_after_having_sign
     engine = prepared(house, terms("members", quorum=3))
     async with running(engine):
         turn, approval = await asked(house, engine)
-        assert await engine.decide(by(approval, BEN), Member(BEN)) == MoreApprovalsNeeded(2)
-        assert await engine.decide(by(approval, ZOE), Member(ZOE)) == MoreApprovalsNeeded(1)
-        changed = await engine.decide(by(approval, BEN, DecisionType.DENY, "On second thoughts"), Member(BEN))
+        assert await engine.approvals.decide(by(approval, BEN), Member(BEN)) == MoreApprovalsNeeded(2)
+        assert await engine.approvals.decide(by(approval, ZOE), Member(ZOE)) == MoreApprovalsNeeded(1)
+        changed = await engine.approvals.decide(by(approval, BEN, DecisionType.DENY, "On second thoughts"), Member(BEN))
         assert changed == Decided(DecisionType.DENY)
-        assert isinstance(await engine.decide(by(approval, KIM), Member(KIM)), AlreadyDecided)
+        assert isinstance(await engine.approvals.decide(by(approval, KIM), Member(KIM)), AlreadyDecided)
         step = only_step(await house.surface.ended(turn))
     assert step.status is StepStatus.DENIED
     assert step.approval is not None
@@ -195,7 +195,7 @@ async def test_two_who_sign_at_once_are_both_counted(house: House) -> None:
     engine = prepared(house, terms("members", quorum=2))
     async with running(engine):
         turn, approval = await asked(house, engine)
-        found = await asyncio.gather(*(engine.decide(by(approval, who), Member(who)) for who in (BEN, ZOE)))
+        found = await asyncio.gather(*(engine.approvals.decide(by(approval, who), Member(who)) for who in (BEN, ZOE)))
         assert sorted(map(str, found)) == sorted(map(str, (MoreApprovalsNeeded(1), Decided(DecisionType.APPROVE))))
         await house.surface.ended(turn)
     assert len(house.toolbox.calls) == 1
@@ -207,8 +207,8 @@ async def test_a_rule_that_became_weaker_changes_nothing_for_a_card_that_is_out(
         turn, approval = await asked(house, engine)
         assert house.rules is not None
         house.rules.replace_file(Policies())
-        assert isinstance(await engine.decide(by(approval, BEN), Member(BEN)), NotAllowed)
-        assert await engine.decide(by(approval, ZOE), Member(ZOE)) == Decided(DecisionType.APPROVE)
+        assert isinstance(await engine.approvals.decide(by(approval, BEN), Member(BEN)), NotAllowed)
+        assert await engine.approvals.decide(by(approval, ZOE), Member(ZOE)) == Decided(DecisionType.APPROVE)
         await house.surface.ended(turn)
 
 
@@ -218,11 +218,11 @@ async def test_a_rule_that_became_stricter_counts_for_a_card_that_is_out(house: 
         turn, approval = await asked(house, engine)
         assert house.rules is not None
         house.rules.amend([plain("m1", "send", ASK, terms=terms("test:zoe", "test:kim", quorum=2))], [], [])
-        assert await engine.decide(by(approval, BEN), Member(BEN)) == NotAllowed(
+        assert await engine.approvals.decide(by(approval, BEN), Member(BEN)) == NotAllowed(
             "You may not approve this. It needs 2 of test:kim or test:zoe."
         )
-        assert await engine.decide(by(approval, ZOE), Member(ZOE)) == MoreApprovalsNeeded(1)
-        assert await engine.decide(by(approval, KIM), Member(KIM)) == Decided(DecisionType.APPROVE)
+        assert await engine.approvals.decide(by(approval, ZOE), Member(ZOE)) == MoreApprovalsNeeded(1)
+        assert await engine.approvals.decide(by(approval, KIM), Member(KIM)) == Decided(DecisionType.APPROVE)
         await house.surface.ended(turn)
 
 
@@ -230,8 +230,10 @@ async def test_someone_who_left_the_group_a_moment_ago_may_not_sign(house: House
     engine = prepared(house, terms(OPS))
     async with running(engine):
         _, approval = await asked(house, engine)
-        assert isinstance(await engine.decide(by(approval, ZOE), Member(ZOE)), NotAllowed)
-        assert await engine.decide(by(approval, ZOE), Member(ZOE, frozenset({OPS}))) == Decided(DecisionType.APPROVE)
+        assert isinstance(await engine.approvals.decide(by(approval, ZOE), Member(ZOE)), NotAllowed)
+        assert await engine.approvals.decide(by(approval, ZOE), Member(ZOE, frozenset({OPS}))) == Decided(
+            DecisionType.APPROVE
+        )
 
 
 async def test_a_call_expires_by_its_rule_and_waits_on_where_the_rule_says_so(house: House) -> None:
@@ -317,7 +319,7 @@ async def test_nobody_is_reminded_of_what_is_decided(house: House) -> None:
     async with running(engine):
         turn, approval = await asked(house, engine)
         await until_posted(house, approval)
-        await engine.decide(by(approval, ZOE), Member(ZOE))
+        await engine.approvals.decide(by(approval, ZOE), Member(ZOE))
         await surface.ended(turn)
         house.clock[0] += 301
         await looked_often(house)
@@ -441,7 +443,7 @@ async def test_a_call_is_decided_by_those_who_may_and_by_as_many_as_have_to_what
         )
         verdict = DecisionType.DENY if chance.random() < 0.05 else DecisionType.APPROVE
         revision = chance.choice([1, 1, 1, 2])
-        found = await engine.decide(Decision("card", revision, verdict, who.author), who)
+        found = await engine.approvals.decide(Decision("card", revision, verdict, who.author), who)
         if not may(said, who, verdict):
             assert isinstance(found, NotAllowed)
         elif settled is not None:

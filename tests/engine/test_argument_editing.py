@@ -25,7 +25,8 @@ from bot.domain.audit import AuditQuery
 from bot.domain.conversations import Author, Member
 from bot.domain.policies import Rule
 from bot.domain.turns import StepStatus, ToolStep
-from bot.engine.engine import SETTLED, TOOL_CHANGED, UNCHANGED, Engine
+from bot.engine.approval_service import SETTLED, TOOL_CHANGED, UNCHANGED
+from bot.engine.engine import Engine
 from bot.engine.policy import Approvers, Policies
 from bot.engine.rules import RuleBook
 from bot.storage.reporting import SqlReporting
@@ -66,14 +67,14 @@ def card(step: ToolStep) -> str:
 
 
 async def signed(engine: Engine, step: ToolStep, revision: int, by: Member = APPROVER) -> DecisionResult:
-    return await engine.decide(Decision(card(step), revision, DecisionType.APPROVE, by.author), by)
+    return await engine.approvals.decide(Decision(card(step), revision, DecisionType.APPROVE, by.author), by)
 
 
 async def test_exactly_what_was_changed_runs_and_the_model_hears_who_changed_what(house: House) -> None:
     engine = house.engine()
     async with running(engine):
         turn_id, step = await asked(house, engine)
-        assert await engine.revise(card(step), 1, BREAD, APPROVER) == RevisionAccepted(2)
+        assert await engine.approvals.revise(card(step), 1, BREAD, APPROVER) == RevisionAccepted(2)
         assert await signed(engine, step, 1) == StaleRevision()
         assert await signed(engine, step, 2) == Decided(DecisionType.APPROVE)
         await house.surface.ended(turn_id)
@@ -86,7 +87,7 @@ async def test_the_view_says_who_changed_it_and_what_was_asked_for(house: House)
     engine = house.engine()
     async with running(engine):
         turn_id, step = await asked(house, engine)
-        await engine.revise(card(step), 1, BREAD, APPROVER)
+        await engine.approvals.revise(card(step), 1, BREAD, APPROVER)
         view = await house.surface.wait_for(
             lambda view: view.turn.id == turn_id and any(each.call.arguments == BREAD for each in view.awaiting)
         )
@@ -113,8 +114,8 @@ async def test_whoever_may_sign_and_whoever_asked_may_change_a_call(house: House
     engine = house.engine()
     async with running(engine):
         _, step = await asked(house, engine)
-        assert isinstance(await engine.get_editable_call(card(step), 1, who), EditableCall) is may
-        assert isinstance(await engine.revise(card(step), 1, BREAD, who), RevisionAccepted) is may
+        assert isinstance(await engine.approvals.get_editable_call(card(step), 1, who), EditableCall) is may
+        assert isinstance(await engine.approvals.revise(card(step), 1, BREAD, who), RevisionAccepted) is may
         entries, _ = await SqlReporting(house.database).audit(AuditQuery(kinds=("refused", "revised")), 100, 0)
     assert [(each.kind, each.actor) for each in entries] == [("revised" if may else "refused", who.author.principal)]
 
@@ -123,7 +124,7 @@ async def test_who_has_asked_and_changed_it_does_not_sign_it_thereby(house: Hous
     engine = house.engine()
     async with running(engine):
         _, step = await asked(house, engine)
-        await engine.revise(card(step), 1, BREAD, ASKER)
+        await engine.approvals.revise(card(step), 1, BREAD, ASKER)
         assert isinstance(await signed(engine, step, 2, ASKER), NotAllowed)
         assert house.toolbox.calls == []
 
@@ -135,11 +136,11 @@ async def test_four_eyes_count_whoever_has_changed_it(house: House) -> None:
     engine = house.engine()
     async with running(engine):
         turn_id, step = await asked(house, engine)
-        assert await engine.revise(card(step), 1, BREAD, APPROVER) == RevisionAccepted(2)
+        assert await engine.approvals.revise(card(step), 1, BREAD, APPROVER) == RevisionAccepted(2)
         refused = await signed(engine, step, 2)
         assert isinstance(refused, NotAllowed)
         assert refused.reason.startswith("You have edited it")
-        assert await engine.revise(card(step), 2, {"text": "butter"}, APPROVER) == RevisionAccepted(3)
+        assert await engine.approvals.revise(card(step), 2, {"text": "butter"}, APPROVER) == RevisionAccepted(3)
         assert await signed(engine, step, 3, SECOND) == Decided(DecisionType.APPROVE)
         await house.surface.ended(turn_id)
     assert [arguments for _, arguments, _ in house.toolbox.calls] == [{"text": "butter"}]
@@ -153,7 +154,7 @@ async def test_signatures_that_were_given_before_a_change_do_not_count_for_it(ho
     async with running(engine):
         _, step = await asked(house, engine)
         await signed(engine, step, 1)
-        await engine.revise(card(step), 1, BREAD, SECOND)
+        await engine.approvals.revise(card(step), 1, BREAD, SECOND)
         assert not isinstance(await signed(engine, step, 2), Decided)
         assert house.toolbox.calls == []
 
@@ -162,10 +163,10 @@ async def test_what_does_not_fit_the_tool_is_not_asked_for(house: House) -> None
     engine = house.engine()
     async with running(engine):
         _, step = await asked(house, engine)
-        long = await engine.revise(card(step), 1, {"text": "x" * 21}, APPROVER)
-        missing = await engine.revise(card(step), 1, {}, APPROVER)
-        same = await engine.revise(card(step), 1, {"text": "milk"}, APPROVER)
-        assert await engine.revise(card(step), 1, BREAD, APPROVER) == RevisionAccepted(2)
+        long = await engine.approvals.revise(card(step), 1, {"text": "x" * 21}, APPROVER)
+        missing = await engine.approvals.revise(card(step), 1, {}, APPROVER)
+        same = await engine.approvals.revise(card(step), 1, {"text": "milk"}, APPROVER)
+        assert await engine.approvals.revise(card(step), 1, BREAD, APPROVER) == RevisionAccepted(2)
     assert isinstance(long, InvalidArguments)
     assert [each.argument for each in long.problems] == ["text"]
     assert isinstance(missing, InvalidArguments)
@@ -181,7 +182,7 @@ async def test_what_a_policy_denies_cannot_be_asked_for(house: House) -> None:
         _, step = await asked(house, engine)
         assert house.rules is not None
         house.rules.replace_file(Policies(rules=(denied,)))
-        found = await engine.revise(card(step), 1, BREAD, APPROVER)
+        found = await engine.approvals.revise(card(step), 1, BREAD, APPROVER)
     assert isinstance(found, InvalidArguments)
     assert "A policy forbids" in found.problems[0].problem
 
@@ -191,19 +192,19 @@ async def test_a_tool_that_has_changed_keeps_its_calls_from_being_changed(house:
     async with running(engine):
         _, step = await asked(house, engine)
         house.toolbox.add(dataclasses.replace(ADD, description="another"))
-        assert await engine.get_editable_call(card(step), 1, APPROVER) == NotAllowed(TOOL_CHANGED)
-        assert await engine.revise(card(step), 1, BREAD, APPROVER) == NotAllowed(TOOL_CHANGED)
+        assert await engine.approvals.get_editable_call(card(step), 1, APPROVER) == NotAllowed(TOOL_CHANGED)
+        assert await engine.approvals.revise(card(step), 1, BREAD, APPROVER) == NotAllowed(TOOL_CHANGED)
 
 
 async def test_a_call_that_is_settled_unknown_or_out_of_date_cannot_be_changed(house: House) -> None:
     engine = house.engine()
     async with running(engine):
         turn_id, step = await asked(house, engine)
-        assert await engine.revise("nobody's", 1, BREAD, APPROVER) == ApprovalNotFound()
-        assert await engine.revise(card(step), 7, BREAD, APPROVER) == StaleRevision()
+        assert await engine.approvals.revise("nobody's", 1, BREAD, APPROVER) == ApprovalNotFound()
+        assert await engine.approvals.revise(card(step), 7, BREAD, APPROVER) == StaleRevision()
         await signed(engine, step, 1)
         view = await house.surface.ended(turn_id)
-        assert await engine.revise(card(step), 1, BREAD, APPROVER) == AlreadyDecided(SETTLED)
+        assert await engine.approvals.revise(card(step), 1, BREAD, APPROVER) == AlreadyDecided(SETTLED)
     assert [each.status for each in view.steps if isinstance(each, ToolStep)] == [StepStatus.DONE]
 
 
@@ -211,8 +212,8 @@ async def test_the_model_is_told_no_secret_that_somebody_has_typed(house: House)
     engine = house.engine()
     async with running(engine):
         turn_id, step = await asked(house, engine)
-        await engine.revise(card(step), 1, {"text": "milk", "api_key": "very-secret"}, APPROVER)
-        assert isinstance(await engine.open_call(card(step), 2, APPROVER), ToolStep)
+        await engine.approvals.revise(card(step), 1, {"text": "milk", "api_key": "very-secret"}, APPROVER)
+        assert isinstance(await engine.approvals.open_call(card(step), 2, APPROVER), ToolStep)
         await signed(engine, step, 2)
         await house.surface.ended(turn_id)
     told = words(house.model.requests[1])[-1]

@@ -105,7 +105,7 @@ async def test_a_server_that_asks_back_gets_the_answer_with_the_same_call(house:
         receipt = await engine.receive(message("book"))
         question = await asked(house, receipt.turn_id)
         assert question.question == SEATS
-        assert await engine.answer_elicitation(question.id, THREE, member(ANA)) == ElicitationAnswered(
+        assert await engine.elicitations.answer(question.id, THREE, member(ANA)) == ElicitationAnswered(
             ElicitationAction.ACCEPT
         )
         view = await house.surface.ended(receipt.turn_id)
@@ -129,7 +129,7 @@ async def test_nothing_is_under_way_while_a_person_thinks_and_a_restart_changes_
         await parked(house, receipt.turn_id)
     again = house.engine()
     async with running(again):
-        await again.answer_elicitation(question.id, THREE, member(ANA))
+        await again.elicitations.answer(question.id, THREE, member(ANA))
         view = await house.surface.ended(receipt.turn_id)
     assert len(booking.seen) == 2
     assert [step.status for step in calls_of(view)] == [StepStatus.DONE]
@@ -141,11 +141,11 @@ async def test_only_the_one_in_whose_name_the_call_runs_may_answer(house: House)
     async with running(engine):
         receipt = await engine.receive(message("book"))
         question = await asked(house, receipt.turn_id)
-        refused = await engine.answer_elicitation(question.id, THREE, member(BEN))
+        refused = await engine.elicitations.answer(question.id, THREE, member(BEN))
         assert isinstance(refused, NotAllowed)
         assert "Ana" in refused.reason
-        assert isinstance(await engine.get_elicitation(question.id, member(BEN)), NotAllowed)
-        assert isinstance(await engine.get_elicitation(question.id, member(ANA)), OpenElicitation)
+        assert isinstance(await engine.elicitations.get(question.id, member(BEN)), NotAllowed)
+        assert isinstance(await engine.elicitations.get(question.id, member(ANA)), OpenElicitation)
         assert questions(await engine.view(receipt.turn_id))
 
 
@@ -156,7 +156,7 @@ async def test_what_does_not_fit_the_form_is_not_sent(house: House) -> None:
     async with running(engine):
         receipt = await engine.receive(message("book"))
         question = await asked(house, receipt.turn_id)
-        wrong = await engine.answer_elicitation(
+        wrong = await engine.elicitations.answer(
             question.id, ElicitationResult(ElicitationAction.ACCEPT, {"seats": "many"}), member(ANA)
         )
         assert isinstance(wrong, InvalidAnswer)
@@ -172,7 +172,7 @@ async def test_a_question_that_is_declined_is_told_to_the_server(house: House) -
     async with running(engine):
         receipt = await engine.receive(message("book"))
         question = await asked(house, receipt.turn_id)
-        await engine.answer_elicitation(question.id, DECLINED, member(ANA))
+        await engine.elicitations.answer(question.id, DECLINED, member(ANA))
         await house.surface.ended(receipt.turn_id)
     assert booking.seen[-1].replies is not None
     assert booking.seen[-1].replies.by_key == {"seats": DECLINED}
@@ -184,8 +184,8 @@ async def test_the_first_answer_counts_and_the_second_hears_so(house: House) -> 
     async with running(engine):
         receipt = await engine.receive(message("book"))
         question = await asked(house, receipt.turn_id)
-        await engine.answer_elicitation(question.id, THREE, member(ANA))
-        late = await engine.answer_elicitation(question.id, DECLINED, member(ANA))
+        await engine.elicitations.answer(question.id, THREE, member(ANA))
+        late = await engine.elicitations.answer(question.id, DECLINED, member(ANA))
         assert late == AlreadyDecided("Ana has answered it already.")
     assert await house.log.answer_elicitation(question.id, THREE, ANA) == ElicitationAnswered(ElicitationAction.ACCEPT)
     assert await house.log.answer_elicitation("no-such-question", THREE, ANA) == ApprovalNotFound()
@@ -199,11 +199,11 @@ async def test_a_call_goes_on_when_all_that_it_has_asked_is_answered(house: Hous
         receipt = await engine.receive(message("book"))
         await asked(house, receipt.turn_id)
         first, second = questions(await engine.view(receipt.turn_id))
-        await engine.answer_elicitation(
+        await engine.elicitations.answer(
             first.id, THREE if first.question == SEATS else ElicitationResult(ElicitationAction.ACCEPT), member(ANA)
         )
         assert questions(await engine.view(receipt.turn_id)) == [second]
-        await engine.answer_elicitation(
+        await engine.elicitations.answer(
             second.id, ElicitationResult(ElicitationAction.ACCEPT) if first.question == SEATS else THREE, member(ANA)
         )
         await house.surface.ended(receipt.turn_id)
@@ -271,7 +271,7 @@ async def test_an_answer_goes_to_the_server_that_has_asked_and_to_no_other(
         receipt = await engine.receive(message("book"))
         question = await asked(house, receipt.turn_id)
         house.toolbox.add(replace(before, server_id=server_id, place=place), other.book)
-        assert await engine.answer_elicitation(question.id, THREE, member(ANA)) == ElicitationAnswered(
+        assert await engine.elicitations.answer(question.id, THREE, member(ANA)) == ElicitationAnswered(
             ElicitationAction.ACCEPT
         )
         view = await house.surface.ended(receipt.turn_id)
@@ -332,7 +332,7 @@ async def test_a_call_that_is_under_way_waits_for_the_answer(house: House) -> No
         receipt = await engine.receive(message("book"))
         question = await asked(house, receipt.turn_id)
         assert (await engine.view(receipt.turn_id)).turn.status is TurnStatus.RUNNING
-        await engine.answer_elicitation(question.id, THREE, member(ANA))
+        await engine.elicitations.answer(question.id, THREE, member(ANA))
         view = await house.surface.ended(receipt.turn_id)
     assert booking.heard == [THREE]
     (step,) = calls_of(view)
@@ -365,9 +365,9 @@ async def test_what_was_asked_under_way_ends_with_its_process(
     async with running(again):
         if read_only:
             view = await house.surface.wait_for(lambda view: any(each.id != question.id for each in questions(view)))
-            await again.answer_elicitation(questions(view)[0].id, THREE, member(ANA))
+            await again.elicitations.answer(questions(view)[0].id, THREE, member(ANA))
         view = await house.surface.ended(receipt.turn_id)
-    assert isinstance(await again.answer_elicitation(question.id, THREE, member(ANA)), AlreadyDecided)
+    assert isinstance(await again.elicitations.answer(question.id, THREE, member(ANA)), AlreadyDecided)
     assert [step.status for step in calls_of(view)] == [becomes]
 
 
@@ -382,7 +382,7 @@ async def test_a_turn_that_is_stopped_asks_no_more(house: House, behaviour: Book
         view = await house.surface.ended(receipt.turn_id)
         assert view.turn.status is TurnStatus.CANCELLED
         assert not questions(view)
-        assert isinstance(await engine.answer_elicitation(question.id, THREE, member(ANA)), AlreadyDecided)
+        assert isinstance(await engine.elicitations.answer(question.id, THREE, member(ANA)), AlreadyDecided)
 
 
 async def test_the_time_of_a_question_runs_from_its_posting_though_its_call_is_under_way(house: House) -> None:
@@ -392,5 +392,5 @@ async def test_the_time_of_a_question_runs_from_its_posting_though_its_call_is_u
         receipt = await engine.receive(message("book"))
         question = await asked(house, receipt.turn_id)
         assert await posted_until(house, question.id) > house.clock[0]
-        await engine.answer_elicitation(question.id, DECLINED, member(ANA))
+        await engine.elicitations.answer(question.id, DECLINED, member(ANA))
         await house.surface.ended(receipt.turn_id)

@@ -111,7 +111,7 @@ async def test_whoever_goes_on_with_a_turn_after_a_signature_fetches_its_files_a
     async with running(again):
         (step,) = (await house.log.get_view(receipt.turn_id)).awaiting
         assert step.approval is not None
-        await again.decide(Decision(step.approval.id, 1, DecisionType.APPROVE, ANA), member(ANA))
+        await again.approvals.decide(Decision(step.approval.id, 1, DecisionType.APPROVE, ANA), member(ANA))
         view = await house.surface.ended(receipt.turn_id)
     gone = "prices.csv: it could not be read. The file 'prices.csv' is gone."
     assert house.surface.fetched == ["F2", "F2"]

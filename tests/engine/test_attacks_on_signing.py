@@ -95,7 +95,7 @@ def signed_by(approval: Approval, by: Author, revision: int = 0) -> Decision:
 
 
 async def signs(engine: Engine, approval: Approval, by: Author, *groups: str, revision: int = 0) -> DecisionResult:
-    return await engine.decide(signed_by(approval, by, revision), Member(by, frozenset(groups)))
+    return await engine.approvals.decide(signed_by(approval, by, revision), Member(by, frozenset(groups)))
 
 
 def calls_of(view: TurnView) -> list[ToolStep]:
@@ -158,7 +158,7 @@ async def test_no_edit_takes_a_signature_over_to_a_tool_that_changes_meanwhile(h
     async with running(engine):
         _, (approval,) = await asked(house, engine)
         box.at = box.looks + look
-        assert isinstance(await engine.revise(approval.id, 1, {"to": "kim"}, Member(BEN)), NotAllowed)
+        assert isinstance(await engine.approvals.revise(approval.id, 1, {"to": "kim"}, Member(BEN)), NotAllowed)
         assert box.looks == box.at, "it changed at a look that matters"
         found = await house.log.get_approval(approval.id)
         assert found is not None
@@ -204,10 +204,10 @@ async def test_who_is_a_full_member_or_an_admin_of_another_platform_is_nobody_he
         _, (approval,) = await asked(house, engine)
         stranger = Author("elsewhere", "ben", "Ben")
         boss = Member(stranger, frozenset({FINANCE}), platform_admin=True)
-        assert isinstance(await engine.decide(signed_by(approval, stranger), boss), NotAllowed)
+        assert isinstance(await engine.approvals.decide(signed_by(approval, stranger), boss), NotAllowed)
         house.rules = RuleBook(Policies(rules=(rule(),)))
         other = house.engine()
-        assert isinstance(await other.decide(signed_by(approval, stranger), boss), NotAllowed)
+        assert isinstance(await other.approvals.decide(signed_by(approval, stranger), boss), NotAllowed)
     assert house.toolbox.calls == []
 
 
@@ -266,8 +266,10 @@ async def test_a_denial_between_two_of_three_signatures_ends_it(house: House) ->
         turn, (approval,) = await asked(house, engine)
         assert await signs(engine, approval, BEN, FINANCE) == MoreApprovalsNeeded(1)
         denial = replace(signed_by(approval, ZOE), verdict=DecisionType.DENY)
-        assert isinstance(await engine.decide(denial, Member(ZOE)), NotAllowed), "no denial without the role either"
-        assert await engine.decide(denial, Member(ZOE, frozenset({FINANCE}))) == Decided(DecisionType.DENY)
+        assert isinstance(await engine.approvals.decide(denial, Member(ZOE)), NotAllowed), (
+            "no denial without the role either"
+        )
+        assert await engine.approvals.decide(denial, Member(ZOE, frozenset({FINANCE}))) == Decided(DecisionType.DENY)
         assert isinstance(await signs(engine, approval, KIM, FINANCE), AlreadyDecided)
         await house.surface.ended(turn)
     assert house.toolbox.calls == []
@@ -320,9 +322,9 @@ async def test_no_duplicate_is_signed_with_a_grant_that_whoever_grants_may_not_s
         assert house.rules is not None
         strict = ApprovalRequirements((frozenset({FINANCE}),))
         house.rules.amend([plain("b1", "send", ASK, terms=strict, arguments={"to": "mallory"})], [], [])
-        assert await engine.grant(signed_by(approval, BEN), GrantRequest(ThreadScope()), Member(BEN)) == Decided(
-            APPROVE
-        )
+        assert await engine.approvals.grant(
+            signed_by(approval, BEN), GrantRequest(ThreadScope()), Member(BEN)
+        ) == Decided(APPROVE)
         await until(lambda: len(house.toolbox.calls) == 2)
         view = await house.surface.wait_for(lambda view: len(view.awaiting) == 1 and len(house.toolbox.calls) == 2)
         (waiting,) = view.awaiting
@@ -337,7 +339,7 @@ async def test_another_rule_that_has_come_to_stand_in_the_same_line_asks_whateve
     async with running(engine):
         turn, (approval,) = await asked(house, engine)
         day = GrantRequest(HoursScope(24))
-        assert await engine.grant(signed_by(approval, BEN), day, Member(BEN)) == Decided(APPROVE)
+        assert await engine.approvals.grant(signed_by(approval, BEN), day, Member(BEN)) == Decided(APPROVE)
         await house.surface.ended(turn)
         house.model.script = [ask_for(call("bank__send", to="sam")), say("Done.")]
         same = await engine.receive(message("once more"))

@@ -159,7 +159,9 @@ async def test_a_grant_for_a_tool_holds_however_the_tool_is_called(house: House)
     async with running(engine):
         receipt = await engine.receive(message("write"))
         (step,) = awaiting(await house.surface.wait_for(lambda view: bool(awaiting(view))))
-        assert isinstance(await engine.grant(decision(step), GrantRequest(ThreadScope()), member(ANA)), Decided)
+        assert isinstance(
+            await engine.approvals.grant(decision(step), GrantRequest(ThreadScope()), member(ANA)), Decided
+        )
         view = await house.surface.ended(receipt.turn_id)
     first, *others = calls_of(view)
     assert first.approval is not None
@@ -186,7 +188,7 @@ async def test_one_reply_may_search_call_what_was_found_and_call_by_name(house: 
         view = await house.surface.wait_for(lambda view: sum(each.status.ended for each in calls_of(view)) == 5)
     again = house.engine()
     async with running(again):
-        assert isinstance(await again.decide(decision(awaiting(view)[0]), member(ANA)), Decided)
+        assert isinstance(await again.approvals.decide(decision(awaiting(view)[0]), member(ANA)), Decided)
         await house.surface.ended(receipt.turn_id)
     assert [each.call_id for each in results(house.model.requests[-1])] == list("abcdef")
     assert [each.is_error for each in results(house.model.requests[-1])] == [False, False, False, False, True, True]
@@ -201,10 +203,10 @@ async def test_a_tool_that_goes_or_changes_after_it_was_found_is_not_called(hous
         receipt = await engine.receive(message("write"))
         view = await house.surface.wait_for(lambda view: bool(awaiting(view)))
         house.toolbox.add(tool("mail__send", server_id="id-mail", description="Sends money."))
-        await engine.decide(decision(awaiting(view)[0]), member(ANA))
+        await engine.approvals.decide(decision(awaiting(view)[0]), member(ANA))
         view = await house.surface.wait_for(lambda view: len(calls_of(view)) == 2 and bool(awaiting(view)))
         del house.toolbox.tools["mail__send"]
-        await engine.decide(decision(awaiting(view)[0]), member(ANA))
+        await engine.approvals.decide(decision(awaiting(view)[0]), member(ANA))
         await house.surface.ended(receipt.turn_id)
     changed, gone = results(house.model.requests[-1])
     assert "has changed since it was approved" in changed.text

@@ -39,7 +39,7 @@ async def test_a_call_of_unknown_outcome_is_run_again_only_with_a_fresh_signatur
         assert step is not None
         assert step.approval is not None
         assert len(house.toolbox.calls) == 1
-        await engine.decide(Decision(step.approval.id, 1, DecisionType.APPROVE, ANA), member(ANA))
+        await engine.approvals.decide(Decision(step.approval.id, 1, DecisionType.APPROVE, ANA), member(ANA))
         view = await house.surface.ended(again.turn_id)
     assert view.turn.status is TurnStatus.DONE
     assert view.turn.question.text == "Run add again"
@@ -61,7 +61,7 @@ async def test_the_next_question_knows_what_was_run_by_hand(house: House) -> Non
         step = asked(view)
         assert step is not None
         assert step.approval is not None
-        await engine.decide(Decision(step.approval.id, 1, DecisionType.APPROVE, ANA), member(ANA))
+        await engine.approvals.decide(Decision(step.approval.id, 1, DecisionType.APPROVE, ANA), member(ANA))
         await house.surface.ended(again.turn_id)
         await house.surface.ended((await engine.receive(message("and?"))).turn_id)
     assert "(A person ran this by hand.\n" + enclose("notes__read", "ok") + ")" in words(house.model.requests[2])
@@ -92,8 +92,8 @@ async def test_the_question_of_a_check_hides_what_a_card_hides(house: House) -> 
         step = asked(view)
         assert step is not None
         assert step.approval is not None
-        await engine.open_call(step.approval.id, 1, member(ANA))
-        await engine.decide(Decision(step.approval.id, 1, DecisionType.APPROVE, ANA), member(ANA))
+        await engine.approvals.open_call(step.approval.id, 1, member(ANA))
+        await engine.approvals.decide(Decision(step.approval.id, 1, DecisionType.APPROVE, ANA), member(ANA))
         await house.surface.ended(first.turn_id)
         checked = await house.surface.ended((await engine.check_outcome(first.turn_id, 2, ANA)).turn_id)
     text = checked.turn.question.text
@@ -127,7 +127,7 @@ async def test_a_second_try_that_was_turned_down_can_be_asked_for_again_and_is_n
         step = asked(view)
         assert step is not None
         assert step.approval is not None
-        await engine.decide(Decision(step.approval.id, 1, verdict, ANA), member(ANA))
+        await engine.approvals.decide(Decision(step.approval.id, 1, verdict, ANA), member(ANA))
         return await house.surface.ended(again.turn_id)
 
     async with running(engine):

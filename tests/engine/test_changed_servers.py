@@ -9,7 +9,7 @@ from bot.domain.servers import EVERYWHERE
 from bot.domain.tools import ToolSet
 from bot.domain.turns import StepStatus, ToolStep
 from bot.domain.views import TurnView
-from bot.engine.engine import TOOL_CHANGED
+from bot.engine.approval_service import TOOL_CHANGED
 from bot.engine.policy import Approvers, Policies
 from bot.engine.rules import RuleBook
 from tests.engine.conftest import House
@@ -47,7 +47,7 @@ async def test_a_call_signed_for_one_server_is_not_sent_to_another_that_has_take
         assert approval is not None
         house.toolbox.add(tool("pay__send", server_id="added-since"), answers_ok)
         decision = Decision(approval.id, 1, DecisionType.APPROVE, ANA)
-        assert await engine.decide(decision, member(ANA)) == Decided(DecisionType.APPROVE)
+        assert await engine.approvals.decide(decision, member(ANA)) == Decided(DecisionType.APPROVE)
         step = only_call(await house.surface.ended(receipt.turn_id))
     assert step.status is StepStatus.FAILED
     assert step.result is not None
@@ -93,9 +93,9 @@ async def test_a_call_signed_for_a_server_at_one_place_is_not_sent_to_where_an_a
         approval = waiting.awaiting[0].approval
         assert approval is not None
         house.toolbox.add(tool("pay__send", place="there"), answers_ok)
-        assert await engine.get_editable_call(approval.id, 1, member(ANA)) == NotAllowed(TOOL_CHANGED)
+        assert await engine.approvals.get_editable_call(approval.id, 1, member(ANA)) == NotAllowed(TOOL_CHANGED)
         decision = Decision(approval.id, 1, DecisionType.APPROVE, ANA)
-        assert await engine.decide(decision, member(ANA)) == Decided(DecisionType.APPROVE)
+        assert await engine.approvals.decide(decision, member(ANA)) == Decided(DecisionType.APPROVE)
         step = only_call(await house.surface.ended(receipt.turn_id))
     assert step.status is StepStatus.FAILED
     assert step.result is not None
@@ -129,7 +129,7 @@ async def test_a_call_that_was_signed_before_its_tool_changed_is_not_run_and_say
         assert approval is not None
         toolbox.withheld.add("pay__send")
         decision = Decision(approval.id, 1, DecisionType.APPROVE, ANA)
-        assert await engine.decide(decision, member(ANA)) == Decided(DecisionType.APPROVE)
+        assert await engine.approvals.decide(decision, member(ANA)) == Decided(DecisionType.APPROVE)
         step = only_call(await house.surface.ended(receipt.turn_id))
     assert step.status is StepStatus.FAILED
     assert step.result is not None

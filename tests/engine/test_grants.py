@@ -68,7 +68,7 @@ async def signed(
 ) -> DecisionResult:
     assert step.approval is not None
     decision = Decision(step.approval.id, revision or step.approval.revision, DecisionType.APPROVE, by.author)
-    return await engine.grant(decision, permission, by)
+    return await engine.approvals.grant(decision, permission, by)
 
 
 async def answered(house: House, engine: Engine, *calls: ToolCall) -> TurnView:
@@ -168,7 +168,7 @@ async def test_whoever_may_not_sign_may_not_grant_and_is_on_record_once(house: H
             assert isinstance(await signed(engine, step, by=outsider), NotAllowed)
             assert step.approval is not None
             decision = Decision(step.approval.id, 1, DecisionType.APPROVE, BEN)
-            assert isinstance(await engine.decide(decision, outsider), NotAllowed)
+            assert isinstance(await engine.approvals.decide(decision, outsider), NotAllowed)
     assert await audited(house, "decided", "granted", "refused") == [("refused", "test:ben")]
 
 
@@ -179,7 +179,7 @@ async def test_what_has_changed_or_is_not_there_is_not_granted(house: House, rul
         _, step = await asked(house, engine, add("milk"))
         assert await signed(engine, step, revision=9) == StaleRevision()
         made_up = Decision("made-up", 1, DecisionType.APPROVE, BEN)
-        assert await engine.grant(made_up, THREAD, APPROVER) == ApprovalNotFound()
+        assert await engine.approvals.grant(made_up, THREAD, APPROVER) == ApprovalNotFound()
     assert await audited(house, "decided", "granted", "refused") == []
 
 
@@ -190,7 +190,7 @@ async def test_a_denial_grants_nothing(house: House, rules: RuleBook) -> None:
         turn_id, step = await asked(house, engine, add("milk"))
         assert step.approval is not None
         denial = Decision(step.approval.id, 1, DecisionType.DENY, BEN)
-        assert await engine.grant(denial, THREAD, APPROVER) == Decided(DecisionType.DENY)
+        assert await engine.approvals.grant(denial, THREAD, APPROVER) == Decided(DecisionType.DENY)
         await house.surface.ended(turn_id)
     assert await audited(house, "granted") == []
 

@@ -74,7 +74,11 @@ async def test_ten_thousand_hostile_clicks_sign_nothing_and_leave_a_bounded_audi
         decision = Decision(card, revision, verdict, by, "mine" * chance.randint(0, 3))
         permission = GrantRequest(HoursScope(chance.choice([1, -1, 1e9])), everyone=chance.random() < 0.5)
         granting = chance.random() < 0.2
-        answers.append(engine.grant(decision, permission, member) if granting else engine.decide(decision, member))
+        answers.append(
+            engine.approvals.grant(decision, permission, member)
+            if granting
+            else engine.approvals.decide(decision, member)
+        )
         clicks.append((expected, decision, member))
         pressed.add(by.principal)
         if len(answers) == AT_ONCE:

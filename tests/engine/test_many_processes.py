@@ -120,7 +120,7 @@ async def test_a_click_in_one_process_starts_the_call_in_another_while_its_sibli
         for step in view.steps:
             if isinstance(step, ToolStep) and step.approval is not None:
                 click = Decision(step.approval.id, 1, DecisionType.APPROVE, ANA)
-                assert await elsewhere.engine.decide(click, member(ANA)) == Decided(DecisionType.APPROVE)
+                assert await elsewhere.engine.approvals.decide(click, member(ANA)) == Decided(DecisionType.APPROVE)
                 name = step.call.name
                 await until(lambda name=name: name in world.toolbox.names)  # type: ignore[misc]
         release.set()
@@ -159,7 +159,7 @@ async def test_a_process_that_leaves_hands_its_turns_over_at_once(world: World) 
             step = asked(view)
             assert step is not None
             assert step.approval is not None
-            await second.engine.decide(Decision(step.approval.id, 1, DecisionType.APPROVE, ANA), member(ANA))
+            await second.engine.approvals.decide(Decision(step.approval.id, 1, DecisionType.APPROVE, ANA), member(ANA))
             await asyncio.wait_for(started.wait(), 10)
         world.toolbox.add(tool("s__read", read_only=True))
         async with running(second.engine):

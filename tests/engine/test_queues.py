@@ -53,7 +53,7 @@ async def test_when_the_call_is_signed_nothing_is_in_its_way_any_more(house: Hou
         step = asked(card)
         assert step is not None
         assert step.approval is not None
-        await engine.decide(Decision(step.approval.id, 1, DecisionType.APPROVE, ANA), member(ANA))
+        await engine.approvals.decide(Decision(step.approval.id, 1, DecisionType.APPROVE, ANA), member(ANA))
         await house.surface.ended(second.turn_id)
     assert behind.blocker == BlockingTurn(first.turn_id, awaits_signature=True)
     places = [waiting_text(view) for view in house.surface.views if view.turn.id == second.turn_id]

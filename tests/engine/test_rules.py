@@ -159,9 +159,9 @@ async def test_a_call_signed_before_the_profile_lost_its_server_is_not_sent(hous
         approval = waiting.awaiting[0].approval
         assert approval is not None
         house.rules.amend([], [Profile("p", "p", servers=frozenset())], [Binding("", "p")])
-        assert await engine.decide(Decision(approval.id, 1, DecisionType.APPROVE, ANA), member(ANA)) == Decided(
-            DecisionType.APPROVE
-        )
+        assert await engine.approvals.decide(
+            Decision(approval.id, 1, DecisionType.APPROVE, ANA), member(ANA)
+        ) == Decided(DecisionType.APPROVE)
         view = await house.surface.ended(receipt.turn_id)
     assert ended(view)[0].status is StepStatus.FAILED
     assert house.toolbox.calls == []
@@ -190,8 +190,8 @@ async def test_a_profiles_approvers_sign_instead_of_the_others(house: House) -> 
         waiting = await house.surface.wait_for(lambda view: bool(view.awaiting))
         approval = waiting.awaiting[0].approval
         assert approval is not None
-        refused = await engine.decide(Decision(approval.id, 1, DecisionType.APPROVE, ANA), member(ANA))
+        refused = await engine.approvals.decide(Decision(approval.id, 1, DecisionType.APPROVE, ANA), member(ANA))
         assert refused == NotAllowed("You may not approve this. It needs test:ben.")
-        await engine.decide(Decision(approval.id, 1, DecisionType.APPROVE, BEN), member(BEN))
+        await engine.approvals.decide(Decision(approval.id, 1, DecisionType.APPROVE, BEN), member(BEN))
         view = await house.surface.ended(receipt.turn_id)
     assert ended(view)[0].status is StepStatus.DONE

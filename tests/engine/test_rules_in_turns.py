@@ -81,7 +81,7 @@ async def test_a_denial_that_came_after_the_signature_wins(house: House) -> None
         approval = waiting.awaiting[0].approval
         assert approval is not None
         house.rules.amend([plain("m1", "", DENY, arguments={"to": "b*"})], [], [])
-        signed = await engine.decide(Decision(approval.id, 1, DecisionType.APPROVE, ANA), member(ANA))
+        signed = await engine.approvals.decide(Decision(approval.id, 1, DecisionType.APPROVE, ANA), member(ANA))
         assert signed == Decided(DecisionType.APPROVE)
         (step,) = steps(await house.surface.ended(receipt.turn_id))
     assert step.status is StepStatus.FAILED

@@ -258,8 +258,8 @@ async def test_the_signature_is_for_the_tool_and_its_arguments_and_holds_after_a
     assert house.toolbox.calls == []
     again = house.engine()
     async with running(again):
-        assert isinstance(await again.decide(decision(step), member(ANA)), Decided)
-        assert isinstance(await again.decide(decision(step), member(ANA)), AlreadyDecided)
+        assert isinstance(await again.approvals.decide(decision(step), member(ANA)), Decided)
+        assert isinstance(await again.approvals.decide(decision(step), member(ANA)), AlreadyDecided)
         ended = await house.surface.ended(receipt.turn_id)
     assert ended.turn.status is TurnStatus.DONE
     assert [(name, arguments) for name, arguments, _ in house.toolbox.calls] == [("mail__send", TO_SAM)]
@@ -309,16 +309,16 @@ async def test_four_eyes_an_edit_and_a_grant_are_about_the_tool_that_was_found(h
     async with running(engine):
         receipt = await engine.receive(message("write"))
         (step,) = awaiting(await house.surface.wait_for(lambda view: bool(awaiting(view))))
-        assert not isinstance(await engine.decide(decision(step), member(ANA)), Decided)
+        assert not isinstance(await engine.approvals.decide(decision(step), member(ANA)), Decided)
         assert step.approval is not None
         to_ana = {"to": "ana@example.org"}
-        revised = await engine.revise(step.approval.id, step.approval.revision, to_ana, member(ANA))
+        revised = await engine.approvals.revise(step.approval.id, step.approval.revision, to_ana, member(ANA))
         assert isinstance(revised, RevisionAccepted)
         view = await house.surface.wait_for(lambda view: any(each.call.arguments == to_ana for each in awaiting(view)))
         (step,) = awaiting(view)
         signed = decision(step)
         by_ben = type(signed)(signed.approval_id, signed.revision, signed.verdict, BEN)
-        assert isinstance(await engine.grant(by_ben, GrantRequest(ThreadScope()), member(BEN)), Decided)
+        assert isinstance(await engine.approvals.grant(by_ben, GrantRequest(ThreadScope()), member(BEN)), Decided)
         ended = await house.surface.ended(receipt.turn_id)
     assert house.toolbox.calls[0][:2] == ("mail__send", to_ana)
     second = calls_of(ended)[-1]

@@ -300,7 +300,7 @@ async def test_a_question_that_quotes_a_call_of_the_model_names_nobody(house: Ho
         first = await engine.receive(message("read it"))
         (step,) = awaiting(await waiting(house))
         assert step.approval is not None
-        await engine.decide(decision(step), member(ANA))
+        await engine.approvals.decide(decision(step), member(ANA))
         await house.surface.ended(first.turn_id)
         check = await engine.check_outcome(first.turn_id, step.n, ANA)
         view = await house.surface.wait_for(lambda view: view.turn.id == check.turn_id and bool(calls_of(view)))
@@ -334,7 +334,7 @@ async def test_what_a_stranger_may_have_written_sends_nothing_out_without_a_sign
             "The model has read web, where strangers may have written."
         )
         assert house.toolbox.names == ["web__fetch"]
-        await engine.decide(decision(step), member(ANA))
+        await engine.approvals.decide(decision(step), member(ANA))
         await house.surface.ended(receipt.turn_id)
     assert house.toolbox.names == ["web__fetch", "mail__send"]
 
@@ -580,7 +580,7 @@ async def test_what_was_granted_before_strangers_words_were_read_does_not_count_
     async with running(engine):
         receipt = await engine.receive(message("send"))
         (step,) = awaiting(await waiting(house))
-        await engine.grant(decision(step), GrantRequest(ThreadScope()), member(ANA))
+        await engine.approvals.grant(decision(step), GrantRequest(ThreadScope()), member(ANA))
         await house.surface.ended(receipt.turn_id)
         in_turn(
             house, call("mail__send", "2"), call("web__fetch", "3"), call("mail__send", "4"), call("mail__send", "5")
@@ -589,7 +589,7 @@ async def test_what_was_granted_before_strangers_words_were_read_does_not_count_
         view = await house.surface.wait_for(lambda view: view.turn.id == receipt.turn_id and bool(awaiting(view)))
         (step,) = awaiting(view)
         assert step.call.id == "4"
-        await engine.grant(decision(step), GrantRequest(ThreadScope()), member(ANA))
+        await engine.approvals.grant(decision(step), GrantRequest(ThreadScope()), member(ANA))
         view = await house.surface.ended(receipt.turn_id)
     assert [each.status for each in calls_of(view)] == [StepStatus.DONE] * 4
     assert view.turn.status is TurnStatus.DONE
@@ -606,7 +606,7 @@ async def test_what_was_granted_after_the_teams_words_does_not_count_after_stran
         await engine.receive(message("tell them"))
         (step,) = awaiting(await waiting(house))
         assert step.call.id == "2"
-        await engine.grant(decision(step), GrantRequest(ThreadScope()), member(ANA))
+        await engine.approvals.grant(decision(step), GrantRequest(ThreadScope()), member(ANA))
         view = await house.surface.wait_for(lambda view: len(calls_of(view)) == 5)
     assert calls_of(view)[2].status is StepStatus.DONE
     assert calls_of(view)[4].status is StepStatus.AWAITING

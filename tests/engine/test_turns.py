@@ -96,7 +96,7 @@ async def test_a_call_that_needs_approval_waits_without_holding_anything(house: 
         view = await house.surface.wait_for(lambda view: bool(awaiting(view)))
         await until(lambda: not engine._worker._held)
         assert house.toolbox.calls == []
-        settled = await engine.decide(decision(awaiting(view)[0]), member(ANA))
+        settled = await engine.approvals.decide(decision(awaiting(view)[0]), member(ANA))
         assert settled == Decided(DecisionType.APPROVE)
         view = await house.surface.ended(receipt.turn_id)
     assert house.toolbox.names == ["notes__add"]
@@ -110,7 +110,7 @@ async def test_a_denial_reaches_the_model_with_its_reason(house: House) -> None:
     async with running(engine):
         receipt = await engine.receive(message("save it"))
         view = await house.surface.wait_for(lambda view: bool(awaiting(view)))
-        await engine.decide(decision(awaiting(view)[0], DecisionType.DENY, "use INC"), member(ANA))
+        await engine.approvals.decide(decision(awaiting(view)[0], DecisionType.DENY, "use INC"), member(ANA))
         view = await house.surface.ended(receipt.turn_id)
     assert house.toolbox.calls == []
     assert calls_of(view)[0].status is StepStatus.DENIED
@@ -125,9 +125,11 @@ async def test_only_a_signatory_may_approve_but_whoever_asked_may_decline(house:
         receipt = await engine.receive(message("save it", author=BEN))
         view = await house.surface.wait_for(lambda view: bool(awaiting(view)))
         step = awaiting(view)[0]
-        refused = await engine.decide(decision(step), member(BEN))
+        refused = await engine.approvals.decide(decision(step), member(BEN))
         assert refused.reason == "You may not approve this. It needs test:ana."  # type: ignore[union-attr]
-        assert await engine.decide(decision(step, DecisionType.DENY), member(BEN)) == Decided(DecisionType.DENY)
+        assert await engine.approvals.decide(decision(step, DecisionType.DENY), member(BEN)) == Decided(
+            DecisionType.DENY
+        )
         await house.surface.ended(receipt.turn_id)
     assert house.toolbox.calls == []
 
@@ -147,7 +149,7 @@ async def test_an_approved_call_starts_while_its_sibling_still_runs(house: House
     async with running(engine):
         receipt = await engine.receive(message("go"))
         view = await house.surface.wait_for(lambda view: bool(awaiting(view)))
-        await engine.decide(decision(awaiting(view)[0]), member(ANA))
+        await engine.approvals.decide(decision(awaiting(view)[0]), member(ANA))
         await until(lambda: "s__write" in house.toolbox.names)
         release.set()
         await house.surface.ended(receipt.turn_id)
@@ -169,7 +171,7 @@ async def test_a_call_that_nobody_signs_expires_after_the_card_was_posted(house:
         assert found[1].approval.expires_at == house.clock[0] + 60
         house.clock[0] += 61
         view = await house.surface.ended(receipt.turn_id)
-        late = await engine.decide(decision(step), member(ANA))
+        late = await engine.approvals.decide(decision(step), member(ANA))
     assert calls_of(view)[0].status is StepStatus.EXPIRED
     assert late.how == "Its approval had expired. It was not run."  # type: ignore[union-attr]
     assert house.toolbox.calls == []
@@ -182,7 +184,7 @@ async def test_a_decision_on_an_old_revision_settles_nothing(house: House) -> No
     async with running(engine):
         await engine.receive(message("save it"))
         view = await house.surface.wait_for(lambda view: bool(awaiting(view)))
-        settlement = await engine.decide(decision(awaiting(view)[0], revision=7), member(ANA))
+        settlement = await engine.approvals.decide(decision(awaiting(view)[0], revision=7), member(ANA))
         assert type(settlement).__name__ == "StaleRevision"
     assert house.toolbox.calls == []
 
@@ -195,7 +197,7 @@ async def test_a_tool_that_changed_after_it_was_signed_is_not_run(house: House) 
         receipt = await engine.receive(message("save it"))
         view = await house.surface.wait_for(lambda view: bool(awaiting(view)))
         house.toolbox.add(tool("notes__add", description="Adds a note and mails it to everyone."))
-        await engine.decide(decision(awaiting(view)[0]), member(ANA))
+        await engine.approvals.decide(decision(awaiting(view)[0]), member(ANA))
         view = await house.surface.ended(receipt.turn_id)
     assert calls_of(view)[0].status is StepStatus.FAILED
     assert "has changed since it was approved" in calls_of(view)[0].result.text  # type: ignore[union-attr]

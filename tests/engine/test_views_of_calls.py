@@ -69,7 +69,7 @@ def approval(step: ToolStep) -> str:
 
 
 async def approve(engine: Engine, step: ToolStep, by: Member = APPROVER, revision: int = 1) -> DecisionResult:
-    return await engine.decide(Decision(approval(step), revision, DecisionType.APPROVE, by.author), by)
+    return await engine.approvals.decide(Decision(approval(step), revision, DecisionType.APPROVE, by.author), by)
 
 
 @pytest.mark.parametrize("arguments", COMMANDS)
@@ -78,14 +78,14 @@ async def test_an_approval_counts_only_after_the_whole_call_was_opened(house: Ho
     async with running(engine):
         turn_id, (step,) = await asked(house, engine, arguments)
         assert await approve(engine, step) == ViewRequired()
-        opened = await engine.open_call(approval(step), 1, APPROVER)
+        opened = await engine.approvals.open_call(approval(step), 1, APPROVER)
         assert isinstance(opened, ToolStep)
         assert opened.call.arguments == arguments
         assert await approve(engine, step, SECOND) == ViewRequired()
         assert house.toolbox.calls == []
         assert await approve(engine, step) == Decided(DecisionType.APPROVE)
         await house.surface.ended(turn_id)
-        assert await engine.open_call(approval(step), 1, SECOND) == AlreadyDecided(
+        assert await engine.approvals.open_call(approval(step), 1, SECOND) == AlreadyDecided(
             "That is decided already and cannot be edited."
         )
     assert [arguments for _, arguments, _ in house.toolbox.calls] == [arguments]
@@ -103,7 +103,7 @@ async def test_a_denial_needs_no_view(house: House) -> None:
     async with running(engine):
         _, (step,) = await asked(house, engine, KEY)
         denial = Decision(approval(step), 1, DecisionType.DENY, BEN)
-        assert await engine.decide(denial, APPROVER) == Decided(DecisionType.DENY)
+        assert await engine.approvals.decide(denial, APPROVER) == Decided(DecisionType.DENY)
 
 
 async def test_every_page_has_to_be_opened_in_order(house: House) -> None:
@@ -111,11 +111,11 @@ async def test_every_page_has_to_be_opened_in_order(house: House) -> None:
     async with running(engine):
         _, (step,) = await asked(house, engine, KEY)
         for page in (3, 1, 3, 1):
-            await engine.open_call(approval(step), 1, APPROVER, Portion(page, 3))
+            await engine.approvals.open_call(approval(step), 1, APPROVER, Portion(page, 3))
             assert await approve(engine, step) == ViewRequired()
-        await engine.open_call(approval(step), 1, APPROVER, Portion(2, 3))
+        await engine.approvals.open_call(approval(step), 1, APPROVER, Portion(2, 3))
         assert await approve(engine, step) == ViewRequired()
-        await engine.open_call(approval(step), 1, APPROVER, Portion(3, 3))
+        await engine.approvals.open_call(approval(step), 1, APPROVER, Portion(3, 3))
         assert await approve(engine, step) == Decided(DecisionType.APPROVE)
 
 
@@ -123,12 +123,12 @@ async def test_a_change_has_to_be_opened_again(house: House) -> None:
     engine = house.engine()
     async with running(engine):
         _, (step,) = await asked(house, engine, KEY)
-        await engine.open_call(approval(step), 1, APPROVER)
-        assert await engine.revise(approval(step), 1, COMMANDS[1], SECOND) == RevisionAccepted(2)
-        assert await engine.open_call(approval(step), 1, APPROVER) == StaleRevision()
+        await engine.approvals.open_call(approval(step), 1, APPROVER)
+        assert await engine.approvals.revise(approval(step), 1, COMMANDS[1], SECOND) == RevisionAccepted(2)
+        assert await engine.approvals.open_call(approval(step), 1, APPROVER) == StaleRevision()
         assert await approve(engine, step) == StaleRevision()
         assert await approve(engine, step, revision=2) == ViewRequired()
-        await engine.open_call(approval(step), 2, APPROVER)
+        await engine.approvals.open_call(approval(step), 2, APPROVER)
         assert await approve(engine, step, revision=2) == Decided(DecisionType.APPROVE)
 
 
@@ -140,11 +140,13 @@ async def test_who_may_not_approve_opens_nothing(house: House) -> None:
     engine = house.engine()
     async with running(engine):
         _, (step,) = await asked(house, engine, KEY)
-        assert isinstance(await engine.open_call(approval(step), 1, member(Author("test", "eve", "Eve"))), NotAllowed)
-        assert isinstance(await engine.open_call(approval(step), 1, ASKER), NotAllowed)
+        assert isinstance(
+            await engine.approvals.open_call(approval(step), 1, member(Author("test", "eve", "Eve"))), NotAllowed
+        )
+        assert isinstance(await engine.approvals.open_call(approval(step), 1, ASKER), NotAllowed)
         own, other = (
-            await engine.get_editable_call(approval(step), 1, ASKER),
-            await engine.get_editable_call(approval(step), 1, APPROVER),
+            await engine.approvals.get_editable_call(approval(step), 1, ASKER),
+            await engine.approvals.get_editable_call(approval(step), 1, APPROVER),
         )
         assert isinstance(own, EditableCall)
         assert isinstance(other, EditableCall)
@@ -161,9 +163,9 @@ async def test_a_grant_signs_neither_this_call_nor_others_that_were_not_opened(h
         _, (first, second, third) = await asked(house, engine, {"command": "ls"}, KEY, {"command": "pwd"})
         allowed = GrantRequest(ThreadScope())
         hidden = Decision(approval(second), 1, DecisionType.APPROVE, BEN)
-        assert await engine.grant(hidden, allowed, APPROVER) == ViewRequired()
+        assert await engine.approvals.grant(hidden, allowed, APPROVER) == ViewRequired()
         plain = Decision(approval(first), 1, DecisionType.APPROVE, BEN)
-        assert await engine.grant(plain, allowed, APPROVER) == Decided(DecisionType.APPROVE)
+        assert await engine.approvals.grant(plain, allowed, APPROVER) == Decided(DecisionType.APPROVE)
         view = await house.surface.wait_for(lambda view: len(view.awaiting) == 1)
         assert [approval(each) for each in view.awaiting] == [approval(second)]
         assert isinstance(await approve(engine, third), AlreadyDecided)
@@ -176,7 +178,9 @@ async def test_where_stored_secrets_are_is_kept_with_each_revision_and_hides_no_
         turn_id, (step,) = await asked(house, engine, {"token": "k3y-0f-the-h0st"})
         assert step.approval is not None
         assert [(each.path, each.span.label) for each in step.approval.secrets] == [((0,), "header X-Key")]
-        assert await engine.revise(approval(step), 1, {"command": "x k3y-0f-the-h0st"}, APPROVER) == RevisionAccepted(2)
+        assert await engine.approvals.revise(
+            approval(step), 1, {"command": "x k3y-0f-the-h0st"}, APPROVER
+        ) == RevisionAccepted(2)
         (now,) = (await engine.view(turn_id)).awaiting
         assert now.approval is not None
         assert [(each.span.start, each.span.end) for each in now.approval.secrets] == [(2, 17)]

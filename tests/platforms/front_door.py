@@ -37,7 +37,7 @@ class ScriptedDoor:
         self.inquiries: dict[str, OpenElicitation | AnswerRejected] = {}
         """What servers have asked back, by the questions' ids."""
         self.answerings: list[AnswerResult] = []
-        """What `answer_elicitation` says, in order; then it takes everything."""
+        """What `answer` says, in order; then it takes everything."""
         self.replied: list[tuple[str, ElicitationResult, Member]] = []
         self.stopped: list[tuple[str, Author]] = []
         self.repeated: list[tuple[str, str, int, Author]] = []
@@ -75,12 +75,20 @@ class ScriptedDoor:
         self.views.append(TurnView(turn, (), 1))
         return Receipt(turn_id)
 
+    @property
+    def approvals(self) -> ScriptedDoor:
+        return self
+
+    @property
+    def elicitations(self) -> ScriptedDoor:
+        return self
+
     async def decide(self, decision: Decision, member: Member) -> DecisionResult:
         self.decisions.append((decision, member))
         return self.settlements.pop(0) if self.settlements else Decided(decision.verdict)
 
-    async def grant(self, decision: Decision, permission: GrantRequest, member: Member) -> DecisionResult:
-        self.granted.append(permission)
+    async def grant(self, decision: Decision, request: GrantRequest, member: Member) -> DecisionResult:
+        self.granted.append(request)
         return await self.decide(decision, member)
 
     async def open_call(
@@ -110,12 +118,12 @@ class ScriptedDoor:
         self.revisions.append((approval_id, revision, dict(arguments), member))
         return self.editings.pop(0) if self.editings else RevisionAccepted(revision + 1)
 
-    async def get_elicitation(self, elicitation_id: str, member: Member) -> OpenElicitation | AnswerRejected:
+    async def get(self, elicitation_id: str, member: Member) -> OpenElicitation | AnswerRejected:
         return self.inquiries.get(elicitation_id, ApprovalNotFound())
 
-    async def answer_elicitation(self, elicitation_id: str, reply: ElicitationResult, member: Member) -> AnswerResult:
-        self.replied.append((elicitation_id, reply, member))
-        return self.answerings.pop(0) if self.answerings else ElicitationAnswered(reply.action)
+    async def answer(self, elicitation_id: str, result: ElicitationResult, member: Member) -> AnswerResult:
+        self.replied.append((elicitation_id, result, member))
+        return self.answerings.pop(0) if self.answerings else ElicitationAnswered(result.action)
 
     async def stop(self, turn_id: str, by: Author) -> bool:
         self.stopped.append((turn_id, by))

@@ -140,7 +140,7 @@ async def test_a_tool_that_asks_first_is_signed_before_it_runs(api: Api, jira: F
     assert (await api.post(EXECUTE, json={"serverId": "jira", "toolName": "find_issue"})).status_code == 202
     admin = ApiClient("admin", ApiRole.ADMIN)
     decision = Decision(pending["approvalRequestId"], 1, DecisionType.APPROVE, admin.author)
-    await api.parts.engine.decide(decision, admin.member)
+    await api.parts.engine.approvals.decide(decision, admin.member)
     async with asyncio.timeout(20):
         while not (await api.parts.engine.view(pending["turnId"])).turn.status.ended:
             await asyncio.sleep(0.05)

@@ -128,7 +128,7 @@ class ApprovalActions:
         decision = Decision(approval_id, revision, verdict, self._person.author, reason)
         if verdict is DecisionType.APPROVE and (refusal := await self._opened(question, engine)) is not None:
             return refusal
-        return await engine.decide(decision, self._person.member)
+        return await engine.approvals.decide(decision, self._person.member)
 
     async def allow(self, question: ApprovalPrompt, permission: GrantRequest) -> DecisionResult:
         """Approve a call and grant later ones."""
@@ -137,13 +137,13 @@ class ApprovalActions:
         decision = Decision(approval_id, revision, DecisionType.APPROVE, self._person.author)
         if (refusal := await self._opened(question, engine)) is not None:
             return refusal
-        return await engine.grant(decision, permission, self._person.member)
+        return await engine.approvals.grant(decision, permission, self._person.member)
 
     async def _opened(self, question: ApprovalPrompt, engine: EngineApi) -> DecisionResult | None:
         """Record that the user has seen the whole call. Return the rejection if the user may not see it, else None."""
         if not question.guarded:
             return None
-        found = await engine.open_call(*question.key, self._person.member)
+        found = await engine.approvals.open_call(*question.key, self._person.member)
         return None if isinstance(found, ToolStep) else found
 
     async def change(self, question: ApprovalPrompt) -> None:

@@ -116,4 +116,4 @@ class AutoApprover:
         if approval is None:
             return ApprovalNotFound()
         decision = Decision(approval.id, approval.revision, verdict, self._person.author, reason)
-        return await engine.decide(decision, self._person.member)
+        return await engine.approvals.decide(decision, self._person.member)

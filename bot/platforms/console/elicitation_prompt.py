@@ -116,7 +116,7 @@ class ElicitationPrompt:
 
     async def _sent(self, asked: PendingElicitation, reply: ElicitationResult, engine: EngineApi) -> bool:
         """Send an answer. Return True if the elicitation needs no other one."""
-        match await engine.answer_elicitation(asked.elicitation.id, reply, self._person.member):
+        match await engine.elicitations.answer(asked.elicitation.id, reply, self._person.member):
             case InvalidAnswer(problems):
                 wrong = "; ".join(_said(each) for each in problems)
                 self._tell(single_line(wrong, 500) or "It does not fit.")
@@ -131,7 +131,7 @@ class ElicitationPrompt:
 
     async def _leave(self, asked: PendingElicitation, engine: EngineApi) -> None:
         if isinstance(
-            await engine.answer_elicitation(asked.elicitation.id, CANCELLED, self._person.member), ElicitationAnswered
+            await engine.elicitations.answer(asked.elicitation.id, CANCELLED, self._person.member), ElicitationAnswered
         ):
             self._tell(NOBODY.format(server_name(asked.step)))
 

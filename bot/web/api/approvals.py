@@ -237,7 +237,7 @@ class _Handler:
     async def open(self, caller: ApiClient, approval_id: str, revision: int) -> ApprovalShape:
         """Return the whole call to an approver, and record it in the audit."""
         turn, _ = await self.find(caller, approval_id)
-        match await self._engine.open_call(approval_id, revision, caller.member):
+        match await self._engine.approvals.open_call(approval_id, revision, caller.member):
             case ToolStep(approval=approval) as step if approval is not None:
                 who = self._parts.command_parts.administration.signed_by
                 return whole_approval_shape(turn, step, approval, id_of(caller, turn.conversation), who)
@@ -258,9 +258,9 @@ class _Handler:
         verdict = DecisionType.APPROVE if said.approved else DecisionType.DENY
         decision = Decision(approval_id, revision, verdict, caller.author, said.reason)
         settlement = (
-            await self._engine.grant(decision, permission, caller.member)
+            await self._engine.approvals.grant(decision, permission, caller.member)
             if permission is not None
-            else await self._engine.decide(decision, caller.member)
+            else await self._engine.approvals.decide(decision, caller.member)
         )
         if isinstance(settlement, NotAllowed | ViewRequired) and said.arguments is not None:
             # The change is saved in any case: another approver is needed now, or the call has to be
@@ -274,7 +274,7 @@ class _Handler:
     async def _revise(self, caller: ApiClient, approval_id: str, said: ApprovalDecision, step: ToolStep) -> int:
         """Request approval of changed arguments. Return the new revision."""
         arguments = _unmasked(step, said.arguments or {})
-        match await self._engine.revise(approval_id, said.revision, arguments, caller.member):
+        match await self._engine.approvals.revise(approval_id, said.revision, arguments, caller.member):
             case RevisionAccepted(revision):
                 return revision
             case InvalidArguments(problems):

@@ -71,7 +71,7 @@ class _Handler:
 
     async def find(self, caller: ApiClient, elicitation_id: str) -> OpenElicitation:
         """Return an elicitation that the caller may answer now. Raises Problem."""
-        found = await self._engine.get_elicitation(elicitation_id, caller.member)
+        found = await self._engine.elicitations.get(elicitation_id, caller.member)
         if not isinstance(found, OpenElicitation):
             raise _refused(found)
         if not caller.covers_workspace(found.turn.conversation.workspace_key):
@@ -88,7 +88,7 @@ class _Handler:
     async def answer(self, caller: ApiClient, elicitation_id: str, said: ElicitationAnswer) -> ElicitationOutcome:
         """Apply an answer."""
         found = await self.find(caller, elicitation_id)
-        match await self._engine.answer_elicitation(elicitation_id, _checked(said, found), caller.member):
+        match await self._engine.elicitations.answer(elicitation_id, _checked(said, found), caller.member):
             case ElicitationAnswered(action):
                 return ElicitationOutcome(elicitation_id=elicitation_id, action=action)
             case InvalidAnswer(problems):

@@ -158,7 +158,7 @@ class ScriptedEngine:
         self.inquiries: dict[str, OpenElicitation | AnswerRejected] = {}
         """What servers have asked back, by the questions' ids."""
         self.answerings: list[AnswerResult] = []
-        """What `answer_elicitation` says, in order; then it takes everything."""
+        """What `answer` says, in order; then it takes everything."""
         self.replied: list[tuple[str, ElicitationResult, Member]] = []
         self.answered: asyncio.Queue[ElicitationResult] = asyncio.Queue()
         """Every answer that needs no other, for a script that waits for it."""
@@ -190,6 +190,14 @@ class ScriptedEngine:
         self._tasks[turn.id] = asyncio.create_task(self._play(playing, script))
         return playing
 
+    @property
+    def approvals(self) -> ScriptedEngine:
+        return self
+
+    @property
+    def elicitations(self) -> ScriptedEngine:
+        return self
+
     async def decide(self, decision: Decision, member: Member) -> DecisionResult:
         self.decisions.append(decision)
         await self.deciding.wait()
@@ -202,8 +210,8 @@ class ScriptedEngine:
                 future.set_result(decision)
         return settlement
 
-    async def grant(self, decision: Decision, permission: GrantRequest, member: Member) -> DecisionResult:
-        self.granted.append(permission)
+    async def grant(self, decision: Decision, request: GrantRequest, member: Member) -> DecisionResult:
+        self.granted.append(request)
         return await self.decide(decision, member)
 
     async def open_call(
@@ -233,14 +241,14 @@ class ScriptedEngine:
         self.revisions.append((approval_id, revision, dict(arguments), member))
         return self.editings.pop(0) if self.editings else RevisionAccepted(revision + 1)
 
-    async def get_elicitation(self, elicitation_id: str, member: Member) -> OpenElicitation | AnswerRejected:
+    async def get(self, elicitation_id: str, member: Member) -> OpenElicitation | AnswerRejected:
         return self.inquiries.get(elicitation_id, ApprovalNotFound())
 
-    async def answer_elicitation(self, elicitation_id: str, reply: ElicitationResult, member: Member) -> AnswerResult:
-        self.replied.append((elicitation_id, reply, member))
-        answering = self.answerings.pop(0) if self.answerings else ElicitationAnswered(reply.action)
+    async def answer(self, elicitation_id: str, result: ElicitationResult, member: Member) -> AnswerResult:
+        self.replied.append((elicitation_id, result, member))
+        answering = self.answerings.pop(0) if self.answerings else ElicitationAnswered(result.action)
         if not isinstance(answering, InvalidAnswer):
-            self.answered.put_nowait(reply)
+            self.answered.put_nowait(result)
         return answering
 
     async def stop(self, turn_id: str, by: Author) -> bool:
