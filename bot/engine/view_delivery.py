@@ -11,7 +11,7 @@ import contextlib
 import logging
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 from bot.domain.metrics import Delivered, DeliveryOutcome, MetricSink, null_sink
@@ -90,6 +90,53 @@ SHUTDOWN_SECONDS = 3.0
 RELEASE_SECONDS = 1.0
 
 
+@dataclass(slots=True, eq=False)
+class TurnDelivery:
+    """Delivery of one turn's views by this process.
+
+    `running` is True while the turn runs here, so that more views follow. `newest` is the next view, `current` the one
+    that `task` posts now. `refs` are the posted messages; None before the first delivery under a lease. `failures`
+    counts the failed deliveries since the last success; it outlives the lease. `interval_wait` is the wait for the
+    platform's interval.
+    """
+
+    turn_id: str
+    running: bool = False
+    newest: TurnView | None = None
+    current: TurnView | None = None
+    refs: dict[str, str] | None = None
+    leased: bool = False
+    failures: int = 0
+    task: asyncio.Task[None] | None = None
+    interval_wait: asyncio.Future[None] | None = None
+
+    @property
+    def is_idle(self) -> bool:
+        """True if there is nothing to remember."""
+        has_views = self.running or self.newest is not None or self.task is not None
+        return not (has_views or self.refs is not None or self.leased or self.failures)
+
+    def take_newest(self) -> TurnView | None:
+        """Return the next view and remove it."""
+        view, self.newest = self.newest, None
+        return view
+
+    def drop_lease(self) -> None:
+        """Forget the lease and the messages that were posted under it."""
+        self.refs, self.leased = None, False
+
+    def count_failure(self) -> float:
+        """Count a failure. Return the seconds until the next try, doubled with each failure."""
+        self.failures += 1
+        return float(min(RETRY_SECONDS * 2 ** (self.failures - 1), LONGEST_RETRY_SECONDS))
+
+    def must_store(self, view: TurnView) -> bool:
+        """Return True if the delivery of a view must be stored: the turn has ended or waits for users, or it does not
+        run here. All other views of a running turn are delivered again anyway.
+        """
+        return not self.running or view.turn.status.ended or bool(view.awaiting or view.asks)
+
+
 class ViewDelivery:
     """Delivery of views by this process, in one task a turn. `on_settled` gets the ids of turns with calls that were
     denied because their cards could not be posted.
@@ -114,36 +161,31 @@ class ViewDelivery:
         self._renewed_at = clock()
         self._notices = UndeliverableNotices()
         self._renewal_lock = asyncio.Lock()
-        self._failures: dict[str, int] = {}
-        self._newest: dict[str, TurnView] = {}
-        self._tasks: dict[str, asyncio.Task[None]] = {}
-        self._running: set[str] = set()
-        self._refs: dict[str, dict[str, str]] = {}
-        self._leased: set[str] = set()
-        self._in_delivery: dict[str, TurnView] = {}
-        self._interval_waits: dict[str, asyncio.Future[None]] = {}
+        self._turns: dict[str, TurnDelivery] = {}
         self._look_now = asyncio.Event()
         self._suspended = False
 
     def begin(self, turn_id: str) -> None:
         """Prepare a new turn that runs here. Its delivery lease came with the claim."""
-        self._refs[turn_id] = {}
-        self._leased.add(turn_id)
+        turn = self._turn(turn_id)
+        turn.refs, turn.leased = {}, True
 
     def deliver(self, view: TurnView) -> None:
         """Deliver this view of a turn that runs here, unless a newer one replaces it before."""
-        self._running.add(view.turn.id)
+        self._turn(view.turn.id).running = True
         self._enqueue(view)
 
     def settle(self, turn_id: str) -> None:
         """Stop expecting views of this turn: deliver the last one, then release the lease."""
-        self._running.discard(turn_id)
-        if turn_id in self._refs and turn_id not in self._tasks:
-            self._begin(turn_id)
+        turn = self._turn(turn_id)
+        turn.running = False
+        if turn.refs is not None:
+            self._start(turn)
+        self._remove_if_idle(turn)
 
     def forget(self, turn_id: str) -> None:
         """Drop the views of a turn that another process runs now."""
-        self._newest.pop(turn_id, None)
+        self._turn(turn_id).newest = None
         self.settle(turn_id)
 
     def wake(self) -> None:
@@ -158,8 +200,14 @@ class ViewDelivery:
         """Continue delivery of the turns that are still held."""
         if self._suspended:
             self._suspended = False
-            for turn_id in {*self._newest, *(self._refs.keys() - self._running)}:
-                self._begin(turn_id)
+            for turn in self._turns.values():
+                if turn.newest is not None or (turn.refs is not None and not turn.running):
+                    self._start(turn)
+
+    @property
+    def is_idle(self) -> bool:
+        """True if no view is being delivered."""
+        return all(turn.task is None for turn in self._turns.values())
 
     async def run(self) -> None:
         """Deliver stale views until cancelled, then finish the deliveries in progress."""
@@ -184,12 +232,12 @@ class ViewDelivery:
 
     async def _catch_up(self, surface: Surface) -> None:
         for turn_id in await self._log.stale_views(surface.key_prefix, BATCH):
-            current = self._in_delivery.get(turn_id)
+            current = self._current(turn_id)
             if current is not None and current.turn.status.ended:
                 continue  # a newer view, if any, is stale at the next poll
             view = await self._read(turn_id)
             # Looked up again because a delivery may have started during the read.
-            current = self._in_delivery.get(turn_id)
+            current = self._current(turn_id)
             if view is not None and (current is None or view.revision > current.revision):
                 self._enqueue(view)
 
@@ -203,7 +251,7 @@ class ViewDelivery:
             return None
         except Exception:
             log.exception("turn %s: view cannot be read, retry scheduled", turn_id)
-            await self._log.retry_delivery_at(turn_id, self._next_pause(turn_id))
+            await self._log.retry_delivery_at(turn_id, self._turn(turn_id).count_failure())
             return None
 
     async def _renew_forever(self) -> None:
@@ -215,12 +263,13 @@ class ViewDelivery:
 
     async def _renew(self) -> None:
         started_at = self._clock()
-        held = list(self._leased)
-        renewed = await self._log.renew_deliveries(held) if held else frozenset()
-        for turn_id in held:
-            if turn_id not in renewed and turn_id in self._leased:
-                self._drop_lease(turn_id)
-                self._newest.pop(turn_id, None)
+        leased = [turn for turn in self._turns.values() if turn.leased]
+        renewed = await self._log.renew_deliveries([turn.turn_id for turn in leased]) if leased else frozenset()
+        for turn in leased:
+            if turn.turn_id not in renewed and turn.leased:
+                turn.drop_lease()
+                turn.newest = None
+                self._remove_if_idle(turn)
         self._renewed_at = started_at
 
     def _has_valid_leases(self) -> bool:
@@ -228,7 +277,7 @@ class ViewDelivery:
         lease = self._log.lease_seconds
         return lease is None or self._clock() - self._renewed_at < lease - RENEW_SECONDS
 
-    async def _ensure_lease(self, turn_id: str) -> None:
+    async def _ensure_lease(self, turn: TurnDelivery) -> None:
         """Wait until the delivery lease is certainly held. Raises LostLease."""
         while not self._has_valid_leases():
             async with self._renewal_lock:
@@ -238,130 +287,115 @@ class ViewDelivery:
                     await self._renew()
                 except DatabaseError:
                     await self._pause(POLL_SECONDS)
-        if turn_id not in self._leased:
-            raise LostLease(turn_id)
+        if not turn.leased:
+            raise LostLease(turn.turn_id)
 
     # ------------------------------------------------------------------ delivery
 
     def _enqueue(self, view: TurnView) -> None:
-        turn_id = view.turn.id
+        turn = self._turn(view.turn.id)
         # During a delivery only the newest view is looked at, afterwards: most are replaced before.
-        if turn_id not in self._tasks and self._surface_for(view) is None:
+        if turn.task is None and self._surface_for(view) is None:
+            self._remove_if_idle(turn)
             return
-        self._newest[turn_id] = view
-        if view.streaming and (waiting := self._interval_waits.pop(turn_id, None)) is not None:
-            waiting.cancel()
-        self._begin(turn_id)
+        turn.newest = view
+        if view.streaming and turn.interval_wait is not None:
+            turn.interval_wait.cancel()
+            turn.interval_wait = None
+        self._start(turn)
 
-    def _begin(self, turn_id: str) -> None:
-        if turn_id not in self._tasks and not self._suspended:
-            with in_context(turn=turn_id):
-                self._tasks[turn_id] = asyncio.create_task(self._deliver_turn(turn_id), name=f"delivery:{turn_id}")
+    def _start(self, turn: TurnDelivery) -> None:
+        if turn.task is None and not self._suspended:
+            with in_context(turn=turn.turn_id):
+                turn.task = asyncio.create_task(self._deliver_turn(turn), name=f"delivery:{turn.turn_id}")
 
-    async def _deliver_turn(self, turn_id: str) -> None:
-        delivered_revision = -1
-        last: TurnView | None = None
+    async def _deliver_turn(self, turn: TurnDelivery) -> None:
         try:
-            while not self._suspended and (view := self._newest.pop(turn_id, None)) is not None:
-                last = view
+            await self._deliver_views(turn)
+        except DatabaseError as error:
+            log.warning("turn %s: delivery interrupted, will be retried: %s", turn.turn_id, error)
+        finally:
+            turn.current = None
+            try:
+                # More views may follow under the same lease.
+                if not turn.running and turn.newest is None and turn.refs is not None:
+                    await self._release(turn)
+            finally:
+                turn.task = None
+                if turn.newest is not None:
+                    self._start(turn)
+                self._remove_if_idle(turn)
+
+    async def _deliver_views(self, turn: TurnDelivery) -> None:
+        """Deliver the newest view until there is no newer one."""
+        delivered_revision = -1
+        try:
+            while not self._suspended and (view := turn.take_newest()) is not None:
+                turn.current = view
                 surface = self._surface_for(view)
                 if surface is None:
                     break  # the surface was disconnected
-                self._in_delivery[turn_id] = view
-                if (
-                    await self._deliver_once(surface, view)
-                    and view.revision > delivered_revision
-                    and self._must_store(view)
-                ):
+                delivered = await self._deliver_once(surface, turn, view)
+                if delivered and view.revision > delivered_revision and turn.must_store(view):
                     delivered_revision = view.revision
-                    if await self._log.mark_delivered(turn_id, delivered_revision):
-                        self._leased.add(turn_id)
+                    if await self._log.mark_delivered(turn.turn_id, delivered_revision):
+                        turn.leased = True
                     else:
-                        self._drop_lease(turn_id)
-                if (newest := self._newest.get(turn_id)) is not None:
-                    await self._wait_interval(surface, view, newest)
+                        turn.drop_lease()
+                if turn.newest is not None:
+                    await self._wait_interval(surface, turn, view, turn.newest)
         except LostLease:
-            self._drop_lease(turn_id)
-            if turn_id in self._running and last is not None:
+            turn.drop_lease()
+            if turn.running:
                 # Another process is still delivering an earlier view and will release the lease soon.
-                self._newest.setdefault(turn_id, last)
+                turn.newest = turn.newest or turn.current
                 await self._pause(LOST_LEASE_SECONDS)
-        except DatabaseError as error:
-            log.warning("turn %s: delivery interrupted, will be retried: %s", turn_id, error)
-        finally:
-            self._in_delivery.pop(turn_id, None)
-            try:
-                await self._release_if_done(turn_id)
-            finally:
-                self._tasks.pop(turn_id, None)
-                if turn_id in self._newest:
-                    self._begin(turn_id)
 
-    async def _wait_interval(self, surface: Surface, view: TurnView, newest: TurnView) -> None:
+    async def _wait_interval(self, surface: Surface, turn: TurnDelivery, view: TurnView, newest: TurnView) -> None:
         """Wait for the platform's interval between two deliveries. The first text of a reply does not wait."""
         if view.streaming:
             await self._pause(surface.min_interval)
         elif not newest.streaming:
-            turn_id = view.turn.id
-            waiting = self._interval_waits[turn_id] = asyncio.ensure_future(self._pause(surface.min_interval))
+            waiting = turn.interval_wait = asyncio.ensure_future(self._pause(surface.min_interval))
             try:
                 await asyncio.wait({waiting})
             finally:
                 waiting.cancel()
-                self._interval_waits.pop(turn_id, None)
+                turn.interval_wait = None
 
-    def _must_store(self, view: TurnView) -> bool:
-        """Return True if this delivery must be stored: the turn has ended or waits for users, or it does not run here.
-        All other views of a running turn are delivered again anyway.
-        """
-        waits = view.awaiting or view.asks
-        return view.turn.id not in self._running or view.turn.status.ended or bool(waits)
-
-    async def _release_if_done(self, turn_id: str) -> None:
-        """Release the delivery lease unless more views follow."""
-        if turn_id in self._running or turn_id in self._newest or turn_id not in self._refs:
-            return
-        await self._release(turn_id)
-
-    async def _release(self, turn_id: str) -> None:
-        leased = turn_id in self._leased
-        self._drop_lease(turn_id)
+    async def _release(self, turn: TurnDelivery) -> None:
+        leased = turn.leased
+        turn.drop_lease()
         if leased:
             with contextlib.suppress(DatabaseError):
-                await self._log.release_delivery(turn_id)
+                await self._log.release_delivery(turn.turn_id)
 
-    def _drop_lease(self, turn_id: str) -> None:
-        """Drop the local state of a delivery lease."""
-        self._refs.pop(turn_id, None)
-        self._leased.discard(turn_id)
-
-    async def _deliver_once(self, surface: Surface, view: TurnView) -> bool:
+    async def _deliver_once(self, surface: Surface, turn: TurnDelivery, view: TurnView) -> bool:
         """Return True if the view was delivered; otherwise schedule a retry. Raises LostLease."""
-        turn_id = view.turn.id
         started_at = self._clock()
         try:
-            refs = self._refs.get(turn_id)
+            refs = turn.refs
             if refs is None:
-                refs = self._refs[turn_id] = dict(await self._log.acquire_delivery(turn_id, view.revision))
-                self._leased.add(turn_id)
+                refs = turn.refs = dict(await self._log.acquire_delivery(turn.turn_id, view.revision))
+                turn.leased = True
                 view = await self._newest_stored(view)
-            await self._ensure_lease(turn_id)
-            await self._post(surface, view, refs)
+            await self._ensure_lease(turn)
+            await self._post(surface, turn, view, refs)
         except DeliveryFailed as failure:
-            await self._failed(surface, view, failure, started_at)
+            await self._handle_failure(surface, turn, view, failure, started_at)
             return False
         except TimeoutError:
             timeout = DeliveryFailed(f"The platform did not answer within {DELIVERY_SECONDS:.0f} s.")
-            await self._failed(surface, view, timeout, started_at)
+            await self._handle_failure(surface, turn, view, timeout, started_at)
             return False
         except (LostLease, DatabaseError):
             raise
         except Exception:  # a surface's bug must not stop other deliveries
-            log.exception("turn %s: delivery failed, retry scheduled", turn_id)
+            log.exception("turn %s: delivery failed, retry scheduled", turn.turn_id)
             self._measure(view, "delayed", started_at)
-            await self._log.retry_delivery_at(turn_id, self._next_pause(turn_id))
+            await self._log.retry_delivery_at(turn.turn_id, turn.count_failure())
             return False
-        self._failures.pop(turn_id, None)
+        turn.failures = 0
         self._measure(view, "drawn", started_at)
         return True
 
@@ -372,7 +406,7 @@ class ViewDelivery:
             return on_disk if on_disk.revision > view.revision else view
         return view
 
-    async def _post(self, surface: Surface, view: TurnView, refs: dict[str, str]) -> None:
+    async def _post(self, surface: Surface, turn: TurnDelivery, view: TurnView, refs: dict[str, str]) -> None:
         loop = asyncio.get_running_loop()
         view = replace(view, read=partial(self._log.get_file, view.turn.id))
         async with (
@@ -386,56 +420,73 @@ class ViewDelivery:
                     await self._log.save_message_ref(view.turn.id, message)
                     refs[message.slot] = message.ref
                     # The lease may have expired while the database was unavailable.
-                    await self._ensure_lease(view.turn.id)
+                    await self._ensure_lease(turn)
                 limit.reschedule(loop.time() + DELIVERY_SECONDS)
 
-    def _next_pause(self, turn_id: str) -> float:
-        """Return the seconds until the next try, doubled with each failure."""
-        self._failures[turn_id] = failures = self._failures.get(turn_id, 0) + 1
-        return float(min(RETRY_SECONDS * 2 ** (failures - 1), LONGEST_RETRY_SECONDS))
-
-    async def _failed(self, surface: Surface, view: TurnView, failure: DeliveryFailed, started_at: float) -> None:
-        turn_id = view.turn.id
-        log.warning("turn %s: delivery failed: %s", turn_id, failure)
+    async def _handle_failure(
+        self, surface: Surface, turn: TurnDelivery, view: TurnView, failure: DeliveryFailed, started_at: float
+    ) -> None:
+        log.warning("turn %s: delivery failed: %s", turn.turn_id, failure)
         if failure.permanent:
-            self._failures.pop(turn_id, None)
-            denied_calls = await self._log.give_up_delivery(turn_id, view.revision, failure.cause)
+            turn.failures = 0
+            denied_calls = await self._log.give_up_delivery(turn.turn_id, view.revision, failure.cause)
             self._measure(view, "given up", started_at)
             if denied_calls:
-                self._on_settled(turn_id)
+                self._on_settled(turn.turn_id)
                 self.wake()
             await self._notices.notify_author(surface, view, failure)
             return
         self._measure(view, "delayed", started_at)
-        seconds = failure.retry_after if failure.retry_after is not None else self._next_pause(turn_id)
-        await self._log.retry_delivery_at(turn_id, seconds)
-        if turn_id in self._running:
+        seconds = failure.retry_after if failure.retry_after is not None else turn.count_failure()
+        await self._log.retry_delivery_at(turn.turn_id, seconds)
+        if turn.running:
             # Only this process delivers a running turn: wait, then deliver the newest view.
             await self._pause(seconds)
-            self._newest.setdefault(turn_id, view)
+            turn.newest = turn.newest or view
         else:
             # The turn log returns the turn again when its retry is due.
-            self._newest.pop(turn_id, None)
+            turn.newest = None
 
     def _measure(self, view: TurnView, outcome: DeliveryOutcome, started_at: float) -> None:
         self._observe(Delivered(view.turn.conversation.platform, outcome, self._clock() - started_at))
 
     async def _shut_down(self) -> None:
-        self._running.clear()
+        for turn in self._turns.values():
+            turn.running = False
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(SHUTDOWN_SECONDS):
-                while self._tasks:
-                    await asyncio.wait(set(self._tasks.values()))
+                while tasks := self._tasks():
+                    await asyncio.wait(tasks)
         self._suspended = True
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(RELEASE_SECONDS):
-                tasks = list(self._tasks.values())
+                tasks = self._tasks()
                 for task in tasks:
                     task.cancel()
                 if tasks:
                     await asyncio.wait(tasks)
                 # The leases of the others expire.
-                await asyncio.gather(*(self._release(turn_id) for turn_id in list(self._refs)))
+                held = [turn for turn in self._turns.values() if turn.refs is not None]
+                await asyncio.gather(*(self._release(turn) for turn in held))
+
+    def _tasks(self) -> set[asyncio.Task[None]]:
+        return {turn.task for turn in self._turns.values() if turn.task is not None}
+
+    def _turn(self, turn_id: str) -> TurnDelivery:
+        """Return the delivery of a turn, a new one if there is none. `_remove_if_idle` removes it."""
+        if turn_id not in self._turns:
+            self._turns[turn_id] = TurnDelivery(turn_id)
+        return self._turns[turn_id]
+
+    def _remove_if_idle(self, turn: TurnDelivery) -> None:
+        # A task that has ended may hold a delivery that was removed and replaced since.
+        if turn.is_idle and self._turns.get(turn.turn_id) is turn:
+            del self._turns[turn.turn_id]
+
+    def _current(self, turn_id: str) -> TurnView | None:
+        """Return the view of a turn that is being delivered."""
+        turn = self._turns.get(turn_id)
+        return None if turn is None else turn.current
 
     def _surface_for(self, view: TurnView) -> Surface | None:
         return surface_for(self._surfaces, view.turn.conversation)

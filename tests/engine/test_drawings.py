@@ -40,13 +40,13 @@ async def test_a_drawing_is_made_again_after_the_time_the_platform_named(house: 
     async with running(engine):
         receipt = await engine.receive(message("hi"))
         await until(lambda: len(house.surface.trouble) < 2)
-        await until(lambda: not engine._worker._held and not engine._delivery._tasks)
+        await until(lambda: not engine._worker._held and engine._delivery.is_idle)
         assert await house.log.stale_views("test:", 1) == [] or not house.surface.trouble
         house.clock[0] += 8
-        await until(lambda: not house.surface.trouble and not engine._delivery._tasks)
+        await until(lambda: not house.surface.trouble and engine._delivery.is_idle)
         house.clock[0] += 8
         view = await house.surface.ended(receipt.turn_id)
-        await until(lambda: not engine._delivery._tasks)
+        await until(lambda: engine._delivery.is_idle)
     assert view.turn.status is TurnStatus.DONE
     assert await house.log.stale_views("test:", 1) == []
 
@@ -58,7 +58,7 @@ async def test_an_answer_whose_channel_is_gone_is_given_up(house: House) -> None
     async with running(engine):
         receipt = await engine.receive(message("hi"))
         await until(lambda: bool(house.model.requests))
-        await until(lambda: not engine._worker._held and not engine._delivery._tasks)
+        await until(lambda: not engine._worker._held and engine._delivery.is_idle)
     assert (await house.log.get_view(receipt.turn_id)).turn.status is TurnStatus.DONE
     assert await house.log.stale_views("test:", 1) == []
 
@@ -83,7 +83,7 @@ async def test_a_card_that_cannot_be_posted_means_denied_and_the_model_and_the_a
     engine = house.engine()
     async with running(engine):
         view = await house.surface.ended((await engine.receive(message("save it"))).turn_id)
-        await until(lambda: not engine._delivery._tasks)
+        await until(lambda: engine._delivery.is_idle)
     assert view.turn.status is TurnStatus.DONE
     (step,) = [step for step in view.steps if isinstance(step, ToolStep)]
     assert step.status is StepStatus.DENIED
@@ -124,7 +124,7 @@ async def test_a_card_that_was_posted_still_waits_when_it_cannot_be_drawn_again(
     async with running(engine):
         receipt = await engine.receive(message("save it"))
         await house.surface.wait_for(lambda view: bool(view.awaiting))
-        await until(lambda: not engine._worker._held and not engine._delivery._tasks)
+        await until(lambda: not engine._worker._held and engine._delivery.is_idle)
     (step,) = (await house.log.get_view(receipt.turn_id)).awaiting
     assert step.approval is not None
     revised = Revision(step.approval.id, 1, {"text": "b"}, "other", ANA)
@@ -132,7 +132,7 @@ async def test_a_card_that_was_posted_still_waits_when_it_cannot_be_drawn_again(
     house.surface.trouble = [DeliveryFailed("The message is gone.", permanent=True)]
     again = house.engine()
     async with running(again):
-        await until(lambda: not house.surface.trouble and not again._delivery._tasks)
+        await until(lambda: not house.surface.trouble and again._delivery.is_idle)
     assert [step.status for step in (await house.log.get_view(receipt.turn_id)).awaiting] == [StepStatus.AWAITING]
 
 
@@ -224,7 +224,7 @@ async def test_a_reference_is_kept_as_soon_as_its_slot_is_out(house: House) -> N
     engine = house.engine()
     async with running(engine):
         receipt = await engine.receive(message("save it"))
-        await until(lambda: bool(house.surface.views) and not engine._worker._held and not engine._delivery._tasks)
+        await until(lambda: bool(house.surface.views) and not engine._worker._held and engine._delivery.is_idle)
     assert await house.log.acquire_delivery(receipt.turn_id, NEWEST) == {"reply": f"ref-{receipt.turn_id}"}
 
 
@@ -272,7 +272,7 @@ async def test_an_answer_that_is_slow_to_draw_is_out_after_leaving_and_coming_ba
     again = house.engine()
     async with running(again):
         await asyncio.wait_for(out.wait(), 10)
-        await until(lambda: not again._delivery._tasks)
+        await until(lambda: again._delivery.is_idle)
     assert await house.log.stale_views("test:", 1) == []
     assert (await house.log.get_view(receipt.turn_id)).turn.status is TurnStatus.DONE
 
@@ -288,7 +288,7 @@ async def test_who_takes_a_drawing_shows_the_turn_as_it_is_by_then_and_not_as_it
     drawings.deliver(known)
     await until(lambda: bool(house.surface.views))
     drawings.settle(receipt.turn_id)
-    await until(lambda: not drawings._tasks)
+    await until(lambda: drawings.is_idle)
     assert [view.turn.failure for view in house.surface.views] == ["It did not work."]
 
 
@@ -320,7 +320,7 @@ async def test_a_drawing_of_several_messages_stays_in_hand_through_an_outage_bet
     drawings = ViewDelivery(house.log, [house.surface], clock=lambda: house.clock[0])
     drawings.deliver(await house.log.get_view(receipt.turn_id))
     drawings.settle(receipt.turn_id)
-    await until(lambda: not drawings._tasks)
+    await until(lambda: drawings.is_idle)
     assert len(refused) == 1
 
 
@@ -333,7 +333,7 @@ async def test_a_process_that_could_not_draw_leaves_the_drawing_to_any_other(hou
     drawings = ViewDelivery(house.log, [house.surface], clock=lambda: house.clock[0])
     drawings.deliver(await house.log.get_view(receipt.turn_id))
     drawings.settle(receipt.turn_id)
-    await until(lambda: not house.surface.trouble and not drawings._tasks)
+    await until(lambda: not house.surface.trouble and drawings.is_idle)
     assert await SqlTurnLog(house.database).acquire_delivery(receipt.turn_id, NEWEST) == {}
 
 
@@ -370,7 +370,7 @@ async def test_a_process_that_slept_past_its_lease_draws_nothing_over_what_the_n
     async with running(engine):
         receipt = await engine.receive(message("go"))
         await asyncio.wait_for(asleep.wait(), 10)
-        await until(lambda: not engine._delivery._tasks)
+        await until(lambda: engine._delivery.is_idle)
         now[0] += 20
         house.clock[0] += 20
         await house.log.adopt_orphans()
@@ -382,7 +382,7 @@ async def test_a_process_that_slept_past_its_lease_draws_nothing_over_what_the_n
         del house.log.renew_deliveries
         awake.set()
         await until(lambda: not engine._worker._held)
-        await until(lambda: not engine._delivery._tasks)
+        await until(lambda: engine._delivery.is_idle)
     assert len(house.surface.views) == seen
 
 
@@ -407,7 +407,7 @@ async def test_what_this_process_can_no_longer_be_sure_of_is_drawn_when_the_data
         return await hold(turn_ids)
 
     async def answer(_request: ModelRequest) -> Completion:
-        await until(lambda: bool(house.surface.views) and not engine._delivery._tasks)
+        await until(lambda: bool(house.surface.views) and engine._delivery.is_idle)
         house.log.renew_deliveries = away  # type: ignore[method-assign]
         now[0] += 20
         return say("Here.")
@@ -449,7 +449,7 @@ async def test_a_message_posted_by_a_process_that_slept_does_not_become_the_one_
         await elsewhere.save_message_ref(receipt.turn_id, PostedMessage("reply", "the next one's"))
         await elsewhere.mark_delivered(receipt.turn_id, (await elsewhere.get_view(receipt.turn_id)).revision)
         awake.set()
-        await until(lambda: not engine._delivery._tasks)
+        await until(lambda: engine._delivery.is_idle)
     assert await elsewhere.acquire_delivery(receipt.turn_id, NEWEST) == {"reply": "the next one's"}
 
 
@@ -471,7 +471,7 @@ async def test_a_platform_that_says_nothing_is_asked_again_and_holds_up_nobody(
     engine = house.engine()
     async with running(engine):
         receipt = await engine.receive(message("hi"))
-        await until(lambda: "did not answer" in caplog.text and not engine._delivery._tasks)
+        await until(lambda: "did not answer" in caplog.text and engine._delivery.is_idle)
         house.clock[0] += 6
         view = await surface.ended(receipt.turn_id)
     assert view.turn.status is TurnStatus.DONE
@@ -494,7 +494,7 @@ async def test_what_is_out_is_remembered_however_long_the_database_takes(
     async with running(engine):
         receipt = await engine.receive(message("hi"))
         await house.surface.ended(receipt.turn_id)
-        await until(lambda: not engine._delivery._tasks)
+        await until(lambda: engine._delivery.is_idle)
     assert await house.log.stale_views("test:", 1) == []
     assert await house.log.acquire_delivery(receipt.turn_id, NEWEST) == {"reply": f"ref-{receipt.turn_id}"}
 
@@ -517,8 +517,8 @@ async def test_a_drawing_that_always_fails_is_tried_ever_more_rarely(house: Hous
     engine = house.engine()
     async with running(engine):
         await house.surface.ended(receipt.turn_id)
-        await until(lambda: not engine._delivery._tasks)
-        assert engine._delivery._failures == {}
+        await until(lambda: engine._delivery.is_idle)
+        assert engine._delivery._turns == {}
     assert postponed == [5.0, 10.0, 20.0]
 
 
@@ -533,7 +533,7 @@ async def test_a_surface_that_moves_on_before_its_turn_is_drawn_breaks_nothing(
     await house.log.release_delivery(receipt.turn_id)
     view = await house.log.get_view(receipt.turn_id)
     engine._delivery._enqueue(view)
-    (drawing,) = engine._delivery._tasks.values()
+    (drawing,) = engine._delivery._tasks()
     house.surface.key_prefix = "elsewhere:"
     await asyncio.wait({drawing}, timeout=60)
     assert drawing.exception() is None
@@ -557,11 +557,11 @@ async def test_a_message_that_waits_is_drawn_once_and_not_at_every_poll(house: H
     task = asyncio.create_task(drawings.run())
     await house.surface.wait_for(lambda view: view.turn.id == waiting.turn_id)
     for _ in range(3):
-        await until(lambda: not drawings._tasks)
+        await until(lambda: drawings.is_idle)
         before = polls
         drawings.wake()
         await until(lambda before=before: polls > before)  # type: ignore[misc]
-    await until(lambda: not drawings._tasks)
+    await until(lambda: drawings.is_idle)
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
     assert [view.turn.id for view in house.surface.views if view.turn.id != first.turn_id] == [waiting.turn_id]

@@ -245,7 +245,7 @@ async def test_leaving_takes_seconds_though_the_database_is_gone(house: House, m
     task = asyncio.create_task(engine.run())
     await engine.receive(message("one"))
     await engine.receive(message("two", conversation=ELSEWHERE))
-    await until(lambda: len(house.model.requests) == 2 and bool(engine._delivery._refs))
+    await until(lambda: len(house.model.requests) == 2 and bool(engine._delivery._turns))
     gone[0] = True
     task.cancel()
     async with asyncio.timeout(15):

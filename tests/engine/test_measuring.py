@@ -52,7 +52,7 @@ async def test_a_drawing_that_nobody_can_ever_see_is_given_up(house: House) -> N
     async with running(engine):
         await engine.receive(message("hi"))
         await until(lambda: bool(house.model.requests))
-        await until(lambda: not engine._worker._held and not engine._delivery._tasks)
+        await until(lambda: not engine._worker._held and engine._delivery.is_idle)
     assert set(outcomes(found)) == {"given up"}
 
 

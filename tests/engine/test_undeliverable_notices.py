@@ -55,7 +55,7 @@ async def given_up(house: House, text: str = "hi") -> TurnView:
     async with running(engine):
         receipt = await engine.receive(message(text))
         await until(lambda: house.surface.asked > 0)  # type: ignore[attr-defined]
-        await until(lambda: not engine._worker._held and not engine._delivery._tasks)
+        await until(lambda: not engine._worker._held and engine._delivery.is_idle)
     assert await house.log.stale_views("test:", 1) == []
     return await house.log.get_view(receipt.turn_id)
 
@@ -98,7 +98,7 @@ async def test_what_could_be_said_in_the_conversation_after_all_is_not_said_twic
     engine = house.engine()
     async with running(engine):
         await left.ended((await engine.receive(message("hi"))).turn_id)
-        await until(lambda: not engine._worker._held and not engine._delivery._tasks)
+        await until(lambda: not engine._worker._held and engine._delivery.is_idle)
     assert left.asked == 0
 
 
@@ -117,7 +117,7 @@ async def test_whoever_stopped_a_turn_is_told_nothing(house: House) -> None:
         receipt = await engine.receive(message("hi"))
         await begun.wait()
         await engine.stop(receipt.turn_id, ANA)
-        await until(lambda: not engine._worker._held and not engine._delivery._tasks)
+        await until(lambda: not engine._worker._held and engine._delivery.is_idle)
     assert (await house.log.get_view(receipt.turn_id)).turn.status is TurnStatus.CANCELLED
     assert left.asked == 0
 
