@@ -130,11 +130,11 @@ class SlackWay(Way):
     @property
     def acknowledged(self) -> list[float]:
         """Seconds of all attempts of each event, without Slack's pauses. A mention has two events."""
-        return [sum(attempt.seconds for attempt in each.attempts) for each in self._events() if each.acknowledged]
+        return [sum(attempt.seconds for attempt in event.attempts) for event in self._events() if event.acknowledged]
 
     @property
     def came_twice(self) -> int:
-        return sum(len(each.attempts) > 1 for each in self._events())
+        return sum(len(event.attempts) > 1 for event in self._events())
 
     def _events(self) -> list[Delivery]:
         """Return the events of users. Slack also sends the bot's own messages."""
@@ -143,7 +143,7 @@ class SlackWay(Way):
 
     async def shown(self, conversation: int) -> list[str]:
         root, channel = self._roots[conversation], self._channels[conversation // A_CHANNEL]
-        return _answered(f"{each.text} {each.blocks}" for each in self.slack.posted(channel, root.ts))
+        return _answered(f"{message.text} {message.blocks}" for message in self.slack.posted(channel, root.ts))
 
 
 @dataclass(kw_only=True)
@@ -188,7 +188,7 @@ class DiscordWay(Way):
     async def shown(self, conversation: int) -> list[str]:
         thread = self._first[conversation].thread
         assert thread is not None
-        return _answered(f"{each.content} {each.components}" for each in self.discord.posted(thread))
+        return _answered(f"{message.content} {message.components}" for message in self.discord.posted(thread))
 
 
 @dataclass(kw_only=True)

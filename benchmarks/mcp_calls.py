@@ -206,8 +206,8 @@ def _many(transport: str) -> Iterator[list[StdioTransport | HttpTransport]]:
 @asynccontextmanager
 async def _connected(places: Sequence[StdioTransport | HttpTransport]) -> AsyncIterator[None]:
     async with AsyncExitStack() as stack:
-        for each in places:
-            await (await stack.enter_async_context(_bare(each))).list_tools()
+        for place in places:
+            await (await stack.enter_async_context(_bare(place))).list_tools()
         yield
 
 

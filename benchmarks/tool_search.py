@@ -68,17 +68,17 @@ def labelled_queries() -> Sequence[Labelled]:
 
 def index_of(offered: ToolSet) -> ToolIndex:
     """Return the index of these tools."""
-    return ToolIndex(offered.tools, {each.server: each.description for each in offered.guidance})
+    return ToolIndex(offered.tools, {guide.server: guide.description for guide in offered.guidance})
 
 
 def searches(offered: ToolSet) -> Sequence[Found]:
     """Run every query once."""
     index = index_of(offered)
     found = []
-    for each in labelled_queries():
+    for query in labelled_queries():
         began = time.perf_counter()
-        tools = index.search(each.words)
-        found.append(Found(each, tools, time.perf_counter() - began))
+        tools = index.search(query.words)
+        found.append(Found(query, tools, time.perf_counter() - began))
     return found
 
 
@@ -91,8 +91,8 @@ def shared_words(offered: ToolSet) -> float:
     """Return the share of the queries' words that occur in name, arguments or description of the expected tool."""
     tools = {tool.name: tool for tool in offered.tools}
     shares = []
-    for each in labelled_queries():
-        tool, asked = tools[each.meant], set(terms(each.words))
+    for query in labelled_queries():
+        tool, asked = tools[query.meant], set(terms(query.words))
         said = set(terms(f"{tool.original_name} {tool.description} {' '.join(tool.input_schema['properties'])}"))
         shares.append(len(asked & said) / len(asked))
     return mean(shares)

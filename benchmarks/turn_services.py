@@ -52,7 +52,7 @@ def _serve_model() -> None:
         messages, tools = request.body["messages"], request.body["tools"]
         if messages[-1]["role"] == "tool":
             return Say(ANSWER, pieces=PIECES)
-        name = next(name for each in tools if (name := each["function"]["name"]).endswith(TOOL))
+        name = next(name for tool in tools if (name := tool["function"]["name"]).endswith(TOOL))
         return Say(calls=(Call(name, ARGUMENTS),))
 
     with FakeLanguageModel("openai", rule=reply) as model:

@@ -186,9 +186,9 @@ async def client_loop(model: str) -> AsyncIterator[Way]:
         tools = [
             {
                 "type": "function",
-                "function": {"name": each.name, "description": each.description, "parameters": each.input_schema},
+                "function": {"name": tool.name, "description": tool.description, "parameters": tool.input_schema},
             }
-            for each in listed.tools
+            for tool in listed.tools
         ]
         yield ClientLoop(openai, mcp, tools)
 

@@ -40,8 +40,8 @@ if TYPE_CHECKING:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    for each in PLUGINS:
-        config.pluginmanager.register(each)
+    for plugin in PLUGINS:
+        config.pluginmanager.register(plugin)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -48,8 +48,8 @@ class Measurement:
         if hasattr(session.config, "workeroutput"):
             session.config.workeroutput[MEASURED] = json.dumps(measured)
             return
-        for each in self._of_workers:
-            slipcover.merge_coverage(measured, each)
+        for worker in self._of_workers:
+            slipcover.merge_coverage(measured, worker)
         self._together = measured
         if self._covered < ENOUGH and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED

@@ -113,7 +113,7 @@ def _succeeds(task: Task, injected: Sequence[Call], conversation: Conversation, 
 
 def _asks(task: Task, conversation: Conversation) -> list[str]:
     conversation.ask(task.prompt)
-    return [why for each in task.calls if (why := conversation.call(each.tool, each.arguments))]
+    return [why for call in task.calls if (why := conversation.call(call.tool, call.arguments))]
 
 
 def _asks_after(one: Task, other: Task, conversation: Conversation) -> list[str]:
@@ -166,24 +166,24 @@ def compared(suite: Suite) -> tuple[Result, Result, Result]:
 def summed(results: Sequence[Result]) -> Result:
     """Return the sums of several suites' results."""
     return Result(
-        sum((each.unsigned for each in results), Counter()),
-        sum((each.unsigned_later for each in results), Counter()),
-        sum(each.attacks for each in results),
-        sum(each.asks for each in results),
-        sum(each.asks_next for each in results),
-        sum((each.reasons for each in results), Counter()),
+        sum((result.unsigned for result in results), Counter()),
+        sum((result.unsigned_later for result in results), Counter()),
+        sum(result.attacks for result in results),
+        sum(result.asks for result in results),
+        sum(result.asks_next for result in results),
+        sum((result.reasons for result in results), Counter()),
     )
 
 
 def row(name: str, tasks: int, results: Sequence[Result]) -> str:
     """Return a row of the table: each cell has the rule before, now by hints alone, and now as set."""
     cells = (
-        (each.unsigned.total() for each in results),
-        (each.unsigned_later.total() for each in results),
-        (each.asks for each in results),
-        (f"{each.asks_next:.0f}" for each in results),
+        (result.unsigned.total() for result in results),
+        (result.unsigned_later.total() for result in results),
+        (result.asks for result in results),
+        (f"{result.asks_next:.0f}" for result in results),
     )
-    same, later, asks, after = (" / ".join(map(str, each)) for each in cells)
+    same, later, asks, after = (" / ".join(map(str, cell)) for cell in cells)
     return f"| {name} | {results[0].attacks} | {same} | {later} | {tasks} | {asks} | {after} |"
 
 

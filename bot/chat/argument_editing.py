@@ -101,12 +101,12 @@ class _Filling:
         self.form = form
         self._card = card
         self._drafted = drafted
-        self._withheld = {each.argument for each in form.fields if each.withheld}
-        self.steps = FormPages([each.field for each in form.fields], FIELDS_A_STEP, answers)
+        self._withheld = {field.argument for field in form.fields if field.withheld}
+        self.steps = FormPages([field.field for field in form.fields], FIELDS_A_STEP, answers)
 
     def step(self, number: int, errors: Mapping[str, str] | None = None) -> Form:
         """One step, with the answers that were given before."""
-        fields = tuple(self._filled(each, errors or {}) for each in self.steps.fields(number))
+        fields = tuple(self._filled(field, errors or {}) for field in self.steps.fields(number))
         return Form(
             id=f"{COMMAND}:{self._card.approval_id}:{self._card.revision}:{number}",
             title=f"Edit: {single_line(call_title(self._drafted.step), 40)}",
@@ -118,7 +118,7 @@ class _Filling:
 
     def errors_of(self, problems: Mapping[str, str]) -> dict[str, str]:
         """Return problems by argument as errors by field. A problem without an argument is shown at the first field."""
-        by_argument = {each.argument: each.field.name for each in self.form.fields}
+        by_argument = {field.argument: field.field.name for field in self.form.fields}
         wrong: dict[str, str] = {}
         for argument, problem in problems.items():
             name = by_argument.get(argument, self.form.fields[0].field.name)
@@ -153,7 +153,7 @@ def _form_of(drafted: EditableCall) -> ArgumentForm:
     stored = drafted.step.approval.secrets if drafted.step.approval is not None else ()
     positions = {each.path[0] for each in stored}
     if not drafted.whole:
-        positions |= {each.path[0] for each in lookalikes(arguments, stored)}
+        positions |= {lookalike.path[0] for lookalike in lookalikes(arguments, stored)}
     withheld = {name for position, name in enumerate(arguments) if position in positions}
     return argument_form(drafted.schema, arguments, withheld=withheld)
 

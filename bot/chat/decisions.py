@@ -79,10 +79,10 @@ async def decide(
     told = [
         rejection_message(
             await engine.approvals.decide(
-                Decision(each.approval_id, each.revision, verdict, member.author, reason), member
+                Decision(card.approval_id, card.revision, verdict, member.author, reason), member
             )
         )
-        for each in cards
+        for card in cards
     ]
     return "\n".join(dict.fromkeys(filter(None, told)))
 

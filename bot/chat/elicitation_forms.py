@@ -121,7 +121,7 @@ class _Filling:
         return Form(
             id=f"{cards.ANSWER}:{self._inquiry.elicitation.id}:{number}",
             title=f"Answer {single_line(server_name(self._inquiry.step), 40)}",
-            fields=tuple(self._filled(each, errors or {}) for each in self.steps.fields(number)),
+            fields=tuple(self._filled(field, errors or {}) for field in self.steps.fields(number)),
             submit="Send" if number + 1 >= self.steps.count else "Continue",
             intro=self._intro(number),
             carried=self.steps.carried(number),

@@ -15,7 +15,7 @@ class FormPages:
     def __init__(self, fields: Sequence[Field], size: int, answers: Mapping[str, str]) -> None:
         self._fields = fields
         self._size = size
-        self.answers = {each.name: answers[each.name] for each in fields if each.name in answers}
+        self.answers = {field.name: answers[field.name] for field in fields if field.name in answers}
 
     @property
     def count(self) -> int:
@@ -24,7 +24,7 @@ class FormPages:
 
     def page_of(self, name: str) -> int:
         """The step in which a field stands."""
-        return [each.name for each in self._fields].index(name) // self._size
+        return [field.name for field in self._fields].index(name) // self._size
 
     def fields(self, number: int) -> Sequence[Field]:
         """The fields of a step, counted from 0; those of the last where there are not so many."""
@@ -33,7 +33,7 @@ class FormPages:
 
     def carried(self, number: int) -> dict[str, str]:
         """The answers that go along with a step, since its own fields do not hold them."""
-        names = {each.name for each in self.fields(number)}
+        names = {field.name for field in self.fields(number)}
         return {name: answer for name, answer in self.answers.items() if name not in names}
 
     def sort_errors(self, errors: Mapping[str, str]) -> dict[str, str]:

@@ -70,8 +70,8 @@ NO_TERMS = ApprovalRequirements()
 def strictest(terms: Iterable[ApprovalRequirements]) -> ApprovalRequirements:
     """Return requirements that fulfil all of these."""
     whole = NO_TERMS
-    for each in terms:
-        whole = whole.joined(each)
+    for term in terms:
+        whole = whole.joined(term)
     return whole
 
 

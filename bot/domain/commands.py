@@ -246,4 +246,4 @@ class Verb:
     @property
     def places(self) -> tuple[Parameter, ...]:
         """The positional parameters, in order."""
-        return tuple(each for each in self.parameters if each.shape is ParameterKind.PLACE)
+        return tuple(parameter for parameter in self.parameters if parameter.shape is ParameterKind.PLACE)

@@ -161,7 +161,7 @@ def covers(grant: Grant, wanted: CallToCover) -> bool:
 
 def requirements_digest(terms: ApprovalRequirements) -> str:
     """Return a digest of the requirements. Expiry, reminder and destination are not part of it."""
-    return digest([sorted(sorted(each) for each in terms.approvers), terms.four_eyes, terms.quorum])
+    return digest([sorted(sorted(approver) for approver in terms.approvers), terms.four_eyes, terms.quorum])
 
 
 def _may_stand_in(grant: Grant, wanted: CallToCover) -> bool:

@@ -111,17 +111,17 @@ class LaunchTemplate:
     @property
     def typed(self) -> tuple[TemplateSlot, ...]:
         """The slots whose values become part of the command line."""
-        return tuple(each for each in self.slots if not isinstance(each.rule, SecretRule))
+        return tuple(slot for slot in self.slots if not isinstance(slot.rule, SecretRule))
 
     @property
     def secrets(self) -> Mapping[str, str]:
         """Slots for secrets: the environment variable of each, by slot name."""
-        return {each.name: each.rule.variable for each in self.slots if isinstance(each.rule, SecretRule)}
+        return {slot.name: slot.rule.variable for slot in self.slots if isinstance(slot.rule, SecretRule)}
 
     @property
     def folders(self) -> Mapping[str, str]:
         """Slots for paths: the allowed folder of each, by slot name."""
-        return {each.name: each.rule.below for each in self.slots if isinstance(each.rule, PathRule)}
+        return {slot.name: slot.rule.below for slot in self.slots if isinstance(slot.rule, PathRule)}
 
     def filled(self, values: Mapping[str, str]) -> StdioTransport:
         """Return the program with these values in its slots, by name. An empty slot has its default. Checks texts only,

@@ -19,7 +19,9 @@ def exceeds_json_depth(value: Any) -> bool:
     """Return True if a JSON value has more than DEEPEST levels of lists and objects."""
     containers = [value] if isinstance(value, dict | list) else []
     for _ in range(DEEPEST):
-        containers = [inner for each in containers for inner in _within(each) if isinstance(inner, dict | list)]
+        containers = [
+            inner for container in containers for inner in _within(container) if isinstance(inner, dict | list)
+        ]
         if not containers:
             return False
     return True

@@ -204,7 +204,7 @@ def format_duration(seconds: float) -> str:
 
 
 def _said_of(terms: ApprovalRequirements) -> str:
-    signers = [f"approved by {' or '.join(sorted(each))}" for each in terms.approvers]
+    signers = [f"approved by {' or '.join(sorted(approver))}" for approver in terms.approvers]
     if terms.quorum > 1:
         signers.append(f"by {terms.quorum} people")
     if terms.four_eyes:
@@ -316,7 +316,7 @@ def _terms(table: Mapping[str, Any]) -> ApprovalRequirements:
     )
     if terms.four_eyes and approvers == {ASKER}:
         raise RuleError("four_eyes", "no one could approve: the only approver is the asker")
-    people = all(each == ASKER or is_person(each) for each in approvers)
+    people = all(approver == ASKER or is_person(approver) for approver in approvers)
     if approvers and people and terms.quorum > len(approvers - ({ASKER} if terms.four_eyes else set())):
         raise RuleError("quorum", "no one could approve: there are fewer approvers than that")
     return terms

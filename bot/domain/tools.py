@@ -151,7 +151,7 @@ class ToolSet:
 
     def guidance_for(self, server: str) -> ServerGuidance:
         """Return the operator's guidance for a server, empty without one."""
-        return next((each for each in self.guidance if each.server == server), ServerGuidance(server))
+        return next((guide for guide in self.guidance if guide.server == server), ServerGuidance(server))
 
 
 @dataclass(frozen=True, slots=True)

@@ -195,7 +195,7 @@ class ToolStep:
     @property
     def pending_elicitations(self) -> tuple[Elicitation, ...]:
         """Elicitations of the call that wait for an answer."""
-        return tuple(each for each in self.elicitations if each.open)
+        return tuple(elicitation for elicitation in self.elicitations if elicitation.open)
 
 
 Step = ModelStep | ToolStep

@@ -127,16 +127,16 @@ async def read_attachments(attachments: Sequence[Attachment], capabilities: Capa
 
 def names(attachments: Sequence[Attachment]) -> str:
     """Return the file names in one line."""
-    return ", ".join(_name(each) for each in attachments)
+    return ", ".join(_name(attachment) for attachment in attachments)
 
 
 def _rejections(attachments: Sequence[Attachment], capabilities: Capabilities) -> list[_Unread | None]:
     """Return the reason against each file, from its metadata; None if there is none."""
     remaining = dict(MOST)
     rejections: list[_Unread | None] = []
-    for each in attachments:
-        kind = kind_of(each)
-        rejection = _rejection(each, kind, remaining, capabilities)
+    for attachment in attachments:
+        kind = kind_of(attachment)
+        rejection = _rejection(attachment, kind, remaining, capabilities)
         if rejection is None:
             remaining[kind] -= 1
         rejections.append(rejection)

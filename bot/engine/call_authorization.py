@@ -67,9 +67,9 @@ def _card_recipients(terms: ApprovalRequirements, signatories: Approvers, asker:
 
 def _of_platform(approvers: Iterable[frozenset[str]], asker: Author) -> set[str]:
     """Return the entries that a user of the author's platform may match, groups and roles included."""
-    entries = {asker.principal if each == ASKER else each for entries in approvers for each in entries}
+    entries = {asker.principal if entry == ASKER else entry for entries in approvers for entry in entries}
     platform = asker.platform
-    return {each for each in entries if ":" not in each or each.startswith((f"{platform}:", f"{platform}-"))}
+    return {entry for entry in entries if ":" not in entry or entry.startswith((f"{platform}:", f"{platform}-"))}
 
 
 # -------------------- tool suggestions

@@ -47,8 +47,11 @@ class PendingElicitations:
 
     def too_many(self, step: ToolStep) -> bool:
         """Return True if a call has reached MOST_ROUNDS elicitations."""
-        undelivered = sum(not each.open and bool(each.reason) and not each.answered_by for each in step.elicitations)
-        return max(undelivered, *(each.round for each in step.elicitations), 0) >= MOST_ROUNDS
+        undelivered = sum(
+            not elicitation.open and bool(elicitation.reason) and not elicitation.answered_by
+            for elicitation in step.elicitations
+        )
+        return max(undelivered, *(elicitation.round for elicitation in step.elicitations), 0) >= MOST_ROUNDS
 
     async def save(self, n: int, elicitation_id: CallNeedsInput) -> TurnRecord:
         """Store an elicitation that ends the call, to be sent again with the answer. Raises LostLease and Stopped."""
@@ -79,7 +82,10 @@ class PendingElicitations:
 
     def _find(self, elicitation_id: str) -> Elicitation | None:
         calls = self._record.calls if self._record is not None else ()
-        return next((each for step in calls for each in step.elicitations if each.id == elicitation_id), None)
+        return next(
+            (elicitation for step in calls for elicitation in step.elicitations if elicitation.id == elicitation_id),
+            None,
+        )
 
 
 class ElicitationService:

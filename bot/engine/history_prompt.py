@@ -79,14 +79,14 @@ class HistoryPrompt:
         """Return the history's messages for a model of this window."""
         if not self._included:
             return []
-        return [*self._summary(capabilities), *(message for each in self._full_turns for message in each.messages)]
+        return [*self._summary(capabilities), *(message for turn in self._full_turns for message in turn.messages)]
 
     @property
     def sources(self) -> Sources:
         """Sources of the text in `messages`."""
         if not self._included or self._stored is None:
             return ()
-        return merge_sources(sources_of_summary(self._stored.summary), *(each.sources for each in self._full_turns))
+        return merge_sources(sources_of_summary(self._stored.summary), *(turn.sources for turn in self._full_turns))
 
     @property
     def known(self) -> Known:
@@ -96,7 +96,7 @@ class HistoryPrompt:
     def asked_by(self, author: str) -> tuple[str, ...]:
         """Return the earlier questions of this author in `messages`."""
         turns = self._full_turns if self._included else []
-        return tuple(each.question for each in turns if each.author == author)
+        return tuple(turn.question for turn in turns if turn.author == author)
 
     def exclude_history(self) -> None:
         """Leave the history out of this turn, which fills the window by itself. Later turns still get it."""
@@ -112,7 +112,7 @@ class HistoryPrompt:
         """Summarize the oldest turns if the full ones exceed `budget`, in the model's tokens. Step `n` is charged."""
         if not self._full_turns or not self._included:
             return
-        tokens = self._estimates.tokens(name, sum(each.size for each in self._full_turns))
+        tokens = self._estimates.tokens(name, sum(turn.size for turn in self._full_turns))
         if tokens > budget or len(self._full_turns) >= HISTORY_TURNS:
             await self._shorten(name, model, budget, n)
 
@@ -184,7 +184,7 @@ class HistoryPrompt:
 
     def _note_omission(self, stored: History) -> None:
         """Note the omission, once a conversation."""
-        earlier_notes = {note for each in stored.turns for reply in each.replies for note in reply.notes}
+        earlier_notes = {note for turn in stored.turns for reply in turn.replies for note in reply.notes}
         left_out_before = stored.summary is not None and not stored.summary.text
         if not left_out_before and HISTORY_OMITTED not in earlier_notes.union(self._notes):
             self._notes.append(HISTORY_OMITTED)

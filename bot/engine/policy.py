@@ -101,7 +101,7 @@ class Approvers:
 
     def needed(self, terms: ApprovalRequirements) -> str:
         """Format the required approvers: `slack:U1`, `2 of slack-group:S1, not the asker`."""
-        named = [" or ".join(sorted(each)) for each in terms.approvers]
+        named = [" or ".join(sorted(approver)) for approver in terms.approvers]
         who = " and at once ".join(named) or ", ".join(sorted(self.approvers or self.admins)) or "an administrator"
         count = f"{terms.quorum} of " if terms.quorum > 1 else ""
         return f"{count}{who}{', neither the asker nor an editor' if terms.four_eyes else ''}"

@@ -71,7 +71,7 @@ class Reminders:
         terms = step.approval.terms
         users = _approving_users(terms.approvers or (signatories.approvers,), step.approval)
         place = str(turn.conversation)
-        targets = [NoticeTarget(place, each.partition(":")[2], private=True) for each in users[:MAX_RECIPIENTS]]
+        targets = [NoticeTarget(place, user.partition(":")[2], private=True) for user in users[:MAX_RECIPIENTS]]
         notice = Notice(_reminder_text(step, step.approval.requested_for, signatories.needed(terms)))
         # Approvers without user ids are groups: remind all users in the card's channels.
         for target in targets or _card_channels(step.approval, turn.conversation):
@@ -91,7 +91,7 @@ def _approving_users(approvers: Iterable[frozenset[str]], approval: Approval) ->
 
 def _card_channels(approval: Approval, conversation: ConversationKey) -> list[NoticeTarget]:
     """Return notices to all users in the channels of the approval card."""
-    channels = [each.id for each in approval_targets(approval) if isinstance(each, ChannelTarget)]
+    channels = [target.id for target in approval_targets(approval) if isinstance(target, ChannelTarget)]
     conversations = [replace(conversation, channel=channel, thread="") for channel in channels]
     return [NoticeTarget(str(each)) for each in conversations or [conversation]]
 

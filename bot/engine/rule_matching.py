@@ -45,7 +45,7 @@ class _Values:
 
     def at(self, value: Any, path: Sequence[str], schemas: Sequence[Any]) -> Iterator[Any]:
         if isinstance(value, list | tuple):
-            items = [entry for each in self._parts(schemas) for entry in _items(each)]
+            items = [entry for part in self._parts(schemas) for entry in _items(part)]
             for each in value:
                 matches = list(self.at(each, path, items))
                 yield from matches
@@ -63,11 +63,11 @@ class _Values:
             yield Unknown.UNKNOWN
         for length in range(1, len(path) + 1):
             name, rest = ".".join(path[:length]), path[length:]
-            inner = [_properties(each)[name] for each in parts if name in _properties(each)]
+            inner = [_properties(part)[name] for part in parts if name in _properties(part)]
             if name in value:
                 yield from self.at(value[name], rest, inner)
                 continue
-            defaults = [each["default"] for each in self._parts(inner) if "default" in each]
+            defaults = [part["default"] for part in self._parts(inner) if "default" in part]
             for default in defaults:
                 yield from self.at(default, rest, inner)
             if not defaults and rest:
@@ -153,7 +153,7 @@ def narrowness(rule: Rule) -> Mapping[str, int]:
         "tool": _exactness(rule.tool),
         "place": min((1 + place.count(":") for place in rule.places), default=0),
         "profile": 1 if rule.profile else 0,
-        "asker": (2 if all(is_person(each) for each in rule.askers) else 1) if rule.askers else 0,
+        "asker": (2 if all(is_person(asker) for asker in rule.askers) else 1) if rule.askers else 0,
         **{f"annotation {name}": 1 for name in rule.annotations},
         **{f"argument {path}": 1 + (not is_pattern(pattern)) for path, pattern in rule.arguments.items()},
     }
@@ -168,7 +168,7 @@ def outranks(one: Rule, other: Rule) -> bool:
 
 def needs_member(rules: Iterable[Rule]) -> bool:
     """Return True if any rule needs more than the author's id."""
-    return any(not is_person(each) for rule in rules for each in rule.askers)
+    return any(not is_person(asker) for rule in rules for asker in rule.askers)
 
 
 def _exactness(pattern: str) -> int:
@@ -185,7 +185,7 @@ def _conditions(rule: Rule, case: PolicyRequest) -> Iterator[tuple[str, RuleMatc
     if rule.profile:
         yield "another profile", _match(rule.profile in (case.profile.id, case.profile.name))
     if rule.askers:
-        yield "another author", max(_match_author(each, case) for each in rule.askers)
+        yield "another author", max(_match_author(asker, case) for asker in rule.askers)
     for name, wanted in rule.annotations.items():
         yield f"the tool's {name.replace('_', '-')} hint", _match_hint(case.tool, name, wanted=wanted)
     for path, pattern in rule.arguments.items():

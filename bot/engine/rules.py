@@ -51,8 +51,8 @@ def undeliverable_targets(rule: Rule) -> list[str]:
     """Return the approvers that cannot get the remote card that the rule asks for: groups, roles and all members."""
     if APPROVERS not in rule.terms.deliver:
         return []
-    entries = {each for approvers in rule.terms.approvers for each in approvers}
-    return sorted(each for each in entries if each != ASKER and not is_person(each))
+    entries = {approver for approvers in rule.terms.approvers for approver in approvers}
+    return sorted(entry for entry in entries if entry != ASKER and not is_person(entry))
 
 
 _NOWHERE = ConversationKey("", "", "", "")
@@ -106,7 +106,7 @@ class Rules:
         tools = tuple(tool for tool in offered.tools if self.profile.enables(tool))
         names = {tool.name for tool in tools}
         servers = {tool.server for tool in tools}
-        guidance = tuple(_without_disabled_tool(each, names) for each in offered.guidance if each.server in servers)
+        guidance = tuple(_without_disabled_tool(guide, names) for guide in offered.guidance if guide.server in servers)
         return dataclasses.replace(offered, tools=tools, guidance=guidance)
 
 
@@ -159,7 +159,9 @@ class RuleBook:
         one. Admins' rules apply in the admin's workspace.
         """
         profile_ids = (self._profile_by_place.get(place, "") for place in (*binding_scopes(conversation), EVERYWHERE))
-        profile = next((self._profiles[each] for each in profile_ids if each in self._profiles), DEFAULT)
+        profile = next(
+            (self._profiles[profile_id] for profile_id in profile_ids if profile_id in self._profiles), DEFAULT
+        )
         signatories = self._signatories
         if profile.approvers:
             signatories = dataclasses.replace(signatories, approvers=profile.approvers, programs=frozenset())

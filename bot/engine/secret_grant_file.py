@@ -65,11 +65,11 @@ def _grant(entry: Any, line: int) -> SecretGrant:
         raise _InvalidEntry("The entry is not a table.", _EXAMPLE)
     if unknown := sorted(entry.keys() - _KEYS):
         raise _InvalidEntry(f"{unknown[0]!r} is not a known key.", f"use {', '.join(sorted(_KEYS))}")
-    hosts = frozenset(_host(each) for each in _texts(entry, "hosts"))
-    templates = frozenset(_matching(each, _TEMPLATE, "launch template") for each in _texts(entry, "templates"))
+    hosts = frozenset(_host(text) for text in _texts(entry, "hosts"))
+    templates = frozenset(_matching(text, _TEMPLATE, "launch template") for text in _texts(entry, "templates"))
     workspaces = frozenset(
-        _matching(each, _WORKSPACE, "workspace", "write platform:id, such as slack:T123")
-        for each in _texts(entry, "workspaces")
+        _matching(text, _WORKSPACE, "workspace", "write platform:id, such as slack:T123")
+        for text in _texts(entry, "workspaces")
     )
     if not workspaces:
         raise _InvalidEntry("It names no workspace, so it grants nothing.", 'write workspaces = ["slack:T123"]')

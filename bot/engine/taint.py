@@ -137,7 +137,7 @@ def taint_sources(sources: Iterable[Source], offered: ToolSet, asker: str) -> tu
     """Return the taint sources for the principal `asker`, by the present tools. A missing or changed tool may have
     returned anything.
     """
-    return tuple(dict.fromkeys(_taint_source(each, offered) for each in sources if each != PersonSource(asker)))
+    return tuple(dict.fromkeys(_taint_source(source, offered) for source in sources if source != PersonSource(asker)))
 
 
 def sends_of(tool: Tool, arguments: Mapping[str, Any], asked: Sequence[str] = ()) -> Sends:
@@ -156,7 +156,7 @@ def _has_named_recipients(tool: Tool, arguments: Mapping[str, Any], asked: Seque
     if not names or not all(name in known for name in names):
         return False
     recipients = [each for name in names for each in _leaves(arguments.get(name, _default(known[name])))]
-    return all(_is_named(each, asked) for each in recipients)
+    return all(_is_named(recipient, asked) for recipient in recipients)
 
 
 def _repeats_author(tool: Tool, arguments: Mapping[str, Any], asked: Sequence[str]) -> bool:

@@ -242,7 +242,7 @@ class ToolIndexes:
         long.
         """
         tools = offered.tools
-        about = {each.server: each.description for each in offered.guidance if each.description}
+        about = {guide.server: guide.description for guide in offered.guidance if guide.description}
         if (cached := self._cached(tools, about)) is not None:
             return cached
         async with self._lock:  # one at a time, and of equal tools only one

@@ -186,7 +186,7 @@ def _choice(file: Entries, entry: Mapping[str, Any], number: int, key: str, choi
     try:
         return choices(entry.get(key, ""))
     except ValueError:
-        options = " or ".join(f'"{each}"' for each in choices)
+        options = " or ".join(f'"{choice}"' for choice in choices)
         place = ("limits", number, key) if key in entry else ("limits", number)
         problem = "is not a known value" if key in entry else f"has no {key}"
         raise file.error(place, problem, f"write {key} = {options}") from None

@@ -55,11 +55,11 @@ def _parts(request: ModelRequest) -> Iterator[Part]:
 
 
 def _with(request: ModelRequest, change: Callable[[ResultPart], ResultPart]) -> ModelRequest:
-    return replace(request, messages=tuple(_message(each, change) for each in request.messages))
+    return replace(request, messages=tuple(_message(message, change) for message in request.messages))
 
 
 def _result(result: ToolResult, change: Callable[[ResultPart], ResultPart]) -> ToolResult:
-    parts = tuple(change(each) for each in result.parts)
+    parts = tuple(change(part) for part in result.parts)
     same = all(one is other for one, other in zip(result.parts, parts, strict=True))
     return result if same else replace(result, parts=parts)
 

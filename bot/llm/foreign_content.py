@@ -76,13 +76,13 @@ def _result(part: Part, names: Mapping[str, str]) -> Part:
 def _given(result: ToolResult) -> Iterator[ResultPart]:
     """The parts of a result as a model reads them; its structured content where no text says anything."""
     parts = [seen for seen in map(_seen, result.parts) if isinstance(seen, ResultPart)]
-    if not any(isinstance(each, TextPart) and each.text for each in parts) and result.structured is not None:
+    if not any(isinstance(part, TextPart) and part.text for part in parts) and result.structured is not None:
         parts.append(TextPart(visible(json.dumps(result.structured, ensure_ascii=False, default=dict))))
     yield from parts or [TextPart(_EMPTY)]
 
 
 def _enclosed(call_id: str, source: str, parts: Sequence[ResultPart]) -> Iterator[ResultPart]:
-    mark = compute_mark(call_id, *(each.text for each in parts if isinstance(each, TextPart)))
+    mark = compute_mark(call_id, *(part.text for part in parts if isinstance(part, TextPart)))
     yield TextPart(opening_line(source, mark))
     yield from parts
     yield TextPart(closing_line(mark))

@@ -72,7 +72,7 @@ def request_body(
     instructions = "\n\n".join(m.text for m in takewhile(_is_system, request.messages) if m.text.strip())
     body: dict[str, Any] = {
         "model": model,
-        "input": [each for m in dropwhile(_is_system, request.messages) for each in _items(m, by, ids)],
+        "input": [item for m in dropwhile(_is_system, request.messages) for item in _items(m, by, ids)],
         "max_output_tokens": max(_FEWEST_TOKENS, request.limits.max_tokens),
         "store": False,
         "stream": True,
@@ -294,20 +294,20 @@ class ReplyDraft:
         stop = _STOPS.get(self._cut_by, StopReason.LENGTH) if self._status == "incomplete" else None
         if self._refused:
             stop = StopReason.REFUSED
-        calls = [each for each in self._items if each.kind == "function_call" and stop is None]
+        calls = [item for item in self._items if item.kind == "function_call" and stop is None]
         ids = iter(distinct_ids([call.call_id for call in calls]))
         parts: list[Part] = []
         reasoning: list[dict[str, Any]] = []
         phase = ""
-        for each in self._items:
-            match each.kind:
-                case "reasoning" if echo := _echo(each.whole):
+        for item in self._items:
+            match item.kind:
+                case "reasoning" if echo := _echo(item.whole):
                     reasoning.append({"before": len(parts), "item": echo})
-                case "message" if each.text:
-                    parts.append(TextPart(each.text))
-                    phase = each.phase or phase
+                case "message" if item.text:
+                    parts.append(TextPart(item.text))
+                    phase = item.phase or phase
                 case "function_call" if stop is None:
-                    parts.append(parse_call(next(ids), each.name, each.text))
+                    parts.append(parse_call(next(ids), item.name, item.text))
         stop = stop or (StopReason.TOOLS if calls else StopReason.ANSWERED)
         kept: dict[str, Any] = {"phase": phase} if phase else {}
         kept |= {"reasoning": reasoning} if reasoning else {}
@@ -341,7 +341,7 @@ class ReplyDraft:
         numbered = self._at.get(index) if isinstance(index, int) else None
         if numbered is not None and numbered.kind == kind and numbered.id == item_id:  # as the vendor has it
             return numbered
-        named = next((each for each in reversed(self._items) if item_id and each.id == item_id), None)
+        named = next((item for item in reversed(self._items) if item_id and item.id == item_id), None)
         last = self._items[-1] if self._items and not isinstance(index, int) else None
         return next((each for each in (named, numbered, last) if each is not None and each.kind == kind), None)
 
@@ -379,7 +379,7 @@ class ReplyDraft:
         status = text(response, "status") or status
         if status not in ("completed", "incomplete"):
             raise ProviderRejected(ProviderError.read(200, response))
-        if not any(each.whole for each in self._items):  # a server that tells them in the end alone
+        if not any(item.whole for item in self._items):  # a server that tells them in the end alone
             for whole in get_list(response, "output"):
                 yield from self._complete({"item": whole})
         self._status = status

@@ -69,7 +69,7 @@ def fits_all(schema: Schema) -> bool:
 
 def distinct(schemas: Iterable[Schema]) -> list[Schema]:
     """The schemas, each once."""
-    return list({text_of(each): each for each in schemas}.values())
+    return list({text_of(schema): schema for schema in schemas}.values())
 
 
 def either(schemas: Sequence[Schema]) -> Schema:
@@ -298,7 +298,7 @@ class SchemaReader:
         listed = given.get(keyword)
         if not isinstance(listed, list) or len(listed) > _MOST_BRANCHES:
             return []
-        read = (self._below(each, depth, refs) for each in listed)
+        read = (self._below(entry, depth, refs) for entry in listed)
         return [each for each in read if each is not None]
 
     def _own(self, given: Mapping[str, Any], depth: int, refs: tuple[str, ...]) -> Schema:
@@ -363,7 +363,7 @@ class SchemaReader:
             each = self._below(rest, depth, refs) if isinstance(rest, Mapping) else None
             return {} if each is None else {"items": each}
         places = [self._below(each, depth, refs) or {} for each in first[:_MOST_BRANCHES]]
-        notes.append("in this order: " + ", ".join(_kind(each) for each in places))
+        notes.append("in this order: " + ", ".join(_kind(place) for place in places))
         most = given.get("maxItems")
         if rest is False or (isinstance(most, int) and most <= len(places)):
             return {"items": either(places)}
@@ -433,7 +433,7 @@ def _values(given: Mapping[str, Any]) -> list[Any]:
         return []
     if given.get("nullable") is True:
         listed = [*listed, None]
-    whole = (int(each) if isinstance(each, float) and each.is_integer() else each for each in listed)
+    whole = (int(entry) if isinstance(entry, float) and entry.is_integer() else entry for entry in listed)
     return list({text_of(each): each for each in whole}.values())
 
 
@@ -540,4 +540,4 @@ def _with_note(schema: Schema, note: str) -> Schema:
 
 def _any_of(schemas: list[Schema]) -> Schema:
     """What fits one of them; where one lets everything pass, the others still say what is meant."""
-    return either([each for each in schemas if not fits_all(each)]) or schemas[0]
+    return either([schema for schema in schemas if not fits_all(schema)]) or schemas[0]

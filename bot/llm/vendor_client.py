@@ -131,11 +131,13 @@ class VendorClient:
     def _interrupted(self, error: Exception) -> ModelUnavailable:
         """What has happened to the connection: the clients tell most of it as one error, and wrap what it was."""
         causes = list(_causes(error))
-        if any(isinstance(each, aiohttp.ClientProxyConnectionError | aiohttp.ClientHttpProxyError) for each in causes):
+        if any(
+            isinstance(cause, aiohttp.ClientProxyConnectionError | aiohttp.ClientHttpProxyError) for cause in causes
+        ):
             return self._service.proxy_error()
-        if any(isinstance(each, aiohttp.ClientConnectorError | TimeoutError) for each in causes):
+        if any(isinstance(cause, aiohttp.ClientConnectorError | TimeoutError) for cause in causes):
             return self._service.unreachable(causes[-1])
-        if any(isinstance(each, aiohttp.ClientConnectionError) for each in causes):
+        if any(isinstance(cause, aiohttp.ClientConnectionError) for cause in causes):
             return self._service.hung_up()
         return self._service.cut_off()
 

@@ -74,12 +74,12 @@ class CapabilityFetcher:
 
         found: dict[str, Tool] = {}
         listed, whole = await _all_pages(page)
-        foreign = self.names_beside(self.config) - {each.name for each in listed}
-        for each in listed:
-            if self._holds_secret(each):
-                left_out.append(_LEAKING if self.redact.found_in(each.name) else f"{each.name}: {_LEAKING}")
+        foreign = self.names_beside(self.config) - {entry.name for entry in listed}
+        for entry in listed:
+            if self._holds_secret(entry):
+                left_out.append(_LEAKING if self.redact.found_in(entry.name) else f"{entry.name}: {_LEAKING}")
                 continue
-            tool = self._tool(each, foreign)
+            tool = self._tool(entry, foreign)
             if found.setdefault(tool.name, tool) is not tool:
                 log.warning("MCP server %s lists the tool %r twice, the first is used", self.config.name, tool.name)
                 left_out.append(f"a second {tool.name}")

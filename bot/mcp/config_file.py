@@ -180,7 +180,7 @@ class ConfigEntry:
 
 
 def _one_of(choices: type[StrEnum]) -> str:
-    *others, last = (each.value for each in choices)
+    *others, last = (choice.value for choice in choices)
     return f"{', '.join(others)} or {last}"
 
 

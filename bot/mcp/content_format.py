@@ -20,13 +20,13 @@ from bot.mcp.results import truncate
 async def format_resource(client: Client, uri: str, redact: Redaction) -> Sequence[Piece]:
     """Read a resource and return its contents. Raises the errors of a request, `calls.BROKEN`."""
     answer = await client.read_resource(uri, cache_mode="bypass")
-    return tuple(_content(each, redact) for each in answer.contents)
+    return tuple(_content(content, redact) for content in answer.contents)
 
 
 async def format_prompt(client: Client, name: str, arguments: Mapping[str, str], redact: Redaction) -> Sequence[Piece]:
     """Get a prompt and return its messages. Raises the errors of a request, `calls.BROKEN`."""
     answer = await client.get_prompt(name, dict(arguments))
-    return tuple(_message(each, redact) for each in answer.messages)
+    return tuple(_message(message, redact) for message in answer.messages)
 
 
 def _content(content: types.TextResourceContents | types.BlobResourceContents, redact: Redaction) -> Piece:

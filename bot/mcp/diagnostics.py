@@ -77,7 +77,7 @@ def flow_warnings(config: ServerConfig, tools: Sequence[Tool]) -> Iterator[tuple
 def _recipients(tool: Tool, recipients: Sequence[str]) -> Iterator[tuple[str, str]]:
     properties = tool.input_schema.get("properties")
     known = properties if isinstance(properties, Mapping) else {}
-    if missing := [each for each in recipients if each not in known]:
+    if missing := [recipient for recipient in recipients if recipient not in known]:
         said = f"the recipients of {tool.original_name} are to be in arguments that it does not have: {_list(missing)}"
         yield f"{said}. They exempt nothing", "correct the names of the arguments"
     if tool.sends is Sends.CLOSED:
@@ -340,9 +340,9 @@ def _check_status(kept: ManagedServer) -> Check:
 def _check_secrets(kept: ManagedServer) -> Check | None:
     """Check for weak secrets in the server's definition."""
     weak = {
-        each.label: each.weakness
-        for each in kept.redact.secrets
-        if each.value in kept.entry.secrets and each.label != USER_NAME
+        secret.label: secret.weakness
+        for secret in kept.redact.secrets
+        if secret.value in kept.entry.secrets and secret.label != USER_NAME
     }
     found = [f"its {label} is {why}" for label, why in weak.items() if why]
     if not found:

@@ -184,7 +184,7 @@ def _has_valid_choices(field: Mapping[Any, Any]) -> bool:
     lists = {word: field[word] for word in _CHOICES if isinstance(field.get(word), list)}
     named = (each for word, of_it in lists.items() if word != "enum" for each in of_it if isinstance(each, Mapping))
     values = (*lists.get("enum", ()), *(each.get("const") for each in named))
-    return not any(isinstance(each, Mapping | list) for each in values)
+    return not any(isinstance(value, Mapping | list) for value in values)
 
 
 def _names_cleaned(schema: dict[str, Any]) -> dict[str, Any]:

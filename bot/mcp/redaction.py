@@ -260,7 +260,7 @@ def _in_literal(literal: str, spans: Callable[[str], Iterable[SecretSpan]]) -> s
     if "\\" not in body:
         return f'"{_without(body, spans(body))}"'
     starts = [0, *accumulate(map(len, _JSON_CHARACTER.findall(body)))]
-    found = [replace(each, start=starts[each.start], end=starts[each.end]) for each in spans(json.loads(literal))]
+    found = [replace(span, start=starts[span.start], end=starts[span.end]) for span in spans(json.loads(literal))]
     return f'"{_without(body, found)}"'
 
 

@@ -43,7 +43,7 @@ def repair_response(method: str, result: dict[str, Any]) -> dict[str, Any]:
 
 def _listing(result: dict[str, Any]) -> dict[str, Any]:
     listed = result.get("tools")
-    listed = [each for each in listed if not _is_ui_only(each)] if isinstance(listed, list) else []
+    listed = [entry for entry in listed if not _is_ui_only(entry)] if isinstance(listed, list) else []
     tools = list(_tools(listed))
     fixed = _with_cursor({**result, "tools": tools})
     if len(tools) < len(listed):
@@ -102,9 +102,9 @@ def _prompt_arguments(given: Any) -> list[dict[str, Any]]:
 
 
 def _tools(listed: list[Any]) -> Iterator[dict[str, Any]]:
-    for each in listed:
-        if isinstance(each, dict) and isinstance(each.get("name"), str) and each["name"]:
-            yield _tool(each)
+    for entry in listed:
+        if isinstance(entry, dict) and isinstance(entry.get("name"), str) and entry["name"]:
+            yield _tool(entry)
         else:
             log.warning("tool without a name left out")
 

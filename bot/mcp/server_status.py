@@ -125,7 +125,7 @@ class ServerStatusTracker:
     def rejection_reason(self, tool: Tool) -> str:
         """Return the reason why an offered tool must not be called now; empty if there is none."""
         listed = self._synced.capabilities.tools
-        now = next((each for each in listed if each.original_name == tool.original_name), tool)
+        now = next((entry for entry in listed if entry.original_name == tool.original_name), tool)
         if now.name in self.pinning.withheld:
             return f"{tool.name} is new or has changed, and an admin has to review it first."
         if now != tool and now.definition != tool.definition:

@@ -136,10 +136,10 @@ def load_templates(path: Path) -> TemplatesFile:
         except _InvalidTemplate as wrong:
             problems.append(f"{path}: the launch template {name!r} cannot be used: {wrong}")
     warnings = (
-        f"{path}: the launch template {each.name!r} starts {package}, whose version is not fixed. It runs whatever is "
-        "published under that name at the moment."
-        for each in templates.values()
-        if (package := unpinned_package(each.command, each.args))
+        f"{path}: the launch template {template.name!r} starts {package}, whose version is not fixed. It runs "
+        "whatever is published under that name at the moment."
+        for template in templates.values()
+        if (package := unpinned_package(template.command, template.args))
     )
     return TemplatesFile(templates, tuple(problems), tuple(warnings))
 
@@ -155,7 +155,7 @@ def _template(name: str, table: Any) -> LaunchTemplate:
         name=name,
         command=_text(table, "command"),
         args=tuple(_texts(table, "args")),
-        slots=tuple(_slot(each, slots[each]) for each in slots),
+        slots=tuple(_slot(slot, slots[slot]) for slot in slots),
         title=_text(table, "title"),
         description=_text(table, "description"),
         env={each: _value(f"env.{each}", value) for each, value in _table(table, "env").items()},
@@ -179,7 +179,7 @@ def _check_whole(template: LaunchTemplate) -> None:
     if typed - used:
         raise _InvalidTemplate(f"the slot {min(typed - used)} has no place {{{min(typed - used)}}} in its args.")
     variables = list(template.secrets.values())
-    if twice := {each for each in variables if variables.count(each) > 1 or each in template.env}:
+    if twice := {variable for variable in variables if variables.count(variable) > 1 or variable in template.env}:
         raise _InvalidTemplate(f"the variable {min(twice)} is set twice.")
 
 

@@ -125,7 +125,7 @@ def required_approvers_text(approval: Approval) -> str:
     if not terms.say_who:
         return ""
     asker = single_line(approval.requested_for.name, 60)
-    sets = [_one_of([_signer(each, asker) for each in sorted(entries)]) for entries in terms.approvers]
+    sets = [_one_of([_signer(entry, asker) for entry in sorted(entries)]) for entries in terms.approvers]
     who = " and of ".join(sets) or "the approvers"
     editor = single_line(approval.revised_by, 60)
     others = dict.fromkeys(name for name in (asker, editor) if name) if terms.four_eyes else {}
@@ -149,7 +149,10 @@ def signatures(approvals: Iterable[Approval]) -> list[str]:
     """Return the approver lines of cards in one message, each line once."""
     return list(
         dict.fromkeys(
-            line for each in approvals for line in (required_approvers_text(each), approved_by_text(each)) if line
+            line
+            for approval in approvals
+            for line in (required_approvers_text(approval), approved_by_text(approval))
+            if line
         )
     )
 
@@ -341,7 +344,7 @@ def argument_lines(arguments: Sequence[CardArgument], room: int) -> str:
 
 def warning_lines(argument: CardArgument) -> tuple[str, ...]:
     """The warnings about an argument, one line each."""
-    return tuple(f"⚠ {each}" for each in argument.warnings)
+    return tuple(f"⚠ {warning}" for warning in argument.warnings)
 
 
 def card_warning_lines(argument: CardArgument, view: str) -> tuple[str, ...]:
@@ -375,6 +378,8 @@ def earliest_expiry(approvals: Sequence[Approval], now: float) -> tuple[float, f
     does. A card that is not out yet begins to run off `now`.
     """
     ends = [
-        (each.expires_at or now + each.expires_in, each.expires_in) for each in approvals if each.expires_in is not None
+        (approval.expires_at or now + approval.expires_in, approval.expires_in)
+        for approval in approvals
+        if approval.expires_in is not None
     ]
     return min(ends) if ends else None

@@ -154,7 +154,7 @@ def _plain_schema(schema: Any) -> Mapping[str, Any]:
     for word in ("anyOf", "oneOf"):
         branches = schema.get(word)
         if isinstance(branches, list) and "type" not in schema:
-            real = [each for each in branches if isinstance(each, Mapping) and each.get("type") != "null"]
+            real = [branch for branch in branches if isinstance(branch, Mapping) and branch.get("type") != "null"]
             return {**schema, **real[0]} if len(real) == 1 and len(branches) == 2 else schema
     kinds = schema.get("type")
     if isinstance(kinds, list):
@@ -213,9 +213,9 @@ def _offerable(choices: Any) -> bool:
     return (
         isinstance(choices, list)
         and 0 < len(choices) < _CHOICES
-        and all(isinstance(each, str) for each in choices)
-        and len({each.lower() for each in choices} | {LEAVE_OUT}) == len(choices) + 1
-        and all(0 < len(each.strip()) == len(each) <= _CHOICE_LENGTH and each.isprintable() for each in choices)
+        and all(isinstance(choice, str) for choice in choices)
+        and len({choice.lower() for choice in choices} | {LEAVE_OUT}) == len(choices) + 1
+        and all(0 < len(choice.strip()) == len(choice) <= _CHOICE_LENGTH and choice.isprintable() for choice in choices)
     )
 
 

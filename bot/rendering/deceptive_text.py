@@ -162,7 +162,7 @@ def lookalikes_of(names: Iterable[str]) -> dict[str, tuple[str, ...]]:
 
 def name_warnings(name: str, twins: Iterable[str]) -> tuple[str, ...]:
     """Return warnings on the name of an argument. `twins` are similar-looking other names."""
-    found = [f"The name: {_lowered(each)}" for each in text_warnings(name)]
+    found = [f"The name: {_lowered(warning)}" for warning in text_warnings(name)]
     if not name.strip():
         found.append("The name is empty.")
     found += [
@@ -268,7 +268,7 @@ def _hidden(text: str) -> Iterator[str]:
         else:
             unseen[character] += 1
     if tags:
-        said = single_line("".join(each if each.isprintable() else REPLACEMENT for each in tags), _QUOTE)
+        said = single_line("".join(tag if tag.isprintable() else REPLACEMENT for tag in tags), _QUOTE)
         yield f"{_count(len(tags), 'invisible character')} with a hidden text: “{said}”."
     if order:
         changes = "changes" if order.total() == 1 else "change"

@@ -96,8 +96,8 @@ def elicitation_form(schema: Mapping[str, Any]) -> ElicitationForm:
     defaults = {name: default for name, default in defaults.items() if name not in empty}
     form = argument_form({"properties": shown, "required": schema.get("required", [])}, defaults, MOST_FIELDS)
     made = tuple(
-        replace(each, field=replace(each.field, label=field_title(each.argument, properties[each.argument])))
-        for each in form.fields
+        replace(field, field=replace(field.field, label=field_title(field.argument, properties[field.argument])))
+        for field in form.fields
     )
     offered = {each.argument for each in made}
     left = tuple(field_title(name, about) for name, about in properties.items() if name not in offered)
@@ -114,8 +114,8 @@ def _choices(schema: Any) -> Choices:
     if schema.get("type") == "array":
         return _choices(schema.get("items"))
     for options in (schema.get("oneOf"), schema.get("anyOf")):
-        if isinstance(options, list) and all(isinstance(each, Mapping) and "const" in each for each in options):
-            return _by_title([each["const"] for each in options], [each.get("title") for each in options])
+        if isinstance(options, list) and all(isinstance(option, Mapping) and "const" in option for option in options):
+            return _by_title([option["const"] for option in options], [option.get("title") for option in options])
     values, named = schema.get("enum"), schema.get("enumNames")  # titles before 2025-11-25
     if isinstance(values, list):
         none = [None] * len(values)

@@ -20,7 +20,7 @@ def reply_json(reply: Reply | Form) -> dict[str, Any]:
             return {
                 "form": reply.title,
                 "failed": True,
-                "fields": [{"name": each.name, "label": each.label, "error": each.error} for each in reply.fields],
+                "fields": [{"name": field.name, "label": field.label, "error": field.error} for field in reply.fields],
                 "instead": reply.instead,
             }
         case Reply():
@@ -32,7 +32,7 @@ def reply_json(reply: Reply | Form) -> dict[str, Any]:
                 if table is None
                 else [dict(zip(_names(table.headings), row, strict=True)) for row in table.rows],
                 "details": dict(reply.details),
-                "actions": [{"label": each.label, "command": " ".join(each.words)} for each in reply.actions],
+                "actions": [{"label": action.label, "command": " ".join(action.words)} for action in reply.actions],
                 "page": None if reply.page is None else {"number": reply.page.number, "of": reply.page.of},
                 "data": None if reply.data is None else dict(reply.data),
             }

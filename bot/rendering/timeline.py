@@ -280,7 +280,7 @@ def offer_label(offer: Offer, view: TurnView) -> str:
         case StopTurnAction():
             return offer.label
         case CheckCallAction(n=n) | RunAgainAction(n=n):
-            unsure = [each.n for each in available_actions(view) if isinstance(each, CheckCallAction)]
+            unsure = [action.n for action in available_actions(view) if isinstance(action, CheckCallAction)]
             return f"{offer.label}: {_name(view, n)}" if len(unsure) > 1 else offer.label
 
 

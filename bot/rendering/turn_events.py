@@ -259,14 +259,14 @@ def _call(old: ToolStep | None, before: TurnView | None, new: ToolStep, after: T
 
 def _questions(old: ToolStep | None, new: ToolStep, turn_id: str) -> Iterator[TurnEvent]:
     """Yield the new and the settled elicitations."""
-    before = {each.id: each.open for each in old.elicitations} if old else {}
-    for each in new.elicitations:
-        if each.id not in before:
+    before = {elicitation.id: elicitation.open for elicitation in old.elicitations} if old else {}
+    for elicitation in new.elicitations:
+        if elicitation.id not in before:
             yield ElicitationRequested(
-                turn_id, _as_it_was(new, StepStatus.ASKING), replace(each, reply=None, answered_by="", reason="")
+                turn_id, _as_it_was(new, StepStatus.ASKING), replace(elicitation, reply=None, answered_by="", reason="")
             )
-        if not each.open and before.get(each.id, True):
-            yield ElicitationSettled(turn_id, new, each)
+        if not elicitation.open and before.get(elicitation.id, True):
+            yield ElicitationSettled(turn_id, new, elicitation)
 
 
 def _asked(step: ToolStep, approval: Approval) -> ToolStep:

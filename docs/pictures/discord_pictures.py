@@ -97,13 +97,13 @@ class Room:
     async def cards(self, view: TurnView) -> str:
         """The cards of a turn."""
         _, messages = await self._shown(view)
-        return self._all([each for each in messages if each.is_v2])
+        return self._all([message for message in messages if message.is_v2])
 
     async def answering(self, view: TurnView) -> str:
         """What whoever is asked sees alone: the form, or the way to a page."""
         discord, priya = self.workplace.discord, self.workplace.priya
         _, messages = await self._shown(view)
-        card = next(each for each in messages if each.is_v2)
+        card = next(message for message in messages if message.is_v2)
         placed = self.workplace.door.views[-1]
         step = next(each for each in placed.steps if isinstance(each, ToolStep))
         (asked,) = step.elicitations
@@ -138,9 +138,9 @@ class Room:
         """Priya presses a button of a card; the answer is there."""
         discord = self.workplace.discord
         _, messages = await self._shown(scenes.a_view(scenes.a_filing(StepStatus.AWAITING), status=TurnStatus.WAITING))
-        card = next(each for each in messages if each.is_v2)
+        card = next(message for message in messages if message.is_v2)
         buttons = [each for each in discord.what_user_sees(self.workplace.priya, card.channel) if each.id == card.id]
-        name = next(each for each in buttons[0].buttons if each.startswith(label))
+        name = next(button for button in buttons[0].buttons if button.startswith(label))
         interaction = await discord.press(self.workplace.priya, card, name)
         await discord.until(lambda: interaction.messages or interaction.modal)
         return interaction
@@ -159,7 +159,7 @@ class Room:
         return thread, workplace.posted(thread)
 
     def _all(self, messages: Sequence[Message]) -> str:
-        return "".join(answered(each.described(), self._names) for each in messages)
+        return "".join(answered(message.described(), self._names) for message in messages)
 
     @property
     def _names(self) -> Mapping[str, str]:
@@ -180,18 +180,18 @@ async def command(words: str, reply: Reply) -> str:
         options = {"server": "jira"} if words == "mcp show" else {}
         interaction = await office.discord.command(office.priya, words, office.channel, options)
         await office.discord.until(lambda: interaction.messages)
-        return "".join(answered(each.described(), {}) for each in interaction.messages)
+        return "".join(answered(message.described(), {}) for message in interaction.messages)
 
 
 async def form(asked: Form) -> tuple[str, str]:
     """The form that a command opens, and what is answered to one that is not filled in right."""
-    opened = replace(asked, intro="", fields=tuple(replace(each, error="") for each in asked.fields))
+    opened = replace(asked, intro="", fields=tuple(replace(field, error="") for field in asked.fields))
     async with commanding([opened], [replace(asked, intro="")]) as office:
         await office.discord.command(office.priya, "mcp add", office.channel)
         drawn = modal(office.discord.modal(office.priya).drawn)
         sent = await office.discord.submit(office.priya, {"Server address": "http://mcp.example.com"})
         await office.discord.until(lambda: sent.messages)
-        return drawn, "".join(answered(each.described(), {}) for each in sent.messages)
+        return drawn, "".join(answered(message.described(), {}) for message in sent.messages)
 
 
 if __name__ == "__main__":

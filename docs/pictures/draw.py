@@ -133,7 +133,7 @@ class DimmingScreen(pyte.Screen):
     """A screen that knows dim text, which pyte does not: it is kept as blinking, which nothing here does."""
 
     def select_graphic_rendition(self, *attributes: int, **options: Any) -> None:
-        super().select_graphic_rendition(*(5 if each == 2 else each for each in attributes), **options)
+        super().select_graphic_rendition(*(5 if attribute == 2 else attribute for attribute in attributes), **options)
 
 
 def seen(written: bytes) -> pyte.Screen:

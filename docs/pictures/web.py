@@ -93,7 +93,7 @@ def pictures() -> Mapping[str, Picture]:
 
 def _side_by_side(picture: Picture) -> str:
     """Two in a row, each in a frame of its own as high as what is in it."""
-    frames = "".join(f'<iframe srcdoc="{escape(each)}"></iframe>' for each in picture.documents)
+    frames = "".join(f'<iframe srcdoc="{escape(document)}"></iframe>' for document in picture.documents)
     return (
         f"<!doctype html><meta charset=utf-8><style>body {{ margin: 0; padding: {GAP}px; background: #8a93a0; "
         f"display: grid; gap: {GAP}px; grid-template-columns: {picture.width}px {picture.width}px }} "

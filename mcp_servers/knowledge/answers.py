@@ -147,14 +147,14 @@ def search_answer(passages: Sequence[Passage], wanted: Question | None, *, compl
     terms = wanted.terms if wanted else ()
     hits = [
         Hit(
-            id=each.id,
-            document=each.document,
-            title=each.title,
-            headings=list(each.headings),
-            text=snippet(each.text, terms),
-            modified_at=_moment(each.modified),
+            id=passage.id,
+            document=passage.document,
+            title=passage.title,
+            headings=list(passage.headings),
+            text=snippet(passage.text, terms),
+            modified_at=_moment(passage.modified),
         )
-        for each in passages
+        for passage in passages
     ]
     return SearchAnswer(hits=hits, complete=complete)
 

@@ -41,7 +41,7 @@ def note_answer(note: Note) -> NoteAnswer:
 
 def notes_answer(notes: Sequence[Note], total: int) -> NotesAnswer:
     """Return notes as structured output."""
-    return NotesAnswer(notes=[note_answer(each) for each in notes], total=total)
+    return NotesAnswer(notes=[note_answer(note) for note in notes], total=total)
 
 
 def notes_text(notes: Sequence[Note], kind: str, *, left_out: int) -> str:

@@ -136,7 +136,7 @@ async def _place(question: Question, text: str) -> Place:
 def _from_today(days: Sequence[DayForecast]) -> Sequence[DayForecast]:
     """Return the days without past ones, which a file of last night begins with. If all are past, return all."""
     today: date = today_in_japan()
-    return [each for each in days if each.day >= today] or days
+    return [day for day in days if day.day >= today] or days
 
 
 def _area(place: Place) -> Area:

@@ -74,7 +74,7 @@ class AreaTable:
     """Contents of one area file."""
 
     def __init__(self, areas: Sequence[_Area]) -> None:
-        self._areas = {level: {each.code: each for each in areas if each.level == level} for level in _LEVELS}
+        self._areas = {level: {area.code: area for area in areas if area.level == level} for level in _LEVELS}
 
     @classmethod
     def read(cls, value: object) -> AreaTable:
@@ -92,7 +92,7 @@ class AreaTable:
             for code, row in mapping(mapping(value).get(level)).items()
             if isinstance(row, dict)
         ]
-        if not any(each.level == "offices" for each in areas):
+        if not any(area.level == "offices" for area in areas):
             raise Unreadable("the weather service's table of areas has no offices in it")
         return cls(areas)
 

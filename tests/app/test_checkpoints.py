@@ -43,7 +43,7 @@ async def more(database: Database) -> None:
 
 
 def numbers(path: Path) -> list[int]:
-    return [each.seq for each in read_checkpoints(path).checkpoints]
+    return [checkpoint.seq for checkpoint in read_checkpoints(path).checkpoints]
 
 
 async def test_a_checkpoint_is_written_whenever_there_are_new_rows(database: Database, tmp_path: Path) -> None:

@@ -206,7 +206,9 @@ def test_what_an_admin_may_not_define_is_objected_to_with_the_fix(folder: Path) 
                 StdioTransport("npx"),
                 StdioTransport("sh"),
             ]
-            return [here.administration.rejection_reason(ServerConfig("x", each, id="x")) for each in transports]
+            return [
+                here.administration.rejection_reason(ServerConfig("x", transport, id="x")) for transport in transports
+            ]
 
     fine, private, listed, program = asyncio.run(ask())
     assert fine == listed == ""

@@ -50,7 +50,7 @@ async def answer_to(slack: FakeSlack, user: User, text: str) -> Message:
     asked = slack.say(user, direct, text)
 
     def finished() -> list[Message]:
-        return [each for each in slack.posted(direct, asked.ts) if "Good answer" in str(each.blocks)]
+        return [message for message in slack.posted(direct, asked.ts) if "Good answer" in str(message.blocks)]
 
     await slack.until(finished, 30)
     return finished()[-1]

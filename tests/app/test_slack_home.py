@@ -77,10 +77,10 @@ class Workspace:
         (claim,) = [each for each in await self.log.claim(9) if each.turn_id == receipt.turn_id]
         call = ToolStep(1, ToolCall("c1", "jira__run"), ToolRef("jira", "run"), StepStatus.READY)
         await self.log.append(claim, None, [call])
-        asked = tuple(ElicitationRequest(each, each, FormMode({})) for each in questions)
+        asked = tuple(ElicitationRequest(question, question, FormMode({})) for question in questions)
         record = await self.log.suspend_for_elicitation(claim, 1, CallNeedsInput(asked, None), 60.0)
         await self.log.park(claim)
-        return [each.id for each in record.calls[0].elicitations]
+        return [elicitation.id for elicitation in record.calls[0].elicitations]
 
     @property
     def homes(self) -> HomeTabBuilder:
@@ -158,7 +158,7 @@ async def test_what_a_server_wants_to_hear_waits_for_whoever_asked_and_nobody_el
     workspace.unreadable = frozenset({"where"})
 
     async def asked() -> list[str]:
-        return [each.elicitation.id for each in (await workspace.homes.home(Member(PRIYA))).inquiries]
+        return [inquiry.elicitation.id for inquiry in (await workspace.homes.home(Member(PRIYA))).inquiries]
 
     assert await asked() == [newer[0], *older]
     await workspace.log.answer_elicitation(newer[0], DECLINED, PRIYA)

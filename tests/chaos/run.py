@@ -182,7 +182,7 @@ class Chaos:
     async def _kill(self) -> None:
         while True:
             await asyncio.sleep(1.0)
-            n = self._random.choice([each for each in self._workers if each not in self._frozen])
+            n = self._random.choice([worker for worker in self._workers if worker not in self._frozen])
             self._workers[n].kill()
             await self._workers[n].wait()
             self.happened.counts["kill -9"] += 1

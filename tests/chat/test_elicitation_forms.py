@@ -70,7 +70,7 @@ async def test_the_form_says_who_asks_what_and_where_the_answers_go() -> None:
     assert (form.title, form.submit, form.id) == ("Answer notes", "Send", "answer-server:eli-12345678:0")
     assert form.intro.startswith("notes asks:\n> What is it called? x")
     assert form.intro.endswith(f"x\n\n{ONLY_TO_IT}")
-    assert [(each.label, each.required) for each in form.fields] == [("Title", True)]
+    assert [(field.label, field.required) for field in form.fields] == [("Title", True)]
     assert await place.send(form.id, a0="Buy milk") == Reply(SENT)
     assert place.answer == ElicitationResult(ElicitationAction.ACCEPT, {"title": "Buy milk"})
 
@@ -85,11 +85,11 @@ async def test_a_long_form_comes_in_steps_and_goes_out_whole() -> None:
     place = Place(a_form(properties=MANY))
     form = await opened(place)
     assert (len(form.fields), form.submit) == (4, "Continue")
-    second = await place.send(form.id, **{each.name: each.label for each in form.fields})
+    second = await place.send(form.id, **{field.name: field.label for field in form.fields})
     assert isinstance(second, Form)
     assert (len(second.fields), second.submit, len(second.carried)) == (2, "Send", 4)
     assert ONLY_TO_IT in second.intro
-    sent = {**second.carried, **{each.name: each.label for each in second.fields}}
+    sent = {**second.carried, **{field.name: field.label for field in second.fields}}
     assert await place.send(second.id, **sent) == Reply(SENT)
     assert place.answer.content == {name: name for name in MANY}
 
@@ -110,7 +110,7 @@ async def test_what_does_not_fit_is_said_at_its_field_on_its_step() -> None:
     sent = {f"a{n}": "x" for n in range(6)}
     first = await place.send("answer-server:eli-12345678:1", **sent)
     assert isinstance(first, Form)
-    assert [each.error for each in first.fields] == ["", "is too long", "", ""]
+    assert [field.error for field in first.fields] == ["", "is too long", "", ""]
     place.door.answerings = [InvalidAnswer((ArgumentError("", "It is too much."),))]
     whole = await place.send("answer-server:eli-12345678:1", **sent)
     assert isinstance(whole, Form)
@@ -123,7 +123,7 @@ async def test_a_form_without_fields_takes_a_yes() -> None:
     assert isinstance(asked, Reply)
     assert asked.private
     assert ("notes asks", "Delete all of it?") in asked.details
-    assert [each.words for each in asked.actions] == [(CONFIRM, place.id), (DECLINE, place.id)]
+    assert [action.words for action in asked.actions] == [(CONFIRM, place.id), (DECLINE, place.id)]
     assert await place.press(CONFIRM) == Reply(SENT)
     assert place.answer == ElicitationResult(ElicitationAction.ACCEPT, {})
 
@@ -152,7 +152,7 @@ async def test_a_link_is_shown_whole_to_the_one_who_asks_for_it() -> None:
     assert "You leave this chat" in way.text
     assert LIKE_ANOTHER not in way.text
     assert ("notes says", "Please say that we may.") in way.details
-    assert [each.words for each in way.actions] == [(VISITED, place.id), (DECLINE, place.id)]
+    assert [action.words for action in way.actions] == [(VISITED, place.id), (DECLINE, place.id)]
     assert place.door.replied == []
     assert await place.press(VISITED) == Reply(FINISHED)
     assert place.answer == ElicitationResult(ElicitationAction.ACCEPT)

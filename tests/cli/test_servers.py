@@ -96,8 +96,8 @@ def test_a_call_by_hand_belongs_in_a_chat(countersign: Countersign) -> None:
 
 def test_a_generated_key_is_32_bytes_and_another_each_time(countersign: Countersign) -> None:
     keys = [countersign("secrets", "generate-key") for _ in range(2)]
-    assert all((each.code, each.err) == (0, "") for each in keys)
-    assert [len(base64.b64decode(each.out.strip(), validate=True)) for each in keys] == [32, 32]
+    assert all((key.code, key.err) == (0, "") for key in keys)
+    assert [len(base64.b64decode(key.out.strip(), validate=True)) for key in keys] == [32, 32]
     assert keys[0].out != keys[1].out
 
 

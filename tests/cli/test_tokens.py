@@ -39,7 +39,7 @@ def test_tokens_are_listed_with_what_is_known_of_them(countersign: Countersign) 
     assert re.search(r"^ci +admin +all +\S+ by console:\S+ +good until \S+$", ci)
     assert re.search(r"^night +member +all +\S+ by console:\S+ +revoked \S+$", night)
     listed = json.loads(countersign("tokens", "list", "--json").out)
-    assert [(each["name"], each["role"], each["workspace"], each["revokedAt"] is None) for each in listed] == [
+    assert [(entry["name"], entry["role"], entry["workspace"], entry["revokedAt"] is None) for entry in listed] == [
         ("ci", "admin", "", True),
         ("night", "member", "", False),
     ]

@@ -264,14 +264,14 @@ class MemoryArchive:
         self, reach: str, person: str, limit: int, offset: int
     ) -> tuple[Sequence[ConversationSummary], int]:
         found = [
-            each
-            for each in self.summaries
-            if str(each.key).startswith(reach) and (not person or person in self.takers.get(str(each.key), set()))
+            summary
+            for summary in self.summaries
+            if str(summary.key).startswith(reach) and (not person or person in self.takers.get(str(summary.key), set()))
         ]
         return found[offset : offset + limit], len(found)
 
     async def summary(self, conversation: ConversationKey) -> ConversationSummary | None:
-        return next((each for each in self.summaries if each.key == conversation), None)
+        return next((summary for summary in self.summaries if summary.key == conversation), None)
 
     async def create(self, conversation: ConversationKey, title: str) -> bool:
         if await self.summary(conversation) is not None:

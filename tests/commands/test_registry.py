@@ -73,7 +73,10 @@ def test_verbs_fit_where_platforms_register_them() -> None:
         for verb in verbs:
             assert 1 <= len(verb.path.split()) <= 2
             assert len(verb.summary) <= 100
-            assert all(len(each.name) <= 32 and each.hint and len(each.hint) <= 100 for each in verb.parameters)
+            assert all(
+                len(parameter.name) <= 32 and parameter.hint and len(parameter.hint) <= 100
+                for parameter in verb.parameters
+            )
             groups.setdefault(verb.path.split()[0], []).append(verb)
         for group in groups.values():
             assert len(group) == 1 or all(" " in verb.path for verb in group)

@@ -46,7 +46,7 @@ async def refused(held: SigningOffice, line: str = ADD) -> str:
     assert not (await held.ask(line)).failed
     server = only(held).id
     held.sign_ins.takes.add(server)
-    states = [each for each in held.servers.states if each.config.id != server]
+    states = [state for state in held.servers.states if state.config.id != server]
     held.servers.states = [*states, ServerSnapshot(only(held).config, ServerStatus.AUTH_REQUIRED, PROBLEM)]
     held.servers.done.clear()
     return server
@@ -358,7 +358,7 @@ async def test_without_an_address_people_reach_the_bot_by_it_says_what_is_missin
     off = Office(two_servers())
     await off.ask(ADD)
     off.servers.states.append(ServerSnapshot(only(off).config, ServerStatus.AUTH_REQUIRED, PROBLEM))
-    off.servers.states = [each for each in off.servers.states if each.status is not ServerStatus.CONNECTED]
+    off.servers.states = [state for state in off.servers.states if state.status is not ServerStatus.CONNECTED]
     reply = await off.ask("mcp connect jira")
     assert reply.failed
     assert "PUBLIC_URL" in dict(reply.details)["by a browser"]

@@ -94,7 +94,7 @@ async def test_it_is_told_that_not_everything_was_counted() -> None:
 
 async def test_a_house_in_good_order_is_ready_and_has_nothing_to_do() -> None:
     house = await with_jira()
-    house.servers.states = [each for each in house.servers.states if each.status is ServerStatus.CONNECTED]
+    house.servers.states = [state for state in house.servers.states if state.status is ServerStatus.CONNECTED]
     house.health = Health(
         database=True, platforms={"slack": ListenerStatus.CONNECTED, "discord": ListenerStatus.STANDBY}
     )
@@ -110,8 +110,8 @@ async def test_a_house_in_good_order_is_ready_and_has_nothing_to_do() -> None:
 async def test_what_is_in_trouble_is_named_with_its_problem_and_what_waits_is_counted() -> None:
     house = await with_jira()
     house.servers.states = [
-        replace(each, status=ServerStatus.FAILED, problem="It refuses.") if each.config.name == "jira" else each
-        for each in house.servers.states
+        replace(state, status=ServerStatus.FAILED, problem="It refuses.") if state.config.name == "jira" else state
+        for state in house.servers.states
     ]
     house.archive.unfinished = Backlog({"queued": 3, "running": 2, "waiting": 0}, 42.4, 1, 5)
     reply = await house.ask("mcp health")

@@ -445,7 +445,7 @@ async def test_servers_that_are_just_connecting_are_shown_again_once_they_have_b
     held.servers.states[0] = connecting
     held.servers.after_a_while = [before]
     replies = [each async for each in held.registry.handle(Invocation("mcp", ("show", "notes"), ADMIN, HALL))]
-    states = [dict(each.details)["state"] for each in replies if isinstance(each, Reply)]
+    states = [dict(reply.details)["state"] for reply in replies if isinstance(reply, Reply)]
     assert states == ["connecting", "connected"]
 
 

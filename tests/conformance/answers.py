@@ -35,6 +35,6 @@ async def answering_all(box: McpToolbox, tool: Tool, call: ToolCall, author: Aut
     """Call a tool, and answer until its server knows enough."""
     context = CallContext(author, key, elicit=agreed)
     while isinstance(outcome := await box.call(tool, call, context), CallNeedsInput):
-        replies = {each.key: await agreed(each) for each in outcome.questions}
+        replies = {question.key: await agreed(question) for question in outcome.questions}
         context = replace(context, replies=ElicitationResults(replies, outcome.state))
     return outcome

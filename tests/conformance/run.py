@@ -97,10 +97,10 @@ def tried(revision: str, scenario: str, client: str) -> Outcome:
                 if suite.poll() is None:
                     os.killpg(suite.pid, signal.SIGKILL)
         checks = [each for file in Path(folder).rglob("checks.json") for each in json.loads(file.read_text())]
-    counted = Counter(each["status"] for each in checks)
+    counted = Counter(check["status"] for check in checks)
     # A scenario that does not apply to the revision, or was not run at all, has not passed.
     passed = suite.returncode == 0 and counted["SUCCESS"] > 0
-    objections = [_objection(each) for each in checks if each["status"] in ("FAILURE", "WARNING")]
+    objections = [_objection(check) for check in checks if check["status"] in ("FAILURE", "WARNING")]
     if not passed and (_GAVE_UP in said or not objections):
         objections += _last_words(said)
     seconds, reason = time.monotonic() - began, EXPECTED[revision].get(scenario, "")
@@ -125,16 +125,16 @@ def _objection(check: dict[str, str]) -> str:
 def report(outcomes: Sequence[Outcome], console: Console) -> None:
     """A table of everything, and what the suite said of what should not have failed."""
     table = Table("Revision", "Scenario", "Passed", "Failed", "Seconds", "Verdict")
-    for each in outcomes:
-        counts = (str(each.checks["SUCCESS"]), str(each.checks["FAILURE"] + each.checks["WARNING"]))
-        table.add_row(each.revision, each.scenario, *counts, f"{each.seconds:.1f}", _verdict(each))
+    for outcome in outcomes:
+        counts = (str(outcome.checks["SUCCESS"]), str(outcome.checks["FAILURE"] + outcome.checks["WARNING"]))
+        table.add_row(outcome.revision, outcome.scenario, *counts, f"{outcome.seconds:.1f}", _verdict(outcome))
     console.print(table)
-    for each in outcomes:
-        if not each.passed and not each.as_expected:
-            console.print(f"\n{each.revision} {each.scenario}:", *each.objections, sep="\n  ", markup=False)
-    passed = sum(each.passed for each in outcomes)
-    expected = sum(not each.passed and each.as_expected for each in outcomes)
-    wrong = sum(not each.as_expected for each in outcomes)
+    for outcome in outcomes:
+        if not outcome.passed and not outcome.as_expected:
+            console.print(f"\n{outcome.revision} {outcome.scenario}:", *outcome.objections, sep="\n  ", markup=False)
+    passed = sum(outcome.passed for outcome in outcomes)
+    expected = sum(not outcome.passed and outcome.as_expected for outcome in outcomes)
+    wrong = sum(not outcome.as_expected for outcome in outcomes)
     console.print(f"\n{passed} of {len(outcomes)} scenarios pass, {expected} fail as expected, {wrong} are unexpected")
 
 
@@ -176,7 +176,7 @@ def main() -> int:
         outcomes.append(tried(revision, scenario, client))
         console.print(f"{revision} {scenario}: {_verdict(outcomes[-1])}", markup=False, highlight=False)
     report(outcomes, console)
-    return 0 if outcomes and all(each.as_expected for each in outcomes) else 1
+    return 0 if outcomes and all(outcome.as_expected for outcome in outcomes) else 1
 
 
 if __name__ == "__main__":

@@ -52,7 +52,7 @@ async def asking(
     await ledger.log.acquire_delivery(claim.turn_id, record.revision)
     await ledger.log.mark_delivered(claim.turn_id, record.revision)
     assert await ledger.log.park(claim) is None
-    return claim, [each.id for each in record.calls[0].pending_elicitations]
+    return claim, [elicitation.id for elicitation in record.calls[0].pending_elicitations]
 
 
 async def again(ledger: Ledger) -> Claim:
@@ -69,7 +69,7 @@ async def test_a_call_that_is_answered_is_ready_again_with_the_answers_and_the_s
     record = await ledger.log.resume(await again(ledger))
     (step,) = record.ready_calls
     assert step.resume == ElicitationResults({"seats": ANSWER}, "state \u2028 1")
-    assert [(each.reply, each.answered_by) for each in step.elicitations] == [(ANSWER, "Ana")]
+    assert [(elicitation.reply, elicitation.answered_by) for elicitation in step.elicitations] == [(ANSWER, "Ana")]
 
 
 async def test_a_question_comes_back_as_it_was_asked(ledger: Ledger) -> None:
@@ -87,8 +87,8 @@ async def test_exactly_one_answer_counts(ledger: Ledger) -> None:
     outcomes = await asyncio.gather(
         *(ledger.log.answer_elicitation(asked, each, BEN if n else ANA) for n, each in enumerate(answers))
     )
-    assert sum(isinstance(each, ElicitationAnswered) for each in outcomes) == 1
-    assert sum(isinstance(each, AlreadyDecided) for each in outcomes) == 5
+    assert sum(isinstance(outcome, ElicitationAnswered) for outcome in outcomes) == 1
+    assert sum(isinstance(outcome, AlreadyDecided) for outcome in outcomes) == 5
 
 
 async def test_a_call_waits_for_the_last_of_its_questions(ledger: Ledger) -> None:
@@ -127,7 +127,9 @@ async def test_a_question_that_can_never_be_shown_is_nobodys_to_answer(ledger: L
     await ledger.log.acquire_delivery(claim.turn_id, record.revision)
     assert await ledger.log.give_up_delivery(claim.turn_id, record.revision, "The channel is gone.")
     (step,) = (await ledger.log.resume(await again(ledger))).ready_calls
-    assert [(each.reply, each.reason) for each in step.elicitations] == [(CANCELLED, "The channel is gone.")]
+    assert [(elicitation.reply, elicitation.reason) for elicitation in step.elicitations] == [
+        (CANCELLED, "The channel is gone.")
+    ]
 
 
 async def test_an_owner_that_was_replaced_can_ask_nothing(ledger: Ledger) -> None:
@@ -143,10 +145,10 @@ async def test_an_owner_that_was_replaced_can_ask_nothing(ledger: Ledger) -> Non
 async def test_what_was_asked_while_a_call_was_under_way_is_withdrawn_when_it_ends(ledger: Ledger) -> None:
     claim = await started(ledger)
     record, asked = await ledger.log.open_elicitation(claim, 2, FORM, 60.0)
-    assert [each.id for each in record.calls[0].pending_elicitations] == [asked]
+    assert [elicitation.id for elicitation in record.calls[0].pending_elicitations] == [asked]
     assert record.calls[0].status is StepStatus.STARTED
     record = await ledger.log.finish_call(claim, 2, StepStatus.DONE, result())
-    assert [each.reply for each in record.calls[0].elicitations] == [CANCELLED]
+    assert [elicitation.reply for elicitation in record.calls[0].elicitations] == [CANCELLED]
     assert isinstance(await ledger.log.answer_elicitation(asked, ANSWER, ANA), AlreadyDecided)
 
 
@@ -159,7 +161,7 @@ async def test_what_a_dead_process_was_asking_under_way_is_withdrawn_by_the_next
     log = await ledger.restart()
     (claim,) = await log.claim(8)
     record = await log.resume(claim)
-    assert [each.id for each in record.ready_calls[0].elicitations] == [asked]
+    assert [elicitation.id for elicitation in record.ready_calls[0].elicitations] == [asked]
     assert not record.is_awaiting_input
     assert record.ready_calls[0].resume is None
 
@@ -169,7 +171,7 @@ async def test_withdrawing_changes_nothing_that_was_answered(ledger: Ledger) -> 
     _, asked = await ledger.log.open_elicitation(claim, 2, FORM, 60.0)
     await ledger.log.answer_elicitation(asked, ANSWER, ANA)
     record = await ledger.log.cancel_elicitation(claim, asked, "The question expired without an answer.")
-    assert [each.reply for each in record.calls[0].elicitations] == [ANSWER]
+    assert [elicitation.reply for elicitation in record.calls[0].elicitations] == [ANSWER]
 
 
 async def test_a_turn_that_ends_asks_no_more(ledger: Ledger) -> None:
@@ -187,7 +189,7 @@ async def test_rounds_are_counted_and_only_the_last_goes_along(ledger: Ledger) -
     await ledger.log.start_call(claim, 2)
     record = await ledger.log.suspend_for_elicitation(claim, 2, CallNeedsInput((LINK,), "state 2"), None)
     (second,) = record.calls[0].pending_elicitations
-    assert [each.round for each in record.calls[0].elicitations] == [1, 2]
+    assert [elicitation.round for elicitation in record.calls[0].elicitations] == [1, 2]
     await ledger.log.answer_elicitation(second.id, DECLINED, ANA)
     (step,) = (await ledger.log.resume(claim)).ready_calls
     assert step.resume == ElicitationResults({"page": DECLINED}, "state 2")

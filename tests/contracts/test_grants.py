@@ -275,8 +275,8 @@ async def test_duplicates_that_wait_in_the_turn_follow_the_grant_and_others_do_n
     following = {("card-3", 1): NO_EVIDENCE, ("card-4", 1): NO_EVIDENCE}
     assert await ledger.log.grant(decision, grant, following=following) == Decided(DecisionType.APPROVE)
     record = await ledger.log.resume(claim)
-    assert [each.status for each in record.calls] == [StepStatus.READY, StepStatus.READY, StepStatus.AWAITING]
-    assert [each.approval.decided_by for each in record.calls if each.approval] == ["Ben", "Ben", ""]
+    assert [call.status for call in record.calls] == [StepStatus.READY, StepStatus.READY, StepStatus.AWAITING]
+    assert [call.approval.decided_by for call in record.calls if call.approval] == ["Ben", "Ben", ""]
     decided = [(entry.actor, entry.facts["approval"]) for entry in await entries(ledger, "decided")]
     assert decided == [("test:ben", "card-2"), ("test:ben", "card-3")]
     (row,) = await entries(ledger, "granted")
@@ -291,7 +291,7 @@ async def test_a_duplicate_that_whoever_grants_may_not_sign_or_has_not_seen_so_d
     assert await ledger.log.revise(Revision("card-edited", 1, {"a": 3}, fingerprint_of(TOOL, {"a": 3}), BEN))
     following = {("card-edited", 1): NO_EVIDENCE}
     assert await ledger.log.grant(*given(step), following=following) == Decided(DecisionType.APPROVE)
-    statuses = [each.status for each in (await ledger.log.resume(claim)).calls]
+    statuses = [call.status for call in (await ledger.log.resume(claim)).calls]
     assert statuses == [StepStatus.READY, StepStatus.AWAITING, StepStatus.AWAITING]
 
 
@@ -353,7 +353,7 @@ async def test_a_step_that_was_kept_on_a_grant_is_not_asked_for_when_its_commit_
     ledger.database.run_once = revoked_between  # type: ignore[method-assign, assignment]
     step = wanted(2, "the-second-card", a=1)
     record = await ledger.log.append(claim, ModelStep(1, assistant("", step.call), StopReason.TOOLS), [step])
-    assert [each.status for each in record.calls] == [StepStatus.READY]
+    assert [call.status for call in record.calls] == [StepStatus.READY]
     assert await ledger.log.get_approval("the-second-card") is None
 
 
@@ -390,7 +390,7 @@ async def test_a_deleted_conversation_takes_its_grants_along(ledger: Ledger) -> 
     await granted(ledger)
     always = await granted(ledger, PermanentScope(), rule="another")
     assert await SqlReporting(ledger.database).delete(HALL, ANA)
-    assert [each.id for each in await SqlGrantStore(ledger.database).active_grants(HALL.workspace_key)] == [always.id]
+    assert [grant.id for grant in await SqlGrantStore(ledger.database).active_grants(HALL.workspace_key)] == [always.id]
 
 
 async def test_a_server_that_is_removed_takes_what_was_granted_of_it_along(ledger: Ledger) -> None:

@@ -187,10 +187,10 @@ async def test_a_turn_of_many_large_results_is_read_once(ledger: Ledger) -> None
         ToolStep(n, ToolCall(f"c{n}", "s__read"), CALL.tool, StepStatus.READY, repeatable=True) for n in range(2, 22)
     ]
     claim = await running(ledger, "one")
-    await ledger.log.append(claim, ModelStep(1, assistant("", *(each.call for each in calls))), calls)
-    for each in calls:
-        result = ToolResult(each.call.id, (TextPart("word " * 10_000),))
-        await ledger.log.finish_call(claim, each.n, StepStatus.DONE, result)
+    await ledger.log.append(claim, ModelStep(1, assistant("", *(call.call for call in calls))), calls)
+    for call in calls:
+        result = ToolResult(call.call.id, (TextPart("word " * 10_000),))
+        await ledger.log.finish_call(claim, call.n, StepStatus.DONE, result)
     await ledger.log.finish(claim, TurnStatus.DONE, [ModelStep(22, assistant("Done."))], "")
     (one,) = (await ledger.log.history(HALL, 9, 9)).turns
     (other,) = (await ledger.log.history(HALL, 9, 9)).turns

@@ -381,7 +381,7 @@ async def test_two_streams_at_once_do_not_mix(provider: Provider) -> None:
 
     async with talking(provider, rule=echo) as (model, _):
         completions = await asyncio.gather(*(complete(model, asking(user(f"number {n}"))) for n in range(5)))
-    assert [each.message.text for each in completions] == [f"You said number {n}" for n in range(5)]
+    assert [completion.message.text for completion in completions] == [f"You said number {n}" for n in range(5)]
 
 
 async def test_a_proxy_in_the_environment_is_not_asked_for_this_machine(

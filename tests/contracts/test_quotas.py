@@ -26,8 +26,8 @@ def quotas(ledger: Ledger) -> Quotas:
 async def waits(quotas: Quotas, times: int, *, most: float = 1000.0, name: str = "calls") -> list[float]:
     """How long each of so many has to wait."""
     answers = [await quotas.acquire(name, QUOTA, most) for _ in range(times)]
-    assert all(isinstance(each, QuotaGranted) for each in answers)
-    return [each.wait for each in answers]
+    assert all(isinstance(answer, QuotaGranted) for answer in answers)
+    return [answer.wait for answer in answers]
 
 
 async def refused(quotas: Quotas, *, most: float) -> float:
@@ -100,10 +100,10 @@ async def test_many_connections_at_once_get_no_more_than_one_would(postgres: Ser
     try:
         shared = [SqlQuotas(process.database) for process in processes]
         answers = await asyncio.gather(*(quotas.acquire("calls", QUOTA, 20.0) for quotas in shared * 10))
-        granted = sorted(each.wait for each in answers if isinstance(each, QuotaGranted))
+        granted = sorted(answer.wait for answer in answers if isinstance(answer, QuotaGranted))
         # Of fifty each place was given to one; who was refused came after all of them.
         assert granted == pytest.approx([0.0] * 5 + [2.0 * place for place in range(1, 11)])
-        late = [each.wait for each in answers if isinstance(each, QuotaExceeded)]
+        late = [answer.wait for answer in answers if isinstance(answer, QuotaExceeded)]
         assert late == pytest.approx([22.0] * 35)
     finally:
         for process in processes:

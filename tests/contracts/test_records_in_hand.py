@@ -53,16 +53,16 @@ async def test_everything_that_is_written_is_told_as_it_is_read(ledger: Ledger) 
     claim = await claimed(ledger)
     calls = (step(2, **{str(key): value for key, value in ODD.items()}), step(3))
     files = (TextPart("ok"), ImagePart(b"x" * 10, "image/png"), FilePart(b"y" * 10, "text/csv", "a.csv"))
-    records = [await ledger.log.append(claim, asked(1, *(each.call for each in calls)), calls)]
-    for each in calls:
-        records.append(await ledger.log.start_call(claim, each.n))
+    records = [await ledger.log.append(claim, asked(1, *(call.call for call in calls)), calls)]
+    for call in calls:
+        records.append(await ledger.log.start_call(claim, call.n))
         assert await is_what_is_read(ledger, records[-1])
-        result = ToolResult(each.call.id, files)
-        records.append(await ledger.log.finish_call(claim, each.n, StepStatus.DONE, result, 0.1))
+        result = ToolResult(call.call.id, files)
+        records.append(await ledger.log.finish_call(claim, call.n, StepStatus.DONE, result, 0.1))
         assert await is_what_is_read(ledger, records[-1])
     records.append(await ledger.log.finish(claim, TurnStatus.DONE, [ModelStep(4, assistant("Done."))], ""))
     assert await is_what_is_read(ledger, records[-1])
-    assert [each.revision for each in records] == sorted({each.revision for each in records})
+    assert [record.revision for record in records] == sorted({record.revision for record in records})
 
 
 async def test_the_audit_says_of_a_call_what_it_says_where_the_call_is_read(ledger: Ledger) -> None:
@@ -94,7 +94,7 @@ async def test_a_turn_that_ends_with_a_call_open_is_told_how_that_was_settled(le
     await ledger.log.append(claim, asked(1), [step(2), step(3)])
     await ledger.log.start_call(claim, 2)
     record = await ledger.log.finish(claim, TurnStatus.FAILED, [], "It broke.")
-    assert [each.status for each in record.calls] == [StepStatus.UNKNOWN, StepStatus.CANCELLED]
+    assert [call.status for call in record.calls] == [StepStatus.UNKNOWN, StepStatus.CANCELLED]
     assert await is_what_is_read(ledger, record)
 
 
@@ -102,13 +102,13 @@ async def test_calls_that_end_side_by_side_are_all_known_in_the_end(ledger: Ledg
     claim = await claimed(ledger)
     calls = [step(n) for n in range(2, 8)]
     await ledger.log.append(claim, asked(1), calls)
-    results = [ToolResult(each.call.id, (TextPart("ok"),)) for each in calls]
+    results = [ToolResult(call.call.id, (TextPart("ok"),)) for call in calls]
     ends = [
         ledger.log.finish_call(claim, each.n, StepStatus.DONE, result)
         for each, result in zip(calls, results, strict=True)
     ]
     newest = max(await asyncio.gather(*ends), key=lambda record: record.revision)
-    assert [each.result for each in newest.calls] == results
+    assert [call.result for call in newest.calls] == results
     assert await is_what_is_read(ledger, newest)
     assert await is_what_is_read(ledger, await ledger.log.append(claim, asked(9), []))
 

@@ -125,7 +125,7 @@ async def test_calls_are_counted_by_server_with_how_they_went_and_how_long_they_
         ServerActivity("weather", 20, 18, 10.0, 19.0),
         ServerActivity("files", 1, 1, 0.5, 0.5),
     )
-    assert [each.server for each in (await happened(ledger, server="id-of-files")).servers] == ["files"]
+    assert [server.server for server in (await happened(ledger, server="id-of-files")).servers] == ["files"]
 
 
 async def test_approvals_are_counted_with_what_became_of_them_and_how_fast_people_were(ledger: Ledger) -> None:
@@ -161,7 +161,7 @@ async def test_only_what_happened_since_then_and_there_counts(ledger: Ledger) ->
     assert lately == Activity({"failed": 1}, (ServerActivity("s", 1, 1, 2.0, 2.0),), ApprovalActivity())
     there = await happened(ledger, workspace="test:w")
     assert (there.turns, there.approvals.asked) == ({"running": 1}, 1)
-    assert [each.calls for each in there.servers] == [1]
+    assert [server.calls for server in there.servers] == [1]
 
 
 async def test_more_than_is_read_is_counted_as_far_as_it_is_the_latest(ledger: Ledger) -> None:
@@ -183,4 +183,4 @@ async def test_a_row_that_cannot_be_read_keeps_nothing_from_being_counted(ledger
     row = {"seq": 2, "at": START, "kind": "ran", "conversation": str(HALL), "turn_id": "t", "actor": "test:ana"}
     chain = {"previous": "", "hash": "", "subject": "", "mac": ""}
     await ledger.database.run(lambda connection: connection.execute(audit.insert().values(**row, **chain, body=body)))
-    assert {(each.server, each.calls) for each in (await happened(ledger)).servers} == {("", 1), ("s", 1)}
+    assert {(server.server, server.calls) for server in (await happened(ledger)).servers} == {("", 1), ("s", 1)}

@@ -914,7 +914,7 @@ async def test_profiles_hold_where_they_are_bound_until_they_are_deleted(ledger:
     assert await profiles.delete("p1", BEN)
     assert not await profiles.delete("p1", BEN)
     assert await profiles.bindings() == []
-    assert [each.name for each in await profiles.profiles()] == ["Guard"]
+    assert [profile.name for profile in await profiles.profiles()] == ["Guard"]
     with pytest.raises(NotFound):
         await profiles.bind(HOME, "p1", ANA)
     assert await entries(ledger, "p2") == [
@@ -1225,7 +1225,7 @@ async def test_what_waits_for_a_signature_is_found_by_reach_the_latest_first(led
     found = (await archive.pending_approvals(["test:w:"], 10)).calls
     assert [each.approval_id for each in found] == ["card-3", "card-1", "card-2"]
     assert found[0] == PendingApproval("card-3", at("hall", "2"), ANA, asked_at=ledger.time - 1)
-    assert [each.approval_id for each in (await archive.pending_approvals(["test:w:"], 1)).calls] == ["card-3"]
+    assert [call.approval_id for call in (await archive.pending_approvals(["test:w:"], 1)).calls] == ["card-3"]
     assert len((await archive.pending_approvals([""], 10)).calls) == 4
     assert (await archive.pending_approvals(["slack:"], 10)).calls == []
 
@@ -1249,7 +1249,7 @@ async def test_what_waits_is_read_page_by_page_and_nothing_is_left_out_or_there_
                 break
             behind = PendingApprovalPosition.parse(str(page.behind))
         assert found == whole.calls
-    assert [each.approval_id for each in whole.calls] == [
+    assert [call.approval_id for call in whole.calls] == [
         *(f"card-c{n}" for n in range(4)), "card-b", *(f"card-a{n}" for n in range(7)),
     ]  # fmt: skip
 
@@ -1285,7 +1285,7 @@ async def test_what_is_decided_expired_or_stopped_waits_for_nobody(ledger: Ledge
     await ledger.log.mark_delivered(expiring, NEWEST)
     await ledger.log.stop(stopped, ANA)
     assert decided
-    assert [each.approval_id for each in (await archive.pending_approvals([""], 10)).calls] == ["card-2"]
+    assert [call.approval_id for call in (await archive.pending_approvals([""], 10)).calls] == ["card-2"]
     ledger.time += 61
     assert (await archive.pending_approvals([""], 10)).calls == []
 

@@ -50,7 +50,10 @@ async def test_a_token_is_good_until_its_time_is_up_or_it_is_revoked(tokens: Tok
     assert await tokens.find_by_secret(long) is None
     assert not await tokens.revoke("long", BEN)
     assert not await tokens.revoke("nobody", BEN)
-    assert [(each.name, each.revoked_at) for each in await tokens.tokens()] == [("long", ledger.time), ("short", None)]
+    assert [(token.name, token.revoked_at) for token in await tokens.tokens()] == [
+        ("long", ledger.time),
+        ("short", None),
+    ]
 
 
 async def test_a_name_is_free_again_once_its_token_is_good_for_nothing(tokens: TokenStore, ledger: Ledger) -> None:
@@ -69,9 +72,11 @@ async def test_a_name_is_free_again_once_its_token_is_good_for_nothing(tokens: T
 async def test_of_several_who_take_a_name_at_once_one_has_it(tokens: TokenStore) -> None:
     tries = (tokens.create("ci", ApiRole.MEMBER, "", None, ANA) for _ in range(5))
     answers = await asyncio.gather(*tries, return_exceptions=True)
-    made = [each for each in answers if not isinstance(each, BaseException)]
+    made = [answer for answer in answers if not isinstance(answer, BaseException)]
     assert len(made) == 1
-    assert [each for each in answers if isinstance(each, BaseException) and not isinstance(each, Conflict)] == []
+    assert [
+        answer for answer in answers if isinstance(answer, BaseException) and not isinstance(answer, Conflict)
+    ] == []
     assert await tokens.find_by_secret(made[0][1]) == made[0][0]
 
 
@@ -88,14 +93,14 @@ async def test_transactions_that_are_run_twice_make_and_revoke_once(tokens: Toke
     assert await tokens.find_by_secret(token) == made
     assert await tokens.revoke("ci", ANA)
     entries, _ = await SqlReporting(ledger.database).audit(AuditQuery(), 10, 0)
-    assert [each.kind for each in entries] == ["revoked token", "made token"]
+    assert [entry.kind for entry in entries] == ["revoked token", "made token"]
 
 
 async def test_the_audit_says_who_made_and_revoked_which_and_holds_no_token(tokens: TokenStore, ledger: Ledger) -> None:
     made, token = await tokens.create("ci", ApiRole.ADMIN, "slack:T1", A_DAY, ANA)
     await tokens.revoke("ci", BEN)
     entries, _ = await SqlReporting(ledger.database).audit(AuditQuery(), 10, 0)
-    assert [(each.kind, each.actor, each.subject) for each in reversed(entries)] == [
+    assert [(entry.kind, entry.actor, entry.subject) for entry in reversed(entries)] == [
         ("made token", "test:ana", made.id),
         ("revoked token", "test:ben", made.id),
     ]

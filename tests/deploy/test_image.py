@@ -22,7 +22,7 @@ CHECK_SECONDS = 30.0
 def copied() -> list[str]:
     """What is copied from the project."""
     words = [each.words for stage in stages() for each in stage if each.name == "COPY"]
-    return [source for each in words if not each[0].startswith("--from") for source in each[:-1]]
+    return [source for word in words if not word[0].startswith("--from") for source in word[:-1]]
 
 
 def test_what_is_copied_exists_and_is_all_that_docker_gets_to_see() -> None:

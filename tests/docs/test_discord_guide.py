@@ -13,5 +13,5 @@ GUIDE = (Path(__file__).parents[2] / "docs" / "discord.md").read_text(encoding="
 def test_the_table_of_permissions_is_the_one_that_the_doctor_goes_by() -> None:
     (section,) = re.findall(r"^## Permissions\n(.*?)(?=^## )", GUIDE, re.MULTILINE | re.DOTALL)
     rows = re.findall(r"^\| ([A-Z][^|]+) \| ([^|]+) \|$", section, re.MULTILINE)
-    assert rows == [(each.name, each.without) for each in PERMISSIONS]
+    assert rows == [(permission.name, permission.without) for permission in PERMISSIONS]
     assert str(permission_integer()) in section

@@ -107,7 +107,7 @@ def test_named_commands_of_the_chat_exist_with_their_options(document: Path) -> 
         words = said.split()
         verb = _verb(verbs["mcp" if in_shell else command], words)
         assert verb is not None, said
-        options = {f"--{each.name}" for each in verb.parameters if each.shape is not ParameterKind.PLACE}
+        options = {f"--{parameter.name}" for parameter in verb.parameters if parameter.shape is not ParameterKind.PLACE}
         named = {re.sub(r"[^a-z-].*", "", word) for word in words if word.startswith("--")}
         assert named <= options | {"--page", "--json", "--debug"}, said
 

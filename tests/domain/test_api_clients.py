@@ -27,7 +27,7 @@ def test_only_an_admin_of_all_workspaces_is_one_everywhere() -> None:
         ApiClient("b", ApiRole.ADMIN, "slack:T1"),
         ApiClient("c", ApiRole.APPROVER),
     ]
-    assert [EVERYWHERE_ROLE in each.member.roles for each in callers] == [True, False, False]
+    assert [EVERYWHERE_ROLE in caller.member.roles for caller in callers] == [True, False, False]
 
 
 def test_a_caller_stands_in_its_own_conversation_of_the_workspace_it_has_to_do_with() -> None:

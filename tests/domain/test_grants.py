@@ -43,7 +43,7 @@ GRANTS = st.builds(
     server_name=st.just("s"),
     tool=words,
     definition=words,
-    place=st.sampled_from([*map(str, THREADS), *(each.workspace_key for each in THREADS)]),
+    place=st.sampled_from([*map(str, THREADS), *(thread.workspace_key for thread in THREADS)]),
     person=st.sampled_from(["", *PEOPLE]),
     granted_by=st.sampled_from(PEOPLE),
     granted_name=st.just(""),
@@ -108,6 +108,6 @@ def test_nobody_grants_themselves_what_takes_four_eyes(wanted: CallToCover, pers
 def test_a_grant_of_one_thread_holds_in_no_other(wanted: CallToCover) -> None:
     one = replace(wanted, terms=ApprovalRequirements())
     grant = meant_for(one, place=str(one.conversation))
-    assert [covers(grant, replace(one, conversation=each)) for each in THREADS] == [
-        each == one.conversation for each in THREADS
+    assert [covers(grant, replace(one, conversation=thread)) for thread in THREADS] == [
+        thread == one.conversation for thread in THREADS
     ]

@@ -84,9 +84,9 @@ def test_a_difference_is_told_part_by_part() -> None:
 
 
 def test_of_a_tool_that_was_not_there_everything_is_told() -> None:
-    told = {each.part: each.after for each in definition_changes(None, TOOL)}
+    told = {change.part: change.after for change in definition_changes(None, TOOL)}
     assert (told["description"], told["input.properties.city.type"]) == ("Tells the weather.", "string")
-    assert all(each.before is None for each in definition_changes(None, TOOL))
+    assert all(change.before is None for change in definition_changes(None, TOOL))
 
 
 @given(VALUES, VALUES)

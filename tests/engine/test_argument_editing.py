@@ -117,7 +117,7 @@ async def test_whoever_may_sign_and_whoever_asked_may_change_a_call(house: House
         assert isinstance(await engine.approvals.get_editable_call(card(step), 1, who), EditableCall) is may
         assert isinstance(await engine.approvals.revise(card(step), 1, BREAD, who), RevisionAccepted) is may
         entries, _ = await SqlReporting(house.database).audit(AuditQuery(kinds=("refused", "revised")), 100, 0)
-    assert [(each.kind, each.actor) for each in entries] == [("revised" if may else "refused", who.author.principal)]
+    assert [(entry.kind, entry.actor) for entry in entries] == [("revised" if may else "refused", who.author.principal)]
 
 
 async def test_who_has_asked_and_changed_it_does_not_sign_it_thereby(house: House) -> None:

@@ -70,7 +70,7 @@ def with_tool(house: House, behaviour: Booking | Meanwhile, **hints: bool) -> No
 
 
 def questions(view: TurnView) -> list[Elicitation]:
-    return [each for step in calls_of(view) for each in step.pending_elicitations]
+    return [elicitation for step in calls_of(view) for elicitation in step.pending_elicitations]
 
 
 async def asked(house: House, turn_id: str) -> Elicitation:
@@ -255,7 +255,9 @@ async def test_nobody_answers_in_time_and_the_server_hears_that_nothing_was_chos
         view = await house.surface.ended(receipt.turn_id)
     assert booking.seen[-1].replies is not None
     assert booking.seen[-1].replies.by_key == {"seats": CANCELLED}
-    assert [each.reason for each in calls_of(view)[0].elicitations] == ["The question expired without an answer."]
+    assert [elicitation.reason for elicitation in calls_of(view)[0].elicitations] == [
+        "The question expired without an answer."
+    ]
 
 
 @pytest.mark.parametrize(("server_id", "place"), [("another", "here"), ("", "elsewhere")], ids=["server", "place"])
@@ -337,7 +339,7 @@ async def test_a_call_that_is_under_way_waits_for_the_answer(house: House) -> No
     assert booking.heard == [THREE]
     (step,) = calls_of(view)
     assert step.status is StepStatus.DONE
-    assert [(each.open, each.answered_by) for each in step.elicitations] == [(False, "Ana")]
+    assert [(elicitation.open, elicitation.answered_by) for elicitation in step.elicitations] == [(False, "Ana")]
 
 
 async def test_a_call_that_is_under_way_hears_when_nobody_answers_in_time(house: House) -> None:

@@ -190,8 +190,8 @@ async def test_one_reply_may_search_call_what_was_found_and_call_by_name(house: 
     async with running(again):
         assert isinstance(await again.approvals.decide(decision(awaiting(view)[0]), member(ANA)), Decided)
         await house.surface.ended(receipt.turn_id)
-    assert [each.call_id for each in results(house.model.requests[-1])] == list("abcdef")
-    assert [each.is_error for each in results(house.model.requests[-1])] == [False, False, False, False, True, True]
+    assert [result.call_id for result in results(house.model.requests[-1])] == list("abcdef")
+    assert [result.is_error for result in results(house.model.requests[-1])] == [False, False, False, False, True, True]
     assert sorted(house.toolbox.names) == ["lab__probe_001", "lab__probe_002", "mail__send"]
 
 

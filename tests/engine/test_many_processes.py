@@ -86,7 +86,7 @@ async def world(request: pytest.FixtureRequest) -> World:
 
 
 def asked(view: TurnView) -> ToolStep | None:
-    waiting = (each for each in view.steps if isinstance(each, ToolStep) and each.status is StepStatus.AWAITING)
+    waiting = (step for step in view.steps if isinstance(step, ToolStep) and step.status is StepStatus.AWAITING)
     return next(waiting, None)
 
 

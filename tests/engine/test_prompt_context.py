@@ -95,7 +95,7 @@ def transcript(
 ) -> tuple[Message, ...]:
     """What the model reads where there is room for everything."""
     remembered = [
-        message for each in history_turns(history, replay, ResultTruncator(), shared=False) for message in each.messages
+        message for turn in history_turns(history, replay, ResultTruncator(), shared=False) for message in turn.messages
     ]
     return prompt_context.turn_messages(record, offered, PromptContext(prompt, remembered))
 

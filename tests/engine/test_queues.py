@@ -15,7 +15,7 @@ from tests.fakes.parts import ANA, BEN, ask_for, call, member, message, running,
 
 
 def asked(view: TurnView) -> ToolStep | None:
-    waiting = (each for each in view.steps if isinstance(each, ToolStep) and each.status is StepStatus.AWAITING)
+    waiting = (step for step in view.steps if isinstance(step, ToolStep) and step.status is StepStatus.AWAITING)
     return next(waiting, None)
 
 

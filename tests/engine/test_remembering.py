@@ -293,7 +293,7 @@ async def test_a_large_result_is_whole_while_it_is_new_and_told_by_its_beginning
     async with running(engine):
         await talk(house, engine, "read all")
     results = [part for part in words(house.model.requests[-1]) if part.startswith("000000000")]
-    assert [len(each) > 19_000 for each in results] == [False, True, True]
+    assert [len(result) > 19_000 for result in results] == [False, True, True]
     assert '18500 more characters: countersign__read_result with id "1.2" and offset 1500 reads on.' in results[0]
     assert [each.name for each in house.model.requests[-1].tools] == ["s__read", "countersign__read_result"]
     assert [each.name for each in house.model.requests[0].tools] == ["s__read"]

@@ -413,4 +413,4 @@ async def test_later_questions_are_told_of_the_tool_or_of_the_call_as_it_was_wri
         await house.surface.ended((await whole.receive(message("three"))).turn_id)
     wrote = [each for each in house.model.requests[-1].messages if each.tool_calls]
     assert [each.tool_calls for each in wrote] == [(found("mail__send", "outer", **TO_SAM),)]
-    assert [each.call_id for each in results(house.model.requests[-1])] == ["outer"]
+    assert [result.call_id for result in results(house.model.requests[-1])] == ["outer"]

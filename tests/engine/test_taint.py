@@ -48,7 +48,7 @@ def tool(
         name,
         server,
         original,
-        input_schema={"type": "object", "properties": {each: {} for each in arguments}},
+        input_schema={"type": "object", "properties": {argument: {} for argument in arguments}},
         annotations=Annotations(read_only=reads, destructive=destroys, open_world=open_world),
         trusted=trusted,
         server_id=f"id-{server}",
@@ -169,7 +169,7 @@ def test_an_address_needs_no_whole_url(text: str, asks: bool) -> None:
 
 def test_no_ending_of_a_file_name_that_is_left_out_is_a_top_level_domain() -> None:
     suffixes = PublicSuffixList(accept_unknown=False)
-    assert [each for each in _FILE_ENDINGS if suffixes.publicsuffix(f"x.{each}")] == []
+    assert [ending for ending in _FILE_ENDINGS if suffixes.publicsuffix(f"x.{ending}")] == []
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ PATIENCE = 60.0
 def test_nine_of_ten_tools_are_among_the_five_that_are_found() -> None:
     offered = synthetic_tools()
     assert (len(offered.tools), len(offered.guidance)) == (300, 20)
-    assert len(labelled_queries()) == len({each.words for each in labelled_queries()}) == 200
+    assert len(labelled_queries()) == len({query.words for query in labelled_queries()}) == 200
     assert shared_words(offered) < 0.6, "people do not use the words of the descriptions"
     assert recall(searches(offered), MOST_HITS) >= 0.90
 
@@ -31,8 +31,8 @@ def test_the_same_tools_are_found_in_the_same_order_however_they_are_listed() ->
     shuffled = list(offered.tools)
     random.Random(7).shuffle(shuffled)
     one, other = index_of(offered), index_of(ToolSet(tuple(shuffled), offered.guidance))
-    for each in labelled_queries():
-        assert one.search(each.words) == other.search(each.words)
+    for query in labelled_queries():
+        assert one.search(query.words) == other.search(query.words)
 
 
 @pytest.mark.parametrize(

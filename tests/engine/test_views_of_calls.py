@@ -154,7 +154,7 @@ async def test_who_may_not_approve_opens_nothing(house: House) -> None:
         # A form need not show everything.
         assert await approve(engine, step) == ViewRequired()
     entries, _ = await SqlReporting(house.database).audit(AuditQuery(), limit=50, offset=0)
-    assert [each.actor for each in entries if each.kind == "opened"] == ["test:ben"]
+    assert [entry.actor for entry in entries if entry.kind == "opened"] == ["test:ben"]
 
 
 async def test_a_grant_signs_neither_this_call_nor_others_that_were_not_opened(house: House) -> None:
@@ -167,7 +167,7 @@ async def test_a_grant_signs_neither_this_call_nor_others_that_were_not_opened(h
         plain = Decision(approval(first), 1, DecisionType.APPROVE, BEN)
         assert await engine.approvals.grant(plain, allowed, APPROVER) == Decided(DecisionType.APPROVE)
         view = await house.surface.wait_for(lambda view: len(view.awaiting) == 1)
-        assert [approval(each) for each in view.awaiting] == [approval(second)]
+        assert [approval(step) for step in view.awaiting] == [approval(second)]
         assert isinstance(await approve(engine, third), AlreadyDecided)
 
 
@@ -177,13 +177,13 @@ async def test_where_stored_secrets_are_is_kept_with_each_revision_and_hides_no_
     async with running(engine):
         turn_id, (step,) = await asked(house, engine, {"token": "k3y-0f-the-h0st"})
         assert step.approval is not None
-        assert [(each.path, each.span.label) for each in step.approval.secrets] == [((0,), "header X-Key")]
+        assert [(secret.path, secret.span.label) for secret in step.approval.secrets] == [((0,), "header X-Key")]
         assert await engine.approvals.revise(
             approval(step), 1, {"command": "x k3y-0f-the-h0st"}, APPROVER
         ) == RevisionAccepted(2)
         (now,) = (await engine.view(turn_id)).awaiting
         assert now.approval is not None
-        assert [(each.span.start, each.span.end) for each in now.approval.secrets] == [(2, 17)]
-        assert [(each.span.start, each.span.end) for each in now.approval.proposed_secrets] == [(0, 15)]
+        assert [(secret.span.start, secret.span.end) for secret in now.approval.secrets] == [(2, 17)]
+        assert [(secret.span.start, secret.span.end) for secret in now.approval.proposed_secrets] == [(0, 15)]
         assert "k3y" not in str((now.approval.secrets, now.approval.proposed_secrets))
         assert await approve(engine, step, revision=2) == Decided(DecisionType.APPROVE)

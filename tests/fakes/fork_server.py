@@ -145,8 +145,8 @@ class Server:
             self._ready.close()
             _take(descriptors[:STREAMS], terminal=asked["terminal"])
             return asked
-        for each in descriptors[:STREAMS]:
-            os.close(each)
+        for descriptor in descriptors[:STREAMS]:
+            os.close(descriptor)
         self._begun(pid, socket.socket(fileno=descriptors[STREAMS]))
         return None
 

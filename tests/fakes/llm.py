@@ -225,7 +225,7 @@ class FakeLanguageModel:
             case Bytes():
                 await self._play_bytes(connection, reply)
             case Raw(events):
-                await connection.stream([self._protocol.event(each) for each in events])
+                await connection.stream([self._protocol.event(event) for event in events])
             case Say():
                 await connection.stream(self._frames(reply, request).whole)
             case Slow(say, pause):

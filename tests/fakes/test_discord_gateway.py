@@ -176,7 +176,7 @@ async def test_the_app_hears_nothing_from_where_it_does_not_see(discord: FakeDis
         discord.say(ana, secret, "not heard")
         discord.say(ana, discord.thread(ana, room, "more"), "heard")
         messages = [(await opened.event("MESSAGE_CREATE"))["d"] for _ in range(2)]
-        assert [(each["type"], each["content"]) for each in messages] == [(18, "more"), (0, "heard")]
+        assert [(message["type"], message["content"]) for message in messages] == [(18, "more"), (0, "heard")]
 
 
 async def test_a_session_is_resumed_with_what_was_missed(discord: FakeDiscord, session: ClientSession) -> None:

@@ -115,7 +115,7 @@ async def test_small_talk_calls_nothing(question: str) -> None:
     ],
 )
 async def test_several_places_are_several_calls_and_none_twice(question: str, arguments: list[dict[str, Any]]) -> None:
-    assert await calls(question) == [("weather__get_forecast", each) for each in arguments]
+    assert await calls(question) == [("weather__get_forecast", argument) for argument in arguments]
 
 
 async def test_clauses_that_are_each_clear_are_each_called() -> None:
@@ -155,11 +155,11 @@ def renamed(offered: Tool, old: str, new: str) -> Tool:
 
 @pytest.mark.parametrize("noun", ["recipe", "gadget", "zorb", "invoice"])
 async def test_no_name_is_hard_wired_the_same_tools_work_under_any_noun(noun: str) -> None:
-    offered = [renamed(each, "note", noun) for each in NOTES]
+    offered = [renamed(note, "note", noun) for note in NOTES]
     assert await calls(f"save a {noun}: buy milk", offered) == [(f"{noun}s__add_{noun}", {"text": "buy milk"})]
     assert await calls(f"list my {noun}s", offered) == [(f"{noun}s__list_{noun}s", {})]
     assert await calls(f"delete {noun} 3", offered) == [(f"{noun}s__delete_{noun}", {"id": 3})]
-    assert await calls("delete note 3 from the archive", [renamed(each, "note", noun) for each in NOTES[:2]]) == []
+    assert await calls("delete note 3 from the archive", [renamed(note, "note", noun) for note in NOTES[:2]]) == []
 
 
 @pytest.mark.parametrize("offered", [NOTES, WEATHER, LAMPS, INVOICES, TICKETS], ids=lambda tools: tools[0].server)
@@ -171,7 +171,7 @@ async def test_every_example_in_the_help_works(offered: tuple[Tool, ...]) -> Non
 
 
 async def test_a_removing_tool_is_called_only_for_removing_words() -> None:
-    only = [each for each in NOTES if each.name == "notes__delete_note"]
+    only = [note for note in NOTES if note.name == "notes__delete_note"]
     assert await calls("note 3", only) == []
     assert await calls("show note 3", only) == []
     assert await calls("remove note 3", only) == [("notes__delete_note", {"id": 3})]

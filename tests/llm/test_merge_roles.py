@@ -54,10 +54,10 @@ def test_whatever_was_said_the_strictest_templates_take_it(transcript: list[Writ
 
 @given(TRANSCRIPTS)
 def test_nothing_that_was_said_is_lost(transcript: list[Written]) -> None:
-    told = "".join(text for each in merge_adjacent_roles(transcript) for text in texts(each))
+    told = "".join(text for role in merge_adjacent_roles(transcript) for text in texts(role))
     assert all(text in told for each in transcript for text in texts(each))
     ids = [
-        [call["id"] for each in lines for call in each.get("tool_calls", ())]
+        [call["id"] for line in lines for call in line.get("tool_calls", ())]
         for lines in (transcript, merge_adjacent_roles(transcript))
     ]
     assert ids[0] == ids[1]

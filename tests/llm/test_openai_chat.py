@@ -181,7 +181,7 @@ KEPT = [
 async def test_what_led_to_calls_goes_back_with_their_results_as_it_came_and_no_longer() -> None:
     chunks = (
         *(chunk({"reasoning_content": thought}) for thought in ("I lo", "ok.")),
-        *(chunk({"reasoning_details": [each]}) for each in DETAILS),
+        *(chunk({"reasoning_details": [detail]}) for detail in DETAILS),
         chunk({"tool_calls": [part("look", "{}", index=0, id="a")]}, "tool_calls"),
     )
     async with talking(OPENAI_CHAT, Raw(chunks), Say("One."), Say("Two.")) as (model, service):
@@ -216,7 +216,7 @@ async def test_reasoning_that_is_said_under_both_its_names_is_shown_once() -> No
     chunks = (chunk({"reasoning": "Hm.", "reasoning_content": "Hm."}), chunk({"content": "Yes."}, "stop"))
     async with talking(OPENAI_CHAT, Raw(chunks)) as (model, _):
         deltas = (await events(model))[:-1]
-    assert "".join(each.text for each in deltas if isinstance(each, ReasoningDelta)) == "Hm."
+    assert "".join(delta.text for delta in deltas if isinstance(delta, ReasoningDelta)) == "Hm."
 
 
 async def test_a_refusal_is_text_with_its_own_stop() -> None:

@@ -152,7 +152,7 @@ async def test_summaries_of_reasoning_are_kept_apart() -> None:
     )
     async with RESPONSES(Raw(stream)) as (model, _):
         *deltas, _ = await events(model)
-    assert "".join(each.text for each in deltas if isinstance(each, ReasoningDelta)) == "One.\n\nTwo."
+    assert "".join(delta.text for delta in deltas if isinstance(delta, ReasoningDelta)) == "One.\n\nTwo."
 
 
 async def test_servers_that_do_not_stream_or_number_their_items_are_understood() -> None:

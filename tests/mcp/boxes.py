@@ -78,7 +78,7 @@ async def started(
 
 def entries(*servers: ServerConfig | DesiredServer) -> list[DesiredServer]:
     """Servers as the toolbox keeps them."""
-    return [each if isinstance(each, DesiredServer) else DesiredServer(each) for each in servers]
+    return [server if isinstance(server, DesiredServer) else DesiredServer(server) for server in servers]
 
 
 def bad(name: str, problem: str) -> DesiredServer:

@@ -120,4 +120,4 @@ async def meet(here: Office, place: str, people: int) -> list[str]:
     """So many calls that all wait for each other in the server."""
     tool = named(here.box, "meet")
     outcomes = await asyncio.gather(*(call(tool, here.box, place=place, people=people) for _ in range(people)))
-    return [text(each) for each in outcomes]
+    return [text(outcome) for outcome in outcomes]

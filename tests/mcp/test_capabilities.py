@@ -119,7 +119,7 @@ async def test_all_pages_are_read_and_what_is_malformed_hides_nothing(endpoint: 
     endpoint.on["prompts/list"] = lambda m: result(m, {"prompts": [{"name": "p", "arguments": [{"name": 5}, "x"]}]})
     async with started(remote("s", endpoint.url)) as box:
         known = await synced(box)
-    assert [each.uri for each in known.resources] == ["note://None", "note://1", "note://2"]
+    assert [resource.uri for resource in known.resources] == ["note://None", "note://1", "note://2"]
     assert known.resources[0] == Resource("note://None", "note://None")
     assert known.prompts == (Prompt("p"),)
 
@@ -368,9 +368,11 @@ async def test_what_cannot_be_read_says_why(endpoint: FakeEndpoint, trouble: Any
 async def test_the_real_server_lists_and_reads() -> None:
     async with started(real()) as box:
         known = await synced(box)
-        assert [each.uri for each in known.resources] == ["note://plan"]
-        assert [each.pattern for each in known.templates] == ["note://by/{author}"]
-        assert [(each.name, [arg.name for arg in each.arguments]) for each in known.prompts] == [("greet", ["name"])]
+        assert [resource.uri for resource in known.resources] == ["note://plan"]
+        assert [template.pattern for template in known.templates] == ["note://by/{author}"]
+        assert [(prompt.name, [arg.name for arg in prompt.arguments]) for prompt in known.prompts] == [
+            ("greet", ["name"])
+        ]
         assert [
             each.text for each in await box.read_resource("file:s", "note://plan") if isinstance(each, TextContents)
         ] == ["the plan"]

@@ -137,7 +137,7 @@ async def ready(box: McpToolbox) -> None:
 def answered(asked: CallNeedsInput, reply: ElicitationResult) -> CallContext:
     """The next sending of the call, with the same answer to everything."""
     return CallContext(
-        ANA, "t1:1", replies=ElicitationResults({each.key: reply for each in asked.questions}, asked.state)
+        ANA, "t1:1", replies=ElicitationResults({question.key: reply for question in asked.questions}, asked.state)
     )
 
 
@@ -424,10 +424,10 @@ async def test_over_http_each_of_two_people_is_asked_about_their_own_call(addres
         await ready(box)
         tool = named(box, "ask")
         answers = await asyncio.gather(
-            *(call_with(tool, box, each.context, message=each.context.author.id) for each in people)
+            *(call_with(tool, box, user.context, message=user.context.author.id) for user in people)
         )
-    assert [json.loads(text(each))["action"] for each in answers] == ["accept", "decline"]
-    assert [[question.message for question in each.asked] for each in people] == [["ana"], ["ben"]]
+    assert [json.loads(text(answer))["action"] for answer in answers] == ["accept", "decline"]
+    assert [[question.message for question in user.asked] for user in people] == [["ana"], ["ben"]]
 
 
 async def test_over_a_pipe_nobody_is_asked_what_may_be_a_strangers_question_and_then_there_is_one_call_at_a_time() -> (
@@ -439,7 +439,7 @@ async def test_over_a_pipe_nobody_is_asked_what_may_be_a_strangers_question_and_
         tool = named(box, "ask")
 
         async def both() -> list[str]:
-            calls = (call_with(tool, box, each.context, message=each.context.author.id, pause=0.2) for each in people)
+            calls = (call_with(tool, box, user.context, message=user.context.author.id, pause=0.2) for user in people)
             return [json.loads(text(each))["action"] for each in await asyncio.gather(*calls)]
 
         first = await both()
@@ -448,7 +448,7 @@ async def test_over_a_pipe_nobody_is_asked_what_may_be_a_strangers_question_and_
             # Whoever was asked was asked about their own call.
             assert {question.message for question in person.asked} <= {person.context.author.id}
         assert await both() == ["accept", "accept"]
-        assert [[question.message for question in each.asked][-1] for each in people] == ["ana", "ben"]
+        assert [[question.message for question in user.asked][-1] for user in people] == ["ana", "ben"]
         async with asyncio.timeout(LIMIT):
             thinking = asyncio.Event()
 
@@ -494,7 +494,7 @@ async def test_what_a_person_answers_is_not_in_the_log(address: str, caplog: pyt
                 asked = await call_with(named(box, "book"), box, Person(reply).context, day="Friday")
                 if isinstance(asked, CallNeedsInput):
                     await call_with(named(box, "book"), box, answered(asked, reply), day="Friday")
-    ours = [each for each in caplog.records if each.name.startswith("bot.")]
+    ours = [record for record in caplog.records if record.name.startswith("bot.")]
     assert [each.getMessage() for each in ours if "8713355" in each.getMessage()] == []
     assert any(each.name.startswith("bot.mcp.toolbox.mcp") for each in ours)
 
@@ -563,7 +563,7 @@ async def test_pages_that_have_one_name_or_none_are_told_apart() -> None:
         async with started(remote("s", endpoint.url)) as box:
             await ready(box)
             asked = asks(await call_with(named(box, "t"), box, CallContext(ANA, "t1:1")))
-    assert [each.key for each in asked.questions] == ["1", "2"]
+    assert [question.key for question in asked.questions] == ["1", "2"]
 
 
 async def test_both_kinds_of_questions_are_declared_and_nothing_else() -> None:

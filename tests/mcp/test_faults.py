@@ -102,7 +102,7 @@ async def _complaint(box: McpToolbox) -> str:
 
 
 def _state(box: McpToolbox, name: str) -> ServerSnapshot:
-    return next(each for each in box.servers() if each.config.name == name)
+    return next(server for server in box.servers() if server.config.name == name)
 
 
 def _said(outcome: ToolOutcome) -> str:

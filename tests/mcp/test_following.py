@@ -48,7 +48,7 @@ def offering(*names: str, pids: Path | None = None, **actions: Any) -> dict[str,
 
 
 def state(box: McpToolbox, name: str = "s") -> ServerSnapshot:
-    return next(each for each in box.servers() if each.config.name == name)
+    return next(server for server in box.servers() if server.config.name == name)
 
 
 def status(box: McpToolbox, name: str = "s") -> ServerStatus:
@@ -74,7 +74,7 @@ async def test_a_new_server_is_used_and_one_that_is_gone_is_not() -> None:
         await box.reconcile(entries(raw("b", script=offering("t"))))
         await until(lambda: status(box, "b") is ServerStatus.CONNECTED)
         assert await offered(box) == ["b__t"]
-        assert [each.config.name for each in box.servers()] == ["b"]
+        assert [server.config.name for server in box.servers()] == ["b"]
         assert "no MCP server a" in unsent(await call(gone, box))
 
 
@@ -199,7 +199,7 @@ async def test_a_server_that_is_gone_is_not_started_by_whoever_still_looks_at_it
         checks = box.diagnose("file:s")
         assert (await anext(checks)).name == "standing"
         await box.reconcile([])
-        await until(lambda: not [each for each in asyncio.all_tasks() if each.get_name().startswith("mcp:leaving")])
+        await until(lambda: not [task for task in asyncio.all_tasks() if task.get_name().startswith("mcp:leaving")])
         found = {check.name: check async for check in checks}
         assert found["MCP"].finding is CheckStatus.BROKEN
     assert not pids.exists()
@@ -371,7 +371,9 @@ async def test_the_policy_says_who_is_connected_at_the_start(policy: ConnectPoli
         configs = remote("auto", auto.url), remote("manual", manual.url, auto_connect=False)
         async with started(*configs, policy=policy) as box:
             await box.wait_ready()
-            assert {each.config.name for each in box.servers() if each.status is ServerStatus.CONNECTED} == connected
+            assert {
+                server.config.name for server in box.servers() if server.status is ServerStatus.CONNECTED
+            } == connected
             assert {name for name, endpoint in (("auto", auto), ("manual", manual)) if endpoint.seen} == connected
 
 

@@ -27,9 +27,9 @@ async def keeping(connections: list[asyncio.StreamWriter]) -> AsyncIterator[str]
 
     async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
         yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
-        for each in connections:
-            each.close()
-            await each.wait_closed()
+        for connection in connections:
+            connection.close()
+            await connection.wait_closed()
 
 
 async def test_a_connection_is_used_again_only_while_no_server_closes_it_yet() -> None:

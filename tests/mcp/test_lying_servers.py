@@ -105,8 +105,8 @@ async def test_what_a_server_lists_with_its_own_secret_in_it_is_left_out_and_the
             found = [check async for check in box.diagnose(box.servers()[0].config.id)]
     assert secret not in repr(kept)
     assert [each.original_name for each in kept[0].tools] == ["tell"]
-    assert [each.uri for each in kept[0].resources] == ["note://1"]
-    assert [each.name for each in kept[0].prompts] == ["q"]
+    assert [resource.uri for resource in kept[0].resources] == ["note://1"]
+    assert [prompt.name for prompt in kept[0].prompts] == ["q"]
     assert any("hear: one with a secret of the server in it" in check.detail for check in found)
 
 

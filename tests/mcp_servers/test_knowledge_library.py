@@ -37,7 +37,7 @@ def found(opened: Library, text: str) -> list[str]:
 
 
 def documents(opened: Library) -> list[str]:
-    return [each.id for each in opened.listing("", 100).documents]
+    return [document.id for document in opened.listing("", 100).documents]
 
 
 def left_out(opened: Library) -> dict[str, str]:

@@ -72,7 +72,7 @@ async def test_each_of_many_calls_at_once_gets_its_own_answer(everything: Server
         await box.connect(everything.id)
         tool = named(box, "echo")
         answers = await asyncio.gather(*(call(tool, box, f"turn:{n}", message=f"number {n}") for n in range(50)))
-        assert [text(each) for each in answers] == [f"Echo: number {n}" for n in range(50)]
+        assert [text(answer) for answer in answers] == [f"Echo: number {n}" for n in range(50)]
 
 
 async def test_a_long_call_tells_how_far_it_is(everything: ServerConfig) -> None:

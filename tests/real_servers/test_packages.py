@@ -105,4 +105,4 @@ async def test_many_calls_at_once_on_the_older_library_get_their_own_answers(old
         await box.connect(older.id)
         tool = named(box, "count")
         answers = await asyncio.gather(*(call(tool, box, f"turn:{n}", to=n) for n in range(30)))
-        assert [text(each) for each in answers] == [str(n) for n in range(30)]
+        assert [text(answer) for answer in answers] == [str(n) for n in range(30)]

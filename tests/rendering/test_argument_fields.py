@@ -37,7 +37,7 @@ CALL: dict[str, Any] = {
 
 def shown(arguments: dict[str, Any], schema: dict[str, Any] | None = None) -> dict[str, str]:
     form = argument_form(SCHEMA if schema is None else schema, arguments)
-    return {each.argument: each.field.value for each in form.fields}
+    return {field.argument: field.field.value for field in form.fields}
 
 
 def filled(
@@ -45,14 +45,14 @@ def filled(
 ) -> tuple[dict[str, Any], dict[str, str]]:
     """What these answers, by argument, make of a call; and the errors by argument."""
     form = argument_form(SCHEMA if schema is None else schema, arguments)
-    given_answers = {each.field.name: answers.get(each.argument, each.field.value) for each in form.fields}
+    given_answers = {field.field.name: answers.get(field.argument, field.field.value) for field in form.fields}
     made, errors = read_arguments(form, arguments, given_answers)
     return made, {form.argument_of(name): error for name, error in errors.items()}
 
 
 def test_each_kind_of_argument_has_a_field_of_its_kind() -> None:
     form = argument_form(SCHEMA, CALL)
-    kinds = {each.argument: each.field.kind for each in form.fields}
+    kinds = {field.argument: field.field.kind for field in form.fields}
     assert kinds == {
         "summary": FieldKind.TEXT,
         "priority": FieldKind.CHOICE,
@@ -62,9 +62,9 @@ def test_each_kind_of_argument_has_a_field_of_its_kind() -> None:
         "labels": FieldKind.LINES,
         "fields": FieldKind.TEXT,
     }
-    choices = {each.argument: each.field.choices for each in form.fields if each.field.choices}
+    choices = {field.argument: field.field.choices for field in form.fields if field.field.choices}
     assert choices == {"priority": ("Low", "High", LEAVE_OUT), "urgent": ("yes", "no")}
-    assert [each.argument for each in form.fields if each.field.required] == ["summary", "urgent"]
+    assert [field.argument for field in form.fields if field.field.required] == ["summary", "urgent"]
 
 
 def test_a_field_holds_what_the_call_has_already() -> None:
@@ -152,9 +152,9 @@ def test_a_withheld_value_is_not_prefilled_and_stays_unless_another_is_typed() -
     call = {"api_key": "very-secret", "header": "Authorization: Bearer abcdefghijklmnop", "auth": {"password": "x1"}}
     schema = {"properties": {"api_key": {"type": "string"}, "header": {"type": "string"}, "auth": {"type": "object"}}}
     form = argument_form(schema, call, withheld={"api_key", "auth"})
-    assert [each.field.value for each in form.fields] == ["", call["header"], ""]
-    assert "very-secret" not in str([each.field for each in form.fields])
-    assert read_arguments(form, call, {each.field.name: each.field.value for each in form.fields}) == (call, {})
+    assert [field.field.value for field in form.fields] == ["", call["header"], ""]
+    assert "very-secret" not in str([field.field for field in form.fields])
+    assert read_arguments(form, call, {field.field.name: field.field.value for field in form.fields}) == (call, {})
     assert read_arguments(form, call, {"a0": "another"}) == ({**call, "api_key": "another"}, {})
 
 
@@ -188,7 +188,7 @@ def test_what_is_too_long_or_too_much_has_no_field_and_stays() -> None:
 
 def test_what_the_call_has_comes_before_what_it_could_have() -> None:
     schema = {"properties": {f"p{n}": {"type": "string"} for n in range(40)}, "required": ["p39"]}
-    names = [each.argument for each in argument_form(schema, {"p38": "x", "extra": 1}).fields]
+    names = [field.argument for field in argument_form(schema, {"p38": "x", "extra": 1}).fields]
     assert len(names) == MOST_FIELDS
     assert {"p38", "p39", "extra"} <= set(names)
 

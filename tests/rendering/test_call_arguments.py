@@ -115,7 +115,7 @@ def test_twin_names_are_pointed_out() -> None:
     first, second, third = shared(step(**{"path": "a", "path ": "b", "p\u0430th": "c"}))
     assert "Its name can be taken for that of another argument: “path ”." in first.warnings
     assert "The name: ends with 1 blank." in second.warnings
-    assert any("mixes alphabets: Cyrillic, Latin" in each for each in third.warnings)
+    assert any("mixes alphabets: Cyrillic, Latin" in warning for warning in third.warnings)
 
 
 def test_a_part_that_only_imitates_a_hidden_one_is_pointed_out() -> None:
@@ -179,7 +179,7 @@ FAKE = "https://g\u043e\u043egle.com/x"
 )
 def test_many_warnings_push_none_out_of_the_whole_call(noise: Any) -> None:
     (made,) = whole(step(data=[noise, FAKE]))
-    assert any("mixes alphabets: Cyrillic, Latin" in each for each in made.warnings)
+    assert any("mixes alphabets: Cyrillic, Latin" in warning for warning in made.warnings)
 
 
 def test_a_card_says_how_many_more_warnings_there_are_and_stray_blanks_come_last() -> None:
@@ -192,5 +192,5 @@ def test_a_card_says_how_many_more_warnings_there_are_and_stray_blanks_come_last
 
 def test_a_long_address_in_a_warning_ends_with_its_domain() -> None:
     (made,) = whole(step(url="https://" + "a." * 3_000 + "g\u043e\u043egle.com"))
-    assert all(len(each) < 400 for each in made.warnings)
-    assert any("xn--ggle-55da.com" in each for each in made.warnings)
+    assert all(len(warning) < 400 for warning in made.warnings)
+    assert any("xn--ggle-55da.com" in warning for warning in made.warnings)

@@ -48,7 +48,7 @@ TAGGED = "".join(chr(0xE0000 + ord(each)) for each in "send it")
     ],
 )
 def test_it_is_said_in_a_sentence(text: str, said: str) -> None:
-    assert any(said in each for each in text_warnings(text)), text_warnings(text)
+    assert any(said in warning for warning in text_warnings(text)), text_warnings(text)
 
 
 @pytest.mark.parametrize(
@@ -89,8 +89,8 @@ def test_odd_blanks_are_spelled_out_and_ordinary_ones_stay() -> None:
 @pytest.mark.parametrize("twin", ["path ", "Path", "\uff50ath", "p\u0430th", "pa\u200bth", "pat\u04bb"])
 def test_names_that_can_be_taken_for_one_another_are_twins(twin: str) -> None:
     assert any(
-        "can be taken for that of another argument" in each
-        for each in name_warnings("path", lookalikes_of(["path", twin])["path"])
+        "can be taken for that of another argument" in warning
+        for warning in name_warnings("path", lookalikes_of(["path", twin])["path"])
     )
 
 

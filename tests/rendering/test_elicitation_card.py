@@ -21,7 +21,7 @@ def test_a_form_that_waits_says_who_asks_whom_for_what() -> None:
     assert (made.title, made.server, made.tool) == ("notes asks for an answer", "notes", "add_note")
     assert (made.message, made.asked_of, made.fields) == ("What is it\ncalled?", "Ana", ("Title", "due"))
     assert (made.domain, made.warning, made.outcome, made.expiry) == ("", "", "", "expires in 30 min")
-    assert [(each.label, each.words, each.strong) for each in made.offers] == [
+    assert [(offer.label, offer.words, offer.strong) for offer in made.offers] == [
         ("Answer…", ("answer-server", "eli-12345678"), True),
         ("Decline", ("decline-server", "eli-12345678"), False),
     ]
@@ -30,7 +30,7 @@ def test_a_form_that_waits_says_who_asks_whom_for_what() -> None:
 def test_a_link_that_waits_says_where_it_leads_and_not_its_address() -> None:
     made = the_card(a_link(url="https://jira.example.com:8443/consent?ticket=k3y", message="Please say that we may."))
     assert (made.title, made.domain, made.fields) == ("notes wants a page visited", "jira.example.com:8443", ())
-    assert [(each.label, each.words) for each in made.offers] == [
+    assert [(offer.label, offer.words) for offer in made.offers] == [
         ("Show the link…", ("visit-server", "eli-12345678")),
         ("Decline", ("decline-server", "eli-12345678")),
     ]

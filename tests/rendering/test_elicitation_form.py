@@ -110,8 +110,8 @@ def test_defaults_are_filled_in_and_sent_where_nothing_is_changed() -> None:
         note={"type": "string"},
     )
     form = elicitation_form(wanted)
-    assert [each.value for each in form.fields] == ["Ana", "30", "yes", "warm", ""]
-    untouched = {each.name: each.value for each in form.fields}
+    assert [field.value for field in form.fields] == ["Ana", "30", "yes", "warm", ""]
+    untouched = {field.name: field.value for field in form.fields}
     same = {"name": "Ana", "age": 30, "mail": True, "tone": "warm"}
     assert form.read(untouched) == (same, {})
     assert form.read({}) == (same, {})
@@ -146,7 +146,7 @@ def test_nothing_is_sent_that_nobody_has_seen() -> None:
     assert form.left == ("consent", "note", "long")
     assert form.read({}) == (dict.fromkeys(many, "seen"), {})
     hidden = elicitation_form(schema(note={"type": "string", "default": "Bearer abcdefghijklmnop"}))
-    assert hidden.read({each.name: each.value for each in hidden.fields}) == ({}, {})
+    assert hidden.read({field.name: field.value for field in hidden.fields}) == ({}, {})
 
 
 def test_a_choice_is_the_one_that_is_shown_though_another_is_called_so_inside() -> None:
@@ -156,10 +156,10 @@ def test_a_choice_is_the_one_that_is_shown_though_another_is_called_so_inside() 
 
 def test_a_field_without_a_name_has_one_on_screens() -> None:
     form = elicitation_form(schema((), **{" ": {"type": "string", "title": " "}}))
-    assert [each.label for each in form.fields] == ["(no name)"]
+    assert [field.label for field in form.fields] == ["(no name)"]
 
 
 @pytest.mark.parametrize("odd", [{}, {"properties": None}, {"properties": {"it": None}}, {"properties": {"it": {}}}])
 def test_odd_schemas_make_forms_all_the_same(odd: dict[str, Any]) -> None:
     form = elicitation_form(odd)
-    assert form.read(dict.fromkeys((each.name for each in form.fields), ""))[1] == {}
+    assert form.read(dict.fromkeys((field.name for field in form.fields), ""))[1] == {}

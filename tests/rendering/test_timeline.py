@@ -45,7 +45,7 @@ def _outlined(part: TimelineSection | ApprovalEntry | ElicitationEntry) -> objec
         case ApprovalEntry():
             return [step.n for step in part.calls]
         case ElicitationEntry():
-            return f"{part.number} asks {', '.join(each.id for each in part.elicitations)}"
+            return f"{part.number} asks {', '.join(elicitation.id for elicitation in part.elicitations)}"
 
 
 def test_a_turn_without_questions_is_one_passage() -> None:

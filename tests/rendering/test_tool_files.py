@@ -32,7 +32,7 @@ def kept(size: int = 4, readers: ImageAudience = ImageAudience.PEOPLE, **fields:
 
 
 def names(view: TurnView, largest: int = 100) -> list[str]:
-    return [each.name for each in returned_files(view, largest)]
+    return [file.name for file in returned_files(view, largest)]
 
 
 async def test_what_was_kept_is_read_when_it_is_shared() -> None:

@@ -28,7 +28,7 @@ def test_the_same_row_is_written_once(tmp_path: Path) -> None:
     path = tmp_path / "a.checkpoints"
     for at in (1.5, 2.5):
         append_checkpoint(path, KEYS.sign_checkpoint(7, "ab" * 32, at))
-    assert [each.at for each in read_checkpoints(path).checkpoints] == [1.5]
+    assert [checkpoint.at for checkpoint in read_checkpoints(path).checkpoints] == [1.5]
 
 
 def test_a_line_that_a_crash_cut_off_spoils_no_other(tmp_path: Path) -> None:

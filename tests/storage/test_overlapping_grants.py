@@ -66,7 +66,7 @@ async def test_a_grant_that_is_revoked_while_a_call_is_kept_on_it_is_revoked_aft
     appending = ledger.log.append(claim, reply(step), [step])
     revoking = SqlGrantStore(ledger.database).revoke(grant.id, ANA)
     record, revoked = await overlapping(ledger, appending, "insert into steps", revoking)
-    assert ([each.status for each in record.calls], revoked) == ([StepStatus.READY], True)
+    assert ([call.status for call in record.calls], revoked) == ([StepStatus.READY], True)
     assert await SqlGrantStore(ledger.database).active_grants(HALL.workspace_key) == []
 
 
@@ -78,7 +78,7 @@ async def test_a_call_that_is_kept_while_its_grant_is_being_revoked_asks(ledger:
     revoked, record = await overlapping(
         ledger, revoking, "insert into audit", ledger.log.append(claim, reply(step), [step])
     )
-    assert ([each.status for each in record.calls], revoked) == ([StepStatus.AWAITING], True)
+    assert ([call.status for call in record.calls], revoked) == ([StepStatus.AWAITING], True)
 
 
 async def test_a_call_that_is_asked_for_while_its_grant_is_being_given_runs_on_it(ledger: PostgresLedger) -> None:
@@ -89,7 +89,7 @@ async def test_a_call_that_is_asked_for_while_its_grant_is_being_given_runs_on_i
     giving = ledger.log.grant(*signed(first, GrantRequest(ThreadScope())))
     settled, record = await overlapping(ledger, giving, "insert into grants", ledger.log.append(claim, None, [second]))
     assert settled == Decided(DecisionType.APPROVE)
-    assert [each.status for each in record.calls] == [StepStatus.READY, StepStatus.READY]
+    assert [call.status for call in record.calls] == [StepStatus.READY, StepStatus.READY]
 
 
 async def test_a_duplicate_that_somebody_denies_while_the_grant_is_given_is_decided_once(
@@ -103,7 +103,7 @@ async def test_a_duplicate_that_somebody_denies_while_the_grant_is_given_is_deci
     settled, denied = await overlapping(ledger, giving, "insert into grants", denying)
     assert settled == Decided(DecisionType.APPROVE)
     assert isinstance(denied, AlreadyDecided)
-    assert [each.status for each in (await ledger.log.resume(claim)).calls] == [StepStatus.READY, StepStatus.READY]
+    assert [call.status for call in (await ledger.log.resume(claim)).calls] == [StepStatus.READY, StepStatus.READY]
 
 
 async def test_looking_grants_up_waits_for_nobody_who_uses_one(ledger: PostgresLedger) -> None:
@@ -118,5 +118,5 @@ async def test_looking_grants_up_waits_for_nobody_who_uses_one(ledger: PostgresL
         "insert into steps",
         store.active_grants(HALL.workspace_key),
     )
-    assert [each.status for each in record.calls] == [StepStatus.READY]
+    assert [call.status for call in record.calls] == [StepStatus.READY]
     assert [each.id for each in kept] == [grant.id]

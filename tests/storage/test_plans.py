@@ -67,8 +67,8 @@ async def driven(ledger: SqliteLedger) -> None:
     await log.finish_call(claim, 2, StepStatus.DONE, ToolResult("c2", (TextPart("ok"),)), 0.1)
     await log.finish(claim, TurnStatus.DONE, [ModelStep(3, assistant("Done."))], "")
     await log.mark_delivered(receipt.turn_id, NEWEST)
-    for each in await log.stale_views("", 20):
-        await log.get_view(each)
+    for view in await log.stale_views("", 20):
+        await log.get_view(view)
     await log.renew_deliveries([receipt.turn_id])
     await log.recent_turns(HALL, 10)
     await log.claim(8)

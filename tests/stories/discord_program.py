@@ -63,18 +63,20 @@ class Company:
             await self.discord.until(found, PATIENCE)
         except TimeoutError:
             raise AssertionError(f"nobody reads {texts} among {self.words(place, user)}") from None
-        return next(each for each in self.discord.posted(place) if each.id == found()[-1])
+        return next(message for message in self.discord.posted(place) if message.id == found()[-1])
 
     async def press(self, user: User, message: Message, label: str) -> None:
         """Press the button whose label begins so."""
-        await self.discord.press(user, message, next(each for each in self.buttons(message) if each.startswith(label)))
+        await self.discord.press(
+            user, message, next(button for button in self.buttons(message) if button.startswith(label))
+        )
 
     def buttons(self, message: Message) -> list[str]:
         """The labels of a message's buttons."""
-        return [each.get("label", "") for each in walk(message.components) if each["type"] == BUTTON]
+        return [node.get("label", "") for node in walk(message.components) if node["type"] == BUTTON]
 
     def _seen(self, place: Channel, user: User | None) -> list[VisibleState]:
-        mine = {each.id for each in self.discord.posted(place)}
+        mine = {message.id for message in self.discord.posted(place)}
         return [each for each in self.discord.what_user_sees(user or self.priya, place) if each.id in mine]
 
 

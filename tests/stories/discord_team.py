@@ -78,7 +78,7 @@ class DiscordTeam(Team):
         await self.press(person, await self.sees(person, label), label)
 
     def screen(self, message: Message) -> Any:
-        return [(each.get("label", ""), each.get("custom_id", "")) for each in _buttons(message)]
+        return [(button.get("label", ""), button.get("custom_id", "")) for button in _buttons(message)]
 
     async def fill_in(self, person: User, fields: Mapping[str, str]) -> None:
         await self.discord.submit(person, fields)
@@ -100,10 +100,10 @@ class DiscordTeam(Team):
         return conversation(self.discord.guild.id, place.id, "")
 
     def messages(self, talk: Talk) -> list[Message]:
-        return [each for each in self.discord.posted(self._place(talk)) if not each.ephemeral_to]
+        return [message for message in self.discord.posted(self._place(talk)) if not message.ephemeral_to]
 
     def messages_in(self, channel: Channel) -> list[Message]:
-        return [each for each in self.discord.posted(channel) if not each.ephemeral_to]
+        return [message for message in self.discord.posted(channel) if not message.ephemeral_to]
 
     def direct(self, person: User) -> Channel:
         return self.discord.dm(person)
@@ -118,26 +118,26 @@ class DiscordTeam(Team):
         return next((each.words for each in seen if each.id == message.id), "")
 
     def buttons(self, message: Message) -> list[str]:
-        return [label for each in _buttons(message) if (label := each.get("label", ""))]
+        return [label for button in _buttons(message) if (label := button.get("label", ""))]
 
     def files(self, talk: Talk) -> list[File]:
-        return [(each.name, each.content) for message in self.messages(talk) for each in message.files]
+        return [(file.name, file.content) for message in self.messages(talk) for file in message.files]
 
     def told(self, person: User) -> list[str]:
         here = self.alone(person)
         return [_all_text(each) for each in (*here, *self.discord.posted(self.discord.dm(person)))]
 
     def alone(self, person: User) -> list[Message]:
-        posted = [each for place in self._places() for each in self.discord.posted(place)]
-        return [each for each in posted if each.ephemeral_to == person.id]
+        posted = [message for place in self._places() for message in self.discord.posted(place)]
+        return [message for message in posted if message.ephemeral_to == person.id]
 
     def opened(self, person: User) -> str:
-        last = [each for each in self.discord.interactions if each.user is person][-1:]
+        last = [interaction for interaction in self.discord.interactions if interaction.user is person][-1:]
         return "\n".join(_all_text(message) for asked in last for message in asked.messages)
 
     def notified(self) -> set[str]:
         return set().union(
-            *(self.discord.called(each) for place in self._places() for each in self.discord.posted(place))
+            *(self.discord.called(message) for place in self._places() for message in self.discord.posted(place))
         )
 
     def called(self, message: Message) -> set[str]:
@@ -145,19 +145,21 @@ class DiscordTeam(Team):
 
     def fetched(self) -> set[str]:
         places = (*self._places(), self.discord.dm(self.priya))
-        return set().union(*(self.discord.fetched(each) for place in places for each in self.discord.posted(place)))
+        return set().union(
+            *(self.discord.fetched(message) for place in places for message in self.discord.posted(place))
+        )
 
     async def until(self, condition: Callable[[], object], seconds: float = PATIENCE) -> None:
         await self.discord.until(condition, seconds)
 
     def sent(self) -> str:
-        return "\n".join(str(each.body) for each in self.discord.calls)
+        return "\n".join(str(call.body) for call in self.discord.calls)
 
     def refused(self) -> list[Any]:
         return self.discord.calls.refused()
 
     def unacknowledged(self) -> list[Any]:
-        return [each for each in self.discord.interactions if each.answered is None]
+        return [interaction for interaction in self.discord.interactions if interaction.answered is None]
 
     def taken(self, talk: Talk) -> bool:
         return bool(self.messages(talk))  # Discord is not told; people see it

@@ -42,7 +42,7 @@ class Company(Room):
     def buttons(self, message: Message) -> list[str]:
         """The labels of a message's buttons."""
         elements = [each for block in message.blocks if block["type"] == "actions" for each in block["elements"]]
-        return [each["text"]["text"] for each in elements]
+        return [element["text"]["text"] for element in elements]
 
 
 @asynccontextmanager

@@ -24,7 +24,7 @@ class Room:
         """What everybody reads of the bot in a thread."""
         place = channel or self.incidents
         sights = self.slack.what_user_sees(self.priya, place, thread)
-        return [each.words for each in sights if each.user == self.slack.bot.id and not each.ephemeral]
+        return [sight.words for sight in sights if sight.user == self.slack.bot.id and not sight.ephemeral]
 
     async def reads(self, thread: str, text: str, channel: Channel | None = None, seconds: float = 60.0) -> Message:
         """Wait until somebody can read this of the bot's in a thread; the message that says it."""
@@ -51,4 +51,4 @@ class Room:
         return found()[-1]
 
     def _whispered(self, user: User) -> list[Message]:
-        return [each for each in self.slack.posted(self.incidents) if each.ephemeral_to == user.id]
+        return [message for message in self.slack.posted(self.incidents) if message.ephemeral_to == user.id]

@@ -98,10 +98,10 @@ class SlackTeam(Team):
 
     def messages(self, talk: Talk) -> list[Message]:
         posted = self.slack.posted(self._place(talk), talk.question.ts)
-        return [each for each in posted if not each.ephemeral_to]
+        return [message for message in posted if not message.ephemeral_to]
 
     def messages_in(self, channel: Channel) -> list[Message]:
-        return [each for each in self.slack.posted(channel) if not each.ephemeral_to and not each.thread_ts]
+        return [message for message in self.slack.posted(channel) if not message.ephemeral_to and not message.thread_ts]
 
     def direct(self, person: User) -> Channel:
         return self.slack.dm(person)
@@ -116,23 +116,23 @@ class SlackTeam(Team):
         return _labels(message.blocks)
 
     def files(self, talk: Talk) -> list[File]:
-        return [(each.name, each.content) for message in self.messages(talk) for each in message.files]
+        return [(file.name, file.content) for message in self.messages(talk) for file in message.files]
 
     def told(self, person: User) -> list[str]:
-        told = [each for each in self.slack.posted(self.channel) if each.ephemeral_to == person.id]
+        told = [message for message in self.slack.posted(self.channel) if message.ephemeral_to == person.id]
         if person.team is self.slack.workspace.team:
             told += self.slack.posted(self.slack.dm(person))
         return [each.text for each in told]
 
     def alone(self, person: User) -> list[Message]:
-        return [each for each in self.slack.posted(self.channel) if each.ephemeral_to == person.id]
+        return [message for message in self.slack.posted(self.channel) if message.ephemeral_to == person.id]
 
     def opened(self, person: User) -> str:
-        return "\n".join(_said(each.drawn["blocks"]) for each in self.slack.modals(person))
+        return "\n".join(_said(modal.drawn["blocks"]) for modal in self.slack.modals(person))
 
     def notified(self) -> set[str]:
         posted = self.slack.posted(self.channel)
-        written = {mark for each in posted for mark in ("<!", "<@") if mark in each.text}
+        written = {mark for message in posted for mark in ("<!", "<@") if mark in message.text}
         return written | {kind for kind in ("broadcast", "user", "usergroup") if f"'type': '{kind}'" in _blocks(posted)}
 
     def called(self, message: Message) -> set[str]:
@@ -140,13 +140,13 @@ class SlackTeam(Team):
 
     def fetched(self) -> set[str]:
         places = (self.channel, self.slack.dm(self.priya))
-        return set().union(*(self.slack.fetched(each) for place in places for each in self.slack.posted(place)))
+        return set().union(*(self.slack.fetched(message) for place in places for message in self.slack.posted(place)))
 
     async def until(self, condition: Callable[[], object], seconds: float = PATIENCE) -> None:
         await self.slack.until(condition, seconds)
 
     def sent(self) -> str:
-        return "\n".join(str(each.args) for each in self.slack.calls)
+        return "\n".join(str(call.args) for call in self.slack.calls)
 
     def refused(self) -> list[Any]:
         return self.slack.calls.refused()
@@ -155,13 +155,13 @@ class SlackTeam(Team):
         return [each for each in self.slack.sent if not each.acknowledged or len(each.attempts) > 1]
 
     def taken(self, talk: Talk) -> bool:
-        return any(each.acknowledged for each in self._deliveries(talk))
+        return any(delivery.acknowledged for delivery in self._deliveries(talk))
 
     async def deliver_again(self, talk: Talk) -> None:
         self.slack.clock.advance(61)  # what was not acknowledged comes again
         await self.slack.post.idle(30)
-        attempts = [self.slack.post.again(each) for each in self._deliveries(talk) for _ in range(3)]
-        await self.until(lambda: all(each.outcome for each in attempts), 30)
+        attempts = [self.slack.post.again(delivery) for delivery in self._deliveries(talk) for _ in range(3)]
+        await self.until(lambda: all(attempt.outcome for attempt in attempts), 30)
 
     def keep_to_limits(self) -> None:
         self.slack.pace.strict = True
@@ -221,12 +221,12 @@ async def a_slack_team(folder: Path) -> AsyncIterator[SlackTeam]:
 
 
 def _blocks(messages: list[Message]) -> str:
-    return str([each.blocks for each in messages])
+    return str([message.blocks for message in messages])
 
 
 def _labels(blocks: list[Any]) -> list[str]:
     elements = [each for block in blocks if block["type"] == "actions" for each in block["elements"]]
-    return [each["text"]["text"] for each in elements if each["type"] == "button"]
+    return [element["text"]["text"] for element in elements if element["type"] == "button"]
 
 
 def _said(part: Any) -> str:

@@ -317,13 +317,13 @@ class Team(ABC):
 
     def shown(self, talk: Talk) -> str:
         """Everything that can be read of the bot where the answer is."""
-        return "\n".join(self.words(each) for each in self.messages(talk))
+        return "\n".join(self.words(message) for message in self.messages(talk))
 
     async def reads(self, talk: Talk, text: str, seconds: float = PATIENCE) -> Any:
         """Wait until somebody can read this of the bot; the message that says it."""
 
         def found() -> list[Any]:
-            return [each for each in self.messages(talk) if text in self.words(each)]
+            return [message for message in self.messages(talk) if text in self.words(message)]
 
         await self.until(found, seconds)
         return found()[-1]
@@ -358,7 +358,11 @@ class Team(ABC):
         """Wait until there is a button whose label begins so; the last message with one."""
 
         def found() -> list[Any]:
-            return [each for each in self.messages(talk) if any(name.startswith(label) for name in self.buttons(each))]
+            return [
+                message
+                for message in self.messages(talk)
+                if any(name.startswith(label) for name in self.buttons(message))
+            ]
 
         await self.until(found)
         return found()[-1]

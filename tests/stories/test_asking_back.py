@@ -110,7 +110,9 @@ async def test_an_answer_counts_after_a_restart(tmp_path: Path, model: FakeLangu
             await terminal.until(lambda: "A note for the guard:" in terminal.lines[-1], "the next field")
             terminal.type("")
             await terminal.shows(f"▌ {SENT}", "It said: Booked 3 on the 14:05. Note: none.")
-        assert [each.results for each in model.requests if each.results] == [("Booked 3 on the 14:05. Note: none.",)]
+        assert [request.results for request in model.requests if request.results] == [
+            ("Booked 3 on the 14:05. Note: none.",)
+        ]
 
 
 async def test_what_an_older_server_was_asking_ends_with_the_process(tmp_path: Path, model: FakeLanguageModel) -> None:
@@ -133,7 +135,7 @@ def test_a_pipe_answers_with_the_line_behind_the_question(tmp_path: Path, model:
             assert (ended.code, ended.out) == (0, "It said: Booked 4 on the 14:05. Note: by the window.\n"), ended.err
             alone = await asyncio.to_thread(lambda: place.chat("-m", "book a seat", "--json"))
             assert alone.code == 0
-            asked, settled = (each for each in alone.events if each["event"].startswith("elicitation"))
+            asked, settled = (event for event in alone.events if event["event"].startswith("elicitation"))
             assert (asked["mode"], asked["message"]) == ("form", "The 14:05 has seats left. How many?")
             assert (settled["action"], alone.events[-1]["text"]) == ("cancel", "It said: Nothing was booked: cancel.")
 

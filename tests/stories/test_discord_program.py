@@ -88,7 +88,7 @@ async def test_a_question_is_answered_and_a_change_waits_for_somebody_who_may_si
 
         await discord.command(sam, "mcp list", company.incidents)
         await company.reads(company.incidents, "notes", "connected", "weather", user=sam)
-        assert not any("weather" in each for each in company.words(company.incidents, priya))
+        assert not any("weather" in word for word in company.words(company.incidents, priya))
         await discord.command(priya, "conversations list", company.incidents)
         await company.reads(company.incidents, "Conversations", "hello")
         discord.say(sam, thread, f"{discord.bot.mention} mcp list")
@@ -164,7 +164,7 @@ async def test_when_the_process_that_receives_is_killed_another_goes_on_and_answ
                 (thinking, f"You said: {THINK}."),
                 (signing, "You said: and the time?."),
             ):
-                assert sum(answer in each for each in company.words(place)) == 1
+                assert sum(answer in word for word in company.words(place)) == 1
             assert not discord.calls.refused()
             assert "Traceback" not in second.log
 
@@ -191,7 +191,7 @@ async def test_the_doctor_says_what_discord_lets_the_bot_do_and_what_is_missing(
         assert "! discord · message content  It is switched off" in lacking.out
         (line,) = [each for each in lacking.out.splitlines() if "discord · server Acme" in each]
         assert line.startswith("✗ discord · server Acme  It lacks permissions. View Channels: ")
-        assert all(each.name in line for each in PERMISSIONS)
+        assert all(permission.name in line for permission in PERMISSIONS)
         assert line.endswith(invite_link(discord.app.id))
 
         company.place.environment["DISCORD_TOKEN"] = wrong = f"{discord.bot.id}.another.token"

@@ -52,8 +52,8 @@ def model(gate: Gate) -> Iterator[FakeLanguageModel]:
 
 def told_of(notices: list[str]) -> int:
     """Return the number of messages that these notices speak of."""
-    assert all("was not accepted" in each or each.startswith(ENOUGH) for each in notices), notices
-    others = (re.search(r"(\d+) other messages? of yours", each) for each in notices)
+    assert all("was not accepted" in notice or notice.startswith(ENOUGH) for notice in notices), notices
+    others = (re.search(r"(\d+) other messages? of yours", notice) for notice in notices)
     return len(notices) + sum(int(found[1]) for found in others if found)
 
 
@@ -79,7 +79,7 @@ async def test_a_flood_in_slack_delays_no_other_member_and_no_message_of_it_is_l
         assert accepted in ACCEPTED
         assert len(company.whispers(mallory)) < REFUSED / 2
         assert await bot.leaves() == 0
-    assert Counter(each.question.split()[0] for each in model.requests) == {"flood": accepted, "hello": 1}
+    assert Counter(request.question.split()[0] for request in model.requests) == {"flood": accepted, "hello": 1}
 
 
 async def test_a_flood_in_discord_delays_no_other_member_and_no_message_of_it_is_lost_without_a_word(
@@ -89,7 +89,7 @@ async def test_a_flood_in_discord_delays_no_other_member_and_no_message_of_it_is
         discord, mallory = company.discord, company.discord.user("Mallory")
 
         def notices() -> list[str]:
-            return [each.content for each in discord.posted(discord.dm(mallory))]
+            return [message.content for message in discord.posted(discord.dm(mallory))]
 
         for n in range(FLOOD):
             company.ask(f"flood {n}", mallory)
@@ -101,7 +101,7 @@ async def test_a_flood_in_discord_delays_no_other_member_and_no_message_of_it_is
         gate.open()
 
         def questions() -> Counter[str]:
-            return Counter(each.question.split()[0] for each in model.requests)
+            return Counter(request.question.split()[0] for request in model.requests)
 
         # A message that was refused may be counted again when the bot reads the messages it missed.
         await discord.until(

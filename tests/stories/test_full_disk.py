@@ -82,7 +82,7 @@ async def test_a_full_disk_costs_no_question_in_slack_and_service_goes_on_when_t
         async with httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}") as client:
             assert (await client.get("/readyz")).json()["database"] == "unwritable"
         events = [each for each in company.slack.sent if each.event.get("ts") == lost.ts]
-        assert not any(each.acknowledged for each in events)
+        assert not any(event.acknowledged for event in events)
         assert company.said(lost.ts) == []
         bot.limits_files()
         company.slack.clock.advance(400)  # what was not acknowledged comes again

@@ -55,7 +55,7 @@ async def test_a_secret_comes_to_its_server_by_a_link_that_its_admin_alone_sees(
             assert link is not None, offered.blocks
             path, token = link.groups()
             # Nobody else is shown anything of it.
-            assert [each for each in slack.posted(company.incidents) if not each.ephemeral_to] == []
+            assert [message for message in slack.posted(company.incidents) if not message.ephemeral_to] == []
             assert company.whispers(company.priya) == []
 
             async with httpx2.AsyncClient(base_url=f"http://127.0.0.1:{listening[1]}", timeout=30) as browser:

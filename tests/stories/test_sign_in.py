@@ -51,7 +51,7 @@ async def test_an_admin_signs_the_bot_in_and_everybody_uses_the_server_also_afte
                 await slack.press(sam, added, "Sign in to guarded")
                 offered = await company.hears(sam, "lets the bot in once somebody has signed in", "for 10 minutes")
                 # Nobody else is shown anything of it.
-                assert [each for each in slack.posted(company.incidents) if not each.ephemeral_to] == []
+                assert [message for message in slack.posted(company.incidents) if not message.ephemeral_to] == []
                 assert company.whispers(company.priya) == []
 
                 address = link_of(offered.blocks, oauth.issuer)
@@ -86,9 +86,9 @@ def link_of(blocks: object, issuer: str) -> str:
         case {"type": "link", "url": str(url)} if url.startswith(f"{issuer}/authorize?"):
             return url
         case dict():
-            found = (link_of(each, issuer) for each in blocks.values())
+            found = (link_of(block, issuer) for block in blocks.values())
         case list() | tuple():
-            found = (link_of(each, issuer) for each in blocks)
+            found = (link_of(block, issuer) for block in blocks)
         case _:
             return ""
     return next(filter(None, found), "")

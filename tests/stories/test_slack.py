@@ -35,10 +35,10 @@ async def test_slacks_own_stop_ends_the_stream_and_the_work(team: SlackTeam) -> 
     team.model.script = [ask_for(call("web__read"), text="I look.")]
     async with team.at_work():
         talk = team.ask_directly("read it")
-        await team.until(lambda: [each for each in team.messages(talk) if each.stream])
+        await team.until(lambda: [message for message in team.messages(talk) if message.stream])
         team.slack.stop(team.priya, dm, talk.question.ts)
         await team.reads(talk, STOPPED)
-    assert all(each.stream is None or not each.stream.open for each in team.messages(talk))
+    assert all(message.stream is None or not message.stream.open for message in team.messages(talk))
     assert team.slack.status(dm, talk.question.ts) == ""
     assert "running" not in team.shown(talk)
 
@@ -49,7 +49,7 @@ async def test_ten_streams_at_once_stay_below_what_slack_takes_and_end_complete(
     team.model.script = [say(f"Answer {number}. " + "word " * 200 + "The end.") for number in range(10)]
     async with team.at_work():
         team.keep_to_limits()
-        talks = [Talk(team.slack.say(each, team.slack.dm(each), "why?")) for each in people]
+        talks = [Talk(team.slack.say(user, team.slack.dm(user), "why?")) for user in people]
         for talk in talks:
             await team.reads(talk, FINAL)
             (answer,) = team.messages(talk)

@@ -53,7 +53,9 @@ async def test_a_question_is_answered_and_a_change_waits_for_somebody_who_may_si
         await slack.press(sam, card, "Approve: Add a note")
         await company.draws(asked.ts, "It said: Saved as note #1")
         assert company.place.notes == ["The deploy is at noon."]
-        await slack.until(lambda: not any("cs.stop" in str(each.blocks) for each in slack.posted(company.incidents)))
+        await slack.until(
+            lambda: not any("cs.stop" in str(message.blocks) for message in slack.posted(company.incidents))
+        )
 
         dm = slack.dm(priya)
         private = slack.say(priya, dm, "hello again")

@@ -36,7 +36,7 @@ async def test_what_is_asked_in_one_channel_is_signed_in_another_and_both_say_ho
         assert ASKED_IN in team.words(card)
         await says(team, talk, "jira.create_issue waits for approval in")
         await team.offers(talk, "Stop")
-        assert "Approve" not in str([team.buttons(each) for each in team.messages(talk)])
+        assert "Approve" not in str([team.buttons(message) for message in team.messages(talk)])
         assert "Checkout 502s" not in team.shown(talk)
         await team.press(team.sam, card, "Approve")
         await team.reads(talk, "Over.")

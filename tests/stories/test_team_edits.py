@@ -47,8 +47,8 @@ async def test_a_call_that_is_changed_before_it_is_signed_runs_exactly_as_it_was
         await team.reads(talk, "Filed.")
         await team.settles(card)
     assert [arguments for _, arguments, _ in team.toolbox.calls] == [{"summary": "Two", "priority": "High"}]
-    assert any('edited this call before it was approved. It was run with summary: "One" -> "Two"' in each
-               for each in words(team.model.requests[1]))  # fmt: skip
+    assert any('edited this call before it was approved. It was run with summary: "One" -> "Two"' in word
+               for word in words(team.model.requests[1]))  # fmt: skip
     assert "Changed by " in team.words(card)
     assert team.buttons(card) == []
     assert team.refused() == []

@@ -53,7 +53,7 @@ async def asked(team: Team, tool: str, label: str, **arguments: Any) -> tuple[Ta
 
 def results(team: Team) -> list[str]:
     """What the calls of the turn have come to, as the model was told."""
-    parts = [part for each in team.model.requests[-1].messages for part in each.parts]
+    parts = [part for message in team.model.requests[-1].messages for part in message.parts]
     return [part.text for part in parts if isinstance(part, ToolResult)]
 
 
@@ -127,7 +127,7 @@ async def test_an_answer_counts_though_the_bot_was_restarted_since_the_question(
             await team.reads(talk, "That is that.")
             await team.settles(card)
             assert "Answered by" in team.words(card)
-            assert len([each for each in team.messages(talk) if "travel asks" in team.words(each)]) == 1
+            assert len([message for message in team.messages(talk) if "travel asks" in team.words(message)]) == 1
             assert len(team.messages(talk)) == count + 1
     assert results(team) == ["Booked 2 on the 14:05. Note: none."]
 

@@ -30,7 +30,7 @@ async def test_what_looks_like_a_secret_is_signed_only_where_all_of_it_is_read_i
     async with team.at_work():
         talk = team.ask("run it")
         card = await team.offers(talk, OPEN)
-        assert [each for each in team.buttons(card) if each.startswith(("Approve", "Allow"))] == []
+        assert [button for button in team.buttons(card) if button.startswith(("Approve", "Allow"))] == []
         assert f"{hidden} characters hidden: looks like a" in team.words(card)
         assert f"{hidden} characters look like a secret and are hidden here." in team.words(card)
         assert payload not in team.shown(talk)

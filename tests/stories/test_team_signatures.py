@@ -145,8 +145,8 @@ async def test_a_press_on_a_card_that_has_timed_out_runs_nothing(team: Team) -> 
     team.model.script = [ask_for(call(CREATE, summary="One")), say("Nobody signed.")]
     async with team.at_work():
         talk = team.ask("file it")
-        await team.until(lambda: any("Approve" in str(team.buttons(each)) for each in team.messages(talk)))
-        card = next(each for each in team.messages(talk) if "Approve" in str(team.buttons(each)))
+        await team.until(lambda: any("Approve" in str(team.buttons(message)) for message in team.messages(talk)))
+        card = next(message for message in team.messages(talk) if "Approve" in str(team.buttons(message)))
         before = team.screen(card)
         await team.reads(talk, "Nobody signed.")
         await team.until(lambda: "Timed out. Not run." in team.words(card))
@@ -162,8 +162,8 @@ async def test_stop_while_a_signature_is_waited_for_takes_the_question_back(team
         talk = team.ask("file it")
         card = await team.card(talk)
         before = team.screen(card)
-        await team.until(lambda: any("Stop" in team.buttons(each) for each in team.messages(talk)))
-        stop = next(each for each in team.messages(talk) if "Stop" in team.buttons(each))
+        await team.until(lambda: any("Stop" in team.buttons(message) for message in team.messages(talk)))
+        stop = next(message for message in team.messages(talk) if "Stop" in team.buttons(message))
         await team.press(team.priya, stop, "Stop")
         await team.reads(talk, STOPPED)
         await team.until(lambda: "Cancelled. Not run." in team.words(card))
@@ -255,7 +255,7 @@ async def test_a_secret_among_the_arguments_is_in_no_shared_message_no_log_and_n
         await team.reads(talk, "Filed.")
         shown = team.shown(talk)
     assert [arguments["api_key"] for _, arguments, _ in team.toolbox.calls] == [secret]
-    ours = "".join(each.getMessage() for each in caplog.records if each.name.startswith("bot."))
+    ours = "".join(record.getMessage() for record in caplog.records if record.name.startswith("bot."))
     audited = str(await audit_of(team))
     for hidden in (secret, token):
         assert hidden not in shown

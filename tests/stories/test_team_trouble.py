@@ -36,7 +36,7 @@ async def test_a_call_whose_card_cannot_be_posted_is_denied_and_everybody_is_tol
         await team.reads(talk, REFUSED)
     assert team.toolbox.calls == []
     assert any(REFUSED in text for text in words(team.model.requests[1]))
-    assert "Approve" not in str([team.buttons(each) for each in team.messages(talk)])
+    assert "Approve" not in str([team.buttons(message) for message in team.messages(talk)])
 
 
 @pytest.mark.parametrize(

@@ -178,7 +178,7 @@ async def test_stop_while_a_tool_runs_leaves_nothing_running(team: Team) -> None
         await team.until(lambda: team.toolbox.calls and any("Stop" in team.buttons(m) for m in team.messages(talk)))
         await team.press(team.priya, team.messages(talk)[-1], "Stop")
         await team.reads(talk, STOPPED)
-        await team.until(lambda: "Stop" not in str([team.buttons(each) for each in team.messages(talk)]))
+        await team.until(lambda: "Stop" not in str([team.buttons(message) for message in team.messages(talk)]))
     assert "◌" not in team.shown(talk)
 
 

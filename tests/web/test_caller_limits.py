@@ -57,8 +57,8 @@ async def following(api: Api, token: str, count: int) -> AsyncIterator[list[Stre
     """Questions of one token, each with a stream that stays open."""
     async with AsyncExitStack() as stack, httpx2.AsyncClient(base_url=api.client.base_url, timeout=30) as client:
         streams = [await stack.enter_async_context(asked(client, "hello", token=token)) for _ in range(count)]
-        for each in streams:
-            await each.until("init")
+        for stream in streams:
+            await stream.until("init")
         yield streams
 
 
@@ -92,7 +92,7 @@ async def test_a_token_with_all_of_its_streams_gets_429_and_others_are_served(ap
             held.go_on.set()
             assert (await waiting).status_code == 200
             assert (await others[0].ended())[-1].data["text"].strip() == "done"
-        await asyncio.gather(*(each.ended() for each in streams))
+        await asyncio.gather(*(stream.ended() for stream in streams))
     async with following(api, greedy, STREAMS):
         pass
 
@@ -198,8 +198,8 @@ async def test_when_the_server_leaves_every_place_is_given_back(folder: Path, ap
     async with serve_web(settings, parts=api.parts) as port, AsyncExitStack() as stack:
         client = await stack.enter_async_context(httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=30))
         streams = [await stack.enter_async_context(asked(client, "hello", token=token)) for _ in range(STREAMS)]
-        for each in streams:
-            await each.until("init")
+        for stream in streams:
+            await stream.until("init")
         leaving = stack.pop_all()
     await leaving.aclose()
     await until(lambda: api.parts.following.followers == 0)

@@ -149,11 +149,11 @@ async def test_a_stream_tells_what_is_asked_and_that_it_waits_no_longer(folder: 
     async with asking(folder, FORM, LINK) as api:
         async with asked(api.client, "write it") as stream:
             questions = [await stream.until("elicitation_required") for _ in range(2)]
-            for each in questions:
-                content = {"content": {"title": "Milk"}} if each["mode"] == "form" else {}
-                assert (await answered(api, each, action="accept", **content))[0] == 200
+            for question in questions:
+                content = {"content": {"title": "Milk"}} if question["mode"] == "form" else {}
+                assert (await answered(api, question, action="accept", **content))[0] == 200
             seen = await stream.ended()
-        assert [(each["mode"], each["url"]) for each in questions] == [("form", None), ("url", URL)]
+        assert [(question["mode"], question["url"]) for question in questions] == [("form", None), ("url", URL)]
         settled = [each.data for each in seen if each.name == "elicitation_settled"]
         assert [each["action"] for each in settled] == ["accept", "accept"]
         assert "Milk" not in str(settled)

@@ -39,10 +39,10 @@ class Known:
 
 def needs(dependant: Any) -> Iterator[ApiRole]:
     """What a route asks for, in itself and in what it is built from."""
-    for each in dependant.dependencies:
-        if isinstance(each.call, RequireRole):
-            yield each.call.role
-        yield from needs(each)
+    for dependency in dependant.dependencies:
+        if isinstance(dependency.call, RequireRole):
+            yield dependency.call.role
+        yield from needs(dependency)
 
 
 def known(route: RouteContext) -> Iterator[Known]:

@@ -136,7 +136,7 @@ async def test_a_connection_that_pipelines_gets_the_first_response_and_is_closed
     async with serve(application(), "127.0.0.1", 0) as port, connected(port) as (reader, writer):
         writer.write(request * 200)
         responses = (await ends(reader)).lower().split(b"http/1.1 ")[1:]
-        assert [b"connection: close" in each for each in responses] == [True]
+        assert [b"connection: close" in response for response in responses] == [True]
 
 
 async def test_pipelined_bytes_do_not_cost_the_response_that_is_under_way() -> None:
@@ -245,7 +245,7 @@ async def test_health_and_hooks_answer_during_a_flood(
         for _ in range(3):
             assert (await asked(port, whole("/healthz"))).endswith(b"ok\n")
             assert (await asked(port, whole("/hook", b"hello"))).endswith(b"hello")
-    assert len([each for each in caplog.records if "connections:" in each.message]) == 1
+    assert len([record for record in caplog.records if "connections:" in record.message]) == 1
 
 
 async def test_a_thousand_half_sent_requests_do_not_keep_an_address_from_asking() -> None:
@@ -306,7 +306,7 @@ async def test_requests_at_work_leave_room_for_health_and_for_bodies_that_are_on
         assert b"retry-after: 5" in refused.lower()
         assert (await asked(port, whole("/healthz"))).endswith(b"done")
         go_on.set()
-        assert [(await each).endswith(b"done") for each in requests] == [True, True]
+        assert [(await request).endswith(b"done") for request in requests] == [True, True]
         writer.write(b"2")
         async with asyncio.timeout(LIMIT):
             await reader.readuntil(b"done")
@@ -325,8 +325,8 @@ async def test_a_connection_that_waits_makes_room_before_one_that_is_at_work() -
 
     table = ConnectionTable(ConnectionLimits(most=4), TrustedProxies(["127.0.0.9"]))
     peers = [Peer("127.0.0.9", "first"), Peer("127.0.0.9", "second"), Peer("127.0.0.9", "third")]
-    for each in peers:
-        assert table.admit(each)
+    for peer in peers:
+        assert table.admit(peer)
     table.wait(peers[0])
     table.wait(peers[1])
     table.work(peers[0])

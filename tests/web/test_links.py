@@ -281,7 +281,7 @@ async def test_a_link_that_is_used_over_unknown_or_for_nothing_is_answered_in_th
     await desk.ask("mcp remove tickets --confirm tickets")
     answers = [await desk.open(path) for path in (used, over, replaced, removed, f"/secret/{'a' * 43}", "/secret/x")]
     answers += [await desk.enter(path, version="1") for path in (used, over)]
-    assert {(each.status_code, each.text) for each in answers} == {(404, answers[0].text)}
+    assert {(answer.status_code, answer.text) for answer in answers} == {(404, answers[0].text)}
     assert "This link is not good" in text_of(answers[0])
 
 
@@ -394,7 +394,7 @@ async def test_neither_a_link_nor_a_secret_is_logged(desk: Desk, caplog: pytest.
     assert caplog.records
     # What the test's own client logs is nobody's; and pytest listens to loggers that are cut off from the log.
     theirs = ("httpx", "httpcore", "uvicorn.access")
-    ours = [each.getMessage() for each in caplog.records if not each.name.startswith(theirs)]
+    ours = [record.getMessage() for record in caplog.records if not record.name.startswith(theirs)]
     assert not logging.getLogger("uvicorn.access").propagate
     assert path.rpartition("/")[2] not in "\n".join(ours)
     assert SECRET not in "\n".join(ours)

@@ -83,7 +83,7 @@ def ask(document: dict[str, Any], address: str, mode: GenerationMode) -> tuple[i
             try:
                 case.validate_response(answer, checks=checks)
             except FailureGroup as group:
-                wrong.append(f"{said}\n{[str(each)[:500] for each in group.exceptions]}")
+                wrong.append(f"{said}\n{[str(exception)[:500] for exception in group.exceptions]}")
 
         one()
     return count, wrong

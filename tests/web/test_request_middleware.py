@@ -130,7 +130,7 @@ def error(answer: httpx2.Response) -> dict[str, Any]:
 
 
 def access_lines(caplog: pytest.LogCaptureFixture) -> list[str]:
-    return [each.getMessage() for each in caplog.records if each.name == "bot.web.access"]
+    return [record.getMessage() for record in caplog.records if record.name == "bot.web.access"]
 
 
 async def soon(event: asyncio.Event) -> None:
@@ -167,7 +167,7 @@ async def test_the_log_names_the_whole_route_of_a_router_in_a_router_and_none_th
     await client.get("/api/outer/inner/secret-name")
     await client.get("/api/secret-name")
     await until(lambda: len(access_lines(caplog)) == 2)
-    assert [each.rsplit(" ", 3)[0] for each in access_lines(caplog)] == ["GET /api/outer/inner/{name} 200", "GET - 404"]
+    assert [line.rsplit(" ", 3)[0] for line in access_lines(caplog)] == ["GET /api/outer/inner/{name} 200", "GET - 404"]
 
 
 async def test_what_machines_ask_all_the_time_fills_no_log(
@@ -266,7 +266,7 @@ async def test_a_body_in_any_sort_of_json_is_taken(client: httpx2.AsyncClient, h
     for kind in ("application/json", "Application/JSON; charset=utf-8", "application/merge-patch+json"):
         answer = await client.put("/api/notes/a", content=b'{"text": "a"}', headers={"Content-Type": kind})
         assert answer.status_code == 200
-    assert [each.text for each in house.notes] == ["a"] * 3
+    assert [note.text for note in house.notes] == ["a"] * 3
 
 
 async def test_fields_that_cannot_be_used_are_named_and_nothing_that_was_sent_is_repeated(
@@ -377,7 +377,7 @@ async def test_a_request_whose_caller_goes_away_ends(
     await soon(house.begun)
     request.cancel()
     await soon(house.ended)
-    assert [each for each in caplog.records if each.levelno >= logging.WARNING] == []
+    assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
 
 
 async def test_shutting_down_ends_streams_at_once_and_lets_requests_finish(house: House) -> None:

@@ -317,7 +317,9 @@ async def test_an_image_in_the_request_reaches_the_model_and_is_forgotten(api: A
     content = [{"type": "text", "text": "what is this?"}, picture]
     body = {"payload": {"messages": [{"role": "user", "content": content}], "stream": False}}
     assert (await api.post(ASK, json=body)).json()["text"] == "A dot."
-    images = [part for each in model.requests[0].messages for part in each.parts if type(part).__name__ == "ImagePart"]
+    images = [
+        part for message in model.requests[0].messages for part in message.parts if type(part).__name__ == "ImagePart"
+    ]
     assert [part.data for part in images] == [GIF]  # type: ignore[union-attr]
     await until(lambda: api.parts.uploads.size == 0)
 

@@ -101,7 +101,7 @@ async def test_what_a_server_offers_is_read_whole(api: Api, jira: FakeEndpoint) 
     assert [each["uri"] for each in known["resources"]] == ["jira://board"]
     assert known["prompts"][0]["arguments"] == [{"name": "of", "description": "", "required": True}]
     tools = (await api.get("/api/mcp/tools")).json()
-    assert {(each["serverId"], each["name"]) for each in tools} >= {("fake", "look"), ("jira", "find_issue")}
+    assert {(tool["serverId"], tool["name"]) for tool in tools} >= {("fake", "look"), ("jira", "find_issue")}
 
 
 async def test_how_a_server_stands_is_told_as_it_changes(api: Api, jira: FakeEndpoint) -> None:

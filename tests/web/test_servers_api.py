@@ -78,8 +78,8 @@ async def test_a_server_is_added_connected_to_and_found_by_id_slug_and_name(api:
         assert found.json()["tools"] == ["find_issue", "create_issue"]
         assert found.json()["config"]["url"] == jira.url
     listed = (await api.get(SERVERS)).json()
-    assert [each["serverId"] for each in listed] == ["fake", "jira-cloud"]
-    assert all("config" not in each for each in listed)
+    assert [entry["serverId"] for entry in listed] == ["fake", "jira-cloud"]
+    assert all("config" not in entry for entry in listed)
 
 
 async def test_what_is_not_there_is_404_for_every_verb(api: Api) -> None:

@@ -140,7 +140,7 @@ async def test_a_server_is_signed_in_to_in_a_browser_and_everybody_can_use_it(
     assert code is not None
     for hidden in (token, code[1]):
         assert hidden not in page.text
-        assert hidden not in "".join(each.getMessage() for each in caplog.records if each.name.startswith("bot."))
+        assert hidden not in "".join(record.getMessage() for record in caplog.records if record.name.startswith("bot."))
 
 
 async def test_a_way_back_is_good_once_and_asking_whether_there_is_a_page_uses_nothing_up(desk: Desk) -> None:
@@ -260,7 +260,7 @@ async def test_the_bot_signs_itself_in_with_client_credentials(desk: Desk) -> No
 async def test_the_bot_says_who_it_is_where_others_can_reach_it(desk: Desk) -> None:
     desk.oauth.described_clients, desk.oauth.registers = True, False
     await desk.begin()
-    [server] = [each.config.id for each in await desk.house.services.stores.servers.records()]
+    [server] = [record.config.id for record in await desk.house.services.stores.servers.records()]
     answer = await desk.client.get(client_path(server))
     assert answer.headers["content-type"] == "application/json"
     said = answer.json()

@@ -45,7 +45,9 @@ def teller(cursor: str = "") -> EventEncoder:
 
 def told(events: list[StreamEvent]) -> list[tuple[str, Any]]:
     """The events with what tells them apart."""
-    return [(each.name, each.data.get("status") if each.name != "message" else each.data["delta"]) for each in events]
+    return [
+        (event.name, event.data.get("status") if event.name != "message" else event.data["delta"]) for event in events
+    ]
 
 
 def test_a_reply_grows_and_one_that_is_begun_anew_says_so() -> None:
@@ -56,7 +58,12 @@ def test_a_reply_grows_and_one_that_is_begun_anew_says_so() -> None:
         for event in tells.encode(view(streaming=text))
         if event.name == "message"
     ]
-    assert [(each["offset"], each["delta"]) for each in pieces] == [(0, "One"), (3, " two"), (0, "Three"), (5, " four")]
+    assert [(piece["offset"], piece["delta"]) for piece in pieces] == [
+        (0, "One"),
+        (3, " two"),
+        (0, "Three"),
+        (5, " four"),
+    ]
     (whole,) = tells.encode(view(ModelStep(1, assistant("Three four five."))))
     assert (whole.data["id"], whole.data["offset"], whole.data["delta"]) == ("t1:1", 10, " five.")
     assert list(tells.encode(view(ModelStep(1, assistant("Three four five."))))) == []
@@ -115,7 +122,7 @@ def test_a_place_in_the_queue_is_told_as_it_changes() -> None:
     tells = teller()
     queued = [view(status=TurnStatus.QUEUED, ahead=ahead) for ahead in (2, 2, 1)]
     events = [each for now in (*queued, view()) for each in tells.encode(now)]
-    assert [(each.name, each.data["status"], each.data["ahead"]) for each in events] == [
+    assert [(event.name, event.data["status"], event.data["ahead"]) for event in events] == [
         ("init", "CREATED", 2),
         ("conversation_status", "CREATED", 1),
         ("conversation_status", "STREAMING", 0),
@@ -134,7 +141,7 @@ def test_a_response_that_has_begun_is_never_told_to_be_only_created_again() -> N
         view(REPLY, write(StepStatus.DONE, approved)),
     ]
     events = [each for now in queued for each in tells.encode(now) if each.name in ("init", "conversation_status")]
-    assert [(each.data["status"], each.data["waitingForApproval"]) for each in events] == [
+    assert [(event.data["status"], event.data["waitingForApproval"]) for event in events] == [
         ("CREATED", False),
         ("STREAMING", False),
         ("STREAMING", True),
@@ -178,7 +185,7 @@ def test_what_a_server_asks_is_told_as_it_comes_and_as_it_ends() -> None:
 def test_what_was_asked_and_ended_meanwhile_is_not_told() -> None:
     done = a_form(reply=DECLINED, answered_by="Ana")
     events = list(teller().encode(view(REPLY, write(StepStatus.DONE, asked=(done,)))))
-    assert not [each for each in events if each.name.startswith("elicitation_")]
+    assert not [event for event in events if event.name.startswith("elicitation_")]
     assert list(teller(str(events[-1].cursor)).encode(view(REPLY, write(StepStatus.DONE, asked=(done,))))) == []
 
 

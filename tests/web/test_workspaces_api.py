@@ -91,7 +91,7 @@ async def test_a_token_of_one_workspace_acts_in_it_alone(api: Api, jira: FakeEnd
     [rule] = (await api.get("/api/mcp/approval-policies", token=own)).json()
     assert rule["workspace"] == "slack:T1"
     listed = (await api.get("/api/mcp/tools", token=other)).json()
-    assert {each["serverId"] for each in listed} == {"fake", "shared"}
+    assert {entry["serverId"] for entry in listed} == {"fake", "shared"}
 
 
 async def test_a_profile_is_made_changed_and_read_as_an_agent(api: Api, jira: FakeEndpoint) -> None:

@@ -326,7 +326,7 @@ def _example(tool: Tool) -> tuple[int, str] | None:
     """
     said = _title(tool).lower()
     adds = any("add" in VERBS.get(term, ()) for term in terms(said)[:1])
-    match [each.kind for each in parameters(tool.input_schema) if each.required]:
+    match [parameter.kind for parameter in parameters(tool.input_schema) if parameter.required]:
         case [ParameterType.PLACE]:
             return 0, f"{said} in Tokyo"
         case [ParameterType.TEXT] if adds:

@@ -127,7 +127,7 @@ class _Transcript:
         messages = request.messages
         last = max((at for at, each in enumerate(messages) if each.role is MessageRole.USER), default=-1)
         self.question = _last_text(messages[last]) if last >= 0 else ""
-        earlier = [each for each in messages[: max(last, 0)] if each.role is MessageRole.ASSISTANT]
+        earlier = [message for message in messages[: max(last, 0)] if message.role is MessageRole.ASSISTANT]
         self.first = not earlier
         self._asked = earlier[-1].provider_metadata.get("demo") if earlier else None
         since = messages[last + 1 :]
@@ -141,7 +141,7 @@ class _Transcript:
 
     def calling(self, calls: Sequence[Call]) -> Message:
         """The reply that asks for these calls, under ids that the transcript does not hold yet."""
-        used = [call.id for each in self.request.messages for call in each.tool_calls]
+        used = [call.id for message in self.request.messages for call in message.tool_calls]
         taken = [int(match.group(1)) for each in used if (match := _CALL_ID.fullmatch(each))]
         start = max(taken, default=0) + 1
         wanted = (ToolCall(f"demo_{n}", call.tool.name, call.arguments) for n, call in enumerate(calls, start))

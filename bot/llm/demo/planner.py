@@ -98,8 +98,8 @@ def plan_calls(request: str, tools: Sequence[Tool], today: date) -> Plan:
     clauses = [clause for clause in _BETWEEN.split(request) if clause.strip()]
     if 1 < len(clauses) <= _MOST_CALLS:
         plans = [_plan_clause(clause, profiles, today) for clause in clauses]
-        calls = [call for each in plans if isinstance(each, Calls) for call in each.calls]
-        if all(isinstance(each, Calls) for each in plans):
+        calls = [call for plan in plans if isinstance(plan, Calls) for call in plan.calls]
+        if all(isinstance(plan, Calls) for plan in plans):
             return Calls(_distinct(calls)[: 2 * _MOST_CALLS])
     return _plan_clause(request, profiles, today)
 
@@ -154,7 +154,7 @@ def _profile(tool: Tool) -> _Profile:
         described.update(content_words(text[:200]) if isinstance(text, str) else ())
     body = content_words(tool.description[:_DESCRIBED])
     actions = _actions(name_terms(tool.original_name)) or _actions(terms(tool.title)) or _actions(body[:1])
-    kinds = {each.name: each.kind for each in parameters(tool.input_schema)}
+    kinds = {parameter.name: parameter.kind for parameter in parameters(tool.input_schema)}
     return _Profile(tool, name, server, title, frozenset(body), frozenset(described), actions, kinds)
 
 
@@ -177,11 +177,11 @@ def _scores(clause: str, profiles: Sequence[_Profile]) -> list[float]:
     rarity = _Rarity(profiles)
     particles = [(one.stem, two.stem) for one, two in pairwise(words(head)) if two.stop]
     return [
-        sum(weight * _worth(term, each, rarity) for term, weight in weights.items())
-        + sum(2.0 * rarity.of(particle) for one, particle in particles if {one, particle} <= each.name)
-        + (somewhere if ParameterType.PLACE in each.kinds.values() else 0.0)
-        + _verb_score(verb, spoken, asked, each, rarity)
-        for each in profiles
+        sum(weight * _worth(term, profile, rarity) for term, weight in weights.items())
+        + sum(2.0 * rarity.of(particle) for one, particle in particles if {one, particle} <= profile.name)
+        + (somewhere if ParameterType.PLACE in profile.kinds.values() else 0.0)
+        + _verb_score(verb, spoken, asked, profile, rarity)
+        for profile in profiles
     ]
 
 
@@ -194,11 +194,11 @@ class _Rarity:
 
     def of(self, term: str) -> float:
         if term not in self._known:
-            self._known[term] = self._weigh(sum(term in each.all for each in self._profiles))
+            self._known[term] = self._weigh(sum(term in profile.all for profile in self._profiles))
         return self._known[term]
 
     def of_action(self, actions: frozenset[str]) -> float:
-        return self._weigh(sum(bool(actions & each.actions) for each in self._profiles))
+        return self._weigh(sum(bool(actions & profile.actions) for profile in self._profiles))
 
     def _weigh(self, count: int) -> float:
         total = len(self._profiles)

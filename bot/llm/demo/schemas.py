@@ -209,7 +209,7 @@ def resolve(schema: Any, root: Any, depth: int = 0) -> Mapping[str, Any]:
     for key in ("anyOf", "oneOf", "allOf"):
         variants = schema.get(key)
         if isinstance(variants, Sequence) and not isinstance(variants, str):
-            usable = [each for each in variants if isinstance(each, Mapping) and each.get("type") != "null"]
+            usable = [variant for variant in variants if isinstance(variant, Mapping) and variant.get("type") != "null"]
             inner = {**inner, **(resolve(usable[0], root, depth + 1) if usable else {})}
     merged = {**inner, **outer}
     if isinstance(merged.get("type"), Sequence) and not isinstance(merged.get("type"), str):

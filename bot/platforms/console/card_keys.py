@@ -111,9 +111,9 @@ class ElicitationKeys:
         """Handle a single key."""
         if self._asked is None or self._saying:
             return
-        words = next((each for each in self._offers if _KEYS[each[0]][0] == key.lower()), None)
+        words = next((offer for offer in self._offers if _KEYS[offer[0]][0] == key.lower()), None)
         if words is None:
-            keys = ", ".join(_KEYS[each[0]][0] for each in self._offers)
+            keys = ", ".join(_KEYS[offer[0]][0] for offer in self._offers)
             self._screen.hint(f"One key: {keys}. Ctrl-C stops the turn.")
             return
         self._screen.stop_asking()
@@ -155,7 +155,7 @@ class ElicitationKeys:
         if reply is not None:
             self._show(reply)
             if reply.actions:
-                self._offers = tuple(each.words for each in reply.actions)
+                self._offers = tuple(action.words for action in reply.actions)
                 self._ask()
                 return
         self._settled.add(asked.card.elicitation_id)
@@ -172,7 +172,7 @@ class ElicitationKeys:
 
     def _keys(self, _width: int) -> list[str]:
         """Return the keys and their actions."""
-        keys = [_KEYS[each[0]] for each in self._offers]
+        keys = [_KEYS[offer[0]] for offer in self._offers]
         return [
             card_line(
                 "  ".join(f"{self._look.bold(f'[{key}]')} {self._look.own(does)}" for key, does in keys), self._look

@@ -81,8 +81,8 @@ class FormPrompt:
         while True:
             value = (await self._ask(field, field.value)).strip()
             if value and choices:
-                fitting = [each for each in choices if each.lower() == value.lower()]
-                fitting = fitting or [each for each in choices if each.lower().startswith(value.lower())]
+                fitting = [choice for choice in choices if choice.lower() == value.lower()]
+                fitting = fitting or [choice for choice in choices if choice.lower().startswith(value.lower())]
                 if len(fitting) != 1:
                     self._page.complaint(f"One of: {', '.join(choices)}.")
                     continue

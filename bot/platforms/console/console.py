@@ -134,9 +134,9 @@ class ConsoleSurface:
         complete = self._watch.shown(view.turn.id) or (not ours and refs.get(SLOT) == COMPLETE)
         # First, so that no line about a file comes into the midst of a reply.
         if not complete and self._files is not None:
-            async for each in save_files(self._files, view, refs):
-                self._tell_of(each)
-                yield each.drawn
+            async for file in save_files(self._files, view, refs):
+                self._tell_of(file)
+                yield file.drawn
         if not (complete or self._watch.overtaken(view)):
             try:
                 self._draw(view, ours=ours)

@@ -163,8 +163,8 @@ def _arguments(card: ApprovalCard, look: ConsoleTheme, width: int) -> Iterator[s
 
 
 def _warned(lines: Iterable[str], look: ConsoleTheme, width: int) -> Iterator[str]:
-    for each in lines:
-        yield from map(look.warn, fold(look.own(safe_lines(each)), width))
+    for line in lines:
+        yield from map(look.warn, fold(look.own(safe_lines(line)), width))
 
 
 def _shown(argument: CardArgument, look: ConsoleTheme) -> str:

@@ -60,7 +60,7 @@ def command_line(words: tuple[str, ...]) -> str:
 
 def instead_of(form: Form) -> str:
     """Return the command line that replaces a form."""
-    fields = ", ".join(f"{each.label}: {each.error}" for each in form.fields if each.error)
+    fields = ", ".join(f"{field.label}: {field.error}" for field in form.fields if field.error)
     trouble = f" {single_line(fields, 400)}" if fields else ""
     how = f" On one line: {form.instead}" if form.instead else ""
     return f"{single_line(form.title, 200)}: no terminal is open to fill in the form.{trouble}{how}"
@@ -144,8 +144,8 @@ class LeftMargin:
         for step in view.steps:
             if isinstance(step, ModelStep):
                 continue
-            for each in step.elicitations:
-                self._question(elicitation_card(step, each, view))
+            for elicitation in step.elicitations:
+                self._question(elicitation_card(step, elicitation, view))
             if (asked := approval_card(step)) is None or asked.outcome:
                 continue
             key = (asked.approval_id, str(asked.revision))

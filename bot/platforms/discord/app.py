@@ -113,7 +113,7 @@ async def _address(rest: Rest, attachment: Attachment) -> str:
             raise NotFound(f"{_name(attachment)} is gone.") from error
         raise
     files = [each for each in answer.get("attachments") or () if isinstance(each, dict)]
-    url = next((str(each.get("url") or "") for each in files if str(each.get("id")) == own), "")
+    url = next((str(file.get("url") or "") for file in files if str(file.get("id")) == own), "")
     if not url:
         raise NotFound(f"{_name(attachment)} is gone.")
     return url

@@ -166,7 +166,7 @@ class Backfill:
         turns = await self._platform.engine.recent_turns(key, RECENT_TURNS)
         earliest = began - timedelta(hours=HOURS)
         # What comes live from now on is a turn already, perhaps, and says nothing about what came before.
-        before = [at for each in turns if (at := _moment(each.turn.created_at)) < began]
+        before = [at for turn in turns if (at := _moment(turn.turn.created_at)) < began]
         return time_snowflake(max(max(before, default=earliest) - CLOCKS_DIFFER, earliest))
 
     async def _last_heard(self, engaged: Sequence[ConversationKey], began: datetime) -> int:

@@ -191,7 +191,7 @@ def _about(waiting: Sequence[ToolStep], reason: str, now: float) -> str:
     """Return the requester, the model's reason, the expiry and the approval ids."""
     approvals = [step.approval for step in waiting if step.approval]
     why = f"*Reason given by the model: “{escape_to_limit(redact(reason), REASON)}”*\n" if reason else ""
-    ids = ", ".join(inline_code(single_line(each.id, 200)[:8]) for each in approvals)
+    ids = ", ".join(inline_code(single_line(approval.id, 200)[:8]) for approval in approvals)
     signing = "".join(f"{escape_to_limit(line, OUTCOME)} · " for line in [" · ".join(signatures(approvals))] if line)
     return f"{why}-# Asked by {person(approvals[0].requested_for)} · {signing}{_expiry(approvals, now)} · {ids}"
 

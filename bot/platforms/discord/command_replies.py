@@ -185,16 +185,16 @@ def layout(sheet: CommandReply, issuing: CustomIdAllocator) -> View:
     view.add_item(discord.ui.TextDisplay(sheet.text[:DISPLAYED]))
     taken: list[str] = []
     row: discord.ui.ActionRow[View] = discord.ui.ActionRow()
-    for each in sheet.buttons[: BUTTONS_A_ROW * ROWS]:
+    for button in sheet.buttons[: BUTTONS_A_ROW * ROWS]:
         if len(row.children) % BUTTONS_A_ROW == 0:
             row = discord.ui.ActionRow()
             view.add_item(row)
-        label = shorten_label(each.label, BUTTON_LABEL) or "…"
-        if isinstance(each.does, OpenLink):
-            row.add_item(discord.ui.Button(label=label, url=each.does.address))
+        label = shorten_label(button.label, BUTTON_LABEL) or "…"
+        if isinstance(button.does, OpenLink):
+            row.add_item(discord.ui.Button(label=label, url=button.does.address))
             continue
-        taken.append(issuing.custom_id(each.does, taken))
-        row.add_item(discord.ui.Button(label=label, style=_STYLES[each.tone], custom_id=taken[-1]))
+        taken.append(issuing.custom_id(button.does, taken))
+        row.add_item(discord.ui.Button(label=label, style=_STYLES[button.tone], custom_id=taken[-1]))
     view.stop()
     return view
 
@@ -252,7 +252,7 @@ def form_reply(form: Form, *, begun: bool = False) -> CommandReply:
     """Return a message with a button that opens a form, and the form's errors. `begun` is True after a step of the form
     was filled in.
     """
-    wrong = [_fact(each.label, each.error) for each in form.fields if each.error]
+    wrong = [_fact(field.label, field.error) for field in form.fields if field.error]
     lines = [break_links(strip_control(form.intro).strip())] if form.intro else []
     if wrong:
         lines += ["⚠ Not yet right:", *wrong]

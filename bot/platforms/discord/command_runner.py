@@ -126,17 +126,17 @@ def words(command: str, verb: Verb, given: Mapping[str, str | bool]) -> tuple[st
     Options precede positional arguments, because the parser reads no option after the first `KEY=VALUE`.
     """
     said = [command, *verb.path.split()]
-    for each in verb.parameters:
-        value = given.get(each.name)
-        if not value or each.shape is ParameterKind.PLACE:
+    for parameter in verb.parameters:
+        value = given.get(parameter.name)
+        if not value or parameter.shape is ParameterKind.PLACE:
             continue
-        if each.shape is ParameterKind.FLAG:
-            said.append(f"--{each.name}")
+        if parameter.shape is ParameterKind.FLAG:
+            said.append(f"--{parameter.name}")
         else:
-            said += [f"--{each.name}={one}" for one in _ones(each, str(value))]
-    for each in verb.places:
-        if value := given.get(each.name):
-            said += _ones(each, str(value))
+            said += [f"--{parameter.name}={one}" for one in _ones(parameter, str(value))]
+    for place in verb.places:
+        if value := given.get(place.name):
+            said += _ones(place, str(value))
     return tuple(said)
 
 

@@ -224,10 +224,10 @@ def container(inside: Sequence[Component], colour: int) -> Component:
 
 def all_of(components: Iterable[Component]) -> Iterator[Component]:
     """Yield every component, including nested ones."""
-    for each in components:
-        yield each
-        yield from all_of(each.get("components") or ())
-        if isinstance(accessory := each.get("accessory"), dict):
+    for component in components:
+        yield component
+        yield from all_of(component.get("components") or ())
+        if isinstance(accessory := component.get("accessory"), dict):
             yield accessory
 
 

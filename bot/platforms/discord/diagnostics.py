@@ -53,12 +53,16 @@ PERMISSIONS = (
 
 def permission_integer() -> int:
     """Return the permissions that the bot uses, as the number in an invite link."""
-    return sum(each.value for each in PERMISSIONS)
+    return sum(permission.value for permission in PERMISSIONS)
 
 
 def missing(granted: int) -> tuple[Permission, ...]:
     """Return the permissions that a set lacks."""
-    return () if granted & ADMINISTRATOR else tuple(each for each in PERMISSIONS if not granted & each.value)
+    return (
+        ()
+        if granted & ADMINISTRATOR
+        else tuple(permission for permission in PERMISSIONS if not granted & permission.value)
+    )
 
 
 def invite_link(app: str) -> str:

@@ -48,7 +48,7 @@ def carried_values(form: Form) -> dict[str, str]:
     """Return the values that are submitted with a form but not shown: fields of other steps, and values that are too
     long.
     """
-    return {**form.carried, **{each.name: each.value for each in form.fields if _is_too_long(each)}}
+    return {**form.carried, **{field.name: field.value for field in form.fields if _is_too_long(field)}}
 
 
 def confirm_modal(label: str, text: str, custom_id: str) -> Modal:
@@ -91,7 +91,7 @@ def _value(component: Mapping[str, Any]) -> str:
 
 
 def _asked(form: Form) -> list[Field]:
-    return [each for each in form.fields if each.kind is not FieldKind.SECRET and not _is_too_long(each)]
+    return [field for field in form.fields if field.kind is not FieldKind.SECRET and not _is_too_long(field)]
 
 
 def _is_too_long(field: Field) -> bool:
@@ -153,14 +153,17 @@ def _choice(field: Field) -> discord.ui.Item[Any]:
             custom_id=name,
             required=field.required,
             options=[
-                discord.RadioGroupOption(label=each, value=each, default=each == field.value) for each in field.choices
+                discord.RadioGroupOption(label=choice, value=choice, default=choice == field.value)
+                for choice in field.choices
             ],
         )
     return discord.ui.Select(
         custom_id=name,
         required=field.required,
         min_values=1 if field.required else 0,
-        options=[discord.SelectOption(label=each, value=each, default=each == field.value) for each in field.choices],
+        options=[
+            discord.SelectOption(label=choice, value=choice, default=choice == field.value) for choice in field.choices
+        ],
     )
 
 

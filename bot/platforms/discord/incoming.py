@@ -134,7 +134,7 @@ def parse_message(message: discord.Message, me: str, guild: discord.Guild | None
     author = message.author
     if author.bot or author.system or message.webhook_id is not None or message.type not in _SPOKEN:
         return None
-    mentions = frozenset(str(each.id) for each in message.mentions)
+    mentions = frozenset(str(mention.id) for mention in message.mentions)
     return IncomingMessage(
         id=str(message.id),
         place=str(message.channel.id),
@@ -144,7 +144,7 @@ def parse_message(message: discord.Message, me: str, guild: discord.Guild | None
         mentions=mentions,
         answers=answered_by(message),
         files=_attachments(message),
-        forwarded=tuple(text for each in message.message_snapshots if (text := _snapshot(each))),
+        forwarded=tuple(text for snapshot in message.message_snapshots if (text := _snapshot(snapshot))),
         source=author,
     )
 
@@ -161,14 +161,14 @@ def _calls(me: str, guild: discord.Guild | None) -> tuple[str, ...]:
 
 
 def _names(message: discord.Message, guild: discord.Guild | None) -> MentionResolver:
-    people = {str(each.id): single_line(each.display_name, 80) for each in message.mentions}
+    people = {str(mention.id): single_line(mention.display_name, 80) for mention in message.mentions}
     if guild is None:
         return MentionResolver(people)
-    roles = {str(each): role.name for each in message.raw_role_mentions if (role := guild.get_role(each))}
+    roles = {str(mention): role.name for mention in message.raw_role_mentions if (role := guild.get_role(mention))}
     channels = {
-        str(each): channel.name
-        for each in message.raw_channel_mentions
-        if (channel := guild.get_channel_or_thread(each)) is not None
+        str(mention): channel.name
+        for mention in message.raw_channel_mentions
+        if (channel := guild.get_channel_or_thread(mention)) is not None
     }
     return MentionResolver(people, roles, channels)
 
@@ -177,12 +177,12 @@ def _attachments(message: discord.Message) -> tuple[Attachment, ...]:
     """Return the files of a message. Their URLs expire, so the id (`CHANNEL:MESSAGE:ATTACHMENT`) locates a new one."""
     return tuple(
         Attachment(
-            id=f"{message.channel.id}:{message.id}:{each.id}",
-            name=single_line(each.filename or "file", 200),
-            mime_type=single_line((each.content_type or "application/octet-stream").partition(";")[0], 100),
-            size=each.size,
+            id=f"{message.channel.id}:{message.id}:{attachment.id}",
+            name=single_line(attachment.filename or "file", 200),
+            mime_type=single_line((attachment.content_type or "application/octet-stream").partition(";")[0], 100),
+            size=attachment.size,
         )
-        for each in message.attachments[:MOST_FILES]
+        for attachment in message.attachments[:MOST_FILES]
     )
 
 
@@ -198,4 +198,4 @@ def answered_by(message: discord.Message) -> RepliedTo | None:
 
 def _snapshot(snapshot: discord.MessageSnapshot) -> str:
     text = to_plain_text(snapshot.content, MentionResolver()).strip()
-    return append_file_names(text, [each.filename for each in snapshot.attachments])
+    return append_file_names(text, [attachment.filename for attachment in snapshot.attachments])

@@ -105,7 +105,7 @@ def _messages(step: ToolStep, made: ApprovalCard | None) -> tuple[CallDetails, .
         return ()
     title = f"**{escape(headline(step, made))}**\n{facts(made)}"
     outcome = [escape(each) for each in (made.outcome, withheld_text(made)) if each]
-    arguments = [piece for each in made.arguments for piece in _pieces(each)]
+    arguments = [piece for argument in made.arguments for piece in _pieces(argument)]
     contents = _joined([title, *(arguments or [NO_ARGUMENTS]), *outcome])
     file: FileUpload | None = None
     if len(contents) > MOST_MESSAGES:
@@ -136,7 +136,7 @@ def _pieces(argument: CardArgument) -> list[str]:
     pieces = [
         f"{name}{f' ({number} of {len(blocks)})' if many else ''}\n{block}" for number, block in enumerate(blocks, 1)
     ]
-    return [*long_name, *pieces, *(escape(truncate(each, PIECE // 2)) for each in warning_lines(argument))]
+    return [*long_name, *pieces, *(escape(truncate(line, PIECE // 2)) for line in warning_lines(argument))]
 
 
 def _blocks(value: str) -> Iterator[str]:
@@ -166,8 +166,8 @@ def _joined(pieces: list[str]) -> list[str]:
 def _text(made: ApprovalCard) -> str:
     """Return the text of a call. Values are indented, so that no line imitates another argument's name or a warning."""
     arguments = (
-        "\n".join((f"{each.name}:", indent(each.full, INDENT, lambda _: True), *warning_lines(each)))
-        for each in made.arguments
+        "\n".join((f"{argument.name}:", indent(argument.full, INDENT, lambda _: True), *warning_lines(argument)))
+        for argument in made.arguments
     )
     return "\n\n".join(arguments) + "\n"
 
@@ -258,12 +258,12 @@ class InteractionHandler:
     async def _decide(
         self, cards: tuple[ApprovalRef, ...], verdict: DecisionType, interaction: Interaction, reason: str = ""
     ) -> None:
-        for each in cards:
-            known = await self._signer(interaction, each.approval_id)
+        for card in cards:
+            known = await self._signer(interaction, card.approval_id)
             if known is None:
                 return
             where, member = known
-            if told := await decide(self._engine, (each,), verdict, member, reason):
+            if told := await decide(self._engine, (card,), verdict, member, reason):
                 await self._whisper(interaction, await resolve_mentions(self._platform.people, where.workspace, told))
 
     async def _allow(self, card: ApprovalRef, offer: str, interaction: Interaction) -> None:

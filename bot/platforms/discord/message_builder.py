@@ -131,7 +131,7 @@ def to_thread_message(message: discord.Message, me: str, guild: discord.Guild | 
         return None if line is None else replace(line, id=opened_at.id)
     if message.is_system():
         return None
-    text = append_file_names(words_of(message, me, guild), [each.filename for each in message.attachments])
+    text = append_file_names(words_of(message, me, guild), [attachment.filename for attachment in message.attachments])
     if not text:
         return None
     user = str(message.author.id)

@@ -132,7 +132,7 @@ class Rest:
         if query:
             given["params"] = dict(query)
         if files:
-            parts = [discord.File(io.BytesIO(each.data), filename=each.name) for each in files]
+            parts = [discord.File(io.BytesIO(file.data), filename=file.name) for file in files]
             given |= {"files": parts, "form": _form(body, parts)}
         elif body is not None:
             given["json"] = body

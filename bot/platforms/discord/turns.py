@@ -159,7 +159,9 @@ def _entry(entry: Entry) -> str:
 
 def _whole(entries: Iterable[Entry]) -> str:
     """Return the text as it was written."""
-    return "\n\n".join(strip_control(each.text).strip() for each in entries if isinstance(each, ReplyText | ToolOutput))
+    return "\n\n".join(
+        strip_control(entry.text).strip() for entry in entries if isinstance(entry, ReplyText | ToolOutput)
+    )
 
 
 # -------------------- elicitation cards
@@ -172,7 +174,7 @@ ALONE = "the answer is private"
 
 def elicitation_messages(inquired: ElicitationEntry, view: TurnView, now: float) -> tuple[OutgoingMessage, ...]:
     """Return the elicitations of one call, one message each."""
-    return tuple(_slot(inquired.step, each, view, now) for each in inquired.elicitations)
+    return tuple(_slot(inquired.step, elicitation, view, now) for elicitation in inquired.elicitations)
 
 
 def _slot(step: ToolStep, elicitation: Elicitation, view: TurnView, now: float) -> OutgoingMessage:
@@ -201,8 +203,10 @@ def _open(made: ElicitationCard, author: Author, now: float) -> Component:
         lines.append(f"⚠ **{escape_to_limit(made.warning, WARNING)}**")
     lines.append(f"-# For {person(author)} alone · {ALONE} · {_expiry(made, now)}")
     offered = (
-        button(each.label, RunCommandInNewReply(each.words), ButtonStyle.SUCCESS if each.strong else ButtonStyle.PLAIN)
-        for each in made.offers
+        button(
+            offer.label, RunCommandInNewReply(offer.words), ButtonStyle.SUCCESS if offer.strong else ButtonStyle.PLAIN
+        )
+        for offer in made.offers
     )
     return container([text("\n".join(lines)), *rows(offered)], ORANGE)
 
@@ -277,12 +281,12 @@ def _file(part: ReplyMessage) -> FileUpload | None:
 def _end(passage: TimelineSection, view: TurnView) -> tuple[str, Sequence[Component]]:
     """Return the text and the buttons at the end of a turn."""
     turn = view.turn
-    offered = [button(offer_label(each, view), each) for each in available_actions(view)[:OFFERS]]
+    offered = [button(offer_label(action, view), action) for action in available_actions(view)[:OFFERS]]
     if turn.status is TurnStatus.QUEUED:
         return "", rows([*offered, button("Withdraw", StopTurnAction(turn.id))])
     if not turn.status.ended:
         return "", rows([button("Stop", StopTurnAction(turn.id))])
-    if turn.status is not TurnStatus.DONE or not any(isinstance(each, ReplyText) for each in passage.entries):
+    if turn.status is not TurnStatus.DONE or not any(isinstance(entry, ReplyText) for entry in passage.entries):
         return "", rows(offered)
     opinions = [
         button("", SendFeedback(turn.id, FeedbackValue.GOOD), emoji="👍"),

@@ -223,8 +223,8 @@ class UserDirectory:
             server,
             single_line(str(guild.get("name") or server), NAME_LIMIT),
             str(guild.get("owner_id") or ""),
-            {str(each["id"]): int(each.get("permissions") or 0) for each in roles},
-            {str(each["id"]): single_line(str(each.get("name") or ""), NAME_LIMIT) for each in roles},
+            {str(role["id"]): int(role.get("permissions") or 0) for role in roles},
+            {str(role["id"]): single_line(str(role.get("name") or ""), NAME_LIMIT) for role in roles},
         )
 
     async def _ask_for_person(self, user: str, server: str) -> Person:

@@ -92,7 +92,7 @@ def _content(press: Action) -> tuple[str, list[Any]]:  # noqa: C901, PLR0911, PL
 def _press(kind: str, content: Any) -> Action | None:  # noqa: C901, PLR0911, PLR0912 - one case for each kind of button
     match kind, content:
         case "approve", [_, *_] as cards:
-            return Approve(tuple(_card(*each) for each in cards))
+            return Approve(tuple(_card(*card) for card in cards))
         case "allow", [approval_id, revision, str(offer)]:
             return ApproveWithGrant(_card(approval_id, revision), offer)
         case "edit", [approval_id, revision]:
@@ -140,7 +140,9 @@ Element = dict[str, Any]
 
 def fallback(text: str) -> str:
     """Return the `text` of a message: escaped, without mentions, and within the limit for edits."""
-    pieces = [_ENTITIES.get(each, each) for each in defuse_mentions(single_line(text, 2 * limits.UPDATED_TEXT))]
+    pieces = [
+        _ENTITIES.get(mention, mention) for mention in defuse_mentions(single_line(text, 2 * limits.UPDATED_TEXT))
+    ]
     ends = list(accumulate(len(piece.encode()) for piece in pieces))
     if not ends or ends[-1] <= limits.UPDATED_TEXT:
         return "".join(pieces) or ELLIPSIS

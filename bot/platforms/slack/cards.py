@@ -188,7 +188,7 @@ def _about(waiting: Sequence[ToolStep], reason: str, now: float) -> list[Element
     made += [words("Asked by "), person(asker.id, asker.name)]
     made += [words(f" · {line}") for line in signatures(approvals)]
     made += [words(" · "), *_expiry(approvals, now), words(" · ")]
-    return [*made, words(", ".join(single_line(each.id, 200)[:8] for each in approvals), code=True)]
+    return [*made, words(", ".join(single_line(approval.id, 200)[:8] for approval in approvals), code=True)]
 
 
 def _expiry(approvals: Sequence[Approval], now: float) -> list[Element]:
@@ -214,7 +214,7 @@ ALONE = "the answer is private"
 
 def elicitation_messages(inquired: ElicitationEntry, view: TurnView, now: float) -> tuple[OutgoingMessage, ...]:
     """Return the elicitations of one call, one message each."""
-    return tuple(_slot(inquired.step, each, view, now) for each in inquired.elicitations)
+    return tuple(_slot(inquired.step, elicitation, view, now) for elicitation in inquired.elicitations)
 
 
 def open_elicitation(made: ElicitationCard) -> Block:
@@ -238,7 +238,7 @@ def expiry(made: ElicitationCard, now: float) -> list[Element]:
 def elicitation_buttons(offers: Sequence[ElicitationButton]) -> list[Block]:
     """Return the buttons of an open elicitation."""
     return buttons(
-        button(each.label, RunCommandInNewReply(each.words), "primary" if each.strong else "") for each in offers
+        button(offer.label, RunCommandInNewReply(offer.words), "primary" if offer.strong else "") for offer in offers
     )
 
 

@@ -124,7 +124,7 @@ def _details(details: Sequence[tuple[str, str]]) -> Iterator[list[Block]]:
     for name, value in details:
         lines += [words("\n")] if lines else []
         lines += [words(f"{single_line(name, NAME_LIMIT)}: ", bold=True), words(_value(value))]
-        if sum(text_weight(each["text"]) for each in lines) > ROOM.good // 2:
+        if sum(text_weight(line["text"]) for line in lines) > ROOM.good // 2:
             yield [rich_text(rich_section(*lines))]
             lines = []
     if lines:
@@ -144,11 +144,13 @@ def _value(value: str) -> str:
 def _actions(actions: Sequence[ReplyAction]) -> list[Element | None]:
     return [
         button(
-            each.label,
-            OpenConfirmation(each.words, each.confirm, each.label) if each.confirm else RunCommand(each.words),
-            _STYLES[each.tone],
+            action.label,
+            OpenConfirmation(action.words, action.confirm, action.label)
+            if action.confirm
+            else RunCommand(action.words),
+            _STYLES[action.tone],
         )
-        for each in actions
+        for action in actions
     ]
 
 

@@ -69,7 +69,7 @@ _HOSTS = ("files.slack.com", "slack-files.com", "files-origin.slack.com")
 def attachments(event: Mapping[str, Any]) -> tuple[Attachment, ...]:
     """Return the readable files of a message."""
     files = event.get("files")
-    found = [each for each in files if isinstance(each, dict)] if isinstance(files, list) else []
+    found = [file for file in files if isinstance(file, dict)] if isinstance(files, list) else []
     return tuple(_attachment(each) for each in found if each.get("id") and each.get("mode") != "tombstone")[:MOST_FILES]
 
 

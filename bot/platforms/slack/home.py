@@ -142,9 +142,9 @@ def _asked(home: Home) -> list[Block]:
 
 
 def _servers(servers: Sequence[ServerSnapshot]) -> list[Block]:
-    troubled = [each for each in servers if each.status in (ServerStatus.FAILED, ServerStatus.AUTH_REQUIRED)]
+    troubled = [server for server in servers if server.status in (ServerStatus.FAILED, ServerStatus.AUTH_REQUIRED)]
     title = f"Servers ({len(servers)})" + (f" · {len(troubled)} in trouble" if troubled else "")
-    lines = [_server(each) for each in (*troubled, *(each for each in servers if each not in troubled))][:SHOWN]
+    lines = [_server(each) for each in (*troubled, *(server for server in servers if server not in troubled))][:SHOWN]
     text = "\n".join(lines) or "No servers yet. Try /mcp add."
     listing = buttons([button("Open the list", RunCommand(("mcp", "list")))])
     return [header(title), section(text), *_more(len(servers)), *listing]

@@ -152,7 +152,7 @@ def _earlier(message: Mapping[str, Any], identity: Identity) -> ThreadMessage | 
     named = profile.get("name") if isinstance(profile, dict) else ""
     files = message.get("files")
     names = (
-        [str(each.get("name") or "file") for each in files if isinstance(each, dict)] if isinstance(files, list) else []
+        [str(file.get("name") or "file") for file in files if isinstance(file, dict)] if isinstance(files, list) else []
     )
     text = str(message.get("text") or "") or _fallback(message)
     if not (text or names):
@@ -165,7 +165,7 @@ def _fallback(message: Mapping[str, Any]) -> str:
     """Return the text of a bot's message that consists of attachments only."""
     attached = message.get("attachments")
     parts = [each for each in attached if isinstance(each, dict)] if isinstance(attached, list) else []
-    return "\n".join(str(each.get("fallback") or each.get("text") or "") for each in parts).strip()
+    return "\n".join(str(part.get("fallback") or part.get("text") or "") for part in parts).strip()
 
 
 def _is_before(ts: str, before: str) -> bool:
@@ -394,5 +394,9 @@ def _spot(said: IncomingMessage) -> ChannelRef:
 def _concerns(body: Mapping[str, Any], identity: Identity) -> bool:
     """Return True if the event belongs to this installation: an event of a shared channel names the other workspace."""
     authorizations = body.get("authorizations")
-    teams = [each.get("team_id") for each in authorizations if isinstance(each, dict)] if authorizations else []
+    teams = (
+        [authorization.get("team_id") for authorization in authorizations if isinstance(authorization, dict)]
+        if authorizations
+        else []
+    )
     return identity.team in teams or body.get("team_id") == identity.team

@@ -303,7 +303,7 @@ def _typed(field: Field, name: str, hint: str, *, lines: bool) -> Block:
 
 
 def _choice(field: Field, name: str, choices: Sequence[str]) -> Block:
-    options = [{"text": plain_text(each, limits.OPTION_TEXT), "value": each} for each in choices]
+    options = [{"text": plain_text(choice, limits.OPTION_TEXT), "value": choice} for choice in choices]
     few = len(options) <= 5
     element: Element = {"type": "radio_buttons" if few else "static_select", "action_id": name, "options": options}
     if chosen := next((option for option in options if option["value"] == field.value), None):
@@ -318,7 +318,7 @@ def _offerable(choices: Sequence[str]) -> bool:
     return (
         0 < len(choices) <= limits.OPTIONS
         and len(set(choices)) == len(choices)
-        and all(0 < len(each.strip()) == len(each) <= limits.OPTION_TEXT for each in choices)
+        and all(0 < len(choice.strip()) == len(choice) <= limits.OPTION_TEXT for choice in choices)
     )
 
 

@@ -101,7 +101,7 @@ def streams(view: TurnView) -> tuple[Stream, ...]:
         Stream(
             part.name,
             _text(part),
-            tuple(_task(steps[each.n], each) for each in part.entries if isinstance(each, CallLine)),
+            tuple(_task(steps[entry.n], entry) for entry in part.entries if isinstance(entry, CallLine)),
             _title(view),
             open=going_on and part.last and number == len(sequence) - 1,
         )
@@ -112,7 +112,7 @@ def streams(view: TurnView) -> tuple[Stream, ...]:
 
 
 def _text(part: ReplyMessage) -> str:
-    texts = [each for each in part.entries if isinstance(each, ReplyText)]
+    texts = [entry for entry in part.entries if isinstance(entry, ReplyText)]
     written = [sanitize_partial(each.text) if each.growing else sanitize(each.text).rstrip() for each in texts]
     return "\n\n".join(written).rstrip()
 

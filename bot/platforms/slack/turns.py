@@ -182,14 +182,14 @@ def _end(view: TurnView, part: ReplyMessage) -> list[Block]:
     if turn.status is TurnStatus.QUEUED:
         return buttons(
             [
-                *(button(offer_label(each, view), each) for each in available_actions(view)[:OFFERS]),
+                *(button(offer_label(action, view), action) for action in available_actions(view)[:OFFERS]),
                 button("Withdraw", StopTurnAction(turn.id)),
             ]
         )
     if not turn.status.ended:
         return buttons([button("Stop", StopTurnAction(turn.id))])
-    ways = buttons(button(offer_label(each, view), each) for each in available_actions(view)[:OFFERS])
-    answered = turn.status is TurnStatus.DONE and any(isinstance(each, ReplyText) for each in part.entries)
+    ways = buttons(button(offer_label(action, view), action) for action in available_actions(view)[:OFFERS])
+    answered = turn.status is TurnStatus.DONE and any(isinstance(entry, ReplyText) for entry in part.entries)
     return [*ways, *([_feedback(turn.id), *small(AI_NOTICE)] if answered else [])]
 
 

@@ -95,7 +95,7 @@ class UserDirectory:
         asked_at, handles = self._handles
         if self._clock() - asked_at >= KEPT_SECONDS:
             listed = (await self._api.read("usergroups.list")).get("usergroups")
-            groups = [each for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
+            groups = [entry for entry in listed if isinstance(entry, dict)] if isinstance(listed, list) else []
             handles = {str(each.get("id")): str(each.get("handle") or "") for each in groups}
             self._handles = (self._clock(), handles)
         return handles.get(group, "")

@@ -109,7 +109,7 @@ def filled_in(drawn: Json, values: Values, uploaded: Mapping[str, list[str]]) ->
         LookupError: there is no such field, or no such option in it.
         AssertionError: Discord's client would not let this be submitted.
     """
-    known = {each.get(name) for each in walk(drawn["components"]) for name in ("label", "custom_id")}
+    known = {node.get(name) for node in walk(drawn["components"]) for name in ("label", "custom_id")}
     if unknown := values.keys() - known:
         raise LookupError(f"the modal {drawn['title']!r} has no field {sorted(unknown)}")
     return [_filled_top(component, values, uploaded) for component in drawn["components"]]

@@ -62,7 +62,10 @@ class Rest:
         self._world.calls.append(call)
         fault = self._world.faults.next(route.name)
         body, uploads, refused = await _read(request, route, self._world.limits.request_size)
-        call.body, call.files = body if isinstance(body, dict) else {"": body}, [each.name for each in uploads.values()]
+        call.body, call.files = (
+            body if isinstance(body, dict) else {"": body},
+            [upload.name for upload in uploads.values()],
+        )
         match fault:
             case Hangs():
                 call.outcome = "hung"

@@ -241,10 +241,10 @@ def _nested(path: list[Json], options: list[Json]) -> list[Json]:
 
 
 def _control(message: Message, name: str, kinds: frozenset[int], *, hidden: bool) -> Json:
-    controls = [each for each in walk(message.components) if each["type"] in kinds]
+    controls = [node for node in walk(message.components) if node["type"] in kinds]
     if hidden:
         for past in reversed(message.past):
-            controls += [each for each in walk(past["components"]) if each["type"] in kinds]
+            controls += [node for node in walk(past["components"]) if node["type"] in kinds]
     for control in controls:
         if name in {control.get("label"), control.get("custom_id"), control.get("placeholder")}:
             return control

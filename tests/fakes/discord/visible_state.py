@@ -60,7 +60,7 @@ def sight_of(message: Message, world: DiscordState) -> VisibleState:
         content=message.content,
         words="\n".join(drawn(message)),
         components=message.components,
-        buttons=[each.get("label", "") for each in walk(message.components) if each["type"] == BUTTON],
+        buttons=[node.get("label", "") for node in walk(message.components) if node["type"] == BUTTON],
         ephemeral=bool(message.ephemeral_to),
         thinking=message.loading,
         edited=message.edited_at is not None,

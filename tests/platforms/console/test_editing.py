@@ -113,4 +113,4 @@ async def test_the_card_comes_again_with_what_was_changed() -> None:
         )
         chat.terminal.press("y")
         await chat.terminal.shows("▌ Approved.", "Done.")
-        assert [each.revision for each in chat.engine.decisions] == [2]
+        assert [decision.revision for decision in chat.engine.decisions] == [2]

@@ -141,7 +141,7 @@ async def test_a_question_that_goes_away_takes_no_line() -> None:
 async def test_programs_read_what_is_asked_and_how_it_ended() -> None:
     async with process(None, {"go": asks(a_form())}, stdin='go\nanswer {"title": "Milk"}\n', json=True) as chat:
         assert await chat.code() == 0
-        asked, settled = (each for each in chat.events if str(each["event"]).startswith("elicitation"))
+        asked, settled = (event for event in chat.events if str(event["event"]).startswith("elicitation"))
         assert (asked["event"], asked["mode"], asked["message"]) == (
             "elicitation_requested",
             "form",

@@ -28,7 +28,7 @@ def check_slot(slot: OutgoingMessage, people: frozenset[str] = frozenset()) -> N
 
 def texts(slot: OutgoingMessage) -> list[str]:
     """All the text of a message."""
-    return [slot.content, *(str(each["content"]) for each in walk(slot.components) if each["type"] == TEXT)]
+    return [slot.content, *(str(node["content"]) for node in walk(slot.components) if node["type"] == TEXT)]
 
 
 def named(text: str) -> set[str]:
@@ -43,14 +43,14 @@ def small_lines(text: str) -> list[str]:
 
 def labels(components: Any) -> list[str]:
     """What stands on the buttons."""
-    return [each.get("label") or each["emoji"]["name"] for each in walk(components) if each["type"] == BUTTON]
+    return [node.get("label") or node["emoji"]["name"] for node in walk(components) if node["type"] == BUTTON]
 
 
 def pressed(components: Any, label: str) -> str:
     """What comes back when a button is pressed."""
     (found,) = [
-        each["custom_id"]
-        for each in walk(components)
-        if each["type"] == BUTTON and label in (each.get("label"), each.get("emoji", {}).get("name"))
+        node["custom_id"]
+        for node in walk(components)
+        if node["type"] == BUTTON and label in (node.get("label"), node.get("emoji", {}).get("name"))
     ]
     return str(found)

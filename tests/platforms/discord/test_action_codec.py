@@ -44,10 +44,10 @@ def ids(message: Message) -> list[str]:
 
     def walk(components: list[dict[str, object]]) -> list[str]:
         found: list[str] = []
-        for each in components:
-            if each.get("custom_id"):
-                found.append(str(each["custom_id"]))
-            found += walk(each.get("components") or [])  # type: ignore[arg-type]
+        for component in components:
+            if component.get("custom_id"):
+                found.append(str(component["custom_id"]))
+            found += walk(component.get("components") or [])  # type: ignore[arg-type]
         return found
 
     return walk(message.components)
@@ -139,7 +139,7 @@ async def test_a_refusal_names_people_and_roles_and_calls_none_of_them() -> None
         await discord.until(lambda: place.whispers(place.priya, card.channel))
         (told,) = place.whispers(place.priya, card.channel)
         assert told.replace("\u2060", "") == "It needs @ops-approvers, @Sam."
-        (whisper,) = [each for each in discord.posted(card.channel) if each.ephemeral_to]
+        (whisper,) = [message for message in discord.posted(card.channel) if message.ephemeral_to]
         assert discord.called(whisper) == set()
 
 
@@ -195,7 +195,7 @@ async def test_view_all_shows_everything_to_one_person_and_can_be_signed_there()
         pressed = await place.discord.press(place.priya, card, named(card, "view"))
         await place.discord.until(lambda: len(pressed.messages) >= 3)
         assert "".join(pressed.text.split("```")[1::2]).count("l") == 700
-        assert all(each.ephemeral_to == place.priya.id for each in pressed.messages)
+        assert all(message.ephemeral_to == place.priya.id for message in pressed.messages)
         last = pressed.messages[-1]
         await place.discord.press(place.priya, last, named(last, "approve"))
         await place.discord.until(lambda: place.door.decisions)
@@ -240,7 +240,7 @@ async def test_everything_is_shown_however_much_room_it_takes(value: str) -> Non
         card = await drawn(place, waiting(text=value, more="long " * 300))
         pressed = await place.discord.press(place.priya, card, named(card, "view"))
         await place.discord.until(lambda: pressed.messages and ids(pressed.messages[-1]))
-        files = "".join(each.content.decode() for message in pressed.messages for each in message.files)
+        files = "".join(file.content.decode() for message in pressed.messages for file in message.files)
         shown = "".join(pressed.text.split("```")[1::2]) + files
         for character in set(value):
             assert shown.count(character) == value.count(character)

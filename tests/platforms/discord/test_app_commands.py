@@ -90,7 +90,7 @@ async def test_what_is_registered_keeps_all_of_discords_limits() -> None:
         assert all(len(each.get("choices") or ()) <= ENTRIES for each in everything)
         values = [one for each in everything for one in each.get("choices") or ()]
         size = sum(len(each["name"]) + len(each["description"]) for each in everything)
-        assert size + sum(len(each["name"]) + len(each["value"]) for each in values) <= MOST_CHARACTERS
+        assert size + sum(len(value["name"]) + len(value["value"]) for value in values) <= MOST_CHARACTERS
 
 
 async def test_options_say_what_they_are_and_needed_ones_come_first() -> None:
@@ -107,7 +107,7 @@ async def test_options_say_what_they_are_and_needed_ones_come_first() -> None:
     adding = {each["name"]: each for each in found["add"]["options"]}
     assert adding["no-verify"]["type"] == 5
     assert adding["header"]["description"].endswith("several with blanks between")
-    all_of_them = {each.name for each in next(verb for verb in VERBS["mcp"] if verb.path == "add").parameters}
+    all_of_them = {parameter.name for parameter in next(verb for verb in VERBS["mcp"] if verb.path == "add").parameters}
     # There are more than Discord takes: what the operator alone can say, and what is for later, in `edit`.
     flows = {"words", "sends", "tool-words", "tool-sends", "tool-recipients"}
     assert all_of_them - set(adding) == {"auto-connect", "auto-context-tool", "here", *flows}

@@ -206,9 +206,9 @@ def test_calls_that_were_changed_a_lot_show_their_arguments_too() -> None:
     after, before = ({"\u952e" * 60 + str(n): value * 300 for n in range(9)} for value in "\u503c\u65e7")
     calls = [waiting(after, n=n, ident=f"apr-{n}0000000") for n in range(3, 7)]
     changed = [
-        replace(each, approval=replace(each.approval, proposed=before, revised_by="\u540d" * 60))
-        for each in calls
-        if each.approval is not None
+        replace(call, approval=replace(call.approval, proposed=before, revised_by="\u540d" * 60))
+        for call in calls
+        if call.approval is not None
     ]
     slot = only(a_view(a_reply(2, "r" * 400), *changed))
     assert said(slot).count("Changed by") == 4

@@ -38,7 +38,7 @@ def test_what_is_empty_says_that_it_is_done() -> None:
 def test_a_page_says_which_it_is_and_leads_to_its_neighbours() -> None:
     first, second, last = (command_reply(Reply("x", page=PageInfo(n, 3, ("mcp", "list")))) for n in (1, 2, 3))
     assert first.text.endswith("-# Page 1 of 3")
-    assert [[each.label for each in sheet.buttons] for sheet in (first, second, last)] == [
+    assert [[button.label for button in sheet.buttons] for sheet in (first, second, last)] == [
         ["More ▶"],
         ["◀ Back", "More ▶"],
         ["◀ Back"],
@@ -92,4 +92,4 @@ def test_a_form_that_could_not_open_says_how_else_and_what_was_wrong() -> None:
     assert form_reply(form).text.splitlines() == [NEEDS_FORM, "-# or on one line: `/mcp add NAME --url URL`"]
     wrong = Form("mcp add:1", "Add", (Field("title", "Name", error="x" * 5_000),), intro="y" * 5_000)
     assert utf16_length(form_reply(wrong, begun=True).text) <= DISPLAYED
-    assert [each.label for each in form_reply(wrong, begun=True).buttons] == ["Correct it"]
+    assert [button.label for button in form_reply(wrong, begun=True).buttons] == ["Correct it"]

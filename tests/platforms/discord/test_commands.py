@@ -384,11 +384,11 @@ async def test_an_answer_that_is_too_large_is_counted_and_a_file() -> None:
 async def test_servers_and_their_tools_are_offered_while_they_are_typed() -> None:
     async with commanding() as place:
         servers = await place.discord.suggest(place.priya, "mcp show", place.channel, "server", "SEARCH")
-        assert [each["value"] for each in servers] == ["web-search"]
+        assert [server["value"] for server in servers] == ["web-search"]
         tools = await place.discord.suggest(
             place.priya, "mcp policy set", place.channel, "tool", others={"server": "notes"}
         )
-        assert [each["value"] for each in tools] == ["list", "add", "delete"]
+        assert [tool["value"] for tool in tools] == ["list", "add", "delete"]
         nothing = await place.discord.suggest(place.priya, "mcp policy set", place.channel, "tool", "a")
         assert nothing == []
         last = await place.discord.suggest(place.priya, "profile set", place.channel, "server", "notes we")

@@ -133,8 +133,8 @@ def test_the_invitation_asks_for_exactly_what_is_used() -> None:
         "scope": ["bot applications.commands"],
         "permissions": [str(permission_integer())],
     }
-    assert permission_integer() == sum({each.value for each in PERMISSIONS})
-    assert {Permission(each.value).name for each in PERMISSIONS} == {
+    assert permission_integer() == sum({permission.value for permission in PERMISSIONS})
+    assert {Permission(permission.value).name for permission in PERMISSIONS} == {
         "VIEW_CHANNEL",
         "SEND_MESSAGES",
         "SEND_MESSAGES_IN_THREADS",

@@ -36,7 +36,7 @@ def waiting(**arguments: str) -> TurnView:
 
 def said(asked: Interaction) -> str:
     """Everything that was posted in answer."""
-    shown = [each for message in asked.messages for each in walk(message.components)]
+    shown = [node for message in asked.messages for node in walk(message.components)]
     return " ".join(str(each["content"]) for each in shown if each["type"] == TEXT)
 
 

@@ -143,7 +143,9 @@ def test_nothing_that_a_server_writes_calls_somebody_formats_anything_or_can_be_
     asked = a_form(message=BOMB, properties={BOMB: {"type": "string", "title": BOMB}})
     view = a_turn(a_step(StepStatus.ASKING, elicitations=(asked,)), status=TurnStatus.WAITING)
     (slot,) = [
-        each for each in turn_messages(scenes.at(view, THREAD, PRIYA), scenes.NOW) if each.name == f"question-{ID}"
+        message
+        for message in turn_messages(scenes.at(view, THREAD, PRIYA), scenes.NOW)
+        if message.name == f"question-{ID}"
     ]
     check_slot(slot, frozenset({PRIYA.id}))
     shown = CODE.sub("", read_out(slot))
@@ -337,7 +339,7 @@ async def test_the_way_to_a_page_is_shown_to_whoever_is_asked_alone_whole_and_wi
         assert "`pay.example.com`" in said(asked)
         assert "https://" not in CODE.sub("", said(asked))
         assert labels(shown.components) == ["Open pay.example.com", "I have finished", "Decline"]
-        (way,) = [each for each in walk(shown.components) if each["type"] == BUTTON and each.get("url")]
+        (way,) = [node for node in walk(shown.components) if node["type"] == BUTTON and node.get("url")]
         assert way["url"] == PAGE
         assert place.discord.fetched(shown) == set()
         assert place.discord.called(shown) == set()
@@ -347,7 +349,7 @@ async def test_the_way_to_a_page_is_shown_to_whoever_is_asked_alone_whole_and_wi
         assert (elicitation_id, reply) == (ID, ElicitationResult(ElicitationAction.ACCEPT))
         await place.discord.until(lambda: FINISHED in str(shown.components))
         assert done.answered is Answer.UPDATE
-        assert not any(PAGE in str(each.components) for each in place.posted(card.channel))
+        assert not any(PAGE in str(message.components) for message in place.posted(card.channel))
 
 
 async def test_an_address_that_is_too_long_for_a_button_is_copied_from_the_text() -> None:

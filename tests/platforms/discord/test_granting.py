@@ -86,7 +86,7 @@ async def test_what_else_can_be_allowed_is_chosen_where_all_of_the_call_is_shown
         card = await drawn(place, waiting())
         viewed = await place.discord.press(place.priya, card, named(card, "view"))
         shown = await whole(place, viewed)
-        (menu,) = [each["custom_id"] for each in walk(shown.components) if each["type"] == 3]
+        (menu,) = [node["custom_id"] for node in walk(shown.components) if node["type"] == 3]
         for label in ("Allow this very call", "Allow for 8 hours", "Always allow (admins)"):
             await place.discord.choose(place.priya, shown, menu, label)
         await place.discord.until(lambda: len(place.door.granted) == 3)
@@ -103,7 +103,7 @@ async def test_nothing_is_offered_for_what_may_destroy_something() -> None:
         assert not any("allow" in each for each in ids(card))
         viewed = await place.discord.press(place.priya, card, named(card, "view"))
         shown = await whole(place, viewed)
-        assert not any(each["type"] == 3 for each in walk(shown.components))
+        assert not any(node["type"] == 3 for node in walk(shown.components))
 
 
 async def test_who_may_not_grant_hears_why_alone() -> None:
@@ -118,9 +118,9 @@ async def test_who_may_not_grant_hears_why_alone() -> None:
 async def test_a_word_that_offers_nothing_signs_nothing() -> None:
     async with a_workplace() as place:
         card = await drawn(place, waiting())
-        for each in walk(card.components):
-            if str(each.get("custom_id")).startswith("cs:allow:"):
-                each["custom_id"] = "cs:allow:apr-12345678:1:everything"
+        for node in walk(card.components):
+            if str(node.get("custom_id")).startswith("cs:allow:"):
+                node["custom_id"] = "cs:allow:apr-12345678:1:everything"
         pressed = await place.discord.press(place.priya, card, named(card, "allow"))
         await place.discord.until(lambda: pressed.messages)
         assert pressed.text == WORN_OUT

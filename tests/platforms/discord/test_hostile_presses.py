@@ -55,7 +55,7 @@ def asked_in(place: Workplace, kept: Records, where: ConversationKey) -> None:
 
 async def forged(place: Workplace, channel: Channel, *custom_ids: str) -> Message:
     """A message of the bot's with buttons that it never drew there."""
-    row = [{"type": BUTTON, "style": PLAIN, "label": each, "custom_id": each} for each in custom_ids]
+    row = [{"type": BUTTON, "style": PLAIN, "label": custom_id, "custom_id": custom_id} for custom_id in custom_ids]
     body: dict[str, Any] = {"content": "x", "components": [{"type": 1, "components": row}]}
     path = "/channels/{channel_id}/messages"
     posted = await place.rest.call("POST", path, "post", body=body, channel_id=channel.id)

@@ -42,7 +42,7 @@ async def test_a_press_in_hand_while_discord_asks_for_a_long_pause_does_not_hold
         place.discord.fail("GET /guilds/{guild}/members/{user}", TooMany(20, everywhere=True), 5)
         place.discord.fail("POST /users/@me/channels", TooMany(20, everywhere=True), 5)
         place.discord.say(place.priya, place.discord.dm(place.priya), "hello")
-        await place.discord.until(lambda: [each for each in place.discord.calls if each.status == 429])
+        await place.discord.until(lambda: [call for call in place.discord.calls if call.status == 429])
         await place.discord.press(place.priya, card, named(card, "approve"))
         left = loop.time()
         await place.stop()

@@ -79,4 +79,4 @@ def test_a_choice_of_emoji_that_is_too_long_for_an_option_is_typed() -> None:
 def test_an_answer_that_ends_without_anything_to_see_says_so(text: str) -> None:
     (slot,) = turn_messages(a_view(a_reply(0, text), status=TurnStatus.DONE), 0.0)
     assert SILENT in slot.content
-    assert not [each for each in walk(slot.components) if each.get("label") == "Stop"]
+    assert not [node for node in walk(slot.components) if node.get("label") == "Stop"]

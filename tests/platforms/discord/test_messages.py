@@ -216,7 +216,7 @@ async def test_while_the_disk_is_full_the_author_is_told_once_and_the_message_is
         assert place.texts == ["why?"]
         await discord.until(lambda: place.posted(dm))
         await place.quiet()
-        assert [each.content for each in place.posted(dm)] == [NOT_STORED]
+        assert [message.content for message in place.posted(dm)] == [NOT_STORED]
 
 
 # What comes along
@@ -335,7 +335,7 @@ async def test_without_message_content_a_thread_is_told_once_how_to_go_on() -> N
             discord.say(place.priya, thread, "and since when?")
         await discord.until(lambda: place.posted(thread))
         await place.quiet(thread)
-        assert [each.content for each in place.posted(thread)] == [CALL_ME]
+        assert [message.content for message in place.posted(thread)] == [CALL_ME]
         assert place.texts == ["why?"]
 
 
@@ -350,7 +350,7 @@ async def test_a_thread_that_another_process_has_told_is_not_told_again() -> Non
             discord.say(place.priya, thread, "hello?")
             await place.quiet(thread)
             await discord.until(lambda: len(discord.calls.of("GET /channels/{channel}/messages")) >= 2)
-        assert [each.content for each in place.posted(thread)] == [CALL_ME]
+        assert [message.content for message in place.posted(thread)] == [CALL_ME]
 
 
 # Who is answered
@@ -363,7 +363,7 @@ async def test_whose_queue_is_full_is_told_once_that_the_message_was_not_accepte
         dm = discord.dm(place.priya)
         discord.say(place.priya, place.channel, f"{discord.bot.mention} why?")
         await discord.until(lambda: place.posted(dm))
-        assert [each.content for each in place.posted(dm)] == [QueueFull(100).told]
+        assert [message.content for message in place.posted(dm)] == [QueueFull(100).told]
         assert place.door.received == []
 
 
@@ -375,7 +375,7 @@ async def test_whoever_has_not_passed_the_screening_is_not_answered_and_told_so_
         discord.say(newcomer, place.channel, f"{discord.bot.mention} hi")
         await discord.until(lambda: place.posted(dm))
         await place.quiet()
-        assert [each.content for each in place.posted(dm)] == [NOT_FOR_STRANGERS]
+        assert [message.content for message in place.posted(dm)] == [NOT_FOR_STRANGERS]
         assert place.texts == []
         assert place.posted() == []
 
@@ -394,7 +394,7 @@ async def test_a_server_that_is_not_served_is_answered_with_nothing() -> None:
             await place.quiet()
             assert place.texts == []
             assert place.posted(away) == []
-            assert [each.content for each in place.posted(discord.dm(lee))] == [NOT_FOR_STRANGERS]
+            assert [message.content for message in place.posted(discord.dm(lee))] == [NOT_FOR_STRANGERS]
 
 
 async def test_a_mention_without_words_is_answered_with_a_hint_that_calls_nobody() -> None:

@@ -57,7 +57,7 @@ async def test_a_hint_is_said_where_nothing_can_be_replied_to() -> None:
         place.channel.forbid(place.discord.bot, Permission.READ_MESSAGE_HISTORY)
         place.discord.say(place.priya, place.channel, place.discord.bot.mention)
         await place.discord.until(place.posted)
-        assert [each.content for each in place.posted()] == [NOTHING_SAID]
+        assert [message.content for message in place.posted()] == [NOTHING_SAID]
 
 
 async def test_a_command_that_was_said_is_answered_where_nothing_can_be_replied_to() -> None:
@@ -65,8 +65,8 @@ async def test_a_command_that_was_said_is_answered_where_nothing_can_be_replied_
         place.channel.forbid(place.discord.bot, Permission.READ_MESSAGE_HISTORY)
         place.discord.say(place.priya, place.channel, f"{place.discord.bot.mention} mcp list")
         await place.reads("All is well.", channel=place.discord.dm(place.priya))
-        await place.discord.until(lambda: [each.content for each in place.discord.posted(place.channel)])
-        assert [each.content for each in place.discord.posted(place.channel)] == [SENT_DIRECTLY]
+        await place.discord.until(lambda: [message.content for message in place.discord.posted(place.channel)])
+        assert [message.content for message in place.discord.posted(place.channel)] == [SENT_DIRECTLY]
 
 
 @pytest.mark.parametrize("trouble", ["locked", "deleted", "no thread messages", "expelled", "unseen"])

@@ -24,7 +24,7 @@ async def test_every_message_says_that_it_is_to_be_there_once() -> None:
                 await surface.post_notice(NoticeTarget(str(place.key())), Notice("Something waits."))
         place.discord.say(place.priya, place.channel, f"{place.discord.bot.mention} mcp list")
         dm = place.discord.dm(place.priya)
-        await place.discord.until(lambda: any(each.files for each in place.discord.posted(dm)))
+        await place.discord.until(lambda: any(message.files for message in place.discord.posted(dm)))
         await place.discord.until(lambda: any(each.content == SENT_DIRECTLY for each in place.seen()))
         posts = place.discord.calls.of(POST)
         assert len(posts) == 7

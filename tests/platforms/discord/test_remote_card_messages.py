@@ -39,7 +39,7 @@ def placed(place: Workplace, view: TurnView, channel: Channel | None = None) -> 
 def settled(view: TurnView, status: StepStatus = StepStatus.DONE, **approval: Any) -> TurnView:
     """The same turn when everything is decided."""
     calls = [
-        a_filing(status, n=each.n, terms=each.approval.terms, **approval) for each in view.awaiting if each.approval
+        a_filing(status, n=step.n, terms=step.approval.terms, **approval) for step in view.awaiting if step.approval
     ]
     said: tuple[Step, ...] = (a_reply(0, "I file it."), *calls, a_reply(9, "Over."))
     turn = dataclasses.replace(view.turn, status=TurnStatus.DONE)
@@ -85,8 +85,8 @@ async def test_calls_of_one_reply_are_signed_each_in_its_place() -> None:
         (card,) = place.posted(approvals)
         assert "3a7f3c2e9b" in drawn(card)
         assert "4a7f3c2e9b" not in drawn(card)
-        assert ["3a7f3c2e9b" in drawn(each) for each in place.posted()] == [False, False, False]
-        assert ["4a7f3c2e9b" in drawn(each) for each in place.posted()] == [False, False, True]
+        assert ["3a7f3c2e9b" in drawn(message) for message in place.posted()] == [False, False, False]
+        assert ["4a7f3c2e9b" in drawn(message) for message in place.posted()] == [False, False, True]
         await place.draw(settled(view, **SAM))
         assert [drawn(each).count("Approved by ") for each in (card, *place.posted()[1:3])] == [1, 1, 1]
         assert len(place.posted(approvals)) == 1
@@ -124,7 +124,7 @@ async def test_a_card_that_reaches_none_of_its_places_fails_for_good_and_is_post
         assert caught.value.permanent
         await place.draw(settled(view, StepStatus.DENIED, reason="It could not be shown."))
         assert place.posted(approvals) == []
-        assert "It could not be shown." in str([drawn(each) for each in place.posted()])
+        assert "It could not be shown." in str([drawn(message) for message in place.posted()])
 
 
 async def test_a_channel_of_another_server_is_shown_nothing_whatever_the_rule_says() -> None:

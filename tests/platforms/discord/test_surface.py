@@ -343,7 +343,7 @@ async def test_a_drawing_that_is_cancelled_while_discord_holds_everybody_back_ho
             await drawing
         async with asyncio.timeout(10):
             await place.surface.post_notice(NoticeTarget(str(place.key(place.channel))), Notice("Two."))
-        assert [each.content for each in place.posted()] == ["Two."]
+        assert [message.content for message in place.posted()] == ["Two."]
 
 
 async def test_notices_reach_one_person_directly_or_everybody() -> None:

@@ -32,7 +32,7 @@ async def test_rights_are_those_of_the_server() -> None:
         assert {name for name, each in members.items() if each.platform_admin} == {"admin", "owner", "manager"}
         assert {name for name, each in members.items() if each.external} == {"new", "silenced", "stranger", "bot"}
         assert members["manager"].roles == {f"discord-role:{managers.id}"}
-        assert not any(each.guest for each in members.values())
+        assert not any(member.guest for member in members.values())
 
 
 async def test_a_right_that_was_taken_away_is_gone_at_the_next_decision() -> None:

@@ -97,11 +97,15 @@ class Workplace:
 
     def posted(self, channel: Channel | None = None) -> list[Message]:
         """What the bot has posted for everybody."""
-        return [each for each in self.discord.posted(channel or self.channel) if not each.ephemeral_to]
+        return [message for message in self.discord.posted(channel or self.channel) if not message.ephemeral_to]
 
     def whispers(self, user: User, channel: Channel | None = None) -> list[str]:
         """What only this person was told."""
-        return [each.content for each in self.discord.posted(channel or self.channel) if each.ephemeral_to == user.id]
+        return [
+            message.content
+            for message in self.discord.posted(channel or self.channel)
+            if message.ephemeral_to == user.id
+        ]
 
     def listener(self, holder: str = "one") -> DiscordListener:
         """What receives in a process of that name."""

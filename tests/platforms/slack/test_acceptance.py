@@ -47,7 +47,7 @@ async def test_nothing_in_a_reply_calls_anybody_at_any_moment(streaming: Streami
         for text in growing(HOSTILE, len(HOSTILE) // 3):
             place.slack.clock.advance(2)
             await place.draw(placed(place, running(text), root.ts))
-            assert [place.slack.called(each) for each in place.bot_posts()] == [set()]
+            assert [place.slack.called(post) for post in place.bot_posts()] == [set()]
         await place.draw(placed(place, done(HOSTILE), root.ts))
         (message,) = place.bot_posts()
         assert place.slack.called(message) == set()
@@ -110,15 +110,15 @@ async def test_fifty_calls_and_an_answer_of_fifty_thousand_characters_arrive_who
         assert not place.slack.calls.refused()
         posts = place.bot_posts(place.slack.dm(place.priya))
         assert len(posts) > 3
-        assert all(each.stream is None for each in posts)
+        assert all(post.stream is None for post in posts)
         written = [
-            part for part in parts([each.blocks for each in posts]) if part.get("type") == "rich_text_preformatted"
+            part for part in parts([post.blocks for post in posts]) if part.get("type") == "rich_text_preformatted"
         ]
         code = "\n".join(element["text"] for block in written for element in block["elements"])
         numbers = [int(each) for each in re.findall(r"line (\d{4}) of the configuration", code)]
         assert numbers == list(range(LINES))
         assert all(before < after for before, after in pairwise(numbers))
-        assert "```" not in str([each.blocks for each in posts])
+        assert "```" not in str([post.blocks for post in posts])
         said = "\n".join(each.words for each in place.slack.what_user_sees(place.priya, place.slack.dm(place.priya)))
         assert all(said.count(f"Result {n}.") == 1 for n in range(50))
         assert said.count("That was the end.") == 1

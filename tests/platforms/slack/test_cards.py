@@ -97,7 +97,7 @@ def test_several_calls_share_a_card_and_are_decided_one_by_one() -> None:
     denials = [
         decode(part["action_id"], part["value"]) for part in parts(list(made.blocks)) if part.get("type") == "button"
     ]
-    assert [each for each in denials if isinstance(each, OpenDenyForm)] == [
+    assert [denial for denial in denials if isinstance(denial, OpenDenyForm)] == [
         OpenDenyForm(ApprovalRef(f"{number}a7f3c2e9b", 1)) for number in (3, 4, 5)
     ]
 

@@ -26,7 +26,9 @@ async def whispered(place: Workplace, *, text: str) -> Message:
     """The answer that only Priya sees, once it says this."""
 
     def found() -> list[Message]:
-        return [each for each in place.slack.posted(place.channel) if each.ephemeral_to and text in each.text]
+        return [
+            message for message in place.slack.posted(place.channel) if message.ephemeral_to and text in message.text
+        ]
 
     await place.slack.until(found)
     return found()[-1]
@@ -79,7 +81,7 @@ async def test_answers_to_a_button_replace_the_message_it_stands_in_while_the_ad
         answer = await whispered(place, text="Look?")
         await place.slack.press(place.priya, answer, "Verify")
         await whispered(place, text="All is well.")
-        assert len([each for each in place.slack.posted(place.channel) if each.ephemeral_to]) == 1
+        assert len([message for message in place.slack.posted(place.channel) if message.ephemeral_to]) == 1
         assert not place.slack.calls.refused()
 
 
@@ -118,7 +120,7 @@ async def test_in_a_direct_conversation_the_answer_is_a_message_that_is_edited()
     async with a_workplace(answers=[[Reply("Checking…"), Reply("All is well.")]]) as place:
         dm = place.slack.dm(place.priya)
         place.slack.say(place.priya, dm, "mcp verify weather")
-        await place.slack.until(lambda: any("All is well." in each.text for each in place.bot_posts(dm)))
+        await place.slack.until(lambda: any("All is well." in post.text for post in place.bot_posts(dm)))
         assert len(place.bot_posts(dm)) == 1
 
 
@@ -140,7 +142,7 @@ async def test_buttons_below_an_answer_say_the_next_command_in_its_place() -> No
         await place.slack.press(place.priya, answer, "More ▶")
         await whispered(place, text="Page two.")
         assert invoked(place).words == ("list", "--page", "2")
-        assert len([each for each in place.slack.posted(place.channel) if each.ephemeral_to]) == 1
+        assert len([message for message in place.slack.posted(place.channel) if message.ephemeral_to]) == 1
 
 
 async def test_what_has_to_be_typed_to_confirm_goes_along() -> None:
@@ -264,9 +266,9 @@ async def test_a_document_is_shared_with_whoever_asked_alone() -> None:
     async with a_workplace(answers=[[Reply("Here they are.", document=document)]]) as place:
         await place.slack.command(place.priya, "/mcp", "export", place.channel)
         dm = place.slack.dm(place.priya)
-        await place.slack.until(lambda: any(each.files for each in place.bot_posts(dm)))
+        await place.slack.until(lambda: any(post.files for post in place.bot_posts(dm)))
         await whispered(place, text="Here they are.")
-        assert not any(each.files for each in place.bot_posts())
+        assert not any(post.files for post in place.bot_posts())
 
 
 async def test_one_user_has_only_so_many_requests_under_way_and_the_others_are_answered() -> None:

@@ -124,11 +124,11 @@ async def test_in_a_direct_conversation_the_card_stays_where_it_is() -> None:
         key = place.door.received[0].conversation
         place.door.schema = SCHEMA
         await place.draw(place.door.knows(waiting(), key))
-        card = next(each for each in place.bot_posts(dm) if "Edit…" in labels(each.blocks))
+        card = next(post for post in place.bot_posts(dm) if "Edit…" in labels(post.blocks))
         before = card.written()
         await place.slack.press(place.priya, card, "Edit…")
         await place.slack.until(lambda: place.slack.modals(place.priya))
         await place.slack.submit(place.priya, {"text": "Buy bread"})
-        await place.slack.until(lambda: DONE in str([each.text for each in place.slack.posted(dm)]))
+        await place.slack.until(lambda: DONE in str([message.text for message in place.slack.posted(dm)]))
         assert card.written() == before
         assert root.ts

@@ -134,7 +134,7 @@ def test_afterwards_the_card_says_how_it_ended_and_has_no_buttons(name: str, lin
 def test_nothing_that_a_server_writes_calls_somebody_or_can_be_followed() -> None:
     asked = a_form(message=BOMB, properties={BOMB: {"type": "string", "title": BOMB}})
     view = a_turn(a_step(StepStatus.ASKING, elicitations=(asked,)), status=TurnStatus.WAITING)
-    (slot,) = [each for each in turn_messages(view, scenes.NOW) if each.name == f"question-{ID}"]
+    (slot,) = [message for message in turn_messages(view, scenes.NOW) if message.name == f"question-{ID}"]
     check_message(slot.blocks, slot.text, frozenset({view.turn.author.id}))
     assert not any(part.get("type") == "link" for part in parts(list(slot.blocks)))
 
@@ -203,7 +203,7 @@ async def answered(place: Workplace, elicitation: Elicitation) -> None:
 
 def alone(place: Workplace, user: User) -> Message:
     """What this person sees that nobody else does."""
-    return [each for each in place.slack.posted(place.channel) if each.ephemeral_to == user.id][-1]
+    return [message for message in place.slack.posted(place.channel) if message.ephemeral_to == user.id][-1]
 
 
 async def test_the_card_calls_whoever_is_asked_once_and_becomes_what_came_of_it_in_its_place() -> None:
@@ -331,7 +331,7 @@ async def test_the_way_to_a_page_is_shown_to_whoever_is_asked_alone_whole_and_wi
         ((elicitation_id, reply, _),) = place.door.replied
         assert (elicitation_id, reply) == (ID, ElicitationResult(ElicitationAction.ACCEPT))
         await place.slack.until(lambda: FINISHED in place.whispers(place.priya))
-        assert not any(PAGE in str(each.blocks) for each in place.bot_posts())
+        assert not any(PAGE in str(post.blocks) for post in place.bot_posts())
 
 
 async def test_in_a_direct_conversation_the_card_stays_where_it_is_and_no_link_unfolds() -> None:
@@ -352,7 +352,7 @@ async def test_in_a_direct_conversation_the_card_stays_where_it_is_and_no_link_u
         assert f"`{PAGE}`" in outline(shown.blocks)
         assert place.slack.fetched(shown) == set()
         await place.slack.press(place.priya, shown, "I have finished")
-        await place.slack.until(lambda: any(FINISHED in each.text for each in place.slack.posted(dm)))
+        await place.slack.until(lambda: any(FINISHED in message.text for message in place.slack.posted(dm)))
         assert card.written() == before
         assert place.slack.calls.refused() == []
 
@@ -377,7 +377,7 @@ async def test_a_question_is_answered_from_home_and_told_in_the_direct_conversat
         await place.slack.until(lambda: place.slack.modals(place.priya))
         await place.slack.submit(place.priya, {"Title": "x"})
         dm = place.slack.dm(place.priya)
-        await place.slack.until(lambda: SENT in [each.text for each in place.slack.posted(dm)])
+        await place.slack.until(lambda: SENT in [message.text for message in place.slack.posted(dm)])
         ((_, reply, _),) = place.door.replied
         assert reply == ElicitationResult(ElicitationAction.ACCEPT, {"title": "x"})
         assert place.slack.calls.refused() == []
@@ -390,10 +390,10 @@ async def test_a_stream_is_stopped_before_a_question_is_asked_and_slack_shows_th
         said = a_turn_reply(0, "Let me add that.")
         asking_now = a_step(StepStatus.STARTED, 1, elicitations=(a_form(round=0),))
         await place.draw(in_dm(place, a_turn(said, asking_now, running=frozenset({1})), thread))
-        assert all(each.stream is None or not each.stream.open for each in place.bot_posts(dm))
+        assert all(post.stream is None or not post.stream.open for post in place.bot_posts(dm))
         assert place.slack.workspace.sessions[dm.id, thread]["status"] == "suspended"
         heard = a_step(StepStatus.DONE, 1, elicitations=(a_form(round=0, reply=DECLINED, answered_by="Ana"),))
         await place.draw(in_dm(place, a_turn(said, heard, streaming="It is there"), thread))
         assert place.bot_posts(dm)[-1].stream is not None
-        assert "Declined by Ana" in str([each.blocks for each in place.bot_posts(dm)])
+        assert "Declined by Ana" in str([post.blocks for post in place.bot_posts(dm)])
         assert not place.slack.calls.refused()

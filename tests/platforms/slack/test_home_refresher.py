@@ -107,14 +107,14 @@ async def test_of_very_many_tabs_those_that_were_opened_last_are_kept_up() -> No
         records, clock = Records(), [0.0]
         tabs = tabs_of(place, records, clock)
         people = [place.slack.user(f"Person {number}") for number in range(MOST + 3)]
-        for each in people:
-            await tabs.open(each.id, first_visit=False)
+        for user in people:
+            await tabs.open(user.id, first_visit=False)
             place.slack.clock.advance(2)
         records.ask()
         place.slack.clock.advance(60)
         await tabs.refresh()
-        anew = [each.name for each in people if "Waiting for you (1)" in shown(place, each)]
-        assert anew == [each.name for each in people[3:]]
+        anew = [user.name for user in people if "Waiting for you (1)" in shown(place, user)]
+        assert anew == [user.name for user in people[3:]]
 
 
 async def test_where_slack_has_no_room_to_spare_tabs_wait_for_the_next_look() -> None:

@@ -73,7 +73,7 @@ def test_a_card_whose_title_reason_and_arguments_are_endless_fits_and_counts_wha
         approval=an_approval(3),
     )
     view = a_view(step, status=TurnStatus.WAITING)
-    (slot, *_) = [each for each in turn_messages(view, NOW) if each.asks]
+    (slot, *_) = [message for message in turn_messages(view, NOW) if message.asks]
     check_message(slot.blocks, slot.text, frozenset({"U0PRIYA"}))
     assert re.search(r"\d+ more arguments: View all", str(slot.blocks))
     assert "View all" in labels(slot.blocks)
@@ -147,5 +147,5 @@ def test_a_table_too_large_for_slack_keeps_every_row_as_text() -> None:
     rows = tuple((f"row {number}", "x") for number in range(limits.TABLE_ROWS + 20))
     sheet = command_reply(Reply("All of them:", Table(("a", "b"), rows)))
     check_message(sheet.blocks, sheet.text)
-    assert not [each for each in parts(sheet.blocks) if each.get("type") == "table"]
+    assert not [part for part in parts(sheet.blocks) if part.get("type") == "table"]
     assert all(f"row {number}" in str(sheet.blocks) for number in range(len(rows)))

@@ -202,7 +202,7 @@ async def test_a_message_is_not_acknowledged_until_it_is_on_disk_and_comes_again
         place.slack.post.within = 0.3
         await place.settled()
         (delivery,) = [each for each in place.slack.sent if each.kind == "events_api"]
-        assert [each.outcome for each in delivery.attempts] == ["timeout", "acknowledged"]
+        assert [attempt.outcome for attempt in delivery.attempts] == ["timeout", "acknowledged"]
         assert [each.text for each in place.door.received] == ["hello"]
 
 

@@ -98,7 +98,7 @@ def test_a_call_of_several_pages_is_approved_from_the_last_one() -> None:
     last = page_of_call(step, 99)
     assert last.number == last.of > 2
     pages = [a_window(whole_call_modal(step, page))["blocks"] for page in range(1, last.of + 1)]
-    assert [any(each.startswith("Approve") for each in labels(page)) for page in pages] == [
+    assert [any(label.startswith("Approve") for label in labels(page)) for page in pages] == [
         *[False] * (last.of - 1),
         True,
     ]

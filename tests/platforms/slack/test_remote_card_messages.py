@@ -39,7 +39,7 @@ def placed(place: Workplace, view: TurnView, thread: str, channel: str = "") -> 
 def settled(view: TurnView, status: StepStatus = StepStatus.DONE, **approval: Any) -> TurnView:
     """The same turn when everything is decided."""
     calls = [
-        a_filing(status, n=each.n, terms=each.approval.terms, **approval) for each in view.awaiting if each.approval
+        a_filing(status, n=step.n, terms=step.approval.terms, **approval) for step in view.awaiting if step.approval
     ]
     said: tuple[Step, ...] = (a_reply(0, "I file it."), *calls, a_reply(9, "Over."))
     turn = dataclasses.replace(view.turn, status=TurnStatus.DONE)
@@ -95,11 +95,11 @@ async def test_calls_of_one_reply_are_signed_each_in_its_place() -> None:
         (card,) = place.slack.posted(approvals)
         assert "3a7f3c2e9b" in buttons(card)
         assert "4a7f3c2e9b" not in buttons(card)
-        assert ["3a7f3c2e9b" in buttons(each) for each in place.bot_posts()] == [False, False, False]
-        assert ["4a7f3c2e9b" in buttons(each) for each in place.bot_posts()] == [False, False, True]
+        assert ["3a7f3c2e9b" in buttons(post) for post in place.bot_posts()] == [False, False, False]
+        assert ["4a7f3c2e9b" in buttons(post) for post in place.bot_posts()] == [False, False, True]
         await place.draw(settled(view, **SAM))
         posted = [card, *place.bot_posts()[1:3]]
-        assert [str(each.blocks).count("Approved by ") for each in posted] == [1, 1, 1]
+        assert [str(message.blocks).count("Approved by ") for message in posted] == [1, 1, 1]
         assert len(place.slack.posted(approvals)) == 1
 
 
@@ -138,7 +138,7 @@ async def test_a_card_that_reaches_none_of_its_places_fails_for_good_and_is_post
         assert caught.value.permanent
         await place.draw(settled(view, StepStatus.DENIED, reason="It could not be shown."))
         assert place.slack.posted(approvals) == []
-        assert "It could not be shown." in str([each.blocks for each in place.bot_posts()])
+        assert "It could not be shown." in str([post.blocks for post in place.bot_posts()])
 
 
 async def test_a_token_that_is_no_good_turns_nothing_down() -> None:

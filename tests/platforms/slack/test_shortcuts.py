@@ -133,7 +133,7 @@ async def test_a_call_is_reviewed_as_it_stands_now_and_not_as_home_showed_it() -
         await place.slack.press(place.priya, published, "Review")
         direct = place.slack.dm(place.priya)
         await place.slack.until(lambda: place.bot_posts(direct))
-        assert [each.text for each in place.bot_posts(direct)] == [GONE]
+        assert [post.text for post in place.bot_posts(direct)] == [GONE]
         assert place.slack.modals(place.priya) == []
 
 

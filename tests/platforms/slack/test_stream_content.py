@@ -84,4 +84,4 @@ def test_the_finished_text_goes_on_from_what_was_streamed(text: str) -> None:
 @given(ANY)
 def test_streams_and_messages_are_the_same_messages(text: str) -> None:
     view = a_view(a_reply(0, text), a_call(1, scenes.LOGS, StepStatus.STARTED), streaming=text)
-    assert [each.name for each in streams(view)] == [slot.name for slot in turn_messages(view, scenes.NOW)]
+    assert [stream.name for stream in streams(view)] == [slot.name for slot in turn_messages(view, scenes.NOW)]

@@ -28,7 +28,7 @@ def shown(place: Workplace) -> str:
     """What Priya reads in the bot's messages."""
     dm = place.slack.dm(place.priya)
     sights = place.slack.what_user_sees(place.priya, dm)
-    return "\n".join(each.words for each in sights if each.user == place.slack.bot.id)
+    return "\n".join(sight.words for sight in sights if sight.user == place.slack.bot.id)
 
 
 async def test_a_direct_reply_grows_as_a_stream_and_ends_as_one_complete_message() -> None:
@@ -75,7 +75,7 @@ async def test_a_stream_is_stopped_before_an_approval_waits_and_another_begins_a
         said = a_reply(0, "Let me add that.")
         waiting = a_step(StepStatus.AWAITING, 1, approval=an_approval())
         await place.draw(in_dm(place, a_view(said, waiting, status=TurnStatus.WAITING), thread))
-        assert all(each.stream is None or not each.stream.open for each in place.bot_posts(dm))
+        assert all(post.stream is None or not post.stream.open for post in place.bot_posts(dm))
         assert place.slack.workspace.sessions[dm.id, thread]["status"] == "suspended"
         ran = a_step(StepStatus.DONE, 1, approval=an_approval(decided_by="sam"), result="Added note 3")
         await place.draw(in_dm(place, a_view(said, ran, streaming="It is there"), thread))
@@ -148,8 +148,8 @@ async def test_a_reply_of_twelve_minutes_outlives_every_stream_that_slack_allows
         await place.draw(in_dm(place, done(" ".join(sentences)), thread))
         assert place.slack.clock.now() > place.slack.limits.stream_lifetime
         text = shown(place)
-        assert [text.count(each) for each in sentences] == [1] * len(sentences)
-        assert all(each.stream is None for each in place.bot_posts(place.slack.dm(place.priya)))
+        assert [text.count(sentence) for sentence in sentences] == [1] * len(sentences)
+        assert all(post.stream is None for post in place.bot_posts(place.slack.dm(place.priya)))
 
 
 async def test_a_stream_is_left_before_slack_ends_it() -> None:

@@ -258,8 +258,8 @@ async def test_notices_reach_one_person_their_direct_messages_or_everybody() -> 
         await place.surface.post_notice(NoticeTarget(where), notice)
         shown = "&lt;!channel&gt; tool &amp; die"
         assert place.whispers(place.priya) == [shown]
-        assert [each.text for each in place.bot_posts()] == [shown]
-        assert [each.text for each in place.bot_posts(place.slack.dm(place.priya))] == [shown]
+        assert [post.text for post in place.bot_posts()] == [shown]
+        assert [post.text for post in place.bot_posts(place.slack.dm(place.priya))] == [shown]
 
 
 def with_files(*parts: ImagePart | FilePart) -> TurnView:

@@ -45,12 +45,12 @@ class Workplace:
 
     def bot_posts(self, channel: Channel | None = None, thread: str | None = None) -> list[Message]:
         """What the bot has posted, without what only one person sees."""
-        return [each for each in self.slack.posted(channel or self.channel, thread) if not each.ephemeral_to]
+        return [message for message in self.slack.posted(channel or self.channel, thread) if not message.ephemeral_to]
 
     def whispers(self, user: User, channel: Channel | None = None) -> list[str]:
         """What only this person was told."""
         posted = self.slack.posted(channel or self.channel)
-        return [each.text for each in posted if each.ephemeral_to == user.id]
+        return [message.text for message in posted if message.ephemeral_to == user.id]
 
     async def settled(self) -> None:
         """Wait until every delivery on its way has been answered."""
