@@ -75,8 +75,8 @@ class Ledger:
         return [self._row(each, last.get(each.id, "")) for each in await self._read(_TURNS)]
 
     def _row(self, turn: Any, reply: str) -> Row:
-        found = LABEL.search(str(turn.question))
-        label = found[0] if found else ""
+        match = LABEL.search(str(turn.question))
+        label = match[0] if match else ""
         answered = turn.status == "done" and ANSWER.format(label) in reply
         return Row(turn.conversation, label, turn.created_at, turn.ended_at, answered)
 

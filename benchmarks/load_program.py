@@ -44,8 +44,8 @@ class InstantModel:
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         """Yield the answer in one piece."""
-        asked = LABEL.findall(request.messages[-1].text)
-        text = ANSWER.format(asked[-1] if asked else "nothing")
+        matches = LABEL.findall(request.messages[-1].text)
+        text = ANSWER.format(matches[-1] if matches else "nothing")
         yield TextDelta(text)
         yield Completion(assistant(text), StopReason.ANSWERED)
 

@@ -306,8 +306,8 @@ class Settings(BaseSettings):
         if names[0].lower() in Settings.model_fields:
             key, address = (getattr(self, name.lower()) for name in names)
             return (key.get_secret_value() if key else ""), address
-        written = read_environment()
-        key, address = (written.get(name, "").strip() for name in names)
+        environment = read_environment()
+        key, address = (environment.get(name, "").strip() for name in names)
         try:
             return key, _address(address) if address else None
         except ValueError as error:

@@ -67,16 +67,16 @@ class TestFiles:
     ) -> None:
         monkeypatch.setenv("SETTINGS_FOLDER", kept(folder, tickets_token=SECRET, home="elsewhere"))
         monkeypatch.setenv("HOME", "/home/bot")
-        found = read_environment()
-        assert (found["TICKETS_TOKEN"], found["HOME"]) == (SECRET, "/home/bot")
+        environment = read_environment()
+        assert (environment["TICKETS_TOKEN"], environment["HOME"]) == (SECRET, "/home/bot")
 
     def test_folders_and_hidden_files_are_passed_over(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         # As Kubernetes mounts secrets: links to files in a folder whose name begins with dots.
-        given = Path(kept(folder, **{".hidden": "x"}))
-        (given / "..2026").mkdir()
-        (given / "..2026" / "bot_model").write_text("demo")
-        (given / "bot_model").symlink_to("..2026/bot_model")
-        monkeypatch.setenv("SETTINGS_FOLDER", str(given))
+        path = Path(kept(folder, **{".hidden": "x"}))
+        (path / "..2026").mkdir()
+        (path / "..2026" / "bot_model").write_text("demo")
+        (path / "bot_model").symlink_to("..2026/bot_model")
+        monkeypatch.setenv("SETTINGS_FOLDER", str(path))
         assert read_settings().bot_model == "demo"
         assert not [name for name in read_environment() if name.startswith(".")]
 

@@ -231,12 +231,12 @@ def _noted(settings: Settings, more: Sequence[Path], head: AuditHead | None) -> 
         if path is None:
             continue
         try:
-            found = module.read_checkpoints(path)
+            checkpoints = module.read_checkpoints(path)
         except FileNotFoundError:
             continue
         except OSError as error:
             raise _unreadable(path, error) from error
-        places += [found] if found.checkpoints or found.torn or path == expected else []
+        places += [checkpoints] if checkpoints.checkpoints or checkpoints.torn or path == expected else []
     for path in more:
         try:
             places.append(module.read_checkpoints(path))

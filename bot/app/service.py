@@ -80,14 +80,14 @@ class Platforms:
 
     async def receiving(self, parts: frozenset[str], runtime: Runtime, settings: Settings) -> Listeners:
         """Return the listeners and hooks of the wanted components. Raises SettingsError."""
-        found = Listeners()
+        listeners = Listeners()
         if self.slack is not None and "slack" in parts:
             slack = slack_listener_of(self.slack, settings, await build_lookups(self.slack, runtime))
-            found.listeners["slack"] = slack
-            found.hooks += [slack.hook] if slack.hook is not None else []
+            listeners.listeners["slack"] = slack
+            listeners.hooks += [slack.hook] if slack.hook is not None else []
         if self.discord is not None and "discord" in parts:
-            found.listeners["discord"] = await discord_listener_of(self.discord, runtime, settings)
-        return found
+            listeners.listeners["discord"] = await discord_listener_of(self.discord, runtime, settings)
+        return listeners
 
 
 @asynccontextmanager

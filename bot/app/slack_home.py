@@ -56,8 +56,8 @@ class HomeTabBuilder:
             self.overview, (f"{here}:",), partial(can_approve, self.rules, member), limit=MOST_READ, most_read=MOST_READ
         )
         calls = await asyncio.gather(*(self._call(each.approval_id) for each in theirs.calls[:SHOWN]))
-        asked = await self.overview.open_elicitations(member.author.principal, f"{here}:", SHOWN)
-        questions = await asyncio.gather(*map(self._question, asked))
+        elicitations = await self.overview.open_elicitations(member.author.principal, f"{here}:", SHOWN)
+        questions = await asyncio.gather(*map(self._question, elicitations))
         return Home(
             time(),
             waiting=tuple(call for call in calls if call is not None),

@@ -115,8 +115,8 @@ async def find_approval_step(
     the latest turns of the conversation in which it stands.
     """
     if records.approval is not None:
-        found = await records.find_approval(card.approval_id)
-        calls = [found] if found is not None else []
+        approval = await records.find_approval(card.approval_id)
+        calls = [approval] if approval is not None else []
     else:
         views = await engine.recent_turns(where, RECENT_TURNS)
         calls = [step for view in views for step in view.steps if isinstance(step, ToolStep)]

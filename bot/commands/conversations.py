@@ -114,8 +114,8 @@ def _arguments(step: ToolStep) -> str:
     if step.call.unreadable:
         return step.call.unreadable
     stored = step.approval.secrets if step.approval is not None else ()
-    shown = with_masks(step.call.arguments, stored, lookalikes(step.call.arguments, stored))
-    return json.dumps(shown, ensure_ascii=False, indent=2, default=str)
+    masked = with_masks(step.call.arguments, stored, lookalikes(step.call.arguments, stored))
+    return json.dumps(masked, ensure_ascii=False, indent=2, default=str)
 
 
 def _quoted(text: str) -> str:

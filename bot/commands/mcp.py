@@ -189,9 +189,9 @@ class Grants:
     @property
     def handlers(self) -> tuple[VerbHandler, ...]:
         """Return the verbs."""
-        shown = Verb("grants list", "what runs without asking, and who said so", (), RequiredRole.EVERYONE, ("grants",))
+        verb = Verb("grants list", "what runs without asking, and who said so", (), RequiredRole.EVERYONE, ("grants",))
         ended = Verb("grants revoke", "let it ask again", (_WHICH,), RequiredRole.EVERYONE, ("grants remove", "revoke"))
-        return VerbHandler(shown, self._list), VerbHandler(ended, self._revoke)
+        return VerbHandler(verb, self._list), VerbHandler(ended, self._revoke)
 
     async def _list(self, request: CommandContext) -> AsyncIterator[Reply]:
         seen = await self._seen(request)

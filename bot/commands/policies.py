@@ -296,16 +296,16 @@ class ServerPolicies:
     @property
     def handlers(self) -> tuple[VerbHandler, ...]:
         """Return the verbs."""
-        shown = Verb(
+        verb = Verb(
             "policy list", "what runs, what asks and what never runs", (A_SERVER,), aliases=("policy", "policies")
         )
-        made = Verb(
+        verb = Verb(
             "policy set", "what happens when the model asks for a tool", (_SERVERS, A_TOOL, POLICY, *CONDITIONS, *TERMS)
         )
         undone = Verb(
             "policy clear", "take an admin's rule back", (_SERVER_OR_RULE, A_TOOL), aliases=("policy remove",)
         )
-        return VerbHandler(shown, self._list), VerbHandler(made, self._set), VerbHandler(undone, self._clear)
+        return VerbHandler(verb, self._list), VerbHandler(verb, self._set), VerbHandler(undone, self._clear)
 
     # Listing
 
@@ -394,14 +394,14 @@ class ServerPolicies:
         home = EVERYWHERE if self._parts.rights.everywhere(request.member) else request.conversation.workspace_key
         base = Rule(policy, server_id=seen.id if seen else "", tool=tool, profile=profile, workspace=home)
         ruled = await self._keeping.set(given_rule(base, arguments, request.conversation), request.author)
-        kept = ruled.rule
+        rule = ruled.rule
         slug = seen.name if seen else ""
         yield Reply(
-            f"{_about(seen, tool)}: {POLICY_SAID[policy]}.{await self._overruled(seen, kept, request)}{_unsent(kept)}",
+            f"{_about(seen, tool)}: {POLICY_SAID[policy]}.{await self._overruled(seen, rule, request)}{_unsent(rule)}",
             details=()
-            if kept.plain and kept.terms == NO_TERMS and not kept.but
-            else ((kept.id, describe_rule(kept, slug)),),
-            actions=(_undo(kept, slug, ruled.before),),
+            if rule.plain and rule.terms == NO_TERMS and not rule.but
+            else ((rule.id, describe_rule(rule, slug)),),
+            actions=(_undo(rule, slug, ruled.before),),
         )
 
     async def _clear(self, request: CommandContext) -> AsyncIterator[Reply]:

@@ -153,7 +153,7 @@ class ServerReview:
     @property
     def handlers(self) -> tuple[VerbHandler, ...]:
         """Return the verbs."""
-        shown = Verb(
+        verb = Verb(
             "review show",
             "tools that are new or have changed, and what is different",
             (_SERVER, _TOOL),
@@ -161,7 +161,7 @@ class ServerReview:
         )
         approved = Verb("review approve", "offer tools as they were shown", (_NAMED, _TOOL, _DEFINITION))
         # A digest looks like a token but is not one.
-        return VerbHandler(shown, self._show), VerbHandler(approved, self._approve, free=True)
+        return VerbHandler(verb, self._show), VerbHandler(approved, self._approve, free=True)
 
     async def _show(self, request: CommandContext) -> AsyncIterator[Reply]:
         name = request.arguments.one("server")

@@ -116,10 +116,10 @@ class AuditHead:
     @classmethod
     def parse(cls, text: str) -> AuditHead:
         """Parse the text form. Raises ValueError for any other text."""
-        found = _HEAD.fullmatch(text.strip().lower())
-        if found is None:
+        match = _HEAD.fullmatch(text.strip().lower())
+        if match is None:
             raise ValueError(f"not the head of an audit: {text!r:.100}")
-        return cls(int(found[1]), found[2])
+        return cls(int(match[1]), match[2])
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,10 +151,10 @@ class Checkpoint:
         begins = line.find(_MARK)
         if begins < 0:
             return None
-        found = _CHECKPOINT.match(line, begins)
-        if found is None:
+        match = _CHECKPOINT.match(line, begins)
+        if match is None:
             raise ValueError("not a whole checkpoint")
-        seq, row_hash, at, key, mac = found.groups()
+        seq, row_hash, at, key, mac = match.groups()
         return cls(int(seq), row_hash, float(at), *("" if each == NO_KEY else each for each in (key, mac)))
 
 

@@ -199,5 +199,5 @@ def holds_address(value: object) -> bool:
 
 
 def _is_host(text: str) -> bool:
-    found = _HOST.fullmatch(text)
-    return found is not None and found["top"].lower() not in _FILE_ENDINGS
+    match = _HOST.fullmatch(text)
+    return match is not None and match["top"].lower() not in _FILE_ENDINGS

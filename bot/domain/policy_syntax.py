@@ -42,15 +42,15 @@ _NO_HOST = re.compile(r"[\s/\\@#%]")
 
 def parse_comparison(key: str) -> tuple[Comparison, str]:
     """Return the comparison and the path in the key of a rule's argument. Raises ValueError."""
-    found = _CALLED.fullmatch(key)
-    if found is None:
+    match = _CALLED.fullmatch(key)
+    if match is None:
         return Comparison.EXACT, key
     known = [each.value for each in Comparison if each]
-    if found[1] not in known:
-        raise ValueError(f"compares by {found[1]!r:.40}, and can by {' or '.join(known)}")
-    if not found[2]:
+    if match[1] not in known:
+        raise ValueError(f"compares by {match[1]!r:.40}, and can by {' or '.join(known)}")
+    if not match[2]:
         raise ValueError("names no argument within the brackets")
-    return Comparison(found[1]), found[2]
+    return Comparison(match[1]), match[2]
 
 
 def host_problem(pattern: str) -> str:

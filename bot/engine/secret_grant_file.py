@@ -37,8 +37,8 @@ def read_secret_grants(text: str, source: str) -> SecretGrants:
     try:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        found = _LINE.search(str(error))
-        problem = GrantProblem(int(found[1]) if found else 0, f"The file is not TOML: {error}.", "correct that line")
+        match = _LINE.search(str(error))
+        problem = GrantProblem(int(match[1]) if match else 0, f"The file is not TOML: {error}.", "correct that line")
         return SecretGrants(problems=(problem,), source=source)
     lines = line_numbers(text)
     problems = [

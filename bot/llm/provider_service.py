@@ -41,8 +41,8 @@ def refused_tool(status: int, param: str, message: str, names: Sequence[str]) ->
     if status not in _BAD_REQUEST:
         return ""
     for text in (param, message):
-        if found := _NUMBERED.search(text):
-            n = int(found[1] or found[2])
+        if match := _NUMBERED.search(text):
+            n = int(match[1] or match[2])
             return names[n] if n < len(names) else ""
     meant = {name for name in _QUOTED.findall(message) if name in names}
     return meant.pop() if len(meant) == 1 else ""

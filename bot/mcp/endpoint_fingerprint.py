@@ -35,8 +35,8 @@ def _program(command: str, args: tuple[str, ...], folder: str) -> str:
 
 def _shown(url: str) -> tuple[str, ...]:
     """Return an address without parts that look like secrets. The host is kept in any case."""
-    found = _HOST.match(url)
-    host = found[0] if found else ""
+    match = _HOST.match(url)
+    host = match[0] if match else ""
     return (host, redact(url[len(host) :]))
 
 

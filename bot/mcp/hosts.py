@@ -85,9 +85,9 @@ def _bare_address(address: str) -> Hosts:
         return _host(f"[{ipaddress.IPv6Address(address)}]")
     except ValueError:
         pass
-    found = _url(f"http:{address}" if address.startswith(("/", "\\")) else f"http://{address}")
+    url = _url(f"http:{address}" if address.startswith(("/", "\\")) else f"http://{address}")
     # `example.com:80` also parses as a scheme that ends in a colon.
-    return found if found.names else UNREADABLE
+    return url if url.names else UNREADABLE
 
 
 def _mail_hosts(text: str) -> Hosts:

@@ -80,8 +80,8 @@ def _of_text(text: str) -> Iterator[str]:
     # Invisible characters may split an instruction.
     seen = visible(text)
     for kind, reason in ((_ORDERS, "it gives orders to the model"), (_PATHS, "it names files that hold secrets")):
-        if found := kind.search(seen):
-            yield f"{reason}: \u201c{' '.join(found[0].split())[:_LONGEST_QUOTE]}\u201d"
+        if match := kind.search(seen):
+            yield f"{reason}: \u201c{' '.join(match[0].split())[:_LONGEST_QUOTE]}\u201d"
 
 
 def _of_names(tool: types.Tool, foreign: Collection[str]) -> str:

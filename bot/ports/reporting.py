@@ -40,10 +40,10 @@ class PendingApprovalPosition:
     @classmethod
     def parse(cls, text: str) -> PendingApprovalPosition:
         """Parse the text form of a position. Raises ValueError for any other text."""
-        found = _POSITION.fullmatch(text)
-        if found is None:
+        match = _POSITION.fullmatch(text)
+        if match is None:
             raise ValueError("not a position")
-        return cls(float(found[1]), found[2])
+        return cls(float(match[1]), match[2])
 
 
 _POSITION = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,12})?)_([A-Za-z0-9_-]{1,100})", re.ASCII)

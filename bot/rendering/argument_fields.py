@@ -129,7 +129,7 @@ def _field(name: str, argument: str, schema: Any, present: Any, *, required: boo
     schema = _plain_schema(schema)
     kind = _kind_of(schema, present)
     choices = _choices(schema, required=required) if kind in (_Kind.CHOICE, _Kind.SWITCH) else ()
-    shown = Field(
+    field = Field(
         name,
         _label(argument),
         kind=_field_kind(kind),
@@ -139,7 +139,7 @@ def _field(name: str, argument: str, schema: Any, present: Any, *, required: boo
         value="" if withheld else _shown(kind, present),
         longest=LONGEST,
     )
-    return ArgumentField(argument, shown, kind, present, required, withheld)
+    return ArgumentField(argument, field, kind, present, required, withheld)
 
 
 def _label(name: str) -> str:

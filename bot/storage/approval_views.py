@@ -40,13 +40,13 @@ def record_view(connection: sa.Connection, approval_id: str, revision: int, port
     """Record that a user opened a page of a whole call; the first page also goes to the audit. Pages count only in
     their order. Return False if the call is not awaiting approval at this revision.
     """
-    asked = connection.execute(_asked, {"approval_id": approval_id}).first()
-    if asked is None:
+    row = connection.execute(_asked, {"approval_id": approval_id}).first()
+    if row is None:
         return False
-    lock_turn(connection, asked.turn_id)
+    lock_turn(connection, row.turn_id)
     # Re-read under the lock: the call may have been decided or revised.
-    asked = connection.execute(_asked, {"approval_id": approval_id}).first()
-    if asked is None or asked.status != StepStatus.AWAITING or asked.revision != revision:
+    row = connection.execute(_asked, {"approval_id": approval_id}).first()
+    if row is None or row.status != StepStatus.AWAITING or row.revision != revision:
         return False
     key = {"a": approval_id, "r": revision, "p": by.principal}
     view = connection.execute(_select_view, key).first()
@@ -59,12 +59,12 @@ def record_view(connection: sa.Connection, approval_id: str, revision: int, port
             connection,
             "opened",
             by.principal,
-            turn_id=asked.turn_id,
+            turn_id=row.turn_id,
             subject=server_id_of(connection, approval_id),
-            step=asked.n,
+            step=row.n,
             approval=approval_id,
             revision=revision,
-            fingerprint=asked.fingerprint,
+            fingerprint=row.fingerprint,
         )
     elif portion.number and (view.pages, view.seen) != (portion.of, seen):
         connection.execute(_update, {**key, "to_pages": portion.of, "to_seen": seen})

@@ -270,10 +270,10 @@ def _body(question: ElicitationRequest) -> dict[str, Any]:
 
 def _read(row: Any) -> Elicitation:
     body = row.body
-    asked = UrlMode(body["link"]) if "link" in body else FormMode(body["form"])
+    url_mode = UrlMode(body["link"]) if "link" in body else FormMode(body["form"])
     return Elicitation(
         row.id,
-        ElicitationRequest(body["key"], body["message"], asked),
+        ElicitationRequest(body["key"], body["message"], url_mode),
         row.round,
         _read_reply(row),
         row.answered_by,

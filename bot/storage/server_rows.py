@@ -332,9 +332,9 @@ def _is_done(connection: sa.Connection, row: Any, record: ServerRecord, sealed: 
     """Return True if the row is already changed: this transaction is repeated after a lost COMMIT response."""
     if row.version != record.version + 1 or row.updated_by != by.principal:
         return False
-    wanted = encode_server(record)
+    server = encode_server(record)
     return (
-        all(getattr(row, name) == wanted[name] for name in wanted if name != "standing")
+        all(getattr(row, name) == server[name] for name in server if name != "standing")
         and read_references(connection, record.id) == record.secrets
         and sealed.items() <= read_ciphertexts(connection, record.id).items()
     )

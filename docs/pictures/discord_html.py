@@ -218,10 +218,10 @@ def _line(line: str, names: Names) -> str:
         return f"<h{len(mark)}>{_inline(rest, names)}</h{len(mark)}>"
     if mark == ">":
         return f'<div class="text quote">{_inline(rest, names)}</div>'
-    if found := _ITEM.fullmatch(line):
-        bullet = "•" if found[2] == "-" else found[2]
-        margin = 11 * len(found[1])
-        inside = f'<span>{bullet}</span><span class="text">{_inline(found[3], names)}</span>'
+    if match := _ITEM.fullmatch(line):
+        bullet = "•" if match[2] == "-" else match[2]
+        margin = 11 * len(match[1])
+        inside = f'<span>{bullet}</span><span class="text">{_inline(match[3], names)}</span>'
         return f'<div class="item" style="margin-left:{margin}px">{inside}</div>'
     return f'<div class="text">{_inline(line, names) or "&nbsp;"}</div>'
 

@@ -118,8 +118,8 @@ async def pressed(view: TurnView, word: str) -> Reply | Form:
     step = next(each for each in view.steps if isinstance(each, ToolStep))
     door, (asked,) = ScriptedDoor(), step.elicitations
     door.inquiries[asked.id] = OpenElicitation(view.turn, step, asked)
-    said = Invocation(word, (asked.id,), Member(scenes.PRIYA), view.turn.conversation)
-    (answer,) = [each async for each in ElicitationForms(door, ScriptedCommands()).handle(said)]
+    invocation = Invocation(word, (asked.id,), Member(scenes.PRIYA), view.turn.conversation)
+    (answer,) = [each async for each in ElicitationForms(door, ScriptedCommands()).handle(invocation)]
     return answer
 
 

@@ -96,10 +96,10 @@ class Workspace:
         return await self.log.get_approval(approval_id)
 
     async def _inquiry(self, elicitation_id: str) -> OpenElicitation | None:
-        found = await self.log.get_elicitation(elicitation_id)
-        if found is not None and found.elicitation.question.message in self.unreadable:
+        elicitation = await self.log.get_elicitation(elicitation_id)
+        if elicitation is not None and elicitation.elicitation.question.message in self.unreadable:
             raise ValueError("a later release wrote this")
-        return found
+        return elicitation
 
 
 async def _team() -> str:

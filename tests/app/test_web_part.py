@@ -23,9 +23,9 @@ OPEN = ("/healthz", "/readyz", "/health", "/metrics", "/openapi.json", "/docs")
 
 def port_of(running: Service) -> int:
     running.says("listening for requests")
-    found = re.search(rb"listening for requests at 127\.0\.0\.1, port (\d+)", bytes(running.log))
-    assert found is not None
-    return int(found[1])
+    match = re.search(rb"listening for requests at 127\.0\.0\.1, port (\d+)", bytes(running.log))
+    assert match is not None
+    return int(match[1])
 
 
 def ask(port: int, path: str, token: str = "") -> tuple[int, str]:

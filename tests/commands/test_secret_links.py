@@ -66,9 +66,9 @@ async def with_server(held: Linked, *, secret: str = "") -> str:
 
 def address(reply: Reply) -> str:
     assert reply.private
-    found = re.search(rf"\]\(({ADDRESS}/secret/\d{{43}})\)", reply.text)
-    assert found is not None, reply.text
-    return found[1]
+    match = re.search(rf"\]\(({ADDRESS}/secret/\d{{43}})\)", reply.text)
+    assert match is not None, reply.text
+    return match[1]
 
 
 async def test_a_server_that_is_added_without_its_secret_waits_for_it_and_a_link_is_given(held: Linked) -> None:

@@ -38,9 +38,11 @@ ELSEWHERE = ConversationKey("test", "v", "hall", "1")
 
 
 def called(n: int, status: StepStatus, card: str = "", *, repeatable: bool = False) -> ToolStep:
-    asked = Approval(card, 1, PRINT, ANA, None) if card else None
+    approval = Approval(card, 1, PRINT, ANA, None) if card else None
     denied = ToolResult(f"c{n}", (TextPart("no"),), is_error=True) if status is StepStatus.DENIED else None
-    return ToolStep(n, ToolCall(f"c{n}", "s__write", ARGUMENTS), REF, status, repeatable, result=denied, approval=asked)
+    return ToolStep(
+        n, ToolCall(f"c{n}", "s__write", ARGUMENTS), REF, status, repeatable, result=denied, approval=approval
+    )
 
 
 def wants(*steps: ToolStep) -> ModelStep:

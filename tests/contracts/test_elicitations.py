@@ -74,8 +74,8 @@ async def test_a_call_that_is_answered_is_ready_again_with_the_answers_and_the_s
 
 async def test_a_question_comes_back_as_it_was_asked(ledger: Ledger) -> None:
     _, ids = await asking(ledger, FORM, LINK)
-    found = await asyncio.gather(*map(ledger.log.get_elicitation, ids))
-    asked = {each.elicitation.question.key: each.elicitation.question for each in found if each is not None}
+    results = await asyncio.gather(*map(ledger.log.get_elicitation, ids))
+    asked = {each.elicitation.question.key: each.elicitation.question for each in results if each is not None}
     assert asked["page"] == LINK
     assert asked["seats"].ask == FORM.ask
     assert await ledger.log.get_elicitation("no-such-question") is None

@@ -92,9 +92,9 @@ async def test_a_model_that_may_use_no_tools_asks_for_none(model: LanguageModel)
 async def test_a_reply_can_be_kept_and_sent_again(model: LanguageModel) -> None:
     reply = (await complete(model, asking(QUESTION, tools=(FORECAST,)))).message
     assert reply.role is MessageRole.ASSISTANT
-    kept = Message(reply.role, reply.parts, json.loads(json.dumps(dict(reply.provider_metadata))))
+    message = Message(reply.role, reply.parts, json.loads(json.dumps(dict(reply.provider_metadata))))
     results = tool_results(*(ToolResult(call.id, (), is_error=True) for call in reply.tool_calls))
-    assert isinstance(await complete(model, asking(QUESTION, kept, results, tools=(FORECAST,))), Completion)
+    assert isinstance(await complete(model, asking(QUESTION, message, results, tools=(FORECAST,))), Completion)
 
 
 async def test_any_transcript_is_read(model: LanguageModel) -> None:

@@ -73,10 +73,12 @@ def wanted(
 ) -> ToolStep:
     """A call that waits for a signature."""
     print_of = fingerprint_of(TOOL, arguments)
-    asked = Approval(card or f"card-{next(NUMBERS)}", 1, print_of, asker, 60.0, terms=terms or ApprovalRequirements())
+    approval = Approval(
+        card or f"card-{next(NUMBERS)}", 1, print_of, asker, 60.0, terms=terms or ApprovalRequirements()
+    )
     ruling = StoredPolicyResult(ApprovalPolicy.ASK_USER, rule)
     return ToolStep(
-        n, ToolCall(f"c{n}", "s__write", arguments), REF, StepStatus.AWAITING, approval=asked, ruling=ruling
+        n, ToolCall(f"c{n}", "s__write", arguments), REF, StepStatus.AWAITING, approval=approval, ruling=ruling
     )
 
 
@@ -133,10 +135,10 @@ async def entries(ledger: Ledger, *kinds: str) -> list[AuditEntry]:
 async def test_the_call_that_was_signed_says_what_was_granted_with_it(ledger: Ledger) -> None:
     for scope in (ThreadScope(), ArgumentsScope(), HoursScope(8), PermanentScope()):
         grant = await granted(ledger, scope)
-        found = await ledger.log.get_approval(grant.approval_id)
-        assert found is not None
-        assert found[1].approval is not None
-        assert found[1].approval.granted == scope
+        approval = await ledger.log.get_approval(grant.approval_id)
+        assert approval is not None
+        assert approval[1].approval is not None
+        assert approval[1].approval.granted == scope
         assert await SqlGrantStore(ledger.database).revoke(grant.id, BEN)
 
 

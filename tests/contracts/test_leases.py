@@ -78,8 +78,10 @@ async def test_of_many_that_come_at_once_one_gets_it(postgres: Server) -> None:
                 for number, process in enumerate(processes)
                 for task in range(4)
             ]
-            got = await asyncio.gather(*(leases.acquire_or_renew(GATEWAY, holder, SECONDS) for holder, leases in asked))
-            assert sum(got) == 1
+            results = await asyncio.gather(
+                *(leases.acquire_or_renew(GATEWAY, holder, SECONDS) for holder, leases in asked)
+            )
+            assert sum(results) == 1
             first.time += SECONDS
     finally:
         for process in processes:

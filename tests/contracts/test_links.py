@@ -47,10 +47,10 @@ async def test_of_many_who_take_it_at_once_one_has_it(ledger: Ledger, links: Lin
     if other is not None:
         stores.append(SqlLinkStore(other.database))
     made, token = await links.create_link(SERVER, SLOT, ANA, HALL)
-    taken = await asyncio.gather(*(store.take(token) for store in stores * 5))
+    results = await asyncio.gather(*(store.take(token) for store in stores * 5))
     if other is not None:
         await other.close()
-    assert [each for each in taken if each is not None] == [made]
+    assert [each for each in results if each is not None] == [made]
 
 
 async def test_a_link_is_good_for_ten_minutes_by_the_clock_of_the_database(ledger: Ledger, links: LinkStore) -> None:

@@ -29,8 +29,8 @@ def measured(ledger: Ledger) -> list[MetricEvent]:
 
 
 def wanted(n: int, status: StepStatus, card: str = "", *, repeatable: bool = False) -> ToolStep:
-    asked = Approval(card, 1, "print", ANA, 60.0) if card else None
-    return ToolStep(n, ToolCall(f"c{n}", "s__write", {}), REF, status, repeatable, approval=asked)
+    approval = Approval(card, 1, "print", ANA, 60.0) if card else None
+    return ToolStep(n, ToolCall(f"c{n}", "s__write", {}), REF, status, repeatable, approval=approval)
 
 
 async def asking_for(ledger: Ledger, *steps: ToolStep) -> Claim:

@@ -162,8 +162,8 @@ async def test_a_body_of_a_later_release_counts_for_nothing(ledger: Ledger, stor
 
 async def test_a_state_is_good_once_for_ten_minutes(ledger: Ledger, store: SqlSignInStore) -> None:
     state = await store.begin(UNDER_WAY)
-    taken = await asyncio.gather(*(store.take(state) for _ in range(5)))
-    assert [each for each in taken if each] == [replace(UNDER_WAY, expires_at=START + SIGN_IN_SECONDS)]
+    results = await asyncio.gather(*(store.take(state) for _ in range(5)))
+    assert [each for each in results if each] == [replace(UNDER_WAY, expires_at=START + SIGN_IN_SECONDS)]
     late = await store.begin(UNDER_WAY)
     ledger.time = START + SIGN_IN_SECONDS
     assert await store.take(late) is None

@@ -50,9 +50,9 @@ WANTS = ModelStep(1, assistant("", ToolCall("c2", "s__write", {})), StopReason.T
 async def waiting(ledger: Ledger, terms: ApprovalRequirements = TERMS, **more: object) -> Claim:
     """A call that waits for a signature on these terms."""
     claim = await running(ledger)
-    asked = Approval("card-1", 1, "print", ANA, 60.0, terms=terms, **more)  # type: ignore[arg-type]
+    approval = Approval("card-1", 1, "print", ANA, 60.0, terms=terms, **more)  # type: ignore[arg-type]
     call = ToolCall("c2", "s__write", {"a": 1})
-    step = ToolStep(2, call, ToolRef("s", "write"), StepStatus.AWAITING, approval=asked)
+    step = ToolStep(2, call, ToolRef("s", "write"), StepStatus.AWAITING, approval=approval)
     await ledger.log.append(claim, WANTS, [step])
     return claim
 
@@ -62,9 +62,9 @@ def signed(by: Author, revision: int = 1, verdict: DecisionType = DecisionType.A
 
 
 async def call(ledger: Ledger) -> ToolStep:
-    found = await ledger.log.get_approval("card-1")
-    assert found is not None
-    return found[1]
+    approval = await ledger.log.get_approval("card-1")
+    assert approval is not None
+    return approval[1]
 
 
 async def rows(ledger: Ledger, question: str) -> list[tuple[object, ...]]:
@@ -256,8 +256,8 @@ async def test_of_many_processes_that_look_at_once_one_reminds(ledger: Ledger) -
     logs = [ledger.log] * 4
     if isinstance(ledger, PostgresLedger):
         logs = [ledger.another() for _ in range(4)]
-    found = await asyncio.gather(*(log.take_reminders([""], 8) for log in logs))
-    assert sum(len(each) for each in found) == 1
+    results = await asyncio.gather(*(log.take_reminders([""], 8) for log in logs))
+    assert sum(len(each) for each in results) == 1
 
 
 async def test_an_approval_that_takes_a_view_counts_for_whoever_has_opened_every_page(ledger: Ledger) -> None:

@@ -26,9 +26,9 @@ def place(number: int) -> ConversationKey:
 
 
 def wanted(n: int, status: StepStatus, server: str = "s", card: str = "") -> ToolStep:
-    asked = Approval(card, 1, "print", ANA, 60.0) if card else None
+    approval = Approval(card, 1, "print", ANA, 60.0) if card else None
     ref = ToolRef(server, "write", server_id=f"id-of-{server}")
-    return ToolStep(n, ToolCall(f"c{n}", f"{server}__write", {}), ref, status, True, approval=asked)
+    return ToolStep(n, ToolCall(f"c{n}", f"{server}__write", {}), ref, status, True, approval=approval)
 
 
 async def driven(ledger: Ledger, where: ConversationKey = HALL, *, beside: Claim | None = None) -> Claim:

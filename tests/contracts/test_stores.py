@@ -1222,9 +1222,9 @@ async def test_what_waits_for_a_signature_is_found_by_reach_the_latest_first(led
     await awaiting(ledger, at("hall"), "card-1", "card-2")
     await awaiting(ledger, at("hall", "2"), "card-3")
     await awaiting(ledger, at("hall", "1", "W"), "card-4")
-    found = (await archive.pending_approvals(["test:w:"], 10)).calls
-    assert [each.approval_id for each in found] == ["card-3", "card-1", "card-2"]
-    assert found[0] == PendingApproval("card-3", at("hall", "2"), ANA, asked_at=ledger.time - 1)
+    calls = (await archive.pending_approvals(["test:w:"], 10)).calls
+    assert [each.approval_id for each in calls] == ["card-3", "card-1", "card-2"]
+    assert calls[0] == PendingApproval("card-3", at("hall", "2"), ANA, asked_at=ledger.time - 1)
     assert [call.approval_id for call in (await archive.pending_approvals(["test:w:"], 1)).calls] == ["card-3"]
     assert len((await archive.pending_approvals([""], 10)).calls) == 4
     assert (await archive.pending_approvals(["slack:"], 10)).calls == []

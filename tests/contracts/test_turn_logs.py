@@ -200,18 +200,20 @@ async def test_everything_a_step_holds_comes_back_as_it_was(ledger: Ledger) -> N
     )
     parts = (TextPart("t"), StoredFile("f1", "image/png", "a.png", 2, ImageAudience.ALL), StoredFile("", "a/b", "n", 1))
     outcome = ToolResult("x", parts, True, {"k": 1})
-    written = ToolRef("s", "write", "Write", "d", True, False)
-    step = ToolStep(2, reply.message.tool_calls[0], written, StepStatus.FAILED, result=outcome)
+    tool_ref = ToolRef("s", "write", "Write", "d", True, False)
+    step = ToolStep(2, reply.message.tool_calls[0], tool_ref, StepStatus.FAILED, result=outcome)
     context = ToolStep(3, ToolCall("c", "n"), None, StepStatus.READY, True, CallOrigin.CONTEXT)
     record = await ledger.log.append(claim, reply, [step, context])
     assert record.steps == (reply, step, context)
 
 
 async def test_a_question_comes_back_as_it_was_asked(ledger: Ledger) -> None:
-    asked = InboundMessage(("k",), HALL, ANA, "look", (Attachment("f", "a.png", "image/png", 3),), ("Ben: hi",))
-    receipt = await ledger.log.enqueue(asked)
+    inbound_message = InboundMessage(
+        ("k",), HALL, ANA, "look", (Attachment("f", "a.png", "image/png", 3),), ("Ben: hi",)
+    )
+    receipt = await ledger.log.enqueue(inbound_message)
     turn = (await ledger.log.get_view(receipt.turn_id)).turn
-    assert turn.question == TurnInput("look", asked.attachments, ("Ben: hi",))
+    assert turn.question == TurnInput("look", inbound_message.attachments, ("Ben: hi",))
     assert turn.author == ANA
 
 

@@ -114,8 +114,8 @@ def test_every_query_asks_for_metrics_labels_and_values_that_there_are(
             if label in GIVEN_BY_PROMETHEUS:
                 continue
             assert label in labels[name], f"{title}: {name} has no label {label}"
-            wanted = value.split("|") if operator == "=~" else [value]
-            assert set(wanted) <= labels[name][label], f"{title}: {label}={value}"
+            words = value.split("|") if operator == "=~" else [value]
+            assert set(words) <= labels[name][label], f"{title}: {label}={value}"
     assert grouped <= known, f"{title}: {grouped - known} are no labels"
     assert query.count("(") == query.count(")")
     assert query.count("{") == query.count("}")

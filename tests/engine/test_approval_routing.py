@@ -21,8 +21,8 @@ BEN, ZOE = "slack:U2", "slack:U3"
 
 def going(*deliver: str, signatories: Approvers | None = None, **terms: object) -> frozenset[str]:
     """Where the card of a call goes that Ana asks for."""
-    said = ApprovalRequirements(deliver=frozenset(deliver), **terms)  # type: ignore[arg-type]
-    return route_approval(said, signatories or Approvers(), WHERE, ANA).deliver
+    approval_requirements = ApprovalRequirements(deliver=frozenset(deliver), **terms)  # type: ignore[arg-type]
+    return route_approval(approval_requirements, signatories or Approvers(), WHERE, ANA).deliver
 
 
 def signed_by(*approvers: str) -> tuple[frozenset[str], ...]:

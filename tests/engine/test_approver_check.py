@@ -195,8 +195,8 @@ async def test_two_who_sign_at_once_are_both_counted(house: House) -> None:
     engine = prepared(house, terms("members", quorum=2))
     async with running(engine):
         turn, approval = await asked(house, engine)
-        found = await asyncio.gather(*(engine.approvals.decide(by(approval, who), Member(who)) for who in (BEN, ZOE)))
-        assert sorted(map(str, found)) == sorted(map(str, (MoreApprovalsNeeded(1), Decided(DecisionType.APPROVE))))
+        results = await asyncio.gather(*(engine.approvals.decide(by(approval, who), Member(who)) for who in (BEN, ZOE)))
+        assert sorted(map(str, results)) == sorted(map(str, (MoreApprovalsNeeded(1), Decided(DecisionType.APPROVE))))
         await house.surface.ended(turn)
     assert len(house.toolbox.calls) == 1
 
@@ -423,12 +423,12 @@ async def test_a_call_is_decided_by_those_who_may_and_by_as_many_as_have_to_what
     chance = random.Random(seed)
     entries = ["test:ben", "test:zoe", "test:kim", OPS, "members", "asker"]
     sets = tuple(frozenset(chance.sample(entries, 2)) for _ in range(chance.randint(0, 2)))
-    said = ApprovalRequirements(sets, four_eyes=chance.random() < 0.5, quorum=chance.randint(1, 3))
-    house.rules = book(said)
+    approval_requirements = ApprovalRequirements(sets, four_eyes=chance.random() < 0.5, quorum=chance.randint(1, 3))
+    house.rules = book(approval_requirements)
     engine = house.engine()
     receipt = await house.log.enqueue(message("send it"))
     (claim,) = await house.log.claim(1)
-    approval = Approval("card", 1, "print", ANA, None, terms=said)
+    approval = Approval("card", 1, "print", ANA, None, terms=approval_requirements)
     step = ToolStep(1, call("mail__send"), ToolRef("mail", "send"), StepStatus.AWAITING, approval=approval)
     await house.log.append(claim, None, [step])
     signed: set[str] = set()
@@ -444,7 +444,7 @@ async def test_a_call_is_decided_by_those_who_may_and_by_as_many_as_have_to_what
         verdict = DecisionType.DENY if chance.random() < 0.05 else DecisionType.APPROVE
         revision = chance.choice([1, 1, 1, 2])
         found = await engine.approvals.decide(Decision("card", revision, verdict, who.author), who)
-        if not may(said, who, verdict):
+        if not may(approval_requirements, who, verdict):
             assert isinstance(found, NotAllowed)
         elif settled is not None:
             assert isinstance(found, AlreadyDecided)
@@ -457,8 +457,10 @@ async def test_a_call_is_decided_by_those_who_may_and_by_as_many_as_have_to_what
             assert isinstance(found, AlreadyDecided)
         else:
             signed.add(who.author.principal)
-            settled = verdict if len(signed) == said.quorum else None
-            assert found == (Decided(verdict) if settled else MoreApprovalsNeeded(said.quorum - len(signed)))
+            settled = verdict if len(signed) == approval_requirements.quorum else None
+            assert found == (
+                Decided(verdict) if settled else MoreApprovalsNeeded(approval_requirements.quorum - len(signed))
+            )
     (kept,) = (each for each in (await house.log.get_view(receipt.turn_id)).steps if isinstance(each, ToolStep))
     ends = {None: StepStatus.AWAITING, DecisionType.APPROVE: StepStatus.READY, DecisionType.DENY: StepStatus.DENIED}
     assert kept.status is ends[settled]

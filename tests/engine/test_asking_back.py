@@ -83,10 +83,10 @@ async def posted_until(house: House, elicitation_id: str) -> float:
     """When the question goes away, once it is out and its time runs."""
     async with asyncio.timeout(10):
         while True:
-            found = await house.log.get_elicitation(elicitation_id)
-            assert found is not None
-            if found.elicitation.expires_at is not None:
-                return found.elicitation.expires_at
+            elicitation = await house.log.get_elicitation(elicitation_id)
+            assert elicitation is not None
+            if elicitation.elicitation.expires_at is not None:
+                return elicitation.elicitation.expires_at
             await asyncio.sleep(0.005)
 
 

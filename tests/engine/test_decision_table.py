@@ -314,9 +314,9 @@ def covers(rule: Rule, case: PolicyRequest) -> bool:
 def test_no_set_of_rules_runs_what_a_denial_covers(
     written: list[Rule], case: PolicyRequest, default: ApprovalPolicy, pinned: bool
 ) -> None:
-    found = evaluate(written, case, default, lambda _tool: pinned).ruling.policy
+    policy = evaluate(written, case, default, lambda _tool: pinned).ruling.policy
     if any(rule.policy is DENY and covers(rule, case) for rule in written):
-        assert found is DENY
+        assert policy is DENY
 
 
 @given(st.lists(any_rule(), max_size=6), any_rule(), any_case(), POLICIES)

@@ -86,9 +86,9 @@ async def test_ten_thousand_hostile_clicks_sign_nothing_and_leave_a_bounded_audi
                 assert isinstance(found, click[0]), (click, found)
             answers, clicks = [], []
     for card in cards:
-        kept = await house.log.get_approval(card)
-        assert kept is not None
-        assert (kept[1].status, kept[1].approval and kept[1].approval.signers) == (StepStatus.AWAITING, ())
+        approval = await house.log.get_approval(card)
+        assert approval is not None
+        assert (approval[1].status, approval[1].approval and approval[1].approval.signers) == (StepStatus.AWAITING, ())
     archive = SqlReporting(house.database)
     assert await archive.audit(AuditQuery(kinds=("decided", "signed", "granted", "revised")), 1, 0) == ([], 0)
     rows, count = await archive.audit(AuditQuery(kinds=("refused",)), 1, 0)

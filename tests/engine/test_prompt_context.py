@@ -369,10 +369,12 @@ STRUCTURED = st.none() | st.builds(lambda size: {"rows": ["é" * size]}, SIZES)
 def test_a_model_is_told_of_what_is_remembered_what_it_would_be_told_of_the_whole(
     replay: ToolReplay, parts: list[ResultPart], structured: object, is_error: bool
 ) -> None:
-    wanted = ToolCall("c1", "s__read")
+    tool_call = ToolCall("c1", "s__read")
     result = ToolResult("c1", tuple(parts), is_error, structured)
-    step = ToolStep(2, wanted, ToolRef("s", "read"), StepStatus.DONE, result=result)
-    whole = record(ModelStep(1, assistant("", wanted)), step, ModelStep(3, assistant("Done.")), status=TurnStatus.DONE)
+    step = ToolStep(2, tool_call, ToolRef("s", "read"), StepStatus.DONE, result=result)
+    whole = record(
+        ModelStep(1, assistant("", tool_call)), step, ModelStep(3, assistant("Done.")), status=TurnStatus.DONE
+    )
     first, second = ResultTruncator(), ResultTruncator()
     told = history_turns([whole], replay, first, shared=False)
     again = history_turns([truncate_results(truncate_results(whole))], replay, second, shared=False)

@@ -198,8 +198,8 @@ async def test_a_summary_that_fails_for_now_is_tried_again_with_the_next_questio
 
 
 async def test_a_summary_is_counted_as_what_it_is(house: House) -> None:
-    made = Completion(assistant("So far."), StopReason.ANSWERED, Usage(900, 40), model="demo")
-    house.model.script = [*(say(f"a{n} {LONG}") for n in range(1, 5)), made, say("a5")]
+    completion = Completion(assistant("So far."), StopReason.ANSWERED, Usage(900, 40), model="demo")
+    house.model.script = [*(say(f"a{n} {LONG}") for n in range(1, 5)), completion, say("a5")]
     engine = house.engine(memory=SHORT)
     async with running(engine):
         await talk(house, engine, *numbered(1, 5))

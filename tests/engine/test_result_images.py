@@ -76,8 +76,8 @@ async def test_an_image_that_is_too_large_for_the_model_is_told(house: House) ->
 async def test_of_many_images_the_newest_go_along(house: House) -> None:
     await asked(house, *((ImagePart(png(n), "image/png"),) for n in range(MAX_IMAGES + 2)))
     found = [parts[0] for parts in results(house.model.requests[-1])]
-    told = TextPart("[Image: image/png]")
-    assert found == [told, told, *(ImagePart(png(n), "image/png") for n in range(2, MAX_IMAGES + 2))]
+    text_part = TextPart("[Image: image/png]")
+    assert found == [text_part, text_part, *(ImagePart(png(n), "image/png") for n in range(2, MAX_IMAGES + 2))]
 
 
 async def test_whoever_draws_can_read_what_was_returned(house: House) -> None:

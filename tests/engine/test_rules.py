@@ -42,9 +42,9 @@ SEND = Tool("mail__send", "mail", "send", server_id="m1")
 
 
 def book(file: Policies | None = None, *rules: Rule, profile: Profile | None = None) -> RuleBook:
-    made = RuleBook(file)
-    made.amend(rules, [profile] if profile else [], [Binding("test:w", profile.id)] if profile else [])
-    return made
+    rule_book = RuleBook(file)
+    rule_book.amend(rules, [profile] if profile else [], [Binding("test:w", profile.id)] if profile else [])
+    return rule_book
 
 
 def of(server: str, tool_name: str, policy: ApprovalPolicy) -> Rule:
@@ -99,25 +99,25 @@ def test_a_rule_holds_in_the_workspace_of_the_admin_who_set_it_and_in_no_other()
 
 
 def test_a_profiles_rules_hold_where_it_does() -> None:
-    made = RuleBook()
+    rule_book = RuleBook()
     profile = Profile("p", "p", policies=(of("n1", "add", DENY),))
-    made.amend([], [profile], [Binding("test:w:kitchen", "p")])
-    assert [made.rules(place).policy_of(ADD) for place in (HALL, KITCHEN, ABROAD)] == [ASK, DENY, ASK]
+    rule_book.amend([], [profile], [Binding("test:w:kitchen", "p")])
+    assert [rule_book.rules(place).policy_of(ADD) for place in (HALL, KITCHEN, ABROAD)] == [ASK, DENY, ASK]
 
 
 def test_the_nearest_binding_holds() -> None:
-    made = RuleBook()
+    rule_book = RuleBook()
     profiles = [Profile("1", "everybody"), Profile("2", "workspace"), Profile("3", "channel")]
-    made.amend([], profiles, [Binding("", "1"), Binding("test:w", "2"), Binding("test:w:kitchen", "3")])
-    assert made.rules(KITCHEN).profile.name == "channel"
-    assert made.rules(HALL).profile.name == "workspace"
-    assert made.rules(ABROAD).profile.name == "everybody"
+    rule_book.amend([], profiles, [Binding("", "1"), Binding("test:w", "2"), Binding("test:w:kitchen", "3")])
+    assert rule_book.rules(KITCHEN).profile.name == "channel"
+    assert rule_book.rules(HALL).profile.name == "workspace"
+    assert rule_book.rules(ABROAD).profile.name == "everybody"
 
 
 def test_a_binding_to_a_profile_that_is_gone_holds_nothing() -> None:
-    made = RuleBook()
-    made.amend([], [], [Binding("test:w", "1")])
-    assert made.rules(HALL).profile.name == "default"
+    rule_book = RuleBook()
+    rule_book.amend([], [], [Binding("test:w", "1")])
+    assert rule_book.rules(HALL).profile.name == "default"
 
 
 def test_a_profile_enables_servers_and_of_some_of_them_only_tools() -> None:

@@ -165,10 +165,10 @@ async def test_a_call_that_nobody_signs_expires_after_the_card_was_posted(house:
         view = await house.surface.wait_for(lambda view: bool(awaiting(view)))
         step = awaiting(view)[0]
         await until(lambda: not engine._worker._held)
-        found = await house.log.get_approval(step.approval.id)  # type: ignore[union-attr]
-        assert found is not None
-        assert found[1].approval is not None
-        assert found[1].approval.expires_at == house.clock[0] + 60
+        approval = await house.log.get_approval(step.approval.id)  # type: ignore[union-attr]
+        assert approval is not None
+        assert approval[1].approval is not None
+        assert approval[1].approval.expires_at == house.clock[0] + 60
         house.clock[0] += 61
         view = await house.surface.ended(receipt.turn_id)
         late = await engine.approvals.decide(decision(step), member(ANA))

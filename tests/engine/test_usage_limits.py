@@ -153,8 +153,8 @@ async def test_a_call_that_is_run_by_hand_asks_no_model_and_meets_no_limit(house
     house.allow("s__read")
     engine = limited(house, UsageLimit(LimitScope.PERSON, LimitPeriod.DAY, LimitUnit.TOKENS, 0))
     async with running(engine):
-        said = InboundMessage(("by hand",), HALL, ANA, "Run it", call=ToolCall("c1", "s__read"))
-        assert (await asked(engine, house, said)).turn.status is TurnStatus.DONE
+        inbound_message = InboundMessage(("by hand",), HALL, ANA, "Run it", call=ToolCall("c1", "s__read"))
+        assert (await asked(engine, house, inbound_message)).turn.status is TurnStatus.DONE
 
 
 async def test_where_no_limit_holds_nothing_is_looked_up(house: House) -> None:

@@ -177,8 +177,8 @@ async def test_thoughts_and_arguments_that_nobody_saw_were_written_all_the_same(
 
 
 async def test_what_the_service_has_counted_is_taken_and_only_the_rest_estimated(house: House) -> None:
-    said = UsageReported(Usage(5_000, 30, 4_000, 500, 20), "paid")
-    async with asked(house, [TextDelta("Before that. "), said, TextDelta(HALF), CUT], [ANSWER]) as question:
+    usage_reported = UsageReported(Usage(5_000, 30, 4_000, 500, 20), "paid")
+    async with asked(house, [TextDelta("Before that. "), usage_reported, TextDelta(HALF), CUT], [ANSWER]) as question:
         await question.ended()
     found = await by_model(house)
     assert found["paid"].usage == Usage(6_000, 230 + round(estimate_text(HALF)), 4_400, 600, 70)

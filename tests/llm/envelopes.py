@@ -13,7 +13,7 @@ _ENVELOPE = re.compile(
 
 def within(text: str, source: str) -> str:
     """What is in the one envelope that a text is."""
-    found = _ENVELOPE.fullmatch(text)
-    assert found, text
-    assert found["source"] == source
-    return found["inside"]
+    match = _ENVELOPE.fullmatch(text)
+    assert match, text
+    assert match["source"] == source
+    return match["inside"]

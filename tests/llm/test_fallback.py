@@ -225,21 +225,21 @@ async def test_people_are_told_who_answers_instead_and_why(failure: ModelError, 
 
 
 async def test_what_the_other_model_leaves_out_is_told() -> None:
-    asked = ModelRequest(
+    model_request = ModelRequest(
         (
             Message(MessageRole.USER, (FilePart(b"%PDF-", "application/pdf", "plan.pdf"),)),
             Message(MessageRole.TOOL, (ToolResult("c1", (ImagePart(b"...", "image/png"),)),)),
         )
     )
     model = chain((Scripted("first", AWAY, images=True), Scripted("second", tools=False)))
-    assert (await note(model, asked)).endswith(" It sees no images, reads no PDF and uses no tools.")
+    assert (await note(model, model_request)).endswith(" It sees no images, reads no PDF and uses no tools.")
     assert (await note(model)).endswith(" It uses no tools.")
 
 
 async def test_a_model_that_does_the_same_leaves_nothing_out() -> None:
-    asked = ModelRequest((Message(MessageRole.USER, (ImagePart(b"...", "image/png"),)),))
+    model_request = ModelRequest((Message(MessageRole.USER, (ImagePart(b"...", "image/png"),)),))
     model = chain((Scripted("first", AWAY, images=True, tools=False), Scripted("second", images=True, tools=False)))
-    assert await note(model, asked) == "Answered by model-1 instead of model-0: The first is away."
+    assert await note(model, model_request) == "Answered by model-1 instead of model-0: The first is away."
 
 
 async def test_all_are_closed() -> None:

@@ -133,8 +133,8 @@ async def test_a_server_that_is_silent_about_its_protocol_is_not_waited_for_agai
     record = tmp_path / "record"
     config = raw(script={"era": "legacy", "probe": "silence", "record": str(record)})
     handshake = ProtocolNegotiation(config, None).on_connected("2025-11-25", "0.9")
-    known = ServerCapabilities(server_version="0.9", handshake=handshake)
-    async with started(remembered(config, known)) as box:
+    server_capabilities = ServerCapabilities(server_version="0.9", handshake=handshake)
+    async with started(remembered(config, server_capabilities)) as box:
         await met(box)
     assert '"initialize"' in record.read_text()
     assert '"server/discover"' not in record.read_text()

@@ -93,8 +93,10 @@ def older_address() -> Iterator[str]:
 
 def legacy(config: ServerConfig) -> DesiredServer:
     """A server that is known to speak the protocol before 2026."""
-    known = Handshake(kind_of(config.transport), endpoint_fingerprint(config), time.time())
-    return DesiredServer(config, synced=CachedCapabilities(SyncStatus.SYNCED, ServerCapabilities(handshake=known), 1.0))
+    handshake = Handshake(kind_of(config.transport), endpoint_fingerprint(config), time.time())
+    return DesiredServer(
+        config, synced=CachedCapabilities(SyncStatus.SYNCED, ServerCapabilities(handshake=handshake), 1.0)
+    )
 
 
 Servers = Callable[..., ServerConfig]

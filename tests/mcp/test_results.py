@@ -181,9 +181,9 @@ def test_a_flood_of_files_is_bounded_and_says_so() -> None:
 def test_a_long_text_keeps_its_beginning_and_its_end() -> None:
     long = "".join(f"{n:06d}" for n in range(20_000))
     found = result(words(long[:60_000]), image(), words(long[60_000:]))
-    shown = found.text
-    assert len(shown) <= TEXT_LIMIT
-    head, _, rest = shown.partition("\n... ")
+    text = found.text
+    assert len(text) <= TEXT_LIMIT
+    head, _, rest = text.partition("\n... ")
     left_out, _, tail = rest.partition(" characters left out, the user has the full text in a file ...\n")
     assert long.startswith(head)
     assert long.endswith(tail)

@@ -49,10 +49,10 @@ def test_a_template_is_read_with_its_slots(tmp_path: Path) -> None:
 
 
 def test_the_example_can_be_used_as_it_is() -> None:
-    found = load_templates(ROOT / "config/launch_templates.example.toml")
-    assert (found.problems, found.warnings) == ((), ())
-    assert set(found.templates) == {"git", "time", "files"}
-    assert found.templates["time"].filled({}).args[-1] == "Etc/UTC"
+    templates = load_templates(ROOT / "config/launch_templates.example.toml")
+    assert (templates.problems, templates.warnings) == ((), ())
+    assert set(templates.templates) == {"git", "time", "files"}
+    assert templates.templates["time"].filled({}).args[-1] == "Etc/UTC"
 
 
 @pytest.mark.parametrize("text", ["[templates", "\xff", '[git]\ncommand = "x"', "templates = 3"])

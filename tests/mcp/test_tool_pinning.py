@@ -160,8 +160,10 @@ async def test_pins_that_are_not_loaded_change_nothing() -> None:
 async def test_tools_that_were_known_to_wait_are_not_logged_at_each_start(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING, logger="bot.mcp.tool_pinning")
     server = changing([listed("t")])
-    known = CachedCapabilities(SyncStatus.SYNCED, ServerCapabilities((named_tool("t", "Newer."),)), 1.0)
-    async with started(DesiredServer(server, synced=known, pinned={"t": "older", "turn": "older"})) as box:
+    cached_capabilities = CachedCapabilities(SyncStatus.SYNCED, ServerCapabilities((named_tool("t", "Newer."),)), 1.0)
+    async with started(
+        DesiredServer(server, synced=cached_capabilities, pinned={"t": "older", "turn": "older"})
+    ) as box:
         await box.connect("file:s")
         assert (await box.offer()).withheld == {"s__t", "s__turn"}
     logged = [record.getMessage() for record in caplog.records if record.name == "bot.mcp.tool_pinning"]
@@ -196,8 +198,8 @@ def test_a_server_that_offers_nothing_at_first_is_looked_at_when_it_does() -> No
 
 
 async def test_what_was_known_before_anything_was_pinned_is_what_counts() -> None:
-    known = CachedCapabilities(SyncStatus.SYNCED, ServerCapabilities((named_tool("t", "Older."),)), 1.0)
-    async with started(DesiredServer(changing([listed("t")]), synced=known)) as box:
+    cached_capabilities = CachedCapabilities(SyncStatus.SYNCED, ServerCapabilities((named_tool("t", "Older."),)), 1.0)
+    async with started(DesiredServer(changing([listed("t")]), synced=cached_capabilities)) as box:
         await box.connect("file:s")
         offer = await box.offer()
         assert offer.tools == ()
@@ -207,12 +209,14 @@ async def test_what_was_known_before_anything_was_pinned_is_what_counts() -> Non
 async def test_a_call_that_wakes_a_server_is_not_sent_to_a_tool_that_has_changed_while_it_slept() -> None:
     async with FakeEndpoint() as endpoint:
         endpoint.speak_modern("t")
-        known = CachedCapabilities(SyncStatus.SYNCED, ServerCapabilities((named_tool("t", "Older."),)), 1.0)
+        cached_capabilities = CachedCapabilities(
+            SyncStatus.SYNCED, ServerCapabilities((named_tool("t", "Older."),)), 1.0
+        )
         for policy, reason in (
             (ReviewPolicy.CHANGED, "an admin has to review it first"),
             (ReviewPolicy.OFF, "has changed since it was asked for"),
         ):
-            entry = DesiredServer(remote("s", endpoint.url), synced=known)
+            entry = DesiredServer(remote("s", endpoint.url), synced=cached_capabilities)
             async with started(entry, policy=ConnectPolicy.LAZY, review=policy) as box:
                 (tool,) = (await box.offer()).tools
                 assert reason in unsent(await call(tool, box))
@@ -238,10 +242,10 @@ async def test_the_doctor_says_that_tools_wait() -> None:
 
 
 async def test_of_a_server_that_is_switched_off_what_waits_is_known() -> None:
-    known = CachedCapabilities(SyncStatus.SYNCED, ServerCapabilities((named_tool("t", "Newer."),)), 1.0)
+    cached_capabilities = CachedCapabilities(SyncStatus.SYNCED, ServerCapabilities((named_tool("t", "Newer."),)), 1.0)
     config = ServerConfig("s", StdioTransport("no-such-program"))
     for pins, waiting in ((None, []), ({"t": "older"}, ["t"])):
-        entry = DesiredServer(config, ServerEnablement.DISABLED, known, pinned=pins)
+        entry = DesiredServer(config, ServerEnablement.DISABLED, cached_capabilities, pinned=pins)
         async with started(entry, policy=ConnectPolicy.LAZY) as box:
             assert [tool.original_name for tool in box.unpinned_tools("file:s")] == waiting
             assert (await box.offer()).withheld == set()

@@ -271,8 +271,8 @@ def test_empty_settings_are_the_defaults(tmp_path: Path, monkeypatch: pytest.Mon
     assert read_settings({}) == read_settings({"KNOWLEDGE_FOLDER": "", "KNOWLEDGE_DATABASE": " "}) == Settings()
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.chdir(tmp_path)
-    given = read_settings({"KNOWLEDGE_FOLDER": "~", "KNOWLEDGE_DATABASE": "index.db"})
-    assert given == Settings(tmp_path, tmp_path / "index.db")
+    settings = read_settings({"KNOWLEDGE_FOLDER": "~", "KNOWLEDGE_DATABASE": "index.db"})
+    assert settings == Settings(tmp_path, tmp_path / "index.db")
 
 
 @pytest.mark.parametrize(

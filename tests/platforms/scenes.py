@@ -74,13 +74,13 @@ def _asked_by(asker: Author, step: Step) -> Step:
 
 def a_call(n: int, tool: ToolRef, status: StepStatus, result: str = "", **changes: Any) -> ToolStep:
     call = ToolCall(f"call-{n}", f"{tool.server}__{tool.name}", changes.pop("arguments", {}))
-    given = ToolResult(call.id, (TextPart(result),)) if result else None
-    return replace(ToolStep(n, call, tool, status, result=given), **changes)
+    tool_result = ToolResult(call.id, (TextPart(result),)) if result else None
+    return replace(ToolStep(n, call, tool, status, result=tool_result), **changes)
 
 
 def an_approval(number: int = 1, **changes: Any) -> Approval:
-    made = Approval(f"{number}a7f3c2e9b", 1, "f1", PRIYA, 1800.0, NOW + 1800)
-    return replace(made, **changes)
+    approval = Approval(f"{number}a7f3c2e9b", 1, "f1", PRIYA, 1800.0, NOW + 1800)
+    return replace(approval, **changes)
 
 
 def a_filing(status: StepStatus, result: str = "", n: int = 3, **changes: Any) -> ToolStep:
@@ -169,8 +169,8 @@ def a_booking(status: StepStatus, *asked: Elicitation, n: int = 3, result: str =
 
 def asked_back(question: ElicitationRequest = WHICH, **changes: Any) -> Elicitation:
     """Something that a server has asked; it is out, and waits unless `changes` say how it ended."""
-    made = Elicitation("e7f3c2e9b0d14a", question, round=1, expires_in=1800.0, expires_at=NOW + 1800)
-    return replace(made, **changes)
+    elicitation = Elicitation("e7f3c2e9b0d14a", question, round=1, expires_in=1800.0, expires_at=NOW + 1800)
+    return replace(elicitation, **changes)
 
 
 INQUIRED = a_view(

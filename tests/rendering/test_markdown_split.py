@@ -38,26 +38,26 @@ def test_a_message_ends_where_a_block_does() -> None:
 
 def test_an_open_code_block_is_closed_and_opened_again() -> None:
     code = "\n".join(f"line {number} of it" for number in range(100))
-    made = split(f"Look:\n\n```python\n{code}\n```\nDone.", ROOM)
-    assert all(part.count("```") == 2 for part in made)
-    assert all(part.startswith("```python\n") for part in made[1:])
-    inner = [line for part in made for line in part.split("\n") if line.startswith("line")]
+    words = split(f"Look:\n\n```python\n{code}\n```\nDone.", ROOM)
+    assert all(part.count("```") == 2 for part in words)
+    assert all(part.startswith("```python\n") for part in words[1:])
+    inner = [line for part in words for line in part.split("\n") if line.startswith("line")]
     assert inner == code.split("\n")
-    assert made[-1].endswith("\n```\nDone.")
+    assert words[-1].endswith("\n```\nDone.")
 
 
 def test_a_code_block_in_a_list_moves_to_the_left() -> None:
     code = "\n".join(f"  line {number} of it" for number in range(80))
-    made = split(f"- ```sh\n{code}\n  ```\n- next", ROOM)
-    assert made[0].endswith("\n  ```")
-    assert made[1].startswith("```sh\nline ")
-    assert made[-1].endswith("\n```\n- next")
+    words = split(f"- ```sh\n{code}\n  ```\n- next", ROOM)
+    assert words[0].endswith("\n  ```")
+    assert words[1].startswith("```sh\nline ")
+    assert words[-1].endswith("\n```\n- next")
 
 
 def test_a_table_begins_again_with_its_headings() -> None:
     rows = "\n".join(f"| row {number} | some value |" for number in range(80))
-    made = split(f"| name | value |\n|---|---|\n{rows}\n\nAfter.", ROOM)
-    assert all(part.startswith("| name | value |\n|---|---|\n| row") for part in made)
+    words = split(f"| name | value |\n|---|---|\n{rows}\n\nAfter.", ROOM)
+    assert all(part.startswith("| name | value |\n|---|---|\n| row") for part in words)
 
 
 def test_headings_are_not_parted_from_the_line_below_them() -> None:
@@ -69,9 +69,9 @@ def test_headings_are_not_parted_from_the_line_below_them() -> None:
 
 def test_a_nested_list_goes_on_as_a_list() -> None:
     items = "\n".join(f"   - item number {number}" for number in range(60))
-    made = split(f"1. one\n{items}\n2. two", ROOM)
-    assert made[1].startswith("- item number")
-    assert made[-1].endswith("\n2. two")
+    words = split(f"1. one\n{items}\n2. two", ROOM)
+    assert words[1].startswith("- item number")
+    assert words[-1].endswith("\n2. two")
 
 
 def test_a_line_without_end_is_cut_between_words_and_without_words_anywhere() -> None:
@@ -90,9 +90,9 @@ def test_the_weight_is_that_on_the_wire(text: str, size: int) -> None:
 
 @given(ANY)
 def test_no_message_is_too_large_and_no_letter_is_lost(text: str) -> None:
-    made = split(strip_control(text), ROOM)
-    assert all(text_weight(part) <= ROOM.most for part in made)
-    assert begins_with_all_of(letters("".join(made)), letters(strip_control(text)))
+    words = split(strip_control(text), ROOM)
+    assert all(text_weight(part) <= ROOM.most for part in words)
+    assert begins_with_all_of(letters("".join(words)), letters(strip_control(text)))
 
 
 @given(LARGE, st.integers(0, 30_000))

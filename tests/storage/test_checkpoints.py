@@ -19,8 +19,8 @@ def test_lines_of_many_writers_at_once_are_whole(tmp_path: Path) -> None:
     path = tmp_path / "new" / "a.checkpoints"
     with ThreadPoolExecutor(8) as threads:
         list(threads.map(lambda row: append_checkpoint(path, row), ROWS))
-    found = read_checkpoints(path)
-    assert (set(found.checkpoints), found.torn, found.mixed) == (set(ROWS), [], False)
+    checkpoints = read_checkpoints(path)
+    assert (set(checkpoints.checkpoints), checkpoints.torn, checkpoints.mixed) == (set(ROWS), [], False)
     assert path.stat().st_mode & 0o777 == 0o600
 
 
@@ -38,8 +38,8 @@ def test_a_line_that_a_crash_cut_off_spoils_no_other(tmp_path: Path) -> None:
         file.write(str(ROWS[2])[:50])
     assert last_checkpoint(path) == ROWS[1]
     append_checkpoint(path, ROWS[3])
-    found = read_checkpoints(path)
-    assert (found.checkpoints, found.torn) == ([ROWS[1], ROWS[3]], [2])
+    checkpoints = read_checkpoints(path)
+    assert (checkpoints.checkpoints, checkpoints.torn) == ([ROWS[1], ROWS[3]], [2])
 
 
 def test_a_line_for_which_there_is_no_room_is_taken_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -51,8 +51,8 @@ def test_a_line_for_which_there_is_no_room_is_taken_back(tmp_path: Path, monkeyp
         append_checkpoint(path, ROWS[2])
     monkeypatch.undo()
     append_checkpoint(path, ROWS[3])
-    found = read_checkpoints(path)
-    assert (found.checkpoints, found.torn) == ([ROWS[1], ROWS[3]], [])
+    checkpoints = read_checkpoints(path)
+    assert (checkpoints.checkpoints, checkpoints.torn) == ([ROWS[1], ROWS[3]], [])
 
 
 def test_a_link_in_place_of_the_file_is_not_followed(tmp_path: Path) -> None:

@@ -35,8 +35,8 @@ async def ledger(request: pytest.FixtureRequest, caplog: pytest.LogCaptureFixtur
 
 
 def wanted(n: int, card: str) -> ToolStep:
-    asked = Approval(card, 1, f"print-{n}", ANA, 60.0)
-    return ToolStep(n, ToolCall(f"c{n}", "s__write", {"n": n}), REF, StepStatus.AWAITING, approval=asked)
+    approval = Approval(card, 1, f"print-{n}", ANA, 60.0)
+    return ToolStep(n, ToolCall(f"c{n}", "s__write", {"n": n}), REF, StepStatus.AWAITING, approval=approval)
 
 
 def reply(*steps: ToolStep) -> ModelStep:

@@ -38,9 +38,9 @@ class Bot:
     async def logs(self, pattern: str) -> re.Match[str]:
         """Wait until it logs something like that."""
         await becomes(lambda: re.search(pattern, self.log) is not None, f"a log of {pattern!r}", PATIENCE)
-        found = re.search(pattern, self.log)
-        assert found is not None
-        return found
+        match = re.search(pattern, self.log)
+        assert match is not None
+        return match
 
     async def leaves(self) -> int:
         """Tell it to leave, as a service manager does; its exit code."""

@@ -64,11 +64,11 @@ class Crime:
         with self.database() as connection:
             if isinstance(connection, sqlite3.Connection):
                 names = ",".join(f"'{name}'" for name in TRIGGERS)
-                found = connection.execute(f"select sql from sqlite_master where name in ({names})").fetchall()
+                rows = connection.execute(f"select sql from sqlite_master where name in ({names})").fetchall()
                 for name in TRIGGERS:
                     connection.execute(f"drop trigger {name}")
                 yield connection
-                for (statement,) in found:
+                for (statement,) in rows:
                     connection.execute(statement)
             else:
                 connection.execute("alter table audit disable trigger user")

@@ -80,8 +80,8 @@ async def test_scripts_that_run_side_by_side_get_their_own_answers(place: Counti
             out, err = await program.communicate()
         return program.returncode, out.decode(), err.decode()
 
-    said = await asyncio.gather(*map(ask, questions))
-    assert said == [(0, f"You said: {question}.\n", "") for question in questions]
+    results = await asyncio.gather(*map(ask, questions))
+    assert results == [(0, f"You said: {question}.\n", "") for question in questions]
 
 
 async def test_two_windows_on_one_conversation_wait_for_each_other_and_both_get_their_answers(

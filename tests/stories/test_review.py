@@ -100,10 +100,10 @@ async def test_a_tool_that_changes_is_gone_until_an_admin_has_seen_what_is_diffe
         await terminal.asks("/mcp review tickets")
         await terminal.shows("it is not what was looked at any more", f"+ {AFTER}", "it gives orders to the model")
         assert BEFORE in terminal.text
-        found = APPROVE.search(terminal.text)
-        assert found is not None
+        match = APPROVE.search(terminal.text)
+        assert match is not None
         await terminal.prompts()
-        await terminal.asks(found[1])
+        await terminal.asks(match[1])
         await terminal.shows("Approved: 1 tool of tickets")
         await looks_up(terminal)
         await ended(terminal)
@@ -189,10 +189,10 @@ async def test_what_an_admin_approves_in_one_process_is_offered_in_the_other(
         await one.shows("waits for review", "→ /mcp review show tickets")
         await one.asks("/mcp review tickets")
         await one.until(lambda: APPROVE.search(one.text) is not None, "a way to approve it")
-        found = APPROVE.search(one.text)
-        assert found is not None
+        match = APPROVE.search(one.text)
+        assert match is not None
         await one.prompts()
-        await one.asks(found[1])
+        await one.asks(match[1])
         await one.shows("Approved: 1 tool of tickets")
         await looks_up(one)
 

@@ -15,8 +15,8 @@ ASKED_IN = "Asked in"
 
 def prepared(team: Team, *deliver: str, **terms: object) -> None:
     """Calls of the one tool are signed there; the model asks for one."""
-    said = ApprovalRequirements(deliver=frozenset(deliver), **terms)  # type: ignore[arg-type]
-    team.rules = (Rule(ApprovalPolicy.ASK_USER, server="jira", terms=said),)
+    approval_requirements = ApprovalRequirements(deliver=frozenset(deliver), **terms)  # type: ignore[arg-type]
+    team.rules = (Rule(ApprovalPolicy.ASK_USER, server="jira", terms=approval_requirements),)
     team.toolbox.add(tool(CREATE))
     team.model.script = [ask_for(call(CREATE, summary="Checkout 502s")), say("Over.")]
 

@@ -122,15 +122,15 @@ class Desk:
 def path_of(reply: Reply) -> str:
     """Where the link of a reply leads."""
     assert not reply.failed, reply
-    found = re.search(re.escape(PUBLIC) + r"(/secret/[A-Za-z0-9_-]{43})\)", reply.text)
-    assert found is not None, reply.text
-    return found[1]
+    match = re.search(re.escape(PUBLIC) + r"(/secret/[A-Za-z0-9_-]{43})\)", reply.text)
+    assert match is not None, reply.text
+    return match[1]
 
 
 def version_of(page: httpx2.Response) -> str:
-    found = re.search(r'name="version" value="(\d+)"', page.text)
-    assert found is not None, page.text
-    return found[1]
+    match = re.search(r'name="version" value="(\d+)"', page.text)
+    assert match is not None, page.text
+    return match[1]
 
 
 def text_of(page: httpx2.Response) -> str:

@@ -37,12 +37,12 @@ class LineTooLong:
     @property
     def answers(self) -> int | str | None:
         """Id of the request that this line answers; None if it is unknown or the line is not a response."""
-        found = _ID_FIRST.match(self.head)
-        if found is None and _BODY_FIRST.match(self.head):
-            found = _ID_LAST.search(self.tail)
-        if found is None:
+        match = _ID_FIRST.match(self.head)
+        if match is None and _BODY_FIRST.match(self.head):
+            match = _ID_LAST.search(self.tail)
+        if match is None:
             return None
-        known: int | str = json.loads(found[1])
+        known: int | str = json.loads(match[1])
         return known
 
 

@@ -143,8 +143,8 @@ class ApprovalActions:
         """Record that the user has seen the whole call. Return the rejection if the user may not see it, else None."""
         if not question.guarded:
             return None
-        found = await engine.approvals.open_call(*question.key, self._person.member)
-        return None if isinstance(found, ToolStep) else found
+        call = await engine.approvals.open_call(*question.key, self._person.member)
+        return None if isinstance(call, ToolStep) else call
 
     async def change(self, question: ApprovalPrompt) -> None:
         """Edit a call in its form."""

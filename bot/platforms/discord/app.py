@@ -96,10 +96,10 @@ async def share_tool_files(
 
 async def _address(rest: Rest, attachment: Attachment) -> str:
     """Return the current URL of an attachment."""
-    found = _ID.fullmatch(attachment.id)
-    if found is None:
+    match = _ID.fullmatch(attachment.id)
+    if match is None:
         raise NotFound(f"{_name(attachment)} is none of Discord's.")
-    channel, message, own = found.groups()
+    channel, message, own = match.groups()
     try:
         answer = await rest.call(
             "GET",

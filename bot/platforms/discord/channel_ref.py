@@ -32,8 +32,8 @@ class MessageRef:
     @classmethod
     def parse(cls, text: str) -> Self | None:
         """Parse the text form; return None if it is invalid."""
-        found = re.fullmatch(r"([0-9]{1,20}):([0-9]{1,20})", text)
-        return cls(*found.groups()) if found is not None else None
+        match = re.fullmatch(r"([0-9]{1,20}):([0-9]{1,20})", text)
+        return cls(*match.groups()) if match is not None else None
 
 
 def conversation(server: str, channel: str, thread: str = "") -> ConversationKey:

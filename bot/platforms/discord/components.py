@@ -96,13 +96,13 @@ def _written(press: Action) -> str | None:  # noqa: C901, PLR0912 - one case for
 
 def decode(custom_id: str) -> Action | ResumePending | None:
     """Return the action of a button, or None if it is not one of the bot's."""
-    found = re.fullmatch(WRITTEN, custom_id)
-    if found is None:
+    match = re.fullmatch(WRITTEN, custom_id)
+    if match is None:
         return None
-    if found["kind"] == _TICKET:
-        return ResumePending(found["rest"])
+    if match["kind"] == _TICKET:
+        return ResumePending(match["rest"])
     try:
-        return _press(found["kind"], found["rest"])
+        return _press(match["kind"], match["rest"])
     except ValueError:
         return None
 

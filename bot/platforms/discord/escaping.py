@@ -65,12 +65,12 @@ _NAMES = re.compile(r"<(?=[@#:/a-zA-Z])(?!https?://)|@(?=everyone|here)", re.IGN
 
 def escape(text: str) -> str:
     """Escape text. Web addresses in it stay links, because Discord links them by itself."""
-    found = find_urls(text)
-    starts = [start for start, _ in found]
+    urls = find_urls(text)
+    starts = [start for start, _ in urls]
 
     def in_address(at: int) -> bool:
         before = bisect_right(starts, at) - 1
-        return before >= 0 and at < found[before][1]
+        return before >= 0 and at < urls[before][1]
 
     def mark(match: re.Match[str]) -> str:
         if in_address(match.start()):

@@ -112,8 +112,8 @@ async def register(tree: CommandTree) -> bool:
     with map_errors("register the commands"):
         async with asyncio.timeout(REGISTER_SECONDS):
             # Not `fetch_commands`: what discord.py 2.7 reads there forgets that a command is for servers.
-            known = await client.http.get_global_commands(int(client.application_id or 0))
-            if wanted == sorted(map(_told, known)):
+            global_commands = await client.http.get_global_commands(int(client.application_id or 0))
+            if wanted == sorted(map(_told, global_commands)):
                 return False
             await tree.sync()
     return True

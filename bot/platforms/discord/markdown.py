@@ -206,7 +206,7 @@ def _link(url: str, label: str, *, code: bool) -> str:
 def _styled(text: str, style: Style) -> str:
     """Return text between marks, with its outer spaces outside."""
     marks = ("**" if style.bold else "") + ("*" if style.italic else "") + ("~~" if style.struck else "")
-    found = _EDGES.fullmatch(text)
-    if not marks or found is None or not found[2]:
+    match = _EDGES.fullmatch(text)
+    if not marks or match is None or not match[2]:
         return text
-    return f"{found[1]}{marks}{found[2]}{marks[::-1]}{found[3]}"
+    return f"{match[1]}{marks}{match[2]}{marks[::-1]}{match[3]}"

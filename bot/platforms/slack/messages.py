@@ -312,11 +312,11 @@ class MessageHandler:
         identity = await self._platform.api.identity()
         if not isinstance(event, dict) or not _concerns(body, identity):
             return
-        said = parse_message(event, identity)
-        if said is None:
+        message = parse_message(event, identity)
+        if message is None:
             return
-        async with self._in_turn.acquire(f"{said.channel}:{said.thread}"):
-            await self._hear(said, identity)
+        async with self._in_turn.acquire(f"{message.channel}:{message.thread}"):
+            await self._hear(message, identity)
 
     async def _hear(self, said: IncomingMessage, identity: Identity) -> None:
         if f"{said.channel}:{said.ts}" in self._done:

@@ -140,13 +140,13 @@ class ModalSubmissionHandler:
     async def take(self, body: Mapping[str, Any]) -> Answer:
         """Return the response to a submission."""
         view = body.get("view")
-        if not isinstance(view, dict) or (sent := read_submission(view)) is None:
+        if not isinstance(view, dict) or (submission := read_submission(view)) is None:
             return {}
         outcome: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         trigger = TriggerId.fresh(str(body.get("trigger_id") or ""))
         view_id = str(view.get("id") or "")
         meanwhile = _Meanwhile(self._platform.api, view_id)
-        answering = functools.partial(self._answer, sent, user_of(body), trigger, meanwhile)
+        answering = functools.partial(self._answer, submission, user_of(body), trigger, meanwhile)
         work = self._work(answering, outcome, view_id)
         if not self._platform.errands.start_for(user_of(body), work, "slack: window"):
             return _update(note_modal(TITLE, ENOUGH))

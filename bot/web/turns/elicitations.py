@@ -97,8 +97,8 @@ class ElicitationCursor:
     @classmethod
     def read(cls, code: str) -> tuple[str, ElicitationCursor]:
         """Split the code of a call into its own code and this position."""
-        found = _NUMBERED.fullmatch(code)
-        return (found[1], cls(int(found[2]), int(found[3]))) if found is not None else (code, cls())
+        match = _NUMBERED.fullmatch(code)
+        return (match[1], cls(int(match[2]), int(match[3]))) if match is not None else (code, cls())
 
     def written(self, code: str) -> str:
         """Append the position to the code of a call; unchanged without elicitations."""

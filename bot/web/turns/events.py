@@ -73,10 +73,10 @@ class Cursor:
     @classmethod
     def parse(cls, text: str) -> Cursor:
         """Parse the text form. Raises ValueError."""
-        found = _FORM.fullmatch(text)
-        if found is None:
+        match = _FORM.fullmatch(text)
+        if match is None:
             raise ValueError("not a cursor")
-        turn_id, state, length, check, steps = found.groups()
+        turn_id, state, length, check, steps = match.groups()
         return cls(turn_id, state, tuple(re.findall(_CODE, steps)), int(length), int(check, 16))
 
     @property

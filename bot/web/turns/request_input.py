@@ -83,19 +83,19 @@ def parse_input(payload: Payload, uploads: Uploads, owner: str) -> ParsedInput:
     """Parse the input of a request; images are stored in `uploads` for `owner`. Raises Problem with 422 if the input is
     missing or invalid.
     """
-    said = _messages(payload)
-    last = next((place for place in reversed(range(len(said))) if said[place].role == _PERSON), None)
+    messages = _messages(payload)
+    last = next((place for place in reversed(range(len(messages))) if messages[place].role == _PERSON), None)
     if last is None:
         raise _wrong("payload.messages", "There is no message of the role user.")
-    if last != len(said) - 1:
+    if last != len(messages) - 1:
         raise _wrong("payload.messages", "The last message must be of the role user: it is the question.")
-    text, images = _read(said[last])
+    text, images = _read(messages[last])
     if len(images) > MOST_IMAGES:
         raise _wrong("payload.messages", f"A question takes {MOST_IMAGES} images at most.")
     if not text.strip() and not images:
         raise _wrong("payload.messages", "The question is empty.")
     attachments = tuple(_kept(uploads, owner, number, each) for number, each in enumerate(images, start=1))
-    return ParsedInput(text.strip() or describe_files(attachments), _context(said[:last]), attachments)
+    return ParsedInput(text.strip() or describe_files(attachments), _context(messages[:last]), attachments)
 
 
 def _messages(payload: Payload) -> Sequence[InputMessage]:
@@ -132,14 +132,14 @@ def _read(said: InputMessage) -> tuple[str, Sequence[_Image]]:
 
 def _image(address: str | dict[str, Any]) -> _Image:
     url = address.get("url") if isinstance(address, dict) else address
-    found = _DATA.fullmatch(url) if isinstance(url, str) else None
-    if found is None:
+    match = _DATA.fullmatch(url) if isinstance(url, str) else None
+    if match is None:
         raise _wrong(
             "payload.messages",
             "An image must be in the request itself: data:image/png;base64,… (PNG, JPEG, GIF or WebP).",
         )
     try:
-        return _Image(base64.b64decode("".join(found[2].split()), validate=True), found[1])
+        return _Image(base64.b64decode("".join(match[2].split()), validate=True), match[1])
     except binascii.Error:
         raise _wrong("payload.messages", "An image is no base64.") from None
 

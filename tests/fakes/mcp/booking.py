@@ -53,8 +53,8 @@ async def pay(ctx: Context) -> str | InputRequiredResult:
     if str(ctx.protocol_version) < "2026":
         return f"The payment: {(await ctx.elicit_url(message, PAGE, 'e1')).action}."
     if ctx.input_responses is None:
-        asked = ElicitRequest(params=ElicitRequestURLParams(message=message, url=PAGE, elicitation_id="e1"))
-        return InputRequiredResult(input_requests={"page": asked}, request_state=STATE)
+        elicit_request = ElicitRequest(params=ElicitRequestURLParams(message=message, url=PAGE, elicitation_id="e1"))
+        return InputRequiredResult(input_requests={"page": elicit_request}, request_state=STATE)
     assert ctx.request_state == STATE
     return f"The payment: {getattr(ctx.input_responses['page'], 'action', '')}."
 

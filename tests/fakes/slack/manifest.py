@@ -28,8 +28,8 @@ class Lists:
 
     def under(self, key: str) -> frozenset[str]:
         """The items of the list under a key."""
-        found = re.search(rf"^ *{key}:\n((?: *- [\w:.]+ *\n)+)", self.text, re.MULTILINE)
-        return frozenset(re.findall(r"- (\S+)", found.group(1)) if found else [])
+        match = re.search(rf"^ *{key}:\n((?: *- [\w:.]+ *\n)+)", self.text, re.MULTILINE)
+        return frozenset(re.findall(r"- (\S+)", match.group(1)) if match else [])
 
     def every(self, key: str) -> frozenset[str]:
         """The values of a key wherever it stands."""

@@ -248,8 +248,8 @@ class UserActions:
         if isinstance(on, View):
             drawn: list[Json] = on.drawn["blocks"]
             return drawn
-        shown: list[Json] = on.blocks if as_of is None else as_of.get("blocks", [])
-        return shown
+        blocks: list[Json] = on.blocks if as_of is None else as_of.get("blocks", [])
+        return blocks
 
     def _workspace(self, on: Message | View) -> Workspace:
         if isinstance(on, View):

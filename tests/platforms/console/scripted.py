@@ -218,11 +218,11 @@ class ScriptedEngine:
         self, approval_id: str, revision: int, member: Member, portion: Portion = WHOLE
     ) -> ToolStep | NotEditable:
         """Anybody may open anything; `views_opened` are the pages."""
-        found = await self.get_editable_call(approval_id, revision, member)
-        if not isinstance(found, EditableCall):
-            return found
+        editable_call = await self.get_editable_call(approval_id, revision, member)
+        if not isinstance(editable_call, EditableCall):
+            return editable_call
         self.views_opened.append((approval_id, revision, portion))
-        return found.step
+        return editable_call.step
 
     async def get_editable_call(self, approval_id: str, revision: int, member: Member) -> EditableCall | NotEditable:
         if self.not_now is not None:

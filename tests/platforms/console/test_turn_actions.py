@@ -119,10 +119,10 @@ async def test_in_a_pipe_they_are_lines_like_any_other() -> None:
         assert await running.code() == 1
         said = "I do not know whether it was saved.\n\nYou said: Check it\n\nYou said: Run it again\n\nYou said: bye\n"
         assert running.out == said
-        told = running.err.splitlines()
-        assert told[0] == NOTHING_UNKNOWN
-        assert told[1].endswith("notes.add_note  may or may not have happened  The line broke.")
-        assert told[2:] == [
+        lines = running.err.splitlines()
+        assert lines[0] == NOTHING_UNKNOWN
+        assert lines[1].endswith("notes.add_note  may or may not have happened  The line broke.")
+        assert lines[2:] == [
             f"  {HINT}: countersign chat --conversation c1",
             "That call has been run again already.",
             NOTHING_RUNS,

@@ -49,8 +49,8 @@ def test_an_answer_to_a_command_in_any_script_is_one_that_discord_takes(letter: 
 
 @pytest.mark.parametrize("letter", LETTERS)
 def test_a_sentence_in_any_script_is_one_that_discord_takes(letter: str) -> None:
-    made = note_layout(letter * 9_000).to_components()  # type: ignore[no-untyped-call]
-    assert checked_components(made, v2=True, attached=set())
+    components = note_layout(letter * 9_000).to_components()  # type: ignore[no-untyped-call]
+    assert checked_components(components, v2=True, attached=set())
 
 
 @pytest.mark.parametrize("letter", ["🙂", "日", "x"])

@@ -73,8 +73,8 @@ async def test_names_are_those_of_the_server_and_asked_for_once_in_five_minutes_
         place.discord.guild.members[place.priya.id].nick = "Pri"
         people = UserDirectory(place.rest, clock=lambda: now[0])
         assert people.cached_name(place.priya.id, server) == place.priya.id
-        found = await asyncio.gather(*(people.person(place.priya.id, server) for _ in range(10)))
-        assert {person.name for person in found} == {"Pri"}
+        results = await asyncio.gather(*(people.person(place.priya.id, server) for _ in range(10)))
+        assert {person.name for person in results} == {"Pri"}
         assert people.cached_name(place.priya.id, server) == "Pri"
         assert len(place.discord.calls.of(MEMBER)) == len(place.discord.calls.of(GUILD)) == 1
         now[0] += KEPT_SECONDS

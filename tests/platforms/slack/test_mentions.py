@@ -12,10 +12,10 @@ from tests.platforms.slack.workplace import a_workplace
 async def test_people_and_groups_are_called_by_their_names() -> None:
     async with a_workplace(listening=False) as place:
         group = place.slack.group("ops")
-        told = await resolve_mentions(
+        mentions = await resolve_mentions(
             place.people, f"It needs slack-group:{group.id}, slack:{place.priya.id}, console:ana."
         )
-        assert told == "It needs @ops, @priya, console:ana."
+        assert mentions == "It needs @ops, @priya, console:ana."
 
 
 async def test_whom_slack_does_not_know_is_named_as_settings_do() -> None:
@@ -41,9 +41,9 @@ async def test_nothing_is_asked_for_where_nobody_is_named() -> None:
 async def test_a_long_list_is_not_looked_up_without_end() -> None:
     async with a_workplace(listening=False) as place:
         users = [place.slack.user(f"P{number}") for number in range(MOST + 5)]
-        told = await resolve_mentions(place.people, ", ".join(f"slack:{user.id}" for user in users))
+        mentions = await resolve_mentions(place.people, ", ".join(f"slack:{user.id}" for user in users))
         assert len(place.slack.calls.of("users.info")) == MOST
-        assert told.endswith(f"slack:{users[-1].id}")
+        assert mentions.endswith(f"slack:{users[-1].id}")
 
 
 async def test_names_in_a_reply_are_no_markdown_and_its_code_stays() -> None:

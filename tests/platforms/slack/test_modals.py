@@ -252,8 +252,8 @@ def test_what_a_form_carries_comes_back(carried: dict[str, str], keep: str) -> N
 @pytest.mark.parametrize("metadata", ["", "nonsense", "[1]", "z:%%%", "z:VPRnu", "{}"])
 @pytest.mark.parametrize("callback", ["cs.deny", "cs.confirm", "cs.form", "other", None])
 def test_what_is_none_of_ours_is_nothing(callback: str | None, metadata: str) -> None:
-    found = read_submission({"callback_id": callback, "private_metadata": metadata})
-    assert found is None or (callback == "cs.confirm" and metadata == "[1]")
+    submission = read_submission({"callback_id": callback, "private_metadata": metadata})
+    assert submission is None or (callback == "cs.confirm" and metadata == "[1]")
 
 
 TEXTS = st.text(max_size=120)

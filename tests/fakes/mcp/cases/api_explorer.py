@@ -39,21 +39,21 @@ class Explorer:
 @contextmanager
 def api_explorer() -> Iterator[Explorer]:
     """The API and the server that knows it."""
-    made = Explorer()
+    explorer = Explorer()
 
     async def health(request: Request) -> JSONResponse:
-        made.requests.append(("GET", "/health", None))
+        explorer.requests.append(("GET", "/health", None))
         return JSONResponse({"status": "ok"})
 
     async def tickets(request: Request) -> JSONResponse:
         body = await request.json()
-        made.requests.append(("POST", "/tickets", body))
+        explorer.requests.append(("POST", "/tickets", body))
         return JSONResponse({"id": 41, **body}, status_code=201)
 
     api = Starlette(routes=[Route("/health", health), Route("/tickets", tickets, methods=["POST"])])
     with served(api) as base, served(_server(base).streamable_http_app()) as address:
-        made.url = f"{address}/mcp"
-        yield made
+        explorer.url = f"{address}/mcp"
+        yield explorer
 
 
 def _server(base: str) -> MCPServer:
