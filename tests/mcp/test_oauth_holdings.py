@@ -70,3 +70,45 @@ async def test_what_was_read_before_something_newer_was_kept_does_not_come_back(
     assert (await holding.read()) == holding.sign_in
     assert holding.access_token == NEW_TOKEN
     assert desk.secrets(f"{OLD_TOKEN}, {NEW_TOKEN}") == "***, ***"
+
+
+async def test_no_request_uses_the_old_sign_in_while_another_reads_the_new_one(desk: OAuthDependencies) -> None:
+    slow = cast("Slow", desk.store)
+    slow.may_say.set()
+    first = await desk.store.save(SignInKey(SERVER), OLD)
+    assert first is not None
+    cache = SignInCache(CONFIG, desk)
+    assert (await cache.current()) is not None
+    assert cache.access_token == OLD_TOKEN
+    second = await desk.store.save(SignInKey(SERVER), replace(first, access_token=NEW_TOKEN))
+    assert second is not None
+    cache.learn(second.version)
+    slow.may_say.clear()
+    slow.has_read.clear()
+    one_request = asyncio.create_task(cache.current())
+    async with asyncio.timeout(LIMIT):
+        await slow.has_read.wait()
+    another_request = asyncio.create_task(cache.current())
+    await asyncio.sleep(0)
+    slow.may_say.set()
+    assert [sign_in and sign_in.access_token for sign_in in await asyncio.gather(one_request, another_request)] == [
+        NEW_TOKEN,
+        NEW_TOKEN,
+    ]
+
+
+async def test_a_sign_in_that_was_doubted_during_a_read_is_read_again(desk: OAuthDependencies) -> None:
+    slow = cast("Slow", desk.store)
+    first = await desk.store.save(SignInKey(SERVER), OLD)
+    assert first is not None
+    cache = SignInCache(CONFIG, desk)
+    reading = asyncio.create_task(cache.current())
+    async with asyncio.timeout(LIMIT):
+        await slow.has_read.wait()
+    second = await desk.store.save(SignInKey(SERVER), replace(first, access_token=NEW_TOKEN))
+    assert second is not None
+    cache.learn(second.version)
+    slow.may_say.set()
+    await reading
+    await cache.current()
+    assert cache.access_token == NEW_TOKEN

@@ -50,7 +50,9 @@ class SignInCache:
         self._unkept: SignIn | None = None
         self._version = _UNREAD
         self._told = _UNREAD
-        self._stale = True
+        # Doubts since the start, and how many of them the last complete read has settled.
+        self._doubts, self._settled = 1, 0
+        self._failed_reads = 0
         # Set before the write, so that a concurrent read does not replace it with the older row.
         self._turn = asyncio.Lock()
 
@@ -72,23 +74,32 @@ class SignInCache:
     def learn(self, version: int) -> bool:
         """Record the stored version, 0 for none. Return True if it differs from the last one."""
         before, self._told = self._told, version
-        self._stale |= version != self._version
+        if version != self._version:
+            self.doubt()
         return before != _UNREAD and {before, self._version} != {version}
 
     def doubt(self) -> None:
         """Mark the cache as outdated."""
-        self._stale = True
+        self._doubts += 1
+
+    @property
+    def _stale(self) -> bool:
+        """True until a read that began after the last doubt has ended: others wait for that read meanwhile."""
+        return self._doubts != self._settled
 
     async def current(self) -> SignIn | None:
         """Return the sign-in, read again if it is outdated. The cached one is used while the database is down.
         Raises CountersignError.
         """
         if self._stale:
+            failed_before = self._failed_reads
             async with self._turn:
-                if self._stale:
+                # Requests that waited for a read which failed do not try one after the other.
+                if self._stale and (self._failed_reads == failed_before or self._sign_in is None):
                     try:
                         await self._read()
                     except DatabaseError:
+                        self._failed_reads += 1
                         if self._sign_in is None:
                             raise
         return self._sign_in
@@ -100,15 +111,12 @@ class SignInCache:
         return self._sign_in
 
     async def _read(self) -> None:
-        self._stale = False
-        try:
-            if self._unkept is not None:
-                await self._dependencies.store.save(self.key, self._unkept)
-                self._unkept = None
-            found = await self._dependencies.store.find(self.key)
-        except CountersignError:
-            self._stale = True
-            raise
+        doubts = self._doubts
+        if self._unkept is not None:
+            await self._dependencies.store.save(self.key, self._unkept)
+            self._unkept = None
+        found = await self._dependencies.store.find(self.key)
+        self._settled = doubts
         self._kept, self._version = found, found.version if found else 0
         if self._told == _UNREAD:
             self._told = self._version
@@ -123,7 +131,8 @@ class SignInCache:
             try:
                 await self._adopt(await self._dependencies.store.save(self.key, renewed))
             except CountersignError as error:
-                self._unkept, self._stale = renewed, True
+                self._unkept = renewed
+                self.doubt()
                 log.warning("refreshed sign-in to MCP server %s was not stored: %s", self._name, error.cause)
 
     async def end(self, sign_in: SignIn) -> None:
