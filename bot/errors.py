@@ -96,7 +96,7 @@ class QueueFull(CountersignError):
         )
 
     @property
-    def told(self) -> str:
+    def user_message(self) -> str:
         """Text for the author in a chat."""
         return f"{self.cause} {self.fix.capitalize()}."
 

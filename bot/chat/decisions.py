@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from bot.chat.actions import ApprovalRef, FeedbackValue, SendFeedback
-from bot.chat.rejection_messages import WORN_OUT, rejection_message
+from bot.chat.rejection_messages import BUTTON_EXPIRED, rejection_message
 from bot.domain.approvals import WHOLE, Decision, DecisionType, Portion
 from bot.domain.conversations import Author, ConversationKey, Member
 from bot.domain.turns import StepStatus, ToolStep, Turn
@@ -54,7 +54,7 @@ async def run_turn_action(engine: EngineApi, offer: Offer, by: Author) -> str:
     except NotFound as error:
         return str(error)
     except QueueFull as error:
-        return error.told
+        return error.user_message
 
 
 async def save_feedback(records: Lookups, rated: SendFeedback, by: Author) -> str:
@@ -76,7 +76,7 @@ async def decide(
     """Decide every card. Return the text for the user, with principals as names of users; empty if all decisions
     counted.
     """
-    told = [
+    user_message = [
         rejection_message(
             await engine.approvals.decide(
                 Decision(card.approval_id, card.revision, verdict, member.author, reason), member
@@ -84,7 +84,7 @@ async def decide(
         )
         for card in cards
     ]
-    return "\n".join(dict.fromkeys(filter(None, told)))
+    return "\n".join(dict.fromkeys(filter(None, user_message)))
 
 
 async def approve_with_grant(engine: EngineApi, card: ApprovalRef, offer: str, member: Member) -> str:
@@ -93,7 +93,7 @@ async def approve_with_grant(engine: EngineApi, card: ApprovalRef, offer: str, m
     """
     permission = parse_grant_option(offer)
     if permission is None:
-        return WORN_OUT
+        return BUTTON_EXPIRED
     decision = Decision(card.approval_id, card.revision, DecisionType.APPROVE, member.author)
     return rejection_message(await engine.approvals.grant(decision, permission, member))
 

@@ -71,8 +71,10 @@ class ElicitationForms(CommandMiddleware):
         if not isinstance(inquiry, OpenElicitation):
             return _failed(_words(inquiry))
         match _meant(command, inquiry):
-            case (reply, told):
-                return _told(await self._engine.elicitations.answer(elicitation_id, reply, request.member), told)
+            case (reply, user_message):
+                return _answer_reply(
+                    await self._engine.elicitations.answer(elicitation_id, reply, request.member), user_message
+                )
             case shown:
                 return shown
 
@@ -96,7 +98,7 @@ class ElicitationForms(CommandMiddleware):
         if isinstance(answered, InvalidAnswer) and filling.steps.count:
             wrong = filling.errors_of(answered)
             return filling.step(filling.steps.page_of(next(iter(wrong))), wrong)
-        return _told(answered, SENT)
+        return _answer_reply(answered, SENT)
 
     async def _inquiry(
         self, elicitation_id: str, member: Member, where: ConversationKey
@@ -225,10 +227,10 @@ def _read_id(form: str) -> tuple[str, int]:
             return "", 0
 
 
-def _told(answered: AnswerResult, told: str) -> Reply:
+def _answer_reply(answered: AnswerResult, user_message: str) -> Reply:
     match answered:
         case ElicitationAnswered():
-            return Reply(told)
+            return Reply(user_message)
         case InvalidAnswer(problems):
             return _failed(single_line("; ".join(each.problem for each in problems) or "It does not fit.", 300))
         case objection:

@@ -23,18 +23,18 @@ from bot.rendering.text_safety import single_line
 VIEW_FIRST = "Part of this call looks like a secret and is hidden. Open the whole call and approve it from there."
 OUT_OF_DATE = "This card is out of date. See the newer one."
 GONE = "This approval no longer exists."
-WORN_OUT = "This button does nothing any more."
-TROUBLE = "That did not work. Please try again."
+BUTTON_EXPIRED = "This button does nothing any more."
+UNEXPECTED_ERROR = "That did not work. Please try again."
 NOT_STORED = (
     "Your message is not stored yet: my database takes no writes. I try again by myself. If there is no answer in 15 "
     "minutes, send it again."
 )
-ENOUGH = "Several of your requests are still running. Try again when one of them is done."
+TOO_MANY_REQUESTS = "Several of your requests are still running. Try again when one of them is done."
 
 
 def error_message(error: Exception) -> str:
     """Return the text for the user of a failed request: the reason if the user can resolve it."""
-    return error.told if isinstance(error, QueueFull) else TROUBLE
+    return error.user_message if isinstance(error, QueueFull) else UNEXPECTED_ERROR
 
 
 def rejection_message(settlement: DecisionResult) -> str:

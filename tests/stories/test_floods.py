@@ -16,7 +16,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from bot.chat.rejection_messages import ENOUGH
+from bot.chat.rejection_messages import TOO_MANY_REQUESTS
 from tests.fakes.llm import FakeLanguageModel, Gate, Hold, Reply, Request, Say
 from tests.stories import discord_program, slack_program
 from tests.stories.counting import CountingPlace
@@ -52,7 +52,7 @@ def model(gate: Gate) -> Iterator[FakeLanguageModel]:
 
 def told_of(notices: list[str]) -> int:
     """Return the number of messages that these notices speak of."""
-    assert all("was not accepted" in notice or notice.startswith(ENOUGH) for notice in notices), notices
+    assert all("was not accepted" in notice or notice.startswith(TOO_MANY_REQUESTS) for notice in notices), notices
     others = (re.search(r"(\d+) other messages? of yours", notice) for notice in notices)
     return len(notices) + sum(int(found[1]) for found in others if found)
 

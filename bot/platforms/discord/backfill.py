@@ -139,7 +139,7 @@ class Backfill:
         since = await self._last_heard(engaged, began)
         async with aclosing(missed_mentions(client, self._platform.rest, self._platform.people, since, known)) as calls:
             async for message, spot, guild in calls:
-                await self._reception.take_late(message, spot, guild)
+                await self._reception.handle_late(message, spot, guild)
 
     async def _engaged(self) -> tuple[ConversationKey, ...]:
         if self._platform.records.engaged is None:
@@ -181,7 +181,7 @@ class Backfill:
         with map_errors("read what was said meanwhile"):
             found = [each async for each in place.history(limit=MOST_MESSAGES, after=after, oldest_first=True)]
         for message in found:
-            await self._reception.take_late(message, left.spot, left.guild)
+            await self._reception.handle_late(message, left.spot, left.guild)
 
     async def _unanswered(
         self, client: discord.Client, began: datetime, engaged: frozenset[ConversationKey]
@@ -224,7 +224,7 @@ class Backfill:
         except CountersignError as error:
             log.info("beginning of thread %s not loaded: %s", thread.id, error)
         else:
-            await self._reception.take_late(message, spot, thread.guild)
+            await self._reception.handle_late(message, spot, thread.guild)
 
 
 def _key(thread: discord.Thread) -> ConversationKey:

@@ -67,7 +67,7 @@ def card_messages(asking: ApprovalEntry, view: TurnView, now: float) -> tuple[Ou
     return tuple(
         OutgoingMessage(
             f"card-{asking.number}" + (f"-{number}" if number else ""),
-            components=(_drawn(calls, asking.reason, view, now),),
+            components=(_container(calls, asking.reason, view, now),),
             asks=any(step.status is StepStatus.AWAITING for step in calls),
         )
         for number, calls in enumerate(pages)
@@ -107,10 +107,10 @@ def person(author: Author) -> str:
     return f"<@{author.id}>" if known else escape_to_limit(author.name or author.id, NAME)
 
 
-def _drawn(calls: Sequence[ToolStep], reason: str, view: TurnView, now: float) -> Component:
+def _container(calls: Sequence[ToolStep], reason: str, view: TurnView, now: float) -> Component:
     waiting = [step for step in calls if step.status is StepStatus.AWAITING]
     summary = f"**{summary_line(len(calls), len(waiting))}**" if len(calls) > 1 else ""
-    about = _about(waiting, reason, now) if waiting else ""
+    about = _requirements_text(waiting, reason, now) if waiting else ""
     made = [(step, shown) for step in calls if (shown := approval_card(step)) is not None]
     fixed = {step.n: _open(step, shown) if step in waiting else _settled(step, shown, view) for step, shown in made}
     for lines in (None, 1):
@@ -187,7 +187,7 @@ def _settled(step: ToolStep, made: ApprovalCard, view: TurnView) -> str:
     return " · ".join((f"{first}\n{escape_to_limit(made.outcome, OUTCOME)}", *rest))
 
 
-def _about(waiting: Sequence[ToolStep], reason: str, now: float) -> str:
+def _requirements_text(waiting: Sequence[ToolStep], reason: str, now: float) -> str:
     """Return the requester, the model's reason, the expiry and the approval ids."""
     approvals = [step.approval for step in waiting if step.approval]
     why = f"*Reason given by the model: “{escape_to_limit(redact(reason), REASON)}”*\n" if reason else ""
@@ -254,10 +254,10 @@ def message_address(where: ConversationKey, ref: MessageRef) -> str:
 def _line(name: str, asking: ApprovalEntry, view: TurnView, refs: MessageRefs) -> OutgoingMessage:
     """Return one line for each call: its remote card, or its outcome."""
     places = ", ".join(_place(name, each, view, refs) for each in targets_of(asking))
-    return OutgoingMessage(name, components=(text("\n".join(_told(step, view, places) for step in asking.calls)),))
+    return OutgoingMessage(name, components=(text("\n".join(_call_text(step, view, places) for step in asking.calls)),))
 
 
-def _told(step: ToolStep, view: TurnView, places: str) -> str:
+def _call_text(step: ToolStep, view: TurnView, places: str) -> str:
     line = escape(tool_text(replace(tool_status(step, view), summary="", more="")))
     return f"{line} {places}" if step.status is StepStatus.AWAITING else line
 

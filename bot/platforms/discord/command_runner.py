@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from bot.chat.actions import ApprovalRef, Edit, RunCommand, RunCommandInNewReply
 from bot.chat.argument_editing import edit_command, is_edit_form
 from bot.chat.elicitation_forms import is_elicitation_form
-from bot.chat.rejection_messages import ENOUGH, TROUBLE, error_message
+from bot.chat.rejection_messages import TOO_MANY_REQUESTS, UNEXPECTED_ERROR, error_message
 from bot.chat.text_commands import split_args
 from bot.domain.commands import Form, FormSubmission, Invocation, Parameter, ParameterKind, Reply, RequiredRole, Verb
 from bot.domain.conversations import ConversationKey, InboundMessage, Member
@@ -239,7 +239,7 @@ class CommandRunner:
             str(interaction.user.id),
             self._typed(interaction, words),
             "discord: command",
-            lambda: self.failed(interaction, ENOUGH),
+            lambda: self.failed(interaction, TOO_MANY_REQUESTS),
         )
 
     async def pressed(
@@ -273,7 +273,7 @@ class CommandRunner:
         except TimeoutError:
             await answers.finish(note_reply(TOO_SLOW))
         except QueueFull as error:
-            await answers.finish(note_reply(error.told))
+            await answers.finish(note_reply(error.user_message))
 
     def completions(self, interaction: Interaction, verb: Verb, command: str, parameter: Parameter) -> Sequence[str]:
         """Return the completions of an option without delay. Never raises an error."""
@@ -315,7 +315,7 @@ class CommandRunner:
             await _tell(exchange, error_message(error))
         except Exception:
             log.exception("interaction from Discord failed")
-            await _tell(exchange, TROUBLE)
+            await _tell(exchange, UNEXPECTED_ERROR)
 
     async def _redeem(self, ticket: str, exchange: InteractionResponse) -> None:
         deed = self._tickets.take(ticket, str(exchange.interaction.user.id))
@@ -338,7 +338,7 @@ class CommandRunner:
 
     async def _open(self, exchange: InteractionResponse, modal: Modal) -> None:
         if not await exchange.open(modal):
-            await _tell(exchange, TROUBLE)
+            await _tell(exchange, UNEXPECTED_ERROR)
 
     async def _say(
         self, exchange: InteractionResponse, words: tuple[str, ...], where: ConversationKey | None = None

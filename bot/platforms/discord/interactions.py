@@ -37,7 +37,7 @@ from bot.chat.decisions import (
     run_turn_action,
     save_feedback,
 )
-from bot.chat.rejection_messages import ENOUGH, GONE, OUT_OF_DATE, WORN_OUT, error_message
+from bot.chat.rejection_messages import BUTTON_EXPIRED, GONE, OUT_OF_DATE, TOO_MANY_REQUESTS, error_message
 from bot.domain.approvals import DecisionType
 from bot.domain.conversations import ConversationKey, Member
 from bot.domain.turns import StepStatus, ToolStep
@@ -211,13 +211,16 @@ class InteractionHandler:
 
     def _begin(self, errand: Coroutine[Any, Any, None], interaction: Interaction, name: str) -> None:
         """Start a task; the user is notified if it fails. If no task starts, Discord notifies the user."""
-        told = self._told(errand, interaction)
+        told = self._run_reporting_errors(errand, interaction)
         if not self._platform.errands.start_for(
-            str(interaction.user.id), told, f"discord: {name}", lambda: self._answering.failed(interaction, ENOUGH)
+            str(interaction.user.id),
+            told,
+            f"discord: {name}",
+            lambda: self._answering.failed(interaction, TOO_MANY_REQUESTS),
         ):
             errand.close()
 
-    async def _told(self, errand: Coroutine[Any, Any, None], interaction: Interaction) -> None:
+    async def _run_reporting_errors(self, errand: Coroutine[Any, Any, None], interaction: Interaction) -> None:
         try:
             await errand
         except (CountersignError, TimeoutError) as error:
@@ -246,7 +249,7 @@ class InteractionHandler:
             case CheckCallAction() | RunAgainAction() | StopTurnAction():
                 await self._take_up(press, interaction)
             case OpenConfirmation() | None:  # never written into a button of Discord's; of another release
-                await self._whisper(interaction, WORN_OUT)
+                await self._whisper(interaction, BUTTON_EXPIRED)
             case _:
                 assert_never(press)
 

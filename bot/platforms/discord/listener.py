@@ -21,7 +21,7 @@ from bot.chat.argument_editing import ArgumentEditForms
 from bot.chat.audience import AudiencePolicy
 from bot.chat.background_tasks import BackgroundTasks
 from bot.chat.elicitation_forms import ElicitationForms
-from bot.chat.rejection_messages import TROUBLE
+from bot.chat.rejection_messages import UNEXPECTED_ERROR
 from bot.chat.retry import retry_until_available
 from bot.domain.commands import CompletionSource, Parameter, ParameterKind, Verb
 from bot.domain.health import ListenerStatus
@@ -89,7 +89,7 @@ class CommandTree(app_commands.CommandTree[discord.Client]):
         if not stale:
             log.error("command not answered", exc_info=getattr(error, "original", error))
         if interaction.type is not discord.InteractionType.autocomplete:
-            await self._answering.failed(interaction, CHANGED if stale else TROUBLE)
+            await self._answering.failed(interaction, CHANGED if stale else UNEXPECTED_ERROR)
 
 
 def command_tree(client: discord.Client, verbs: Mapping[str, Sequence[Verb]], answering: Answering) -> CommandTree:
@@ -107,13 +107,13 @@ async def register(tree: CommandTree) -> bool:
 
     Discord allows 200 new commands a day, and a process may start more often.
     """
-    wanted = sorted(_told(command.to_dict(tree)) for command in tree.get_commands())
+    wanted = sorted(_comparable(command.to_dict(tree)) for command in tree.get_commands())
     client = tree.client
     with map_errors("register the commands"):
         async with asyncio.timeout(REGISTER_SECONDS):
             # Not `fetch_commands`: what discord.py 2.7 reads there forgets that a command is for servers.
             global_commands = await client.http.get_global_commands(int(client.application_id or 0))
-            if wanted == sorted(map(_told, global_commands)):
+            if wanted == sorted(map(_comparable, global_commands)):
                 return False
             await tree.sync()
     return True
@@ -197,7 +197,7 @@ def _completing(
     return complete
 
 
-def _told(command: Mapping[str, Any]) -> str:
+def _comparable(command: Mapping[str, Any]) -> str:
     """Return a canonical text of a command, without Discord's defaults."""
     permissions = command.get("default_member_permissions")
     return repr(

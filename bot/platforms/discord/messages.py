@@ -16,7 +16,7 @@ import discord
 from bot.chat.background_tasks import BackgroundTasks
 from bot.chat.keyed_lock import KeyedLock
 from bot.chat.recent_keys import RecentKeys
-from bot.chat.rejection_messages import ENOUGH, NOT_STORED
+from bot.chat.rejection_messages import NOT_STORED, TOO_MANY_REQUESTS
 from bot.chat.text_commands import parse_command
 from bot.chat.thread_context import ThreadTracker, describe_files
 from bot.domain.conversations import ConversationKey, Member
@@ -47,10 +47,10 @@ class MissingIntentHint:
 
     async def send_once(self, thread: str) -> None:
         """Explain in the thread how to reach the bot, unless the hint is already there. Raises DeliveryFailed."""
-        if self._given.add(thread) and not await self._stands_there(thread):
+        if self._given.add(thread) and not await self._was_sent(thread):
             await post_notice(self._rest, thread, CALL_ME)
 
-    async def _stands_there(self, thread: str) -> bool:
+    async def _was_sent(self, thread: str) -> bool:
         client, me = await self._rest.client(), (await self._rest.identity()).user
         with map_errors("read what was said before"):
             place = client.get_partial_messageable(int(thread))
@@ -81,7 +81,7 @@ class ReceivedMessage:
     """
 
     said: IncomingMessage
-    spot: ChannelRef | None
+    channel_ref: ChannelRef | None
     guild: discord.Guild | None
     late: bool = False
 
@@ -106,20 +106,20 @@ class MessageHandler:
     async def handle(self, message: discord.Message) -> None:
         """Handle a message of the gateway; ignore one that is not for the bot. Raises DeliveryFailed."""
         if message.guild is None or self._platform.people.serves(str(message.guild.id)):
-            spot = from_channel(message.channel)
-            said = await self._first(message, spot, message.guild)
+            channel_ref = from_channel(message.channel)
+            said = await self._first(message, channel_ref, message.guild)
             if said is not None:
-                self._begin(ReceivedMessage(said, spot, message.guild))
+                self._start_storing(ReceivedMessage(said, channel_ref, message.guild))
 
-    async def take_late(self, message: discord.Message, spot: ChannelRef, guild: discord.Guild | None) -> None:
+    async def handle_late(self, message: discord.Message, channel_ref: ChannelRef, guild: discord.Guild | None) -> None:
         """Handle a missed message; return when it is stored or given up. Raises DeliveryFailed if the bot's identity
         cannot be loaded.
         """
-        said = await self._first(message, spot, guild)
+        said = await self._first(message, channel_ref, guild)
         if said is None:
             return
         try:
-            await self._kept(ReceivedMessage(said, spot, guild, late=True))
+            await self._store_with_retry(ReceivedMessage(said, channel_ref, guild, late=True))
         except CountersignError as error:
             log.warning("missed message %s not processed: %s", said.id, error)
         except Exception:
@@ -130,49 +130,49 @@ class MessageHandler:
         await self._keeping.close()
 
     async def _first(
-        self, message: discord.Message, spot: ChannelRef | None, guild: discord.Guild | None
+        self, message: discord.Message, channel_ref: ChannelRef | None, guild: discord.Guild | None
     ) -> IncomingMessage | None:
         """Return the message if it may be for the bot and is not a duplicate."""
         self._me = (await self._platform.rest.identity()).user
         said = parse_message(message, self._me, guild)
-        if said is None or (spot is not None and not _may_be_meant(said, spot)):
+        if said is None or (channel_ref is not None and not _may_be_for_bot(said, channel_ref)):
             return None
         return said if self._done.add(said.id) else None
 
-    def _begin(self, hearing: ReceivedMessage) -> None:
-        said = hearing.said
+    def _start_storing(self, received: ReceivedMessage) -> None:
+        said = received.said
         if not self._keeping.start_for(
             said.user,
-            self._kept(hearing),
+            self._store_with_retry(received),
             f"discord: message {said.id}",
         ):
             self._done.discard(said.id)
-            self._refuse_unless_unsure(hearing, ENOUGH)
+            self._reject_unless_unsure(received, TOO_MANY_REQUESTS)
 
-    def _refuse_unless_unsure(self, hearing: ReceivedMessage, why: str) -> None:
+    def _reject_unless_unsure(self, received: ReceivedMessage, why: str) -> None:
         """Notify the author of a rejected message, if it is certainly for the bot."""
-        if hearing.said.calls_bot or (hearing.spot is not None and hearing.spot.direct):
-            self._tell(hearing.said.user, why)
+        if received.said.calls_bot or (received.channel_ref is not None and received.channel_ref.direct):
+            self._notify_author(received.said.user, why)
 
-    def _tell(self, user: str, why: str) -> None:
+    def _notify_author(self, user: str, why: str) -> None:
         """Notify the author of a rejected message."""
         self._platform.errands.refuse(user, why, lambda text: send_direct_message(self._platform.rest, user, text))
 
-    async def _kept(self, hearing: ReceivedMessage) -> None:
+    async def _store_with_retry(self, received: ReceivedMessage) -> None:
         """Store a message for the bot, retrying on errors."""
-        said, pause, is_told = hearing.said, FIRST_PAUSE, False
+        said, pause, is_told = received.said, FIRST_PAUSE, False
         try:
             async with self._in_turn.acquire(said.place), asyncio.timeout(PATIENCE_SECONDS):
                 while True:
                     try:
-                        await self._hear(hearing)
+                        await self._process(received)
                     except CountersignError as error:
                         if isinstance(error, DeliveryFailed) and error.permanent:
                             raise
                         log.warning("message from Discord not stored, retrying: %s", error)
                         if isinstance(error, DatabaseUnwritable) and not is_told:
                             is_told = True
-                            self._refuse_unless_unsure(hearing, NOT_STORED)
+                            self._reject_unless_unsure(received, NOT_STORED)
                     else:
                         return
                     await asyncio.sleep(pause)
@@ -184,64 +184,66 @@ class MessageHandler:
             self._done.discard(said.id)
             raise
 
-    async def _hear(self, hearing: ReceivedMessage) -> None:
-        platform, said = self._platform, hearing.said
-        spot = await self._spot(hearing)
-        if spot is None or not (spot.direct or platform.people.serves(spot.server)):
+    async def _process(self, received: ReceivedMessage) -> None:
+        platform, said = self._platform, received.said
+        channel_ref = await self._channel_ref(received)
+        if channel_ref is None or not (channel_ref.direct or platform.people.serves(channel_ref.server)):
             return
-        if not await self._is_meant(said, spot):
+        if not await self._is_for_bot(said, channel_ref):
             return
-        member = await platform.cached_member(said.source, await platform.home_guild(spot, said.user))
+        member = await platform.cached_member(said.source, await platform.home_guild(channel_ref, said.user))
         if refusal := platform.manners.rejection(member):
-            self._refuse(hearing, spot, refusal)
+            self._reply_with_rejection(received, channel_ref, refusal)
             return
-        await self._take(hearing, spot, member)
+        await self._accept(received, channel_ref, member)
 
-    async def _take(self, hearing: ReceivedMessage, spot: ChannelRef, member: Member) -> None:
-        platform, said = self._platform, hearing.said
-        here = await platform.where(spot, said.user)
-        called = spot.direct or said.calls_bot
+    async def _accept(self, received: ReceivedMessage, channel_ref: ChannelRef, member: Member) -> None:
+        platform, said = self._platform, received.said
+        here = await platform.where(channel_ref, said.user)
+        called = channel_ref.direct or said.calls_bot
         if called and (words := parse_command(said.text, platform.commands, here)):
-            if not hearing.late:  # nothing on disk tells whether it was answered
+            if not received.late:  # nothing on disk tells whether it was answered
                 member = await platform.member(said.source, here.workspace)
-                command = TextCommand(words, member, here, said.place, said.id, spot.direct)
+                command = TextCommand(words, member, here, said.place, said.id, channel_ref.direct)
                 platform.errands.start_for(said.user, self._answering.said(command), "discord: command")
             return
-        text = said.text or self._stands_for(said)
+        text = said.text or self._placeholder_text(said)
         if not text:
-            self._miss(hearing, called=called)
+            self._handle_empty(received, called=called)
             return
-        key = await self._conversation(said, spot, here, text)
-        message = await self._reading.build(said, text, member.author, key, hearing.guild)
+        key = await self._conversation(said, channel_ref, here, text)
+        message = await self._reading.build(said, text, member.author, key, received.guild)
         try:
             await platform.engine.receive(message)
         except QueueFull as error:
-            self._tell(said.user, error.told)
+            self._notify_author(said.user, error.user_message)
             return
         self._attention.follow(key)
 
-    async def _spot(self, hearing: ReceivedMessage) -> ChannelRef | None:
-        if hearing.spot is not None:
-            return hearing.spot
+    async def _channel_ref(self, received: ReceivedMessage) -> ChannelRef | None:
+        if received.channel_ref is not None:
+            return received.channel_ref
         # A thread that was asleep until now, or one of a server that the gateway has not described yet.
-        place = hearing.said.place
+        place = received.said.place
         return from_json(
             await self._platform.rest.call("GET", "/channels/{channel_id}", "look at the channel", channel_id=place)
         )
 
-    async def _is_meant(self, said: IncomingMessage, spot: ChannelRef) -> bool:
+    async def _is_for_bot(self, said: IncomingMessage, channel_ref: ChannelRef) -> bool:
         """Return True for direct messages, for mentions, and for messages in a thread with a turn of the bot that
         mention no other user.
         """
-        if spot.direct or said.calls_bot:
+        if channel_ref.direct or said.calls_bot:
             return True
         others = said.mentions or (said.answers is not None and said.answers.user not in (said.user, self._me))
-        if others or not _may_be_meant(said, spot):
+        if others or not _may_be_for_bot(said, channel_ref):
             return False
-        return await self._attention.is_following(await self._platform.where(spot, said.user), self._platform.engine)
+        return await self._attention.is_following(
+            await self._platform.where(channel_ref, said.user), self._platform.engine
+        )
 
     async def _conversation(
-        self, said: IncomingMessage, spot: ChannelRef, here: ConversationKey, question: str
+        self, said: IncomingMessage, channel_ref: ChannelRef, here: ConversationKey, question: str
     ) -> ConversationKey:
         """Return the conversation of the answer: the thread, the direct conversation, or the channel of a reply to the
         bot; else a new thread, if the bot may open one. Raises DeliveryFailed.
@@ -249,11 +251,11 @@ class MessageHandler:
         The thread is opened before the message is stored, so that a retry finds the same thread.
         """
         answers_me = said.answers is not None and said.answers.user == self._me
-        if spot.thread or answers_me or not spot.opens_threads:
+        if channel_ref.thread or answers_me or not channel_ref.opens_threads:
             return here
-        return replace(here, thread=await open_thread(self._platform.rest, spot.channel, said.id, question))
+        return replace(here, thread=await open_thread(self._platform.rest, channel_ref.channel, said.id, question))
 
-    def _stands_for(self, said: IncomingMessage) -> str:
+    def _placeholder_text(self, said: IncomingMessage) -> str:
         """Return the input for a message without text."""
         if said.files:
             return describe_files(said.files)
@@ -263,10 +265,10 @@ class MessageHandler:
             return WITHOUT_WORDS
         return ""
 
-    def _miss(self, hearing: ReceivedMessage, *, called: bool) -> None:
+    def _handle_empty(self, received: ReceivedMessage, *, called: bool) -> None:
         """Handle an empty message: answer a mention, and post the hint once in a thread that the bot cannot read."""
-        said, rest = hearing.said, self._platform.rest
-        if hearing.late:
+        said, rest = received.said, self._platform.rest
+        if received.late:
             return
         if called:
             self._platform.errands.start_for(
@@ -275,13 +277,13 @@ class MessageHandler:
         elif not self.reads_all:
             self._platform.errands.start_for(said.user, self._hints.send_once(said.place), "discord: hint")
 
-    def _refuse(self, hearing: ReceivedMessage, spot: ChannelRef, why: str) -> None:
+    def _reply_with_rejection(self, received: ReceivedMessage, channel_ref: ChannelRef, why: str) -> None:
         """Reject a message that addresses the bot; other messages of a thread get no answer."""
-        said = hearing.said
-        if not hearing.late and (spot.direct or said.calls_bot):
-            self._tell(said.user, why)
+        said = received.said
+        if not received.late and (channel_ref.direct or said.calls_bot):
+            self._notify_author(said.user, why)
 
 
-def _may_be_meant(said: IncomingMessage, spot: ChannelRef) -> bool:
+def _may_be_for_bot(said: IncomingMessage, channel_ref: ChannelRef) -> bool:
     """Return True if the message may be for the bot: in a channel it has to mention the bot."""
-    return spot.direct or said.calls_bot or bool(spot.thread)
+    return channel_ref.direct or said.calls_bot or bool(channel_ref.thread)

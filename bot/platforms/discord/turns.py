@@ -94,13 +94,13 @@ class ReplyMessage:
 
 def split_reply(entries: Sequence[Entry], *, over: bool) -> tuple[ReplyMessage, ...]:
     """Split a section into one or more messages. `over` is True if the section is complete."""
-    content = "".join(_drawn(entries)).strip("\n")
+    content = "".join(_texts(entries)).strip("\n")
     pages = [page for each in split(content, ROOM) if (page := each.strip("\n")).strip()]
     if not pages:
         return (ReplyMessage(0, small(SILENT if over else busy_text(WORKING))),)
     if len(pages) <= MOST_PARTS:
         return tuple(_numbered(pages, over=over))
-    whole = _whole(entries)
+    whole = _full_text(entries)
     if not over:
         shown = [*_numbered(pages[: MOST_PARTS - 1], over=False)]
         return (*shown, ReplyMessage(MOST_PARTS - 1, small(busy_text(STILL_WRITING.format(len(whole))))))
@@ -119,19 +119,19 @@ def _numbered(pages: Sequence[str], *, over: bool) -> Iterator[ReplyMessage]:
         yield ReplyMessage(number, f"{small(mark)}\n{page}" if number else page)
 
 
-def _drawn(entries: Iterable[Entry]) -> Iterator[str]:
+def _texts(entries: Iterable[Entry]) -> Iterator[str]:
     last: type[Entry] | None = None
     for kind, group in groupby(entries, key=type):
         if last is not None:
             yield "\n"
         if kind is CallLine:
-            yield "\n".join(_reply_messages_called([each.line for each in group if isinstance(each, CallLine)]))
+            yield "\n".join(_call_lines([each.line for each in group if isinstance(each, CallLine)]))
         else:
             yield "\n\n".join(filter(None, map(_entry, group)))
         last = kind
 
 
-def _reply_messages_called(lines: Sequence[ToolStatus]) -> Iterator[str]:
+def _call_lines(lines: Sequence[ToolStatus]) -> Iterator[str]:
     """Yield the latest calls of a row, after a summary of the earlier ones."""
     earlier = lines[:-TOOL_LINES]
     if earlier:
@@ -157,7 +157,7 @@ def _entry(entry: Entry) -> str:
             return ""
 
 
-def _whole(entries: Iterable[Entry]) -> str:
+def _full_text(entries: Iterable[Entry]) -> str:
     """Return the text as it was written."""
     return "\n\n".join(
         strip_control(entry.text).strip() for entry in entries if isinstance(entry, ReplyText | ToolOutput)
@@ -174,24 +174,24 @@ ALONE = "the answer is private"
 
 def elicitation_messages(inquired: ElicitationEntry, view: TurnView, now: float) -> tuple[OutgoingMessage, ...]:
     """Return the elicitations of one call, one message each."""
-    return tuple(_slot(inquired.step, elicitation, view, now) for elicitation in inquired.elicitations)
+    return tuple(_elicitation_message(inquired.step, elicitation, view, now) for elicitation in inquired.elicitations)
 
 
-def _slot(step: ToolStep, elicitation: Elicitation, view: TurnView, now: float) -> OutgoingMessage:
+def _elicitation_message(step: ToolStep, elicitation: Elicitation, view: TurnView, now: float) -> OutgoingMessage:
     made = elicitation_card(step, elicitation, view)
     asked = bool(made.offers)
     return OutgoingMessage(
         f"question-{elicitation.id}",
-        components=(_open(made, view.turn.author, now) if asked else _settled(made, elicitation),),
+        components=(_open_card(made, view.turn.author, now) if asked else _closed_card(made, elicitation),),
         asks=asked,
-        calls=_called(view.turn.author) if asked else "",
+        calls=_author_name(view.turn.author) if asked else "",
     )
 
 
-def _open(made: ElicitationCard, author: Author, now: float) -> Component:
+def _open_card(made: ElicitationCard, author: Author, now: float) -> Component:
     lines = [
         f"### {escape_to_limit(made.title, TITLE)}",
-        f"**Server** {escape_to_limit(made.server, NAME)}   **Tool** {_elicitation_cards_name(made)}",
+        f"**Server** {escape_to_limit(made.server, NAME)}   **Tool** {_tool_name(made)}",
     ]
     if made.fields:
         lines.append(f"**It asks for** {break_links(single_line(', '.join(made.fields), FIELDS))}")
@@ -211,18 +211,18 @@ def _open(made: ElicitationCard, author: Author, now: float) -> Component:
     return container([text("\n".join(lines)), *rows(offered)], ORANGE)
 
 
-def _settled(made: ElicitationCard, elicitation: Elicitation) -> Component:
+def _closed_card(made: ElicitationCard, elicitation: Elicitation) -> Component:
     """Return one line for the question and one for its outcome."""
     accepted = elicitation.reply is not None and elicitation.reply.action is ElicitationAction.ACCEPT
     title = escape_to_limit(made.title, TITLE)
     first = f"✅ **{title}**" if accepted else f"~~{title}~~"
     return container(
-        [text(f"{first}\n{escape_to_limit(made.outcome, OUTCOME)} · {_elicitation_cards_name(made)}")],
+        [text(f"{first}\n{escape_to_limit(made.outcome, OUTCOME)} · {_tool_name(made)}")],
         GREEN if accepted else GREY,
     )
 
 
-def _elicitation_cards_name(made: ElicitationCard) -> str:
+def _tool_name(made: ElicitationCard) -> str:
     return escape_to_limit(made.tool, NAME)
 
 
@@ -233,7 +233,7 @@ def _expiry(made: ElicitationCard, now: float) -> str:
     return f"expires {relative_time(made.expires_at or now + made.expires_in)}"
 
 
-def _called(author: Author) -> str:
+def _author_name(author: Author) -> str:
     return author.id if author.platform == PLATFORM and author.id.isdecimal() else ""
 
 
@@ -255,15 +255,15 @@ def turn_messages(view: TurnView, now: float, refs: MessageRefs = NONE_OUT) -> t
             case ElicitationEntry():
                 slots += elicitation_messages(each, view, now)
             case TimelineSection():
-                slots += _passage(each, view, ends=number == last)
+                slots += _section_messages(each, view, ends=number == last)
     return tuple(slots)
 
 
-def _passage(passage: TimelineSection, view: TurnView, *, ends: bool) -> Iterator[OutgoingMessage]:
+def _section_messages(passage: TimelineSection, view: TurnView, *, ends: bool) -> Iterator[OutgoingMessage]:
     over = view.turn.status.ended or not ends
     parts = split_reply(tuple(drop_repeats(passage.entries, view)), over=over)
     for part in parts:
-        notice, below = _end(passage, view) if ends and part is parts[-1] else ("", ())
+        notice, below = _ending(passage, view) if ends and part is parts[-1] else ("", ())
         content, unattached = (
             "\n".join(filter(None, (each, notice))) if each else "" for each in (part.content, part.unattached)
         )
@@ -278,7 +278,7 @@ def _file(part: ReplyMessage) -> FileUpload | None:
     return FileUpload(FILE_NAME, part.file.encode("utf-8", "replace")) if part.file else None
 
 
-def _end(passage: TimelineSection, view: TurnView) -> tuple[str, Sequence[Component]]:
+def _ending(passage: TimelineSection, view: TurnView) -> tuple[str, Sequence[Component]]:
     """Return the text and the buttons at the end of a turn."""
     turn = view.turn
     offered = [button(offer_label(action, view), action) for action in available_actions(view)[:OFFERS]]

@@ -80,7 +80,7 @@ def card_messages(asking: ApprovalEntry, view: TurnView, now: float) -> tuple[Ou
     return tuple(
         OutgoingMessage(
             f"card-{asking.number}" + (f"-{number}" if number else ""),
-            *_drawn(calls, asking.reason, view, now),
+            *_card_blocks(calls, asking.reason, view, now),
             asks=any(step.status is StepStatus.AWAITING for step in calls),
         )
         for number, calls in enumerate(pages)
@@ -120,10 +120,10 @@ def decisions(step: ToolStep, made: ApprovalCard, *more: Element | None) -> list
     return buttons([approve, *allow, deny, *more, menu(offers[1:])])
 
 
-def _drawn(calls: Sequence[ToolStep], reason: str, view: TurnView, now: float) -> tuple[tuple[Block, ...], str]:
+def _card_blocks(calls: Sequence[ToolStep], reason: str, view: TurnView, now: float) -> tuple[tuple[Block, ...], str]:
     blocks: list[Block] = []
     waiting = [step for step in calls if step.status is StepStatus.AWAITING]
-    about = [rich_section(*_about(waiting, reason, now))] if waiting else []
+    about = [rich_section(*_requirements_elements(waiting, reason, now))] if waiting else []
     room = ARGUMENTS_WEIGHT // max(len(waiting), 1)
     if len(calls) > 1:
         blocks.append(rich_text(rich_section(words(summary_line(len(calls), len(waiting)), bold=True))))
@@ -180,7 +180,7 @@ def _in_utc(at: float) -> str:
     return datetime.fromtimestamp(at, UTC).strftime("%H:%M UTC")
 
 
-def _about(waiting: Sequence[ToolStep], reason: str, now: float) -> list[Element]:
+def _requirements_elements(waiting: Sequence[ToolStep], reason: str, now: float) -> list[Element]:
     """Return the requester, the model's reason, the expiry and the approval ids."""
     approvals = [step.approval for step in waiting if step.approval]
     made: list[Element] = [words(f"Reason given by the model: “{redact(reason)}”\n", italic=True)] if reason else []
@@ -339,12 +339,12 @@ def _origin(where: ConversationKey, url: str) -> Element:
 def _line(name: str, asking: ApprovalEntry, view: TurnView, outside: SentCards) -> OutgoingMessage:
     """Return one line for each call: its remote card, or its outcome."""
     places = _places(name, targets_of(asking), outside)
-    sections = [rich_section(*_told(step, view, places)) for step in asking.calls]
+    sections = [rich_section(*_call_elements(step, view, places)) for step in asking.calls]
     blocks = (rich_text(*sections),)
     return OutgoingMessage(name, blocks, fallback(fallback_text(blocks)))
 
 
-def _told(step: ToolStep, view: TurnView, places: Sequence[Element]) -> list[Element]:
+def _call_elements(step: ToolStep, view: TurnView, places: Sequence[Element]) -> list[Element]:
     line = words(tool_text(replace(tool_status(step, view), summary="", more="")))
     return [line, *places] if step.status is StepStatus.AWAITING else [line]
 

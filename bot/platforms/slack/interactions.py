@@ -33,7 +33,7 @@ from bot.chat.decisions import (
     run_turn_action,
     save_feedback,
 )
-from bot.chat.rejection_messages import ENOUGH, GONE, OUT_OF_DATE, error_message
+from bot.chat.rejection_messages import GONE, OUT_OF_DATE, TOO_MANY_REQUESTS, error_message
 from bot.chat.text_commands import split_args
 from bot.domain.approvals import DecisionType
 from bot.domain.conversations import ConversationKey
@@ -84,9 +84,9 @@ class InteractionHandler:
 
     def begin(self, errand: Coroutine[Any, Any, None], place: ResponseTarget, name: str) -> None:
         """Start a task after the acknowledgement; the user is notified if it fails."""
-        told = self._told(errand, place)
+        told = self._run_reporting_errors(errand, place)
         if not self._platform.errands.start_for(
-            place.spot.user, told, f"slack: {name}", lambda: self._whisper(place, ENOUGH)
+            place.spot.user, told, f"slack: {name}", lambda: self._whisper(place, TOO_MANY_REQUESTS)
         ):
             errand.close()
 
@@ -98,7 +98,7 @@ class InteractionHandler:
             return
         await self._invocations.run(words, member, place, trigger)
 
-    async def _told(self, errand: Coroutine[Any, Any, None], place: ResponseTarget) -> None:
+    async def _run_reporting_errors(self, errand: Coroutine[Any, Any, None], place: ResponseTarget) -> None:
         try:
             await errand
         except (CountersignError, TimeoutError) as error:

@@ -135,7 +135,9 @@ async def read_thread(
         found += [
             line
             for message in (messages if isinstance(messages, list) else ())
-            if isinstance(message, dict) and (line := _earlier(message, identity)) and _is_before(line.ts, before)
+            if isinstance(message, dict)
+            and (line := _thread_message(message, identity))
+            and _is_before(line.ts, before)
         ]
         metadata = answer.get("response_metadata")
         cursor = str(metadata.get("next_cursor") or "") if isinstance(metadata, dict) else ""
@@ -144,7 +146,7 @@ async def read_thread(
     return tuple(found)
 
 
-def _earlier(message: Mapping[str, Any], identity: Identity) -> ThreadMessage | None:
+def _thread_message(message: Mapping[str, Any], identity: Identity) -> ThreadMessage | None:
     user, bot = str(message.get("user") or ""), str(message.get("bot_id") or "")
     if user == identity.user or (bot and bot == identity.bot) or message.get("hidden"):
         return None
@@ -250,19 +252,19 @@ class InboundMessageBuilder:
         channels = unnamed_channels(joined)[:MOST_NAMES]
         try:
             async with asyncio.timeout(READING_SECONDS):
-                await asyncio.gather(*map(self._learn_person, wanted), *map(self._learn_channel, channels))
+                await asyncio.gather(*map(self._load_user, wanted), *map(self._load_channel, channels))
         except TimeoutError:
             pass  # ids say less than names, and nothing wrong
         people = {user: self._people.cached_name(user) for user in wanted}
         return MentionResolver({**people, bot: bot_name}, {name: self._channels.get(name, "") for name in channels})
 
-    async def _learn_person(self, user: str) -> None:
+    async def _load_user(self, user: str) -> None:
         try:
             await self._people.person(user)
         except DeliveryFailed:
             return
 
-    async def _learn_channel(self, channel: str) -> None:
+    async def _load_channel(self, channel: str) -> None:
         if channel in self._channels:
             return
         try:
@@ -316,12 +318,12 @@ class MessageHandler:
         if message is None:
             return
         async with self._in_turn.acquire(f"{message.channel}:{message.thread}"):
-            await self._hear(message, identity)
+            await self._process(message, identity)
 
-    async def _hear(self, said: IncomingMessage, identity: Identity) -> None:
+    async def _process(self, said: IncomingMessage, identity: Identity) -> None:
         if f"{said.channel}:{said.ts}" in self._done:
             return
-        if not await self._is_meant(said, identity):
+        if not await self._is_for_bot(said, identity):
             return
         person = await self._platform.people.person(said.user)
         if person.bot:
@@ -329,9 +331,9 @@ class MessageHandler:
         if refusal := self._platform.manners.rejection(person):
             self._refuse(said, refusal)
             return
-        await self._take(said, person, identity)
+        await self._accept(said, person, identity)
 
-    async def _is_meant(self, said: IncomingMessage, identity: Identity) -> bool:
+    async def _is_for_bot(self, said: IncomingMessage, identity: Identity) -> bool:
         """Return True for mentions, for direct messages, and for messages in a thread with a turn of the bot that
         mention no other user.
         """
@@ -342,13 +344,13 @@ class MessageHandler:
         key = conversation(identity.team, said.channel, said.thread)
         return await self._attention.is_following(key, self._platform.engine)
 
-    async def _take(self, said: IncomingMessage, person: Person, identity: Identity) -> None:
+    async def _accept(self, said: IncomingMessage, person: Person, identity: Identity) -> None:
         key = conversation(identity.team, said.channel, said.thread)
         addressed = said.direct or identity.user in said.mentions
         text = await self._reading.words(said)
         if addressed and (words := parse_command(text, self._platform.commands, key)):
             if said.notified and self._done.add(f"{said.channel}:{said.ts}"):
-                self._invoke(TextCommand(words, _spot(said)))
+                self._invoke(TextCommand(words, _channel_ref(said)))
             return
         text = text or (describe_files(said.files) if said.files else "")
         if not text:
@@ -361,7 +363,7 @@ class MessageHandler:
         except QueueFull as error:
             # A mention comes as two events. What is not addressed to the bot comes as one.
             if said.notified or not addressed:
-                self._tell(said, error.told)
+                self._notify_author(said, error.user_message)
             return
         except DatabaseUnwritable:
             # Slack sends it again, because it is not acknowledged.
@@ -374,20 +376,20 @@ class MessageHandler:
     def _refuse(self, said: IncomingMessage, why: str) -> None:
         """Reject a message that addresses the bot; other messages of a thread get no answer."""
         if said.notified:
-            self._tell(said, why)
+            self._notify_author(said, why)
 
-    def _tell(self, said: IncomingMessage, why: str) -> None:
+    def _notify_author(self, said: IncomingMessage, why: str) -> None:
         """Tell the author once, in an ephemeral message, why a message was rejected."""
         if self._done.add(f"{said.channel}:{said.ts}"):
             self._notify(said, why)
 
     def _notify(self, said: IncomingMessage, why: str) -> None:
         self._platform.errands.refuse(
-            said.user, why, lambda text: send_ephemeral(self._platform.api, _spot(said), text_message(text))
+            said.user, why, lambda text: send_ephemeral(self._platform.api, _channel_ref(said), text_message(text))
         )
 
 
-def _spot(said: IncomingMessage) -> ChannelRef:
+def _channel_ref(said: IncomingMessage) -> ChannelRef:
     return ChannelRef(said.channel, said.user, said.thread)
 
 

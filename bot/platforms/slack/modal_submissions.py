@@ -15,7 +15,7 @@ from typing import Any
 
 from bot.chat.actions import ApprovalRef
 from bot.chat.decisions import decide
-from bot.chat.rejection_messages import ENOUGH, TROUBLE, error_message
+from bot.chat.rejection_messages import TOO_MANY_REQUESTS, UNEXPECTED_ERROR, error_message
 from bot.domain.approvals import DecisionType
 from bot.domain.commands import Form
 from bot.errors import CountersignError, DeliveryFailed
@@ -149,7 +149,7 @@ class ModalSubmissionHandler:
         answering = functools.partial(self._answer, submission, user_of(body), trigger, meanwhile)
         work = self._work(answering, outcome, view_id)
         if not self._platform.errands.start_for(user_of(body), work, "slack: window"):
-            return _update(note_modal(TITLE, ENOUGH))
+            return _update(note_modal(TITLE, TOO_MANY_REQUESTS))
         await asyncio.wait({outcome}, timeout=SOON_SECONDS)
         if outcome.done() and not outcome.cancelled():
             return outcome.result()
@@ -159,7 +159,7 @@ class ModalSubmissionHandler:
     async def _work(
         self, answering: Callable[[], Awaitable[Answer]], outcome: asyncio.Future[Answer], view_id: str
     ) -> None:
-        answer = _update(note_modal(TITLE, TROUBLE))
+        answer = _update(note_modal(TITLE, UNEXPECTED_ERROR))
         try:
             answer = await answering()
         except (CountersignError, TimeoutError) as error:

@@ -237,10 +237,10 @@ def _few(line: Line) -> Line:
     """Return the line, or its text with link targets if it has more than `_MANY` elements."""
     if len(line) <= _MANY:
         return line
-    return (Text("".join(each.text if isinstance(each, Text) else _told(each) for each in line)),)
+    return (Text("".join(each.text if isinstance(each, Text) else _link_text(each) for each in line)),)
 
 
-def _told(link: Link) -> str:
+def _link_text(link: Link) -> str:
     return link.text if link.text == link.url else f"{link.text} ({link.url})"
 
 

@@ -137,25 +137,25 @@ def turn_messages(view: TurnView, now: float, outside: SentCards = NOWHERE) -> t
                 slots += elicitation_messages(each, view, now)
             case TimelineSection():
                 parts = split_reply(each)
-                slots += [_slot(part, view, ends=number == last and part.last) for part in parts]
+                slots += [_reply_message(part, view, ends=number == last and part.last) for part in parts]
     return tuple(slots)
 
 
-def _slot(part: ReplyMessage, view: TurnView, *, ends: bool) -> OutgoingMessage:
+def _reply_message(part: ReplyMessage, view: TurnView, *, ends: bool) -> OutgoingMessage:
     prose = RichTextBuilder()
     if part.number:
         prose.block(*small(CONTINUED.format(part.number + 1)))
     for kind, group in groupby(drop_repeats(part.entries, view), key=type):
-        _draw(prose, kind, list(group))
+        _add_entries(prose, kind, list(group))
     if not prose.blocks:
         prose.block(*small(busy_text(WORKING)))
     text = fallback(fallback_text(prose.blocks))
     if ends:
-        prose.block(*_end(view, part))
+        prose.block(*_ending(view, part))
     return OutgoingMessage(part.name, tuple(prose.blocks), text)
 
 
-def _draw(prose: RichTextBuilder, kind: type[Entry], entries: list[Entry]) -> None:
+def _add_entries(prose: RichTextBuilder, kind: type[Entry], entries: list[Entry]) -> None:
     """Add consecutive entries of one kind."""
     if kind is CallLine:
         prose.block(*small(*(tool_text(each.line) for each in entries if isinstance(each, CallLine))))
@@ -176,7 +176,7 @@ def _draw(prose: RichTextBuilder, kind: type[Entry], entries: list[Entry]) -> No
                 continue
 
 
-def _end(view: TurnView, part: ReplyMessage) -> list[Block]:
+def _ending(view: TurnView, part: ReplyMessage) -> list[Block]:
     """Return the buttons at the end of a turn."""
     turn = view.turn
     if turn.status is TurnStatus.QUEUED:

@@ -8,7 +8,7 @@ import pytest
 
 from bot.chat.audience import NOT_FOR_STRANGERS
 from bot.chat.decisions import ENDED, IN_HAND, THANKS
-from bot.chat.rejection_messages import GONE, OUT_OF_DATE, TROUBLE, WORN_OUT
+from bot.chat.rejection_messages import BUTTON_EXPIRED, GONE, OUT_OF_DATE, UNEXPECTED_ERROR
 from bot.domain.approvals import AlreadyDecided, ApprovalNotFound, DecisionType, NotAllowed, StaleRevision
 from bot.domain.conversations import Author
 from bot.domain.turns import StepStatus, TurnStatus
@@ -337,7 +337,7 @@ async def test_a_press_that_does_not_work_is_told_alone() -> None:
         place.door.stop = away  # type: ignore[method-assign]
         pressed = await place.discord.press(place.priya, message, named(message, "stop"))
         await place.discord.until(lambda: pressed.messages)
-        assert pressed.text == TROUBLE
+        assert pressed.text == UNEXPECTED_ERROR
 
 
 async def test_a_button_of_another_release_says_that_it_does_nothing() -> None:
@@ -353,7 +353,7 @@ async def test_a_button_of_another_release_says_that_it_does_nothing() -> None:
         message = place.discord.world.message(place.channel.id, posted["id"])
         pressed = await place.discord.press(place.priya, message, "Old")
         await place.discord.until(lambda: pressed.messages)
-        assert pressed.text == WORN_OUT
+        assert pressed.text == BUTTON_EXPIRED
 
 
 @pytest.mark.parametrize("custom_id", ["cs.deny", "cs.deny:a", "cs.deny:a:b", "cs.ask:1", "cs.ask:a:b", "other:1:2"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from bot.chat.audience import NOT_FOR_STRANGERS
-from bot.chat.rejection_messages import TROUBLE
+from bot.chat.rejection_messages import UNEXPECTED_ERROR
 from bot.domain.commands import PageInfo, Reply, ReplyAction, ReplyFile, Table
 from bot.domain.conversations import Author, InboundMessage
 from bot.errors import DatabaseUnavailable
@@ -120,7 +120,7 @@ async def test_what_goes_wrong_is_one_clear_line_to_whoever_asked() -> None:
         place.commands.answers = [[Reply("Running.", message=by_hand(place))]]
         place.door.troubles.append(DatabaseUnavailable("The database is away.", "wait"))
         await place.discord.command(place.priya, "mcp sync", place.channel, {"server": "notes"})
-        answer = await place.reads(TROUBLE)
+        answer = await place.reads(UNEXPECTED_ERROR)
         assert answer.ephemeral
 
 

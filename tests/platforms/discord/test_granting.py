@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from bot.chat.actions import Action, ApprovalRef, ApproveWithGrant, Edit
-from bot.chat.rejection_messages import WORN_OUT
+from bot.chat.rejection_messages import BUTTON_EXPIRED
 from bot.domain.approvals import DecisionType, NotAllowed
 from bot.domain.grants import ArgumentsScope, GrantRequest, HoursScope, PermanentScope, ThreadScope
 from bot.domain.turns import StepStatus, TurnStatus
@@ -123,5 +123,5 @@ async def test_a_word_that_offers_nothing_signs_nothing() -> None:
                 node["custom_id"] = "cs:allow:apr-12345678:1:everything"
         pressed = await place.discord.press(place.priya, card, named(card, "allow"))
         await place.discord.until(lambda: pressed.messages)
-        assert pressed.text == WORN_OUT
+        assert pressed.text == BUTTON_EXPIRED
         assert place.door.decisions == []

@@ -8,7 +8,7 @@ import pytest
 
 from bot.chat import background_tasks
 from bot.chat.background_tasks import MOST_PER_USER as AT_ONCE
-from bot.chat.rejection_messages import ENOUGH
+from bot.chat.rejection_messages import TOO_MANY_REQUESTS
 from bot.domain.commands import Reply
 from bot.domain.turns import StepStatus, TurnStatus
 from bot.platforms.discord import command_runner
@@ -65,7 +65,7 @@ async def test_one_person_has_only_so_many_commands_under_way() -> None:
         for _ in range(AT_ONCE):
             await place.discord.command(place.priya, "mcp list", place.channel)
         refused = await place.discord.command(place.priya, "mcp list", place.channel)
-        assert ENOUGH in str(refused.messages[0].components)
+        assert TOO_MANY_REQUESTS in str(refused.messages[0].components)
         place.commands.begun.set()
         await place.discord.command(place.sam, "mcp list", place.channel)
         await place.reads("Done.", place.sam)

@@ -363,7 +363,7 @@ async def test_whose_queue_is_full_is_told_once_that_the_message_was_not_accepte
         dm = discord.dm(place.priya)
         discord.say(place.priya, place.channel, f"{discord.bot.mention} why?")
         await discord.until(lambda: place.posted(dm))
-        assert [message.content for message in place.posted(dm)] == [QueueFull(100).told]
+        assert [message.content for message in place.posted(dm)] == [QueueFull(100).user_message]
         assert place.door.received == []
 
 

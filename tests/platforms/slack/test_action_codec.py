@@ -6,7 +6,7 @@ import pytest
 
 from bot.chat.audience import NOT_FOR_STRANGERS
 from bot.chat.decisions import ENDED, IN_HAND
-from bot.chat.rejection_messages import GONE, OUT_OF_DATE, TROUBLE
+from bot.chat.rejection_messages import GONE, OUT_OF_DATE, UNEXPECTED_ERROR
 from bot.domain.approvals import AlreadyDecided, ApprovalNotFound, DecisionType, NotAllowed, StaleRevision
 from bot.domain.conversations import ConversationKey
 from bot.domain.turns import StepStatus, TurnStatus
@@ -215,5 +215,5 @@ async def test_when_slack_does_not_say_who_pressed_nothing_is_decided_and_they_h
         place.slack.fail("users.info", Fails("fatal_error"))
         await place.slack.press(place.priya, card, "cs.approve")
         await place.slack.until(lambda: place.whispers(place.priya))
-        assert place.whispers(place.priya) == [TROUBLE]
+        assert place.whispers(place.priya) == [UNEXPECTED_ERROR]
         assert place.door.decisions == []

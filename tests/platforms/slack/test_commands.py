@@ -6,7 +6,7 @@ import pytest
 
 from bot.chat.audience import NOT_FOR_STRANGERS
 from bot.chat.background_tasks import MOST_PER_USER
-from bot.chat.rejection_messages import ENOUGH
+from bot.chat.rejection_messages import TOO_MANY_REQUESTS
 from bot.domain.commands import Field, Form, FormSubmission, Invocation, PageInfo, Reply, ReplyAction, ReplyFile
 from bot.domain.conversations import Author, ConversationKey, InboundMessage
 from bot.platforms.slack import modal_submissions
@@ -278,7 +278,7 @@ async def test_one_user_has_only_so_many_requests_under_way_and_the_others_are_a
             await place.slack.command(place.priya, "/mcp", "list", place.channel)
         await place.slack.command(place.priya, "/mcp", "list", place.channel)
         await place.slack.until(lambda: place.whispers(place.priya))
-        assert place.whispers(place.priya) == [ENOUGH]
+        assert place.whispers(place.priya) == [TOO_MANY_REQUESTS]
         place.commands.begun.set()
         sam = place.slack.user("Sam")
         place.channel.members.append(sam.id)

@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from bot.chat.actions import Action, ApprovalRef, ApproveWithGrant, Edit
-from bot.chat.rejection_messages import WORN_OUT
+from bot.chat.rejection_messages import BUTTON_EXPIRED
 from bot.domain.approvals import DecisionType, NotAllowed
 from bot.domain.grants import ArgumentsScope, GrantRequest, HoursScope, PermanentScope, ThreadScope
 from bot.domain.turns import StepStatus, TurnStatus
@@ -91,5 +91,5 @@ async def test_a_word_that_offers_nothing_signs_nothing() -> None:
                 part["value"] = button["value"].replace("thread", "everything")
         await place.slack.press(place.priya, card, "cs.allow", as_of=as_of)
         await place.slack.until(lambda: place.whispers(place.priya))
-        assert place.whispers(place.priya) == [WORN_OUT]
+        assert place.whispers(place.priya) == [BUTTON_EXPIRED]
         assert place.door.decisions == []

@@ -170,7 +170,7 @@ async def test_whose_queue_is_full_is_told_once_that_the_message_was_not_accepte
         slack.say(place.priya, place.channel, f"{slack.bot.mention} why 502?")
         await slack.until(lambda: place.whispers(place.priya))
         await place.settled()
-        assert place.whispers(place.priya) == [full.told]
+        assert place.whispers(place.priya) == [full.user_message]
         assert place.door.received == []
 
 
@@ -182,7 +182,7 @@ async def test_whose_queue_is_full_is_told_so_in_a_thread_without_a_mention_too(
         place.door.troubles = [QueueFull(100)]
         slack.say(place.priya, place.channel, "and since when?", thread_ts=asked.ts)
         await slack.until(lambda: place.whispers(place.priya))
-        assert place.whispers(place.priya) == [QueueFull(100).told]
+        assert place.whispers(place.priya) == [QueueFull(100).user_message]
 
 
 async def test_guests_are_answered_where_the_operator_allows_it() -> None:
