@@ -58,7 +58,7 @@ async def build_listener(app: DiscordApp, runtime: Runtime, settings: Settings) 
     )
     stores = runtime.services.stores
     return app.listener(
-        manners=audience.AudiencePolicy(settings.discord_follow_threads),
+        audience=audience.AudiencePolicy(settings.discord_follow_threads),
         records=context.DiscordLookups(
             stores.opinions.save, runtime.turn_log.get_approval, stores.archive.active_conversations
         ),

@@ -121,7 +121,7 @@ def build_listener(workspace: SlackApp, settings: Settings, records: SlackLookup
     return workspace.listener(
         app_token=_plain(settings.slack_app_token),
         signing_secret=_plain(settings.slack_signing_secret),
-        manners=AudiencePolicy(settings.slack_follow_threads, settings.slack_guests, settings.slack_strangers),
+        audience=AudiencePolicy(settings.slack_follow_threads, settings.slack_guests, settings.slack_strangers),
         records=records,
     )
 

@@ -164,9 +164,9 @@ class AuditSearch:
         )
         if self._parts.rights.operates(request.member):
             return query
-        return dataclasses.replace(query, horizon=await self._horizon(request.conversation))
+        return dataclasses.replace(query, scope=await self._scope(request.conversation))
 
-    async def _horizon(self, conversation: ConversationKey) -> AuditScope:
+    async def _scope(self, conversation: ConversationKey) -> AuditScope:
         servers = [seen.id for seen in await self._directory.all(conversation)]
         profiles = [
             profile.id

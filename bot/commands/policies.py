@@ -92,7 +92,7 @@ def given_rule(base: Rule, arguments: Arguments, where: ConversationKey) -> Rule
 def options_of(rule: Rule, slug: str) -> tuple[str, ...]:
     """Return the options of `/mcp policy set` for this rule."""
     words = [slug or ANY, *(() if rule.tool == ANY else (rule.tool,)), POLICY_SAID[rule.policy]]
-    words += _repeated("except", sorted(rule.but))
+    words += _repeated("except", sorted(rule.excluded_tools))
     words += _repeated("argument", [f"{path}={pattern}" for path, pattern in sorted(rule.arguments.items())])
     hints = sorted(rule.annotations.items())
     words += _repeated("annotation", [f"{name}={'yes' if value else 'no'}" for name, value in hints])
@@ -347,7 +347,7 @@ class ServerPolicies:
         return rows
 
     def _general(self, seen: VisibleServer, rule: Rule) -> tuple[str, ...]:
-        about = f"(all but {', '.join(sorted(rule.but))})" if rule.but else "(all its tools)"
+        about = f"(all but {', '.join(sorted(rule.excluded_tools))})" if rule.excluded_tools else "(all its tools)"
         return seen.name, about, "", POLICY_WORDS[rule.policy], self._said(rule)
 
     def _said(self, rule: Rule) -> str:
@@ -399,7 +399,7 @@ class ServerPolicies:
         yield Reply(
             f"{_about(seen, tool)}: {POLICY_SAID[policy]}.{await self._overruled(seen, rule, request)}{_unsent(rule)}",
             details=()
-            if rule.plain and rule.terms == NO_TERMS and not rule.but
+            if rule.plain and rule.terms == NO_TERMS and not rule.excluded_tools
             else ((rule.id, describe_rule(rule, slug)),),
             actions=(_undo(rule, slug, ruled.before),),
         )

@@ -212,7 +212,9 @@ class _Reader:
                 short.append(self._short(line))
         for server, tool, policy in short:
             others = frozenset(each for each_server, each, _ in short if each_server == server and not is_pattern(each))
-            rules.append(Rule(policy, server_id=server, tool=tool, but=others if tool == ANY else frozenset()))
+            rules.append(
+                Rule(policy, server_id=server, tool=tool, excluded_tools=others if tool == ANY else frozenset())
+            )
         return tuple(rules)
 
     def _short(self, line: str) -> tuple[str, str, ApprovalPolicy]:
@@ -252,7 +254,15 @@ def _line(rule: Rule, slugs: Mapping[str, str]) -> str:
     server = slugs.get(rule.server_id, rule.server_id)
     if (
         rule
-        == Rule(rule.policy, server_id=rule.server_id, tool=rule.tool, but=rule.but, id=rule.id, by=rule.by, at=rule.at)
+        == Rule(
+            rule.policy,
+            server_id=rule.server_id,
+            tool=rule.tool,
+            excluded_tools=rule.excluded_tools,
+            id=rule.id,
+            by=rule.by,
+            at=rule.at,
+        )
         and server
     ):
         return f"{server}{'' if rule.tool == ANY else f'.{rule.tool}'}={POLICY_SAID[rule.policy]}"

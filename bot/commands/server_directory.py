@@ -183,10 +183,10 @@ def capabilities(servers: ServerAdmin, server_id: str) -> ServerCapabilities:
         return ServerCapabilities()
 
 
-def name_in_use(servers: Iterable[VisibleServer], name: str, *, but: str = "") -> VisibleServer | None:
-    """Return the server other than `but` (an id) with this slug or title, None if the name is free."""
+def name_in_use(servers: Iterable[VisibleServer], name: str, *, excluded_tools: str = "") -> VisibleServer | None:
+    """Return the server other than `excluded_tools` (an id) with this slug or title, None if the name is free."""
     wanted = name.lower()
-    fits = (server for server in servers if server.id != but)
+    fits = (server for server in servers if server.id != excluded_tools)
     return next((each for each in fits if wanted in (each.name.lower(), each.config.title.lower())), None)
 
 

@@ -91,7 +91,7 @@ class AuditScope:
 @dataclass(frozen=True, slots=True)
 class AuditQuery:
     """Filter of audit rows; all conditions have to match. `subject` is an id, `person` a principal, `kinds` are stored
-    kinds. `since` (inclusive) and `until` (exclusive) are epoch seconds. `horizon` is None for a reader of the whole
+    kinds. `since` (inclusive) and `until` (exclusive) are epoch seconds. `scope` is None for a reader of the whole
     audit.
     """
 
@@ -100,7 +100,7 @@ class AuditQuery:
     kinds: tuple[str, ...] = ()
     since: float | None = None
     until: float | None = None
-    horizon: AuditScope | None = None
+    scope: AuditScope | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,10 +39,10 @@ class Rule:
     """Policy rule. All conditions have to match; empty ones and ANY always match.
 
     `server` is a pattern for the server's name. `server_id` is its id instead, which survives a rename. `tool` is a
-    pattern for the server's own name of the tool; `but` are excluded tools. `annotations` are hints by name, used for
-    trusted servers only. `arguments` are patterns for the text of values, by their path. `places` are prefixes of
-    conversation keys: platform, workspace or channel. `profile` is a name or an id. `askers` are principals, roles,
-    MEMBERS or GUESTS.
+    pattern for the server's own name of the tool; `excluded_tools` are names that do not match. `annotations` are hints
+    by name, used for trusted servers only. `arguments` are patterns for the text of values, by their path. `places` are
+    prefixes of conversation keys: platform, workspace or channel. `profile` is a name or an id. `askers` are
+    principals, roles, MEMBERS or GUESTS.
 
     `id` is the rule's name for users. `workspace` is its scope regardless of the conditions. `by` is the principal that
     set it, `at` the time in epoch seconds. `of_file` is True for a rule of the operator's file.
@@ -52,7 +52,7 @@ class Rule:
     server: str = ANY
     server_id: str = ""
     tool: str = ANY
-    but: frozenset[str] = frozenset()
+    excluded_tools: frozenset[str] = frozenset()
     annotations: Mapping[str, bool] = field(default_factory=dict)
     arguments: Mapping[str, str] = field(default_factory=dict)
     places: frozenset[str] = frozenset()
@@ -107,7 +107,7 @@ def is_for_server(rule: Rule, tool: Tool) -> bool:
 
 def is_for_tool(rule: Rule, tool: Tool) -> bool:
     """Return True if the rule matches a tool of that name, other conditions aside."""
-    return matches_pattern(tool.original_name, rule.tool) and tool.original_name not in rule.but
+    return matches_pattern(tool.original_name, rule.tool) and tool.original_name not in rule.excluded_tools
 
 
 @lru_cache(maxsize=1024)

@@ -133,7 +133,7 @@ def parse_rule(table: Mapping[str, Any]) -> Rule:
         server=_text(table, "server", ANY),
         server_id=_text(table, "server_id", ""),
         tool=_text(table, "tool", ANY),
-        but=_texts(table, "except", lambda name: not is_pattern(name), "a tool's name, no pattern"),
+        excluded_tools=_texts(table, "except", lambda name: not is_pattern(name), "a tool's name, no pattern"),
         annotations=_annotations(table),
         arguments=_arguments(table),
         places=_texts(table, "in", _PLACE.fullmatch, "PLATFORM, PLATFORM:WORKSPACE or PLATFORM:WORKSPACE:CHANNEL"),
@@ -154,7 +154,7 @@ def rule_to_table(rule: Rule) -> dict[str, Any]:
         "server": "" if rule.server == ANY or rule.server_id else rule.server,
         "server_id": rule.server_id,
         "tool": "" if rule.tool == ANY else rule.tool,
-        "except": sorted(rule.but),
+        "except": sorted(rule.excluded_tools),
         "annotations": dict(sorted(rule.annotations.items())),
         "arguments": dict(sorted(rule.arguments.items())),
         "in": sorted(rule.places),
@@ -177,7 +177,7 @@ def describe_rule(rule: Rule, server: str = "") -> str:
     """
     name = (server or rule.server_id) if rule.server_id else rule.server
     scope = "every tool" if (name, rule.tool) == (ANY, ANY) else f"{name}.{rule.tool}"
-    parts = [f"{scope} except {', '.join(sorted(rule.but))}" if rule.but else scope]
+    parts = [f"{scope} except {', '.join(sorted(rule.excluded_tools))}" if rule.excluded_tools else scope]
     parts += [f"{key.replace('_', '-')} {'yes' if value else 'no'}" for key, value in sorted(rule.annotations.items())]
     where = " and ".join(f"{path} is {pattern}" for path, pattern in sorted(rule.arguments.items()))
     parts[-1] += f" where {where}" if where else ""

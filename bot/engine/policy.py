@@ -47,7 +47,9 @@ class Policies:
         ]
         if policy.default is not None:
             others = frozenset(policy.tools)
-            rules.append(Rule(policy.default, server=server, but=others, id=self._id(server, ""), of_file=True))
+            rules.append(
+                Rule(policy.default, server=server, excluded_tools=others, id=self._id(server, ""), of_file=True)
+            )
         return rules
 
     def _id(self, server: str, tool: str) -> str:

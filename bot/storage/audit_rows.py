@@ -94,7 +94,7 @@ def _conditions(query: AuditQuery) -> tuple[list[sa.ColumnElement[bool]], dict[s
         (bool(query.kinds), _kinds, {"kinds": list(query.kinds)}),
         (query.since is not None, _since, {"since": query.since}),
         (query.until is not None, _until, {"until": query.until}),
-        (query.horizon is not None, _within, _horizon(query.horizon)),
+        (query.scope is not None, _within, _scope(query.scope)),
     ):
         if given:
             conditions.append(condition)
@@ -102,10 +102,10 @@ def _conditions(query: AuditQuery) -> tuple[list[sa.ColumnElement[bool]], dict[s
     return conditions, values
 
 
-def _horizon(horizon: AuditScope | None) -> dict[str, Any]:
-    if horizon is None:
+def _scope(scope: AuditScope | None) -> dict[str, Any]:
+    if scope is None:
         return {}
-    return {**prefix_bounds("home", f"{horizon.home}:"), "known": sorted(horizon.subjects)}
+    return {**prefix_bounds("home", f"{scope.home}:"), "known": sorted(scope.subjects)}
 
 
 def _facts(body: Any) -> Mapping[str, object]:

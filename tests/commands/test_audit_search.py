@@ -35,10 +35,10 @@ async def test_an_admin_sees_what_happened_in_the_workspace_and_to_its_servers_a
     held.store.kept["o"] = ServerRecord(elsewhere(config_of(held, "jira")))
     await held.ask("mcp audit", ADMIN)
     (query,) = held.archive.queries
-    assert query.horizon == AuditScope(
+    assert query.scope == AuditScope(
         "test:w", frozenset({config_of(held, "jira").id, "file:notes", "file:web-search", "w"})
     )
-    assert query == AuditQuery(horizon=query.horizon)
+    assert query == AuditQuery(scope=query.scope)
 
 
 async def test_the_operator_sees_everything() -> None:

@@ -52,7 +52,7 @@ async def test_every_condition_and_every_term_can_be_said_and_said_again_by_the_
         ASK,
         server_id=NOTES.id,
         tool="add*",
-        but=frozenset({"add_all"}),
+        excluded_tools=frozenset({"add_all"}),
         arguments={"to.name": "ben*"},
         annotations={"open_world": False},
         places=frozenset({"test:w:kitchen", "test:w:hall"}),
@@ -128,7 +128,7 @@ async def test_the_list_has_what_holds_for_each_tool_and_the_rules_that_say_more
     held = office()
     held.rules = (
         Rule(DENY, server="notes", tool="delete", id="policy.toml:1"),
-        Rule(DENY, server="notes", id="policy.toml:2", but=frozenset({"list"})),
+        Rule(DENY, server="notes", id="policy.toml:2", excluded_tools=frozenset({"list"})),
         Rule(ASK, server="n*", id="policy.toml:5"),
         *(Rule(ASK, server="notes", arguments={"n": str(n)}, id=f"policy.toml:{n}") for n in range(10, 50)),
     )

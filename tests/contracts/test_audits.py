@@ -231,13 +231,13 @@ async def test_a_horizon_hides_other_workspaces_and_other_peoples_servers(ledger
 
     await ledger.database.run(administer)
     here = AuditScope(HALL.workspace_key, frozenset({"id-of-s"}))
-    found = await entries(ledger, AuditQuery(horizon=here))
+    found = await entries(ledger, AuditQuery(scope=here))
     assert [(entry.kind, entry.conversation, entry.subject) for entry in found] == [
         ("asked", str(HALL), "id-of-s"),
         ("changed server", "", "id-of-s"),
     ]
-    assert len(await entries(ledger, AuditQuery("id-of-s", horizon=here))) == 2, "not of the other workspace"
-    assert await entries(ledger, AuditQuery(horizon=AuditScope("test:nowhere"))) == []
+    assert len(await entries(ledger, AuditQuery("id-of-s", scope=here))) == 2, "not of the other workspace"
+    assert await entries(ledger, AuditQuery(scope=AuditScope("test:nowhere"))) == []
     assert len(await entries(ledger)) == 4
 
 

@@ -769,7 +769,7 @@ async def test_rules_about_other_calls_or_of_other_workspaces_stand_side_by_side
             "file:news",
             "send",
             ApprovalPolicy.ASK_USER,
-            but=frozenset({"resend"}),
+            excluded_tools=frozenset({"resend"}),
             terms=ApprovalRequirements(
                 (frozenset({"members"}),),
                 four_eyes=True,

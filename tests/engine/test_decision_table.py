@@ -275,7 +275,7 @@ def any_rule(draw: st.DrawFn) -> Rule:
         server=draw(PATTERNS),
         server_id=draw(st.sampled_from(["", "", "id-jira", "id-wiki"])),
         tool=draw(TOOL_PATTERNS),
-        but=draw(st.frozensets(st.sampled_from(TOOLS), max_size=1)),
+        excluded_tools=draw(st.frozensets(st.sampled_from(TOOLS), max_size=1)),
         annotations=draw(st.dictionaries(st.sampled_from(["read_only", "destructive"]), st.booleans(), max_size=2)),
         arguments=draw(st.dictionaries(st.sampled_from(["a", "a.b"]), st.sampled_from(["x", "x*", "*"]), max_size=2)),
         places=draw(st.frozensets(st.sampled_from(["slack", "slack:T1", "slack:T1:C-ops", "discord"]), max_size=2)),

@@ -110,7 +110,7 @@ def test_a_rule_says_everything_that_a_rule_can_say() -> None:
             ASK,
             server="jira*",
             tool="create_*",
-            but=frozenset({"create_comment"}),
+            excluded_tools=frozenset({"create_comment"}),
             annotations={"open_world": False},
             arguments={"issue.project": "OPS", "count": "3", "force": "true"},
             places=frozenset({"slack:T1:C9", "discord"}),

@@ -26,7 +26,7 @@ TOOLS = [
         (Rule(DENY, tool="drop_*"), True),
         (Rule(DENY, server="notes", tool="send"), True),
         (Rule(DENY, server="n*", tool="l*"), False),
-        (Rule(DENY, server="notes", tool="list", but=frozenset({"list"})), True),
+        (Rule(DENY, server="notes", tool="list", excluded_tools=frozenset({"list"})), True),
         (Rule(DENY, server_id="n1", tool="lst"), True),
         (Rule(DENY, server="calendar", tool="lst"), False),
         (Rule(DENY, server="calendar"), False),

@@ -206,7 +206,7 @@ class DiscordTeam(Team):
         listener = office.listener(
             leases=self.leases,
             holder=f"process {self.processes}",
-            manners=AudiencePolicy(),
+            audience=AudiencePolicy(),
             records=DiscordLookups(self._keep_opinion, log.get_approval),
         )
         return office.surface, listener

@@ -195,7 +195,7 @@ class SlackTeam(Team):
         people = UserDirectory(api, frozenset(each for each in named if each.startswith("slack-group:")))
         records = SlackLookups(self._keep_opinion, log.get_approval)
         listener = SlackListener(
-            api, people, app_token=self.slack.app.app_token, manners=AudiencePolicy(), records=records
+            api, people, app_token=self.slack.app.app_token, audience=AudiencePolicy(), records=records
         )
         return SlackSurface(api, people), listener
 

@@ -112,12 +112,12 @@ class ApprovalActions:
     def __init__(
         self,
         person: LocalUser,
-        errands: CommandRunner,
+        background_tasks: CommandRunner,
         engine: Callable[[], Awaitable[EngineApi]],
         commands: Callable[[], Awaitable[Commands]],
     ) -> None:
         self._person = person
-        self._errands = errands
+        self._errands = background_tasks
         self._engine = engine
         self._commands = commands
 

@@ -325,13 +325,13 @@ class DiscordApp:
         *,
         leases: Leases,
         holder: str,
-        manners: AudiencePolicy | None = None,
+        audience: AudiencePolicy | None = None,
         records: DiscordLookups | None = None,
     ) -> DiscordListener:
         """Return the listener, which receives in one process at a time. `leases` selects the process, `holder` names
         this one.
         """
-        return DiscordListener(self.rest, self.people, leases, holder, manners=manners, records=records)
+        return DiscordListener(self.rest, self.people, leases, holder, audience=audience, records=records)
 
 
 @asynccontextmanager

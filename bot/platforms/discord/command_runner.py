@@ -235,7 +235,7 @@ class CommandRunner:
     async def typed(self, interaction: Interaction, words: tuple[str, ...]) -> None:
         """Start answering a slash command. Raises nothing but cancellation."""
         # discord.py would run it in a task of its own, which nobody ends.
-        self._platform.errands.start_for(
+        self._platform.background_tasks.start_for(
             str(interaction.user.id),
             self._typed(interaction, words),
             "discord: command",
@@ -279,7 +279,7 @@ class CommandRunner:
         """Return the completions of an option without delay. Never raises an error."""
         try:
             spot = from_channel(interaction.channel)
-            if spot is None or self._platform.manners.rejection(
+            if spot is None or self._platform.audience.rejection(
                 self._platform.people.from_interaction(interaction.user)
             ):
                 return ()
@@ -381,7 +381,7 @@ class CommandRunner:
             if here or not where.workspace
             else await platform.people.member(str(interaction.user.id), where.workspace)
         )
-        if refusal := platform.manners.rejection(member):
+        if refusal := platform.audience.rejection(member):
             await _tell(exchange, refusal)
             return None
         return member, where

@@ -35,8 +35,8 @@ class PlatformContext:
 
     rest: Rest
     people: UserDirectory
-    manners: AudiencePolicy
-    errands: BackgroundTasks
+    audience: AudiencePolicy
+    background_tasks: BackgroundTasks
     engine: EngineApi
     commands: Commands
     records: DiscordLookups = DiscordLookups()

@@ -138,7 +138,7 @@ class ShortcutHandler:
             raise DeliveryFailed("The question came without what it is about.", permanent=True)
         where = await platform.where(spot, str(interaction.user.id))
         member = await platform.member(interaction.user, where.workspace)
-        if refusal := platform.manners.rejection(member):
+        if refusal := platform.audience.rejection(member):
             await send_ephemeral(platform.rest, interaction, refusal)
             return
         line = await self._line(about)

@@ -212,7 +212,7 @@ class InteractionHandler:
     def _begin(self, errand: Coroutine[Any, Any, None], interaction: Interaction, name: str) -> None:
         """Start a task; the user is notified if it fails. If no task starts, Discord notifies the user."""
         told = self._run_reporting_errors(errand, interaction)
-        if not self._platform.errands.start_for(
+        if not self._platform.background_tasks.start_for(
             str(interaction.user.id),
             told,
             f"discord: {name}",
@@ -284,7 +284,7 @@ class InteractionHandler:
         if known is None:
             return
         _, member = known
-        told = self._platform.manners.rejection(member) or await run_turn_action(self._engine, offer, member.author)
+        told = self._platform.audience.rejection(member) or await run_turn_action(self._engine, offer, member.author)
         if told:
             await self._whisper(interaction, told)
 
@@ -293,7 +293,7 @@ class InteractionHandler:
         if known is None:
             return
         _, member = known
-        refusal = self._platform.manners.rejection(member)
+        refusal = self._platform.audience.rejection(member)
         await self._whisper(interaction, refusal or await save_feedback(self._platform.records, rated, member.author))
 
     async def _show_call(self, press: ViewCall | ViewPendingCall, interaction: Interaction) -> None:

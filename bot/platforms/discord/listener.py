@@ -79,9 +79,9 @@ class Answering(Protocol):
 class CommandTree(app_commands.CommandTree[discord.Client]):
     """Commands of one client. The user is notified of errors."""
 
-    def __init__(self, client: discord.Client, answering: Answering) -> None:
+    def __init__(self, client: discord.Client, command_handler: Answering) -> None:
         super().__init__(client, allowed_contexts=OnServers, allowed_installs=ByServers)
-        self._answering = answering
+        self._command_handler = command_handler
 
     async def on_error(self, interaction: Interaction, error: app_commands.AppCommandError, /) -> None:
         """Handle an error: a removed command that a client still shows, or a defect."""
@@ -89,16 +89,18 @@ class CommandTree(app_commands.CommandTree[discord.Client]):
         if not stale:
             log.error("command not answered", exc_info=getattr(error, "original", error))
         if interaction.type is not discord.InteractionType.autocomplete:
-            await self._answering.failed(interaction, CHANGED if stale else UNEXPECTED_ERROR)
+            await self._command_handler.failed(interaction, CHANGED if stale else UNEXPECTED_ERROR)
 
 
-def command_tree(client: discord.Client, verbs: Mapping[str, Sequence[Verb]], answering: Answering) -> CommandTree:
+def command_tree(
+    client: discord.Client, verbs: Mapping[str, Sequence[Verb]], command_handler: Answering
+) -> CommandTree:
     """Return the command tree of a client. Commands can be added before the registration. Raises ValueError if they
     exceed Discord's limits.
     """
-    tree = CommandTree(client, answering)
+    tree = CommandTree(client, command_handler)
     for name, each in verbs.items():
-        tree.add_command(_group(levels(name, each), answering))
+        tree.add_command(_group(levels(name, each), command_handler))
     return tree
 
 
@@ -128,7 +130,7 @@ async def try_register(tree: CommandTree) -> None:
         log.warning("commands not registered with Discord: %s", error)
 
 
-def _group(level: CommandGroup, answering: Answering) -> app_commands.Group:
+def _group(level: CommandGroup, command_handler: Answering) -> app_commands.Group:
     group = app_commands.Group(
         name=level.name,
         description=level.description,
@@ -137,20 +139,20 @@ def _group(level: CommandGroup, answering: Answering) -> app_commands.Group:
         default_permissions=discord.Permissions(manage_guild=True) if level.for_admins else None,
     )
     for word, verb in level.verbs.items():
-        group.add_command(_subcommand(level.name, word, verb, answering))
+        group.add_command(_subcommand(level.name, word, verb, command_handler))
     for inner in level.groups:
         below = app_commands.Group(name=inner.name, description=inner.description, parent=group)
         for word, verb in inner.verbs.items():
-            below.add_command(_subcommand(level.name, word, verb, answering))
+            below.add_command(_subcommand(level.name, word, verb, command_handler))
     return group
 
 
-def _subcommand(command: str, word: str, verb: Verb, answering: Answering) -> app_commands.Command[Any, ..., Any]:
+def _subcommand(command: str, word: str, verb: Verb, command_handler: Answering) -> app_commands.Command[Any, ..., Any]:
     """Return a verb as a subcommand. discord.py reads options from a function's signature, so one is built."""
     asked = {f"option_{number}": each for number, each in enumerate(options(verb))}
 
     async def callback(interaction: Interaction, **given: str | bool) -> None:
-        await answering.typed(
+        await command_handler.typed(
             interaction, words(command, verb, {asked[name].name: each for name, each in given.items()})
         )
 
@@ -166,7 +168,7 @@ def _subcommand(command: str, word: str, verb: Verb, answering: Answering) -> ap
     picked = {name: [app_commands.Choice(name=one, value=one) for one in choices(each)] for name, each in asked.items()}
     app_commands.choices(**{name: each for name, each in picked.items() if each})(callback)
     completed = {
-        name: _completing(command, verb, each, answering)
+        name: _completing(command, verb, each, command_handler)
         for name, each in asked.items()
         if not picked[name] and (each.completes is not CompletionSource.NOTHING or each.choices)
     }
@@ -188,10 +190,10 @@ def _signed(name: str, parameter: Parameter) -> inspect.Parameter:
 
 
 def _completing(
-    command: str, verb: Verb, parameter: Parameter, answering: Answering
+    command: str, verb: Verb, parameter: Parameter, command_handler: Answering
 ) -> Callable[[Interaction, str], Coroutine[Any, Any, list[app_commands.Choice[str]]]]:
     async def complete(interaction: Interaction, _current: str) -> list[app_commands.Choice[str]]:
-        found = answering.completions(interaction, verb, command, parameter)
+        found = command_handler.completions(interaction, verb, command, parameter)
         return [app_commands.Choice(name=single_line(each, LONGEST) or "…", value=each) for each in found[:ENTRIES]]
 
     return complete
@@ -338,7 +340,7 @@ class DiscordListener:
         leases: Leases,
         holder: str,
         *,
-        manners: AudiencePolicy | None = None,
+        audience: AudiencePolicy | None = None,
         records: DiscordLookups | None = None,
         lease_seconds: float = SECONDS,
         clock: Callable[[], float] = time,
@@ -347,7 +349,7 @@ class DiscordListener:
         self._people = people
         self._leases = leases
         self._holder = holder
-        self._manners = manners or AudiencePolicy()
+        self._manners = audience or AudiencePolicy()
         self._records = records or DiscordLookups()
         self._lease_seconds = lease_seconds
         self._clock = clock
@@ -361,9 +363,11 @@ class DiscordListener:
         identity = await retry_until_available(self._rest.identity, "Discord")
 
         async def receive() -> None:
-            errands = BackgroundTasks()
+            background_tasks = BackgroundTasks()
             forms = ElicitationForms(engine, ArgumentEditForms(engine, commands))
-            platform = PlatformContext(self._rest, self._people, self._manners, errands, engine, forms, self._records)
+            platform = PlatformContext(
+                self._rest, self._people, self._manners, background_tasks, engine, forms, self._records
+            )
             ears = _Ears(platform)
             try:
                 log.info("receiving from Discord as %s", identity.name)
@@ -371,7 +375,7 @@ class DiscordListener:
                 await self._gateway.run()
             finally:
                 self._gateway = None
-                await asyncio.gather(ears.close(), errands.close())
+                await asyncio.gather(ears.close(), background_tasks.close())
 
         name = f"discord-gateway:{identity.app}"
         self._holding = GatewayLease(self._leases, name, self._holder, seconds=self._lease_seconds)
@@ -400,7 +404,7 @@ class _Ears:
         """Add the commands to a client before it connects."""
         tree = command_tree(client, self._platform.commands.verbs, self._invocations)
         self._gestures.add_to(tree)
-        self._platform.errands.start(try_register(tree), "discord: commands")
+        self._platform.background_tasks.start(try_register(tree), "discord: commands")
 
     def connected(self, _client: discord.Client, *, reads_all: bool) -> None:
         """Prepare for a client that is about to connect."""
@@ -408,7 +412,7 @@ class _Ears:
 
     def on_session_start(self, client: discord.Client, at: float) -> None:
         """Handle a new session."""
-        self._platform.errands.start(self._catching_up.read(client, at), "discord: catching up")
+        self._platform.background_tasks.start(self._catching_up.read(client, at), "discord: catching up")
 
     async def close(self) -> None:
         """Store the received messages after the last event."""

@@ -87,14 +87,14 @@ class ReceivedMessage:
 
 
 class MessageHandler:
-    """Handles messages. `answering` runs commands. `reads_all` is True if the connection has the Message Content
+    """Handles messages. `command_handler` runs commands. `reads_all` is True if the connection has the Message Content
     intent.
     """
 
-    def __init__(self, platform: PlatformContext, answering: CommandHandler) -> None:
+    def __init__(self, platform: PlatformContext, command_handler: CommandHandler) -> None:
         self._platform = platform
-        self._answering = answering
-        self._attention = ThreadTracker(follow_threads=platform.manners.follow_threads)
+        self._command_handler = command_handler
+        self._attention = ThreadTracker(follow_threads=platform.audience.follow_threads)
         self._reading = InboundMessageBuilder(platform.rest, platform.engine)
         self._hints = MissingIntentHint(platform.rest)
         self._in_turn = KeyedLock()
@@ -156,7 +156,9 @@ class MessageHandler:
 
     def _notify_author(self, user: str, why: str) -> None:
         """Notify the author of a rejected message."""
-        self._platform.errands.refuse(user, why, lambda text: send_direct_message(self._platform.rest, user, text))
+        self._platform.background_tasks.refuse(
+            user, why, lambda text: send_direct_message(self._platform.rest, user, text)
+        )
 
     async def _store_with_retry(self, received: ReceivedMessage) -> None:
         """Store a message for the bot, retrying on errors."""
@@ -192,7 +194,7 @@ class MessageHandler:
         if not await self._is_for_bot(said, channel_ref):
             return
         member = await platform.cached_member(said.source, await platform.home_guild(channel_ref, said.user))
-        if refusal := platform.manners.rejection(member):
+        if refusal := platform.audience.rejection(member):
             self._reply_with_rejection(received, channel_ref, refusal)
             return
         await self._accept(received, channel_ref, member)
@@ -205,7 +207,7 @@ class MessageHandler:
             if not received.late:  # nothing on disk tells whether it was answered
                 member = await platform.member(said.source, here.workspace)
                 command = TextCommand(words, member, here, said.place, said.id, channel_ref.direct)
-                platform.errands.start_for(said.user, self._answering.said(command), "discord: command")
+                platform.background_tasks.start_for(said.user, self._command_handler.said(command), "discord: command")
             return
         text = said.text or self._placeholder_text(said)
         if not text:
@@ -271,11 +273,11 @@ class MessageHandler:
         if received.late:
             return
         if called:
-            self._platform.errands.start_for(
+            self._platform.background_tasks.start_for(
                 said.user, post_notice(rest, said.place, NOTHING_SAID, answering=said.id), "discord: hint"
             )
         elif not self.reads_all:
-            self._platform.errands.start_for(said.user, self._hints.send_once(said.place), "discord: hint")
+            self._platform.background_tasks.start_for(said.user, self._hints.send_once(said.place), "discord: hint")
 
     def _reply_with_rejection(self, received: ReceivedMessage, channel_ref: ChannelRef, why: str) -> None:
         """Reject a message that addresses the bot; other messages of a thread get no answer."""

@@ -378,14 +378,19 @@ class SlackApp:
         *,
         app_token: str = "",
         signing_secret: str = "",
-        manners: AudiencePolicy | None = None,
+        audience: AudiencePolicy | None = None,
         records: SlackLookups | None = None,
     ) -> SlackListener:
         """Return the listener: Socket Mode with an app token, HTTP (`SlackListener.hook`) with a signing secret. Raises
         SettingsError if both are missing.
         """
         return SlackListener(
-            self.api, self.people, app_token=app_token, signing_secret=signing_secret, manners=manners, records=records
+            self.api,
+            self.people,
+            app_token=app_token,
+            signing_secret=signing_secret,
+            audience=audience,
+            records=records,
         )
 
 

@@ -28,8 +28,8 @@ class PlatformContext:
 
     api: WebApi
     people: UserDirectory
-    manners: AudiencePolicy
-    errands: BackgroundTasks
+    audience: AudiencePolicy
+    background_tasks: BackgroundTasks
     engine: EngineApi
     commands: Commands
     records: SlackLookups = SlackLookups()

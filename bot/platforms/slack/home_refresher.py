@@ -100,7 +100,7 @@ class HomeRefresher:
 
     async def _home(self, member: Member, *, first_visit: bool) -> Home:
         provide = self._platform.records.home_guild
-        if provide is None or self._platform.manners.rejection(member):
+        if provide is None or self._platform.audience.rejection(member):
             return Home(time(), first_visit=True)
         home = await provide(member)
         return replace(home, first_visit=True) if first_visit else home

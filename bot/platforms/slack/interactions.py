@@ -85,7 +85,7 @@ class InteractionHandler:
     def begin(self, errand: Coroutine[Any, Any, None], place: ResponseTarget, name: str) -> None:
         """Start a task after the acknowledgement; the user is notified if it fails."""
         told = self._run_reporting_errors(errand, place)
-        if not self._platform.errands.start_for(
+        if not self._platform.background_tasks.start_for(
             place.spot.user, told, f"slack: {name}", lambda: self._whisper(place, TOO_MANY_REQUESTS)
         ):
             errand.close()
@@ -93,7 +93,7 @@ class InteractionHandler:
     async def command(self, words: tuple[str, ...], place: ResponseTarget, trigger: TriggerId | None) -> None:
         """Answer a command. Raises DeliveryFailed."""
         member = await self._people.member(place.spot.user)
-        if refusal := self._platform.manners.rejection(member):
+        if refusal := self._platform.audience.rejection(member):
             await self._whisper(place, refusal)
             return
         await self._invocations.run(words, member, place, trigger)
@@ -161,7 +161,7 @@ class InteractionHandler:
 
     async def _take_up(self, offer: CheckCallAction | RunAgainAction | StopTurnAction, place: ResponseTarget) -> None:
         member = await self._people.member(place.spot.user)
-        if refusal := self._platform.manners.rejection(member):
+        if refusal := self._platform.audience.rejection(member):
             await self._whisper(place, refusal)
             return
         if told := await run_turn_action(self._engine, offer, member.author):
@@ -169,7 +169,7 @@ class InteractionHandler:
 
     async def _rate(self, rated: SendFeedback, place: ResponseTarget) -> None:
         person = await self._people.person(place.spot.user)
-        refusal = self._platform.manners.rejection(person)
+        refusal = self._platform.audience.rejection(person)
         await self._whisper(place, refusal or await save_feedback(self._platform.records, rated, person.author))
 
     async def _show_call(self, press: ViewCall | ViewPendingCall, pressed: ActionPayload) -> None:

@@ -69,7 +69,7 @@ class ShortcutHandler:
         user = str(event.get("user") or "")
         match event.get("type"):
             case "app_home_opened" if event.get("tab") == "home" and user:
-                self._platform.errands.start_for(
+                self._platform.background_tasks.start_for(
                     user, self._tabs.open(user, first_visit="view" not in event), "slack: home"
                 )
             case "agent_session_stopped" if user:
@@ -106,7 +106,7 @@ class ShortcutHandler:
 
     async def _stop_all(self, place: ResponseTarget) -> None:
         member = await self._platform.people.member(place.spot.user)
-        if self._platform.manners.rejection(member):
+        if self._platform.audience.rejection(member):
             return
         for view in await self._platform.engine.recent_turns(await self._counter.where(place), RECENT_TURNS):
             if not view.turn.status.ended:
@@ -119,7 +119,7 @@ class ShortcutHandler:
         """Pass on a question with the message it is about; the thread shows who asked."""
         platform, spot = self._platform, place.spot
         member = await platform.people.member(spot.user)
-        if refusal := platform.manners.rejection(member):
+        if refusal := platform.audience.rejection(member):
             await send_ephemeral(platform.api, spot, text_message(refusal))
             return
         name = (await platform.people.person(author)).name if author else "somebody"
@@ -286,7 +286,7 @@ class SlackListener:
         *,
         app_token: str = "",
         signing_secret: str = "",
-        manners: AudiencePolicy | None = None,
+        audience: AudiencePolicy | None = None,
         records: SlackLookups | None = None,
     ) -> None:
         if not (app_token or signing_secret):
@@ -296,7 +296,7 @@ class SlackListener:
         self._api = api
         self._people = people
         self._app_token = app_token
-        self._manners = manners or AudiencePolicy()
+        self._manners = audience or AudiencePolicy()
         self._records = records or SlackLookups()
         self.hook = EventsEndpoint(signing_secret) if signing_secret else None
         self._line = SocketStatus()
@@ -306,10 +306,12 @@ class SlackListener:
         or revokes the tokens.
         """
         identity = await retry_until_available(self._api.identity, "Slack")
-        errands = BackgroundTasks()
+        background_tasks = BackgroundTasks()
         app = self._app(identity)
         forms = ElicitationForms(engine, ArgumentEditForms(engine, commands))
-        platform = PlatformContext(self._api, self._people, self._manners, errands, engine, forms, self._records)
+        platform = PlatformContext(
+            self._api, self._people, self._manners, background_tasks, engine, forms, self._records
+        )
         access, tabs = RevocationWatcher(self._api), HomeRefresher(platform)
         _Handlers(app, platform, access, tabs)
         log.info("receiving from Slack as %s in %s", identity.name, identity.url or identity.team)
@@ -320,7 +322,7 @@ class SlackListener:
         finally:
             if self.hook is not None:
                 self.hook.detach()
-            await errands.close()
+            await background_tasks.close()
 
     async def listening(self) -> ListenerStatus:
         """Status of the listener; with Socket Mode, that of the connection."""

@@ -302,7 +302,7 @@ class MessageHandler:
     def __init__(self, platform: PlatformContext, invoke: Callable[[TextCommand], None]) -> None:
         self._platform = platform
         self._invoke = invoke
-        self._attention = ThreadTracker(follow_threads=platform.manners.follow_threads)
+        self._attention = ThreadTracker(follow_threads=platform.audience.follow_threads)
         self._reading = InboundMessageBuilder(platform.api, platform.people)
         self._in_turn = KeyedLock()
         self._done = RecentKeys()
@@ -328,7 +328,7 @@ class MessageHandler:
         person = await self._platform.people.person(said.user)
         if person.bot:
             return
-        if refusal := self._platform.manners.rejection(person):
+        if refusal := self._platform.audience.rejection(person):
             self._refuse(said, refusal)
             return
         await self._accept(said, person, identity)
@@ -384,7 +384,7 @@ class MessageHandler:
             self._notify(said, why)
 
     def _notify(self, said: IncomingMessage, why: str) -> None:
-        self._platform.errands.refuse(
+        self._platform.background_tasks.refuse(
             said.user, why, lambda text: send_ephemeral(self._platform.api, _channel_ref(said), text_message(text))
         )
 

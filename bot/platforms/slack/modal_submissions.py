@@ -148,7 +148,7 @@ class ModalSubmissionHandler:
         meanwhile = _Meanwhile(self._platform.api, view_id)
         answering = functools.partial(self._answer, submission, user_of(body), trigger, meanwhile)
         work = self._work(answering, outcome, view_id)
-        if not self._platform.errands.start_for(user_of(body), work, "slack: window"):
+        if not self._platform.background_tasks.start_for(user_of(body), work, "slack: window"):
             return _update(note_modal(TITLE, TOO_MANY_REQUESTS))
         await asyncio.wait({outcome}, timeout=SOON_SECONDS)
         if outcome.done() and not outcome.cancelled():
@@ -193,7 +193,7 @@ class ModalSubmissionHandler:
         self, form: str, fields: Mapping[str, str], user: str, place: ResponseTarget, meanwhile: _Meanwhile
     ) -> Answer:
         member = await self._platform.people.member(user)
-        if refusal := self._platform.manners.rejection(member):
+        if refusal := self._platform.audience.rejection(member):
             return _update(note_modal(TITLE, refusal))
         answer = await self._invocations.submit(form, fields, member, place, meanwhile.say)
         if not isinstance(answer, Form):

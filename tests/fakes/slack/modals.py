@@ -159,12 +159,12 @@ class Modals:
         """A hash no view has had."""
         return f"{int(self.clock.now())}.{next(self._numbers):08x}"
 
-    def unique(self, external_id: str, but: str) -> None:
+    def unique(self, external_id: str, excluded_tools: str) -> None:
         """Is no other open view called so?
 
         Raises:
             Refused: duplicate_external_id.
         """
         for stack in self.stacks.values():
-            if external_id and any(v.drawn.get("external_id") == external_id and v.id != but for v in stack):
+            if external_id and any(v.drawn.get("external_id") == external_id and v.id != excluded_tools for v in stack):
                 raise Refused("duplicate_external_id")

@@ -98,7 +98,7 @@ class Commanding:
 
 @asynccontextmanager
 async def commanding(
-    *answers: Sequence[Reply | Form], manners: AudiencePolicy | None = None, servers: frozenset[str] = frozenset()
+    *answers: Sequence[Reply | Form], audience: AudiencePolicy | None = None, servers: frozenset[str] = frozenset()
 ) -> AsyncIterator[Commanding]:
     """A server with Priya and Sam in #incidents; the listener is connected and its commands are registered."""
     async with AsyncExitStack() as stack:
@@ -109,7 +109,7 @@ async def commanding(
         rest = await stack.enter_async_context(Rest(discord.token, url=discord.url))
         people = UserDirectory(rest, servers)
         door, scripted = ScriptedDoor(), CommandsByScript(*answers)
-        listener = DiscordListener(rest, people, Alone(), "one", manners=manners)
+        listener = DiscordListener(rest, people, Alone(), "one", audience=audience)
         listening = asyncio.create_task(listener.run(door, scripted))
         stack.push_async_callback(_ended, listening)
         await discord.until(lambda: listening.done() or discord.app.commands.get(""))

@@ -162,7 +162,7 @@ async def test_a_question_that_was_deleted_again_is_not_answered(caplog: pytest.
 
 
 async def test_an_engaged_thread_needs_mentions_where_the_operator_says_so() -> None:
-    async with a_workplace(manners=AudiencePolicy(follow_threads=False)) as place:
+    async with a_workplace(audience=AudiencePolicy(follow_threads=False)) as place:
         thread = await asked(place)
         place.discord.say(place.priya, thread, "and since when?")
         place.discord.say(place.priya, thread, f"{place.discord.bot.mention} since when?")
@@ -238,7 +238,7 @@ async def test_what_others_said_in_the_thread_comes_along_with_their_names() -> 
 
 
 async def test_the_second_question_brings_only_what_was_said_since_the_first() -> None:
-    async with a_workplace(manners=AudiencePolicy(follow_threads=False)) as place:
+    async with a_workplace(audience=AudiencePolicy(follow_threads=False)) as place:
         discord = place.discord
         thread = discord.thread(place.priya, place.channel, "it")
         discord.say(place.priya, thread, "it is broken")

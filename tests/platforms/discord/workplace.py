@@ -56,7 +56,7 @@ class Workplace:
     priya: User
     channel: Channel
     leases: SharedLeases
-    manners: AudiencePolicy | None = None
+    audience: AudiencePolicy | None = None
     engaged: list[ConversationKey] = field(default_factory=list)
     """What the database says of where the bot is engaged."""
     records: DiscordLookups = DiscordLookups()
@@ -114,7 +114,7 @@ class Workplace:
             self.people,
             self.leases,
             holder,
-            manners=self.manners,
+            audience=self.audience,
             records=replace(self.records, engaged=self._engaged),
             lease_seconds=self.lease_seconds,
             clock=self.discord.clock.now,
@@ -156,7 +156,7 @@ LAST = "and that is all"
 async def a_workplace(
     *,
     listening: bool = True,
-    manners: AudiencePolicy | None = None,
+    audience: AudiencePolicy | None = None,
     answers: Sequence[Sequence[object]] = (),
     records: DiscordLookups | None = None,
     message_content: bool = True,
@@ -182,7 +182,7 @@ async def a_workplace(
             priya,
             channel,
             leases,
-            manners=manners,
+            audience=audience,
             records=records or DiscordLookups(),
             lease_seconds=lease_seconds,
         )

@@ -76,7 +76,7 @@ async def test_an_engaged_thread_goes_on_without_a_mention_but_not_when_somebody
 
 
 async def test_an_engaged_thread_needs_mentions_where_the_operator_says_so() -> None:
-    async with a_workplace(manners=AudiencePolicy(follow_threads=False)) as place:
+    async with a_workplace(audience=AudiencePolicy(follow_threads=False)) as place:
         root = place.slack.say(place.priya, place.channel, f"{place.slack.bot.mention} why?")
         await place.settled()
         place.slack.say(place.priya, place.channel, "and since when?", thread_ts=root.ts)
@@ -117,7 +117,7 @@ async def test_what_others_said_in_the_thread_comes_along_with_their_names() -> 
 
 
 async def test_the_second_question_brings_only_what_was_said_since_the_first() -> None:
-    async with a_workplace(manners=AudiencePolicy(follow_threads=False)) as place:
+    async with a_workplace(audience=AudiencePolicy(follow_threads=False)) as place:
         slack = place.slack
         root = slack.say(place.priya, place.channel, "it is broken")
         slack.say(place.priya, place.channel, f"{slack.bot.mention} why?", thread_ts=root.ts)
@@ -186,7 +186,7 @@ async def test_whose_queue_is_full_is_told_so_in_a_thread_without_a_mention_too(
 
 
 async def test_guests_are_answered_where_the_operator_allows_it() -> None:
-    async with a_workplace(manners=AudiencePolicy(guests=True)) as place:
+    async with a_workplace(audience=AudiencePolicy(guests=True)) as place:
         guest = place.slack.user("Gus", guest="single")
         place.channel.members.append(guest.id)
         place.slack.say(guest, place.channel, f"{place.slack.bot.mention} hi")

@@ -61,7 +61,7 @@ class Workplace:
 async def a_workplace(
     *,
     listening: bool = True,
-    manners: AudiencePolicy | None = None,
+    audience: AudiencePolicy | None = None,
     groups: frozenset[str] = frozenset(),
     answers: Sequence[Sequence[object]] = (),
     streaming: Streaming = Streaming.DIRECT,
@@ -76,7 +76,7 @@ async def a_workplace(
         api = await stack.enter_async_context(WebApi(slack.bot_token, url=slack.url, pacing=pacing))
         people = UserDirectory(api, groups)
         door, commands = ScriptedDoor(), ScriptedCommands(*answers)  # type: ignore[arg-type]
-        listener = SlackListener(api, people, app_token=slack.app.app_token, manners=manners, records=records)
+        listener = SlackListener(api, people, app_token=slack.app.app_token, audience=audience, records=records)
         place = Workplace(
             slack, api, people, door, commands, SlackSurface(api, people, streaming=streaming), priya, channel, listener
         )
