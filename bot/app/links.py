@@ -58,22 +58,22 @@ class PlatformUserMessenger:
     def __init__(self, surfaces: Sequence[Surface]) -> None:
         self._surfaces = surfaces
 
-    async def member(self, author: Author, where: ConversationKey) -> Member:
+    async def member(self, author: Author, conversation: ConversationKey) -> Member:
         """Return the user's current membership. Raises DeliveryFailed if this process cannot ask the platform: names in
         the settings may belong to users who have left.
         """
-        return await self._surface(where).member(author, where)
+        return await self._surface(conversation).member(author, conversation)
 
-    async def tell(self, author: Author, where: ConversationKey, text: str) -> None:
+    async def tell(self, author: Author, conversation: ConversationKey, text: str) -> None:
         """Send a private message to one user. Raises DeliveryFailed."""
-        await self._surface(where).post_notice(NoticeTarget(str(where), author.id), Notice(text))
+        await self._surface(conversation).post_notice(NoticeTarget(str(conversation), author.id), Notice(text))
 
-    def _surface(self, where: ConversationKey) -> Surface:
-        surface = surface_for(self._surfaces, where)
+    def _surface(self, conversation: ConversationKey) -> Surface:
+        surface = surface_for(self._surfaces, conversation)
         if surface is None:
             raise DeliveryFailed(
-                f"The process that serves this page cannot ask {where.platform}.",
-                f"give it the token for {where.platform} too",
+                f"The process that serves this page cannot ask {conversation.platform}.",
+                f"give it the token for {conversation.platform} too",
             )
         return surface
 

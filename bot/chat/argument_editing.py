@@ -61,19 +61,19 @@ class ArgumentEditForms(CommandMiddleware):
         filling = _Filling(card, drafted, _form_of(drafted), {})
         return filling.step(0) if filling.form.fields else _failed(NOTHING)
 
-    async def _take(self, sent: FormSubmission) -> Reply | Form:
-        card, step = _read_id(sent.form)
-        drafted = await self._draft(card, sent.member, sent.conversation)
+    async def _take(self, submission: FormSubmission) -> Reply | Form:
+        card, step = _read_id(submission.form)
+        drafted = await self._draft(card, submission.member, submission.conversation)
         if not isinstance(drafted, EditableCall):
             return _failed(_words(drafted))
         before = drafted.step.call.arguments
-        filling = _Filling(card, drafted, _form_of(drafted), sent.fields)
-        arguments, errors = read_arguments(filling.form, before, sent.fields)
+        filling = _Filling(card, drafted, _form_of(drafted), submission.fields)
+        arguments, errors = read_arguments(filling.form, before, submission.fields)
         if errors:
             return filling.step(filling.steps.page_of(next(iter(errors))), errors)
         if step + 1 < filling.steps.count:
             return filling.step(step + 1)
-        match await self._engine.approvals.revise(card.approval_id, card.revision, arguments, sent.member):
+        match await self._engine.approvals.revise(card.approval_id, card.revision, arguments, submission.member):
             case RevisionAccepted():
                 return Reply(DONE)
             case InvalidArguments(problems):
@@ -83,11 +83,11 @@ class ArgumentEditForms(CommandMiddleware):
                 return _failed(rejection_message(objection))
 
     async def _draft(
-        self, card: ApprovalRef, member: Member, where: ConversationKey
+        self, card: ApprovalRef, member: Member, conversation: ConversationKey
     ) -> EditableCall | NotEditable | None:
         """The call, if it belongs to the workspace in which it was asked for the form."""
         drafted = await self._engine.approvals.get_editable_call(card.approval_id, card.revision, member)
-        if isinstance(drafted, EditableCall) and drafted.turn.conversation.workspace_key != where.workspace_key:
+        if isinstance(drafted, EditableCall) and drafted.turn.conversation.workspace_key != conversation.workspace_key:
             return None
         return drafted
 

@@ -109,7 +109,7 @@ async def open_whole(engine: EngineApi, step: ToolStep, member: Member, portion:
 
 
 async def find_approval_step(
-    engine: EngineApi, records: Lookups, where: ConversationKey, card: ApprovalRef
+    engine: EngineApi, records: Lookups, conversation: ConversationKey, card: ApprovalRef
 ) -> ToolStep | None:
     """The call that a card asks about, if it is still the same; without a record of approvals it is looked for among
     the latest turns of the conversation in which it stands.
@@ -118,7 +118,7 @@ async def find_approval_step(
         approval = await records.find_approval(card.approval_id)
         calls = [approval] if approval is not None else []
     else:
-        views = await engine.recent_turns(where, RECENT_TURNS)
+        views = await engine.recent_turns(conversation, RECENT_TURNS)
         calls = [step for view in views for step in view.steps if isinstance(step, ToolStep)]
     for step in calls:
         if step.approval is not None and ApprovalRef(step.approval.id, step.approval.revision) == card:

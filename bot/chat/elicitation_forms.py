@@ -78,22 +78,22 @@ class ElicitationForms(CommandMiddleware):
             case shown:
                 return shown
 
-    async def _take(self, sent: FormSubmission) -> Reply | Form:
-        elicitation_id, step = _read_id(sent.form)
-        inquiry = await self._inquiry(elicitation_id, sent.member, sent.conversation)
+    async def _take(self, submission: FormSubmission) -> Reply | Form:
+        elicitation_id, step = _read_id(submission.form)
+        inquiry = await self._inquiry(elicitation_id, submission.member, submission.conversation)
         if not isinstance(inquiry, OpenElicitation):
             return _failed(_words(inquiry))
         asked = inquiry.elicitation.question.ask
         if not isinstance(asked, FormMode):
             return _failed(SOMETHING_ELSE)
-        filling = _Filling(inquiry, elicitation_form(asked.schema), sent.fields)
-        content, errors = filling.form.read(sent.fields)
+        filling = _Filling(inquiry, elicitation_form(asked.schema), submission.fields)
+        content, errors = filling.form.read(submission.fields)
         if errors:
             return filling.step(filling.steps.page_of(next(iter(errors))), errors)
         if step + 1 < filling.steps.count:
             return filling.step(step + 1)
         answered = await self._engine.elicitations.answer(
-            elicitation_id, ElicitationResult(Answer.ACCEPT, content), sent.member
+            elicitation_id, ElicitationResult(Answer.ACCEPT, content), submission.member
         )
         if isinstance(answered, InvalidAnswer) and filling.steps.count:
             wrong = filling.errors_of(answered)
@@ -101,11 +101,14 @@ class ElicitationForms(CommandMiddleware):
         return _answer_reply(answered, SENT)
 
     async def _inquiry(
-        self, elicitation_id: str, member: Member, where: ConversationKey
+        self, elicitation_id: str, member: Member, conversation: ConversationKey
     ) -> OpenElicitation | AnswerRejected:
         """The question, if it belongs to the workspace in which it is answered."""
         inquiry = await self._engine.elicitations.get(elicitation_id, member)
-        if isinstance(inquiry, OpenElicitation) and inquiry.turn.conversation.workspace_key != where.workspace_key:
+        if (
+            isinstance(inquiry, OpenElicitation)
+            and inquiry.turn.conversation.workspace_key != conversation.workspace_key
+        ):
             return ApprovalNotFound()
         return inquiry
 

@@ -10,7 +10,7 @@ from bot.ports import Commands
 COMMANDS = ("mcp", "profile", "conversations", "usage")
 
 
-def parse_command(text: str, commands: Commands, where: ConversationKey) -> tuple[str, ...]:
+def parse_command(text: str, commands: Commands, conversation: ConversationKey) -> tuple[str, ...]:
     """Return the words of a typed command, its name first; empty for other text. `profile`, `conversations` and `usage`
     are ordinary words too: they count as commands only with a verb.
     """
@@ -20,7 +20,7 @@ def parse_command(text: str, commands: Commands, where: ConversationKey) -> tupl
         return ()
     if name != "mcp" and not first.startswith("/") and rest:
         line = f"{name} {rest[0].lower()}"
-        if not any(f"{each} ".startswith(f"{line} ") for each in commands.complete(line, where)):
+        if not any(f"{each} ".startswith(f"{line} ") for each in commands.complete(line, conversation)):
             return ()
     return (name, *split_args(text[len(first) :]))
 

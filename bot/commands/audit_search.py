@@ -154,10 +154,10 @@ class AuditSearch:
             page=page_of(number, count, again),
         )
 
-    async def _query(self, request: CommandContext, seen: VisibleServer | None) -> AuditQuery:
+    async def _query(self, request: CommandContext, server: VisibleServer | None) -> AuditQuery:
         given = request.arguments.one
         query = AuditQuery(
-            subject=seen.id if seen else "",
+            subject=server.id if server else "",
             person=_principal(given("person"), request.conversation),
             kinds=KINDS[given("kind")] if given("kind") else (),
             since=_moment(given("since"), self._parts.clock()) if given("since") else None,
@@ -176,9 +176,9 @@ class AuditSearch:
         return AuditScope(conversation.workspace_key, frozenset((*servers, *profiles)))
 
 
-def _again(request: CommandContext, seen: VisibleServer | None) -> tuple[str, ...]:
+def _again(request: CommandContext, server: VisibleServer | None) -> tuple[str, ...]:
     """Return the command line that repeats the search."""
-    words = ["mcp", "audit", *((seen.name,) if seen else ())]
+    words = ["mcp", "audit", *((server.name,) if server else ())]
     for option in ("person", "since", "kind"):
         if value := request.arguments.one(option):
             words += [f"--{option}", value]

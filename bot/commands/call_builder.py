@@ -27,40 +27,44 @@ class CallBuilder:
         self._servers = parts.servers
         self._directory = directory
 
-    async def found(self, name: str, where: ConversationKey) -> VisibleServer:
+    async def found(self, name: str, conversation: ConversationKey) -> VisibleServer:
         """Return the server, with its capabilities synced if there are none yet. Raises NotFoundRejection."""
-        seen = await self._directory.find(name, where)
+        seen = await self._directory.find(name, conversation)
         await self._directory.connect([seen])
         return seen
 
-    def tool(self, seen: VisibleServer, name: str) -> Tool:
+    def tool(self, server: VisibleServer, name: str) -> Tool:
         """Return a tool by its original or its offered name. Raises NotFoundRejection."""
-        tools = self._directory.capabilities(seen).tools
+        tools = self._directory.capabilities(server).tools
         found = next((tool for tool in tools if name in (tool.original_name, tool.name)), None)
         if found is None:
             hint = did_you_mean(name, (tool.original_name for tool in tools))
             raise NotFoundRejection(
-                f"{server_label(seen.config)} has no tool of that name.{hint} `/mcp tools` lists them."
+                f"{server_label(server.config)} has no tool of that name.{hint} `/mcp tools` lists them."
             )
         return found
 
-    def call(self, tool: Tool, arguments: Mapping[str, Any], where: ConversationKey, by: Author) -> InboundMessage:
+    def call(
+        self, tool: Tool, arguments: Mapping[str, Any], conversation: ConversationKey, by: Author
+    ) -> InboundMessage:
         """Return the call as a message to the engine."""
         mark = secrets.token_hex(16)
         text = f"Run {tool.server}.{tool.original_name}"
-        return InboundMessage((f"run:{mark}",), where, by, text, call=ToolCall(f"run-{mark}", tool.name, arguments))
+        return InboundMessage(
+            (f"run:{mark}",), conversation, by, text, call=ToolCall(f"run-{mark}", tool.name, arguments)
+        )
 
-    async def written(self, seen: VisibleServer, name: str, given: Mapping[str, str]) -> Sequence[Piece]:
+    async def written(self, server: VisibleServer, name: str, given: Mapping[str, str]) -> Sequence[Piece]:
         """Render a prompt. Raises CommandRejected, ServerTrouble."""
-        prompts = self._directory.capabilities(seen).prompts
+        prompts = self._directory.capabilities(server).prompts
         prompt = next((each for each in prompts if each.name == name), None)
         if prompt is None:
             hint = did_you_mean(name, (each.name for each in prompts))
             raise NotFoundRejection(
-                f"{server_label(seen.config)} has no prompt of that name.{hint} `/mcp prompts` lists them."
+                f"{server_label(server.config)} has no prompt of that name.{hint} `/mcp prompts` lists them."
             )
         _check(prompt, given)
-        return await self._servers.get_prompt(seen.id, name, given)
+        return await self._servers.get_prompt(server.id, name, given)
 
 
 def _check(prompt: Prompt, given: Mapping[str, str]) -> None:

@@ -291,9 +291,9 @@ def _id(key: ConversationKey) -> str:
     return ":".join(str(key).split(":")[2:])
 
 
-def _meant(text: str, here: ConversationKey) -> ConversationKey | None:
+def _meant(text: str, conversation: ConversationKey) -> ConversationKey | None:
     """Parse a whole key, `channel:thread`, or a thread of this channel. Return None if it is invalid."""
-    own = str(here).split(":")
+    own = str(conversation).split(":")
     parts = text.split(":") if text else own[3:]
     try:
         return ConversationKey.parse(":".join((*own[: 4 - len(parts)], *parts)))

@@ -116,10 +116,10 @@ class Rights:
 class UserMessenger(Protocol):
     """Messages to users on the platforms that this process serves, and lookup of their memberships."""
 
-    async def member(self, author: Author, where: ConversationKey) -> Member:
+    async def member(self, author: Author, conversation: ConversationKey) -> Member:
         """Return a user's current membership. Raises DeliveryFailed if the platform cannot be asked here."""
 
-    async def tell(self, author: Author, where: ConversationKey, text: str) -> None:
+    async def tell(self, author: Author, conversation: ConversationKey, text: str) -> None:
         """Send plain text to one user, in an ephemeral or direct message. Raises DeliveryFailed."""
 
 

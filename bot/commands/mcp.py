@@ -189,9 +189,13 @@ class Grants:
     @property
     def handlers(self) -> tuple[VerbHandler, ...]:
         """Return the verbs."""
-        verb = Verb("grants list", "what runs without asking, and who said so", (), RequiredRole.EVERYONE, ("grants",))
-        ended = Verb("grants revoke", "let it ask again", (_WHICH,), RequiredRole.EVERYONE, ("grants remove", "revoke"))
-        return VerbHandler(verb, self._list), VerbHandler(ended, self._revoke)
+        listing = Verb(
+            "grants list", "what runs without asking, and who said so", (), RequiredRole.EVERYONE, ("grants",)
+        )
+        revoking = Verb(
+            "grants revoke", "let it ask again", (_WHICH,), RequiredRole.EVERYONE, ("grants remove", "revoke")
+        )
+        return VerbHandler(listing, self._list), VerbHandler(revoking, self._revoke)
 
     async def _list(self, request: CommandContext) -> AsyncIterator[Reply]:
         seen = await self._seen(request)

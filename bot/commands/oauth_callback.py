@@ -100,11 +100,11 @@ class OAuthCallback:
             raise _NotAllowed("Your platform did not say in time whether you may still do this.") from None
         self._judge(seen, member)
 
-    def _judge(self, seen: VisibleServer, member: Member) -> None:
+    def _judge(self, server: VisibleServer, member: Member) -> None:
         if not self._parts.rights.administers(member):
             raise _NotAllowed(f"Only {self._parts.rights.who} can do this, and you cannot any more.")
         try:
-            self._signing_in.allow(seen, member)
+            self._signing_in.allow(server, member)
         except CommandRejected as refusal:
             raise _NotAllowed(str(refusal).replace("`", "")) from refusal
 

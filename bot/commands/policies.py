@@ -64,7 +64,7 @@ TERMS = (
 _SWITCH = {"yes": True, "true": True, "on": True, "no": False, "false": False, "off": False}
 
 
-def given_rule(base: Rule, arguments: Arguments, where: ConversationKey) -> Rule:
+def given_rule(base: Rule, arguments: Arguments, conversation: ConversationKey) -> Rule:
     """Return `base` with the conditions and requirements of the options. Raises CommandRejected, which names the
     invalid options.
     """
@@ -79,11 +79,11 @@ def given_rule(base: Rule, arguments: Arguments, where: ConversationKey) -> Rule
             for name, value in _pairs(arguments.many("annotation"), "annotation").items()
         }
     if arguments.given("in"):
-        table["in"] = [_place(channel, where) for channel in arguments.many("in")]
+        table["in"] = [_place(channel, conversation) for channel in arguments.many("in")]
     if arguments.given("asker"):
         table["asker"] = list(arguments.many("asker"))
     try:
-        return replace(parse_rule({**table, **_given_terms(arguments, where)}), workspace=base.workspace)
+        return replace(parse_rule({**table, **_given_terms(arguments, conversation)}), workspace=base.workspace)
     except RuleError as error:
         option = _OPTIONS.get(error.key.partition(".")[0], error.key.partition(".")[0])
         raise CommandRejected(f"`--{option}` cannot be used: {error.problem}.") from error
@@ -119,7 +119,7 @@ _OPTIONS = {
 }
 
 
-def _given_terms(arguments: Arguments, where: ConversationKey) -> Mapping[str, Any]:
+def _given_terms(arguments: Arguments, conversation: ConversationKey) -> Mapping[str, Any]:
     terms: dict[str, Any] = {}
     if arguments.given("approver"):
         terms["approvers"] = list(arguments.many("approver"))
@@ -135,7 +135,7 @@ def _given_terms(arguments: Arguments, where: ConversationKey) -> Mapping[str, A
         terms["on_timeout"] = arguments.one("on-timeout")
     if arguments.given("deliver"):
         places = arguments.many("deliver")
-        terms["deliver"] = [place if place in (THREAD, APPROVERS) else _place(place, where) for place in places]
+        terms["deliver"] = [place if place in (THREAD, APPROVERS) else _place(place, conversation) for place in places]
     return terms
 
 
@@ -146,11 +146,13 @@ def _pairs(given: Sequence[str], option: str) -> dict[str, str]:
     return {name.strip(): value for name, _, value in pairs}
 
 
-def _place(channel: str, where: ConversationKey) -> str:
+def _place(channel: str, conversation: ConversationKey) -> str:
     """Parse a channel id of this workspace, or a full key."""
     if ":" in channel:
         return channel
-    return str(ConversationKey(where.platform, where.workspace, channel.lstrip("#"), "")).rpartition(":")[0]
+    return str(ConversationKey(conversation.platform, conversation.workspace, channel.lstrip("#"), "")).rpartition(":")[
+        0
+    ]
 
 
 def _repeated(option: str, values: Sequence[str]) -> list[str]:
@@ -177,13 +179,15 @@ class PolicyService:
         self._parts = parts
         self._directory = directory
 
-    async def rules(self, where: ConversationKey) -> list[Rule]:
+    async def rules(self, conversation: ConversationKey) -> list[Rule]:
         """Return the admins' rules that apply in a conversation."""
         return [
-            rule for rule in await self._parts.policies.rules() if rule.workspace in (EVERYWHERE, where.workspace_key)
+            rule
+            for rule in await self._parts.policies.rules()
+            if rule.workspace in (EVERYWHERE, conversation.workspace_key)
         ]
 
-    async def server(self, name: str, where: ConversationKey) -> VisibleServer | None:
+    async def server(self, name: str, conversation: ConversationKey) -> VisibleServer | None:
         """Return the server by its exact name, None for all servers. Patterns are not accepted, because a rule follows
         its server when it is renamed. Raises CommandRejected.
         """
@@ -193,38 +197,40 @@ class PolicyService:
             raise CommandRejected(
                 "A rule here is about one server, or about all: `*`. Other patterns are for the file."
             )
-        return await self._directory.find(name, where)
+        return await self._directory.find(name, conversation)
 
-    async def profile(self, name: str, where: ConversationKey) -> str:
+    async def profile(self, name: str, conversation: ConversationKey) -> str:
         """Return the id of a profile by its name or id; empty without a name. Raises NotFoundRejection."""
         if not name:
             return ""
         for profile in await self._parts.profiles.profiles():
-            if profile.workspace in (EVERYWHERE, where.workspace_key) and name.strip().lower() in (
+            if profile.workspace in (EVERYWHERE, conversation.workspace_key) and name.strip().lower() in (
                 profile.name.lower(),
                 profile.id,
             ):
                 return profile.id
         raise NotFoundRejection("There is no profile of that name. `/profile list` lists them.")
 
-    async def tool(self, seen: VisibleServer | None, name: str) -> str:
+    async def tool(self, server: VisibleServer | None, name: str) -> str:
         """Return the pattern of a tool by its name, syncing the server if its tools are unknown; a pattern unchanged;
         ANY without a name. Raises NotFoundRejection.
         """
-        if name and seen:
-            await self._directory.connect([seen])
-        return self.tool_name(seen, name) if name else ANY
+        if name and server:
+            await self._directory.connect([server])
+        return self.tool_name(server, name) if name else ANY
 
-    def tool_name(self, seen: VisibleServer | None, name: str) -> str:
+    def tool_name(self, server: VisibleServer | None, name: str) -> str:
         """Return the pattern of a known tool, or the given pattern. Raises NotFoundRejection."""
-        tools = self._directory.capabilities(seen).tools if seen else ()
+        tools = self._directory.capabilities(server).tools if server else ()
         found = next((tool for tool in tools if name in (tool.original_name, tool.name)), None)
         if found is not None:
             return as_pattern(found.original_name)
-        if seen is None or is_pattern(name):
+        if server is None or is_pattern(name):
             return name
         hint = did_you_mean(name, (tool.original_name for tool in tools))
-        raise NotFoundRejection(f"{server_label(seen.config)} has no tool of that name.{hint} `/mcp tools` lists them.")
+        raise NotFoundRejection(
+            f"{server_label(server.config)} has no tool of that name.{hint} `/mcp tools` lists them."
+        )
 
     async def set(self, rule: Rule, by: Author) -> RuleSaved:
         """Save a rule. It replaces the rule of its workspace about the same calls. Raises NotFound."""
@@ -234,13 +240,13 @@ class PolicyService:
         return RuleSaved(kept, before)
 
     def about(
-        self, rules: Sequence[Rule], seen: VisibleServer | None, name: str, member: Member
+        self, rules: Sequence[Rule], server: VisibleServer | None, name: str, member: Member
     ) -> tuple[str, Rule | None]:
         """Return the tool pattern, and the rule about this server and tool alone, preferring one that the member may
         change. Raises NotFoundRejection.
         """
-        found = [rule for rule in rules if rule.server_id == (seen.id if seen else "") and bare(rule)]
-        tool = name if name in {each.tool for each in found} else self.tool_name(seen, name) if name else ANY
+        found = [rule for rule in rules if rule.server_id == (server.id if server else "") and bare(rule)]
+        tool = name if name in {each.tool for each in found} else self.tool_name(server, name) if name else ANY
         fitting = [each for each in found if each.tool == tool]
         mine = [each for each in fitting if self._may_change(each, member)]
         return tool, next(iter(mine or fitting), None)
@@ -263,8 +269,8 @@ def bare(rule: Rule) -> bool:
     return rule.conditions[3:] == Rule(rule.policy).conditions[3:]
 
 
-def _same(one: Rule, other: Rule) -> bool:
-    return one.workspace == other.workspace and one.conditions == other.conditions
+def _same(rule: Rule, other: Rule) -> bool:
+    return rule.workspace == other.workspace and rule.conditions == other.conditions
 
 
 MOST_RULES = 30
@@ -296,16 +302,16 @@ class ServerPolicies:
     @property
     def handlers(self) -> tuple[VerbHandler, ...]:
         """Return the verbs."""
-        verb = Verb(
+        listing = Verb(
             "policy list", "what runs, what asks and what never runs", (A_SERVER,), aliases=("policy", "policies")
         )
-        verb = Verb(
+        setting = Verb(
             "policy set", "what happens when the model asks for a tool", (_SERVERS, A_TOOL, POLICY, *CONDITIONS, *TERMS)
         )
-        undone = Verb(
+        clearing = Verb(
             "policy clear", "take an admin's rule back", (_SERVER_OR_RULE, A_TOOL), aliases=("policy remove",)
         )
-        return VerbHandler(verb, self._list), VerbHandler(verb, self._set), VerbHandler(undone, self._clear)
+        return VerbHandler(listing, self._list), VerbHandler(setting, self._set), VerbHandler(clearing, self._clear)
 
     # Listing
 
@@ -329,26 +335,26 @@ class ServerPolicies:
             page=page_of(request.arguments.page, len(rows), spoken),
         )
 
-    def _rows(self, seen: VisibleServer, rules: Sequence[Rule], request: CommandContext) -> list[tuple[str, ...]]:
+    def _rows(self, server: VisibleServer, rules: Sequence[Rule], request: CommandContext) -> list[tuple[str, ...]]:
         """Return the policy of each tool, with the rules about this server that depend only on the tool's name."""
-        plain = [rule for rule in rules if rule.plain and rule.server_id == seen.id]
-        tools = self._directory.capabilities(seen).tools
+        plain = [rule for rule in rules if rule.plain and rule.server_id == server.id]
+        tools = self._directory.capabilities(server).tools
         policy_of = self._parts.administration.policy_of
-        rows = [self._general(seen, rule) for rule in plain if rule.tool == ANY]
+        rows = [self._general(server, rule) for rule in plain if rule.tool == ANY]
         for tool in tools:
             said = ", ".join(self._said(rule) for rule in plain if rule.tool == tool.original_name)
             holds = POLICY_WORDS[policy_of(tool, request.conversation)]
-            rows.append((seen.name, tool.original_name, risk(tool), holds, said))
+            rows.append((server.name, tool.original_name, risk(tool), holds, said))
         known = {tool.original_name for tool in tools} | {ANY}
         for rule in plain:
             if rule.tool not in known:
                 about = "pattern" if is_pattern(rule.tool) else "not offered now"
-                rows.append((seen.name, rule.tool, about, "", self._said(rule)))
+                rows.append((server.name, rule.tool, about, "", self._said(rule)))
         return rows
 
-    def _general(self, seen: VisibleServer, rule: Rule) -> tuple[str, ...]:
+    def _general(self, server: VisibleServer, rule: Rule) -> tuple[str, ...]:
         about = f"(all but {', '.join(sorted(rule.excluded_tools))})" if rule.excluded_tools else "(all its tools)"
-        return seen.name, about, "", POLICY_WORDS[rule.policy], self._said(rule)
+        return server.name, about, "", POLICY_WORDS[rule.policy], self._said(rule)
 
     def _said(self, rule: Rule) -> str:
         terms = "" if rule.terms == NO_TERMS else ", on terms"

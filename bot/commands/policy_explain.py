@@ -135,10 +135,10 @@ class PolicyExplain:
             raise CommandRejected("Rules of another workspace are shown to its admins and to the operator.")
         return where
 
-    def _signature(self, judged: PolicyResult, where: ConversationKey) -> list[tuple[str, str]]:
+    def _signature(self, judged: PolicyResult, conversation: ConversationKey) -> list[tuple[str, str]]:
         if judged.ruling.policy is not ApprovalPolicy.ASK_USER:
             return []
-        return [("signed by", self._parts.administration.signed_by(judged.terms, where))]
+        return [("signed by", self._parts.administration.signed_by(judged.terms, conversation))]
 
     def _withheld(self, tool: Tool) -> list[tuple[str, str]]:
         """Return the note that an unreviewed tool is not offered, regardless of rules."""

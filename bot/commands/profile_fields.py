@@ -45,27 +45,27 @@ class ProfileService:
         """Profile names last read, by workspace. Completion uses them without a query."""
         return self._remembered
 
-    async def all(self, where: ConversationKey) -> list[Profile]:
+    async def all(self, conversation: ConversationKey) -> list[Profile]:
         """Return all profiles of a workspace and the global ones, sorted by name."""
         profiles = [
             profile
             for profile in await self._parts.profiles.profiles()
-            if profile.workspace in (EVERYWHERE, where.workspace_key)
+            if profile.workspace in (EVERYWHERE, conversation.workspace_key)
         ]
-        self._remembered[where.workspace_key] = tuple(each.name for each in profiles)
+        self._remembered[conversation.workspace_key] = tuple(each.name for each in profiles)
         return profiles
 
-    async def named(self, name: str, where: ConversationKey) -> Profile | None:
+    async def named(self, name: str, conversation: ConversationKey) -> Profile | None:
         """Return the profile by name or id; those of the workspace come before global ones. None if it is missing."""
         wanted = name.strip().lower()
-        found = [each for each in await self.all(where) if wanted in (each.name.lower(), each.id.lower())]
+        found = [each for each in await self.all(conversation) if wanted in (each.name.lower(), each.id.lower())]
         return min(found, key=lambda each: each.workspace == EVERYWHERE, default=None)
 
-    async def find(self, name: str, where: ConversationKey) -> Profile:
+    async def find(self, name: str, conversation: ConversationKey) -> Profile:
         """Return the profile by name or id. Raises NotFoundRejection."""
-        profile = await self.named(name, where)
+        profile = await self.named(name, conversation)
         if profile is None:
-            hint = did_you_mean(name, self._remembered.get(where.workspace_key, ()))
+            hint = did_you_mean(name, self._remembered.get(conversation.workspace_key, ()))
             raise NotFoundRejection(f"There is no profile of that name.{hint} `/profile list` lists them.")
         return profile
 

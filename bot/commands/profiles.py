@@ -198,8 +198,10 @@ class Profiles:
             actions=(ReplyAction("Edit again", ("profile", "set", profile.name)),),
         )
 
-    def _blank(self, name: str, member: Member, where: ConversationKey) -> Profile:
-        return self._keeping.blank(name, EVERYWHERE if self._parts.rights.everywhere(member) else where.workspace_key)
+    def _blank(self, name: str, member: Member, conversation: ConversationKey) -> Profile:
+        return self._keeping.blank(
+            name, EVERYWHERE if self._parts.rights.everywhere(member) else conversation.workspace_key
+        )
 
     # Deleting and binding
 
@@ -266,9 +268,9 @@ class Profiles:
 
     # Finding
 
-    async def _bound(self, where: ConversationKey) -> dict[str, list[str]]:
+    async def _bound(self, conversation: ConversationKey) -> dict[str, list[str]]:
         """Return the bindings of each profile as display text. Other channels are shown by id."""
-        channel, workspace = binding_scopes(where)
+        channel, workspace = binding_scopes(conversation)
         said = {channel: "this channel", workspace: "this workspace", EVERYWHERE: "every workspace"}
         found: dict[str, list[str]] = {}
         for binding in await self._parts.profiles.bindings():

@@ -101,12 +101,12 @@ class ServerChecks:
         waiting = await asyncio.gather(*(self._signing_in.steps(seen.config) for seen in chosen))
         yield _report(text, rows, failed=bool(broken), actions=tuple(chain(*waiting))[:_MOST_STEPS])
 
-    async def _looks(self, seen: VisibleServer) -> AsyncIterator[Check]:
-        if seen.status in _SWITCHED_OFF:
-            yield _switched_off(seen)
+    async def _looks(self, server: VisibleServer) -> AsyncIterator[Check]:
+        if server.status in _SWITCHED_OFF:
+            yield _switched_off(server)
             return
         try:
-            async with aclosing(self._servers.diagnose(seen.id)) as looks:
+            async with aclosing(self._servers.diagnose(server.id)) as looks:
                 async for check in looks:
                     yield check
         except NotFound:
@@ -217,21 +217,21 @@ def _report(
     return Reply(text, table, failed=failed, actions=actions)
 
 
-def _switched_off(seen: VisibleServer) -> Check:
+def _switched_off(server: VisibleServer) -> Check:
     """Return the check of a disabled server, which is not a failure."""
-    word = seen.status.value
-    if not seen.config.from_file:
-        fix = "enable it" if seen.status is ServerStatus.DISABLED else "connect it"
+    word = server.status.value
+    if not server.config.from_file:
+        fix = "enable it" if server.status is ServerStatus.DISABLED else "connect it"
         return Check("switched on", CheckStatus.DOUBTFUL, f"An admin has made it {word}.", fix)
-    if seen.status is ServerStatus.DISABLED:
+    if server.status is ServerStatus.DISABLED:
         said = "The operator's file has it disabled: take out `disabled` to use it."
         return Check("switched on", CheckStatus.SKIPPED, said)
     return Check("switched on", CheckStatus.DOUBTFUL, f"It was {word} by hand.", "connect it")
 
 
-def _row(seen: VisibleServer, check: Check) -> tuple[str, ...]:
+def _row(server: VisibleServer, check: Check) -> tuple[str, ...]:
     took = f" ({format_duration(check.seconds)})" if check.seconds is not None else ""
-    return seen.name, MARKS[check.finding], check.name, shorten(check.detail + took, 300), shorten(check.fix, 300)
+    return server.name, MARKS[check.finding], check.name, shorten(check.detail + took, 300), shorten(check.fix, 300)
 
 
 _OPERATORS = "Only the operator may have programs started on this machine."

@@ -152,11 +152,11 @@ class ServerControl:
             return
         yield Reply(f"{server_label(seen.config)} is removed, with its secrets and rules.")
 
-    async def _consequences(self, seen: VisibleServer, record: ServerRecord, *, overtaken: bool) -> Reply:
+    async def _consequences(self, server: VisibleServer, record: ServerRecord, *, overtaken: bool) -> Reply:
         now = self._parts.clock()
-        waiting = await self._parts.archive.count_pending(seen.id)
-        rules = sum(rule.server_id == seen.id for rule in await self._parts.policies.rules())
-        calls, _ = await self._parts.archive.calls(seen.name, seen.config.workspace, LOOKED_THROUGH, 0)
+        waiting = await self._parts.archive.count_pending(server.id)
+        rules = sum(rule.server_id == server.id for rule in await self._parts.policies.rules())
+        calls, _ = await self._parts.archive.calls(server.name, server.config.workspace, LOOKED_THROUGH, 0)
         recent = [call for call in calls if now - call.at < A_WEEK]
         people = len({call.asked_by for call in recent})
         secrets = len(record.secrets)
@@ -169,12 +169,12 @@ class ServerControl:
         ]
         note = f"{', '.join(filter(None, goes))}. {_waiting(waiting)}".strip()
         changed = f" It was changed {format_ago(record.updated_at, now)}, after you asked." if overtaken else ""
-        words = ("mcp", "remove", seen.name, "--version", str(record.version))
+        words = ("mcp", "remove", server.name, "--version", str(record.version))
         return Reply(
-            f"Remove {server_label(seen.config)}?{changed} {note} This cannot be undone. Type its name to confirm.",
+            f"Remove {server_label(server.config)}?{changed} {note} This cannot be undone. Type its name to confirm.",
             details=(("changed", f"{format_ago(record.updated_at, now)} by {record.updated_by}"),) if overtaken else (),
             failed=overtaken,
-            actions=(ReplyAction(f"Remove {seen.name}", words, ActionStyle.DANGER, confirm=seen.name),),
+            actions=(ReplyAction(f"Remove {server.name}", words, ActionStyle.DANGER, confirm=server.name),),
         )
 
     async def _reload(self, request: CommandContext) -> AsyncIterator[Reply]:
@@ -190,20 +190,20 @@ class ServerControl:
         apply = (ReplyAction("Apply", ("mcp", "reload", "--apply"), ActionStyle.PRIMARY),)
         yield _told(f"`{file}` and what runs are different. Nothing has been changed yet.", difference, apply)
 
-    def _stands(self, seen: VisibleServer, state: ServerSnapshot) -> Reply:
-        tools = self._directory.capabilities(seen).tools
+    def _stands(self, server: VisibleServer, state: ServerSnapshot) -> Reply:
+        tools = self._directory.capabilities(server).tools
         if state.status is ServerStatus.CONNECTED:
-            return Reply(f"{server_label(seen.config)} is connected: {count_tools(tools)}.")
-        hint = self._signing_in.hint(replace(seen, state=state))
+            return Reply(f"{server_label(server.config)} is connected: {count_tools(tools)}.")
+        hint = self._signing_in.hint(replace(server, state=state))
         return Reply(
-            f"{server_label(seen.config)} is not connected.",
+            f"{server_label(server.config)} is not connected.",
             details=(
                 ("state", state.status.value),
                 ("problem", state.problem),
                 *((("by a browser", hint),) if hint else ()),
             ),
             failed=True,
-            actions=(ReplyAction("Find out why", ("mcp", "doctor", seen.name)),),
+            actions=(ReplyAction("Find out why", ("mcp", "doctor", server.name)),),
         )
 
 

@@ -124,20 +124,19 @@ class ServerDirectory:
         seen = await self.find(name, request.conversation)
         return seen, self.record_of(seen, request.member)
 
-    def record_of(self, seen: VisibleServer, member: Member) -> ServerRecord:
+    def record_of(self, server: VisibleServer, member: Member) -> ServerRecord:
         """Return the record of a server that the member may change. Raises ForbiddenRejection."""
-        if seen.record is None:
+        if server.record is None:
             raise ForbiddenRejection(
-                f"{server_label(seen.config)} is managed in the operator's file `{self._parts.file}` and is read-only "
-                "here. "
-                "Change it there, then use `/mcp reload`."
+                f"{server_label(server.config)} is managed in the operator's file `{self._parts.file}` and is "
+                "read-only here. Change it there, then use `/mcp reload`."
             )
-        if seen.config.workspace == EVERYWHERE and not self._parts.rights.everywhere(member):
+        if server.config.workspace == EVERYWHERE and not self._parts.rights.everywhere(member):
             raise ForbiddenRejection(
-                f"{server_label(seen.config)} belongs to every workspace. Only the operator can change it: "
+                f"{server_label(server.config)} belongs to every workspace. Only the operator can change it: "
                 "`countersign servers` on the machine that runs the bot."
             )
-        return seen.record
+        return server.record
 
     async def connect(self, servers: Sequence[VisibleServer]) -> bool:
         """Connect the enabled idle servers that were never synced. Return True if there were any. Failures do not
@@ -158,9 +157,9 @@ class ServerDirectory:
         with suppress(NotFound, ServerTrouble):
             await self._servers.connect(server_id)
 
-    def capabilities(self, seen: VisibleServer) -> ServerCapabilities:
+    def capabilities(self, server: VisibleServer) -> ServerCapabilities:
         """Return a server's capabilities from memory."""
-        return capabilities(self._servers, seen.id)
+        return capabilities(self._servers, server.id)
 
     def names(self, conversation: ConversationKey) -> list[str]:
         """Return the slugs of all loaded servers, from memory."""

@@ -125,9 +125,14 @@ class ServerEdit:
             yield reply
 
     async def _keep(
-        self, before: ServerRecord, draft: ParsedDefinition, asked: CommandContext | SubmissionContext, *, verify: bool
+        self,
+        before: ServerRecord,
+        draft: ParsedDefinition,
+        context: CommandContext | SubmissionContext,
+        *,
+        verify: bool,
     ) -> AsyncIterator[Reply | Form]:
-        kept = await self._keeping.change(before, draft, asked.author)
+        kept = await self._keeping.change(before, draft, context.author)
         match kept:
             case InvalidServer(errors):
                 yield all_wrong("Nothing was changed.", errors, "edit")
@@ -140,14 +145,14 @@ class ServerEdit:
             return
         record = kept.record
         changes = tuple((f"changed {name}", said) for name, said in kept.changes.items())
-        if record.missing - before.missing and asked.hidden_input:
+        if record.missing - before.missing and context.hidden_input:
             slot = missing_slots(record)[0]
             cleared = kept.changes.get(f"secret {slot}", "")
             yield secret_form(record, slot, intro=f"{server_label(record.config)} is changed. Secret {slot} {cleared}.")
             return
         if record.missing - before.missing:
             said = f"{server_label(record.config)} is changed, and waits for {awaited(record)}."
-            reply = await self._links.asked(record, asked.author, asked.conversation, said)
+            reply = await self._links.asked(record, context.author, context.conversation, said)
             yield replace(reply, details=(*changes, *reply.details))
             return
         look = verify and record.standing is ServerEnablement.ON
@@ -302,9 +307,9 @@ class ServerAdd:
         async for reply in self._added(kept.record, filled, verify=True):
             yield reply
 
-    def _asking(self, asked: CommandContext | SubmissionContext) -> SecretFieldMode:
+    def _asking(self, context: CommandContext | SubmissionContext) -> SecretFieldMode:
         """Return the way to ask for a secret on this platform."""
-        if asked.hidden_input:
+        if context.hidden_input:
             return SecretFieldMode.PROMPT
         return SecretFieldMode.LINK if self._links.on else SecretFieldMode.REFERENCE
 
@@ -347,11 +352,11 @@ class ServerAdd:
         )
 
     async def _added(
-        self, record: ServerRecord, asked: CommandContext | SubmissionContext, *, verify: bool
+        self, record: ServerRecord, context: CommandContext | SubmissionContext, *, verify: bool
     ) -> AsyncIterator[Reply]:
         if record.missing:
             said = f"{server_label(record.config)} is added, and waits for {awaited(record)}."
-            reply = await self._links.asked(record, asked.author, asked.conversation, said)
+            reply = await self._links.asked(record, context.author, context.conversation, said)
             yield replace(reply, details=(*self._drafting.exactly(record), *reply.details))
             return
         async for reply in self._drafting.reply_with_checks(record, "added", verify=verify):

@@ -202,36 +202,36 @@ class ServerListing:
             steps += offered or ([_next_step(each)] if _stands_still(each) else [])
         return steps
 
-    def _row(self, seen: VisibleServer, where: ConversationKey) -> tuple[str, ...]:
-        tools = self._directory.capabilities(seen).tools
-        count = max(len(tools), seen.state.tool_count if seen.state else 0)
+    def _row(self, server: VisibleServer, conversation: ConversationKey) -> tuple[str, ...]:
+        tools = self._directory.capabilities(server).tools
+        count = max(len(tools), server.state.tool_count if server.state else 0)
         writes = sum(not tool.read_only for tool in tools)
         return (
-            f"{MARKS[seen.status]} {seen.name}",
-            seen.status.value,
-            transport_word(seen.config),
+            f"{MARKS[server.status]} {server.name}",
+            server.status.value,
+            transport_word(server.config),
             f"{count} ({writes} write)" if writes else str(count),
-            self._policies(tools, where),
+            self._policies(tools, conversation),
         )
 
-    def _note(self, seen: VisibleServer, request: CommandContext) -> str:
+    def _note(self, server: VisibleServer, request: CommandContext) -> str:
         """Return the problem of a server with its fix, or the pending review."""
-        return self._problem(seen, request) or _sync_problem(seen) or self._waits(seen)
+        return self._problem(server, request) or _sync_problem(server) or self._waits(server)
 
-    def _problem(self, seen: VisibleServer, request: CommandContext) -> str:
+    def _problem(self, server: VisibleServer, request: CommandContext) -> str:
         """Return the problem of a server, for admins: it may name addresses and references."""
-        if not seen.problem or self._parts.rights.administers(request.member):
-            return seen.problem
+        if not server.problem or self._parts.rights.administers(request.member):
+            return server.problem
         return "only administrators are shown what is wrong"
 
-    def _waits(self, seen: VisibleServer) -> str:
+    def _waits(self, server: VisibleServer) -> str:
         """Return the number of withheld tools."""
-        count = len(withheld(self._parts.servers, seen.id))
-        return f"{count} {'waits' if count == 1 else 'wait'} for review: /mcp review {seen.name}" if count else ""
+        count = len(withheld(self._parts.servers, server.id))
+        return f"{count} {'waits' if count == 1 else 'wait'} for review: /mcp review {server.name}" if count else ""
 
-    def _policies(self, tools: Sequence[Tool], where: ConversationKey) -> str:
+    def _policies(self, tools: Sequence[Tool], conversation: ConversationKey) -> str:
         """Return the policy of a server's tools in one word, or the count of each."""
-        counts = Counter(POLICY_WORDS[self._parts.administration.policy_of(tool, where)] for tool in tools)
+        counts = Counter(POLICY_WORDS[self._parts.administration.policy_of(tool, conversation)] for tool in tools)
         if len(counts) <= 1:
             return next(iter(counts), "")
         return ", ".join(f"{count} {word}" for word, count in counts.most_common())
@@ -248,36 +248,38 @@ class ServerListing:
         steps = (*await self._signing_in.steps(seen.config), *_steps(seen))
         return Reply(f"MCP server {server_label(seen.config)}", details=details, actions=steps)
 
-    def _facts(self, seen: VisibleServer, request: CommandContext) -> list[tuple[str, str]]:
-        tools = self._directory.capabilities(seen).tools
-        state, now = seen.state, self._parts.clock()
+    def _facts(self, server: VisibleServer, request: CommandContext) -> list[tuple[str, str]]:
+        tools = self._directory.capabilities(server).tools
+        state, now = server.state, self._parts.clock()
         count = max(len(tools), state.tool_count if state else 0)
         writes = sum(not tool.read_only for tool in tools)
         synced = (
-            f"{seen.sync.value}, {format_ago(state.synced_at, now)}" if state and state.synced_at else seen.sync.value
+            f"{server.sync.value}, {format_ago(state.synced_at, now)}"
+            if state and state.synced_at
+            else server.sync.value
         )
         return [
-            ("title", seen.config.title),
-            ("description", seen.config.description),
-            ("state", seen.status.value),
-            ("problem", self._problem(seen, request)),
+            ("title", server.config.title),
+            ("description", server.config.description),
+            ("state", server.status.value),
+            ("problem", self._problem(server, request)),
             ("protocol", state.protocol if state else ""),
             ("server version", state.server_version if state else ""),
             ("connected", format_ago(state.connected_at, now) if state and state.connected_at else ""),
             ("tools", f"{count} ({writes} write)" if writes else str(count)),
-            ("review", self._waits(seen)),
-            ("what is known", synced if seen.sync is not SyncStatus.NEVER_SYNCED else ""),
-            ("trusted", "yes" if seen.config.trusted else "no: its hints lower no risk"),
-            ("managed in", self._parts.file if seen.record is None else "chat"),
+            ("review", self._waits(server)),
+            ("what is known", synced if server.sync is not SyncStatus.NEVER_SYNCED else ""),
+            ("trusted", "yes" if server.config.trusted else "no: its hints lower no risk"),
+            ("managed in", self._parts.file if server.record is None else "chat"),
         ]
 
-    def _inner_facts(self, seen: VisibleServer) -> list[tuple[str, str]]:
-        config = seen.config
+    def _inner_facts(self, server: VisibleServer) -> list[tuple[str, str]]:
+        config = server.config
         facts = reached(config)
         if config.sign_in is not None:
             facts.append(("sign-in", oauth_words(config.sign_in)))
-        if seen.record is not None:
-            facts += server_details(seen.record, self._parts.clock())
+        if server.record is not None:
+            facts += server_details(server.record, self._parts.clock())
         return [
             *facts,
             ("system instruction", config.system_instruction),
@@ -304,10 +306,10 @@ class ServerListing:
             page=page_of(request.arguments.page, len(tools), _again("tools", request, servers)),
         )
 
-    def _standing(self, seen: VisibleServer, tool: Tool, waiting: Collection[str], request: CommandContext) -> str:
+    def _standing(self, server: VisibleServer, tool: Tool, waiting: Collection[str], request: CommandContext) -> str:
         """Return the policy or state of a tool in one or two words."""
-        if seen.status in _OFF:
-            return str(seen.status)
+        if server.status in _OFF:
+            return str(server.status)
         if tool.name in waiting:
             return "waits for review"
         return POLICY_WORDS[self._parts.administration.policy_of(tool, request.conversation)]
@@ -388,40 +390,40 @@ def _outer_facts(config: ServerConfig) -> list[tuple[str, str]]:
     return [("transport", transport_word(config))]
 
 
-def _sync_problem(seen: VisibleServer) -> str:
-    return "its tools could not be asked for; what is known stays" if seen.sync is SyncStatus.SYNC_FAILED else ""
+def _sync_problem(server: VisibleServer) -> str:
+    return "its tools could not be asked for; what is known stays" if server.sync is SyncStatus.SYNC_FAILED else ""
 
 
-def _checked(seen: VisibleServer) -> float:
-    state = seen.state
+def _checked(server: VisibleServer) -> float:
+    state = server.state
     return max(state.synced_at or 0.0, state.connected_at or 0.0) if state else 0.0
 
 
-def _stands_still(seen: VisibleServer) -> bool:
-    return seen.record is not None and seen.status in (ServerStatus.DISABLED, ServerStatus.DISCONNECTED, *_TROUBLE)
+def _stands_still(server: VisibleServer) -> bool:
+    return server.record is not None and server.status in (ServerStatus.DISABLED, ServerStatus.DISCONNECTED, *_TROUBLE)
 
 
-def _next_step(seen: VisibleServer) -> ReplyAction:
-    match seen.status:
+def _next_step(server: VisibleServer) -> ReplyAction:
+    match server.status:
         case ServerStatus.DISABLED:
-            return ReplyAction(f"Enable {seen.name}", ("mcp", "enable", seen.name))
+            return ReplyAction(f"Enable {server.name}", ("mcp", "enable", server.name))
         case ServerStatus.DISCONNECTED:
-            return ReplyAction(f"Connect {seen.name}", ("mcp", "connect", seen.name))
+            return ReplyAction(f"Connect {server.name}", ("mcp", "connect", server.name))
         case _:
-            return ReplyAction(f"Find out about {seen.name}", ("mcp", "doctor", seen.name))
+            return ReplyAction(f"Find out about {server.name}", ("mcp", "doctor", server.name))
 
 
-def _steps(seen: VisibleServer) -> tuple[ReplyAction, ...]:
-    verify = ReplyAction("Verify", ("mcp", "verify", seen.name))
-    if seen.record is None:
+def _steps(server: VisibleServer) -> tuple[ReplyAction, ...]:
+    verify = ReplyAction("Verify", ("mcp", "verify", server.name))
+    if server.record is None:
         return (verify,)
-    disabled = seen.status is ServerStatus.DISABLED
+    disabled = server.status is ServerStatus.DISABLED
     switch = ("Enable", "enable") if disabled else ("Disable", "disable")
     return (
         verify,
-        ReplyAction("Edit", ("mcp", "edit", seen.name)),
-        ReplyAction(switch[0], ("mcp", switch[1], seen.name)),
-        ReplyAction("Remove", ("mcp", "remove", seen.name), ActionStyle.DANGER),
+        ReplyAction("Edit", ("mcp", "edit", server.name)),
+        ReplyAction(switch[0], ("mcp", switch[1], server.name)),
+        ReplyAction("Remove", ("mcp", "remove", server.name), ActionStyle.DANGER),
     )
 
 

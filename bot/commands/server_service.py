@@ -100,22 +100,22 @@ class ServerService:
         await self._parts.administration.refresh()
         return present
 
-    async def let_connect(self, seen: VisibleServer, member: Member) -> bool:
+    async def let_connect(self, server: VisibleServer, member: Member) -> bool:
         """Allow connections to a disconnected server. Return False if it is disabled. Raises ForbiddenRejection if that
         needs a change that the member may not make.
         """
-        if seen.record is None or seen.record.standing is ServerEnablement.ON:
+        if server.record is None or server.record.standing is ServerEnablement.ON:
             return True
-        record = self._directory.record_of(seen, member)
+        record = self._directory.record_of(server, member)
         if record.standing is ServerEnablement.DISABLED:
             return False
         await self.set_enablement(record, ServerEnablement.ON, member.author)
         return True
 
-    async def fetch(self, seen: VisibleServer) -> SyncResult:
+    async def fetch(self, server: VisibleServer) -> SyncResult:
         """Sync a server's capabilities. Raises ServerTrouble."""
-        before = {tool.original_name: tool.definition for tool in self._directory.capabilities(seen).tools}
-        known = await self._parts.servers.sync(seen.id)
+        before = {tool.original_name: tool.definition for tool in self._directory.capabilities(server).tools}
+        known = await self._parts.servers.sync(server.id)
         after = {tool.original_name: tool.definition for tool in known.tools}
         return SyncResult(
             known,

@@ -69,9 +69,9 @@ class ServerStatistics:
             (*_facts(found, of_one=seen is not None), *counts),
         )
 
-    async def _steps(self, seen: VisibleServer) -> tuple[ReplyAction, ...]:
-        to_sign_in = await self._signing_in.steps(seen.config)
-        return to_sign_in or (ReplyAction(f"Find out about {seen.name}", ("mcp", "doctor", seen.name)),)
+    async def _steps(self, server: VisibleServer) -> tuple[ReplyAction, ...]:
+        to_sign_in = await self._signing_in.steps(server.config)
+        return to_sign_in or (ReplyAction(f"Find out about {server.name}", ("mcp", "doctor", server.name)),)
 
     async def _health(self, request: CommandContext) -> AsyncIterator[Reply]:
         health = await self._parts.health()

@@ -60,45 +60,45 @@ class SignInSteps:
             return ()
         return (ReplyAction(f"Sign in to {config.name}", ("mcp", "connect", config.name), ActionStyle.PRIMARY),)
 
-    def hint(self, seen: VisibleServer) -> str:
+    def hint(self, server: VisibleServer) -> str:
         """Return a hint if sign-ins are disabled but needed; else empty."""
-        refused = seen.status is ServerStatus.AUTH_REQUIRED
-        by_browser = kind_of_sign_in(seen) in (AuthenticationKind.NONE, AuthenticationKind.OAUTH)
+        refused = server.status is ServerStatus.AUTH_REQUIRED
+        by_browser = kind_of_sign_in(server) in (AuthenticationKind.NONE, AuthenticationKind.OAUTH)
         return SWITCH_ON.replace("`", "") if refused and by_browser and self._sign_ins is None else ""
 
-    def allow(self, seen: VisibleServer, member: Member) -> None:
+    def allow(self, server: VisibleServer, member: Member) -> None:
         """Check that the member may sign the bot in and out: it affects all users of the server. Raises
         ForbiddenRejection.
         """
-        if seen.record is not None:
-            self._directory.record_of(seen, member)
+        if server.record is not None:
+            self._directory.record_of(server, member)
         elif not self._parts.rights.everywhere(member):
             raise ForbiddenRejection(
-                f"{server_label(seen.config)} is managed in the operator's file. Only the operator can sign in to it: "
-                f"`countersign servers connect {seen.name}` on the machine that runs the bot."
+                f"{server_label(server.config)} is managed in the operator's file. Only the operator can sign in to "
+                f"it: `countersign servers connect {server.name}` on the machine that runs the bot."
             )
 
-    async def address(self, seen: VisibleServer, member: Member, conversation: ConversationKey) -> str | None:
+    async def address(self, server: VisibleServer, member: Member, conversation: ConversationKey) -> str | None:
         """Return the member's private sign-in address, None if there is none or the member has no right. Raises
         ServerTrouble.
         """
-        if self._sign_ins is None or not await self.waits(seen.config):
+        if self._sign_ins is None or not await self.waits(server.config):
             return None
         try:
-            self.allow(seen, member)
+            self.allow(server, member)
         except ForbiddenRejection:
             return None
-        return await self._sign_ins.begin(seen.id, member.author, conversation)
+        return await self._sign_ins.begin(server.id, member.author, conversation)
 
-    async def link(self, seen: VisibleServer, member: Member, conversation: ConversationKey, said: str) -> Reply:
+    async def link(self, server: VisibleServer, member: Member, conversation: ConversationKey, said: str) -> Reply:
         """Return a private reply with the link after `said`, which is Markdown of this project. Raises
         ForbiddenRejection, CommandRejected, ServerTrouble.
         """
         if self._sign_ins is None:
             raise CommandRejected(SWITCH_ON)
-        self.allow(seen, member)
-        address = await self._sign_ins.begin(seen.id, member.author, conversation)
-        host, label = urlsplit(address).hostname or "", code(seen.name, "the server").strip("`")
+        self.allow(server, member)
+        address = await self._sign_ins.begin(server.id, member.author, conversation)
+        host, label = urlsplit(address).hostname or "", code(server.name, "the server").strip("`")
         minutes = int(SIGN_IN_SECONDS // 60)
         careful = not host.isascii() or any(part.startswith("xn--") for part in host.split("."))
         return Reply(
@@ -109,22 +109,22 @@ class SignInSteps:
                 ("leads to", urlsplit(address).netloc),
                 *((("careful", "This domain is written in letters that can look like others."),) if careful else ()),
                 ("whole address", address),
-                ("comes back to", self._sign_ins.redirect_uri(seen.id)),
+                ("comes back to", self._sign_ins.redirect_uri(server.id)),
             ),
-            actions=(ReplyAction("Another link", ("mcp", "secret", "rotate", seen.name, SIGN_IN)),),
+            actions=(ReplyAction("Another link", ("mcp", "secret", "rotate", server.name, SIGN_IN)),),
         )
 
-    async def details(self, seen: VisibleServer) -> tuple[tuple[str, str], ...]:
+    async def details(self, server: VisibleServer) -> tuple[tuple[str, str], ...]:
         """Return the sign-in's state and the redirect address, for admins."""
         if self._sign_ins is None:
             return ()
-        kept = await self._sign_ins.get(seen.id)
+        kept = await self._sign_ins.get(server.id)
         facts = []
         if kept is not None:
             by, since = kept.by or "the bot itself", format_ago(kept.since, self._parts.clock())
             facts.append(("signed in", f"{since} by {by}, at {urlsplit(kept.issuer).netloc}"))
-        if kind_of_sign_in(seen) is AuthenticationKind.OAUTH:
-            facts.append(("redirect address", self._sign_ins.redirect_uri(seen.id)))
+        if kind_of_sign_in(server) is AuthenticationKind.OAUTH:
+            facts.append(("redirect address", self._sign_ins.redirect_uri(server.id)))
         return tuple(facts)
 
     async def again(self, request: CommandContext) -> AsyncIterator[Reply]:
@@ -171,11 +171,11 @@ class SignInSteps:
         return next((state.status for state in states if state.config.id == config.id), ServerStatus.PENDING)
 
 
-def kind_of_sign_in(seen: VisibleServer) -> AuthenticationKind:
+def kind_of_sign_in(server: VisibleServer) -> AuthenticationKind:
     """Return the authentication type of the definition."""
-    if seen.record is not None:
-        return seen.record.authentication.kind
-    return seen.config.sign_in.kind if seen.config.sign_in is not None else AuthenticationKind.NONE
+    if server.record is not None:
+        return server.record.authentication.kind
+    return server.config.sign_in.kind if server.config.sign_in is not None else AuthenticationKind.NONE
 
 
 def oauth_words(terms: OAuthTerms) -> str:

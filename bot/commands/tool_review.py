@@ -73,18 +73,18 @@ class ToolReview:
         )
 
     async def approve(
-        self, seen: VisibleServer, tool: str, definition: str, member: Member
+        self, server: VisibleServer, tool: str, definition: str, member: Member
     ) -> tuple[UnreviewedTool, ...]:
         """Pin a tool as shown, or all unreviewed tools if `tool` is empty; no tool if `definition` is no longer their
         digest. Return the pinned tools. Raises NotFound without the server; ForbiddenRejection if the pin would apply
         beyond a token's workspace.
         """
-        if seen.config.workspace == EVERYWHERE and self._parts.rights.is_confined(member):
+        if server.config.workspace == EVERYWHERE and self._parts.rights.is_confined(member):
             raise ForbiddenRejection(
-                f"{server_label(seen.config)} belongs to every workspace. Approving its tools takes a token for all "
+                f"{server_label(server.config)} belongs to every workspace. Approving its tools takes a token for all "
                 "of them."
             )
-        waiting = await self.waiting(seen.id)
+        waiting = await self.waiting(server.id)
         chosen = tuple(each for each in waiting if tool in ("", each.tool.original_name))
         shown = (
             combined_digest(each.tool for each in chosen)
@@ -93,7 +93,7 @@ class ToolReview:
         )
         if not chosen or shown != definition:
             return ()
-        await self._parts.pins.pin(seen.id, [each.tool for each in chosen], member.author)
+        await self._parts.pins.pin(server.id, [each.tool for each in chosen], member.author)
         await self._parts.administration.refresh()
         return chosen
 
@@ -153,15 +153,15 @@ class ServerReview:
     @property
     def handlers(self) -> tuple[VerbHandler, ...]:
         """Return the verbs."""
-        verb = Verb(
+        showing = Verb(
             "review show",
             "tools that are new or have changed, and what is different",
             (_SERVER, _TOOL),
             aliases=("review", "review list"),
         )
-        approved = Verb("review approve", "offer tools as they were shown", (_NAMED, _TOOL, _DEFINITION))
+        approving = Verb("review approve", "offer tools as they were shown", (_NAMED, _TOOL, _DEFINITION))
         # A digest looks like a token but is not one.
-        return VerbHandler(verb, self._show), VerbHandler(approved, self._approve, free=True)
+        return VerbHandler(showing, self._show), VerbHandler(approving, self._approve, free=True)
 
     async def _show(self, request: CommandContext) -> AsyncIterator[Reply]:
         name = request.arguments.one("server")
@@ -223,40 +223,42 @@ class ServerReview:
             page=page_of(request.arguments.page, len(waiting), ("mcp", "review", "show")),
         )
 
-    async def _shown(self, seen: VisibleServer, request: CommandContext) -> Reply:
-        waiting = await self._reviewing.waiting(seen.id)
+    async def _shown(self, server: VisibleServer, request: CommandContext) -> Reply:
+        waiting = await self._reviewing.waiting(server.id)
         wanted = request.arguments.one("tool")
         chosen = [each for each in waiting if wanted in ("", each.tool.original_name, each.tool.name)]
         if not chosen:
-            return self._nothing(seen, wanted, waiting)
+            return self._nothing(server, wanted, waiting)
         if len(chosen) == 1:
-            return self._one(seen, chosen[0])
-        return self._several(seen, chosen, request)
+            return self._one(server, chosen[0])
+        return self._several(server, chosen, request)
 
-    def _nothing(self, seen: VisibleServer, wanted: str, waiting: Sequence[UnreviewedTool]) -> Reply:
-        tools = self._directory.capabilities(seen).tools
+    def _nothing(self, server: VisibleServer, wanted: str, waiting: Sequence[UnreviewedTool]) -> Reply:
+        tools = self._directory.capabilities(server).tools
         if wanted and not any(wanted in (tool.original_name, tool.name) for tool in tools):
             hint = did_you_mean(wanted, (each.tool.original_name for each in waiting))
             raise CommandRejected(
-                f"{server_label(seen.config)} has no tool of that name.{hint} `/mcp tools` lists them."
+                f"{server_label(server.config)} has no tool of that name.{hint} `/mcp tools` lists them."
             )
         what = "This tool" if wanted else "Every tool"
-        return Reply(f"{what} of {server_label(seen.config)} has its accepted definition. No tool waits for a review.")
+        return Reply(
+            f"{what} of {server_label(server.config)} has its accepted definition. No tool waits for a review."
+        )
 
-    def _one(self, seen: VisibleServer, waiting: UnreviewedTool) -> Reply:
+    def _one(self, server: VisibleServer, waiting: UnreviewedTool) -> Reply:
         tool = waiting.tool
         facts = (*self._facts(waiting), *_differences(waiting))
         long = _too_long(facts)
-        words = ("mcp", "review", "approve", seen.name, tool.original_name, "--definition", tool.definition)
+        words = ("mcp", "review", "approve", server.name, tool.original_name, "--definition", tool.definition)
         return Reply(
-            f"{code(tool.original_name, 'A tool')} of {server_label(seen.config)} waits for a review: "
+            f"{code(tool.original_name, 'A tool')} of {server_label(server.config)} waits for a review: "
             f"{_MEANING[waiting.review]}. {self._meanwhile}",
             details=tuple(self._facts(waiting)) if long else facts,
             actions=(ReplyAction("Approve", words, ActionStyle.PRIMARY),),
-            document=_document(seen, [waiting]) if long else None,
+            document=_document(server, [waiting]) if long else None,
         )
 
-    def _several(self, seen: VisibleServer, waiting: Sequence[UnreviewedTool], request: CommandContext) -> Reply:
+    def _several(self, server: VisibleServer, waiting: Sequence[UnreviewedTool], request: CommandContext) -> Reply:
         facts = [
             (f"{escape_invisible(each.tool.original_name)} · {name}", said)
             for each in waiting
@@ -275,20 +277,20 @@ class ServerReview:
             for each in page
         )
         return Reply(
-            f"{pluralize(len(waiting), 'tool')} of {server_label(seen.config)} {_wait(len(waiting))}. "
+            f"{pluralize(len(waiting), 'tool')} of {server_label(server.config)} {_wait(len(waiting))}. "
             f"{self._meanwhile}",
             Table(("tool", "is", "what is different", "look at"), rows),
             details=() if long else tuple(facts),
             actions=(
-                *(_looking(seen, each, number) for number, each in enumerate(page[:_MOST_ACTIONS], 1)),
+                *(_looking(server, each, number) for number, each in enumerate(page[:_MOST_ACTIONS], 1)),
                 ReplyAction(
                     f"Approve all {len(waiting)}",
-                    ("mcp", "review", "approve", seen.name, "--definition", everything),
+                    ("mcp", "review", "approve", server.name, "--definition", everything),
                     ActionStyle.PRIMARY,
                 ),
             ),
-            page=page_of(request.arguments.page, len(waiting), ("mcp", "review", "show", seen.name)),
-            document=_document(seen, waiting) if long else None,
+            page=page_of(request.arguments.page, len(waiting), ("mcp", "review", "show", server.name)),
+            document=_document(server, waiting) if long else None,
         )
 
     @property
@@ -316,10 +318,10 @@ def _wait(count: int) -> str:
     return "waits for a review" if count == 1 else "wait for a review"
 
 
-def _looking(seen: VisibleServer, waiting: UnreviewedTool, number: int) -> ReplyAction:
+def _looking(server: VisibleServer, waiting: UnreviewedTool, number: int) -> ReplyAction:
     name = waiting.tool.original_name
     label = f"Review {name}" if code(name, "") else f"Review tool {number}"
-    return ReplyAction(label, ("mcp", "review", "show", seen.name, name))
+    return ReplyAction(label, ("mcp", "review", "show", server.name, name))
 
 
 def _differences(waiting: UnreviewedTool) -> tuple[tuple[str, str], ...]:
@@ -348,17 +350,17 @@ def _too_long(facts: Sequence[tuple[str, str]]) -> bool:
     )
 
 
-def _document(seen: VisibleServer, waiting: Sequence[UnreviewedTool]) -> ReplyFile:
+def _document(server: VisibleServer, waiting: Sequence[UnreviewedTool]) -> ReplyFile:
     """Return all unreviewed tools as a document."""
-    lines = [f"{seen.name}: tools that wait for a review", ""]
+    lines = [f"{server.name}: tools that wait for a review", ""]
     for each in waiting:
         lines += [f"* {escape_invisible(each.tool.original_name)} ({each.review.value})"]
         lines += [f"  look at: {flag}" for flag in each.tool.flags]
         for alteration in each.alterations:
             lines += [f"  {alteration.part}", *(f"    {line}" for line in _lines(alteration))]
-        words = f"/mcp review approve {seen.name} {escape_invisible(each.tool.original_name)}"
+        words = f"/mcp review approve {server.name} {escape_invisible(each.tool.original_name)}"
         lines += [f"  to approve this tool: {words} --definition {each.tool.definition}", ""]
     if len(waiting) > 1:
         together = combined_digest(each.tool for each in waiting)
-        lines += [f"To approve all of them: /mcp review approve {seen.name} --definition {together}", ""]
-    return ReplyFile(f"review-{seen.name}.txt", "\n".join(lines), "text/plain")
+        lines += [f"To approve all of them: /mcp review approve {server.name} --definition {together}", ""]
+    return ReplyFile(f"review-{server.name}.txt", "\n".join(lines), "text/plain")

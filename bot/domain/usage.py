@@ -111,14 +111,14 @@ class UsageOwner:
     workspace: str
 
     @classmethod
-    def of(cls, author: Author, where: ConversationKey) -> UsageOwner:
+    def of(cls, author: Author, conversation: ConversationKey) -> UsageOwner:
         """Return the owner for an author in a conversation."""
-        return cls(author.principal, channel_of(where), where.workspace_key)
+        return cls(author.principal, channel_of(conversation), conversation.workspace_key)
 
 
-def channel_of(where: ConversationKey) -> str:
+def channel_of(conversation: ConversationKey) -> str:
     """Return the channel of a conversation with its platform and workspace, in the text form of keys."""
-    return ":".join(str(where).split(":")[:3])
+    return ":".join(str(conversation).split(":")[:3])
 
 
 # What was spent

@@ -82,8 +82,8 @@ def evaluate(
     )
 
 
-def _wins_over(one: Rule, other: Rule) -> bool:
-    return outranks(one, other) and (one.of_file or not (other.of_file and other.terms.say_who))
+def _wins_over(rule: Rule, other: Rule) -> bool:
+    return outranks(rule, other) and (rule.of_file or not (other.of_file and other.terms.say_who))
 
 
 def _strictest(rules: Sequence[Rule], resolve: _Resolve) -> list[Rule]:

@@ -160,9 +160,9 @@ def narrowness(rule: Rule) -> Mapping[str, int]:
     return {name: exactness for name, exactness in matches.items() if exactness}
 
 
-def outranks(one: Rule, other: Rule) -> bool:
-    """Return True if `one` has all conditions of `other`, at least as exact, and one more or a more exact one."""
-    mine, theirs = narrowness(one), narrowness(other)
+def outranks(rule: Rule, other: Rule) -> bool:
+    """Return True if `rule` has all conditions of `other`, at least as exact, and one more or a more exact one."""
+    mine, theirs = narrowness(rule), narrowness(other)
     return mine != theirs and all(mine.get(name, 0) >= exactness for name, exactness in theirs.items())
 
 

@@ -43,7 +43,7 @@ class Surface(Protocol):
     async def post_notice(self, audience: NoticeTarget, notice: Notice) -> None:
         """Post a notice outside a turn. Raises DeliveryFailed."""
 
-    async def member(self, author: Author, where: ConversationKey) -> Member:
+    async def member(self, author: Author, conversation: ConversationKey) -> Member:
         """Return the user as a member of the workspace, recent enough to authorize by."""
 
     async def fetch(self, attachment: Attachment) -> bytes:

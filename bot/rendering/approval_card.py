@@ -157,14 +157,14 @@ def signatures(approvals: Iterable[Approval]) -> list[str]:
     )
 
 
-def headline(step: ToolStep, made: ApprovalCard) -> str:
+def headline(step: ToolStep, card: ApprovalCard) -> str:
     """Return the title with the subject of the call, for cards in a list: `Create issue “Login fails” (jira)?`.
 
     The subject is the only argument, or the one with a naming argument name, if it is short.
     """
-    about = _about(made)
-    scope = f" ({made.server})" if made.server else ""
-    return f"{call_title(step)} “{about}”{scope}?" if about else made.title
+    about = _about(card)
+    scope = f" ({card.server})" if card.server else ""
+    return f"{call_title(step)} “{about}”{scope}?" if about else card.title
 
 
 def risk_word(tool: ToolRef | None) -> str:
@@ -214,11 +214,11 @@ def _signer(entry: str, asker: str) -> str:
             return single_line(entry, 60)
 
 
-def _about(made: ApprovalCard) -> str:
+def _about(card: ApprovalCard) -> str:
     """Return the argument that is the subject of a call; empty if it is long, partly hidden or deceptive."""
-    by_name = {argument.name.lower(): argument for argument in made.arguments}
+    by_name = {argument.name.lower(): argument for argument in card.arguments}
     naming = next((by_name[name] for name in _NAMING if name in by_name and by_name[name].full), None)
-    about = naming or (made.arguments[0] if len(made.arguments) == 1 else None)
+    about = naming or (card.arguments[0] if len(card.arguments) == 1 else None)
     if about is None or about.masked or about.warnings:
         return ""
     line = single_line(about.full, ABOUT_LIMIT + 1).replace("“", "").replace("”", "")
@@ -316,12 +316,12 @@ def summary_line(count: int, waiting: int) -> str:
     return f"{count} calls need an approval" if waiting == count else f"{waiting} of {count} calls need an approval"
 
 
-def withheld_text(made: ApprovalCard) -> str:
+def withheld_text(card: ApprovalCard) -> str:
     """Why a call is not approved from a card, and from where it is; empty if nothing is hidden on the card."""
-    if not made.withheld:
+    if not card.withheld:
         return ""
-    characters = "1 character looks" if made.withheld == 1 else f"{made.withheld} characters look"
-    hidden = "is" if made.withheld == 1 else "are"
+    characters = "1 character looks" if card.withheld == 1 else f"{card.withheld} characters look"
+    hidden = "is" if card.withheld == 1 else "are"
     return f"{characters} like a secret and {hidden} hidden here. An approver opens the whole call in private."
 
 

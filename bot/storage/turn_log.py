@@ -422,7 +422,7 @@ def _with_key(message: InboundMessage, turn_id: str) -> InboundMessage:
     return message if message.keys else dataclasses.replace(message, keys=(f"turn:{turn_id}",))
 
 
-def _uninterrupted(written: TurnRecord | TurnInterrupted) -> TurnRecord:
-    if isinstance(written, TurnInterrupted):
-        raise written
-    return written
+def _uninterrupted(record: TurnRecord | TurnInterrupted) -> TurnRecord:
+    if isinstance(record, TurnInterrupted):
+        raise record
+    return record

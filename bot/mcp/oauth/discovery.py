@@ -130,17 +130,17 @@ def check_proof(metadata: OAuthMetadata) -> None:
 
 
 def wanted_scope(
-    found: DiscoveredServer, challenge: Challenge, terms: OAuthTerms, granted: str, grants: tuple[str, ...]
+    discovered: DiscoveredServer, challenge: Challenge, terms: OAuthTerms, granted: str, grants: tuple[str, ...]
 ) -> str:
     """Return the scope to request: that of the server's challenge, else of its metadata, else of an admin, else
     empty. A wider challenge adds to the scope that was granted before.
     """
-    scope = get_client_metadata_scopes(challenge.scope, found.described)
+    scope = get_client_metadata_scopes(challenge.scope, discovered.described)
     if scope is None:
         scope = terms.scope or None
     if challenge.wider:
         scope = union_scopes(granted, scope)
-    return get_client_metadata_scopes(scope, None, found.metadata, list(grants)) or "" if scope else ""
+    return get_client_metadata_scopes(scope, None, discovered.metadata, list(grants)) or "" if scope else ""
 
 
 async def _resource_metadata(url: str, challenge: Challenge, ask: AuthServerClient) -> ProtectedResourceMetadata | None:

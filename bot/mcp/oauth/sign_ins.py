@@ -280,10 +280,10 @@ class OAuthSignIns:
             log.info("stored sign-in to MCP server %s cannot be read: %s", key.server_id, error)
             return None
 
-    async def _revoke(self, config: ServerConfig, kept: SignIn) -> None:
+    async def _revoke(self, config: ServerConfig, sign_in: SignIn) -> None:
         try:
             async with asyncio.timeout(_REVOKING_SECONDS), self._desk.errand(config) as ask:
-                await revoke(kept, ask)
+                await revoke(sign_in, ask)
         except (ServerTrouble, TimeoutError) as error:
             log.info("tokens for MCP server %s were not revoked: %s", config.name, error)
 

@@ -39,12 +39,12 @@ _UNREAD = -1
 class SignInCache:
     """Cache of one server's stored sign-in. `KnownSecrets` gets its secrets."""
 
-    def __init__(self, config: ServerConfig, desk: OAuthDependencies) -> None:
+    def __init__(self, config: ServerConfig, dependencies: OAuthDependencies) -> None:
         self.key = SignInKey(config.id)
         self.terms = config.sign_in or OAuthTerms()
         self._name = config.name
         self._place = endpoint_fingerprint(config)
-        self._dependencies = desk
+        self._dependencies = dependencies
         self._sign_in: SignIn | None = None
         self._kept: SignIn | None = None
         self._unkept: SignIn | None = None
@@ -145,27 +145,27 @@ class SignInCache:
         if self._sign_in is not None:
             self._hold(replace(self._sign_in, access_token="", expires_at=None))
 
-    async def _adopt(self, kept: SignIn | None) -> None:
-        if kept is None:
+    async def _adopt(self, sign_in: SignIn | None) -> None:
+        if sign_in is None:
             # Another process has signed in or out.
             await self._read()
         else:
-            self._kept, self._version = kept, kept.version
-            self._told = kept.version
-            self._hold(kept)
+            self._kept, self._version = sign_in, sign_in.version
+            self._told = sign_in.version
+            self._hold(sign_in)
 
-    def _is_usable(self, found: SignIn) -> bool:
+    def _is_usable(self, sign_in: SignIn) -> bool:
         """Return True for the current endpoint and the client id of the admin. A client credentials server rejects
         sign-ins of users.
         """
-        theirs = bool(found.signed_in_by) and self.terms.kind is AuthenticationKind.CLIENT_CREDENTIALS
-        client = self.terms.client_id in ("", found.registration.client_id)
-        return found.place == self._place and client and not theirs
+        theirs = bool(sign_in.signed_in_by) and self.terms.kind is AuthenticationKind.CLIENT_CREDENTIALS
+        client = self.terms.client_id in ("", sign_in.registration.client_id)
+        return sign_in.place == self._place and client and not theirs
 
-    def _with_terms(self, found: SignIn) -> SignIn:
+    def _with_terms(self, sign_in: SignIn) -> SignIn:
         if not self.terms.client_id:
-            return found
-        return replace(found, registration=replace(found.registration, client_secret=self.terms.client_secret))
+            return sign_in
+        return replace(sign_in, registration=replace(sign_in.registration, client_secret=self.terms.client_secret))
 
     def _hold(self, sign_in: SignIn | None) -> None:
         self._sign_in = sign_in
@@ -195,14 +195,14 @@ class TokenRefresh:
     """
 
     def __init__(
-        self, config: ServerConfig, endpoint: HttpTransport, holding: SignInCache, desk: OAuthDependencies
+        self, config: ServerConfig, endpoint: HttpTransport, holding: SignInCache, dependencies: OAuthDependencies
     ) -> None:
         self.refusal: TokenRequestRejected | None = None
         self.challenge: Challenge | None = None
         self._config = config
         self._url = endpoint.url
         self._holding = holding
-        self._dependencies = desk
+        self._dependencies = dependencies
         self._itself = holding.terms.kind is AuthenticationKind.CLIENT_CREDENTIALS
         self._rests_until = -math.inf
         self._task: asyncio.Task[None] | None = None
@@ -265,41 +265,43 @@ class TokenRefresh:
             with suppress(DatabaseError):
                 await self._dependencies.leases.release(lease, self._holder)
 
-    def _is_done(self, found: SignIn | None, old: str) -> bool:
+    def _is_done(self, sign_in: SignIn | None, old: str) -> bool:
         """Return True if the token was replaced already or cannot be replaced."""
-        if found is None:
+        if sign_in is None:
             return not self._itself
-        fresh = found.renew_at is None or self._dependencies.clock() < found.renew_at
-        return (found.access_token not in ("", old) and fresh) or not self.possible(found)
+        fresh = sign_in.renew_at is None or self._dependencies.clock() < sign_in.renew_at
+        return (sign_in.access_token not in ("", old) and fresh) or not self.possible(sign_in)
 
-    async def _renew_alone(self, found: SignIn | None) -> None:
+    async def _renew_alone(self, sign_in: SignIn | None) -> None:
         try:
             async with self._dependencies.errand(self._config) as ask:
-                renewed = await self._request_tokens(found, ask)
+                renewed = await self._request_tokens(sign_in, ask)
         except TokenRequestRejected as refusal:
             self.refusal = refusal
             log.warning("MCP server %s: %s", self._config.name, self._dependencies.secrets(refusal.cause))
             if self._itself:
                 self._holding.drop_token()
-            elif found is not None:
-                await self._holding.end(_without_registration(found) if self._is_unregistered(refusal) else found)
+            elif sign_in is not None:
+                await self._holding.end(_without_registration(sign_in) if self._is_unregistered(refusal) else sign_in)
         else:
             self.refusal = None
             await self._holding.keep(renewed)
 
-    async def _request_tokens(self, found: SignIn | None, ask: AuthServerClient) -> SignIn:
+    async def _request_tokens(self, sign_in: SignIn | None, ask: AuthServerClient) -> SignIn:
         """Return the sign-in with other tokens. Raises ServerTrouble."""
         now = self._dependencies.clock()
-        if found is not None and not self._itself:
-            return await exchange_refresh_token(found, ask, now)
-        known = found if found is not None and self.challenge is None else await self._request_credentials(found, ask)
+        if sign_in is not None and not self._itself:
+            return await exchange_refresh_token(sign_in, ask, now)
+        known = (
+            sign_in if sign_in is not None and self.challenge is None else await self._request_credentials(sign_in, ask)
+        )
         return await client_credentials_grant(known, ask, now)
 
-    async def _request_credentials(self, found: SignIn | None, ask: AuthServerClient) -> SignIn:
+    async def _request_credentials(self, sign_in: SignIn | None, ask: AuthServerClient) -> SignIn:
         """Request client credentials at the discovered authorization server."""
         challenge, terms = self.challenge or Challenge(), self._holding.terms
         where = await discover(self._url, challenge, ask)
-        scope = wanted_scope(where, challenge, terms, found.scope if found else "", ())
+        scope = wanted_scope(where, challenge, terms, sign_in.scope if sign_in else "", ())
         before = self._holding.kept
         registration = manual_registration(where.metadata, terms, before.registration if before else None)
         version = before.version if before else 0
@@ -327,9 +329,9 @@ class TokenProvider:
     rejected the bot since the last connection. `out`: the server rejected the token although a sign-in exists.
     """
 
-    def __init__(self, config: ServerConfig, endpoint: HttpTransport, desk: OAuthDependencies) -> None:
-        self._holding = SignInCache(config, desk)
-        self._renewal = TokenRefresh(config, endpoint, self._holding, desk)
+    def __init__(self, config: ServerConfig, endpoint: HttpTransport, dependencies: OAuthDependencies) -> None:
+        self._holding = SignInCache(config, dependencies)
+        self._renewal = TokenRefresh(config, endpoint, self._holding, dependencies)
         self.terms = self._holding.terms
         self.defined = config.sign_in is not None
         self.challenge: Challenge | None = None
@@ -337,7 +339,7 @@ class TokenProvider:
         self.rejected_bot = False
         self.out = False
         self._config = config
-        self._dependencies = desk
+        self._dependencies = dependencies
 
     def fits(self, config: ServerConfig) -> bool:
         """Return True if this provider is for the server as it is defined."""
@@ -479,8 +481,8 @@ class TokenProvider:
 class TokenProviders:
     """Token providers by server, one for all connections of a server."""
 
-    def __init__(self, desk: OAuthDependencies) -> None:
-        self.desk = desk
+    def __init__(self, dependencies: OAuthDependencies) -> None:
+        self.desk = dependencies
         # Weak, so that definitions that were only checked leave no entry.
         self._known: WeakValueDictionary[str, TokenProvider] = WeakValueDictionary()
 

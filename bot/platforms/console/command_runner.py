@@ -171,11 +171,11 @@ class CommandRunner:
             return None
         return last
 
-    async def _last(self, commands: Commands, asked: Invocation | FormSubmission) -> Reply | Form | None:
+    async def _last(self, commands: Commands, invocation: Invocation | FormSubmission) -> Reply | Form | None:
         """Return the last reply; print the earlier ones as progress."""
         self._page.busy = "Working…"
         last: Reply | Form | None = None
-        async for last in commands.handle(asked):
+        async for last in commands.handle(invocation):
             if isinstance(last, Reply):
                 self._page.busy = single_line(strip_markdown(last.text), LONGEST_NEWS) or "Working…"
         self._page.busy = ""

@@ -159,9 +159,9 @@ class ConsoleSurface:
         except OSError as error:
             raise DeliveryFailed(f"The terminal does not take output: {error}.", permanent=True) from error
 
-    async def member(self, author: Author, where: ConversationKey) -> Member:
+    async def member(self, author: Author, conversation: ConversationKey) -> Member:
         """Return the user with the rights of the process owner; other users have none."""
-        here = str(where).startswith(self._person.reach)
+        here = str(conversation).startswith(self._person.reach)
         return self._person.member if here and author.principal == self._person.author.principal else Member(author)
 
     async def fetch(self, attachment: Attachment) -> bytes:

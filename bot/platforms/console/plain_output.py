@@ -153,11 +153,11 @@ class LeftMargin:
                 self._written.add(key)
                 self.line(card_text(asked, self._look, CARD_WIDTH))
 
-    def _question(self, asked: ElicitationCard) -> None:
-        if not asked.outcome:
-            self._once(asked.elicitation_id, elicitation_text(asked, self._look, CARD_WIDTH))
+    def _question(self, card: ElicitationCard) -> None:
+        if not card.outcome:
+            self._once(card.elicitation_id, elicitation_text(card, self._look, CARD_WIDTH))
         else:
-            self._once(asked.elicitation_id, f"  {self._look.dim(f'{asked.title}. {asked.outcome}')}")
+            self._once(card.elicitation_id, f"  {self._look.dim(f'{card.title}. {card.outcome}')}")
 
     def line(self, text: str) -> None:
         """Write a line of the program."""

@@ -263,11 +263,11 @@ class DiscordSurface:
         place = await direct_channel(self._rest, audience.person) if audience.person else channel_id_of(where)
         await post_notice(self._rest, place, notice.text)
 
-    async def member(self, author: Author, where: ConversationKey) -> Member:
+    async def member(self, author: Author, conversation: ConversationKey) -> Member:
         """Return the user with current rights and roles. Raises DeliveryFailed."""
-        if author.platform != PLATFORM or where.platform != PLATFORM:
+        if author.platform != PLATFORM or conversation.platform != PLATFORM:
             return Member(author, external=True)
-        return await self._people.member(author.id, where.workspace)
+        return await self._people.member(author.id, conversation.workspace)
 
     async def fetch(self, attachment: Attachment) -> bytes:
         """Download an attached file. Raises NotFound and DeliveryFailed."""

@@ -74,20 +74,20 @@ def card_messages(asking: ApprovalEntry, view: TurnView, now: float) -> tuple[Ou
     )
 
 
-def facts(made: ApprovalCard) -> str:
+def facts(card: ApprovalCard) -> str:
     """Return the server, the tool and the risk of a call."""
-    where = f"**Server** {escape_to_limit(made.server, NAME)}   " if made.server else ""
-    return f"{where}**Tool** {escape_to_limit(made.tool, NAME)}   **Risk** {RISKS[made.risk]}"
+    where = f"**Server** {escape_to_limit(card.server, NAME)}   " if card.server else ""
+    return f"{where}**Tool** {escape_to_limit(card.tool, NAME)}   **Risk** {RISKS[card.risk]}"
 
 
-def decisions(step: ToolStep, made: ApprovalCard) -> list[Component | None]:
+def decisions(step: ToolStep, card: ApprovalCard) -> list[Component | None]:
     """Return the buttons of one pending call, with the first grant. The other grants are offered below the whole call.
     The approve buttons are missing if a part of the call is hidden.
     """
-    ref = ApprovalRef(made.approval_id, made.revision)
-    if made.withheld:
+    ref = ApprovalRef(card.approval_id, card.revision)
+    if card.withheld:
         return [button("Deny…", OpenDenyForm(ref))]
-    look = ButtonStyle.DANGER if made.risk == "destructive" else ButtonStyle.SUCCESS
+    look = ButtonStyle.DANGER if card.risk == "destructive" else ButtonStyle.SUCCESS
     allow = [button(offer.label, ApproveWithGrant(ref, offer.word)) for offer in grant_offers(step)[:1]]
     return [
         button(f"Approve: {single_line(call_title(step), 40)}", Approve((ref,)), look),
@@ -142,13 +142,13 @@ def _colour(calls: Sequence[ToolStep], waiting: Sequence[ToolStep]) -> int:
     return GREY if all(step.status in _NOT_RUN for step in calls) else GREEN
 
 
-def _open(step: ToolStep, made: ApprovalCard) -> str:
-    return f"### {escape_to_limit(headline(step, made), TITLE)}\n{facts(made)}"
+def _open(step: ToolStep, card: ApprovalCard) -> str:
+    return f"### {escape_to_limit(headline(step, card), TITLE)}\n{facts(card)}"
 
 
-def _changed(step: ToolStep, made: ApprovalCard, lines: int | None) -> str:
+def _changed(step: ToolStep, card: ApprovalCard, lines: int | None) -> str:
     """Return the warning of hidden parts, and at most `lines` lines of edits in small text."""
-    hidden = [f"**{withheld_text(made)}**"] if made.withheld else []
+    hidden = [f"**{withheld_text(card)}**"] if card.withheld else []
     return "\n".join((*hidden, *(f"-# {escape_to_limit(line, CHANGE)}" for line in edit_lines(step)[:lines])))
 
 
@@ -164,27 +164,27 @@ def _arguments(arguments: Sequence[CardArgument], room: int) -> str:
     return ""
 
 
-def _buttons(step: ToolStep, made: ApprovalCard, view: TurnView) -> list[Component]:
+def _buttons(step: ToolStep, card: ApprovalCard, view: TurnView) -> list[Component]:
     if step.status is StepStatus.AWAITING:
-        ref = ApprovalRef(made.approval_id, made.revision)
+        ref = ApprovalRef(card.approval_id, card.revision)
         edit = button("Edit…", Edit(ref)) if can_edit(step) else None
-        if made.withheld:
-            return rows([*decisions(step, made), edit, button(VIEW_TO_APPROVE, ViewCall(ref), ButtonStyle.PRIMARY)])
-        return rows([*decisions(step, made), edit, button("View all", ViewCall(ref))])
+        if card.withheld:
+            return rows([*decisions(step, card), edit, button(VIEW_TO_APPROVE, ViewCall(ref), ButtonStyle.PRIMARY)])
+        return rows([*decisions(step, card), edit, button("View all", ViewCall(ref))])
     if step.status is StepStatus.EXPIRED and view.turn.status.ended:
         return rows([button("Ask again", RunAgainAction(view.turn.id, step.n))])
     return []
 
 
-def _settled(step: ToolStep, made: ApprovalCard, view: TurnView) -> str:
+def _settled(step: ToolStep, card: ApprovalCard, view: TurnView) -> str:
     """Return the call and its outcome."""
-    title = escape_to_limit(headline(step, made).removesuffix("?"), TITLE)
+    title = escape_to_limit(headline(step, card).removesuffix("?"), TITLE)
     icon = ICONS.get(step.status, "")
     first = f"{icon} **{title}**" if icon else f"~~{title}~~"
     decided_at = step.approval.decided_at if step.approval else None
     at = (f"<t:{int(decided_at)}:t>",) if decided_at else ()
-    rest = (*at, *(escape_to_limit(part, RESULT) for part in outcome_parts(step, view)), inline_code(made.short_id))
-    return " · ".join((f"{first}\n{escape_to_limit(made.outcome, OUTCOME)}", *rest))
+    rest = (*at, *(escape_to_limit(part, RESULT) for part in outcome_parts(step, view)), inline_code(card.short_id))
+    return " · ".join((f"{first}\n{escape_to_limit(card.outcome, OUTCOME)}", *rest))
 
 
 def _requirements_text(waiting: Sequence[ToolStep], reason: str, now: float) -> str:
@@ -246,9 +246,9 @@ def channel_name(channel: str) -> str:
     return f"<#{channel}>" if channel.isdecimal() else escape(channel)
 
 
-def message_address(where: ConversationKey, ref: MessageRef) -> str:
+def message_address(conversation: ConversationKey, ref: MessageRef) -> str:
     """Return the URL of a message in the conversation's guild."""
-    return f"{ADDRESS}/{where.workspace}/{ref.channel}/{ref.message}"
+    return f"{ADDRESS}/{conversation.workspace}/{ref.channel}/{ref.message}"
 
 
 def _line(name: str, asking: ApprovalEntry, view: TurnView, refs: MessageRefs) -> OutgoingMessage:

@@ -53,11 +53,11 @@ class PlatformContext:
             return self.people.from_interaction(who)
         return await self.people.member(str(who.id), server)
 
-    async def cached_member(self, who: discord.Member | discord.User, server: str) -> Member:
+    async def cached_member(self, member: discord.Member | discord.User, server: str) -> Member:
         """Return the user with rights up to five minutes old: for replies, not for decisions. Raises DeliveryFailed."""
-        if isinstance(who, discord.Member) or not server:
-            return self.people.from_interaction(who)
-        return (await self.people.person(str(who.id), server)).member
+        if isinstance(member, discord.Member) or not server:
+            return self.people.from_interaction(member)
+        return (await self.people.person(str(member.id), server)).member
 
     async def where(self, spot: ChannelRef, user: str) -> ConversationKey:
         """Return the conversation in a channel. Raises DeliveryFailed."""

@@ -100,27 +100,27 @@ def whole_call_messages(step: ToolStep) -> tuple[CallDetails, ...]:
     return _messages(step, whole_card(step))
 
 
-def _messages(step: ToolStep, made: ApprovalCard | None) -> tuple[CallDetails, ...]:
-    if made is None:
+def _messages(step: ToolStep, card: ApprovalCard | None) -> tuple[CallDetails, ...]:
+    if card is None:
         return ()
-    title = f"**{escape(headline(step, made))}**\n{facts(made)}"
-    outcome = [escape(each) for each in (made.outcome, withheld_text(made)) if each]
-    arguments = [piece for argument in made.arguments for piece in _pieces(argument)]
+    title = f"**{escape(headline(step, card))}**\n{facts(card)}"
+    outcome = [escape(each) for each in (card.outcome, withheld_text(card)) if each]
+    arguments = [piece for argument in card.arguments for piece in _pieces(argument)]
     contents = _joined([title, *(arguments or [NO_ARGUMENTS]), *outcome])
     file: FileUpload | None = None
     if len(contents) > MOST_MESSAGES:
-        contents, file = _joined([title, IN_THE_FILE, *outcome]), FileUpload(FILE, _text(made).encode())
+        contents, file = _joined([title, IN_THE_FILE, *outcome]), FileUpload(FILE, _text(card).encode())
     *before, last = contents
-    return (*map(CallDetails, before), CallDetails(last, tuple(_buttons(step, made)), file))
+    return (*map(CallDetails, before), CallDetails(last, tuple(_buttons(step, card)), file))
 
 
-def _buttons(step: ToolStep, made: ApprovalCard) -> list[Component]:
+def _buttons(step: ToolStep, card: ApprovalCard) -> list[Component]:
     if step.status is not StepStatus.AWAITING:
         return []
-    ref = ApprovalRef(made.approval_id, made.revision)
+    ref = ApprovalRef(card.approval_id, card.revision)
     offers = [(offer.label, offer.hint, ApproveWithGrant(ref, offer.word)) for offer in grant_offers(step)]
-    allowing = menu(made.approval_id, ALLOW, offers) if not made.withheld else []
-    return [*rows(decisions(step, made)), *allowing]
+    allowing = menu(card.approval_id, ALLOW, offers) if not card.withheld else []
+    return [*rows(decisions(step, card)), *allowing]
 
 
 def _pieces(argument: CardArgument) -> list[str]:
@@ -163,11 +163,11 @@ def _joined(pieces: list[str]) -> list[str]:
     return made
 
 
-def _text(made: ApprovalCard) -> str:
+def _text(card: ApprovalCard) -> str:
     """Return the text of a call. Values are indented, so that no line imitates another argument's name or a warning."""
     arguments = (
         "\n".join((f"{argument.name}:", indent(argument.full, INDENT, lambda _: True), *warning_lines(argument)))
-        for argument in made.arguments
+        for argument in card.arguments
     )
     return "\n\n".join(arguments) + "\n"
 

@@ -51,7 +51,7 @@ class InboundMessageBuilder:
 
     async def build(
         self,
-        said: IncomingMessage,
+        message: IncomingMessage,
         text: str,
         author: Author,
         conversation: ConversationKey,
@@ -62,36 +62,36 @@ class InboundMessageBuilder:
         asked = (recent[-1].turn.author.id, recent[-1].turn.question.text) if recent else None
         try:
             async with asyncio.timeout(READING_SECONDS):
-                lines = await self._lines(said, guild, asked, in_thread=said.place == conversation.thread)
+                lines = await self._lines(message, guild, asked, in_thread=message.place == conversation.thread)
         except (DeliveryFailed, TimeoutError):
             context: tuple[str, ...] = (UNREAD,)
         else:
             context = format_lines([(line.name, line.text) for line in lines])
         return InboundMessage(
-            keys=(message_key(said.id),),
+            keys=(message_key(message.id),),
             conversation=conversation,
             author=author,
             text=text,
-            attachments=said.files,
-            context=(*context, *format_lines([(FORWARDED, each) for each in said.forwarded])),
+            attachments=message.files,
+            context=(*context, *format_lines([(FORWARDED, each) for each in message.forwarded])),
         )
 
     async def _lines(
-        self, said: IncomingMessage, guild: discord.Guild | None, asked: tuple[str, str] | None, *, in_thread: bool
+        self, message: IncomingMessage, guild: discord.Guild | None, asked: tuple[str, str] | None, *, in_thread: bool
     ) -> Sequence[ThreadMessage]:
         """Return all lines of the context, oldest first. Raises DeliveryFailed."""
         me = (await self._rest.identity()).user
-        before = await self._history(said, me, guild) if in_thread else []
+        before = await self._history(message, me, guild) if in_thread else []
         fresh = messages_since(before, lambda line: (line.user, line.text) == asked) if asked is not None else before
-        replied = await self._replied_to(said, before, me, guild)
+        replied = await self._replied_to(message, before, me, guild)
         known = {line.id for line in fresh}
         return [line for line in chain((each for each in replied if each.id not in known), fresh) if not line.own]
 
-    async def _history(self, said: IncomingMessage, me: str, guild: discord.Guild | None) -> list[ThreadMessage]:
+    async def _history(self, message: IncomingMessage, me: str, guild: discord.Guild | None) -> list[ThreadMessage]:
         client = await self._rest.client()
         with map_errors("read what was said before"):
-            place = client.get_partial_messageable(int(said.place))
-            found = [each async for each in place.history(limit=MOST_LINES, before=discord.Object(int(said.id)))]
+            place = client.get_partial_messageable(int(message.place))
+            found = [each async for each in place.history(limit=MOST_LINES, before=discord.Object(int(message.id)))]
         return [line for each in reversed(found) if (line := to_thread_message(each, me, guild)) is not None]
 
     async def _replied_to(

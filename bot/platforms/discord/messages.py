@@ -231,39 +231,43 @@ class MessageHandler:
             await self._platform.rest.call("GET", "/channels/{channel_id}", "look at the channel", channel_id=place)
         )
 
-    async def _is_for_bot(self, said: IncomingMessage, channel_ref: ChannelRef) -> bool:
+    async def _is_for_bot(self, message: IncomingMessage, channel_ref: ChannelRef) -> bool:
         """Return True for direct messages, for mentions, and for messages in a thread with a turn of the bot that
         mention no other user.
         """
-        if channel_ref.direct or said.calls_bot:
+        if channel_ref.direct or message.calls_bot:
             return True
-        others = said.mentions or (said.answers is not None and said.answers.user not in (said.user, self._me))
-        if others or not _may_be_for_bot(said, channel_ref):
+        others = message.mentions or (
+            message.answers is not None and message.answers.user not in (message.user, self._me)
+        )
+        if others or not _may_be_for_bot(message, channel_ref):
             return False
         return await self._attention.is_following(
-            await self._platform.where(channel_ref, said.user), self._platform.engine
+            await self._platform.where(channel_ref, message.user), self._platform.engine
         )
 
     async def _conversation(
-        self, said: IncomingMessage, channel_ref: ChannelRef, here: ConversationKey, question: str
+        self, message: IncomingMessage, channel_ref: ChannelRef, conversation: ConversationKey, question: str
     ) -> ConversationKey:
         """Return the conversation of the answer: the thread, the direct conversation, or the channel of a reply to the
         bot; else a new thread, if the bot may open one. Raises DeliveryFailed.
 
         The thread is opened before the message is stored, so that a retry finds the same thread.
         """
-        answers_me = said.answers is not None and said.answers.user == self._me
+        answers_me = message.answers is not None and message.answers.user == self._me
         if channel_ref.thread or answers_me or not channel_ref.opens_threads:
-            return here
-        return replace(here, thread=await open_thread(self._platform.rest, channel_ref.channel, said.id, question))
+            return conversation
+        return replace(
+            conversation, thread=await open_thread(self._platform.rest, channel_ref.channel, message.id, question)
+        )
 
-    def _placeholder_text(self, said: IncomingMessage) -> str:
+    def _placeholder_text(self, message: IncomingMessage) -> str:
         """Return the input for a message without text."""
-        if said.files:
-            return describe_files(said.files)
-        if said.forwarded:
+        if message.files:
+            return describe_files(message.files)
+        if message.forwarded:
             return FORWARDED
-        if said.calls_bot and said.answers is not None and said.answers.user != self._me:
+        if message.calls_bot and message.answers is not None and message.answers.user != self._me:
             return WITHOUT_WORDS
         return ""
 
@@ -286,6 +290,6 @@ class MessageHandler:
             self._notify_author(said.user, why)
 
 
-def _may_be_for_bot(said: IncomingMessage, channel_ref: ChannelRef) -> bool:
+def _may_be_for_bot(message: IncomingMessage, channel_ref: ChannelRef) -> bool:
     """Return True if the message may be for the bot: in a channel it has to mention the bot."""
-    return channel_ref.direct or said.calls_bot or bool(channel_ref.thread)
+    return channel_ref.direct or message.calls_bot or bool(channel_ref.thread)

@@ -172,9 +172,9 @@ FIELDS, WARNING = 700, 300
 ALONE = "the answer is private"
 
 
-def elicitation_messages(inquired: ElicitationEntry, view: TurnView, now: float) -> tuple[OutgoingMessage, ...]:
+def elicitation_messages(entry: ElicitationEntry, view: TurnView, now: float) -> tuple[OutgoingMessage, ...]:
     """Return the elicitations of one call, one message each."""
-    return tuple(_elicitation_message(inquired.step, elicitation, view, now) for elicitation in inquired.elicitations)
+    return tuple(_elicitation_message(entry.step, elicitation, view, now) for elicitation in entry.elicitations)
 
 
 def _elicitation_message(step: ToolStep, elicitation: Elicitation, view: TurnView, now: float) -> OutgoingMessage:
@@ -188,49 +188,49 @@ def _elicitation_message(step: ToolStep, elicitation: Elicitation, view: TurnVie
     )
 
 
-def _open_card(made: ElicitationCard, author: Author, now: float) -> Component:
+def _open_card(card: ElicitationCard, author: Author, now: float) -> Component:
     lines = [
-        f"### {escape_to_limit(made.title, TITLE)}",
-        f"**Server** {escape_to_limit(made.server, NAME)}   **Tool** {_tool_name(made)}",
+        f"### {escape_to_limit(card.title, TITLE)}",
+        f"**Server** {escape_to_limit(card.server, NAME)}   **Tool** {_tool_name(card)}",
     ]
-    if made.fields:
-        lines.append(f"**It asks for** {break_links(single_line(', '.join(made.fields), FIELDS))}")
-    if made.domain:
-        lines.append(f"**The page is on** {inline_code(made.domain)}")
-    if made.message:
-        lines += ["**The server says:**", *(f"> {break_links(line)}" for line in made.message.split("\n"))]
-    if made.warning:
-        lines.append(f"⚠ **{escape_to_limit(made.warning, WARNING)}**")
-    lines.append(f"-# For {person(author)} alone · {ALONE} · {_expiry(made, now)}")
+    if card.fields:
+        lines.append(f"**It asks for** {break_links(single_line(', '.join(card.fields), FIELDS))}")
+    if card.domain:
+        lines.append(f"**The page is on** {inline_code(card.domain)}")
+    if card.message:
+        lines += ["**The server says:**", *(f"> {break_links(line)}" for line in card.message.split("\n"))]
+    if card.warning:
+        lines.append(f"⚠ **{escape_to_limit(card.warning, WARNING)}**")
+    lines.append(f"-# For {person(author)} alone · {ALONE} · {_expiry(card, now)}")
     offered = (
         button(
             offer.label, RunCommandInNewReply(offer.words), ButtonStyle.SUCCESS if offer.strong else ButtonStyle.PLAIN
         )
-        for offer in made.offers
+        for offer in card.offers
     )
     return container([text("\n".join(lines)), *rows(offered)], ORANGE)
 
 
-def _closed_card(made: ElicitationCard, elicitation: Elicitation) -> Component:
+def _closed_card(card: ElicitationCard, elicitation: Elicitation) -> Component:
     """Return one line for the question and one for its outcome."""
     accepted = elicitation.reply is not None and elicitation.reply.action is ElicitationAction.ACCEPT
-    title = escape_to_limit(made.title, TITLE)
+    title = escape_to_limit(card.title, TITLE)
     first = f"✅ **{title}**" if accepted else f"~~{title}~~"
     return container(
-        [text(f"{first}\n{escape_to_limit(made.outcome, OUTCOME)} · {_tool_name(made)}")],
+        [text(f"{first}\n{escape_to_limit(card.outcome, OUTCOME)} · {_tool_name(card)}")],
         GREEN if accepted else GREY,
     )
 
 
-def _tool_name(made: ElicitationCard) -> str:
-    return escape_to_limit(made.tool, NAME)
+def _tool_name(card: ElicitationCard) -> str:
+    return escape_to_limit(card.tool, NAME)
 
 
-def _expiry(made: ElicitationCard, now: float) -> str:
+def _expiry(card: ElicitationCard, now: float) -> str:
     """Return the expiry of an elicitation; an unposted one counts from `now`."""
-    if made.expires_in is None:
-        return made.expiry
-    return f"expires {relative_time(made.expires_at or now + made.expires_in)}"
+    if card.expires_in is None:
+        return card.expiry
+    return f"expires {relative_time(card.expires_at or now + card.expires_in)}"
 
 
 def _author_name(author: Author) -> str:

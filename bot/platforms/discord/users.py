@@ -186,21 +186,26 @@ class UserDirectory:
         person = self._people.peek((server, user))
         return person.name if person is not None else user
 
-    def from_interaction(self, who: discord.Member | discord.User) -> Member:
+    def from_interaction(self, member: discord.Member | discord.User) -> Member:
         """Return the member of an interaction or a guild's message, with current rights. A user without rights, as in a
         direct conversation, is a stranger: use `member` instead.
         """
-        if not isinstance(who, discord.Member):
-            return Person(str(who.id), _name(who.display_name, str(who.id)), external=True, bot=who.bot).member
-        server = str(who.guild.id)
-        rights = who.resolved_permissions or who.guild_permissions
+        if not isinstance(member, discord.Member):
+            return Person(
+                str(member.id), _name(member.display_name, str(member.id)), external=True, bot=member.bot
+            ).member
+        server = str(member.guild.id)
+        rights = member.resolved_permissions or member.guild_permissions
         person = Person(
-            id=str(who.id),
-            name=_name(who.display_name, str(who.id)),
-            roles=frozenset(str(role.id) for role in who.roles) - {server},
-            admin=bool(rights.value & RIGHTS.value) or who.guild.owner_id == who.id,
-            external=who.bot or who.pending or self._silent_until(who.timed_out_until) or not self.serves(server),
-            bot=who.bot,
+            id=str(member.id),
+            name=_name(member.display_name, str(member.id)),
+            roles=frozenset(str(role.id) for role in member.roles) - {server},
+            admin=bool(rights.value & RIGHTS.value) or member.guild.owner_id == member.id,
+            external=member.bot
+            or member.pending
+            or self._silent_until(member.timed_out_until)
+            or not self.serves(server),
+            bot=member.bot,
         )
         self._people.put((server, person.id), person)
         return person.member

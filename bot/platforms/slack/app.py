@@ -285,9 +285,9 @@ class SlackSurface:
         else:
             await self._api.post("chat.postMessage", channel=where.channel, thread_ts=thread, text=text, **quiet)
 
-    async def member(self, author: Author, where: ConversationKey) -> Member:
+    async def member(self, author: Author, conversation: ConversationKey) -> Member:
         """Return the user with current rights and groups. Raises DeliveryFailed."""
-        if author.platform != PLATFORM or where.platform != PLATFORM:
+        if author.platform != PLATFORM or conversation.platform != PLATFORM:
             return Member(author, external=True)
         return await self._people.member(author.id)
 

@@ -92,23 +92,23 @@ def card_ref(approval: Approval) -> ApprovalRef:
     return ApprovalRef(approval.id, approval.revision)
 
 
-def facts(made: ApprovalCard) -> Element:
+def facts(card: ApprovalCard) -> Element:
     """Return the server, the tool and the risk of a call."""
-    where = [words("Server ", bold=True), words(f"{made.server}   ")] if made.server else []
-    tool = [words("Tool ", bold=True), words(f"{made.tool}   ")]
-    return rich_section(*where, *tool, words("Risk ", bold=True), words(RISKS[made.risk]))
+    where = [words("Server ", bold=True), words(f"{card.server}   ")] if card.server else []
+    tool = [words("Tool ", bold=True), words(f"{card.tool}   ")]
+    return rich_section(*where, *tool, words("Risk ", bold=True), words(RISKS[card.risk]))
 
 
-def decisions(step: ToolStep, made: ApprovalCard, *more: Element | None) -> list[Block]:
+def decisions(step: ToolStep, card: ApprovalCard, *more: Element | None) -> list[Block]:
     """Return the buttons of one pending call, with `more` after the decisions. The approve buttons are missing if a
     part of the call is hidden.
     """
-    ref = ApprovalRef(made.approval_id, made.revision)
+    ref = ApprovalRef(card.approval_id, card.revision)
     deny = button("Deny…", OpenDenyForm(ref))
-    if made.withheld:
+    if card.withheld:
         return buttons([deny, *more])
-    destructive = made.risk == "destructive"
-    question = confirmation(headline(step, made), f"{made.tool} may destroy data, and cannot be taken back.", "Approve")
+    destructive = card.risk == "destructive"
+    question = confirmation(headline(step, card), f"{card.tool} may destroy data, and cannot be taken back.", "Approve")
     approve = button(
         f"Approve: {single_line(call_title(step), 40)}",
         Approve((ref,)),
@@ -143,34 +143,34 @@ def _card_blocks(calls: Sequence[ToolStep], reason: str, view: TurnView, now: fl
     return tuple(blocks), fallback(f"Approval needed: {said}" if waiting else said)
 
 
-def _open(step: ToolStep, made: ApprovalCard, room: int, about: Sequence[Element]) -> list[Block]:
-    elements = [rich_section(words(headline(step, made), bold=True)), facts(made)]
-    if shown := argument_lines(made.arguments, room):
+def _open(step: ToolStep, card: ApprovalCard, room: int, about: Sequence[Element]) -> list[Block]:
+    elements = [rich_section(words(headline(step, card), bold=True)), facts(card)]
+    if shown := argument_lines(card.arguments, room):
         elements.append(preformatted(shown))
     if changed := edit_lines(step):
         elements.append(rich_section(words("\n".join(changed), italic=True)))
-    ref = ApprovalRef(made.approval_id, made.revision)
+    ref = ApprovalRef(card.approval_id, card.revision)
     edit = button("Edit…", Edit(ref)) if can_edit(step) else None
-    if made.withheld:
-        elements.append(rich_section(words(f"\n{withheld_text(made)}", bold=True)))
-    view = button(VIEW_TO_APPROVE, ViewCall(ref), "primary") if made.withheld else button("View all", ViewCall(ref))
-    return [rich_text(*elements, *about), *decisions(step, made, edit, view)]
+    if card.withheld:
+        elements.append(rich_section(words(f"\n{withheld_text(card)}", bold=True)))
+    view = button(VIEW_TO_APPROVE, ViewCall(ref), "primary") if card.withheld else button("View all", ViewCall(ref))
+    return [rich_text(*elements, *about), *decisions(step, card, edit, view)]
 
 
-def _settled(step: ToolStep, approval: Approval, made: ApprovalCard, view: TurnView) -> list[Block]:
+def _settled(step: ToolStep, approval: Approval, card: ApprovalCard, view: TurnView) -> list[Block]:
     """Return one line for the call and one for its outcome. An expired call can be requested again after its turn has
     ended.
     """
     icon = ICONS.get(step.status, "")
-    title = headline(step, made).removesuffix("?")
+    title = headline(step, card).removesuffix("?")
     first = words(f"{icon} {title}", bold=True) if icon else words(title, strike=True)
     at = (
         [words(" · "), moment(approval.decided_at, DECIDED, _in_utc(approval.decided_at))]
         if approval.decided_at
         else []
     )
-    rest = [words(f" · {part}") for part in (*outcome_parts(step, view), made.short_id)]
-    told = rich_text(rich_section(first, words("\n"), words(made.outcome), *at, *rest))
+    rest = [words(f" · {part}") for part in (*outcome_parts(step, view), card.short_id)]
+    told = rich_text(rich_section(first, words("\n"), words(card.outcome), *at, *rest))
     timed_out = step.status is StepStatus.EXPIRED and view.turn.status.ended
     return [told, *(buttons([button("Ask again", RunAgainAction(view.turn.id, step.n))]) if timed_out else [])]
 
@@ -212,27 +212,27 @@ def _together(waiting: Sequence[ToolStep]) -> list[Block]:
 ALONE = "the answer is private"
 
 
-def elicitation_messages(inquired: ElicitationEntry, view: TurnView, now: float) -> tuple[OutgoingMessage, ...]:
+def elicitation_messages(entry: ElicitationEntry, view: TurnView, now: float) -> tuple[OutgoingMessage, ...]:
     """Return the elicitations of one call, one message each."""
-    return tuple(_slot(inquired.step, elicitation, view, now) for elicitation in inquired.elicitations)
+    return tuple(_slot(entry.step, elicitation, view, now) for elicitation in entry.elicitations)
 
 
-def open_elicitation(made: ElicitationCard) -> Block:
+def open_elicitation(card: ElicitationCard) -> Block:
     """Return the question of an open elicitation, as plain text."""
-    elements = [rich_section(words(made.title, bold=True)), *_facts(made)]
-    if made.message:
-        elements += [rich_section(words("The server says:")), quote(made.message)]
-    if made.warning:
-        elements.append(rich_section(words(f"⚠ {made.warning}", bold=True)))
+    elements = [rich_section(words(card.title, bold=True)), *_facts(card)]
+    if card.message:
+        elements += [rich_section(words("The server says:")), quote(card.message)]
+    if card.warning:
+        elements.append(rich_section(words(f"⚠ {card.warning}", bold=True)))
     return rich_text(*elements)
 
 
-def expiry(made: ElicitationCard, now: float) -> list[Element]:
+def expiry(card: ElicitationCard, now: float) -> list[Element]:
     """Return the expiry of an elicitation; an unposted one counts from `now`."""
-    if made.expires_in is None:
-        return [words(made.expiry)]
-    end = made.expires_at or now + made.expires_in
-    return [words("expires "), moment(end, EXPIRES, f"within {format_duration(made.expires_in)}")]
+    if card.expires_in is None:
+        return [words(card.expiry)]
+    end = card.expires_at or now + card.expires_in
+    return [words("expires "), moment(end, EXPIRES, f"within {format_duration(card.expires_in)}")]
 
 
 def elicitation_buttons(offers: Sequence[ElicitationButton]) -> list[Block]:
@@ -254,27 +254,27 @@ def _slot(step: ToolStep, elicitation: Elicitation, view: TurnView, now: float) 
     )
 
 
-def _open_elicitation(made: ElicitationCard, view: TurnView, now: float) -> list[Block]:
+def _open_elicitation(card: ElicitationCard, view: TurnView, now: float) -> list[Block]:
     author = view.turn.author
-    about = [words("For "), person(author.id, author.name), words(f" alone · {ALONE} · "), *expiry(made, now)]
-    return [open_elicitation(made), rich_text(rich_section(*about)), *elicitation_buttons(made.offers)]
+    about = [words("For "), person(author.id, author.name), words(f" alone · {ALONE} · "), *expiry(card, now)]
+    return [open_elicitation(card), rich_text(rich_section(*about)), *elicitation_buttons(card.offers)]
 
 
-def _facts(made: ElicitationCard) -> Iterator[Element]:
+def _facts(card: ElicitationCard) -> Iterator[Element]:
     """Return the server, the addressee and the requested data."""
-    server = [words("Server ", bold=True), words(f"{made.server}   ")]
-    yield rich_section(*server, words("Tool ", bold=True), words(made.tool))
-    if made.fields:
-        yield rich_section(words("It asks for ", bold=True), words(", ".join(made.fields)))
-    if made.domain:
-        yield rich_section(words("The page is on ", bold=True), words(made.domain, code=True))
+    server = [words("Server ", bold=True), words(f"{card.server}   ")]
+    yield rich_section(*server, words("Tool ", bold=True), words(card.tool))
+    if card.fields:
+        yield rich_section(words("It asks for ", bold=True), words(", ".join(card.fields)))
+    if card.domain:
+        yield rich_section(words("The page is on ", bold=True), words(card.domain, code=True))
 
 
-def _settled_elicitation(made: ElicitationCard, elicitation: Elicitation) -> list[Block]:
+def _settled_elicitation(card: ElicitationCard, elicitation: Elicitation) -> list[Block]:
     """Return one line for the question and one for its outcome."""
     accepted = elicitation.reply is not None and elicitation.reply.action is ElicitationAction.ACCEPT
-    title = words(f"✅ {made.title}", bold=True) if accepted else words(made.title, strike=True)
-    return [rich_text(rich_section(title, words(f"\n{made.outcome} · {made.tool}")))]
+    title = words(f"✅ {card.title}", bold=True) if accepted else words(card.title, strike=True)
+    return [rich_text(rich_section(title, words(f"\n{card.outcome} · {card.tool}")))]
 
 
 DIRECTLY = "a direct conversation"
@@ -329,11 +329,11 @@ def message_address(url: str, ref: MessageRef) -> str:
     return f"{url.rstrip('/')}/archives/{ref.channel}/p{ref.ts.replace('.', '')}" if url else ""
 
 
-def _origin(where: ConversationKey, url: str) -> Element:
-    if where.channel.startswith("D"):
+def _origin(conversation: ConversationKey, url: str) -> Element:
+    if conversation.channel.startswith("D"):
         return words(DIRECTLY)
-    address = message_address(url, MessageRef(where.channel, where.thread)) if where.thread else ""
-    return link(address, "this thread") if address else channel(where.channel)
+    address = message_address(url, MessageRef(conversation.channel, conversation.thread)) if conversation.thread else ""
+    return link(address, "this thread") if address else channel(conversation.channel)
 
 
 def _line(name: str, asking: ApprovalEntry, view: TurnView, outside: SentCards) -> OutgoingMessage:

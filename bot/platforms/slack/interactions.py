@@ -66,10 +66,10 @@ class InteractionHandler:
         self._engine = platform.engine
         self._invocations = invocations
 
-    def on_text_command(self, asked: TextCommand) -> None:
+    def on_text_command(self, command: TextCommand) -> None:
         """Handle a command in a mention of the bot."""
-        place = ResponseTarget(asked.spot)
-        self.begin(self.command(asked.words, place, None), place, "command")
+        place = ResponseTarget(command.spot)
+        self.begin(self.command(command.words, place, None), place, "command")
 
     def on_slash_command(self, body: Mapping[str, Any]) -> None:
         """Handle a slash command."""
@@ -112,52 +112,52 @@ class InteractionHandler:
         words = (slashed.command, *split_args(to_plain_text(slashed.text, MentionResolver())))
         await self.command(words, slashed.place, trigger)
 
-    async def _press(self, pressed: ActionPayload, trigger: TriggerId | None) -> None:  # noqa: C901 - one case for each kind
-        if not pressed.place.spot.channel:  # the button stands in somebody's Home
-            pressed = await self._at_home(pressed)
-        place = pressed.place
-        match pressed.press:
+    async def _press(self, payload: ActionPayload, trigger: TriggerId | None) -> None:  # noqa: C901 - one case for each kind
+        if not payload.place.spot.channel:  # the button stands in somebody's Home
+            payload = await self._at_home(payload)
+        place = payload.place
+        match payload.press:
             case Approve(cards):
-                await self._approve(cards, pressed)
+                await self._approve(cards, payload)
             case ApproveWithGrant(ref, offer):
-                await self._allow(ref, offer, pressed)
+                await self._allow(ref, offer, payload)
             case Edit(ref):
                 await self._beside(edit_command(ref), place, trigger)
             case RunCommandInNewReply(words):
                 await self._beside(words, place, trigger)
             case OpenDenyForm(ref):
-                await self._open(deny_modal(ref, str(place.without_response_url)), pressed)
+                await self._open(deny_modal(ref, str(place.without_response_url)), payload)
             case ViewCall() | ViewPendingCall():
-                await self._show_call(pressed.press, pressed)
+                await self._show_call(payload.press, payload)
             case RunCommand(words):
                 await self.command(words, place, trigger)
             case OpenConfirmation():
-                await self._open(confirm_modal(pressed.press, str(place)), pressed)
+                await self._open(confirm_modal(payload.press, str(place)), payload)
             case SendFeedback() as rated:
                 await self._rate(rated, place)
             case CheckCallAction() | RunAgainAction() | StopTurnAction():
-                await self._take_up(pressed.press, place)
+                await self._take_up(payload.press, place)
 
     async def _beside(self, words: tuple[str, ...], place: ResponseTarget, trigger: TriggerId | None) -> None:
         """Answer an action on a card without replacing the card."""
         await self.command(words, replace(place, replaces=False), trigger)
 
-    async def _approve(self, cards: tuple[ApprovalRef, ...], pressed: ActionPayload) -> None:
-        member = await self._people.member(pressed.place.spot.user)
-        await self._answered(await decide(self._engine, cards, DecisionType.APPROVE, member), cards[0], pressed)
+    async def _approve(self, cards: tuple[ApprovalRef, ...], payload: ActionPayload) -> None:
+        member = await self._people.member(payload.place.spot.user)
+        await self._answered(await decide(self._engine, cards, DecisionType.APPROVE, member), cards[0], payload)
 
-    async def _allow(self, card: ApprovalRef, offer: str, pressed: ActionPayload) -> None:
-        member = await self._people.member(pressed.place.spot.user)
-        await self._answered(await approve_with_grant(self._engine, card, offer, member), card, pressed)
+    async def _allow(self, card: ApprovalRef, offer: str, payload: ActionPayload) -> None:
+        member = await self._people.member(payload.place.spot.user)
+        await self._answered(await approve_with_grant(self._engine, card, offer, member), card, payload)
 
-    async def _answered(self, told: str, card: ApprovalRef, pressed: ActionPayload) -> None:
+    async def _answered(self, told: str, card: ApprovalRef, payload: ActionPayload) -> None:
         """Post the result of a decision, or show it in the modal."""
         if told:
-            await self._whisper(pressed.place, await resolve_mentions(self._people, told))
-        elif pressed.view and (step := await self._platform.records.find_approval(card.approval_id)) is not None:
+            await self._whisper(payload.place, await resolve_mentions(self._people, told))
+        elif payload.view and (step := await self._platform.records.find_approval(card.approval_id)) is not None:
             # A card is redrawn by whoever draws the turn, a window by nobody.
-            window = call_modal(step, keep=str(pressed.place.without_response_url))
-            await self._api.edit("views.update", view_id=pressed.view, view=window)
+            window = call_modal(step, keep=str(payload.place.without_response_url))
+            await self._api.edit("views.update", view_id=payload.view, view=window)
 
     async def _take_up(self, offer: CheckCallAction | RunAgainAction | StopTurnAction, place: ResponseTarget) -> None:
         member = await self._people.member(place.spot.user)
@@ -172,46 +172,46 @@ class InteractionHandler:
         refusal = self._platform.audience.rejection(person)
         await self._whisper(place, refusal or await save_feedback(self._platform.records, rated, person.author))
 
-    async def _show_call(self, press: ViewCall | ViewPendingCall, pressed: ActionPayload) -> None:
-        if await self._is_outsider(pressed):
+    async def _show_call(self, press: ViewCall | ViewPendingCall, payload: ActionPayload) -> None:
+        if await self._is_outsider(payload):
             return
         match press:
             case ViewCall(ref, page):
-                step, missing = await self._find(ref, pressed.place), OUT_OF_DATE
+                step, missing = await self._find(ref, payload.place), OUT_OF_DATE
             case ViewPendingCall(approval_id):
                 step, page, missing = await self._platform.records.find_approval(approval_id), 1, GONE
         if step is None:
-            await self._whisper(pressed.place, missing)
+            await self._whisper(payload.place, missing)
             return
-        member = await self._people.member(pressed.place.spot.user)
+        member = await self._people.member(payload.place.spot.user)
         draw = (
             whole_call_modal if await open_whole(self._engine, step, member, page_of_call(step, page)) else call_modal
         )
-        window = draw(step, page, str(pressed.place.without_response_url))
-        if pressed.view:
-            await self._api.edit("views.update", view_id=pressed.view, view=window)
+        window = draw(step, page, str(payload.place.without_response_url))
+        if payload.view:
+            await self._api.edit("views.update", view_id=payload.view, view=window)
         else:
-            await self._api.post("views.open", trigger_id=pressed.trigger, view=window)
+            await self._api.post("views.open", trigger_id=payload.trigger, view=window)
 
     async def _find(self, card: ApprovalRef, place: ResponseTarget) -> ToolStep | None:
         return await find_approval_step(self._engine, self._platform.records, await self.where(place), card)
 
-    async def _is_outsider(self, pressed: ActionPayload) -> bool:
+    async def _is_outsider(self, payload: ActionPayload) -> bool:
         """Return True if the user may not see the call; such a user is notified."""
-        member = await self._people.member(pressed.place.spot.user)
+        member = await self._people.member(payload.place.spot.user)
         if outside := member.guest or member.external:
-            await self._whisper(pressed.place, NO_OUTSIDERS)
+            await self._whisper(payload.place, NO_OUTSIDERS)
         return outside
 
-    async def _open(self, window: Window, pressed: ActionPayload) -> None:
+    async def _open(self, window: Window, payload: ActionPayload) -> None:
         """Open a modal, on top of the one that contains the button."""
-        method = "views.push" if pressed.view else "views.open"
-        await self._api.post(method, trigger_id=pressed.trigger, view=window)
+        method = "views.push" if payload.view else "views.open"
+        await self._api.post(method, trigger_id=payload.trigger, view=window)
 
-    async def _at_home(self, pressed: ActionPayload) -> ActionPayload:
+    async def _at_home(self, payload: ActionPayload) -> ActionPayload:
         """Return the same payload, answered in the direct conversation with the user."""
-        spot = replace(pressed.place.spot, channel=await direct_channel(self._api, pressed.place.spot.user))
-        return replace(pressed, place=replace(pressed.place, spot=spot), view="")
+        spot = replace(payload.place.spot, channel=await direct_channel(self._api, payload.place.spot.user))
+        return replace(payload, place=replace(payload.place, spot=spot), view="")
 
     async def where(self, place: ResponseTarget) -> ConversationKey:
         """Return the conversation of a target."""

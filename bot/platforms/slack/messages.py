@@ -196,29 +196,29 @@ class InboundMessageBuilder:
         self._channels: dict[str, str] = {}
         self._reads = PerUserRate(READS_A_MINUTE, 60.0)
 
-    async def words(self, said: IncomingMessage) -> str:
+    async def words(self, message: IncomingMessage) -> str:
         """Return the message as plain text. Names that cannot be resolved in time stay ids."""
         identity = await self._api.identity()
-        text = strip_bot_mention(said.text, identity.user)
+        text = strip_bot_mention(message.text, identity.user)
         return to_plain_text(text, await self._names([text], identity.user, identity.name)).strip()
 
     async def build(
-        self, said: IncomingMessage, text: str, author: Author, conversation: ConversationKey, engine: EngineApi
+        self, message: IncomingMessage, text: str, author: Author, conversation: ConversationKey, engine: EngineApi
     ) -> InboundMessage:
         """Return the message with its context."""
         return InboundMessage(
-            keys=message_keys(conversation.workspace, said.channel, said.ts, said.user, said.client_id),
+            keys=message_keys(conversation.workspace, message.channel, message.ts, message.user, message.client_id),
             conversation=conversation,
             author=author,
             text=text,
-            attachments=said.files,
-            context=await self._context(said, conversation, engine),
+            attachments=message.files,
+            context=await self._context(message, conversation, engine),
         )
 
     async def _context(
-        self, said: IncomingMessage, conversation: ConversationKey, engine: EngineApi
+        self, message: IncomingMessage, conversation: ConversationKey, engine: EngineApi
     ) -> tuple[str, ...]:
-        if said.opens_thread:
+        if message.opens_thread:
             return ()
         try:
             async with asyncio.timeout(READING_SECONDS):
@@ -226,10 +226,10 @@ class InboundMessageBuilder:
                 lines = await read_thread(
                     self._api,
                     identity,
-                    said.channel,
-                    said.thread,
-                    said.ts,
-                    may_read=lambda: self._reads.acquire(said.user),
+                    message.channel,
+                    message.thread,
+                    message.ts,
+                    may_read=lambda: self._reads.acquire(message.user),
                 )
         except (DeliveryFailed, TimeoutError):
             return (UNREAD,)
@@ -320,28 +320,28 @@ class MessageHandler:
         async with self._in_turn.acquire(f"{message.channel}:{message.thread}"):
             await self._process(message, identity)
 
-    async def _process(self, said: IncomingMessage, identity: Identity) -> None:
-        if f"{said.channel}:{said.ts}" in self._done:
+    async def _process(self, message: IncomingMessage, identity: Identity) -> None:
+        if f"{message.channel}:{message.ts}" in self._done:
             return
-        if not await self._is_for_bot(said, identity):
+        if not await self._is_for_bot(message, identity):
             return
-        person = await self._platform.people.person(said.user)
+        person = await self._platform.people.person(message.user)
         if person.bot:
             return
         if refusal := self._platform.audience.rejection(person):
-            self._refuse(said, refusal)
+            self._refuse(message, refusal)
             return
-        await self._accept(said, person, identity)
+        await self._accept(message, person, identity)
 
-    async def _is_for_bot(self, said: IncomingMessage, identity: Identity) -> bool:
+    async def _is_for_bot(self, message: IncomingMessage, identity: Identity) -> bool:
         """Return True for mentions, for direct messages, and for messages in a thread with a turn of the bot that
         mention no other user.
         """
-        if said.direct or identity.user in said.mentions:
+        if message.direct or identity.user in message.mentions:
             return True
-        if said.opens_thread or said.mentions:
+        if message.opens_thread or message.mentions:
             return False
-        key = conversation(identity.team, said.channel, said.thread)
+        key = conversation(identity.team, message.channel, message.thread)
         return await self._attention.is_following(key, self._platform.engine)
 
     async def _accept(self, said: IncomingMessage, person: Person, identity: Identity) -> None:
@@ -373,24 +373,26 @@ class MessageHandler:
         self._done.remember(f"{said.channel}:{said.ts}")
         self._attention.follow(key)
 
-    def _refuse(self, said: IncomingMessage, why: str) -> None:
+    def _refuse(self, message: IncomingMessage, why: str) -> None:
         """Reject a message that addresses the bot; other messages of a thread get no answer."""
-        if said.notified:
-            self._notify_author(said, why)
+        if message.notified:
+            self._notify_author(message, why)
 
-    def _notify_author(self, said: IncomingMessage, why: str) -> None:
+    def _notify_author(self, message: IncomingMessage, why: str) -> None:
         """Tell the author once, in an ephemeral message, why a message was rejected."""
-        if self._done.add(f"{said.channel}:{said.ts}"):
-            self._notify(said, why)
+        if self._done.add(f"{message.channel}:{message.ts}"):
+            self._notify(message, why)
 
-    def _notify(self, said: IncomingMessage, why: str) -> None:
+    def _notify(self, message: IncomingMessage, why: str) -> None:
         self._platform.background_tasks.refuse(
-            said.user, why, lambda text: send_ephemeral(self._platform.api, _channel_ref(said), text_message(text))
+            message.user,
+            why,
+            lambda text: send_ephemeral(self._platform.api, _channel_ref(message), text_message(text)),
         )
 
 
-def _channel_ref(said: IncomingMessage) -> ChannelRef:
-    return ChannelRef(said.channel, said.user, said.thread)
+def _channel_ref(message: IncomingMessage) -> ChannelRef:
+    return ChannelRef(message.channel, message.user, message.thread)
 
 
 def _concerns(body: Mapping[str, Any], identity: Identity) -> bool:

@@ -98,23 +98,23 @@ def page_of_call(step: ToolStep, page: int) -> Portion:
     return Portion(min(max(page, 1), pages), pages)
 
 
-def _call_window(step: ToolStep, made: ApprovalCard | None, page: int, keep: str) -> View:
-    if made is None:
+def _call_window(step: ToolStep, card: ApprovalCard | None, page: int, keep: str) -> View:
+    if card is None:
         return modal("Call", [section("This call needs no approval.")])
-    pages = _pages(made)
+    pages = _pages(card)
     page = min(max(page, 1), len(pages))
-    ref = ApprovalRef(made.approval_id, made.revision)
-    blocks = [rich_text(rich_section(words(headline(step, made), bold=True)), facts(made)), *pages[page - 1]]
+    ref = ApprovalRef(card.approval_id, card.revision)
+    blocks = [rich_text(rich_section(words(headline(step, card), bold=True)), facts(card)), *pages[page - 1]]
     if len(pages) > 1:
         back = button("◀ Back", ViewCall(ref, page - 1)) if page > 1 else None
         on = button("More ▶", ViewCall(ref, page + 1)) if page < len(pages) else None
         blocks += [*small(f"Page {page} of {len(pages)}"), *buttons([back, on])]
     if step.status is StepStatus.AWAITING:
-        blocks += small(withheld_text(made)) if made.withheld else []
+        blocks += small(withheld_text(card)) if card.withheld else []
         # Whoever approves has had every page before them.
-        blocks += decisions(step, made) if page == len(pages) else small(ON_THE_LAST_PAGE)
-    elif made.outcome:
-        blocks.append(section(made.outcome))
+        blocks += decisions(step, card) if page == len(pages) else small(ON_THE_LAST_PAGE)
+    elif card.outcome:
+        blocks.append(section(card.outcome))
     return modal("Everything in this call", blocks, metadata=keep)
 
 
@@ -170,10 +170,10 @@ def input_block(name: str, label: str, element: Element, *, hint: str = "", requ
     return {**block, "hint": plain_text(hint, limits.INPUT_HINT)} if hint else block
 
 
-def _pages(made: ApprovalCard) -> list[list[Block]]:
+def _pages(card: ApprovalCard) -> list[list[Block]]:
     pages: list[list[Block]] = [[]]
     taken = 0
-    for argument in made.arguments:
+    for argument in card.arguments:
         for block in _pieces(argument):
             size = len(json.dumps(block))
             if pages[-1] and (len(pages[-1]) >= PAGE_BLOCKS or taken + size > PAGE_BYTES):

@@ -49,7 +49,7 @@ class Sender:
         return self._sent.get((turn_id, slot.name)) == _digest(slot)
 
     async def post(
-        self, turn_id: str, slot: OutgoingMessage, where: ConversationKey, *, search: bool = False
+        self, turn_id: str, slot: OutgoingMessage, conversation: ConversationKey, *, search: bool = False
     ) -> MessageRef:
         """Post a message, or find it if an earlier post got no response. `search` forces the lookup. Raises
         DeliveryFailed.
@@ -57,24 +57,26 @@ class Sender:
         key = (turn_id, slot.name)
         if search or key in self._unsure:
             try:
-                found = await self._find(key, where, slot.place)
+                found = await self._find(key, conversation, slot.place)
             except DeliveryFailed as failure:
                 if not failure.permanent:
                     raise
                 found = None  # the bot may not read there: better twice than not at all
             self._unsure.discard(key)
             if found is not None:
-                return await self.edit(turn_id, slot, where, found)
+                return await self.edit(turn_id, slot, conversation, found)
         try:
-            answer = await self._posted(slot, where, key)
+            answer = await self._posted(slot, conversation, key)
         except DeliveryFailed as failure:
             if isinstance(failure, SlackConnectionError) or getattr(failure, "code", "") in _UNCLEAR:
                 self._unsure.add(key)
             raise
         self._remember(key, slot)
-        return MessageRef(str(answer.get("channel") or slot.place or where.channel), str(answer.get("ts", "")))
+        return MessageRef(str(answer.get("channel") or slot.place or conversation.channel), str(answer.get("ts", "")))
 
-    async def edit(self, turn_id: str, slot: OutgoingMessage, where: ConversationKey, ref: MessageRef) -> MessageRef:
+    async def edit(
+        self, turn_id: str, slot: OutgoingMessage, conversation: ConversationKey, ref: MessageRef
+    ) -> MessageRef:
         """Edit a message and return the ref of the one that shows it now. Raises DeliveryFailed."""
         try:
             await self._edited(slot, ref)
@@ -82,7 +84,7 @@ class Sender:
             if error.code not in _GONE:
                 raise
             log.info("turn %s: a message was deleted (%s), posting it again", turn_id, error.code)
-            return await self.post(turn_id, slot, where)
+            return await self.post(turn_id, slot, conversation)
         self._remember((turn_id, slot.name), slot)
         return ref
 
@@ -99,10 +101,12 @@ class Sender:
         """Drop the cached content, because the message was changed by other means."""
         self._sent.pop((turn_id, name), None)
 
-    async def _posted(self, slot: OutgoingMessage, where: ConversationKey, key: tuple[str, str]) -> Mapping[str, Any]:
+    async def _posted(
+        self, slot: OutgoingMessage, conversation: ConversationKey, key: tuple[str, str]
+    ) -> Mapping[str, Any]:
         turn_id, name = key
-        thread = None if slot.place else where.thread or None
-        place: dict[str, Any] = {"channel": slot.place or where.channel, "thread_ts": thread}
+        thread = None if slot.place else conversation.thread or None
+        place: dict[str, Any] = {"channel": slot.place or conversation.channel, "thread_ts": thread}
         metadata = {"event_type": EVENT_TYPE, "event_payload": {"turn": turn_id, "slot": name}}
         quiet = {"unfurl_links": False, "unfurl_media": False}
         try:
@@ -136,21 +140,21 @@ class Sender:
             if error.code != "message_not_in_streaming_state":
                 raise
 
-    async def _find(self, key: tuple[str, str], where: ConversationKey, place: str = "") -> MessageRef | None:
+    async def _find(self, key: tuple[str, str], conversation: ConversationKey, place: str = "") -> MessageRef | None:
         """Return the message with these metadata, in its thread or among the latest of its channel; None if it is not
         found.
         """
         if place:
             return await self._find_in(place, key)
-        if not where.thread:
+        if not conversation.thread:
             return None
         identity = await self._api.identity()
         cursor: str | None = None
         for _ in range(5):
             answer = await self._api.read(
                 "conversations.replies",
-                channel=where.channel,
-                ts=where.thread,
+                channel=conversation.channel,
+                ts=conversation.thread,
                 include_all_metadata="true",
                 limit=200,
                 cursor=cursor,
@@ -158,7 +162,7 @@ class Sender:
             messages = answer.get("messages")
             for message in messages if isinstance(messages, list) else ():
                 if isinstance(message, dict) and message.get("user") == identity.user and _carries(message, key):
-                    return MessageRef(where.channel, str(message.get("ts", "")))
+                    return MessageRef(conversation.channel, str(message.get("ts", "")))
             metadata = answer.get("response_metadata")
             cursor = str(metadata.get("next_cursor") or "") if isinstance(metadata, dict) else ""
             if not cursor:

@@ -210,11 +210,11 @@ class StreamManager:
         """Return True if this process streams the message."""
         return (turn_id, name) in self._growing
 
-    def wanted(self, where: ConversationKey) -> bool:
+    def wanted(self, conversation: ConversationKey) -> bool:
         """Return True unless streaming is known to fail in this conversation."""
-        direct = where.channel.startswith("D")
+        direct = conversation.channel.startswith("D")
         allowed = self._streaming is Streaming.EVERYWHERE or (self._streaming is Streaming.DIRECT and direct)
-        return allowed and bool(where.thread) and _kind(where) not in self._unable
+        return allowed and bool(conversation.thread) and _kind(conversation) not in self._unable
 
     async def start(self, turn: Turn, stream: Stream) -> MessageRef | None:
         """Start a message as a stream. Return None if it has to be posted instead. Raises DeliveryFailed if the start
@@ -344,6 +344,6 @@ def _sent(growing: _Growing, stream: Stream) -> None:
     growing.tasks.update({task.id: task for task in stream.tasks})
 
 
-def _kind(where: ConversationKey) -> str:
+def _kind(conversation: ConversationKey) -> str:
     """Return the conversation type: streaming may work in direct conversations only."""
-    return where.channel[:1]
+    return conversation.channel[:1]

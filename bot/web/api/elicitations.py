@@ -78,11 +78,11 @@ class _Handler:
             raise _not_found()
         return found
 
-    def shape(self, caller: ApiClient, found: OpenElicitation) -> ElicitationShape:
+    def shape(self, caller: ApiClient, elicitation: OpenElicitation) -> ElicitationShape:
         """Return an elicitation for the response."""
-        turn = found.turn
+        turn = elicitation.turn
         return elicitation_shape(
-            turn, found.step, found.elicitation, id_of(caller, turn.conversation), caller.author.principal
+            turn, elicitation.step, elicitation.elicitation, id_of(caller, turn.conversation), caller.author.principal
         )
 
     async def answer(self, caller: ApiClient, elicitation_id: str, said: ElicitationAnswer) -> ElicitationOutcome:
@@ -100,9 +100,9 @@ class _Handler:
                 raise _refused(objection)
 
 
-def _checked(said: ElicitationAnswer, found: OpenElicitation) -> ElicitationResult:
+def _checked(said: ElicitationAnswer, elicitation: OpenElicitation) -> ElicitationResult:
     """Return the parsed answer. Raises Problem for values that were not requested."""
-    form = isinstance(found.elicitation.question.ask, FormMode)
+    form = isinstance(elicitation.elicitation.question.ask, FormMode)
     if said.content is not None and not (form and said.action is ElicitationAction.ACCEPT):
         raise _wrong({"content": "Only a form that is accepted has values."})
     return ElicitationResult(

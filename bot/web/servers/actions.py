@@ -36,31 +36,31 @@ LOOK_SECONDS = 0.25
 async def stream_status(
     servers: ServerAdmin,
     directory: ServerDirectory,
-    seen: VisibleServer,
-    where: ConversationKey,
+    server: VisibleServer,
+    conversation: ConversationKey,
     writer: ServerSerializer,
 ) -> AsyncGenerator[ServerEvent, None]:
     """Yield the status as an event, now and after each change."""
-    last = _state(servers, seen.id)
-    yield _event("status_update", seen, writer)
+    last = _state(servers, server.id)
+    yield _event("status_update", server, writer)
     while True:
         await asyncio.sleep(LOOK_SECONDS)
-        before, last = last, _state(servers, seen.id)
+        before, last = last, _state(servers, server.id)
         if before == last:
             continue
         try:
-            seen = await directory.find(seen.id, where)
+            server = await directory.find(server.id, conversation)
         except NotFoundRejection:
-            yield ServerEvent("server_removed", {"id": seen.id, "serverId": seen.name})
+            yield ServerEvent("server_removed", {"id": server.id, "serverId": server.name})
             return
         if _stands(before) != _stands(last):
-            yield _event("connection_change", seen, writer)
+            yield _event("connection_change", server, writer)
         if _was_asked(before, last):
-            yield _event("capabilities_synced", seen, writer)
+            yield _event("capabilities_synced", server, writer)
 
 
-def _event(name: str, seen: VisibleServer, writer: ServerSerializer) -> ServerEvent:
-    return ServerEvent(name, writer.listed(seen).model_dump(mode="json"))
+def _event(name: str, server: VisibleServer, writer: ServerSerializer) -> ServerEvent:
+    return ServerEvent(name, writer.listed(server).model_dump(mode="json"))
 
 
 def _state(servers: ServerAdmin, server_id: str) -> ServerSnapshot | None:
@@ -251,15 +251,15 @@ def server_action_routes(services: Services, find_here: FindHere, prefix: str, *
     return router
 
 
-def _verified(seen: VisibleServer, checks: list[Check], manner: ResponseOptions, *, deep: bool) -> VerifyAnswer:
+def _verified(server: VisibleServer, checks: list[Check], manner: ResponseOptions, *, deep: bool) -> VerifyAnswer:
     broken = next((check for check in checks if check.finding is CheckStatus.BROKEN), None)
     times = [check.seconds for check in checks if check.seconds is not None]
-    problem = "" if seen.status is ServerStatus.CONNECTED else seen.problem or "It is not connected."
+    problem = "" if server.status is ServerStatus.CONNECTED else server.problem or "It is not connected."
     return VerifyAnswer(
         ok=broken is None and not problem,
-        status=manner.status(seen.status),
+        status=manner.status(server.status),
         latency_ms=round(1000 * sum(times)) if times else None,
-        era=(seen.state.protocol if seen.state else "") or None,
+        era=(server.state.protocol if server.state else "") or None,
         error=broken.detail if broken else problem or None,
         fix=(broken.fix if broken else "") or None,
         checks=[
@@ -272,7 +272,7 @@ def _verified(seen: VisibleServer, checks: list[Check], manner: ResponseOptions,
     )
 
 
-def _switched_off(seen: VisibleServer) -> Problem:
-    if seen.status is ServerStatus.DISABLED:
+def _switched_off(server: VisibleServer) -> Problem:
+    if server.status is ServerStatus.DISABLED:
         return Problem(409, "disabled", "The server is disabled.", 'enable it: PUT {"enabled": true}')
     return Problem(409, "disconnected", "The server is disconnected.", "connect it: POST …/connect")

@@ -264,19 +264,19 @@ class ServerSerializer:
     directory: ServerDirectory
     manner: ResponseOptions
 
-    def listed(self, seen: VisibleServer) -> ServerAnswer:
+    def listed(self, server: VisibleServer) -> ServerAnswer:
         """Return a server for a list."""
-        return ServerAnswer(**self._shared(seen))
+        return ServerAnswer(**self._shared(server))
 
-    def details(self, seen: VisibleServer) -> ServerDetails:
+    def details(self, server: VisibleServer) -> ServerDetails:
         """Return a server with all details."""
-        config = seen.config
-        shared = self._shared(seen)
+        config = server.config
+        shared = self._shared(server)
         return ServerDetails(
             **shared,
             command_line=command_line(config) or None,
-            config=_config(seen),
-            tools=[tool.original_name for tool in self.directory.capabilities(seen).tools],
+            config=_config(server),
+            tools=[tool.original_name for tool in self.directory.capabilities(server).tools],
             system_instruction=config.system_instruction,
             response_instruction=config.response_instruction,
             auto_context_tool=config.auto_context_tool,
@@ -292,20 +292,20 @@ class ServerSerializer:
             tool_recipients={tool: list(names) for tool, names in config.flows.tool_recipients.items()},
             session=SessionResponse(
                 state=shared["session_state"],
-                connected_at=self.manner.moment(seen.state.connected_at if seen.state else None),
+                connected_at=self.manner.moment(server.state.connected_at if server.state else None),
             ),
         )
 
-    def capabilities(self, seen: VisibleServer, where: ConversationKey) -> CapabilitiesAnswer:
+    def capabilities(self, server: VisibleServer, conversation: ConversationKey) -> CapabilitiesAnswer:
         """Return a server's capabilities, and the policy of each tool in this conversation."""
-        known = self.directory.capabilities(seen)
+        known = self.directory.capabilities(server)
         return CapabilitiesAnswer(
-            server_id=seen.name,
-            sync_status=seen.sync.name,
-            last_synced_at=self.manner.moment(seen.state.synced_at if seen.state else None),
+            server_id=server.name,
+            sync_status=server.sync.name,
+            last_synced_at=self.manner.moment(server.state.synced_at if server.state else None),
             server_version=known.server_version or None,
             protocol_version=known.protocol or None,
-            tools=[self.tool(tool, where) for tool in known.tools],
+            tools=[self.tool(tool, conversation) for tool in known.tools],
             resources=[
                 ResourceAnswer(
                     uri=resource.uri,
@@ -330,7 +330,7 @@ class ServerSerializer:
             prompts=_prompts(known),
         )
 
-    def tool(self, tool: Tool, where: ConversationKey) -> ToolAnswer:
+    def tool(self, tool: Tool, conversation: ConversationKey) -> ToolAnswer:
         """Return one tool."""
         hints = {
             "readOnlyHint": tool.annotations.read_only,
@@ -346,31 +346,31 @@ class ServerSerializer:
             input_schema=dict(tool.input_schema),
             output_schema=None if tool.output_schema is None else dict(tool.output_schema),
             annotations={name: value for name, value in hints.items() if value is not None},
-            policy=self.parts.administration.policy_of(tool, where).value,
+            policy=self.parts.administration.policy_of(tool, conversation).value,
         )
 
-    def _shared(self, seen: VisibleServer) -> dict[str, Any]:
-        config, record, state = seen.config, seen.record, seen.state
+    def _shared(self, server: VisibleServer) -> dict[str, Any]:
+        config, record, state = server.config, server.record, server.state
         moment = self.manner.moment
         updated = moment(record.updated_at if record else None)
-        tools = len(self.directory.capabilities(seen).tools)
+        tools = len(self.directory.capabilities(server).tools)
         return {
-            "id": seen.id,
-            "server_id": seen.name,
-            "name": config.title or seen.name,
+            "id": server.id,
+            "server_id": server.name,
+            "name": config.title or server.name,
             "description": config.description,
             "url": config.transport.url if isinstance(config.transport, HttpTransport) else None,
             "transport_type": kind_of(config.transport).upper(),
-            "auth_type": kind_of_sign_in(seen).value,
+            "auth_type": kind_of_sign_in(server).value,
             "api_key_set": record is not None and AUTH_SECRET in record.secrets.keys() - record.missing,
             "missing_secrets": sorted(record.missing) if record is not None else [],
-            "status": self.manner.status(seen.status),
-            "session_state": _SESSIONS[seen.status],
-            "last_error": seen.problem or None,
-            "sync_status": seen.sync.name,
+            "status": self.manner.status(server.status),
+            "session_state": _SESSIONS[server.status],
+            "last_error": server.problem or None,
+            "sync_status": server.sync.name,
             "last_synced_at": moment(state.synced_at if state else None),
             "auto_connect": config.auto_connect,
-            "enabled": seen.status is not ServerStatus.DISABLED,
+            "enabled": server.status is not ServerStatus.DISABLED,
             "trusted": config.trusted,
             "tool_count": max(tools, state.tool_count if state else 0),
             "workspace": config.workspace or None,
@@ -386,10 +386,10 @@ class ServerSerializer:
         }
 
 
-def _config(seen: VisibleServer) -> dict[str, Any]:
+def _config(server: VisibleServer) -> dict[str, Any]:
     """Return the `config` of a server. Sent back unchanged, it changes nothing."""
-    record = seen.record
-    match seen.config.transport:
+    record = server.record
+    match server.config.transport:
         case StdioTransport(launch=TemplateLaunch(template, values)):
             slots: dict[str, Any] = {"template": template, "slots": dict(values)}
             secrets = _slots(record, "env:")

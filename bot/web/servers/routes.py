@@ -140,8 +140,8 @@ class ServerRoutes:
             record = await self._services.keeping.set_enablement(record, ServerEnablement.DISABLED, here.author)
         return record
 
-    async def _change(self, seen: VisibleServer, body: ServerBody, here: RequestScope, if_match: str | None) -> None:
-        record = self._services.directory.record_of(seen, here.member)
+    async def _change(self, server: VisibleServer, body: ServerBody, here: RequestScope, if_match: str | None) -> None:
+        record = self._services.directory.record_of(server, here.member)
         check(record, body.version, if_match)
         read = given(body)
         if body.policy is not None:
@@ -163,8 +163,8 @@ class ServerRoutes:
         if standing is not None:
             await self._services.keeping.set_enablement(kept.record, standing, here.author)
 
-    async def _remove(self, seen: VisibleServer, here: RequestScope, if_match: str | None) -> None:
-        record = self._services.directory.record_of(seen, here.member)
+    async def _remove(self, server: VisibleServer, here: RequestScope, if_match: str | None) -> None:
+        record = self._services.directory.record_of(server, here.member)
         check(record, None, if_match)
         late = await self._services.keeping.remove(record, here.author)
         if late is not None:
@@ -201,9 +201,9 @@ def server_routes(services: Services, find_here: FindHere, prefix: str, *, named
     return router
 
 
-def _tell_version(response: Response, seen: VisibleServer) -> None:
-    if seen.record is not None:
-        response.headers["ETag"] = tag(seen.record.version)
+def _tell_version(response: Response, server: VisibleServer) -> None:
+    if server.record is not None:
+        response.headers["ETag"] = tag(server.record.version)
 
 
 def _wish(read: ParsedServer, here: RequestScope, name: str = "") -> ServerRequest:

@@ -270,7 +270,7 @@ def _approval_shape(
     turn: Turn,
     step: ToolStep,
     approval: Approval,
-    drawn: ApprovalCard,
+    card: ApprovalCard,
     arguments: dict[str, Any],
     *,
     conversation: str,
@@ -282,15 +282,15 @@ def _approval_shape(
         conversation_id=conversation,
         response_id=turn.id,
         tool_call_id=step_id(turn, step.n),
-        title=drawn.title,
-        risk=drawn.risk,
-        server=drawn.server,
-        tool=drawn.tool,
+        title=card.title,
+        risk=card.risk,
+        server=card.server,
+        tool=card.tool,
         arguments=arguments,
-        hidden=drawn.withheld,
+        hidden=card.withheld,
         shown=[
             ShownArgument(name=argument.name, value=argument.full, warnings=list(argument.warnings))
-            for argument in drawn.arguments
+            for argument in card.arguments
         ],
         changes=[
             ShownChange(name=format_change.name, before=format_change.before, after=format_change.after)
@@ -298,7 +298,7 @@ def _approval_shape(
         ],
         changed_by=approval.revised_by,
         fingerprint=approval.fingerprint,
-        requested_for=drawn.asked_by,
+        requested_for=card.asked_by,
         signed_by=signed_by(approval.terms, turn.conversation),
         signatures=list(approval.signers),
         needed=approval.terms.quorum,

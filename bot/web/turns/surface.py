@@ -231,14 +231,14 @@ class ApiSurface:
         """
         log.info("%s: %s", audience.conversation, single_line(notice.text, 200))
 
-    async def member(self, author: Author, where: ConversationKey) -> Member:
+    async def member(self, author: Author, conversation: ConversationKey) -> Member:
         """Return the token's current member. A revoked or expired token, or one of another workspace, counts as a user
         from outside, without rights.
         """
         if author.platform == HTTP:
             find_caller = await asyncio.shield(self._find_caller)
             caller = await find_caller(author.id)
-            if caller is not None and caller.covers_workspace(where.workspace_key):
+            if caller is not None and caller.covers_workspace(conversation.workspace_key):
                 return caller.member
         return Member(author, external=True)
 
