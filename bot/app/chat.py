@@ -23,7 +23,7 @@ from bot.platforms.console.console import Streams, Terminal, on_screen, one_ques
 from bot.platforms.console.export import export_conversation
 from bot.platforms.console.local_user import LocalUser, fresh_conversation
 from bot.platforms.console.startup import StartState
-from bot.ports import TurnLog
+from bot.ports import TurnViews
 from bot.settings import Settings
 from bot.storage.address import PostgresServer, read_address
 
@@ -169,7 +169,7 @@ class _Session:
         return await _continued(runtime.turn_log, self.person, conversation)
 
 
-async def _continued(turn_log: TurnLog, person: LocalUser, conversation: str) -> StartState:
+async def _continued(turn_log: TurnViews, person: LocalUser, conversation: str) -> StartState:
     recent = await turn_log.recent_turns(person.key(conversation), REMEMBERED_TURNS)
     return StartState(conversation, recent, turns=recent[-1].turn.seq if recent else 0)
 

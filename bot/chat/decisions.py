@@ -24,7 +24,7 @@ from bot.rendering.grant_options import parse_grant_option
 @dataclass(frozen=True, slots=True)
 class Lookups:
     """Optional lookups. `opinion` stores feedback on a turn's answer: the turn's id, True for good, and the author.
-    `approval` finds the call of an approval (`TurnLog.get_approval`).
+    `approval` finds the call of an approval (`ApprovalLog.get_approval`).
     """
 
     opinion: Callable[[str, bool, Author], Awaitable[None]] | None = None

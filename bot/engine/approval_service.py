@@ -43,7 +43,7 @@ from bot.engine.approver_check import check_approver
 from bot.engine.grants import build_grant, grant_rejection
 from bot.engine.rules import RuleBook
 from bot.engine.surfaces import MemberLookup
-from bot.ports import Toolbox, TurnLog
+from bot.ports import ApprovalLog, Toolbox
 
 SETTLED = "That is decided already and cannot be edited."
 TOOL_CHANGED = "The tool is missing or has changed since the request. Deny the call and ask again."
@@ -61,7 +61,7 @@ class ApprovalService:
 
     def __init__(
         self,
-        turn_log: TurnLog,
+        turn_log: ApprovalLog,
         toolbox: Toolbox,
         rules: RuleBook,
         members: MemberLookup,

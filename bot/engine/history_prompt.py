@@ -21,7 +21,7 @@ from bot.engine.sources import Known, known_calls, merge_sources, sources_of_sum
 from bot.engine.summarization import LIMITS, SummaryFailed, SummaryText, format_summary, summarize
 from bot.engine.token_estimates import Estimates, estimate_messages
 from bot.engine.usage_metering import RequestAttempt, RequestInfo, UsageMeter
-from bot.ports import LanguageModel, TurnLog
+from bot.ports import LanguageModel, TurnExecution
 
 HISTORY_OMITTED = "The oldest messages here did not fit any more and could not be summed up: I do not know them now."
 HISTORY_EXCLUDED = "This fills all that the model can read: what was said before did not fit beside it."
@@ -36,7 +36,7 @@ class HistoryPrompt:
     def __init__(
         self,
         claim: Claim,
-        log: TurnLog,
+        log: TurnExecution,
         memory: HistoryBudget,
         estimates: Estimates,
         meter: UsageMeter,

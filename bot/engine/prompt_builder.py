@@ -42,7 +42,7 @@ from bot.engine.token_estimates import Estimates, estimate_messages, estimate_to
 from bot.engine.tool_selection import RefusedTools, refused_note, with_reading
 from bot.engine.usage_metering import RequestAttempt, RequestInfo, UsageMeter, UsageMeters
 from bot.errors import ContextTooLong, ModelRejected, ModelUnavailable, NotFound, SmallerWindow
-from bot.ports import LanguageModel, TurnLog
+from bot.ports import LanguageModel, TurnExecution
 
 # -------------------- model retry
 
@@ -165,7 +165,7 @@ _SHORTENING = "That was too long for the model: asking again with a shorter requ
 class PromptParts:
     """Dependencies of all prompt builders of a process."""
 
-    log: TurnLog
+    log: TurnExecution
     pause: Callable[[float], Awaitable[None]]
     meters: UsageMeters
     estimates: Estimates

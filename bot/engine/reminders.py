@@ -20,7 +20,7 @@ from bot.engine.call_authorization import named_people
 from bot.engine.rules import Rules
 from bot.engine.surfaces import surface_for
 from bot.errors import DatabaseUnavailable, DeliveryFailed
-from bot.ports import Surface, TurnLog
+from bot.ports import ApprovalLog, Surface
 
 log = logging.getLogger(__name__)
 
@@ -35,7 +35,7 @@ class Reminders:
 
     def __init__(
         self,
-        turn_log: TurnLog,
+        turn_log: ApprovalLog,
         surfaces: Sequence[Surface],
         rules: Callable[[ConversationKey], Rules],
         *,

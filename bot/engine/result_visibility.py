@@ -20,7 +20,7 @@ from bot.engine.policy_evaluation import evaluate
 from bot.engine.result_format import ANSWERED, Address
 from bot.engine.rule_matching import PolicyRequest
 from bot.engine.rules import Rules
-from bot.ports import TurnLog
+from bot.ports import TurnExecution
 
 GONE = "The result of this page no longer exists."
 _DENIED = "A policy forbids {} to the present author, so its results are not shown."
@@ -38,7 +38,7 @@ class ResultVisibility:
     offered: ToolSet
     author: Author
     member: Member | None
-    log: TurnLog
+    log: TurnExecution
 
     def with_everybody(self) -> ResultVisibility:
         """Return the visibility for all later authors: a tool denied to some counts as denied."""

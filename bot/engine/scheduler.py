@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from bot.errors import DatabaseUnavailable
-from bot.ports import Quotas, TurnLog, UsageStore
+from bot.ports import Quotas, TurnRetention, UsageStore
 
 log = logging.getLogger(__name__)
 
@@ -32,7 +32,7 @@ class Scheduler:
 
     def __init__(
         self,
-        turn_log: TurnLog,
+        turn_log: TurnRetention,
         jobs: Sequence[Job],
         *,
         pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
@@ -60,7 +60,7 @@ class Scheduler:
             log.exception("job %r failed", job.name)
 
 
-def retention(turn_log: TurnLog, days: float) -> Job:
+def retention(turn_log: TurnRetention, days: float) -> Job:
     """Return an hourly job that deletes turns that ended more than `days` ago, in batches."""
 
     async def delete() -> None:

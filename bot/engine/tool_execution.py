@@ -18,7 +18,7 @@ from bot.engine.call_authorization import BARRED, NOT_ENABLED, WITHHELD
 from bot.engine.elicitation import TOO_MANY, PendingElicitations
 from bot.engine.monotonic_clock import monotonic
 from bot.engine.rules import Rules
-from bot.ports import CallContext, Toolbox, TurnLog
+from bot.ports import CallContext, Toolbox, TurnExecution
 
 
 async def execute_call(
@@ -26,7 +26,7 @@ async def execute_call(
     claim: Claim,
     author: Author,
     *,
-    log: TurnLog,
+    log: TurnExecution,
     toolbox: Toolbox,
     rules: Callable[[], Rules],
     member: Callable[[], Awaitable[Member | None]],
@@ -77,7 +77,7 @@ async def execute_call(
     on_record(await log.finish_call(claim, step.n, status, result, monotonic() - sent_at))
 
 
-async def _record_start(log: TurnLog, claim: Claim, n: int) -> TurnRecord:
+async def _record_start(log: TurnExecution, claim: Claim, n: int) -> TurnRecord:
     """Store the start of a call, again if that took longer than the lease: another process may have set the outcome to
     unknown, and nothing may be sent after that. Raises LostLease and Stopped.
     """

@@ -44,7 +44,7 @@ from bot.engine.tool_index import ToolIndexes
 from bot.engine.tool_selection import SOMETHING_MISSING, select_tools
 from bot.engine.usage_limits import no_limits
 from bot.engine.usage_metering import UsageMeter
-from bot.ports import LanguageModels, Toolbox, TurnLog
+from bot.ports import LanguageModels, Toolbox, TurnExecution
 
 _PREFIX = "The call "
 _SUFFIX = (
@@ -100,7 +100,7 @@ MAX_RECOVERIES = 3
 class TurnParts:
     """Dependencies of all turn runners of a process."""
 
-    log: TurnLog
+    log: TurnExecution
     models: LanguageModels
     toolbox: Toolbox
     rules: Callable[[ConversationKey], Rules]

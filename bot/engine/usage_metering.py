@@ -28,7 +28,7 @@ from bot.domain.turns import Claim
 from bot.domain.usage import UsageEntry, UsageKind
 from bot.engine.token_estimates import Estimates, estimate_text
 from bot.errors import DatabaseUnavailable
-from bot.ports import TurnLog
+from bot.ports import TurnExecution
 
 log = logging.getLogger(__name__)
 
@@ -136,7 +136,9 @@ def _highest_counts(now: Usage, before: Usage) -> Usage:
 class UsageMeters:
     """Requests of this process whose usage is not finally stored."""
 
-    def __init__(self, turn_log: TurnLog, estimates: Estimates, pause: Callable[[float], Awaitable[None]]) -> None:
+    def __init__(
+        self, turn_log: TurnExecution, estimates: Estimates, pause: Callable[[float], Awaitable[None]]
+    ) -> None:
         self._log = turn_log
         self._estimates = estimates
         self._pause = pause

@@ -21,7 +21,7 @@ from bot.engine.monotonic_clock import monotonic
 from bot.engine.surfaces import surface_for
 from bot.errors import DatabaseError, DeliveryFailed, LostLease, NotFound
 from bot.logs import in_context
-from bot.ports import Surface, TurnLog
+from bot.ports import DeliveryQueue, Surface
 
 # -------------------- undeliverable notices
 
@@ -144,7 +144,7 @@ class ViewDelivery:
 
     def __init__(
         self,
-        turn_log: TurnLog,
+        turn_log: DeliveryQueue,
         surfaces: Sequence[Surface],
         *,
         on_settled: Callable[[str], None] = lambda _turn_id: None,

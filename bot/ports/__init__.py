@@ -42,12 +42,13 @@ from bot.ports.stores import (
     UsageStore,
 )
 from bot.ports.toolbox import CallContext, ServerAdmin, Toolbox
-from bot.ports.turn_log import TurnLog
+from bot.ports.turn_log import ApprovalLog, DeliveryQueue, Inbox, TurnExecution, TurnLog, TurnRetention, TurnViews
 
 __all__ = [
     "ActiveThreads",
     "Activity",
     "ApprovalActivity",
+    "ApprovalLog",
     "Approvals",
     "AuthorizationResponse",
     "Backlog",
@@ -55,11 +56,13 @@ __all__ = [
     "CallSummary",
     "Commands",
     "ConversationSummary",
+    "DeliveryQueue",
     "Elicitations",
     "EngineApi",
     "Feedback",
     "FeedbackStore",
     "GrantStore",
+    "Inbox",
     "LanguageModel",
     "LanguageModels",
     "Leases",
@@ -86,7 +89,10 @@ __all__ = [
     "Surface",
     "TokenStore",
     "Toolbox",
+    "TurnExecution",
     "TurnLog",
+    "TurnRetention",
+    "TurnViews",
     "UsageStore",
     "UserActivity",
 ]

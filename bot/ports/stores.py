@@ -83,7 +83,7 @@ class PolicyStore(Protocol):
 
 
 class GrantStore(Protocol):
-    """Store of grants. Grants are given with an approval (`bot.ports.TurnLog.grant`)."""
+    """Store of grants. Grants are given with an approval (`bot.ports.ApprovalLog.grant`)."""
 
     async def active_grants(self, home: str) -> Sequence[Grant]:
         """Return the active grants of a workspace (`platform:workspace`), newest first."""

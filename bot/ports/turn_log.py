@@ -1,4 +1,6 @@
-"""Durable storage of turns. Another process can continue a turn after a crash of its owner."""
+"""Durable storage of turns, one port for each kind of use. Another process can continue a turn after a crash of its
+owner. Every method is one transaction, committed when the method returns.
+"""
 
 from __future__ import annotations
 
@@ -27,12 +29,24 @@ from bot.domain.usage import UsageEntry
 from bot.domain.views import MessageRefs, PostedMessage, TurnView
 
 
-class TurnLog(Protocol):
-    """Stored turns. Every method is one transaction, committed when the method returns.
+class TurnViews(Protocol):
+    """Stored turns as people see them."""
 
-    Methods that take a Claim prove ownership first and renew the lease. They raise LostLease if another process owns
-    the turn, and Stopped if a user has stopped it (except `finish_call` and `finish`, which may still record a result).
-    """
+    async def get_view(self, turn_id: str) -> TurnView:
+        """Return the stored view of a turn. Raises NotFound."""
+
+    async def get_file(self, turn_id: str, file_id: str) -> bytes:
+        """Return the bytes of a file that a tool returned in a turn (`StoredFile.id`). Raises NotFound."""
+
+    async def recent_turns(self, conversation: ConversationKey, limit: int) -> Sequence[TurnView]:
+        """Return the last `limit` turns of a conversation in any status, oldest first."""
+
+    async def latest_conversation(self, reach: str) -> ConversationKey | None:
+        """Return the conversation with the latest message and the key prefix `reach`, or None."""
+
+
+class Inbox(Protocol):
+    """Messages that become turns."""
 
     async def enqueue(self, message: InboundMessage) -> Receipt:
         """Create a turn for a message, unless one of its keys is known. Raises QueueFull if its author has reached the
@@ -45,14 +59,19 @@ class TurnLog(Protocol):
         it.
         """
 
+    async def stop(self, turn_id: str, by: Author) -> bool:
+        """Stop a turn: end it if no process runs it, or request its owner to. Return False if it had ended."""
+
+
+class ApprovalLog(TurnViews, Protocol):
+    """Approvals and elicitations of stored turns, as users decide and answer them."""
+
+    async def get_approval(self, approval_id: str) -> tuple[Turn, ToolStep] | None:
+        """Return the turn and the step of an approval, or None."""
+
     async def decide(self, decision: Decision, signing: ApproverEvidence = NO_EVIDENCE) -> DecisionResult:
         """Record a decision if the approval still has this revision and waits. `signing` is the engine's evidence about
         the user. With a quorum, earlier approvals are counted by these requirements or by those of the request.
-        """
-
-    async def take_reminders(self, reaches: Sequence[str], limit: int) -> Sequence[tuple[Turn, ToolStep]]:
-        """Return calls whose approvers are due for a reminder, in conversations with a prefix in `reaches`. Each call
-        is returned once, to one process.
         """
 
     async def grant(
@@ -71,8 +90,16 @@ class TurnLog(Protocol):
         call does not wait at this revision. A decision with `ApproverEvidence.must_view` needs every page.
         """
 
-    async def get_approval(self, approval_id: str) -> tuple[Turn, ToolStep] | None:
-        """Return the turn and the step of an approval, or None."""
+    async def revise(self, revision: Revision) -> bool:
+        """Replace the arguments of a waiting approval. Return False if it is settled or was revised meanwhile."""
+
+    async def record_rejection(self, approval_id: str, by: Author, reason: str) -> None:
+        """Record in the audit a decision by an unauthorized user, once for each user, approval and reason."""
+
+    async def take_reminders(self, reaches: Sequence[str], limit: int) -> Sequence[tuple[Turn, ToolStep]]:
+        """Return calls whose approvers are due for a reminder, in conversations with a prefix in `reaches`. Each call
+        is returned once, to one process.
+        """
 
     async def get_elicitation(self, elicitation_id: str) -> OpenElicitation | None:
         """Return an elicitation, answered or not, with its call."""
@@ -82,11 +109,13 @@ class TurnLog(Protocol):
     ) -> ElicitationAnswered | AnswerRejected:
         """Record an answer; the first one counts. A call that waits for no other answer continues."""
 
-    async def stop(self, turn_id: str, by: Author) -> bool:
-        """Stop a turn: end it if no process runs it, or request its owner to. Return False if it had ended."""
 
-    async def revise(self, revision: Revision) -> bool:
-        """Replace the arguments of a waiting approval. Return False if it is settled or was revised meanwhile."""
+class TurnExecution(TurnViews, Protocol):
+    """Turns that processes run.
+
+    Methods that take a Claim prove ownership first and renew the lease. They raise LostLease if another process owns
+    the turn, and Stopped if a user has stopped it (except `finish_call` and `finish`, which may still record a result).
+    """
 
     async def claim(self, limit: int, holding: Collection[str] = (), reaches: Sequence[str] = ("",)) -> Sequence[Claim]:
         """Claim up to `limit` runnable turns: first those of lost processes, then by the users and workspaces with the
@@ -142,23 +171,20 @@ class TurnLog(Protocol):
         result is stored beside the step for the audit.
         """
 
-    async def record_rejection(self, approval_id: str, by: Author, reason: str) -> None:
-        """Record in the audit a decision by an unauthorized user, once for each user, approval and reason."""
-
     async def park(self, claim: Claim) -> TurnRecord | None:
         """Release the turn while it waits for users. Return None, or the record if it can continue."""
 
     async def finish(self, claim: Claim, status: TurnStatus, last: Sequence[Step], failure: str) -> TurnRecord:
         """End the turn and store its last steps in the same transaction. Open calls become cancelled or unknown."""
 
+    async def fail(self, claim: Claim, failure: str) -> None:
+        """End a turn as failed without reading its rows, which may be unreadable."""
+
     async def record_usage(self, uses: Sequence[tuple[Claim, UsageEntry]]) -> None:
         """Record usage of model requests other than stored replies, which count with their step. Turns of other
         processes are included, because their requests were paid for. Later counts replace estimates; no entry counts
         twice.
         """
-
-    async def fail(self, claim: Claim, failure: str) -> None:
-        """End a turn as failed without reading its rows, which may be unreadable."""
 
     async def history(self, conversation: ConversationKey, before: int, limit: int) -> History:
         """Return the last `limit` ended turns of a conversation before a sequence number and after the summary, and the
@@ -174,22 +200,18 @@ class TurnLog(Protocol):
     async def get_call(self, conversation: ConversationKey, seq: int, n: int) -> ToolStep | None:
         """Return the call in step `n` of a conversation's turn `seq`, or None."""
 
-    async def recent_turns(self, conversation: ConversationKey, limit: int) -> Sequence[TurnView]:
-        """Return the last `limit` turns of a conversation in any status, oldest first."""
 
-    async def latest_conversation(self, reach: str) -> ConversationKey | None:
-        """Return the conversation with the latest message and the key prefix `reach`, or None."""
-
-    async def get_view(self, turn_id: str) -> TurnView:
-        """Return the stored view of a turn. Raises NotFound."""
-
-    async def get_file(self, turn_id: str, file_id: str) -> bytes:
-        """Return the bytes of a file that a tool returned in a turn (`StoredFile.id`). Raises NotFound."""
+class DeliveryQueue(TurnViews, Protocol):
+    """Views that wait for their delivery to platforms."""
 
     async def stale_views(self, reach: str, limit: int) -> Sequence[str]:
         """Return up to `limit` turns with a stale view that no process runs and no other process delivers, oldest
         first.
         """
+
+    @property
+    def lease_seconds(self) -> float | None:
+        """Seconds that a lease lasts without a renewal; None if no other process can claim turns."""
 
     async def acquire_delivery(self, turn_id: str, revision: int) -> MessageRefs:
         """Acquire the delivery lease of a turn. Return the references of its posted messages. Raises LostLease if
@@ -219,6 +241,10 @@ class TurnLog(Protocol):
         there were any. Raises LostLease.
         """
 
+
+class TurnRetention(Protocol):
+    """Deletion of old turns, and jobs that run in one process at a time."""
+
     async def try_start_job(self, name: str, seconds: float) -> bool:
         """Return True if this process is to run a scheduled job now; the job is due again `seconds` from now."""
 
@@ -231,3 +257,7 @@ class TurnLog(Protocol):
         """Delete a conversation and all its rows but the audit. Return False if it does not exist or has an unfinished
         turn.
         """
+
+
+class TurnLog(Inbox, ApprovalLog, TurnExecution, DeliveryQueue, TurnRetention, Protocol):
+    """All ports of stored turns, as one database implements them."""

@@ -15,7 +15,7 @@ from bot.domain.tools import OWN_SERVER, Annotations, Tool
 from bot.domain.turns import Claim, StepStatus, ToolRef, ToolStep, TurnRecord
 from bot.engine.monotonic_clock import monotonic
 from bot.engine.result_format import READ_RESULT, Address, result_id
-from bot.ports import TurnLog
+from bot.ports import TurnExecution
 
 PAGE = 8_000
 """Characters of a page."""
@@ -67,7 +67,9 @@ def addressed(call: ToolCall) -> Address | None:
     return None if address is None else (int(address[1]), int(address[2]))
 
 
-async def read_result(step: ToolStep, claim: Claim, log: TurnLog, rejection_reason: RejectionReason) -> TurnRecord:
+async def read_result(
+    step: ToolStep, claim: Claim, log: TurnExecution, rejection_reason: RejectionReason
+) -> TurnRecord:
     """Run the call and store its result. Raises LostLease and Stopped."""
     started_at = monotonic()
     try:
@@ -82,7 +84,9 @@ class _Unreadable(Exception):
     """An invalid id or offset, with a sentence for the model."""
 
 
-async def _read(call: ToolCall, conversation: ConversationKey, log: TurnLog, rejection_reason: RejectionReason) -> str:
+async def _read(
+    call: ToolCall, conversation: ConversationKey, log: TurnExecution, rejection_reason: RejectionReason
+) -> str:
     address, offset = addressed(call), _offset(call.arguments.get("offset"))
     if address is None:
         raise _Unreadable('The id is a text such as "3.2": use the one that stands where a result breaks off.')

@@ -25,7 +25,7 @@ from bot.engine.builtin_tools.read_result import TOOL as READING
 from bot.engine.monotonic_clock import monotonic
 from bot.engine.result_format import READ_RESULT
 from bot.engine.tool_index import MOST_HITS, ToolIndex, ToolIndexes
-from bot.ports import TurnLog
+from bot.ports import TurnExecution
 
 SEARCH_TOOLS = "countersign__search_tools"
 CALL_TOOL = "countersign__call_tool"
@@ -177,7 +177,9 @@ def _arguments(value: Any) -> Mapping[str, Any] | None:
             return None
 
 
-async def search(step: ToolStep, claim: Claim, log: TurnLog, enabled: ToolSet, indexes: ToolIndexes) -> TurnRecord:
+async def search(
+    step: ToolStep, claim: Claim, log: TurnExecution, enabled: ToolSet, indexes: ToolIndexes
+) -> TurnRecord:
     """Run a search and store its result. Raises LostLease and Stopped."""
     started_at, query = monotonic(), step.call.arguments.get("query")
     if step.call.unreadable or not isinstance(query, str) or not query.strip():
