@@ -1,5 +1,6 @@
-"""Language models: one protocol a module, each with a `Config` and `create(config)`; `providers` says who speaks which.
+"""Language models: each module speaks one protocol and has a `Config` and `create(config)`. `providers` lists the
+providers.
 
-The composition root imports the module of the chosen provider by name and no other: the vendors' libraries are heavy.
-Providers know nothing of one another, of tools' servers, of platforms or of the database.
+The composition root imports only the module of the chosen provider, by name, because the vendors' libraries are heavy.
+Provider modules know neither one another nor tool servers, platforms and the database.
 """

@@ -103,7 +103,9 @@ def _is_system(message: Message) -> bool:
 
 
 def _transcript(messages: Sequence[Message], stable: int, by: str) -> list[dict[str, Any]]:
-    """The messages, with a mark at the end of the first `stable` of them: what follows is another in the next turn."""
+    """Return the messages, with a cache mark at the end of the first `stable` ones: later messages differ in the next
+    turn.
+    """
     ids = CallIds()
     merged: list[dict[str, Any]] = []
     for n, message in enumerate(messages, start=1):

@@ -41,9 +41,7 @@ class CallIds:
 
 
 def distinct_ids(ids: list[str]) -> list[str]:
-    """The ids of one reply's calls, with one made up wherever the service gave none, gave one twice, or gave one that
-    nobody wants to keep.
-    """
+    """Return the ids of one reply's calls. Missing, repeated and unusable ids are replaced by generated ones."""
     distinct: list[str] = []
     for n, call_id in enumerate(ids, 1):
         candidate = call_id if 0 < len(call_id) <= _LONGEST_KEPT else f"call_{n}"

@@ -1,8 +1,7 @@
-"""A language model whose window is as large as its service says.
+"""A language model with the context window that its service reports.
 
-Put around a provider by the composition root, where the settings do not say how large the window is. Nobody waits for
-it: the service is asked as soon as the first answer begins, and until it has said how large the window is, that is what
-it is taken for.
+The composition root wraps a provider with it if the settings do not name the size of the window. No request waits for
+the size: the service is asked when the first answer begins, and until it responds the default size applies.
 """
 
 from __future__ import annotations
@@ -73,7 +72,7 @@ class DiscoveredWindow:
         await self._model.close()
 
     async def _look(self) -> None:
-        """Whatever comes of it, the question goes on."""
+        """Ask for the size of the window. A failure does not affect the request."""
         try:
             standing = await self._model.look_up()
         except ModelError as problem:

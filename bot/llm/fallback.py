@@ -40,10 +40,10 @@ class FallbackModel:
         return self._models[self._next()].capabilities
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
-        """See the port. Where a model fails that has begun to answer, whoever reads must begin anew: this raises
-        ModelUnavailable with no wait, and is to be asked again. Where the next takes less than the one that the request
-        was made for, this raises SmallerWindow. Where none has answered, and one may do so later, that one's problem
-        counts.
+        """See the port. If a model fails after the beginning of its answer, the reader must start again: this raises
+        ModelUnavailable without a wait, and the request is to be repeated. If the next model has a smaller window than
+        the one that the request was made for, this raises SmallerWindow. If no model has answered, the error of one
+        that may answer later is raised.
         """
         asked: set[str] = set()
         problems: list[ModelError] = []
@@ -115,7 +115,7 @@ def _takes_less(able: Capabilities, made_for: Capabilities, request: ModelReques
 
 
 def _most_hopeful(problems: Sequence[ModelError]) -> ModelError:
-    """Why none of several models has answered: what is over soonest, if anything is, and of that the last."""
+    """Return the error to report if no model has answered: the last of those that end soonest."""
     passing = [each for each in reversed(problems) if isinstance(each, ModelUnavailable)]
     return min(passing, key=lambda each: each.retry_after or 0.0, default=problems[-1])
 

@@ -1,6 +1,6 @@
-"""What is foreign in a request, made fit for a model: without what no reader sees, and results of tools as data.
+"""Foreign text in a request, made safe for a model: invisible characters removed, results of tools marked as data.
 
-Called by the provider modules. Knows no vendor. What the model itself has written stays as it came, byte for byte.
+Called by the provider modules. Independent of vendors. The model's own earlier text stays byte for byte.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""A language model that a service on the network runs: what is the same whoever the vendor is.
+"""A language model behind a network service: the part that is the same for all vendors.
 
-Called by the provider modules, each of which brings its vendor's client, the words of its requests, and what the
-events of a reply mean.
+Called by the provider modules. Each of them supplies its vendor's client, the fields of its requests, and the meaning
+of the events of a reply.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ from bot.llm.text_encoding import encode_safe
 
 
 def without_reasoning(request: ModelRequest) -> ModelRequest | None:
-    """The request without what the model thought before: the service cannot read that any more, after a change of the
-    key or of the model. None if there is nothing of the kind in it.
+    """Return the request without the model's earlier reasoning, which the service cannot read after a change of the key
+    or the model. None if the request has no reasoning.
     """
     if not any(message.provider_metadata for message in request.messages):
         return None
@@ -47,7 +47,7 @@ def without_reasoning(request: ModelRequest) -> ModelRequest | None:
 
 
 def without_tools(request: ModelRequest) -> ModelRequest:
-    """The request for a model that knows no tools: none are offered, and what earlier ones did is told in words."""
+    """Return the request for a model without tools: none are offered, and earlier calls are described in text."""
     names = {call.id: call.name for message in request.messages for call in message.tool_calls}
     messages = tuple(_in_words(message, names) for message in request.messages)
     return replace(request, messages=messages, tools=(), tool_choice=ToolChoice.AUTO)
@@ -173,8 +173,8 @@ class HostedModel:
         await self._client.close()
 
     async def _open(self, request: ModelRequest) -> StreamResponse:
-        """Send the request, and an easier one where the service says what it cannot take. What it cannot take is
-        remembered once the easier request has been taken: before that, its words may be a quotation.
+        """Send the request, and a simpler one if the service rejects a part. The rejected part is remembered once the
+        simpler request was accepted: before that, the words of the error may be a quotation.
         """
         request = self._fitting(request)
         known, tools = frozenset(self._known), self._capabilities.tools

@@ -1,6 +1,7 @@
-"""A language model whose answers are measured: how long they took, when they began, what they cost.
+"""A language model with metrics: duration, time to the first token, cost.
 
-Put around a provider by the composition root. Knows no provider, and adds to what it says only which model it was.
+The composition root wraps a provider with it. It knows no provider, and adds only the name of the model to the
+provider's events.
 """
 
 from __future__ import annotations

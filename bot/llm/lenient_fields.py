@@ -14,11 +14,11 @@ from bot.domain.messages import ToolCall
 from bot.llm.text_encoding import replace_surrogates
 
 UNREADABLE_LIMIT = 2000
-"""Characters of unreadable text that are kept, for the model and for people to see what went wrong."""
+"""Characters of unreadable text that are kept, so that the model and people can see the error."""
 
 
 def parse_call(call_id: str, name: str, text: str) -> ToolCall:
-    """Make a call of the text a model wrote. Whatever is not one JSON object is kept as `unreadable`; no text means
+    """Return a call made of the model's text. Text that is not one JSON object is kept as `unreadable`; no text means
     no arguments.
     """
     name, arguments = name[:LONGEST_NAME], parse_object(text)
@@ -55,7 +55,9 @@ def text(value: object, name: str) -> str:
 
 
 def json_text(value: object, name: str) -> str:
-    """The text in the field, which is JSON; of a server that puts there what the text should say, its text."""
+    """Return the JSON text in the field. Some servers send an object instead of its text; then return the object's
+    text.
+    """
     found = value.get(name) if isinstance(value, dict) else None
     return text(value, name) if isinstance(found, str) or found is None else json.dumps(found)
 

@@ -20,7 +20,8 @@ from bot.llm.provider_service import Service
 
 LOOK_UP_SECONDS = 10.0
 _WINDOWS = ("max_input_tokens", "max_model_len", "context_length", "context_window", "max_context_length")
-"""Anthropic; vLLM and SGLang; OpenRouter, Together and Ollama's list of what runs; Groq; Mistral."""
+"""In this order: Anthropic; vLLM and SGLang; OpenRouter, Together, and Ollama's list of running models; Groq; Mistral.
+"""
 _LARGEST_WINDOW = 100_000_000
 """Tokens. A larger reported window is ignored."""
 _NOT_FOUND = 404
@@ -28,9 +29,9 @@ _NOT_FOUND = 404
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Where a service is asked; paths are added to its address. `key` is where its key can be looked at, for a service
-    whose list is open to everybody; `running`, from what is before `/v1` on, the list of the models that run and of the
-    windows they were started with. `windows` says whether any of it may tell how large a window is.
+    """Paths of a service, added to its address. `key` is the path that checks the key, for a service with a public list
+    of models. `running` replaces the address from `/v1` on: the list of running models with the windows that they were
+    started with. `windows` is True if one of the lists may contain the size of a window.
     """
 
     models: str = "/models"
@@ -66,8 +67,8 @@ class ModelList:
         return self._places.windows
 
     async def look_up(self) -> Standing:
-        """Ask. Raises ModelUnavailable where the service cannot be reached, and ModelBarred where it lets nobody in or
-        does not know the model.
+        """Ask the service. Raises ModelUnavailable if it cannot be reached, ModelBarred if it rejects the key or does
+        not know the model.
         """
         try:
             async with asyncio.timeout(LOOK_UP_SECONDS):
@@ -92,8 +93,8 @@ class ModelList:
         return standing
 
     async def _got(self, path: str, strict: bool) -> Any:
-        """What is there. Where that is not said, Unsaid; a service whose paths are known (`strict`) is expected to have
-        this one.
+        """Return the JSON at a path. Raises Unsaid if the service does not have the path, unless its paths are known
+        (`strict`).
         """
         try:
             return await self._client.get(path)
@@ -172,7 +173,7 @@ def _standing(entry: Any) -> Standing:
 
 
 def _window(entry: Mapping[str, Any]) -> int | None:
-    """Tokens. OpenRouter says besides what the host has that it asks first."""
+    """Return the size of the window in tokens. OpenRouter also names the window of the host that it asks first."""
     top = entry.get("top_provider")
     places = (entry, top) if isinstance(top, Mapping) else (entry,)
     found = [place.get(name) for place in places for name in _WINDOWS]

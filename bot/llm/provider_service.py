@@ -1,7 +1,7 @@
-"""The service a provider talks to, and how its failures are told.
+"""A provider's service, and the error texts for its failures.
 
-Called by the provider modules, which find out what happened; this module says it: one sentence with a cause and a
-fix, never with the key, and of the right kind: ModelUnavailable is tried again, ModelRejected is not.
+The provider modules find out the failure; this module writes it: one sentence with a cause and a fix, never with the
+key, as the right class: ModelUnavailable is tried again, ModelRejected is not.
 """
 
 from __future__ import annotations
@@ -151,13 +151,13 @@ class Service:
                 return ModelRejected(f"{self.name} does not accept the request{said}")
 
     def unreachable(self, error: BaseException) -> ModelUnavailable:
-        """No connection could be made. `error` is what is at the bottom of it."""
+        """Return the error of a failed connection. `error` is its root cause."""
         reason = single_line(self._shown(_reason(error)), 120)
         return ModelUnavailable(f"{self.name} cannot be reached: {reason}.", "Check the network" + self._or_address)
 
     def proxy_error(self) -> ModelUnavailable:
-        """The proxy that the environment names lets nobody through. What the HTTP library says of it is not told: the
-        proxy's address may have a password in it.
+        """Return the error of the environment's proxy. The HTTP library's text is left out, because the proxy's address
+        may contain a password.
         """
         fix = "Check HTTPS_PROXY, and that the proxy lets the bot out."
         return ModelUnavailable(f"{self.name} cannot be reached through the proxy.", fix)
@@ -180,7 +180,7 @@ class Service:
         return ModelUnavailable(cause, "Ask for less at a time.")
 
     def garbled(self) -> ModelUnavailable:
-        """The reply is not what the protocol says."""
+        """Return the error of a reply that does not follow the protocol."""
         check = "." if self.own_address else f", and check the address in {self.prefix}_BASE_URL."
         return ModelUnavailable(f"{self.name} sent something that is not a reply.", f"Ask again{check}")
 

@@ -51,8 +51,8 @@ class EventReader:
         return bool(self._page) and not self._events
 
     def feed(self, chunk: bytes) -> Iterator[Event]:
-        """The objects of the events that this chunk completes; the name of an event is its `type` if it has none
-        itself. Raises ValueError and RecursionError for what is no JSON; JSON that is no object is passed over.
+        """Return the objects of the events that this chunk completes. An event without a name is named by its `type`.
+        Raises ValueError and RecursionError for invalid JSON; JSON that is not an object is skipped.
         """
         self._read += len(chunk)
         for line in self._lines(chunk):
@@ -79,8 +79,8 @@ class EventReader:
                 yield from [page] if isinstance(page, dict) else []
 
     def _lines(self, chunk: bytes) -> list[bytes]:
-        """The lines that the chunk completes. They end with CR, LF or both, which may come in apart; what stands in the
-        middle of a long one is looked at once.
+        """Return the lines that the chunk completes. They end with CR, LF or both, which may arrive in separate chunks.
+        The middle of a long line is scanned once.
         """
         if self._within_break and chunk:
             chunk, self._within_break = chunk.removeprefix(b"\n"), False
@@ -162,11 +162,10 @@ async def read_reply(
     patience: StreamTimeouts,
     translated: AbstractContextManager[None],
 ) -> AsyncGenerator[Delta | Completion, None]:
-    """Yield what a reply lets people see while it comes in, and its Completion last.
+    """Yield the visible parts of a reply while they arrive, and its Completion last.
 
-    The connection is closed when the generator is, also when it is cancelled. `translated` turns the vendor's errors
-    into ModelUnavailable and ModelRejected, which this raises. Whatever goes wrong after the model has finished is of
-    no consequence.
+    The connection is closed with the generator, also on cancellation. `translated` turns the vendor's errors into
+    ModelUnavailable and ModelRejected, which this raises. Errors after the end of the model's reply are ignored.
     """
     try:
         with translated:
@@ -208,9 +207,7 @@ async def _deltas(
 
 
 def _joined(deltas: Iterable[Delta]) -> Iterator[Delta]:
-    """Neighbours of one kind as one: what has come in together is shown together. What came before an error is shown,
-    too.
-    """
+    """Join neighbours of one kind: text that arrived together is shown together. Text before an error is shown too."""
     joined: Delta | None = None
     try:
         for delta in deltas:
@@ -236,7 +233,8 @@ def _joined(deltas: Iterable[Delta]) -> Iterator[Delta]:
 class StreamTimeouts:
     """Time limits of a reply from now on, for all its requests together.
 
-    Each wait has its limit and none spans a `yield`: a timeout cancels whatever its task is doing at the time.
+    Each wait has its limit and none spans a `yield`, because a timeout cancels the code that its task runs at that
+    time.
     """
 
     def __init__(self, service: Service, limits: ModelLimits) -> None:

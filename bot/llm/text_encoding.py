@@ -39,7 +39,7 @@ def single_line(text: str, limit: int) -> str:
 
 
 def without_keys(text: str, key: str) -> str:
-    """The text with `key`, parts of it, and whatever else looks like a key taken out."""
+    """Return the text without `key`, its parts, and other text that looks like a key."""
     if len(key) >= 4:
         text = text.replace(key, "***")
     parts = {key[n : n + _TELLING] for n in range(len(key) - _TELLING + 1)}

@@ -1,8 +1,8 @@
-"""The vendors' clients, which are generated alike: one request out, its raw answer back, and their errors as ours.
+"""The vendors' clients, which are generated alike: one request, its raw answer, and their errors translated.
 
-Called by the adapter of each vendor, which makes the client and says what its SDK's classes are called; no SDK is
-imported here. The clients' own retries have to be off: the engine retries and shows it. The typed objects that they
-make of each event are left out: the HTTP answer is read as it is.
+Called by the adapter of each vendor, which creates the client and names the classes of its SDK; no SDK is imported
+here. The clients' own retries have to be off, because the engine retries and shows it. The clients' typed event objects
+are not used: the HTTP answer is read directly.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ LOOPBACK = ("all://127.0.0.1", "all://localhost", "all://[::1]")
 LARGEST_ERROR = 2**17
 """Bytes of an answer with a bad status that are read: some services quote the whole request."""
 LARGEST_LIST = 8 * 2**20
-"""Bytes of what else a service has: OpenRouter's list of all its models takes one or two million."""
+"""Limit in bytes of other answers of a service. OpenRouter's list of models has one or two million."""
 ERROR_SECONDS = 5.0
-"""How long the words of one are waited for. What it is about is known by then."""
+"""Time limit, in seconds, for the text of an error. Its status is known by then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +42,10 @@ class Sdk:
 
 
 def http_settings() -> dict[str, Any]:
-    """How the vendors' HTTP clients are made.
+    """Return the settings of the vendors' HTTP clients.
 
-    No redirect is followed: the key and the conversation are for the service in the settings alone. Nothing is
-    compressed, since what compresses collects before it sends.
+    Redirects are not followed: the key and the conversation are for the configured service alone. Answers are not
+    compressed, because compression delays streaming.
     """
     return {
         "mounts": dict.fromkeys(LOOPBACK),
@@ -91,8 +91,8 @@ class VendorClient:
         return response
 
     async def get(self, path: str) -> Any:
-        """What the service has at another path, as JSON. Raises the vendor's errors, and ValueError if it is none or is
-        larger than anything that is meant.
+        """Return the JSON at another path of the service. Raises the vendor's errors, and ValueError if the answer is
+        not JSON or too large.
         """
         response: httpx2.Response = await self._client.get(
             path, cast_to=httpx2.Response, stream=True, stream_cls=self._sdk.stream
@@ -109,7 +109,7 @@ class VendorClient:
         return await asyncio.to_thread(_as_json, bytes(body))
 
     def complaint(self, error: Exception) -> ProviderError | None:
-        """What the service says, if this is its answer."""
+        """Return the service's error if the answer contains one."""
         return _read(error) if isinstance(error, self._sdk.status_error) else None
 
     @contextmanager
@@ -129,7 +129,9 @@ class VendorClient:
             raise self._service.garbled() from error
 
     def _interrupted(self, error: Exception) -> ModelUnavailable:
-        """What has happened to the connection: the clients tell most of it as one error, and wrap what it was."""
+        """Return the error of an interrupted connection. The clients report most causes as one error that wraps the
+        cause.
+        """
         causes = list(_causes(error))
         if any(
             isinstance(cause, aiohttp.ClientProxyConnectionError | aiohttp.ClientHttpProxyError) for cause in causes

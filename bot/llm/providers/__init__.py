@@ -38,9 +38,9 @@ class Access:
 class Provider:
     """A provider of models: its adapter, variables and defaults.
 
-    `module` is the one in `bot.llm` that speaks its protocol. `variables` begins the names of the variables that hold
-    its key and its address; empty for a provider that needs neither. `model` is the one that is used if none is named.
-    `more` is what else the module's Config should be told.
+    `module` is the module in `bot.llm` that speaks its protocol. `variables` is the prefix of the variables with its
+    key and its address; empty for a provider that needs neither. `model` is the default model. `more` are further
+    arguments of the module's Config.
     """
 
     module: Callable[[Access], str]

@@ -1,5 +1,5 @@
-"""OpenAI by whichever of its protocols OPENAI_API says. By itself it is Responses at the vendor's address and Chat
-Completions at any other, since that is what servers of others speak.
+"""OpenAI with the protocol that OPENAI_API names. The default is Responses at the vendor's address and Chat Completions
+at any other, because other servers speak that.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Chat Completions whatever the address: OpenAI's, or a server's that speaks it (vLLM, LiteLLM and many others)."""
+"""Chat Completions at any address: OpenAI's, or that of a compatible server (vLLM, LiteLLM and many others)."""
 
 from __future__ import annotations
 

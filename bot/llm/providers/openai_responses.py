@@ -1,4 +1,4 @@
-"""Responses whatever the address."""
+"""Responses at any address."""
 
 from __future__ import annotations
 
