@@ -73,7 +73,7 @@ def distinct(schemas: Iterable[Schema]) -> list[Schema]:
 
 
 def either(schemas: Sequence[Schema]) -> Schema:
-    """What fits one of them."""
+    """Return a schema that matches the values of each of these."""
     if not schemas or any(map(fits_all, schemas)):
         return {}
     different = distinct(schemas)
@@ -81,7 +81,9 @@ def either(schemas: Sequence[Schema]) -> Schema:
 
 
 def both(one: Schema, other: Schema) -> Schema:
-    """What fits both. Where only one of two words can stand, it is the first one's."""
+    """Return a schema that matches the values of both. Of two keywords that exclude each other, that of the first
+    stays.
+    """
     merged = {**other, **one}
     for keyword in one.keys() & other.keys():
         merged[keyword] = _both(keyword, one[keyword], other[keyword])
@@ -95,9 +97,9 @@ def both(one: Schema, other: Schema) -> Schema:
 
 
 def completed(schema: Schema) -> Schema:
-    """With everything that services miss, properties of objects and items of arrays, and without what they stumble
-    over: values of other types, required names that are not there. An object of which nothing is known says that it
-    is open, because guided decoders take it for an empty one otherwise.
+    """Return the schema with the parts that services require (properties of objects, items of arrays) and without those
+    that they reject (values of other types, required names that are missing). An object without known properties is
+    marked as open, because guided decoders take it for an empty one otherwise.
     """
     types = types_of(schema)
     idle = {keyword for kind, about in _ABOUT.items() if types and kind not in types for keyword in about}
@@ -142,7 +144,7 @@ def _common(one: list[str], other: list[str]) -> list[str]:
 
 
 def _rest(one: Schema, other: Schema) -> Any:
-    """What fits properties that neither names, None where that cannot be said in one word."""
+    """Return the schema of properties that neither names; None if it cannot be expressed."""
     mine, theirs = (each.get("additionalProperties") for each in (one, other))
     if mine == theirs:
         return mine
@@ -170,8 +172,8 @@ NOWHERE = object()
 
 
 def resolve_ref(document: Mapping[str, Any], reference: object) -> Any:
-    """What `reference` means in `document`: by JSON pointer (RFC 6901), by anchor, or by the `$id` of a definition.
-    `NOWHERE` if that is not in the document.
+    """Return the target of `reference` in `document`: by JSON pointer (RFC 6901), by anchor, or by the `$id` of a
+    definition. `NOWHERE` if the document does not contain it.
     """
     if not isinstance(reference, str):
         return NOWHERE
@@ -233,7 +235,8 @@ _TOLD = (
     *("minContains", "maxContains", "patternProperties", "propertyNames", "contentEncoding", "contentMediaType"),
     "examples",
 )
-"""What is told in words: services refuse some of it (a `pattern` in another dialect), and hardly any obeys it."""
+"""Keywords that are described in words: some services reject them (a `pattern` in another dialect), and few obey them.
+"""
 _NUMBERS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf")
 _COUNTS = ("minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties")
 
@@ -252,7 +255,7 @@ class Bounds:
 
 @dataclass(slots=True)
 class SchemaReader:
-    """One reading of a document. `keys` is what names of properties a service takes."""
+    """One reading of a document. `keys` is the pattern of property names that the service accepts."""
 
     document: Mapping[str, Any]
     keys: re.Pattern[str]
@@ -372,7 +375,7 @@ class SchemaReader:
 
 
 def summarize_schema(given: Mapping[str, Any], notes: Sequence[str], longest: int) -> str:
-    """The description of a schema, or its title, and behind it what else is to be known, in `longest` characters."""
+    """Return the description or the title of a schema, followed by the notes, in at most `longest` characters."""
     words = _text(given.get("description")) or _text(given.get("title"))
     note = truncate("; ".join(notes), _LONGEST_NOTES)
     if not note:
@@ -464,7 +467,7 @@ def _short(value: Any, longest: int = _LARGEST_VALUE) -> bool:
 LONGEST_DESCRIPTION = 1024
 """Characters (OpenAI's limit for a function; more than that is rarely about the tool)."""
 LARGEST_SCHEMA = 16_384
-"""Characters of JSON. What is larger loses words first and depth then."""
+"""Limit in characters of JSON. A larger schema loses descriptions first, then depth."""
 
 _TRIES = (Bounds(12, 1024), Bounds(12, 200), Bounds(6, 100), Bounds(3, 0), Bounds(1, 0), Bounds(0, 0))
 _OF_ROOT = ("type", "description", "properties", "required", "additionalProperties")
@@ -472,7 +475,7 @@ _EMPTY: Schema = {"type": "object", "properties": {}}
 
 
 def tool_description(tool: Tool) -> str:
-    """What the tool does, in its server's words, within 1,024 characters."""
+    """Return the server's description of the tool, within 1,024 characters."""
     return truncate(visible(tool.description), LONGEST_DESCRIPTION)
 
 
@@ -539,5 +542,5 @@ def _with_note(schema: Schema, note: str) -> Schema:
 
 
 def _any_of(schemas: list[Schema]) -> Schema:
-    """What fits one of them; where one lets everything pass, the others still say what is meant."""
+    """Return a schema for the values of any of these. If one accepts every value, the others remain as a hint."""
     return either([schema for schema in schemas if not fits_all(schema)]) or schemas[0]

@@ -1,7 +1,7 @@
-"""The model a person meets with no key at all: a deterministic planner that picks tools by the words of a question.
+"""The model for use without any key: a deterministic planner that picks tools by the words of a question.
 
-Built by the composition root through `create(Config())`. It is not an AI and says so. It works with whatever tools are
-offered and must not know any tool or server by name.
+The composition root builds it with `create(Config())`. It is not an AI and says so. It works with all tools that are
+offered and knows no tool or server by name.
 """
 
 from bot.llm.demo.model import Config, DemoModel, create

@@ -1,6 +1,6 @@
-"""What the demo says, in full sentences: greetings, help, questions, and the results of tools.
+"""Texts of the demo, in full sentences: greetings, help, questions, and the results of tools.
 
-It never pretends to be a language model, and its first answer in a conversation says how to get a real one.
+It never pretends to be a language model. Its first answer in a conversation names the way to a real one.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def describe(result: ToolResult) -> str:
 
 
 def _text(result: ToolResult) -> str:
-    """The texts, without the one that only repeats in JSON what others say in words: it is there for real models."""
+    """Return the texts of a result, without JSON text that repeats the others for models."""
     texts = [part.text for part in result.parts if isinstance(part, TextPart)]
     if result.structured is not None:
         texts = [text for text in texts if _parse(text.strip()) != result.structured] or texts
@@ -195,7 +195,7 @@ _ABILITY = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """A call of this turn and what came back; None if nothing did."""
+    """A call of this turn and its result; None without a result."""
 
     call: ToolCall
     result: ToolResult | None
@@ -218,7 +218,7 @@ def small_talk(text: str) -> str:
 
 
 def help_text(opening: str, tools: Sequence[Tool], today: date) -> str:
-    """An opening, what the offered tools can do with a line for each server, and how to get a real model."""
+    """Return an opening, a line for each server with the abilities of its tools, and the way to a real model."""
     real = f"For a real model, {KEYS}."
     if not tools:
         return f"{opening}\n\nNo tools are offered to me right now, so there is nothing I can do for you.\n\n{real}"
@@ -238,7 +238,7 @@ def help_text(opening: str, tools: Sequence[Tool], today: date) -> str:
 
 
 def not_understood(tools: Sequence[Tool], today: date) -> str:
-    """Nothing fits: say so, and what would."""
+    """Return the answer if no tool fits, with examples that would fit."""
     opening = (
         "I am only the demo model, and no tool's words fit your message." if tools else "I am only the demo model."
     )
@@ -246,7 +246,7 @@ def not_understood(tools: Sequence[Tool], today: date) -> str:
 
 
 def question(plan: Incomplete) -> str:
-    """Ask for what is missing, in the words of the schema."""
+    """Ask for the missing arguments, in the words of the schema."""
     lead = f"To use {_named(plan.tool)} I still need"
     if len(plan.missing) == 1:
         return f"{lead} {_parameter(plan.missing[0])}. What should it be?"
@@ -262,7 +262,7 @@ def ask_which(plan: Ambiguous) -> str:
 
 
 def format_results(outcomes: Sequence[Outcome], tools: Iterable[Tool]) -> str:
-    """The answer from what the tools gave back, tool by tool, in the order of the calls."""
+    """Return the answer from the results of the tools, in the order of the calls."""
     known = {tool.name: tool for tool in tools}
     return "\n\n".join(_outcome(outcome, known.get(outcome.call.name)) for outcome in outcomes)
 
@@ -321,8 +321,8 @@ def _examples(tools: Sequence[Tool], today: date) -> list[str]:
 
 
 def _example(tool: Tool) -> tuple[int, str] | None:
-    """A message that should work, and how well it shows what the demo can do (0 is best). None if arguments are needed
-    that nobody can make up.
+    """Return a message that should work, and how well it shows the demo's abilities (0 is best). None if the tool needs
+    arguments that cannot be invented.
     """
     said = _title(tool).lower()
     adds = any("add" in VERBS.get(term, ()) for term in terms(said)[:1])

@@ -1,7 +1,7 @@
-"""Arguments for a tool, out of the words of a request.
+"""Arguments for a tool, found in the words of a request.
 
-Required parameters are looked for everywhere, optional ones are filled only if the request clearly names them. What
-is found is checked against the schema; what is not found is reported as missing, never made up.
+Required parameters are searched everywhere; optional ones are filled only if the request clearly names them. Values are
+checked against the schema. A missing value is reported as missing, never invented.
 """
 
 from __future__ import annotations
@@ -236,7 +236,9 @@ def _single_word(reading: ParsedRequest) -> str:
 
 
 def _texts(wanted: Sequence[ToolParameter], reading: ParsedRequest, arguments: dict[str, Any]) -> None:
-    """Share out what stands in quotes, after the colon and in the rest of the sentence among the texts that are due."""
+    """Assign quoted text, the text after the colon and the rest of the sentence to the text parameters that still need
+    a value.
+    """
     texts = (ParameterType.TEXT, ParameterType.PLACE, ParameterType.TARGET, ParameterType.ORIGIN)
     due = [each for each in wanted if each.required and each.kind in texts]
     optional = [each for each in wanted if not each.required and each.kind is ParameterType.TEXT]

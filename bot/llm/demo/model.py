@@ -1,7 +1,7 @@
-"""The demo as a language model: one planning step, then an answer from what the tools gave back.
+"""The demo as a language model: one planning step, then an answer from the results of the tools.
 
-It holds no state: everything it does follows from the request and the day. A question of its own is remembered in the
-reply's `provider_metadata`, so that "3" can answer "which note?".
+It has no state: its replies depend only on the request and the day. The reply's `provider_metadata` carries a question
+of the demo, so that "3" can answer "which note?".
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def local_today() -> date:
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """What the demo depends on besides the request: the day that "tomorrow" is counted from."""
+    """The demo's only setting: the day from which "tomorrow" is counted."""
 
     today: Callable[[], date] = local_today
 
@@ -120,7 +120,7 @@ class DemoModel:
 
 
 class _Transcript:
-    """What the demo needs to know of a request."""
+    """The parts of a request that the demo uses."""
 
     def __init__(self, request: ModelRequest) -> None:
         self.request = request
@@ -163,7 +163,7 @@ class _Transcript:
 
 
 def _last_text(message: Message) -> str:
-    """What a person asks; who it is may stand before it."""
+    """Return the text of a user's message, without the author's name before it."""
     texts = [part.text for part in message.parts if isinstance(part, TextPart)]
     return texts[-1].strip() if texts else ""
 

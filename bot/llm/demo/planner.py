@@ -93,7 +93,7 @@ class _Profile:
 
 
 def plan_calls(request: str, tools: Sequence[Tool], today: date) -> Plan:
-    """Decide what to do about a request. The same request and tools give the same plan."""
+    """Return the plan for a request. The same request and tools give the same plan."""
     profiles = [_profile(tool) for tool in sorted(tools, key=lambda tool: tool.name)]
     clauses = [clause for clause in _BETWEEN.split(request) if clause.strip()]
     if 1 < len(clauses) <= _MOST_CALLS:
@@ -125,8 +125,8 @@ def _plan_clause(clause: str, profiles: Sequence[_Profile], today: date) -> Plan
 
 
 def _rank(score: float, profile: _Profile, fills: Sequence[FilledArguments]) -> tuple[Any, ...]:
-    """Best first: what can be called at once, then the score (a number that finds its place makes it better), then what
-    does least harm.
+    """Return the sort key, best first: complete calls, then the score (a number that fits a parameter raises it), then
+    the least harmful tool.
     """
     annotations = profile.tool.annotations
     harmless = bool(profile.actions & READING) or annotations.read_only is True
@@ -206,7 +206,7 @@ class _Rarity:
 
 
 def _worth(term: str, profile: _Profile, rarity: _Rarity) -> float:
-    """What a shared word adds. The noun that a whole server is about is common to its tools and still tells a lot."""
+    """Return the weight of a shared word. The noun of a whole server is common to its tools and still a strong sign."""
     match = _match(term, profile)
     telling = rarity.of(term)
     return match * (max(telling, _SUBJECT) if match >= 2 and term not in VERBS else telling)
@@ -226,7 +226,7 @@ def _match(term: str, profile: _Profile) -> float:
 
 
 def _verb_score(verb: str, spoken: frozenset[str], asked: Sequence[str], profile: _Profile, rarity: _Rarity) -> float:
-    """What the verb adds, or takes away where the tool does something else. Nothing is removed unasked."""
+    """Return the weight of the verb, negative if the tool does something else. Nothing is removed without a request."""
     if "delete" in profile.actions and not any("delete" in VERBS.get(term, ()) for term in asked):
         return -10.0
     if spoken & profile.actions:

@@ -1,6 +1,6 @@
-"""A request taken apart: what stands in quotes, after the colon, in numbers, dates and places, and what is left over.
+"""A parsed request: quoted text, the text after the colon, numbers, dates and places, and the remaining words.
 
-Whatever has been used for one argument is blanked, so that no word is used twice. All of it is general language.
+Text that was used for one argument is blanked, so that no word is used twice. The rules are those of general language.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ _EAST_ASIAN_OBJECT = re.compile(r"^(.+?)(?:を|って|という)")
 
 
 class ParsedRequest:
-    """One request, or one answer to a question, while its words are being used up.
+    """One request, or one answer to a question, while its words are used up.
 
-    `claimed` are the stems that belong to the tool itself (its names) and so are nobody's argument.
+    `claimed` are the stems of the tool's own names, which are not arguments.
     """
 
     def __init__(self, text: str, claimed: Set[str] = frozenset(), *, answer: bool = False) -> None:
@@ -52,7 +52,7 @@ class ParsedRequest:
 
     @property
     def head(self) -> str:
-        """What comes before the colon, or everything, without what stands in quotes and what has been used."""
+        """Return the text before the colon, or all of it, without quoted and used text."""
         return _QUOTED.sub(lambda match: " " * len(match.group()), self.left[: self._head_end])
 
     def blank(self, start: int, end: int) -> None:
@@ -60,7 +60,7 @@ class ParsedRequest:
         self.left = self.left[:start] + " " * (end - start) + self.left[end:]
 
     def take(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
-        """The first match in what is left; it is used up."""
+        """Return the first match in the remaining text and use it up."""
         if match := pattern.search(self.left):
             self.blank(*match.span())
         return match
@@ -71,7 +71,7 @@ class ParsedRequest:
         return next((group for group in match.groups() if group), "").strip() if match else ""
 
     def payload(self) -> str:
-        """What stands after the colon, empty if nothing does."""
+        """Return the text after the colon; empty if there is none."""
         found = self.left[self._payload_start :]
         if found != self.text[self._payload_start :]:
             found = re.sub(r" {2,}", " ", found)
@@ -127,7 +127,7 @@ class ParsedRequest:
         return match.group(1) if match else ""
 
     def after(self, prepositions: Set[str]) -> str:
-        """What follows one of these prepositions, up to the next preposition, time word or mark."""
+        """Return the text after one of these prepositions, up to the next preposition, time word or mark."""
         found = list(islice(words(self.head), _MANY))
         for at, word in enumerate(found[:-1]):
             if word.text.lower() in prepositions:
@@ -148,7 +148,7 @@ class ParsedRequest:
         return [re.sub(r"^the\s+", "", chunk)] if chunk else []
 
     def rest(self) -> str:
-        """What is left of the head once its verb, its stop words and the tool's own words are cut off both ends."""
+        """Return the rest of the head, with its verb, stop words and the tool's own words cut off at both ends."""
         head = self.head
         if not self._payload_start < len(self.text) and (match := _EAST_ASIAN_OBJECT.match(head.strip())):
             return re.sub(rf"^[{UNSPACED}]{{1,12}}に(?=.)", "", match.group(1))

@@ -1,7 +1,6 @@
-"""A tool's parameters as the demo understands them: read from a JSON schema that somebody else wrote.
+"""A tool's parameters, read from a JSON schema for the demo.
 
-The schema is untrusted: it may be anything that JSON can say. What cannot be understood becomes a parameter without a
-type, never an error.
+The schema is untrusted and may be any JSON. An unknown form becomes a parameter without a type, never an error.
 """
 
 from __future__ import annotations
@@ -95,7 +94,7 @@ _DEPTH = 8
 
 
 class ParameterType(Enum):
-    """What sort of words a parameter takes."""
+    """Kind of words that a parameter takes."""
 
     CHOICE = auto()
     FLAG = auto()
@@ -159,7 +158,7 @@ class ToolParameter:
 
     @property
     def explanation(self) -> str:
-        """What a person has to know to fill it in: its description, its title or nothing; one short line."""
+        """Return the description of a parameter, else its title, as one short line; empty if it has neither."""
         for key in ("description", "title"):
             value = self.schema.get(key)
             if isinstance(value, str) and value.strip():

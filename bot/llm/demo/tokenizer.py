@@ -60,7 +60,7 @@ _EVERYDAY = {
     "電気": "light", "時間": "time", "時刻": "time", "翻訳": "translate", "写真": "photo", "文書": "document",
     "날씨": "weather", "메모": "note", "天气": "weather", "笔记": "note",
 }  # fmt: skip
-"""Everyday nouns, for those who ask in their own language where tools are described in English."""
+"""Everyday nouns in other languages, for tools that are described in English."""
 
 READING = frozenset({"list", "search", "get", "convert", "compute"})
 """Actions that change nothing."""
@@ -137,8 +137,8 @@ def words(text: str) -> Iterator[Word]:
 
 
 def terms(text: str) -> list[str]:
-    """What a text can be found by, in order: the stems of its words, and for unspaced scripts every two neighbouring
-    characters, except where the first is hiragana (those are endings and particles), and the English for a few.
+    """Return the search terms of a text, in order: the stems of its words; for unspaced scripts each pair of
+    neighbouring characters, unless the first is hiragana (endings and particles); and the English for some words.
     """
     return [term for word in words(text) for term in _terms(word)]
 
