@@ -107,7 +107,7 @@ class ModelList:
             return NotReported("" if complaint.status == _NOT_FOUND else self._service.refused(complaint).cause)
 
     async def _window_of_running(self) -> int | None:
-        """Where the model runs already: how large its window is depends on how it was started."""
+        """Return the window of a model that runs already, which depends on the options that it was started with."""
         root = self._service.address.rstrip("/").removesuffix("/v1")
         found = await self._got(f"{root}{self._places.running}", strict=False)
         models = found.get("models") if isinstance(found, Mapping) else None

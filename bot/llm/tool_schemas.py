@@ -63,7 +63,7 @@ def types_of(schema: Schema) -> list[str]:
 
 
 def fits_all(schema: Schema) -> bool:
-    """Whether there is nothing that does not fit."""
+    """Return True if the schema accepts every value."""
     return schema.keys() <= _SAYS_NOTHING
 
 
@@ -219,7 +219,7 @@ _LONGEST_NOTES = 500
 _LONGEST_NOTE = 200
 MOST_NODES = 1000
 _MOST_REFERENCES = 8
-"""How many references may lie behind one another."""
+"""Limit of references in a chain."""
 _MOST_PROPERTIES = 200
 _MOST_BRANCHES = 50
 _MOST_VALUES = 200
@@ -247,7 +247,7 @@ class SchemaTooLarge(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """How much may be kept: levels below the root, and characters of each description there."""
+    """Limits of a schema: levels below the root, and characters of each description there."""
 
     deepest: int
     longest: int

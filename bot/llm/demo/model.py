@@ -137,7 +137,7 @@ class _Transcript:
         self.made = [(call.name, dict(call.arguments)) for calls in rounds for call in calls]
         mine = any(_CALL_ID.fullmatch(call.id) for calls in rounds for call in calls)
         self.settled = mine or len(rounds) >= _MOST_ROUNDS
-        """Whether it is time to answer: the demo asks for tools once for each question."""
+        """True if the demo answers now: it asks for tools once for each question."""
 
     def calling(self, calls: Sequence[Call]) -> Message:
         """The reply that asks for these calls, under ids that the transcript does not hold yet."""

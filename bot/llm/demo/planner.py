@@ -186,7 +186,7 @@ def _scores(clause: str, profiles: Sequence[_Profile]) -> list[float]:
 
 
 class _Rarity:
-    """How much a word tells: 1 if a single tool has it, less the more of the offered tools share it."""
+    """Weight of a word: 1 if a single tool has it, less if more of the offered tools share it."""
 
     def __init__(self, profiles: Sequence[_Profile]) -> None:
         self._profiles = profiles

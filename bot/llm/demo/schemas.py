@@ -51,7 +51,7 @@ def choices(schema: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 def is_valid(schema: Mapping[str, Any], value: Any) -> bool:
-    """Whether a value has the type a schema asks for and keeps its bounds."""
+    """Return True if a value has the type of a schema and keeps its bounds."""
     allowed = choices(schema)
     if allowed and not any(type(value) is type(each) and value == each for each in allowed):
         return False
@@ -178,7 +178,7 @@ class ToolParameter:
         return items if isinstance(items, Mapping) else {}
 
     def accepts(self, value: Any) -> bool:
-        """Whether a value has the type and keeps the bounds of the schema."""
+        """Return True if a value has the type of the parameter's schema and keeps its bounds."""
         return is_valid(self.schema, value)
 
 

@@ -125,7 +125,7 @@ class Word:
 
     @property
     def stop(self) -> bool:
-        """It carries no meaning of its own."""
+        """True for a stop word."""
         return self.text.lower().replace("\u2019", "'") in STOP_WORDS
 
 
@@ -166,7 +166,7 @@ def plain_name(name: str) -> str:
 
 
 def same_stem(one: str, other: str) -> bool:
-    """Whether two different stems probably come from one word, as `translat` and `translation` do."""
+    """Return True if two different stems probably come from one word, as `translat` and `translation` do."""
     shared = 0
     for a, b in zip(one, other, strict=False):
         if a != b:
