@@ -28,7 +28,7 @@ class Approve:
 
 @dataclass(frozen=True, slots=True)
 class ApproveWithGrant:
-    """Sign this call and allow the next ones like it; `offer` is the word of which (`rendering.grant_offers`)."""
+    """Approve this call and allow the next ones like it; `offer` is the word of which (`rendering.grant_offers`)."""
 
     card: ApprovalRef
     offer: str

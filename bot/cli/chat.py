@@ -32,7 +32,7 @@ def chat(
     model: Annotated[str, typer.Option(metavar="MODEL,...", help=_MODEL)] = "",
     approve: Annotated[
         Approve,
-        typer.Option(help="Who signs calls that need it: ask the person here, never, reads only, or all of them."),
+        typer.Option(help="Who approves calls that need it: ask the person here, never, reads only, or all of them."),
     ] = Approve.ASK,
     user: Annotated[str, typer.Option(help="Speak as another user, with that user's rights only.")] = "",
     new: Annotated[bool, typer.Option("--new", help="Start a new conversation.")] = False,

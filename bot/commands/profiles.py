@@ -48,7 +48,7 @@ SET = Verb(
         ),
         Parameter("tool", "a tool it may use, alone of its server", _OPTION, repeated=True, metavar="SERVER.TOOL"),
         Parameter("policy", "what holds where it does", _OPTION, repeated=True, metavar="SERVER[.TOOL]=ask|allow|deny"),
-        Parameter("approver", "who signs where it holds", _OPTION, repeated=True, metavar="PLATFORM:ID"),
+        Parameter("approver", "who approves where it holds", _OPTION, repeated=True, metavar="PLATFORM:ID"),
         Parameter("rename", "another name for it", _OPTION, metavar="NEW"),
     ),
     aliases=("add", "create", "edit", "new"),
