@@ -76,7 +76,7 @@ async def decide(
     """Decide every card. Return the text for the user, with principals as names of users; empty if all decisions
     counted.
     """
-    user_message = [
+    rejections = [
         rejection_message(
             await engine.approvals.decide(
                 Decision(card.approval_id, card.revision, verdict, member.author, reason), member
@@ -84,7 +84,7 @@ async def decide(
         )
         for card in cards
     ]
-    return "\n".join(dict.fromkeys(filter(None, user_message)))
+    return "\n".join(dict.fromkeys(filter(None, rejections)))
 
 
 async def approve_with_grant(engine: EngineApi, card: ApprovalRef, offer: str, member: Member) -> str:

@@ -150,9 +150,8 @@ def _place(channel: str, conversation: ConversationKey) -> str:
     """Parse a channel id of this workspace, or a full key."""
     if ":" in channel:
         return channel
-    return str(ConversationKey(conversation.platform, conversation.workspace, channel.lstrip("#"), "")).rpartition(":")[
-        0
-    ]
+    key = ConversationKey(conversation.platform, conversation.workspace, channel.lstrip("#"), "")
+    return str(key).rpartition(":")[0]
 
 
 def _repeated(option: str, values: Sequence[str]) -> list[str]:

@@ -63,7 +63,7 @@ REGISTER_SECONDS = 60.0
 CHANGED = "This command has changed. Please type it once more; if it is still there as it was, reload Discord."
 
 
-class Answering(Protocol):
+class SlashCommandHandler(Protocol):
     """Handler of slash commands."""
 
     async def typed(self, interaction: Interaction, words: tuple[str, ...]) -> None:
@@ -79,7 +79,7 @@ class Answering(Protocol):
 class CommandTree(app_commands.CommandTree[discord.Client]):
     """Commands of one client. The user is notified of errors."""
 
-    def __init__(self, client: discord.Client, command_handler: Answering) -> None:
+    def __init__(self, client: discord.Client, command_handler: SlashCommandHandler) -> None:
         super().__init__(client, allowed_contexts=OnServers, allowed_installs=ByServers)
         self._command_handler = command_handler
 
@@ -93,7 +93,7 @@ class CommandTree(app_commands.CommandTree[discord.Client]):
 
 
 def command_tree(
-    client: discord.Client, verbs: Mapping[str, Sequence[Verb]], command_handler: Answering
+    client: discord.Client, verbs: Mapping[str, Sequence[Verb]], command_handler: SlashCommandHandler
 ) -> CommandTree:
     """Return the command tree of a client. Commands can be added before the registration. Raises ValueError if they
     exceed Discord's limits.
@@ -130,7 +130,7 @@ async def try_register(tree: CommandTree) -> None:
         log.warning("commands not registered with Discord: %s", error)
 
 
-def _group(level: CommandGroup, command_handler: Answering) -> app_commands.Group:
+def _group(level: CommandGroup, command_handler: SlashCommandHandler) -> app_commands.Group:
     group = app_commands.Group(
         name=level.name,
         description=level.description,
@@ -147,7 +147,9 @@ def _group(level: CommandGroup, command_handler: Answering) -> app_commands.Grou
     return group
 
 
-def _subcommand(command: str, word: str, verb: Verb, command_handler: Answering) -> app_commands.Command[Any, ..., Any]:
+def _subcommand(
+    command: str, word: str, verb: Verb, command_handler: SlashCommandHandler
+) -> app_commands.Command[Any, ..., Any]:
     """Return a verb as a subcommand. discord.py reads options from a function's signature, so one is built."""
     asked = {f"option_{number}": each for number, each in enumerate(options(verb))}
 
@@ -190,7 +192,7 @@ def _signed(name: str, parameter: Parameter) -> inspect.Parameter:
 
 
 def _completing(
-    command: str, verb: Verb, parameter: Parameter, command_handler: Answering
+    command: str, verb: Verb, parameter: Parameter, command_handler: SlashCommandHandler
 ) -> Callable[[Interaction, str], Coroutine[Any, Any, list[app_commands.Choice[str]]]]:
     async def complete(interaction: Interaction, _current: str) -> list[app_commands.Choice[str]]:
         found = command_handler.completions(interaction, verb, command, parameter)
