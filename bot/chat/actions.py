@@ -28,7 +28,7 @@ class Approve:
 
 @dataclass(frozen=True, slots=True)
 class ApproveWithGrant:
-    """Approve this call and allow the next ones like it; `offer` is the word of which (`rendering.grant_offers`)."""
+    """Approve this call and grant later ones; `offer` is the `word` of a `GrantOption` (`rendering.grant_options`)."""
 
     card: ApprovalRef
     offer: str

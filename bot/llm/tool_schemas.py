@@ -457,7 +457,7 @@ def _text(value: object) -> str:
 
 
 def _short(value: Any, longest: int = _LARGEST_VALUE) -> bool:
-    """Whether a value is one that JSON can say, and briefly."""
+    """Return True if a value can be written as JSON of at most `longest` characters."""
     try:
         return len(text_of(value)) <= longest
     except (ValueError, RecursionError, TypeError):

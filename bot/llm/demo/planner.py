@@ -175,7 +175,7 @@ def _scores(clause: str, profiles: Sequence[_Profile]) -> list[float]:
     spoken = VERBS.get(verb, unspoken)
     somewhere = 0.5 if _SOMEWHERE.search(head) else 0.0
     rarity = _Rarity(profiles)
-    particles = [(one.stem, two.stem) for one, two in pairwise(words(head)) if two.stop]
+    particles = [(one.stem, two.stem) for one, two in pairwise(words(head)) if two.is_stop_word]
     return [
         sum(weight * _worth(term, profile, rarity) for term, weight in weights.items())
         + sum(2.0 * rarity.of(particle) for one, particle in particles if {one, particle} <= profile.name)

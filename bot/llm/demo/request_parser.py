@@ -154,10 +154,10 @@ class ParsedRequest:
             return re.sub(rf"^[{UNSPACED}]{{1,12}}に(?=.)", "", match.group(1))
         found = list(words(head))
         verb = False
-        while found and (found[0].stop or self._claims(found[0]) or (not verb and found[0].stem in VERBS)):
-            verb = verb or (found[0].stem in VERBS and not found[0].stop)
+        while found and (found[0].is_stop_word or self._claims(found[0]) or (not verb and found[0].stem in VERBS)):
+            verb = verb or (found[0].stem in VERBS and not found[0].is_stop_word)
             found.pop(0)
-        while found and (found[-1].stop or self._claims(found[-1])):
+        while found and (found[-1].is_stop_word or self._claims(found[-1])):
             found.pop()
         if not found:
             return ""
@@ -169,7 +169,7 @@ class ParsedRequest:
         return word.stem in self._claimed or (len(word.text) <= 3 and not self._claimed.isdisjoint(terms(word.text)))
 
     def _ours(self, word: Word) -> bool:
-        return word.stop or self._claims(word) or word.stem in VERBS or word.text.lower() in TIMES
+        return word.is_stop_word or self._claims(word) or word.stem in VERBS or word.text.lower() in TIMES
 
     def _chunk(self, found: list[Word]) -> list[Word]:
         chunk: list[Word] = []

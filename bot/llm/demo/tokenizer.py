@@ -124,8 +124,8 @@ class Word:
     end: int
 
     @property
-    def stop(self) -> bool:
-        """True for a stop word."""
+    def is_stop_word(self) -> bool:
+        """True for a word in STOP_WORDS, such as an article."""
         return self.text.lower().replace("\u2019", "'") in STOP_WORDS
 
 
@@ -145,7 +145,7 @@ def terms(text: str) -> list[str]:
 
 def content_words(text: str) -> list[str]:
     """The terms of a text without stop words, in order."""
-    return [term for word in words(text) if not word.stop for term in _terms(word)]
+    return [term for word in words(text) if not word.is_stop_word for term in _terms(word)]
 
 
 def _terms(word: Word) -> list[str]:
