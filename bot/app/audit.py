@@ -21,8 +21,8 @@ from bot.app.login import login_name
 from bot.commands.audit_search import csv_head, csv_line, json_line
 from bot.commands.text_format import MOMENT, parse_time, pluralize
 from bot.domain.audit import SEALED, AuditEntry, AuditHead, AuditQuery
-from bot.domain.checks import Check
-from bot.domain.checks import CheckStatus as Verdict
+from bot.domain.health import Check
+from bot.domain.health import CheckStatus as Verdict
 from bot.errors import DatabaseError, SettingsError
 from bot.platforms.console.local_user import LocalUser
 from bot.settings import Settings

@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 from typing import TYPE_CHECKING
 
-from bot.domain.checks import Check
+from bot.domain.health import Check
 from bot.domain.metrics import MetricSink, null_sink
 from bot.settings import Settings
 

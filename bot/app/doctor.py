@@ -21,7 +21,7 @@ from bot.app.operator_files import OperatorFiles, read_operator_files
 from bot.app.secrets import check_operator_secrets
 from bot.app.services import open_services
 from bot.app.slack import examine_slack
-from bot.domain.checks import Check, CheckStatus
+from bot.domain.health import Check, CheckStatus
 from bot.domain.secret_binding import SecretGrants
 from bot.domain.servers import ConnectPolicy
 from bot.engine.secret_grant_file import describe_grant

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import SecretStr
 
-from bot.domain.checks import Check, CheckStatus
+from bot.domain.health import Check, CheckStatus
 from bot.domain.metrics import MetricSink, null_sink
 from bot.settings import Settings
 from bot.storage.address import PostgresServer, read_address

@@ -15,9 +15,9 @@ from bot.chat.command_middleware import CommandMiddleware
 from bot.chat.form_pages import FormPages
 from bot.chat.rejection_messages import GONE, rejection_message
 from bot.domain.argument_edits import EditableCall, InvalidArguments, NotEditable, RevisionAccepted
-from bot.domain.argument_secrets import lookalikes
 from bot.domain.commands import FIELDS_A_STEP, Field, Form, FormSubmission, Invocation, Reply
 from bot.domain.conversations import ConversationKey, Member
+from bot.domain.secret_detection import lookalikes
 from bot.rendering.approval_card import call_title
 from bot.rendering.argument_fields import ArgumentForm, argument_form, read_arguments
 from bot.rendering.text_safety import single_line

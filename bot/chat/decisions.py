@@ -16,9 +16,8 @@ from bot.domain.conversations import Author, ConversationKey, Member
 from bot.domain.turns import StepStatus, ToolStep, Turn
 from bot.errors import NotFound, QueueFull
 from bot.ports import EngineApi
-from bot.rendering.approval_card import approval_card
+from bot.rendering.approval_card import approval_card, parse_grant_option
 from bot.rendering.available_actions import CheckCallAction, Offer, RunAgainAction, StopTurnAction
-from bot.rendering.grant_options import parse_grant_option
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,8 +27,7 @@ from bot.domain.elicitation_answers import (
 from bot.domain.elicitations import DECLINED, ElicitationResult, FormMode, UrlMode
 from bot.domain.elicitations import ElicitationAction as Answer
 from bot.rendering import elicitation_card as cards
-from bot.rendering.elicitation_card import domain_of, server_name, warning_text
-from bot.rendering.elicitation_form import ElicitationForm, elicitation_form
+from bot.rendering.elicitation_card import ElicitationForm, domain_of, elicitation_form, server_name, warning_text
 from bot.rendering.text_safety import single_line, strip_control
 
 COMMANDS = (cards.ANSWER, cards.DECLINE, cards.VISIT, cards.VISITED, cards.CONFIRM)

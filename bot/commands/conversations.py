@@ -11,7 +11,6 @@ from bot.commands.argument_parser import CONFIRM, CommandRejected
 from bot.commands.command import Command, CommandContext, VerbHandler
 from bot.commands.dependencies import CommandDependencies
 from bot.commands.text_format import ROWS, format_ago, format_moment, offset, page_of, pluralize, shorten
-from bot.domain.argument_secrets import lookalikes, with_masks
 from bot.domain.commands import (
     ActionStyle,
     Parameter,
@@ -25,6 +24,7 @@ from bot.domain.commands import (
 )
 from bot.domain.conversations import ConversationKey
 from bot.domain.messages import FilePart, ImagePart, StoredFile
+from bot.domain.secret_detection import lookalikes, with_masks
 from bot.domain.turns import ModelStep, ToolStep, TurnStatus
 from bot.domain.views import TurnView
 

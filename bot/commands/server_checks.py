@@ -24,9 +24,9 @@ from bot.commands.server_templates import SLOT, launch_of, place_of_template, pl
 from bot.commands.sign_in import SignInSteps
 from bot.commands.text_format import format_duration, pluralize, server_label, shorten
 from bot.commands.tool_review import withheld
-from bot.domain.checks import Check, CheckStatus
 from bot.domain.commands import ActionStyle, Reply, ReplyAction, Table, Verb
 from bot.domain.conversations import ConversationKey, Member
+from bot.domain.health import Check, CheckStatus
 from bot.domain.launch_templates import expand_template
 from bot.domain.pins import escape_invisible
 from bot.domain.secret_binding import binding_of

@@ -12,9 +12,9 @@ from enum import StrEnum
 from typing import Any
 
 from bot.domain.approval_requirements import NO_TERMS, ApprovalRequirements
-from bot.domain.argument_secrets import StoredSecret
 from bot.domain.conversations import Author
 from bot.domain.grants import Scope
+from bot.domain.secret_detection import StoredSecret
 from bot.domain.tools import Tool, digest
 
 

@@ -1,4 +1,4 @@
-"""Health of the program for probes and users: without addresses, server names or secrets."""
+"""Health of the program for probes and users, without addresses, server names or secrets; checks of the doctor."""
 
 from __future__ import annotations
 
@@ -57,3 +57,23 @@ class Health:
         if not self.database or self.unwritable or ListenerStatus.CONNECTING in self.platforms.values():
             return HealthStatus.UNREADY
         return HealthStatus.DEGRADED if self.servers.errors or self.checkpoints_fail else HealthStatus.READY
+
+
+class CheckStatus(StrEnum):
+    """Result of one check."""
+
+    WELL = "ok"
+    DOUBTFUL = "warning"
+    BROKEN = "failed"
+    SKIPPED = "skipped"
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One check: its name, its result, a sentence on it, a remedy, and the duration in seconds (None if unknown)."""
+
+    name: str
+    finding: CheckStatus
+    detail: str = ""
+    fix: str = ""
+    seconds: float | None = None

@@ -1,14 +1,14 @@
 """Rules for calls (run, ask or deny), and the policy result of one call.
 
 Rules have the same form in the operator's file, from admins and in a profile. `bot.domain.policy_syntax` reads and
-writes them. `bot.engine.policy_evaluation` selects the rule that counts.
+writes them. `bot.engine.policy_evaluation` selects the rule that counts. A rule may compare hosts (`Hosts`) in a text.
 """
 
 from __future__ import annotations
 
 import fnmatch
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import lru_cache
@@ -158,3 +158,28 @@ class PolicyResult:
     rule: Rule | None = None
     terms: ApprovalRequirements = NO_TERMS
     passed: tuple[OverruledRule, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Hosts:
+    """Hosts of one text. `names` are canonical: lower case, Punycode, no port, no trailing dot, IPv6 without brackets.
+    If parsers disagree on the host, `names` has each result. `certain` is False if a part of the text cannot be parsed
+    as an address, so that any host may be meant.
+    """
+
+    names: frozenset[str] = frozenset()
+    certain: bool = True
+
+    def __or__(self, other: Hosts) -> Hosts:
+        return Hosts(self.names | other.names, self.certain and other.certain)
+
+
+UNREADABLE = Hosts(certain=False)
+
+ReadHosts = Callable[[str], Hosts]
+"""Return the hosts in a text."""
+
+
+def no_hosts_read(text: str) -> Hosts:  # noqa: ARG001 - a ReadHosts
+    """Return UNREADABLE, so that each rule on a host may match each call."""
+    return UNREADABLE

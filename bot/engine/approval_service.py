@@ -33,10 +33,10 @@ from bot.domain.approvals import (
     fingerprint,
 )
 from bot.domain.argument_edits import EditableCall, EditResult, InvalidArguments, NotEditable, RevisionAccepted
-from bot.domain.argument_secrets import lookalikes, stored_secrets
 from bot.domain.conversations import Author, Member
 from bot.domain.grants import GrantRequest
 from bot.domain.policies import PolicyResult
+from bot.domain.secret_detection import lookalikes, stored_secrets
 from bot.domain.tools import ArgumentError, Tool, canonical_json
 from bot.domain.turns import StepStatus, ToolStep, Turn
 from bot.engine.approver_check import check_approver

@@ -16,11 +16,11 @@ from functools import partial
 
 from bot.domain.approval_requirements import APPROVERS, ASKER, NO_TERMS, ApprovalRequirements, OnTimeout
 from bot.domain.approvals import Approval, ApprovalPolicy, fingerprint
-from bot.domain.argument_secrets import stored_secrets
 from bot.domain.conversations import Author, ConversationKey, Member
 from bot.domain.messages import TextPart, ToolCall, ToolResult
 from bot.domain.policies import PolicyResult
 from bot.domain.policy_syntax import is_person
+from bot.domain.secret_detection import stored_secrets
 from bot.domain.secrets import SecretSpan
 from bot.domain.tools import Tool, ToolSet
 from bot.domain.turns import CallOrigin, StepStatus, ToolRef, ToolStep

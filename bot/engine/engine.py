@@ -7,10 +7,10 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import replace
 from functools import partial
 
-from bot.domain.argument_secrets import lookalikes, with_masks
 from bot.domain.conversations import Attachment, Author, ConversationKey, InboundMessage
 from bot.domain.metrics import MetricSink, null_sink
 from bot.domain.policies import TaintMode
+from bot.domain.secret_detection import lookalikes, with_masks
 from bot.domain.tools import ToolSearch
 from bot.domain.turns import Claim, Receipt, StepStatus, ToolStep, Turn, TurnRecord
 from bot.domain.views import TurnView

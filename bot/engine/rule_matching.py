@@ -12,8 +12,17 @@ from typing import Any
 
 from bot.domain.approval_requirements import MEMBERS
 from bot.domain.conversations import Author, ConversationKey, Member
-from bot.domain.hosts import ReadHosts, no_hosts_read
-from bot.domain.policies import ANY, GUESTS, Rule, is_for_server, is_for_tool, is_pattern, matches_pattern
+from bot.domain.policies import (
+    ANY,
+    GUESTS,
+    ReadHosts,
+    Rule,
+    is_for_server,
+    is_for_tool,
+    is_pattern,
+    matches_pattern,
+    no_hosts_read,
+)
 from bot.domain.policy_syntax import Comparison, fold_text, is_person, parse_comparison, value_text
 from bot.domain.profiles import DEFAULT, Profile
 from bot.domain.tools import Annotations, Tool

@@ -15,8 +15,16 @@ from typing import Any
 from bot.domain.approval_requirements import APPROVERS, ASKER
 from bot.domain.approvals import ApprovalPolicy
 from bot.domain.conversations import Author, ConversationKey, Member
-from bot.domain.hosts import ReadHosts, no_hosts_read
-from bot.domain.policies import ANY, PolicyResult, Rule, is_for_server, is_for_tool, matches_pattern
+from bot.domain.policies import (
+    ANY,
+    PolicyResult,
+    ReadHosts,
+    Rule,
+    is_for_server,
+    is_for_tool,
+    matches_pattern,
+    no_hosts_read,
+)
 from bot.domain.policy_syntax import is_person
 from bot.domain.profiles import DEFAULT, Binding, Profile, binding_scopes
 from bot.domain.servers import EVERYWHERE

@@ -15,8 +15,8 @@ from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
 
-from bot.domain.checks import Check, CheckStatus
 from bot.domain.flows import NO_FLOWS, Sends, Words
+from bot.domain.health import Check, CheckStatus
 from bot.domain.servers import (
     CachedCapabilities,
     DesiredServer,

@@ -15,7 +15,7 @@ from functools import reduce
 from operator import or_
 from urllib.parse import unquote, urlsplit
 
-from bot.domain.hosts import UNREADABLE, Hosts
+from bot.domain.policies import UNREADABLE, Hosts
 
 _LONGEST = 20_000
 """Maximum number of characters of a text that are parsed."""

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 import httpx2
 
-from bot.domain.checks import Check, CheckStatus
+from bot.domain.health import Check, CheckStatus
 from bot.domain.servers import HttpKind, HttpTransport, ServerConfig
 from bot.mcp import request_context
 from bot.mcp.addresses import (

@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import Any
 
 from bot.domain.capabilities import Piece, ServerCapabilities
-from bot.domain.checks import Check
+from bot.domain.health import Check
 from bot.domain.messages import ToolCall
 from bot.domain.metrics import CacheUsed, MetricSink, null_sink
 from bot.domain.pins import ReviewPolicy

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from bot.domain.capabilities import Piece, ServerCapabilities
-from bot.domain.checks import Check
 from bot.domain.conversations import Author
 from bot.domain.elicitations import ElicitationResults, ElicitCallback, cancel_without_user
+from bot.domain.health import Check
 from bot.domain.messages import ToolCall
 from bot.domain.pins import ReviewPolicy
 from bot.domain.secrets import SecretSpan

@@ -1,15 +1,21 @@
-"""Card of an elicitation, as everyone in the conversation sees it, with the actions of its user.
+"""Card and form of an elicitation.
 
-The address of a page that is to be visited is not on the card, only its domain: the card is for everybody, the way
-there for one person. Which keys or buttons there are is the platform's business.
+The card is for everyone in the conversation. So it has only the domain of a page to visit, not its address, which the
+user gets in private. The platform chooses keys and buttons.
+
+The form has a field for each property of the schema. Choices are shown by their titles and sent by their values, in
+each form that the protocol permits (client/elicitation, "Requested schema"). Defaults are filled in. The engine
+validates the values.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 from urllib.parse import urlsplit
 
+from bot.domain.commands import Field
 from bot.domain.elicitations import (
     EXPIRED_REASON,
     Elicitation,
@@ -20,9 +26,11 @@ from bot.domain.elicitations import (
     UrlMode,
     mentions_secret,
 )
+from bot.domain.secret_detection import redact_secrets
 from bot.domain.turns import ToolStep
 from bot.domain.views import TurnView
 from bot.rendering.approval_card import format_duration
+from bot.rendering.argument_fields import ArgumentField, argument_form, read_arguments
 from bot.rendering.text_safety import is_lookalike, show_invisible, single_line, strip_control
 
 ANSWER, CONFIRM, DECLINE = "answer-server", "confirm-server", "decline-server"
@@ -32,7 +40,7 @@ MESSAGE_LIMIT = 300
 MESSAGE_LINES = 6
 FIELD_LIMIT = 60
 NO_NAME = "(no name)"
-MOST_FIELDS = 10
+CARD_FIELDS = 10
 LIKE_ANOTHER = "This domain is written in letters that can look like others: make sure that it is the one you know."
 NO_SECRETS = "Do not type a password, a code or a key: no server may ask for one here."
 NOT_NEEDED = "Withdrawn: the server needs no answer any more"
@@ -126,8 +134,8 @@ def requested_fields(asked: ElicitationMode) -> tuple[str, ...]:
             properties = schema.get("properties")
             properties = properties if isinstance(properties, Mapping) else {}
             titles = [field_title(str(name), about) for name, about in properties.items()]
-            more = len(titles) - MOST_FIELDS
-            return (*titles[:MOST_FIELDS], *([f"{more} more"] if more > 0 else []))
+            more = len(titles) - CARD_FIELDS
+            return (*titles[:CARD_FIELDS], *([f"{more} more"] if more > 0 else []))
         case UrlMode():
             return ()
 
@@ -178,3 +186,188 @@ def _offers(elicitation: Elicitation) -> tuple[ElicitationButton, ...]:
 def _cut(text: str) -> str:
     beginning = "\n".join(text[:MESSAGE_LIMIT].split("\n")[:MESSAGE_LINES])
     return text if beginning == text else f"{beginning.rstrip()}…"
+
+
+FORM_FIELDS = 24
+TITLE_LIMIT = 75
+SHOWN = 10
+"""Number of choices in a hint."""
+_FORMATS = {
+    "email": "an email address",
+    "uri": "a web address",
+    "date": "a date such as 2026-11-22",
+    "date-time": "a date and time such as 2026-11-22T14:30:00Z",
+}
+
+Choices = Mapping[str, Any]
+"""Values by the titles they are shown with."""
+
+
+@dataclass(frozen=True, slots=True)
+class ElicitationForm:
+    """Fields of a form in order. `left` are the titles of fields without room."""
+
+    fields: tuple[Field, ...]
+    left: tuple[str, ...]
+    _made: tuple[ArgumentField, ...]
+    _choices: Mapping[str, Choices]
+    _defaults: Mapping[str, Any]
+    _empty: tuple[str, ...]
+    """Fields that are an empty text without an answer."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the values that can be filled in, in order."""
+        return tuple(each.argument for each in self._made)
+
+    def field_of(self, name: str) -> str:
+        """The field in which a value of this name is filled in; the first one where there is none."""
+        of_it = (each.field.name for each in self._made if each.argument == name)
+        return next(of_it, self.fields[0].name if self.fields else "")
+
+    def read(self, answers: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, str]]:
+        """Return the values to send, and the errors by field. A field without an answer has its default."""
+        form = argument_form({}, {})
+        worded = {
+            each.field.name: self._worded(each.argument, answers[each.field.name])
+            for each in self._made
+            if each.field.name in answers
+        }
+        values, errors = read_arguments(replace(form, fields=self._made), self._defaults, worded)
+        sent: dict[str, Any] = dict.fromkeys(self._empty, "")
+        for name, value in values.items():
+            try:
+                sent[name] = _chosen(value, self._choices[name]) if name in self._choices else value
+            except ValueError as error:
+                errors.setdefault(self.field_of(name), str(error))
+        return sent, errors
+
+    def _worded(self, name: str, answer: str) -> str:
+        """Return the typed text; for a choice, the choice's own spelling."""
+        typed = answer.strip().lower()
+        choices = self._choices.get(name, {})
+        # What is shown comes first: one choice's title may be another one's value.
+        by_title = [title for title in choices if typed == title.lower()]
+        by_value = [title for title, value in choices.items() if typed == str(value).lower()]
+        return next(iter((*by_title, *by_value)), answer)
+
+
+def elicitation_form(schema: Mapping[str, Any]) -> ElicitationForm:
+    """Return the form for a schema, filled in with its defaults."""
+    found = schema.get("properties")
+    properties = {str(name): about for name, about in found.items()} if isinstance(found, Mapping) else {}
+    choices = {name: of_it for name, about in properties.items() if (of_it := _choices(about))}
+    shown = {name: _shown(about, choices.get(name, {})) for name, about in properties.items()}
+    defaults = {
+        name: _titled(about["default"], choices.get(name, {}))
+        for name, about in properties.items()
+        if isinstance(about, Mapping) and _usable(about.get("default"))
+    }
+    # An empty text would stand in its field as a pair of quotes.
+    empty = tuple(name for name, default in defaults.items() if default == "")
+    defaults = {name: default for name, default in defaults.items() if name not in empty}
+    form = argument_form({"properties": shown, "required": schema.get("required", [])}, defaults, FORM_FIELDS)
+    made = tuple(
+        replace(field, field=replace(field.field, label=field_title(field.argument, properties[field.argument])))
+        for field in form.fields
+    )
+    offered = {each.argument for each in made}
+    left = tuple(field_title(name, about) for name, about in properties.items() if name not in offered)
+    # Nothing is sent in somebody's name that they have not seen: the server knows its own defaults.
+    seen = {name: default for name, default in defaults.items() if name in offered}
+    empty = tuple(name for name in empty if name in offered)
+    return ElicitationForm(tuple(each.field for each in made), left, made, choices, seen, empty)
+
+
+def _choices(schema: Any) -> Choices:
+    """Return the choices of a field, for one choice or several; empty for free text."""
+    if not isinstance(schema, Mapping):
+        return {}
+    if schema.get("type") == "array":
+        return _choices(schema.get("items"))
+    for options in (schema.get("oneOf"), schema.get("anyOf")):
+        if isinstance(options, list) and all(isinstance(option, Mapping) and "const" in option for option in options):
+            return _by_title([option["const"] for option in options], [option.get("title") for option in options])
+    values, named = schema.get("enum"), schema.get("enumNames")  # titles before 2025-11-25
+    if isinstance(values, list):
+        none = [None] * len(values)
+        return _by_title(values, named if isinstance(named, list) and len(named) == len(values) else none)
+    return {}
+
+
+def _by_title(values: Sequence[Any], titles: Sequence[Any]) -> Choices:
+    """Values by titles; by themselves where two titles would look the same."""
+    shown = [
+        single_line(show_invisible(title), TITLE_LIMIT) if isinstance(title, str) and title.strip() else _itself(value)
+        for title, value in zip(titles, values, strict=True)
+    ]
+    if len({each.lower() for each in shown}) < len(shown):
+        shown = [_itself(value) for value in values]
+    return dict(zip(shown, values, strict=True))
+
+
+def _itself(value: Any) -> str:
+    return single_line(show_invisible(str(value)), TITLE_LIMIT)
+
+
+def _shown(schema: Any, choices: Choices) -> Mapping[str, Any]:
+    """The schema of a field as forms of arguments know them: choices are texts."""
+    if not isinstance(schema, Mapping):
+        return {}
+    several = schema.get("type") == "array"
+    about = " · ".join(filter(None, (_bounds(schema, choices, several=several), str(schema.get("description") or ""))))
+    if several and (choices or isinstance(schema.get("items"), Mapping)):
+        return {"type": "array", "items": {"type": "string"}, "description": about}
+    if choices:
+        return {"type": "string", "enum": list(choices), "description": about}
+    return {**schema, "description": about}
+
+
+def _bounds(schema: Mapping[str, Any], choices: Choices, *, several: bool) -> str:
+    """Return the limits of a value in a few words."""
+    if choices and (several or len(choices) > SHOWN):
+        more = f", … {len(choices) - SHOWN} more" if len(choices) > SHOWN else ""
+        return f"{'any' if several else 'one'} of: {', '.join(list(choices)[:SHOWN])}{more}"
+    if (kind := _FORMATS.get(str(schema.get("format")))) is not None:
+        return kind
+    match schema:
+        case {"minimum": int() | float() as low, "maximum": int() | float() as high}:
+            return f"{low} to {high}"
+        case {"minimum": int() | float() as low}:
+            return f"at least {low}"
+        case {"maximum": int() | float() as high}:
+            return f"at most {high}"
+        case _:
+            return ""
+
+
+def _chosen(value: Any, choices: Choices) -> Any:
+    """Return the value of a title, or of several. Raises ValueError with the choices."""
+    if isinstance(value, list | tuple):
+        found = [_chosen(each, choices) for each in value]
+        return [each for number, each in enumerate(found) if each not in found[:number]]
+    if value in choices:
+        return choices[value]
+    by_word = {word.lower(): each for title, each in choices.items() for word in (_itself(each), title)}
+    if isinstance(value, str) and value.lower() in by_word:
+        return by_word[value.lower()]
+    shown = ", ".join(list(choices)[: 2 * SHOWN])
+    raise ValueError(f"One of: {shown}{', …' if len(choices) > 2 * SHOWN else '.'}")
+
+
+def _titled(value: Any, choices: Choices) -> Any:
+    """A default as it is shown."""
+    if isinstance(value, list):
+        return [_titled(each, choices) for each in value]
+    return next((title for title, each in choices.items() if each == value), value)
+
+
+def _usable(default: Any) -> bool:
+    """Return True if a default can be filled in: flat values and lists of texts, without masked parts, because those
+    cannot be seen.
+    """
+    if redact_secrets("", default) != default:
+        return False
+    if isinstance(default, list):
+        return all(isinstance(each, str) for each in default)
+    return isinstance(default, str | bool | int | float)

@@ -1,15 +1,19 @@
-"""Tool call on one line: its name, status and outcome.
+"""Tool calls as lines of a turn, and the files that they returned.
 
-The platform chooses the symbols.
+A line has the name, status and outcome of a call; the platform chooses the symbols. Each returned file is one slot of
+its turn, named by its step and its position, so that it is posted once.
 """
 
 from __future__ import annotations
 
+import mimetypes
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from typing import assert_never
 
-from bot.domain.messages import FilePart, ImagePart, StoredFile, ToolResult
+from bot.domain.messages import FilePart, ImageAudience, ImagePart, StoredFile, ToolResult
 from bot.domain.tools import UNSURE
 from bot.domain.turns import StepStatus, ToolStep
 from bot.domain.views import TurnView
@@ -17,6 +21,14 @@ from bot.rendering.text_safety import single_line
 
 SUMMARY_LIMIT = 72
 NAME_LIMIT = 60
+FILE_PREFIX = "file-"
+"""Prefix of the slots of files."""
+MOST_FILES = 20
+_RETURNED = (StepStatus.DONE, StepStatus.FAILED)
+_ENDINGS = {"image/webp": ".webp", "audio/flac": ".flac", "audio/mpeg": ".mp3", "audio/wav": ".wav"}
+"""File endings that Python's own table has on some systems only."""
+LEFT_OUT = "left out"
+"""The reference of a file that the platform will never take: the turn is drawn without it."""
 
 
 class StatusIcon(StrEnum):
@@ -74,7 +86,7 @@ def tool_status(step: ToolStep, view: TurnView) -> ToolStatus:
             return ToolStatus(StatusIcon.DENIED, name, "denied", *_denial(step))
         case StepStatus.DONE | StepStatus.FAILED:
             mark, state = _SENT[step.status]
-            return ToolStatus(mark, name, ", ".join(filter(None, (state, _granted(step)))), *_told(step.result))
+            return ToolStatus(mark, name, ", ".join(filter(None, (state, _granted(step)))), *_outcome_of(step.result))
         case StepStatus.UNKNOWN:
             mark, state = _SENT[step.status]
             return ToolStatus(mark, name, state, _reason(step.result))
@@ -89,7 +101,7 @@ def tool_name(step: ToolStep) -> str:
     return single_line(f"{step.tool.server}.{step.tool.name}", NAME_LIMIT)
 
 
-def _told(result: ToolResult | None) -> tuple[str, str]:
+def _outcome_of(result: ToolResult | None) -> tuple[str, str]:
     """Return a result on one short line, and the size of the rest."""
     if result is None:
         return "", ""
@@ -116,7 +128,7 @@ def _denial(step: ToolStep) -> tuple[str, str]:
     decider = single_line(step.approval.decided_by, 40) if step.approval else ""
     reason = single_line(step.approval.reason, SUMMARY_LIMIT) if step.approval else ""
     if not decider:
-        return _told(step.result)
+        return _outcome_of(step.result)
     return f"by {decider}: {reason}" if reason else f"by {decider}", ""
 
 
@@ -127,3 +139,37 @@ def _granted(step: ToolStep) -> str:
 
 def _counted(count: int, word: str) -> str:
     return f"{count} {word}" if count == 1 else f"{count} {word}s"
+
+
+@dataclass(frozen=True, slots=True)
+class ToolFile:
+    """One file. `read` gives its bytes; it raises NotFound if they are gone."""
+
+    slot: str
+    name: str
+    read: Callable[[], Awaitable[bytes]]
+
+
+def returned_files(view: TurnView, largest: int) -> tuple[ToolFile, ...]:
+    """Return the files of a turn in order, at most MOST_FILES, without those larger than `largest` bytes and those that
+    are for the model alone.
+    """
+    return tuple(_files(view, largest))[:MOST_FILES]
+
+
+def _files(view: TurnView, largest: int) -> Iterator[ToolFile]:
+    for step in view.steps:
+        if not isinstance(step, ToolStep) or step.result is None or step.status not in _RETURNED:
+            continue
+        for place, part in enumerate(step.result.parts):
+            if view.read is not None and isinstance(part, StoredFile) and _is_shared(part, largest):
+                yield ToolFile(f"{FILE_PREFIX}{step.n}-{place}", _file_name(step, part), partial(view.read, part.id))
+
+
+def _is_shared(file: StoredFile, largest: int) -> bool:
+    return bool(file.id) and 0 < file.size <= largest and file.readers is not ImageAudience.MODEL
+
+
+def _file_name(step: ToolStep, file: StoredFile) -> str:
+    ending = _ENDINGS.get(file.mime_type) or mimetypes.guess_extension(file.mime_type) or ""
+    return file.name or f"{tool_name(step)}{ending}"

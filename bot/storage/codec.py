@@ -12,7 +12,6 @@ from typing import Any
 
 from bot.domain.approval_requirements import NO_TERMS, ApprovalRequirements, OnTimeout
 from bot.domain.approvals import ApprovalPolicy
-from bot.domain.argument_secrets import StoredSecret
 from bot.domain.completions import StopReason, Usage
 from bot.domain.conversations import Attachment
 from bot.domain.flows import Words
@@ -30,6 +29,7 @@ from bot.domain.messages import (
     ToolResult,
 )
 from bot.domain.policies import StoredPolicyResult
+from bot.domain.secret_detection import StoredSecret
 from bot.domain.secrets import SecretSpan
 from bot.domain.sources import OtherSource, PersonSource, Source, Sources, ToolSource
 from bot.domain.turns import CallOrigin, ModelStep, ToolRef, ToolStep, TurnInput

@@ -6,7 +6,7 @@ import pytest
 
 from bot.app.doctor import examine_models
 from bot.app.operator_files import read_operator_files
-from bot.domain.checks import Check, CheckStatus
+from bot.domain.health import Check, CheckStatus
 from bot.settings import read_settings
 from tests.fakes.llm import FakeLanguageModel, Models, Status
 from tests.fakes.llm_script import Api

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from bot.domain.checks import CheckStatus
+from bot.domain.health import CheckStatus
 from bot.errors import ModelRejected
 from tests.fakes.parts import ScriptedModel, say
 from tests.web.house import opened_api, scripted

@@ -11,10 +11,9 @@ from bot.commands.registry import CommandRegistry
 from bot.domain.approval_requirements import ApprovalRequirements
 from bot.domain.approvals import ApprovalPolicy
 from bot.domain.capabilities import Piece, Prompt, PromptArgument, Resource, ServerCapabilities, TextContents
-from bot.domain.checks import Check, CheckStatus
 from bot.domain.commands import Form, FormSubmission, Invocation, Reply
 from bot.domain.conversations import Author, ConversationKey, Member
-from bot.domain.health import Health
+from bot.domain.health import Check, CheckStatus, Health
 from bot.domain.launch_templates import LaunchTemplate
 from bot.domain.metrics import ProcessCounters
 from bot.domain.pins import ReviewPolicy, ReviewStatus, first_pins, review_status

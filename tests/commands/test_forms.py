@@ -6,9 +6,9 @@ import pytest
 
 from bot.commands.server_definition import fields_of
 from bot.domain.approvals import ApprovalPolicy
-from bot.domain.checks import Check, CheckStatus
 from bot.domain.commands import FIELDS_A_STEP, LONGEST_FORM_ID, FieldKind, Form, Reply
 from bot.domain.flows import Sends, ServerFlows, Words
+from bot.domain.health import Check, CheckStatus
 from bot.domain.servers import HttpKind, HttpTransport, ServerStatus, StdioTransport
 from tests.commands.servers import ADMIN, OPERATOR, config_of, office, with_jira
 

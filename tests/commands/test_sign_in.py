@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from bot.domain.checks import Check, CheckStatus
 from bot.domain.commands import Form, Reply, ReplyAction
+from bot.domain.health import Check, CheckStatus
 from bot.domain.servers import (
     AUTH_SECRET,
     Authentication,

@@ -17,7 +17,7 @@ from bot.domain.messages import ToolCall
 from bot.domain.tools import CallNeedsInput, Tool, ToolOutcome
 from bot.mcp.toolbox import McpToolbox
 from bot.ports import CallContext
-from bot.rendering.elicitation_form import elicitation_form
+from bot.rendering.elicitation_card import elicitation_form
 
 
 async def agreed(question: ElicitationRequest) -> ElicitationResult:

@@ -24,10 +24,10 @@ from bot.domain.approvals import (
     StaleRevision,
     ViewRequired,
 )
-from bot.domain.argument_secrets import StoredSecret
 from bot.domain.completions import StopReason
 from bot.domain.conversations import Author
 from bot.domain.messages import ToolCall, assistant
+from bot.domain.secret_detection import StoredSecret
 from bot.domain.secrets import SecretSpan
 from bot.domain.turns import Claim, ModelStep, StepStatus, ToolRef, ToolStep
 from tests.audited import audit_findings

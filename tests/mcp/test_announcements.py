@@ -12,7 +12,7 @@ import pytest
 
 from bot.domain.capabilities import ServerCapabilities
 from bot.domain.characters import visible
-from bot.domain.checks import CheckStatus
+from bot.domain.health import CheckStatus
 from bot.domain.servers import DesiredServer
 from bot.mcp.protocol_noise import Junk, NoiseCounter
 from tests.mcp.boxes import FAST, call, named, raw, started, tools_of, until

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from bot.domain.capabilities import ServerCapabilities
-from bot.domain.checks import Check, CheckStatus
 from bot.domain.flows import ServerFlows, Words
+from bot.domain.health import Check, CheckStatus
 from bot.domain.servers import (
     CachedCapabilities,
     ConnectPolicy,

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from bot.domain.checks import CheckStatus
+from bot.domain.health import CheckStatus
 from bot.domain.servers import ServerSnapshot, ServerStatus
 from bot.domain.tools import CallNotSent, CallOutcomeUnknown, CallReturned, ToolOutcome
 from bot.mcp.toolbox import McpToolbox

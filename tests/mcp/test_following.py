@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from bot.domain.capabilities import ServerCapabilities
-from bot.domain.checks import CheckStatus
+from bot.domain.health import CheckStatus
 from bot.domain.servers import (
     CachedCapabilities,
     ConnectPolicy,

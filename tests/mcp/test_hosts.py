@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bot.domain.hosts import Hosts
+from bot.domain.policies import Hosts
 from bot.mcp.hosts import read_hosts
 
 

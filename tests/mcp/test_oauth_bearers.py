@@ -9,7 +9,7 @@ from typing import Any, cast
 import httpx2
 import pytest
 
-from bot.domain.checks import CheckStatus
+from bot.domain.health import CheckStatus
 from bot.domain.servers import DesiredServer, ServerConfig, ServerStatus
 from bot.domain.sign_ins import SignIn, SignInKey
 from bot.errors import DatabaseUnavailable

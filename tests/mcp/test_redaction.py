@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from bot.domain.checks import CheckStatus
+from bot.domain.health import CheckStatus
 from bot.domain.messages import TextPart
 from bot.domain.servers import DesiredServer, ServerEnablement, ServerStatus
 from bot.domain.tools import CallReturned, ToolOutcome

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from bot.domain.capabilities import ServerCapabilities
-from bot.domain.checks import CheckStatus
+from bot.domain.health import CheckStatus
 from bot.domain.pins import Pinned, ReviewPolicy, first_pins
 from bot.domain.servers import (
     CachedCapabilities,

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.domain.argument_secrets import StoredSecret, lookalikes, stored_secrets, with_masks
+from bot.domain.secret_detection import StoredSecret, lookalikes, stored_secrets, with_masks
 from bot.domain.secrets import SecretSpan
 from bot.domain.turns import StepStatus, ToolStep
 from bot.rendering.approval_card import approval_card, argument_lines, whole_card

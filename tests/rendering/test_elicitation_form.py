@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from bot.domain.commands import Field, FieldKind
-from bot.rendering.elicitation_form import MOST_FIELDS, elicitation_form
+from bot.rendering.elicitation_card import FORM_FIELDS, elicitation_form
 
 COLOURS = [{"const": "#f00", "title": "Red"}, {"const": "#0f0", "title": "Green"}]
 
@@ -132,14 +132,14 @@ def test_a_default_that_is_no_flat_value_is_left_out() -> None:
 
 def test_what_is_too_much_for_a_form_is_named() -> None:
     form = elicitation_form(schema(("f30",), **{f"f{n}": {"type": "string"} for n in range(31)}))
-    assert len(form.fields) == MOST_FIELDS
+    assert len(form.fields) == FORM_FIELDS
     assert form.left[0] == "f23"
     assert "f30" not in form.left
     assert form.field_of("f30") == "a30"
 
 
 def test_nothing_is_sent_that_nobody_has_seen() -> None:
-    many = {f"f{n}": {"type": "string", "default": "seen"} for n in range(MOST_FIELDS)}
+    many = {f"f{n}": {"type": "string", "default": "seen"} for n in range(FORM_FIELDS)}
     long = {"type": "string", "default": "x" * 4_000}
     consent = {"type": "boolean", "default": True}
     form = elicitation_form(schema((), **many, consent=consent, note={"default": ""}, long=long))

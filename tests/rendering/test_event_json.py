@@ -8,7 +8,10 @@ from typing import Any
 import pytest
 
 from bot.domain.elicitations import DECLINED
-from bot.domain.events import (
+from bot.domain.messages import ToolCall
+from bot.domain.turns import StepStatus
+from bot.domain.views import BlockingTurn, ModelRetry
+from bot.rendering.turn_events import (
     ApprovalRequested,
     ApprovalSettled,
     ElicitationRequested,
@@ -22,11 +25,8 @@ from bot.domain.events import (
     TurnFailed,
     TurnFinished,
     TurnQueued,
+    event_json,
 )
-from bot.domain.messages import ToolCall
-from bot.domain.turns import StepStatus
-from bot.domain.views import BlockingTurn, ModelRetry
-from bot.rendering.turn_events import event_json
 from tests.rendering.turns import a_form, a_link, a_step, an_approval
 
 CALL = {"step": 4, "call": "call-4", "server": "notes", "tool": "add_note", "arguments": {"text": "Buy milk"}}

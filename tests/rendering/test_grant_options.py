@@ -19,8 +19,7 @@ from bot.domain.grants import (
     scope_name,
 )
 from bot.domain.turns import StepStatus, ToolStep
-from bot.rendering.approval_card import approval_card
-from bot.rendering.grant_options import OFFERS, grant_offers, parse_grant_option
+from bot.rendering.approval_card import OFFERS, approval_card, grant_offers, parse_grant_option
 from tests.rendering.turns import NOTES, a_step, an_approval
 
 KNOWN = dataclasses.replace(NOTES, server_id="s-1")

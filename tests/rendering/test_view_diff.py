@@ -10,7 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bot.domain.elicitations import CANCELLED, DECLINED
-from bot.domain.events import (
+from bot.domain.messages import ToolCall
+from bot.domain.turns import Step, StepStatus, TurnInput, TurnStatus
+from bot.domain.views import BlockingTurn, TurnView
+from bot.rendering.turn_events import (
     ApprovalRequested,
     ApprovalSettled,
     ElicitationRequested,
@@ -23,11 +26,9 @@ from bot.domain.events import (
     TurnFailed,
     TurnFinished,
     TurnQueued,
+    answer,
+    diff_events,
 )
-from bot.domain.messages import ToolCall
-from bot.domain.turns import Step, StepStatus, TurnInput, TurnStatus
-from bot.domain.views import BlockingTurn, TurnView
-from bot.rendering.turn_events import answer, diff_events
 from tests.rendering.turns import a_form, a_reply, a_step, a_view, an_approval
 
 DECIDED = an_approval(decided_by="Ben")

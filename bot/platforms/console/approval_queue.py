@@ -22,8 +22,15 @@ from bot.platforms.console.command_runner import CommandRunner
 from bot.platforms.console.local_user import LocalUser
 from bot.platforms.console.startup import await_ready
 from bot.ports import Commands, EngineApi
-from bot.rendering.approval_card import ApprovalCard, approval_card, can_edit, edit_lines, whole_card
-from bot.rendering.grant_options import GrantOption, grant_offers
+from bot.rendering.approval_card import (
+    ApprovalCard,
+    GrantOption,
+    approval_card,
+    can_edit,
+    edit_lines,
+    grant_offers,
+    whole_card,
+)
 
 Key = tuple[str, int]
 

@@ -41,9 +41,8 @@ from bot.platforms.console.lines import (
 from bot.platforms.console.theme import ConsoleTheme
 from bot.platforms.console.transcript import Piece, PieceKind
 from bot.platforms.console.transcript_view import TranscriptView
-from bot.rendering.approval_card import remaining_approvals_text
+from bot.rendering.approval_card import GrantOption, format_grant, remaining_approvals_text
 from bot.rendering.elicitation_card import ANSWER, CONFIRM, DECLINE, VISIT, VISITED, ElicitationCard, elicitation_card
-from bot.rendering.grant_options import GrantOption, format_grant
 from bot.rendering.text_safety import single_line
 
 Words = tuple[str, ...]

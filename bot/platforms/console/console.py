@@ -30,7 +30,7 @@ from bot.platforms.console.theme import ConsoleTheme
 from bot.platforms.console.turn_tracker import TurnTracker
 from bot.ports import Commands, EngineApi
 from bot.rendering.text_safety import single_line
-from bot.rendering.tool_files import LEFT_OUT, ToolFile, returned_files
+from bot.rendering.tool_status import LEFT_OUT, ToolFile, returned_files
 
 # -------------------- surface
 

@@ -28,8 +28,7 @@ from bot.domain.tools import ArgumentError
 from bot.platforms.console.local_user import LocalUser
 from bot.platforms.console.turn_tracker import PendingElicitation
 from bot.ports import EngineApi
-from bot.rendering.elicitation_card import server_name
-from bot.rendering.elicitation_form import elicitation_form
+from bot.rendering.elicitation_card import elicitation_form, server_name
 from bot.rendering.text_safety import show_invisible, single_line
 
 ANSWER, DECLINE = "answer", "decline"

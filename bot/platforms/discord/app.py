@@ -38,7 +38,7 @@ from bot.platforms.discord.users import UserDirectory
 from bot.ports import Leases
 from bot.rendering.remote_cards import is_remote_slot
 from bot.rendering.text_safety import single_line
-from bot.rendering.tool_files import LEFT_OUT, PREFIX, returned_files
+from bot.rendering.tool_status import FILE_PREFIX, LEFT_OUT, returned_files
 
 # -------------------- files
 # URLs of Discord expire, so an attachment is identified by its channel, its message and its own id. Bytes are loaded
@@ -246,7 +246,7 @@ class DiscordSurface:
             yield drawn
         for name in refs.keys() - {slot.name for slot in slots}:
             if (
-                not name.startswith(PREFIX)
+                not name.startswith(FILE_PREFIX)
                 and not is_remote_slot(name)
                 and (ref := MessageRef.parse(refs[name])) is not None
             ):

@@ -35,6 +35,7 @@ from bot.rendering.approval_card import (
     can_edit,
     earliest_expiry,
     edit_lines,
+    grant_offers,
     headline,
     outcome_parts,
     signatures,
@@ -43,7 +44,6 @@ from bot.rendering.approval_card import (
 )
 from bot.rendering.available_actions import RunAgainAction
 from bot.rendering.call_arguments import CardArgument
-from bot.rendering.grant_options import grant_offers
 from bot.rendering.remote_cards import group_by_target, is_pending, remote_approvals, remote_slot, targets_of
 from bot.rendering.text_safety import single_line
 from bot.rendering.timeline import ApprovalEntry, tool_text

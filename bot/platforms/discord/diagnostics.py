@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from time import monotonic
 from urllib.parse import urlencode
 
-from bot.domain.checks import Check, CheckStatus
+from bot.domain.health import Check, CheckStatus
 from bot.errors import CountersignError, DeliveryFailed
 from bot.platforms.discord.rest import Identity, Rest
 from bot.platforms.discord.users import Server, UserDirectory

@@ -61,10 +61,17 @@ from bot.platforms.discord.markdown import code_block
 from bot.platforms.discord.notices import EPHEMERAL, NOBODY, SUPPRESS_EMBEDS, follow_up, send_ephemeral
 from bot.platforms.discord.outgoing import FileUpload
 from bot.platforms.discord.users import resolve_mentions
-from bot.rendering.approval_card import ApprovalCard, approval_card, headline, warning_lines, whole_card, withheld_text
+from bot.rendering.approval_card import (
+    ApprovalCard,
+    approval_card,
+    grant_offers,
+    headline,
+    warning_lines,
+    whole_card,
+    withheld_text,
+)
 from bot.rendering.available_actions import CheckCallAction, RunAgainAction, StopTurnAction
 from bot.rendering.call_arguments import CardArgument
-from bot.rendering.grant_options import grant_offers
 
 # -------------------- call details
 # Arguments that exceed a few messages are a file. The last message has the buttons of a pending call.

@@ -36,7 +36,7 @@ from bot.platforms.slack.users import UserDirectory
 from bot.platforms.slack.web_api import API_URL, LOCKED_OUT, SlackWebApiError, WebApi
 from bot.ports import Quotas
 from bot.rendering.remote_cards import NO_MEMBER, NOT_THERE, UNREACHED, is_remote_slot, remote_approvals
-from bot.rendering.tool_files import LEFT_OUT, returned_files
+from bot.rendering.tool_status import LEFT_OUT, returned_files
 
 # -------------------- remote cards
 # A card goes only to users who may approve the call at that moment, because its arguments are visible to them alone.

@@ -53,6 +53,7 @@ from bot.rendering.approval_card import (
     earliest_expiry,
     edit_lines,
     format_duration,
+    grant_offers,
     headline,
     outcome_parts,
     signatures,
@@ -61,7 +62,6 @@ from bot.rendering.approval_card import (
 )
 from bot.rendering.available_actions import RunAgainAction
 from bot.rendering.elicitation_card import ElicitationButton, ElicitationCard, elicitation_card
-from bot.rendering.grant_options import grant_offers
 from bot.rendering.remote_cards import group_by_target, is_pending, remote_approvals, remote_slot, targets_of
 from bot.rendering.text_safety import single_line
 from bot.rendering.timeline import ApprovalEntry, ElicitationEntry, tool_text

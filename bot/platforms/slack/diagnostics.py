@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, Iterable
 from dataclasses import dataclass
 from time import monotonic
 
-from bot.domain.checks import Check, CheckStatus
+from bot.domain.health import Check, CheckStatus
 from bot.errors import CountersignError
 from bot.platforms.slack.socket_mode import socket_address
 from bot.platforms.slack.web_api import Identity, WebApi

@@ -35,10 +35,9 @@ from bot.domain.turns import StepStatus, ToolStep, Turn
 from bot.errors import CountersignError
 from bot.ports import PendingApproval, PendingApprovalPosition
 from bot.ports.reporting import read_pending_approvals
-from bot.rendering.approval_card import remaining_approvals_text
+from bot.rendering.approval_card import OFFERS, parse_grant_option, remaining_approvals_text
 from bot.rendering.call_arguments import shared_json, whole_json
 from bot.rendering.deceptive_text import imitates_mask
-from bot.rendering.grant_options import OFFERS, parse_grant_option
 from bot.web.authentication import MemberCaller
 from bot.web.problems import Problem
 from bot.web.routes import RequestModel, ResponseModel, WebDependencies, api_router

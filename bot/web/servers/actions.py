@@ -16,8 +16,8 @@ from pydantic import Field
 
 from bot.commands.argument_parser import NotFoundRejection
 from bot.commands.server_directory import ServerDirectory, VisibleServer
-from bot.domain.checks import Check, CheckStatus
 from bot.domain.conversations import ConversationKey
+from bot.domain.health import Check, CheckStatus
 from bot.domain.servers import ServerEnablement, ServerSnapshot, ServerStatus, SyncStatus
 from bot.errors import ServerTrouble
 from bot.ports import ServerAdmin

@@ -10,7 +10,7 @@ from bot.domain.messages import ImageAudience, ResultPart, StoredFile, TextPart,
 from bot.domain.turns import StepStatus
 from bot.domain.views import TurnView
 from bot.errors import NotFound
-from bot.rendering.tool_files import MOST, returned_files
+from bot.rendering.tool_status import MOST_FILES, returned_files
 from tests.rendering.turns import a_step, a_view
 
 
@@ -48,7 +48,7 @@ def test_what_is_not_there_too_large_or_for_the_model_alone_is_not_shared() -> N
     assert names(dataclasses.replace(view_of(kept()), read=None)) == []
     assert names(view_of(kept(), status=StepStatus.UNKNOWN)) == []
     assert names(view_of(kept(readers=ImageAudience.ALL), status=StepStatus.FAILED)) == ["a.csv"]
-    assert len(names(view_of(*[kept()] * (MOST + 1)))) == MOST
+    assert len(names(view_of(*[kept()] * (MOST_FILES + 1)))) == MOST_FILES
 
 
 @pytest.mark.parametrize(
