@@ -60,7 +60,7 @@ def _model(api: Api, address: str) -> LanguageModel:
     model = anthropic.create(anthropic.Config("m", "key", base_url=address))
     assert isinstance(model, HostedModel)
     # Cache marks are sent to the vendor's own address only.
-    model._wording = replace(model._wording, body=partial(request_body, "m", own_address=True))  # noqa: SLF001
+    model._wire_format = replace(model._wire_format, body=partial(request_body, "m", own_address=True))  # noqa: SLF001
     return model
 
 

@@ -47,7 +47,7 @@ from urllib.parse import urlsplit
 from bot.app.models import ModelChoice, select_model
 from bot.app.web import check_settings, is_configured
 from bot.commands.text_format import pluralize
-from bot.llm.model_availability import Available, ListsModels, NotListed, NotReported, Retired, Standing
+from bot.llm.model_availability import Availability, Available, ListsModels, NotListed, NotReported, Retired
 from bot.llm.providers import find_provider
 
 # -------------------- model check
@@ -121,9 +121,9 @@ async def _of_service(choice: ModelChoice) -> Check:
         return Check(choice.name, CheckStatus.BROKEN, error.cause, error.fix, monotonic() - began)
 
 
-def _found(choice: ModelChoice, model: ListsModels, standing: Standing, seconds: float) -> Check:
+def _found(choice: ModelChoice, model: ListsModels, availability: Availability, seconds: float) -> Check:
     service = model.service_name
-    match standing:
+    match availability:
         case Available(window, until) if until:
             finding, said = CheckStatus.DOUBTFUL, f"{service} has it until {until}.{_window(choice, model, window)}"
             fix = "name a newer one in BOT_MODEL by then"

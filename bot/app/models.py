@@ -12,10 +12,8 @@ from typing import Any
 
 from bot.domain.metrics import MetricSink, null_sink
 from bot.errors import ModelRejected, SettingsError
-from bot.llm.context_window import DiscoveredWindow
-from bot.llm.fallback import FallbackModel
-from bot.llm.instrumented import InstrumentedModel
 from bot.llm.model_availability import ListsModels
+from bot.llm.model_wrappers import DiscoveredWindow, FallbackModel, InstrumentedModel
 from bot.llm.providers import Access, Provider, find_provider, provider_names
 from bot.ports import LanguageModel
 from bot.setting_errors import format_value

@@ -32,18 +32,25 @@ from bot.domain.completions import (
     UsageReported,
 )
 from bot.domain.messages import FilePart, ImagePart, Message, MessageRole, Part, TextPart, ToolCall, ToolResult
-from bot.llm.attachment_text import describe_file, describe_image
-from bot.llm.call_ids import CallIds, distinct_ids, valid_name
 from bot.llm.error_classification import ErrorKind, ProviderError, ProviderRejected
-from bot.llm.foreign_content import fit_to_read
-from bot.llm.hosted_model import HostedModel, WireFormat
-from bot.llm.lenient_fields import encode_arguments, get_count, get_field, get_list, parse_call, text, tokens
-from bot.llm.model_list import Places
-from bot.llm.provider_service import Service
+from bot.llm.hosted_model import HostedModel, ModelListPaths, WireFormat
+from bot.llm.provider_service import Sdk, Service, VendorClient, http_settings
+from bot.llm.request_adaptation import describe_file, describe_image, fit_to_read
 from bot.llm.streaming import Delta
-from bot.llm.text_encoding import single_line
 from bot.llm.tool_schemas import tool_description, tool_schema
-from bot.llm.vendor_client import Sdk, VendorClient, http_settings
+from bot.llm.wire_values import (
+    CallIds,
+    distinct_ids,
+    encode_arguments,
+    get_count,
+    get_field,
+    get_list,
+    parse_call,
+    single_line,
+    text,
+    tokens,
+    valid_name,
+)
 from bot.ports import LanguageModel
 
 # -------------------- anthropic request
@@ -433,8 +440,8 @@ def create(config: Config) -> LanguageModel:
         context_tokens=config.context_tokens or _WINDOW,
     )
     body = partial(request_body, config.model, own_address=service.own_address, by=service.writer)
-    wording = WireFormat(body, partial(ReplyDraft, service.writer), _PASSED_OVER)
-    return HostedModel(service, capabilities, _client(service), wording, Places("/v1/models"))
+    wire_format = WireFormat(body, partial(ReplyDraft, service.writer), _PASSED_OVER)
+    return HostedModel(service, capabilities, _client(service), wire_format, ModelListPaths("/v1/models"))
 
 
 def _client(service: Service) -> VendorClient:

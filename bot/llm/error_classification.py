@@ -28,7 +28,7 @@ class ProviderError:
 
     @classmethod
     def read(cls, status: int, body: object, headers: Mapping[str, str] | None = None) -> ProviderError:
-        """The complaint in a body, or in the error object of one. Nothing in there need be as the vendors have it."""
+        """The error in a body, or in the error object of one. Nothing in there need be as the vendors have it."""
         headers = headers or {}
         if isinstance(body, list) and len(body) == 1:  # Gemini's, in OpenAI's language
             body = body[0]
@@ -46,9 +46,9 @@ class ProviderError:
 class ProviderRejected(Exception):
     """The stream holds an error in place of the rest of the reply. Never leaves the providers."""
 
-    def __init__(self, complaint: ProviderError) -> None:
-        super().__init__(complaint.message)
-        self.complaint = complaint
+    def __init__(self, error: ProviderError) -> None:
+        super().__init__(error.message)
+        self.error = error
 
 
 class ErrorKind(Enum):
@@ -70,15 +70,15 @@ class ErrorKind(Enum):
     REQUEST = auto()
 
 
-def classify(complaint: ProviderError) -> ErrorKind:
+def classify(error: ProviderError) -> ErrorKind:
     """Return the kind of an error."""
-    named = _NAMED.get(complaint.code.lower()) or _NAMED.get(complaint.kind.lower())
-    status = status_of(complaint)
+    named = _NAMED.get(error.code.lower()) or _NAMED.get(error.kind.lower())
+    status = status_of(error)
     if 300 <= status < 400:
         return ErrorKind.MOVED
     if named in _PRECISE:
         return named
-    found = _in_words(complaint.message, status)
+    found = _in_words(error.message, status)
     return found or named or _BY_STATUS.get(status) or (ErrorKind.REQUEST if status < 500 else ErrorKind.OUT_OF_ORDER)
 
 
@@ -90,17 +90,17 @@ def _in_words(message: str, status: int) -> ErrorKind | None:
     return None
 
 
-def status_of(complaint: ProviderError) -> int:
+def status_of(error: ProviderError) -> int:
     """HTTP's status, of an event within a stream the one that an answer would have had."""
-    if complaint.status >= 300:
-        return complaint.status
-    if _STATUS.fullmatch(complaint.code):  # vLLM puts it there
-        return int(complaint.code)
-    return _of_kind(complaint) or 500
+    if error.status >= 300:
+        return error.status
+    if _STATUS.fullmatch(error.code):  # vLLM puts it there
+        return int(error.code)
+    return _of_kind(error) or 500
 
 
-def _of_kind(complaint: ProviderError) -> int | None:
-    return _STATUS_OF_KIND.get(complaint.kind.lower()) or _STATUS_OF_KIND.get(complaint.code.lower())
+def _of_kind(error: ProviderError) -> int | None:
+    return _STATUS_OF_KIND.get(error.kind.lower()) or _STATUS_OF_KIND.get(error.code.lower())
 
 
 def _text(error: Mapping[str, Any], name: str) -> str:

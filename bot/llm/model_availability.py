@@ -38,7 +38,7 @@ class NotReported:
     said: str = ""
 
 
-Standing = Available | Retired | NotListed | NotReported
+Availability = Available | Retired | NotListed | NotReported
 
 
 @runtime_checkable
@@ -55,6 +55,6 @@ class ListsModels(LanguageModel, Protocol):
         """True if the service may report the size of the model's window."""
         ...
 
-    async def look_up(self) -> Standing:
+    async def look_up(self) -> Availability:
         """Ask the service, for some seconds at most. Raises ModelError if it is unreachable or denies access."""
         ...

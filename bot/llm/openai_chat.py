@@ -27,27 +27,28 @@ from bot.domain.completions import (
 )
 from bot.domain.messages import FilePart, ImagePart, Message, MessageRole, Part, TextPart, ToolCall, ToolResult
 from bot.domain.tools import Tool
-from bot.llm.attachment_text import describe_file, describe_image
-from bot.llm.call_ids import CallIds, distinct_ids, valid_name
 from bot.llm.error_classification import ErrorKind, ProviderError, ProviderRejected
-from bot.llm.foreign_content import fit_to_read
 from bot.llm.hosted_model import HostedModel, WireFormat
-from bot.llm.lenient_fields import (
+from bot.llm.openai_client import HOME, WINDOW, model_list_paths, openai_client
+from bot.llm.provider_service import Service
+from bot.llm.request_adaptation import describe_file, describe_image, fit_to_read
+from bot.llm.streaming import Delta
+from bot.llm.tool_schemas import tool_description, tool_schema
+from bot.llm.wire_values import (
+    CallIds,
+    distinct_ids,
     encode_arguments,
     get_count,
     get_field,
     get_list,
     json_text,
     parse_call,
+    single_line,
     storable,
     text,
     tokens,
+    valid_name,
 )
-from bot.llm.openai_client import HOME, WINDOW, openai_client, places
-from bot.llm.provider_service import Service
-from bot.llm.streaming import Delta
-from bot.llm.text_encoding import single_line
-from bot.llm.tool_schemas import tool_description, tool_schema
 from bot.ports import LanguageModel
 
 # -------------------- openai chat request
@@ -425,7 +426,7 @@ class Config:
     """Prefix of the environment variables that hold the key and the address."""
     key_at: str = ""
     running_at: str = ""
-    """Additional paths of a compatible server, see `Places` in `bot.llm.model_list`."""
+    """Additional paths of a compatible server, see `ModelListPaths` in `bot.llm.hosted_model`."""
 
 
 def create(config: Config) -> LanguageModel:
@@ -445,5 +446,5 @@ def create(config: Config) -> LanguageModel:
         capabilities,
         openai_client(service, "/chat/completions"),
         WireFormat(body, partial(ReplyDraft, service.writer)),
-        places(service, key=config.key_at, running=config.running_at),
+        model_list_paths(service, key=config.key_at, running=config.running_at),
     )

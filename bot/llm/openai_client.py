@@ -6,9 +6,8 @@ from typing import Any
 
 import openai
 
-from bot.llm.model_list import Places
-from bot.llm.provider_service import Service
-from bot.llm.vendor_client import Sdk, VendorClient, http_settings
+from bot.llm.hosted_model import ModelListPaths
+from bot.llm.provider_service import Sdk, Service, VendorClient, http_settings
 
 HOME = "https://api.openai.com/v1"
 WINDOW = 128_000
@@ -28,6 +27,6 @@ def openai_client(service: Service, path: str) -> VendorClient:
     return VendorClient(service, client, path, _SDK)
 
 
-def places(service: Service, *, key: str = "", running: str = "") -> Places:
+def model_list_paths(service: Service, *, key: str = "", running: str = "") -> ModelListPaths:
     """Return the paths of the model list. The vendor does not report the size of a window."""
-    return Places("/models", key, running, windows=not service.own_address)
+    return ModelListPaths("/models", key, running, windows=not service.own_address)

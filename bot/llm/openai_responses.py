@@ -29,17 +29,27 @@ from bot.domain.completions import (
 )
 from bot.domain.messages import FilePart, ImagePart, Message, MessageRole, Part, TextPart, ToolCall, ToolResult
 from bot.domain.tools import Tool
-from bot.llm.attachment_text import describe_file, describe_image
-from bot.llm.call_ids import CallIds, distinct_ids, valid_name
 from bot.llm.error_classification import ErrorKind, ProviderError, ProviderRejected
-from bot.llm.foreign_content import fit_to_read
 from bot.llm.hosted_model import HostedModel, WireFormat
-from bot.llm.lenient_fields import encode_arguments, get_count, get_field, get_list, json_text, parse_call, text, tokens
-from bot.llm.openai_client import HOME, WINDOW, openai_client, places
+from bot.llm.openai_client import HOME, WINDOW, model_list_paths, openai_client
 from bot.llm.provider_service import Service
+from bot.llm.request_adaptation import describe_file, describe_image, fit_to_read
 from bot.llm.streaming import Delta
-from bot.llm.text_encoding import single_line
 from bot.llm.tool_schemas import tool_description, tool_schema
+from bot.llm.wire_values import (
+    CallIds,
+    distinct_ids,
+    encode_arguments,
+    get_count,
+    get_field,
+    get_list,
+    json_text,
+    parse_call,
+    single_line,
+    text,
+    tokens,
+    valid_name,
+)
 from bot.ports import LanguageModel
 
 # -------------------- openai responses request
@@ -456,5 +466,7 @@ def create(config: Config) -> LanguageModel:
         context_tokens=config.context_tokens or WINDOW,
     )
     body = partial(request_body, config.model, own_address=service.own_address, by=service.writer)
-    wording = WireFormat(body, partial(ReplyDraft, service.writer), PASSED_OVER)
-    return HostedModel(service, capabilities, openai_client(service, "/responses"), wording, places(service))
+    wire_format = WireFormat(body, partial(ReplyDraft, service.writer), PASSED_OVER)
+    return HostedModel(
+        service, capabilities, openai_client(service, "/responses"), wire_format, model_list_paths(service)
+    )

@@ -1,58 +1,52 @@
-"""A provider's service, and the error texts for its failures.
+"""A provider's service: its HTTP client, and the error texts for its failures.
 
-The provider modules find out the failure; this module writes it: one sentence with a cause and a fix, never with the
-key, as the right class: ModelUnavailable is tried again, ModelRejected is not.
+An error is one sentence with a cause and a fix, never with the key, and of the right class: ModelUnavailable is tried
+again, ModelRejected is not. The vendors' clients are generated alike; a provider module creates its own and names the
+classes of its SDK. Their own retries have to be off, because the engine retries and shows it. Their typed event objects
+are not used: the HTTP answer is read directly.
 """
 
 from __future__ import annotations
 
+import asyncio
+import json
 import math
 import re
 import socket
 import ssl
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from typing import Any
 from urllib.parse import urlsplit
 
+import aiohttp
 import httpx2
 
 from bot.domain.completions import ModelLimits
 from bot.errors import ContextTooLong, ModelBarred, ModelError, ModelRejected, ModelUnavailable, SettingsError
-from bot.llm.error_classification import ErrorKind, ProviderError, classify, status_of
+from bot.llm.error_classification import ErrorKind, ProviderError, ProviderRejected, classify, status_of
 from bot.llm.providers import is_at
-from bot.llm.text_encoding import single_line, without_keys
+from bot.llm.wire_values import single_line, without_keys
 
-# -------------------- refused tools
-# Which tool a service means when it refuses a request because of one.
-#
-# Called by the provider modules. Vendors count the tools of the request from 0, OpenAI in `param`
-# (`tools[3].function.parameters`), Anthropic at the beginning of its message (`tools.3.custom.input_schema: ...`);
-# servers that speak their languages often give the name in the message and nothing else.
-
-_NUMBERED = re.compile(r"\btools(?:\[(\d{1,4})\]|\.(\d{1,4})\b)")
-_QUOTED = re.compile(r"(?:function|tool)\s+(?:name\s+)?['\"`]?([a-zA-Z0-9_-]{1,64})\b", re.IGNORECASE)
-_BAD_REQUEST = frozenset({400, 422})
-
-
-def refused_tool(status: int, param: str, message: str, names: Sequence[str]) -> str:
-    """The one of `names`, in the order of the request, that is refused; empty if it is not about a single tool."""
-    if status not in _BAD_REQUEST:
-        return ""
-    for text in (param, message):
-        if match := _NUMBERED.search(text):
-            n = int(match[1] or match[2])
-            return names[n] if n < len(names) else ""
-    meant = {name for name in _QUOTED.findall(message) if name in names}
-    return meant.pop() if len(meant) == 1 else ""
-
-
+LOOPBACK = ("all://127.0.0.1", "all://localhost", "all://[::1]")
+"""Addresses on this machine, in the form of httpx2's mounts: a proxy from the environment cannot reach them."""
+LARGEST_ERROR = 2**17
+"""Bytes of an answer with a bad status that are read: some services quote the whole request."""
+LARGEST_LIST = 8 * 2**20
+"""Limit in bytes of other answers of a service. OpenRouter's list of models has one or two million."""
+ERROR_SECONDS = 5.0
+"""Time limit, in seconds, for the text of an error. Its status is known by then."""
 _CONNECT_SECONDS = 10.0
 _QUOTE_LIMIT = 300
 _LONGEST_WAIT = 86_400.0
 _LATER = "Ask again in a while."
 _NO_KEY = "none"  # the vendors' clients insist on a key; servers without keys ignore it, the vendors refuse it
+_NUMBERED = re.compile(r"\btools(?:\[(\d{1,4})\]|\.(\d{1,4})\b)")
+_QUOTED = re.compile(r"(?:function|tool)\s+(?:name\s+)?['\"`]?([a-zA-Z0-9_-]{1,64})\b", re.IGNORECASE)
+_BAD_REQUEST = frozenset({400, 422})
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,6 +190,22 @@ class Service:
         return "." if self.own_address else f", and the address in {self.prefix}_BASE_URL."
 
 
+def refused_tool(status: int, param: str, message: str, names: Sequence[str]) -> str:
+    """Return the one of `names` that is refused; empty if the error is not about a single tool.
+
+    Vendors count the tools of the request from 0: OpenAI in `param` (`tools[3].function.parameters`), Anthropic at the
+    beginning of its message (`tools.3.custom.input_schema: ...`). Compatible servers often give only the name.
+    """
+    if status not in _BAD_REQUEST:
+        return ""
+    for text in (param, message):
+        if match := _NUMBERED.search(text):
+            n = int(match[1] or match[2])
+            return names[n] if n < len(names) else ""
+    meant = {name for name in _QUOTED.findall(message) if name in names}
+    return meant.pop() if len(meant) == 1 else ""
+
+
 def _sentence(quote: str) -> str:
     """Words of a service with an end, as something of ours follows them."""
     return quote if quote.endswith((".", "!", "?", "…")) else f"{quote}."
@@ -244,3 +254,137 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
     except (ValueError, OverflowError):
         return None
     return min(max(0.0, seconds), _LONGEST_WAIT)
+
+
+@dataclass(frozen=True, slots=True)
+class Sdk:
+    """The classes of one SDK: its stream; its errors: an answer with a bad status, no connection, any at all."""
+
+    stream: Any
+    status_error: type[Exception]
+    connection_error: type[Exception]
+    error: type[Exception]
+
+
+def http_settings() -> dict[str, Any]:
+    """Return the settings of the vendors' HTTP clients.
+
+    Redirects are not followed: the key and the conversation are for the configured service alone. Answers are not
+    compressed, because compression delays streaming.
+    """
+    return {
+        "mounts": dict.fromkeys(LOOPBACK),
+        "follow_redirects": False,
+        "headers": {"accept-encoding": "identity"},
+        "event_hooks": {"response": [_limit_error_body]},
+    }
+
+
+async def _limit_error_body(response: httpx2.Response) -> None:
+    """Take the beginning of an answer with a bad status for the whole: the vendors' clients read to its end, however
+    far that is.
+    """
+    if response.status_code < 300:
+        return
+    stream, beginning = response.stream, bytearray()
+    assert isinstance(stream, httpx2.AsyncByteStream)
+    with suppress(TimeoutError, httpx2.HTTPError):
+        async with asyncio.timeout(ERROR_SECONDS):
+            async for chunk in stream:
+                beginning += chunk
+                if len(beginning) >= LARGEST_ERROR:
+                    break
+    await stream.aclose()
+    response.stream = httpx2.ByteStream(bytes(beginning[:LARGEST_ERROR]))
+    response.encoding = "utf-8"  # some that a service may name are none
+
+
+class VendorClient:
+    """One vendor's client for one protocol, which is at `path`."""
+
+    def __init__(self, service: Service, client: Any, path: str, sdk: Sdk) -> None:
+        self._service = service
+        self._client = client
+        self._path = path
+        self._sdk = sdk
+
+    async def post(self, body: bytes) -> httpx2.Response:
+        """Send a request; return when the answer begins. Raises the vendor's errors."""
+        response: httpx2.Response = await self._client.post(
+            self._path, cast_to=httpx2.Response, content=body, stream=True, stream_cls=self._sdk.stream
+        )
+        return response
+
+    async def get(self, path: str) -> Any:
+        """Return the JSON at another path of the service. Raises the vendor's errors, and ValueError if the answer is
+        not JSON or too large.
+        """
+        response: httpx2.Response = await self._client.get(
+            path, cast_to=httpx2.Response, stream=True, stream_cls=self._sdk.stream
+        )
+        body = bytearray()
+        try:
+            async for chunk in response.aiter_bytes():
+                body += chunk
+                if len(body) > LARGEST_LIST:
+                    raise ValueError("too large")
+        finally:
+            await response.aclose()
+        # Aside: a long list takes its time, and it is asked for while people are answered.
+        return await asyncio.to_thread(_as_json, bytes(body))
+
+    def read_error(self, error: Exception) -> ProviderError | None:
+        """Return the service's error if the answer contains one."""
+        return _read(error) if isinstance(error, self._sdk.status_error) else None
+
+    @contextmanager
+    def translated(self, tools: Sequence[str]) -> Iterator[None]:
+        """Turns the vendor's errors into those of `bot.errors`."""
+        try:
+            yield
+        except self._sdk.status_error as error:
+            raise self._service.refused(_read(error), tools) from error
+        except ProviderRejected as error:
+            raise self._service.refused(error.error, tools) from error
+        except self._sdk.connection_error as error:
+            raise self._interrupted(error) from error
+        except (httpx2.HTTPError, OSError) as error:
+            raise self._service.cut_off() from error
+        except (self._sdk.error, aiohttp.ClientError, ValueError, RecursionError) as error:
+            raise self._service.garbled() from error
+
+    def _interrupted(self, error: Exception) -> ModelUnavailable:
+        """Return the error of an interrupted connection. The clients report most causes as one error that wraps the
+        cause.
+        """
+        causes = list(_causes(error))
+        if any(
+            isinstance(cause, aiohttp.ClientProxyConnectionError | aiohttp.ClientHttpProxyError) for cause in causes
+        ):
+            return self._service.proxy_error()
+        if any(isinstance(cause, aiohttp.ClientConnectorError | TimeoutError) for cause in causes):
+            return self._service.unreachable(causes[-1])
+        if any(isinstance(cause, aiohttp.ClientConnectionError) for cause in causes):
+            return self._service.hung_up()
+        return self._service.cut_off()
+
+    async def close(self) -> None:
+        """Let go of connections."""
+        await self._client.close()
+
+
+def _as_json(body: bytes) -> Any:
+    try:
+        return json.loads(body)
+    except RecursionError as error:
+        raise ValueError("too deep") from error
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        error = error.__cause__
+
+
+def _read(error: Any) -> ProviderError:
+    return ProviderError.read(error.status_code, error.body, error.response.headers)

@@ -159,7 +159,7 @@ async def read_reply(
     reader: EventReader,
     *,
     service: Service,
-    patience: StreamTimeouts,
+    timeouts: StreamTimeouts,
     translated: AbstractContextManager[None],
 ) -> AsyncGenerator[Delta | Completion, None]:
     """Yield the visible parts of a reply while they arrive, and its Completion last.
@@ -169,7 +169,7 @@ async def read_reply(
     """
     try:
         with translated:
-            async with aclosing(_deltas(opening, draft, reader, patience)) as deltas:
+            async with aclosing(_deltas(opening, draft, reader, timeouts)) as deltas:
                 async for delta in deltas:
                     yield delta
     except ModelError:
@@ -185,21 +185,21 @@ async def _deltas(
     opening: Callable[[], Awaitable[StreamResponse]],
     draft: ReplyAccumulator,
     reader: EventReader,
-    patience: StreamTimeouts,
+    timeouts: StreamTimeouts,
 ) -> AsyncGenerator[Delta, None]:
-    patience.begin()
-    answer = await patience.while_it_begins(opening())
+    timeouts.begin()
+    answer = await timeouts.while_it_begins(opening())
     try:
         chunks = answer.aiter_bytes()
-        chunk = await patience.while_it_begins(anext(chunks, None))
+        chunk = await timeouts.while_it_begins(anext(chunks, None))
         while chunk is not None:
             for delta in _joined(delta for event in reader.feed(chunk) for delta in draft.take(event)):
                 if isinstance(delta, TextDelta | ReasoningDelta):
-                    patience.has_begun()
+                    timeouts.has_begun()
                 yield delta
             # Read to its end, since only then the connection serves the next request.
             over = reader.ended or draft.finished
-            chunk = await patience.while_silent(anext(chunks, None), _END_SECONDS if over else None)
+            chunk = await timeouts.while_silent(anext(chunks, None), _END_SECONDS if over else None)
         for delta in _joined(delta for event in reader.finish() for delta in draft.take(event)):
             yield delta
     finally:

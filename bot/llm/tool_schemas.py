@@ -20,7 +20,7 @@ from urllib.parse import unquote
 
 from bot.domain.characters import visible
 from bot.domain.tools import Tool
-from bot.llm.text_encoding import replace_surrogates
+from bot.llm.wire_values import replace_surrogates
 
 Schema = dict[str, Any]
 

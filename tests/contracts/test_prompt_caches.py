@@ -50,7 +50,7 @@ def as_at_home(model: LanguageModel, provider: Provider) -> LanguageModel:
     """The model as it is at the vendor's address: where others answer, Anthropic's marks are left out."""
     if provider.api == "anthropic":
         assert isinstance(model, HostedModel)
-        model._wording = replace(model._wording, body=partial(request_body, MODEL, own_address=True))
+        model._wire_format = replace(model._wire_format, body=partial(request_body, MODEL, own_address=True))
     return model
 
 

@@ -10,8 +10,7 @@ from bot.domain.history import ToolReplay
 from bot.domain.metrics import null_sink
 from bot.domain.turns import ModelStep
 from bot.engine.history import HistoryBudget
-from bot.llm.fallback import REST_SECONDS, FallbackModel
-from bot.llm.instrumented import InstrumentedModel
+from bot.llm.model_wrappers import REST_SECONDS, FallbackModel, InstrumentedModel
 from bot.ports import LanguageModel
 from tests.engine.conftest import House
 from tests.fakes.llm import Call, FakeLanguageModel, Reply, Say, Status

@@ -12,8 +12,7 @@ from bot.engine.engine import Engine
 from bot.engine.history import HistoryBudget
 from bot.engine.token_estimates import estimate_messages
 from bot.errors import ContextTooLong, ModelRejected, ModelUnavailable
-from bot.llm.fallback import REST_SECONDS, FallbackModel
-from bot.llm.instrumented import InstrumentedModel
+from bot.llm.model_wrappers import REST_SECONDS, FallbackModel, InstrumentedModel
 from bot.ports import LanguageModel
 from tests.engine.conftest import House
 from tests.fakes.parts import ScriptedModel, ask_for, call, message, running, say, tool

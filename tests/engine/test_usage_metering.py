@@ -45,8 +45,7 @@ from bot.engine.usage_limits import UsageLimiter
 from bot.engine.usage_metering import NOTE_SECONDS, UsageMeter, UsageMeters
 from bot.engine.usage_metering import RequestInfo as Request
 from bot.errors import DatabaseError, DatabaseUnavailable, ModelRejected, ModelUnavailable
-from bot.llm.fallback import FallbackModel
-from bot.llm.instrumented import InstrumentedModel
+from bot.llm.model_wrappers import FallbackModel, InstrumentedModel
 from bot.ports import LanguageModel
 from bot.storage.turn_log import SqlTurnLog
 from bot.storage.usage_store import SqlUsageStore

@@ -7,7 +7,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.llm.call_ids import CallIds, distinct_ids, valid_name
+from bot.llm.wire_values import CallIds, distinct_ids, valid_name
 
 
 def test_ids_that_are_fine_stay_as_they_are() -> None:

@@ -10,8 +10,8 @@ import pytest
 from bot.domain.completions import Capabilities, Completion, ModelEvent, ModelRequest, StopReason, TextDelta
 from bot.domain.messages import assistant, user
 from bot.errors import ContextTooLong, ModelError, ModelUnavailable
-from bot.llm.context_window import MOST_LOOKS, DiscoveredWindow
-from bot.llm.model_availability import Available, NotListed, NotReported, Standing
+from bot.llm.model_availability import Availability, Available, NotListed, NotReported
+from bot.llm.model_wrappers import MOST_LOOKS, DiscoveredWindow
 
 QUESTION = ModelRequest((user("Hi"),))
 PATIENCE = 60.0
@@ -20,7 +20,7 @@ PATIENCE = 60.0
 class Asked:
     """A model that answers at once, and whose service says these things when it is asked."""
 
-    def __init__(self, *says: Standing | Exception) -> None:
+    def __init__(self, *says: Availability | Exception) -> None:
         self.capabilities = Capabilities(context_tokens=128_000)
         self.service_name, self.tells_window = "The service", True
         self._says = list(says)
@@ -37,7 +37,7 @@ class Asked:
         yield TextDelta("Hello.")
         yield Completion(assistant("Hello."), StopReason.ANSWERED)
 
-    async def look_up(self) -> Standing:
+    async def look_up(self) -> Availability:
         self.looks += 1
         try:
             await self.open.wait()
@@ -134,7 +134,7 @@ async def test_a_model_that_starts_with_its_first_question_is_looked_at_again() 
         (RuntimeError("a bug"), MOST_LOOKS),
     ],
 )
-async def test_a_service_that_does_not_say_is_soon_left_alone(said: Standing | Exception, looks: int) -> None:
+async def test_a_service_that_does_not_say_is_soon_left_alone(said: Availability | Exception, looks: int) -> None:
     inner = Asked(*[said] * 10)
     model = DiscoveredWindow(inner, "openai:small")
     for n in range(5):

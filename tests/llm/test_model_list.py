@@ -11,12 +11,11 @@ import pytest
 
 from bot.errors import ModelBarred, ModelUnavailable
 from bot.llm import anthropic, openai_chat, openai_responses
-from bot.llm.model_availability import Available, ListsModels, NotListed, NotReported, Retired, Standing
-from bot.llm.model_list import ModelList, Places
+from bot.llm.hosted_model import ModelList, ModelListPaths
+from bot.llm.model_availability import Availability, Available, ListsModels, NotListed, NotReported, Retired
 from bot.llm.openai_client import HOME, openai_client
-from bot.llm.provider_service import Service
+from bot.llm.provider_service import LARGEST_LIST, Service
 from bot.llm.providers import find_provider
-from bot.llm.vendor_client import LARGEST_LIST
 from tests.fakes.llm import Api, FakeLanguageModel, Models, Say, Status
 from tests.llm.conversation import asking, complete
 
@@ -42,7 +41,7 @@ def responses(name: str, address: str) -> object:
 
 
 @asynccontextmanager
-async def looked_up(models: Models, name: str, made: Made, api: Api = "openai") -> AsyncIterator[Standing]:
+async def looked_up(models: Models, name: str, made: Made, api: Api = "openai") -> AsyncIterator[Availability]:
     with FakeLanguageModel(api, models=models) as service:
         model = made(name, service.base_url)
         assert isinstance(model, ListsModels)
@@ -53,7 +52,7 @@ async def looked_up(models: Models, name: str, made: Made, api: Api = "openai") 
         assert service.requests == []
 
 
-async def standing(models: Models, name: str, made: Made, api: Api = "openai") -> Standing:
+async def standing(models: Models, name: str, made: Made, api: Api = "openai") -> Availability:
     async with looked_up(models, name, made, api) as found:
         return found
 
@@ -95,7 +94,7 @@ async def standing(models: Models, name: str, made: Made, api: Api = "openai") -
     ],
 )
 async def test_a_compatible_server_is_asked_for_its_list(
-    models: Models, name: str, made: Made, api: Api, found: Standing
+    models: Models, name: str, made: Made, api: Api, found: Availability
 ) -> None:
     assert await standing(models, name, made, api) == found
 
@@ -177,7 +176,7 @@ async def test_a_service_that_is_away_is_told() -> None:
         (Models("anthropic", {"house": 400_000}), "house", Available(400_000)),
     ],
 )
-async def test_the_vendor_is_asked_about_the_one_model(models: Models, name: str, found: Standing) -> None:
+async def test_the_vendor_is_asked_about_the_one_model(models: Models, name: str, found: Availability) -> None:
     with FakeLanguageModel("openai", models=models) as service:
         async with at_home(service, name) as catalogue:
             assert await catalogue.look_up() == found
@@ -208,6 +207,6 @@ async def at_home(service: FakeLanguageModel, name: str) -> AsyncIterator[ModelL
     home = replace(elsewhere, own_address=True)
     client = openai_client(home, "/chat/completions")
     try:
-        yield ModelList(home, client, Places())
+        yield ModelList(home, client, ModelListPaths())
     finally:
         await client.close()

@@ -60,7 +60,7 @@ def test_a_reply_of_anything_can_be_kept_or_is_an_error(draft_of: Any, events: l
             for event in events:
                 shown += draft.take(event)
         except ProviderRejected as error:
-            classify(error.complaint)
+            classify(error.error)
             raise
     completion = draft.completion()
     assert draft.finished is (completion is not None)

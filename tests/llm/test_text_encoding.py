@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bot.llm.text_encoding import replace_surrogates, single_line, without_keys
+from bot.llm.wire_values import replace_surrogates, single_line, without_keys
 
 
 def test_well_formed_text_stays_as_it_is() -> None:
