@@ -13,9 +13,10 @@ import math
 import random
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from enum import StrEnum
-from typing import Any, TypeVar
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, overload
 
 import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError, IntegrityError
@@ -27,6 +28,8 @@ from bot.storage.tx_metrics import recorded
 
 log = logging.getLogger(__name__)
 
+S = TypeVar("S", bound="HasDatabase")
+P = ParamSpec("P")
 T = TypeVar("T")
 
 PATIENCE_SECONDS = 10.0
@@ -232,6 +235,57 @@ class Database(ABC):
         if self._away_since is not None:
             log.warning("the database %s is back after %.1f s", self.name, time.monotonic() - self._away_since)
             self._away_since = None
+
+
+class HasDatabase(Protocol):
+    """A class whose methods `transaction` and `report` make asynchronous."""
+
+    _database: Database
+
+
+_Work = Callable[Concatenate[S, sa.Connection, P], T]
+_Method = Callable[Concatenate[S, P], Coroutine[Any, Any, T]]
+
+
+@overload
+def transaction(work: _Work[S, P, T], /) -> _Method[S, P, T]: ...
+
+
+@overload
+def transaction(*, patience: float, urgent: bool = False) -> Callable[[_Work[S, P, T]], _Method[S, P, T]]: ...
+
+
+def transaction(
+    work: _Work[S, P, T] | None = None, /, *, patience: float = PATIENCE_SECONDS, urgent: bool = False
+) -> _Method[S, P, T] | Callable[[_Work[S, P, T]], _Method[S, P, T]]:
+    """Make a method with a connection an async method without it, which runs it as one transaction by `Database.run`.
+
+    The method runs in a thread of the database and may run twice, so that its arguments hold every id that it inserts.
+    The class has its database in `_database`.
+    """
+
+    def decorate(work: _Work[S, P, T]) -> _Method[S, P, T]:
+        @wraps(work)
+        async def run(store: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
+            return await store._database.run(  # noqa: SLF001 - the class is decorated with this
+                lambda connection: work(store, connection, *args, **kwargs), patience=patience, urgent=urgent
+            )
+
+        return run
+
+    return decorate if work is None else decorate(work)
+
+
+def report(query: _Work[S, P, T], /) -> _Method[S, P, T]:
+    """As `transaction`, for a query of a report: it only reads, may take long, and runs by `Database.read`."""
+
+    @wraps(query)
+    async def read(store: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await store._database.read(  # noqa: SLF001 - the class is decorated with this
+            lambda connection: query(store, connection, *args, **kwargs)
+        )
+
+    return read
 
 
 def json_text(value: Any) -> str:

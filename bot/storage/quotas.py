@@ -11,7 +11,7 @@ from sqlalchemy import bindparam
 
 from bot.ports import Quota, QuotaExceeded, QuotaGranted
 from bot.storage.clock import now
-from bot.storage.database import Database
+from bot.storage.database import Database, transaction
 from bot.storage.tables import quotas
 from bot.storage.upsert import Upsert
 
@@ -52,28 +52,30 @@ class SqlQuotas:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def acquire(self, name: str, quota: Quota, most_wait: float) -> QuotaGranted | QuotaExceeded:
+    @transaction
+    def acquire(
+        self, connection: sa.Connection, name: str, quota: Quota, most_wait: float
+    ) -> QuotaGranted | QuotaExceeded:
         """Acquire the quota's next slot if its wait is at most `most_wait` seconds."""
-        return await self._database.run(lambda connection: _acquire(connection, name, quota, most_wait))
+        early = _earliness(quota)
+        given = {"quota": name, "interval": quota.interval, "furthest": most_wait + early}
+        row = connection.execute(_take.on(connection), given).first()
+        if row is not None:
+            return QuotaGranted(
+                max(row.ahead - quota.interval - early, 0.0), quota.at_once - row.ahead / quota.interval
+            )
+        ahead = connection.execute(_select_ahead, {"quota": name}).scalar_one()
+        return QuotaExceeded(max(ahead - early, 0.0))
 
-    async def pause(self, name: str, quota: Quota, seconds: float) -> None:
+    @transaction
+    def pause(self, connection: sa.Connection, name: str, quota: Quota, seconds: float) -> None:
         """Block the quota for `seconds`."""
-        given = {"quota": name, "seconds": seconds + _earliness(quota)}
-        await self._database.run(lambda connection: connection.execute(_block.on(connection), given))
+        connection.execute(_block.on(connection), {"quota": name, "seconds": seconds + _earliness(quota)})
 
-    async def forget_idle(self, limit: int) -> int:
+    @transaction
+    def forget_idle(self, connection: sa.Connection, limit: int) -> int:
         """Delete up to `limit` quotas that limit no call now. Return their number."""
-        return await self._database.run(lambda connection: connection.execute(_delete_idle, {"limit": limit}).rowcount)
-
-
-def _acquire(connection: sa.Connection, name: str, quota: Quota, most_wait: float) -> QuotaGranted | QuotaExceeded:
-    early = _earliness(quota)
-    given = {"quota": name, "interval": quota.interval, "furthest": most_wait + early}
-    row = connection.execute(_take.on(connection), given).first()
-    if row is not None:
-        return QuotaGranted(max(row.ahead - quota.interval - early, 0.0), quota.at_once - row.ahead / quota.interval)
-    ahead = connection.execute(_select_ahead, {"quota": name}).scalar_one()
-    return QuotaExceeded(max(ahead - early, 0.0))
+        return connection.execute(_delete_idle, {"limit": limit}).rowcount
 
 
 def _earliness(quota: Quota) -> float:
