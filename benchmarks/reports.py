@@ -20,7 +20,7 @@ from pathlib import Path
 import sqlalchemy as sa
 
 from bot.domain.audit import AuditQuery
-from bot.storage import audit_rows
+from bot.storage.audit import read_page
 from bot.storage.database import Database
 from bot.storage.sqlite import open_sqlite
 from bot.storage.tables import audit
@@ -55,7 +55,7 @@ def _fill(connection: sa.Connection, rows: int) -> None:
 
 
 def _search(connection: sa.Connection) -> int:
-    return audit_rows.read_page(connection, _BY_KIND, 20, 0)[1]
+    return read_page(connection, _BY_KIND, 20, 0)[1]
 
 
 def _write(connection: sa.Connection) -> None:

@@ -7,8 +7,7 @@ import sqlalchemy as sa
 from bot.storage import audit
 from bot.storage.audit_chain import ChainCheck, Findings
 from bot.storage.audit_keys import AuditKeys
-from bot.storage.audit_trail import SqlAuditTrail
-from bot.storage.audit_turns import compare_turns, page_of_turns
+from bot.storage.audit_verification import SqlAuditTrail, compare_turns, page_of_turns
 from bot.storage.database import Database
 
 

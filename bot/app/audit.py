@@ -29,8 +29,7 @@ from bot.settings import Settings
 from bot.storage.address import read_address
 
 if TYPE_CHECKING:
-    from bot.storage.audit_trail import SqlAuditTrail
-    from bot.storage.audit_verification import Noted
+    from bot.storage.audit_verification import Noted, SqlAuditTrail
     from bot.storage.checkpoints import CheckpointLines
     from bot.storage.database import Database
 
@@ -213,7 +212,7 @@ async def _require_database(settings: Settings) -> None:
 
 
 async def _trail_of(database: Database) -> SqlAuditTrail:
-    module = await asyncio.to_thread(importlib.import_module, "bot.storage.audit_trail")
+    module = await asyncio.to_thread(importlib.import_module, "bot.storage.audit_verification")
     trail: SqlAuditTrail = module.SqlAuditTrail(database)
     return trail
 

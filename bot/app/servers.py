@@ -30,7 +30,7 @@ from bot.rendering.text_safety import single_line
 from bot.settings import Settings
 
 if TYPE_CHECKING:
-    from bot.storage.server_store import Resealed
+    from bot.storage.servers import Resealed
 
 FAILED = 1
 _VERB = re.compile(r"(?<![\w.\]])/mcp (?=[a-z])")

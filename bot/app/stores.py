@@ -7,21 +7,20 @@ from dataclasses import dataclass
 from bot.app.secrets import UsableSecrets
 from bot.domain.secret_binding import FindGrants, no_grants
 from bot.domain.turns import NO_TURN_LIMITS, TurnLimits
+from bot.storage.api_tokens import SqlTokenStore
+from bot.storage.capabilities import SqlPinStore
+from bot.storage.coordination import SqlLeases, SqlQuotas
 from bot.storage.database import Database
-from bot.storage.feedback_store import SqlFeedbackStore
+from bot.storage.encryption import SecretBox
+from bot.storage.feedback import SqlFeedbackStore
 from bot.storage.grant_store import SqlGrantStore
-from bot.storage.leases import SqlLeases
-from bot.storage.link_store import SqlLinkStore
-from bot.storage.pin_store import SqlPinStore
-from bot.storage.policy_store import SqlPolicyStore
-from bot.storage.profile_store import SqlProfileStore
-from bot.storage.quotas import SqlQuotas
+from bot.storage.links import SqlLinkStore
+from bot.storage.policies import SqlPolicyStore
+from bot.storage.profiles import SqlProfileStore
 from bot.storage.reporting import SqlReporting
-from bot.storage.secret_box import SecretBox
-from bot.storage.server_store import SqlServerStore
-from bot.storage.sign_in_store import SqlSignInStore
-from bot.storage.token_store import SqlTokenStore
-from bot.storage.usage_store import SqlUsageStore
+from bot.storage.servers import SqlServerStore
+from bot.storage.sign_ins import SqlSignInStore
+from bot.storage.usage import SqlUsageStore
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ from bot.platforms.console.local_user import LocalUser
 from bot.settings import Settings
 
 if TYPE_CHECKING:
-    from bot.storage.token_store import SqlTokenStore
+    from bot.storage.api_tokens import SqlTokenStore
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 _WORKSPACE = re.compile(r"[a-z][a-z-]*:[^\s:]+")
@@ -70,7 +70,7 @@ async def revoke(settings: Settings, name: str) -> int:
 
 @asynccontextmanager
 async def _opened_tokens(settings: Settings) -> AsyncIterator[SqlTokenStore]:
-    from bot.storage.token_store import SqlTokenStore  # noqa: PLC0415 - loads the database's libraries
+    from bot.storage.api_tokens import SqlTokenStore  # noqa: PLC0415 - loads the database's libraries
 
     if settings.auto_migrate:
         found, wanted = await current(settings)

@@ -20,7 +20,7 @@ def generate_key(*, debug: Debug = False) -> None:
     """Print a new key for MCP_ENCRYPTION_KEY."""
 
     async def generate(_settings: Settings) -> int:
-        from bot.storage.secret_box import generate_key  # noqa: PLC0415
+        from bot.storage.encryption import generate_key  # noqa: PLC0415
 
         typer.echo(generate_key())
         return 0

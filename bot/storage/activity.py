@@ -1,7 +1,8 @@
-"""Activity report of a period, counted from rows.
+"""Counts for metrics and statistics: unfinished work now, and the activity of a period.
 
-Turns are counted in `turns`; calls and approvals in the audit, which outlives deleted conversations. One report reads
-at most `MOST_ROWS` rows, the newest.
+Unfinished work is read for every metrics request, so its cost does not grow with the history. In the activity of a
+period, turns are counted in `turns`; calls and approvals in the audit, which outlives deleted conversations. One report
+reads at most `MOST_ROWS` rows, the newest.
 """
 
 from __future__ import annotations
@@ -11,19 +12,24 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy import bindparam
 
 from bot.domain.approvals import DecisionType
-from bot.domain.turns import StepStatus
-from bot.ports import Activity, ApprovalActivity, ServerActivity
+from bot.domain.turns import StepStatus, TurnStatus
+from bot.ports import Activity, ApprovalActivity, Backlog, ServerActivity
+from bot.storage.clock import now
 from bot.storage.key_prefix import has_prefix, prefix_bounds
-from bot.storage.tables import StorableText, audit, turns
+from bot.storage.tables import LIVE, StorableText, audit, deliveries, is_live, steps, turns
 
 MOST_ROWS = 20_000
 
+
+_MOST = 10_000
+"""Of each kind, counted no further."""
 _since = bindparam("since", type_=sa.Double)
 _recent_turns = (
     sa.select(turns.c.status)
@@ -43,6 +49,7 @@ _rows = (
     .order_by(audit.c.at.desc(), audit.c.seq.desc())
     .limit(bindparam("limit"))
 )
+
 # Rows of expired approvals do not name the server.
 _of_server = sa.or_(audit.c.subject == bindparam("server", type_=StorableText), audit.c.kind == "expired")
 
@@ -142,3 +149,55 @@ def _facts(body: str) -> Mapping[str, Any]:
         return dict(json.loads(body))
     except (TypeError, ValueError):
         return {}
+
+
+_live = (
+    sa.select(turns.c.id, turns.c.conversation, turns.c.seq, turns.c.status, turns.c.created_at, turns.c.person)
+    .where(is_live(turns))
+    .order_by(turns.c.created_at)
+    .limit(_MOST)
+    .cte("live")
+    .prefix_with("materialized")
+)
+_ahead = _live.alias("ahead")
+_by_status = sa.select(_live.c.status, sa.func.count().label("number")).group_by(_live.c.status)
+_beside = _live.alias("beside")
+_waiting = (
+    sa.select(sa.func.count())
+    .select_from(_live.join(steps, steps.c.turn_id == _live.c.id))
+    .where(steps.c.status == StepStatus.AWAITING.value)
+)
+_undrawn = sa.select(sa.func.count()).select_from(
+    sa.select(deliveries.c.turn_id)
+    .join(turns, turns.c.id == deliveries.c.turn_id)
+    .where(sa.text("drawn < wanted"), turns.c.status != TurnStatus.RUNNING.value)
+    .limit(_MOST)
+    .subquery()
+)
+
+
+@lru_cache
+def _first_ready(most_running: int) -> sa.Select[float]:
+    """Return a query for the age of the oldest claimable turn, in seconds."""
+    at_limit = (
+        sa.select(_beside.c.person)
+        .where(_beside.c.status == TurnStatus.RUNNING.value)
+        .group_by(_beside.c.person)
+        .having(sa.func.count() >= most_running)
+    )
+    return sa.select(now() - sa.func.min(_live.c.created_at)).where(
+        _live.c.status == TurnStatus.QUEUED.value,
+        ~sa.exists().where(_ahead.c.conversation == _live.c.conversation, _ahead.c.seq < _live.c.seq),
+        _live.c.person.not_in(at_limit),
+    )
+
+
+def read_backlog(connection: sa.Connection, most_running: int) -> Backlog:
+    """Return the amount of unfinished work, with at most `most_running` turns of one user at a time."""
+    numbers = {row.status: row.number for row in connection.execute(_by_status)}
+    return Backlog(
+        turns={status: numbers.get(status, 0) for status in LIVE},
+        oldest_ready=max(0.0, connection.execute(_first_ready(most_running)).scalar() or 0.0),
+        approvals=connection.execute(_waiting).scalar_one(),
+        drawings=connection.execute(_undrawn).scalar_one(),
+    )

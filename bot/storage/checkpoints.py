@@ -16,8 +16,8 @@ from pathlib import Path
 import sqlalchemy as sa
 
 from bot.domain.audit import Checkpoint
+from bot.storage.audit import read_head
 from bot.storage.audit_keys import AuditKeys
-from bot.storage.audit_rows import read_head
 from bot.storage.clock import now
 from bot.storage.fsync import fsync_directory
 from bot.storage.tables import audit

@@ -1,19 +1,406 @@
-"""Reports of past and current activity, on a database; see `bot.ports.ReportingStore`, `bot.ports.UserActivity` and
-`bot.ports.ActiveThreads`.
+"""Reports on conversations, calls, the audit, and one user's approvals, elicitations and turns.
+
+See `bot.ports.ReportingStore`, `bot.ports.UserActivity` and `bot.ports.ActiveThreads`.
 """
 
 from __future__ import annotations
 
+import json
+import logging
 from collections.abc import Sequence
+from functools import cache
+from typing import Any
+from urllib.parse import quote
 
 import sqlalchemy as sa
+from sqlalchemy import bindparam
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.functions import FunctionElement
 
 from bot.domain.audit import AuditEntry, AuditQuery
 from bot.domain.conversations import Author, ConversationKey
-from bot.domain.turns import NO_TURN_LIMITS, Turn, TurnLimits
-from bot.ports import Activity, Backlog, CallSummary, ConversationSummary, PendingApprovalPage, PendingApprovalPosition
-from bot.storage import activity, audit_rows, backlog, call_reports, conversation_reports, retention, user_activity
+from bot.domain.servers import EVERYWHERE, FILE
+from bot.domain.turns import NO_TURN_LIMITS, StepStatus, Turn, TurnLimits
+from bot.ports import (
+    Activity,
+    Backlog,
+    CallSummary,
+    ConversationSummary,
+    PendingApproval,
+    PendingApprovalPage,
+    PendingApprovalPosition,
+)
+from bot.storage import activity, audit, retention
+from bot.storage.clock import now
+from bot.storage.codec import read_terms
 from bot.storage.database import Database
+from bot.storage.key_prefix import has_prefix, prefix_bounds
+from bot.storage.tables import StorableText, approvals, conversations, elicitations, is_live, mcp_servers, steps, turns
+from bot.storage.turn_reader import UNREADABLE, read_turn
+from bot.storage.upsert import Upsert
+
+log = logging.getLogger(__name__)
+TITLE_LENGTH = 255
+"""Characters."""
+
+
+_UNREADABLE = "(unreadable)"
+_ESCAPES = r"(?<!\\)((?:\\\\)*)\\u[0-9a-fA-F]{4}"
+"""Taken out before PostgreSQL looks into JSON: it refuses NUL and halves of surrogate pairs, and no slug has any."""
+_states = sa.table(
+    "conversation_states",
+    sa.column("id", sa.Text),
+    sa.column("title", sa.Text),
+    sa.column("status", sa.Text),
+    sa.column("created_at", sa.Double),
+    sa.column("updated_at", sa.Double),
+)
+_key = conversations.c.key
+_person = bindparam("person", type_=StorableText)
+_has_turn = sa.exists().where(turns.c.conversation == _key, turns.c.author_id == _person)
+_has_prefix = has_prefix(_key, "reach")
+_of_user = sa.and_(_has_prefix, has_prefix(_key, "platform"), _has_turn)
+_number = sa.select(sa.func.count()).select_from(turns).where(turns.c.conversation == _states.c.id).scalar_subquery()
+_first = (
+    sa.select(sa.case((turns.c.author_name != "", turns.c.author_name), else_=turns.c.author_id))
+    .where(turns.c.conversation == _states.c.id)
+    .order_by(turns.c.seq)
+    .limit(1)
+    .scalar_subquery()
+)
+_took_part = (
+    sa.select(turns.c.id)
+    .where(turns.c.conversation == bindparam("k"), has_prefix(turns.c.conversation, "platform"))
+    .where(turns.c.author_id == _person)
+    .limit(1)
+)
+_create = Upsert(
+    lambda insert: (
+        insert(conversations)
+        .values(key=bindparam("k"), title=bindparam("t"), last_seq=0, created_at=now(), updated_at=now())
+        .on_conflict_do_nothing()
+        .returning(conversations.c.key)
+    )
+)
+_engaged = (
+    sa.select(_key)
+    .where(_has_prefix, conversations.c.updated_at > now() - bindparam("seconds", type_=sa.Double))
+    .order_by(conversations.c.updated_at.desc(), _key)
+    .limit(bindparam("limit"))
+)
+
+
+def _page_where(condition: sa.ColumnElement[bool]) -> sa.Select[tuple[str, str, str, float, float, int, str]]:
+    # First the page, then the counts of its rows only.
+    page = (
+        sa.select(_key)
+        .where(condition)
+        .order_by(conversations.c.updated_at.desc(), _key)
+        .limit(bindparam("limit"))
+        .offset(bindparam("offset"))
+        .cte("page")
+    )
+    states = _states.c
+    return (
+        sa.select(
+            states.id, states.title, states.status, states.created_at, states.updated_at,
+            _number.label("turns"), _first.label("started_by"),
+        )
+        .join(page, page.c.key == states.id)
+        .order_by(states.updated_at.desc(), states.id)
+    )  # fmt: skip
+
+
+_of_workspace, _ones = _page_where(_has_prefix), _page_where(_of_user)
+_one = _page_where(_key == bindparam("k"))
+_count_of_workspace = sa.select(sa.func.count()).select_from(conversations).where(_has_prefix)
+_count_ones = sa.select(sa.func.count()).select_from(conversations).where(_of_user)
+
+
+def read_conversations(
+    connection: sa.Connection, prefix: str, person: str, limit: int, offset: int
+) -> tuple[Sequence[ConversationSummary], int]:
+    """Return a page of the conversations with this key prefix, newest first, and the number of all."""
+    values = {**prefix_bounds("reach", prefix), **principal_params(person)}
+    page, count = (_ones, _count_ones) if person else (_of_workspace, _count_of_workspace)
+    rows = connection.execute(page, {**values, "limit": limit, "offset": offset})
+    return [_summary(row) for row in rows], connection.execute(count, values).scalar_one()
+
+
+def read_conversation(connection: sa.Connection, conversation: ConversationKey) -> ConversationSummary | None:
+    """Return the summary of a conversation, `None` if it does not exist."""
+    row = connection.execute(_one, {"k": str(conversation), "limit": 1, "offset": 0}).first()
+    return None if row is None else _summary(row)
+
+
+def create_conversation(connection: sa.Connection, conversation: ConversationKey, title: str) -> bool:
+    """Add an empty conversation. Return False if it exists."""
+    values = {"k": str(conversation), "t": " ".join(title.split())[:TITLE_LENGTH]}
+    return connection.execute(_create.on(connection), values).first() is not None
+
+
+def has_participant(connection: sa.Connection, conversation: ConversationKey, person: str) -> bool:
+    """Return True if the user is the author of a turn in the conversation."""
+    return connection.execute(_took_part, {"k": str(conversation), **principal_params(person)}).first() is not None
+
+
+def read_active(connection: sa.Connection, prefix: str, seconds: float, limit: int) -> Sequence[ConversationKey]:
+    """Return the recently active conversations with this key prefix, newest first."""
+    values = {**prefix_bounds("reach", prefix), "seconds": seconds, "limit": limit}
+    return [ConversationKey.parse(key) for key in connection.execute(_engaged, values).scalars()]
+
+
+def _summary(row: sa.Row[tuple[str, str, str, float, float, int, str]]) -> ConversationSummary:
+    return ConversationSummary(
+        key=ConversationKey.parse(row.id),
+        title=row.title,
+        state=row.status,
+        turns=row.turns,
+        started_by=row.started_by or "",
+        created_at=row.created_at,
+        updated_at=row.updated_at,
+    )
+
+
+def principal_params(person: str) -> dict[str, str]:
+    """Return a principal as query parameters. A user id is unique only within its platform."""
+    platform, _, name = person.partition(":")
+    return {"person": name, **prefix_bounds("platform", f"{quote(platform, safe='')}:")} if person else {}
+
+
+# Unfinished turns are few and have an index. Planners otherwise read all turns of a workspace.
+# Written as in that index's condition, because planners use it only then.
+_live = (
+    sa.select(turns.c.id, turns.c.conversation)
+    .where(sa.text("status in ('queued', 'running', 'waiting')"))
+    .cte("live")
+    .prefix_with("materialized")
+)
+_awaited = (
+    sa.select(
+        approvals.c.id,
+        approvals.c.requested_for_id,
+        approvals.c.requested_for_name,
+        approvals.c.terms,
+        approvals.c.editors,
+        steps.c.created_at,
+        _live.c.conversation,
+    )
+    .select_from(_live)
+    .join(steps, steps.c.turn_id == _live.c.id)
+    .join(approvals, sa.and_(approvals.c.turn_id == steps.c.turn_id, approvals.c.n == steps.c.n))
+    .where(
+        steps.c.status == StepStatus.AWAITING.value,
+        sa.or_(approvals.c.expires_at.is_(None), approvals.c.expires_at > now()),
+    )
+    .order_by(steps.c.created_at.desc(), approvals.c.id)
+    .limit(bindparam("limit"))
+)
+
+_at, _id = bindparam("at", type_=sa.Double), bindparam("id", type_=sa.Text)
+
+_behind = sa.or_(steps.c.created_at < _at, sa.and_(steps.c.created_at == _at, approvals.c.id > _id))
+
+_inquired = (
+    sa.select(elicitations.c.id)
+    .select_from(_live)
+    .join(turns, turns.c.id == _live.c.id)
+    .join(elicitations, elicitations.c.turn_id == _live.c.id)
+    .where(
+        turns.c.author_id == bindparam("person", type_=StorableText),
+        has_prefix(_live.c.conversation, "platform"),
+        has_prefix(_live.c.conversation, "reach"),
+        elicitations.c.status == "open",
+        sa.or_(elicitations.c.expires_at.is_(None), elicitations.c.expires_at > now()),
+    )
+    .order_by(elicitations.c.created_at.desc(), elicitations.c.id)
+    .limit(bindparam("limit"))
+)
+
+_asked = (
+    sa.select(turns)
+    .where(
+        turns.c.author_id == bindparam("person", type_=StorableText),
+        has_prefix(turns.c.conversation, "platform"),
+        has_prefix(turns.c.conversation, "reach"),
+    )
+    .order_by(turns.c.created_at.desc(), turns.c.seq.desc(), turns.c.id)
+    .limit(bindparam("limit"))
+)
+
+
+@cache
+def _awaited_in(reaches: int, *, behind: bool) -> sa.Select[Any]:
+    """Return the query for a number of key prefixes, after a position if `behind`."""
+    select = _awaited.where(sa.or_(*(has_prefix(_live.c.conversation, f"reach{n}") for n in range(reaches))))
+    return select.where(_behind) if behind else select
+
+
+def read_waiting(
+    connection: sa.Connection, prefixes: Sequence[str], limit: int, behind: PendingApprovalPosition | None
+) -> PendingApprovalPage:
+    """Return up to `limit` calls that await approval in conversations with one of the key prefixes, newest first."""
+    values: dict[str, object] = {"limit": limit}
+    for n, prefix in enumerate(prefixes):
+        values |= prefix_bounds(f"reach{n}", prefix)
+    if behind is not None:
+        values |= {"at": behind.at, "id": behind.approval_id}
+    rows = connection.execute(_awaited_in(len(prefixes), behind=behind is not None), values).all()
+    last = PendingApprovalPosition(rows[-1].created_at, rows[-1].id) if len(rows) == limit else None
+    approvals: list[PendingApproval] = []
+    for row in rows:
+        conversation = ConversationKey.parse(row.conversation)
+        asker = Author(conversation.platform, row.requested_for_id, row.requested_for_name)
+        try:
+            terms = read_terms(row.terms)
+        except UNREADABLE as error:
+            log.warning("approval %s: requirements unreadable, left out: %r", row.id, error)
+        else:
+            editors = frozenset(row.editors or ())
+            approvals.append(PendingApproval(row.id, conversation, asker, terms, editors, row.created_at))
+    return PendingApprovalPage(approvals, last)
+
+
+def read_open_elicitations(connection: sa.Connection, person: str, prefix: str, limit: int) -> Sequence[str]:
+    """Return the ids of a user's open elicitations in conversations with a key prefix, newest first."""
+    rows = connection.execute(_inquired, {**principal_params(person), **prefix_bounds("reach", prefix), "limit": limit})
+    return rows.scalars().all()
+
+
+def read_recent_turns(connection: sa.Connection, person: str, prefix: str, limit: int) -> Sequence[Turn]:
+    """Return a user's recent turns in conversations with a key prefix, newest first."""
+    rows = connection.execute(_asked, {**principal_params(person), **prefix_bounds("reach", prefix), "limit": limit})
+    return [turn for row in rows if (turn := _readable(row)) is not None]
+
+
+def _readable(row: sa.Row[tuple[object, ...]]) -> Turn | None:
+    try:
+        return read_turn(row)
+    except UNREADABLE as error:
+        log.warning("turn %s: unreadable, left out of the recent turns: %r", row.id, error)
+        return None
+
+
+class server_of(FunctionElement[str]):  # noqa: N801 - reads as SQL
+    """SQL expression: the slug of the server in the body of a call's step."""
+
+    type = sa.Text()
+    inherit_cache = True
+
+
+@compiles(server_of)
+def _in_sqlite(element: server_of, compiler: Any, **arguments: Any) -> str:
+    (body,) = (compiler.process(clause, **arguments) for clause in element.clauses)
+    return f"case when json_valid({body}) then json_extract({body}, '$.tool.server') end"
+
+
+@compiles(server_of, "postgresql")
+def _in_postgresql(element: server_of, compiler: Any, **arguments: Any) -> str:
+    (body,) = (compiler.process(clause, **arguments) for clause in element.clauses)
+    return rf"(regexp_replace({body}::text, '{_ESCAPES}', '\1', 'g')::json -> 'tool' ->> 'server')"
+
+
+_named = sa.select(mcp_servers.c.slug, mcp_servers.c.workspace).where(mcp_servers.c.id == bindparam("i"))
+
+_is_theirs = server_of(steps.c.body) == bindparam("server", type_=StorableText)
+
+_here = sa.and_(steps.c.kind == "tool", has_prefix(turns.c.conversation, "reach"))
+
+_calls = sa.select(steps.c.turn_id).join(turns, turns.c.id == steps.c.turn_id).where(_here)
+
+_page = (
+    sa.select(
+        steps.c.turn_id,
+        # As text, because an unreadable body must not hide the other calls.
+        sa.cast(steps.c.body, sa.Text).label("body"),
+        steps.c.status,
+        steps.c.created_at,
+        steps.c.started_at,
+        steps.c.ended_at,
+        sa.case((turns.c.author_name != "", turns.c.author_name), else_=turns.c.author_id).label("asked_by"),
+        sa.func.coalesce(approvals.c.decided_by, "").label("decided_by"),
+    )
+    .join(turns, turns.c.id == steps.c.turn_id)
+    .outerjoin(approvals, sa.and_(approvals.c.turn_id == steps.c.turn_id, approvals.c.n == steps.c.n))
+    .where(_here)
+    .order_by(steps.c.created_at.desc(), steps.c.turn_id, steps.c.n.desc())
+    .limit(bindparam("limit"))
+    .offset(bindparam("offset"))
+)
+
+_count = sa.select(sa.func.count()).select_from(_calls.subquery())
+
+_their_page = _page.where(_is_theirs)
+
+_their_count = sa.select(sa.func.count()).select_from(_calls.where(_is_theirs).subquery())
+
+_running = (
+    sa.select(sa.func.count())
+    .select_from(steps)
+    .join(turns, turns.c.id == steps.c.turn_id)
+    .where(
+        is_live(turns),
+        steps.c.kind == "tool",
+        steps.c.status == StepStatus.AWAITING.value,
+        has_prefix(turns.c.conversation, "reach"),
+        _is_theirs,
+    )
+)
+
+
+def read_calls(
+    connection: sa.Connection, server: str, workspace: str, limit: int, offset: int
+) -> tuple[Sequence[CallSummary], int]:
+    """Return a page of the calls to a server's tools in a workspace, newest first, and the number of all."""
+    page, count = (_their_page, _their_count) if server else (_page, _count)
+    values: dict[str, Any] = prefix_bounds("reach", _within(workspace))
+    if server:
+        values["server"] = _named_by(connection, server)[0]
+    rows = connection.execute(page, {**values, "limit": limit, "offset": offset})
+    return [
+        CallSummary(
+            at=row.created_at,
+            name=_name(row.body),
+            status=row.status,
+            asked_by=row.asked_by,
+            decided_by=row.decided_by,
+            seconds=_seconds(row),
+            turn_id=row.turn_id,
+        )
+        for row in rows
+    ], connection.execute(count, values).scalar_one()
+
+
+def count_waiting(connection: sa.Connection, server: str) -> int:
+    """Return the number of calls to a server's tools that await approval."""
+    slug, workspace = _named_by(connection, server)
+    values = {"server": slug, **prefix_bounds("reach", _within(workspace))}
+    return int(connection.execute(_running, values).scalar_one())
+
+
+def _named_by(connection: sa.Connection, server: str) -> tuple[str, str]:
+    """Return the slug and workspace of a server, from its id or slug."""
+    row = connection.execute(_named, {"i": server}).first()
+    return (server.removeprefix(FILE), EVERYWHERE) if row is None else (row.slug, row.workspace)
+
+
+def _within(workspace: str) -> str:
+    return f"{workspace}:" if workspace else ""
+
+
+def _name(body: str) -> str:
+    """Return `server.tool`, or the name in the model's request if no such tool exists."""
+    try:
+        read = json.loads(body)
+        tool = read["tool"]
+        return f"{tool['server']}.{tool['name']}" if tool else str(read["call"]["name"])
+    except (ValueError, TypeError, LookupError):
+        return _UNREADABLE
+
+
+def _seconds(row: Any) -> float | None:
+    """Return the duration of a call, `None` if it was not recorded."""
+    return None if row.started_at is None or row.ended_at is None else float(row.ended_at - row.started_at)
 
 
 class SqlReporting:
@@ -30,14 +417,12 @@ class SqlReporting:
     ) -> tuple[Sequence[ConversationSummary], int]:
         """Return a page of conversations, newest first, and the number of all."""
         return await self._database.read(
-            lambda connection: conversation_reports.read_conversations(connection, reach, person, limit, offset)
+            lambda connection: read_conversations(connection, reach, person, limit, offset)
         )
 
     async def summary(self, conversation: ConversationKey) -> ConversationSummary | None:
         """Return the summary of a conversation, `None` if it does not exist."""
-        return await self._database.read(
-            lambda connection: conversation_reports.read_conversation(connection, conversation)
-        )
+        return await self._database.read(lambda connection: read_conversation(connection, conversation))
 
     async def create(self, conversation: ConversationKey, title: str) -> bool:
         """Add an empty conversation. Return False if it exists."""
@@ -46,22 +431,18 @@ class SqlReporting:
         def transaction(connection: sa.Connection) -> bool:
             nonlocal created
             # After a lost COMMIT response the conversation exists, and this call created it.
-            created = conversation_reports.create_conversation(connection, conversation, title) or created
+            created = create_conversation(connection, conversation, title) or created
             return created
 
         return await self._database.run(transaction)
 
     async def has_participant(self, conversation: ConversationKey, person: str) -> bool:
         """Return True if the user is the author of a turn in the conversation."""
-        return await self._database.read(
-            lambda connection: conversation_reports.has_participant(connection, conversation, person)
-        )
+        return await self._database.read(lambda connection: has_participant(connection, conversation, person))
 
     async def active_conversations(self, reach: str, seconds: float, limit: int) -> Sequence[ConversationKey]:
         """Return the recently active conversations, newest first."""
-        return await self._database.read(
-            lambda connection: conversation_reports.read_active(connection, reach, seconds, limit)
-        )
+        return await self._database.read(lambda connection: read_active(connection, reach, seconds, limit))
 
     async def delete(self, conversation: ConversationKey, by: Author) -> bool:
         """Delete a conversation with everything of it but the audit."""
@@ -77,21 +458,19 @@ class SqlReporting:
 
     async def calls(self, server: str, workspace: str, limit: int, offset: int) -> tuple[Sequence[CallSummary], int]:
         """Return a page of calls, newest first, and the number of all. `server` is an id or a slug."""
-        return await self._database.read(
-            lambda connection: call_reports.read_calls(connection, server, workspace, limit, offset)
-        )
+        return await self._database.read(lambda connection: read_calls(connection, server, workspace, limit, offset))
 
     async def count_pending(self, server: str) -> int:
         """Return the number of calls to a server's tools that await approval. `server` is its id or slug."""
-        return await self._database.read(lambda connection: call_reports.count_waiting(connection, server))
+        return await self._database.read(lambda connection: count_waiting(connection, server))
 
     async def audit(self, query: AuditQuery, limit: int, offset: int) -> tuple[Sequence[AuditEntry], int]:
         """Return a page of the audit, newest first, and the number of all matching rows."""
-        return await self._database.read(lambda connection: audit_rows.read_page(connection, query, limit, offset))
+        return await self._database.read(lambda connection: audit.read_page(connection, query, limit, offset))
 
     async def backlog(self) -> Backlog:
         """Return the amount of unfinished work."""
-        return await self._database.read(lambda connection: backlog.read_backlog(connection, self._limits.running))
+        return await self._database.read(lambda connection: activity.read_backlog(connection, self._limits.running))
 
     async def activity(self, since: float, workspace: str, server: str) -> Activity:
         """Return the activity since `since`, in epoch seconds."""
@@ -103,18 +482,12 @@ class SqlReporting:
         self, reaches: Sequence[str], limit: int, behind: PendingApprovalPosition | None = None
     ) -> PendingApprovalPage:
         """Return calls that await approval, newest first."""
-        return await self._database.read(
-            lambda connection: user_activity.read_waiting(connection, reaches, limit, behind)
-        )
+        return await self._database.read(lambda connection: read_waiting(connection, reaches, limit, behind))
 
     async def recent_turns(self, person: str, reach: str, limit: int) -> Sequence[Turn]:
         """Return a user's recent turns, newest first."""
-        return await self._database.read(
-            lambda connection: user_activity.read_recent_turns(connection, person, reach, limit)
-        )
+        return await self._database.read(lambda connection: read_recent_turns(connection, person, reach, limit))
 
     async def open_elicitations(self, person: str, reach: str, limit: int) -> Sequence[str]:
         """Return the ids of a user's open elicitations, newest first."""
-        return await self._database.read(
-            lambda connection: user_activity.read_open_elicitations(connection, person, reach, limit)
-        )
+        return await self._database.read(lambda connection: read_open_elicitations(connection, person, reach, limit))

@@ -61,7 +61,7 @@ from bot.storage import (
     retention,
     turn_reader,
     turn_steps,
-    usage_rows,
+    usage,
 )
 from bot.storage.database import PATIENCE_SECONDS, Database
 from bot.storage.history_cache import HistoryCache
@@ -290,7 +290,7 @@ class SqlTurnLog:
 
     async def record_usage(self, uses: Sequence[tuple[Claim, UsageEntry]]) -> None:
         """Record usage of models."""
-        await self._drive(usage_rows.add_all, [(claim, self._charge(use)) for claim, use in uses])
+        await self._drive(usage.add_all, [(claim, self._charge(use)) for claim, use in uses])
 
     async def fail(self, claim: Claim, failure: str) -> None:
         """End the turn without reading it."""

@@ -16,7 +16,7 @@ from bot.domain.messages import ToolResult
 from bot.domain.turns import WAITING, Claim, ModelStep, Step, StepStatus, ToolStep, TurnRecord, TurnStatus
 from bot.domain.usage import PricedUsage
 from bot.errors import LostLease, TurnInterrupted
-from bot.storage import audit, elicitation_rows, files, grant_rows, record_cache, summaries, usage_rows
+from bot.storage import audit, elicitation_rows, files, grant_rows, record_cache, summaries, usage
 from bot.storage.audit_calls import record_finished, record_new, record_sent
 from bot.storage.claims import own, own_to_the_end, release, settle_leftovers
 from bot.storage.clock import now
@@ -144,7 +144,7 @@ def append(
     """Add a reply and its calls, or calls alone. Usage is recorded even if the turn is stopped or lost: those outcomes
     are returned, not raised, because an exception would roll it back.
     """
-    usage_rows.add(connection, claim, charges)
+    usage.add(connection, claim, charges)
     try:
         record = record_cache.unchanged(record, own(connection, claim))
     except TurnInterrupted as interrupted:
@@ -262,7 +262,7 @@ def finish(
     """End the turn with its last steps. A stopped turn ends as cancelled, and no other turn does. Usage is recorded in
     any case, as in `append`.
     """
-    usage_rows.add(connection, claim, charges)
+    usage.add(connection, claim, charges)
     try:
         owned = own_to_the_end(connection, claim)
     except LostLease as lost:

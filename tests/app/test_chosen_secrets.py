@@ -15,7 +15,7 @@ from bot.app.servers import administer
 from bot.app.service import run
 from bot.errors import SettingsError
 from bot.settings import read_settings
-from bot.storage.secret_box import generate_key
+from bot.storage.encryption import generate_key
 
 
 @pytest.mark.parametrize("password", ["hunter2", "correct horse", "Summer2026!", "a master password", "1234567890"])

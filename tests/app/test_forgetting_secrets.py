@@ -26,7 +26,7 @@ from bot.domain.servers import (
 )
 from bot.domain.tools import Tool
 from bot.settings import read_settings
-from bot.storage.secret_box import generate_key
+from bot.storage.encryption import generate_key
 from tests.fakes.mcp.endpoint import FakeEndpoint, Message, Reaction, result
 from tests.fakes.parts import until
 from tests.mcp.boxes import call, text

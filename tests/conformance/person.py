@@ -18,9 +18,9 @@ from bot.mcp.oauth import ClientIdentity, OAuthDependencies, OAuthSignIns, Token
 from bot.mcp.redaction import KnownSecrets
 from bot.mcp.toolbox import McpToolbox
 from bot.ports import AuthorizationResponse, SignedIn
-from bot.storage.leases import SqlLeases
-from bot.storage.secret_box import SecretBox
-from bot.storage.sign_in_store import SqlSignInStore
+from bot.storage.coordination import SqlLeases
+from bot.storage.encryption import SecretBox
+from bot.storage.sign_ins import SqlSignInStore
 from bot.storage.sqlite import open_sqlite
 from tests.migrated import migrated
 

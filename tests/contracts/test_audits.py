@@ -18,8 +18,7 @@ from bot.domain.tools import Tool
 from bot.domain.turns import ModelStep, StepStatus, ToolRef, ToolStep, TurnStatus
 from bot.storage import audit, audit_verification
 from bot.storage.audit_keys import AuditKeys
-from bot.storage.audit_trail import SqlAuditTrail
-from bot.storage.audit_verification import Noted
+from bot.storage.audit_verification import Noted, SqlAuditTrail
 from bot.storage.checkpoints import CheckpointLines
 from bot.storage.reporting import SqlReporting
 from bot.storage.turn_log import SqlTurnLog

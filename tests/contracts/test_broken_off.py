@@ -14,7 +14,7 @@ from bot.domain.messages import assistant
 from bot.domain.turns import Claim, ModelStep, TurnStatus
 from bot.domain.usage import UsageEntry, UsageGrouping, UsageKind, UsageQuery, UsageTotal
 from bot.storage.turn_log import SqlTurnLog
-from bot.storage.usage_store import SqlUsageStore
+from bot.storage.usage import SqlUsageStore
 from tests.fakes.parts import ANA
 from tests.ledgers import START, Ledger, running
 

@@ -46,10 +46,10 @@ from bot.domain.servers import HttpTransport, ServerConfig, ServerRecord
 from bot.domain.tools import Tool
 from bot.domain.turns import Claim, ModelStep, StepStatus, ToolRef, ToolStep, TurnStatus
 from bot.engine.grants import build_grant
+from bot.storage.encryption import SecretBox
 from bot.storage.grant_store import SqlGrantStore
 from bot.storage.reporting import SqlReporting
-from bot.storage.secret_box import SecretBox
-from bot.storage.server_store import SqlServerStore
+from bot.storage.servers import SqlServerStore
 from tests.audited import audit_findings
 from tests.fakes.parts import ANA, BEN, HALL
 from tests.ledgers import Ledger, running

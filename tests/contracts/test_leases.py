@@ -9,7 +9,7 @@ import pytest
 from bot.errors import DatabaseUnavailable
 from bot.ports import Leases
 from bot.storage.address import PostgresServer
-from bot.storage.leases import SqlLeases
+from bot.storage.coordination import SqlLeases
 from bot.storage.postgresql import PostgresDatabase
 from tests.ledgers import Ledger, PostgresLedger
 from tests.postgres import Server

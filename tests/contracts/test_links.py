@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from bot.domain.conversations import Author
 from bot.domain.secrets import LINK_SECONDS, TOKEN, SecretLink
 from bot.ports import LinkStore
-from bot.storage.link_store import SqlLinkStore
+from bot.storage.links import SqlLinkStore
 from bot.storage.tables import one_time_links
 from tests.fakes.parts import ANA, BEN, HALL
 from tests.ledgers import START, Ledger, PostgresLedger

@@ -16,10 +16,10 @@ from bot.domain.servers import HttpTransport, ServerConfig, ServerRecord
 from bot.domain.tools import Annotations, Tool
 from bot.errors import NotFound
 from bot.ports import PinStore
-from bot.storage.pin_store import SqlPinStore
+from bot.storage.capabilities import SqlPinStore
+from bot.storage.encryption import SecretBox
 from bot.storage.reporting import SqlReporting
-from bot.storage.secret_box import SecretBox
-from bot.storage.server_store import SqlServerStore
+from bot.storage.servers import SqlServerStore
 from tests.contracts.test_stores import Forgetful, execute
 from tests.fakes.parts import ANA, BEN
 from tests.ledgers import START, Ledger

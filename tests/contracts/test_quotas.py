@@ -9,8 +9,8 @@ import pytest
 
 from bot.ports import Quota, QuotaExceeded, QuotaGranted, Quotas
 from bot.storage.address import PostgresServer
+from bot.storage.coordination import SqlQuotas
 from bot.storage.postgresql import PostgresDatabase
-from bot.storage.quotas import SqlQuotas
 from tests.ledgers import Ledger, PostgresLedger
 from tests.postgres import Server
 

@@ -22,8 +22,8 @@ from bot.domain.servers import (
     Transport,
 )
 from bot.errors import SecretUnavailable
-from bot.storage.secret_box import make_box
-from bot.storage.server_store import SqlServerStore
+from bot.storage.encryption import make_box
+from bot.storage.servers import SqlServerStore
 from tests.fakes.parts import ANA
 from tests.ledgers import Ledger
 

@@ -15,9 +15,9 @@ from bot.domain.sign_ins import SIGN_IN_SECONDS, PendingSignIn, Registration, Si
 from bot.errors import SecretUnavailable
 from bot.storage import audit
 from bot.storage.config_version import read_version
-from bot.storage.secret_box import SecretBox
-from bot.storage.server_store import SqlServerStore
-from bot.storage.sign_in_store import SqlSignInStore
+from bot.storage.encryption import SecretBox
+from bot.storage.servers import SqlServerStore
+from bot.storage.sign_ins import SqlSignInStore
 from bot.storage.tables import sign_ins, sign_ins_under_way
 from tests.fakes.parts import ANA, BEN, HALL
 from tests.ledgers import START, Ledger, PostgresLedger

@@ -56,12 +56,12 @@ from bot.ports import (
 )
 from bot.ports.reporting import read_pending_approvals
 from bot.storage.database import Database
-from bot.storage.feedback_store import SqlFeedbackStore
-from bot.storage.policy_store import SqlPolicyStore
-from bot.storage.profile_store import SqlProfileStore
+from bot.storage.encryption import SecretBox, generate_key, make_box
+from bot.storage.feedback import SqlFeedbackStore
+from bot.storage.policies import SqlPolicyStore
+from bot.storage.profiles import SqlProfileStore
 from bot.storage.reporting import SqlReporting
-from bot.storage.secret_box import SecretBox, generate_key, make_box
-from bot.storage.server_store import Resealed, SqlServerStore
+from bot.storage.servers import Resealed, SqlServerStore
 from bot.storage.tables import metadata
 from tests.audited import audit_findings
 from tests.fakes.parts import ANA, BEN, HALL, NEWEST, message

@@ -13,9 +13,9 @@ from bot.domain.api_clients import ApiRole, ApiToken
 from bot.domain.audit import AuditQuery
 from bot.errors import Conflict
 from bot.ports import TokenStore
+from bot.storage.api_tokens import SqlTokenStore
 from bot.storage.reporting import SqlReporting
 from bot.storage.tables import metadata
-from bot.storage.token_store import SqlTokenStore
 from tests.fakes.parts import ANA, BEN
 from tests.ledgers import START, Ledger
 

@@ -15,7 +15,7 @@ from bot.domain.turns import Claim, ModelStep, StepStatus, ToolRef, ToolStep, Tu
 from bot.domain.usage import Price, PriceList, UsageEntry, UsageGrouping, UsageKind, UsageQuery, UsageTotal
 from bot.errors import LostLease, Stopped
 from bot.storage.turn_log import SqlTurnLog
-from bot.storage.usage_store import SqlUsageStore
+from bot.storage.usage import SqlUsageStore
 from tests.fakes.parts import ANA, BEN, HALL, message
 from tests.ledgers import START, Ledger
 

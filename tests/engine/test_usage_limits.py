@@ -31,7 +31,7 @@ from bot.engine.scheduler import BATCH, DAY_SECONDS, usage_retention
 from bot.engine.usage_limits import LARGE_REQUESTS, LARGE_SECONDS, UsageLimiter
 from bot.engine.worker import Capacity
 from bot.storage.turn_log import SqlTurnLog
-from bot.storage.usage_store import SqlUsageStore
+from bot.storage.usage import SqlUsageStore
 from tests.engine.conftest import House
 from tests.fakes.parts import ANA, BEN, HALL, ask_for, call, message, running, say, tool, until
 

@@ -48,7 +48,7 @@ from bot.errors import DatabaseError, DatabaseUnavailable, ModelRejected, ModelU
 from bot.llm.model_wrappers import FallbackModel, InstrumentedModel
 from bot.ports import LanguageModel
 from bot.storage.turn_log import SqlTurnLog
-from bot.storage.usage_store import SqlUsageStore
+from bot.storage.usage import SqlUsageStore
 from tests.engine.conftest import House
 from tests.fakes.parts import ANA, BEN, ScriptedModel, ask_for, call, message, running, say, until
 

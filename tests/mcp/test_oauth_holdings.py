@@ -16,9 +16,9 @@ from bot.mcp.oauth import OAuthDependencies
 from bot.mcp.oauth.tokens import SignInCache
 from bot.mcp.redaction import KnownSecrets
 from bot.ports import SignInStore
-from bot.storage.leases import SqlLeases
-from bot.storage.secret_box import SecretBox
-from bot.storage.sign_in_store import SqlSignInStore
+from bot.storage.coordination import SqlLeases
+from bot.storage.encryption import SecretBox
+from bot.storage.sign_ins import SqlSignInStore
 from bot.storage.sqlite import open_sqlite
 from tests.mcp.boxes import LIMIT
 from tests.mcp.signing import KEY, SERVER, server

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from bot.domain.capabilities import Prompt, PromptArgument, Resource, ResourceTemplate, ServerCapabilities
 from bot.domain.tools import Annotations, Tool
-from bot.storage.capability_codec import decode_capabilities, definitions_text, encode_capabilities, same_offer
+from bot.storage.capabilities import decode_capabilities, definitions_text, encode_capabilities, same_offer
 
 texts = st.text(st.characters(exclude_categories=()), max_size=8)
 leaves = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | texts

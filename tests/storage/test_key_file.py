@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from bot.errors import SettingsError
-from bot.storage import key_file
-from bot.storage.key_file import load_or_create_key
-from bot.storage.secret_box import generate_key, make_box
+from bot.storage import encryption
+from bot.storage.encryption import generate_key, load_or_create_key, make_box
 
 
 def test_the_first_look_makes_a_key_for_its_owner_alone_and_the_next_finds_it(tmp_path: Path) -> None:
@@ -42,13 +41,13 @@ def test_a_process_that_comes_second_takes_the_key_of_the_first(
     theirs: list[str] = []
 
     def overtaken() -> str:
-        look = f"from pathlib import Path; from bot.storage.key_file import load_or_create_key; \
+        look = f"from pathlib import Path; from bot.storage.encryption import load_or_create_key; \
 print(load_or_create_key(Path({str(tmp_path / 'a.db')!r})).text)"
         done = subprocess.run([sys.executable, "-c", look], check=True, capture_output=True, text=True, timeout=60)
         theirs.append(done.stdout.strip())
         return generate_key()
 
-    monkeypatch.setattr(key_file, "generate_key", overtaken)
+    monkeypatch.setattr(encryption, "generate_key", overtaken)
     ours = load_or_create_key(tmp_path / "a.db")
     assert (theirs, ours.new) == ([ours.text], False)
 

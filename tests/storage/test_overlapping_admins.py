@@ -17,13 +17,13 @@ from bot.domain.servers import EVERYWHERE, HttpTransport, ServerConfig, ServerRe
 from bot.domain.tools import Tool
 from bot.domain.turns import ConfigChanged, Wakeup
 from bot.errors import Conflict, CountersignError, NotFound
-from bot.storage import conversation_reports
+from bot.storage import reporting
+from bot.storage.encryption import generate_key, make_box
 from bot.storage.key_prefix import prefix_bounds
 from bot.storage.pg_listen import listen, parse_wakeup
-from bot.storage.policy_store import SqlPolicyStore
+from bot.storage.policies import SqlPolicyStore
 from bot.storage.postgresql import PostgresDatabase
-from bot.storage.secret_box import generate_key, make_box
-from bot.storage.server_store import SqlServerStore
+from bot.storage.servers import SqlServerStore
 from tests.audited import audit_findings
 from tests.fakes.parts import ANA, BEN, until
 from tests.ledgers import PostgresLedger
@@ -183,7 +183,7 @@ async def test_conversations_are_looked_for_with_an_index(ledger: PostgresLedger
         "insert into conversations (key, last_seq, created_at, updated_at)"
         " select 'test:w' || n || ':hall:1', 1, 0, 0 from generate_series(1, 5000) n"
     )
-    look = conversation_reports._count_of_workspace.params(prefix_bounds("reach", "test:w77:"))
+    look = reporting._count_of_workspace.params(prefix_bounds("reach", "test:w77:"))
 
     def plan(connection: sa.Connection) -> str:
         connection.execute(fill)

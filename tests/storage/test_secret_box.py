@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bot.errors import SecretUnavailable, SettingsError
-from bot.storage import secret_box
-from bot.storage.secret_box import SecretBox, make_box
+from bot.storage import encryption
+from bot.storage.encryption import SecretBox, make_box
 
 anything = st.text(st.characters(exclude_categories=()))
 KEY, OTHER = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=", "Hx4dHBsaGRgXFhUUExIREA8ODQwLCgkIBwYFBAMCAQA="
@@ -22,7 +22,7 @@ KEY, OTHER = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=", "Hx4dHBsaGRgXFhUUEx
 @pytest.fixture
 def few_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
     """Keys are derived in no time; that there are enough rounds is a test of its own."""
-    monkeypatch.setattr(secret_box, "_ROUNDS", 2)
+    monkeypatch.setattr(encryption, "_ROUNDS", 2)
 
 
 @given(anything, anything)
@@ -155,5 +155,5 @@ def test_a_ciphertext_has_the_one_text_format() -> None:
 
 
 def test_the_cipher_is_loaded_when_it_is_needed() -> None:
-    look = "import sys, bot.storage.server_store; sys.exit(any(n.startswith('cryptography') for n in sys.modules))"
+    look = "import sys, bot.storage.servers; sys.exit(any(n.startswith('cryptography') for n in sys.modules))"
     assert subprocess.run([sys.executable, "-c", look], check=False, timeout=60).returncode == 0

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from bot.domain.servers import Authentication, AuthenticationKind, HttpTransport, ServerConfig, ServerRecord
-from bot.storage.server_rows import decode_server, encode_server
+from bot.storage.servers import decode_server, encode_server
 
 RECORD = ServerRecord(
     ServerConfig("jira", HttpTransport("https://jira.example/mcp"), id="1", workspace="test:1"),

@@ -16,7 +16,7 @@ import sqlalchemy as sa
 
 from bot.domain.audit import AuditEntry, AuditQuery
 from bot.domain.conversations import Author, ConversationKey, InboundMessage
-from bot.storage.audit_trail import SqlAuditTrail
+from bot.storage.audit_verification import SqlAuditTrail
 from bot.storage.database import Database
 from tests.chaos.clicker import AWAITING
 from tests.chaos.worker import engine_on

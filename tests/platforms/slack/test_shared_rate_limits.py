@@ -23,8 +23,8 @@ from bot.platforms.slack.users import UserDirectory
 from bot.platforms.slack.web_api import WebApi
 from bot.ports import Quota, QuotaExceeded, QuotaGranted, Quotas
 from bot.storage.address import PostgresServer
+from bot.storage.coordination import SqlQuotas
 from bot.storage.postgresql import PostgresDatabase
-from bot.storage.quotas import SqlQuotas
 from tests.fakes.slack import Message, TooMany
 from tests.platforms.slack.test_surface import done, placed, running
 from tests.platforms.slack.workplace import Workplace, a_workplace

@@ -1,4 +1,4 @@
-"""Policy rules set by admins, on a database: every method is one transaction, see `bot.ports.PolicyStore`."""
+"""Policy rules set by admins. See `bot.ports.PolicyStore`."""
 
 from __future__ import annotations
 

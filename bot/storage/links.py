@@ -1,8 +1,12 @@
-"""Transactions of one-time links. Only a hash of the token is stored, so that readers of the table cannot use it."""
+"""One-time links for entering secrets. See `bot.ports.LinkStore`.
+
+Only a hash of a link's token is stored, so that readers of the table cannot use it.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import secrets
 from dataclasses import replace
 from typing import Any
 
@@ -10,11 +14,13 @@ import sqlalchemy as sa
 from sqlalchemy import bindparam
 
 from bot.domain.conversations import Author, ConversationKey
-from bot.domain.secrets import SecretLink
+from bot.domain.secrets import LINK_SECONDS, SecretLink
 from bot.storage.clock import now
+from bot.storage.database import Database
 from bot.storage.tables import one_time_links
 from bot.storage.turn_reader import UNREADABLE
 
+_BYTES = 32
 _links = one_time_links.c
 _delete_old = one_time_links.delete().where(_links.expires_at <= now())
 _delete_same = one_time_links.delete().where(
@@ -25,6 +31,7 @@ _add = (
     .values(created_at=now(), expires_at=now() + bindparam("seconds"))
     .returning(_links.expires_at)
 )
+
 # One query for missing, used and expired links, so that neither response nor timing
 # tells them apart.
 _is_valid = (_links.hash == bindparam("h"), _links.used_at.is_(None), _links.expires_at > now())
@@ -73,3 +80,29 @@ def _read(row: Any) -> SecretLink | None:
         return SecretLink(row.server_id, row.slot, author, ConversationKey.parse(row.conversation), row.expires_at)
     except UNREADABLE:
         return None
+
+
+class SqlLinkStore:
+    """One-time links by token."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def create_link(
+        self, server_id: str, slot: str, by: Author, conversation: ConversationKey
+    ) -> tuple[SecretLink, str]:
+        """Add a link. Return it with its token."""
+        token = secrets.token_urlsafe(_BYTES)
+        unsaved = SecretLink(server_id, slot, by, conversation)
+        link = await self._database.run(lambda connection: add(connection, token, unsaved, LINK_SECONDS))
+        return link, token
+
+    async def find(self, token: str) -> SecretLink | None:
+        """Return the link, `None` if it is not valid."""
+        return await self._database.run(lambda connection: find(connection, token))
+
+    async def take(self, token: str) -> SecretLink | None:
+        """Use up the link. After a lost COMMIT response the link is used and `None` is returned, because two users must
+        never get it.
+        """
+        return await self._database.run(lambda connection: take(connection, token))

@@ -1,4 +1,4 @@
-"""Usage of models: recorded with its reply, summed on request.
+"""Usage of models: recorded with its completion, summed on request. See `bot.ports.UsageStore`.
 
 A row outlives its turn and holds only its id.
 """
@@ -15,6 +15,7 @@ from bot.domain.completions import Usage
 from bot.domain.turns import Claim
 from bot.domain.usage import PricedUsage, UsageGrouping, UsageQuery, UsageTotal, channel_of, total
 from bot.storage.clock import now
+from bot.storage.database import Database
 from bot.storage.tables import usage
 from bot.storage.upsert import Upsert
 
@@ -177,3 +178,22 @@ def _spent(row: Any) -> UsageTotal:
         unpriced=row.requests - row.priced,
         estimated=row.estimated,
     )
+
+
+class SqlUsageStore:
+    """Sums of recorded usage."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def totals(self, queries: Sequence[UsageQuery]) -> Sequence[UsageTotal]:
+        """Return one sum for each query."""
+        return await self._database.run(lambda connection: [read_sum(connection, query) for query in queries])
+
+    async def totals_by(self, query: UsageQuery, by: UsageGrouping) -> Sequence[tuple[str, UsageTotal]]:
+        """Return sums by name."""
+        return await self._database.read(lambda connection: read_sums(connection, query, by))
+
+    async def delete_old(self, seconds: float, limit: int) -> int:
+        """Delete older usage."""
+        return await self._database.run(lambda connection: delete_old(connection, seconds, limit))

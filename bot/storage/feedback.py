@@ -1,4 +1,4 @@
-"""Feedback on answers, on a database; see `bot.ports.FeedbackStore`."""
+"""Feedback on answers. See `bot.ports.FeedbackStore`."""
 
 from __future__ import annotations
 

@@ -1,10 +1,13 @@
-"""Transactions of API tokens. Only a hash of a token is stored, so that readers of the database or a backup cannot use
-it.
+"""Tokens of the HTTP API. See `bot.ports.TokenStore`.
+
+Only a hash of a token is stored, so that readers of the database or a backup cannot use it.
 """
 
 from __future__ import annotations
 
 import hashlib
+import secrets
+import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -16,9 +19,12 @@ from bot.domain.conversations import Author
 from bot.errors import Conflict
 from bot.storage import audit
 from bot.storage.clock import now
+from bot.storage.database import Database
 from bot.storage.tables import api_tokens
 from bot.storage.upsert import Upsert
 
+_BYTES = 32
+"""Random bytes in a token: 43 characters that are safe in an address."""
 _is_valid = sa.and_(
     api_tokens.c.revoked_at.is_(None), sa.or_(api_tokens.c.expires_at.is_(None), api_tokens.c.expires_at > now())
 )
@@ -32,6 +38,7 @@ _revoke = (
     .returning(api_tokens.c.id)
 )
 _expired = api_tokens.delete().where(api_tokens.c.name == bindparam("of_name"), sa.not_(_is_valid))
+
 # The unique index decides between concurrent tokens of the same name.
 _add = Upsert(
     lambda insert: (
@@ -134,3 +141,39 @@ def _read(row: sa.Row[tuple[object, ...]]) -> ApiToken:
         expires_at=row.expires_at,
         revoked_at=row.revoked_at,
     )
+
+
+class SqlTokenStore:
+    """Tokens by name."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def create(
+        self, name: str, role: ApiRole, workspace: str, lifetime: float | None, by: Author
+    ) -> tuple[ApiToken, str]:
+        """Create a token valid for `lifetime` seconds. Raises Conflict if the name is taken."""
+        token = f"cs_{secrets.token_urlsafe(_BYTES)}"
+        new = NewToken(str(uuid.uuid4()), name, hash_of(token), role, workspace, lifetime)
+        return await self._database.run(lambda connection: create(connection, new, by)), token
+
+    async def tokens(self) -> Sequence[ApiToken]:
+        """Return all tokens by name."""
+        return await self._database.run(read_all)
+
+    async def find_by_secret(self, token: str) -> ApiToken | None:
+        """Return the valid token with this secret, `None` without one."""
+        hashed = hash_of(token)
+        return await self._database.run(lambda connection: find(connection, hashed))
+
+    async def revoke(self, name: str, by: Author) -> bool:
+        """Revoke a token. Return False if it is missing or already revoked."""
+        revoked = False
+
+        def transaction(connection: sa.Connection) -> bool:
+            nonlocal revoked
+            # After a lost COMMIT response the token is revoked, and this call revoked it.
+            revoked = revoke(connection, name, by) or revoked
+            return revoked
+
+        return await self._database.run(transaction)

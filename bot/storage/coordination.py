@@ -1,7 +1,8 @@
-"""Rate limits shared by all processes, on a database; see `bot.ports.Quotas`.
+"""Rate limits and exclusive leases shared by all processes. See `bot.ports.Quotas` and `bot.ports.Leases`.
 
-Virtual scheduling (the generic cell rate algorithm, ITU-T I.371): a row holds the due time of the next call at the
-regular rate. Each call moves it by one interval. A call that is early by no more than the burst is allowed at once.
+Rate limits use virtual scheduling (the generic cell rate algorithm, ITU-T I.371): a row holds the due time of the next
+call at the regular rate. Each call moves it by one interval. A call that is early by no more than the burst is allowed
+at once.
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ from sqlalchemy import bindparam
 
 from bot.ports import Quota, QuotaExceeded, QuotaGranted
 from bot.storage.clock import now
-from bot.storage.database import Database, transaction
-from bot.storage.tables import quotas
+from bot.storage.database import PATIENCE_SECONDS, Database, transaction
+from bot.storage.tables import leases, quotas
 from bot.storage.upsert import Upsert
 
 _due = quotas.c.due_at
@@ -81,3 +82,41 @@ class SqlQuotas:
 def _earliness(quota: Quota) -> float:
     """Return how many seconds a call may be early."""
     return (quota.at_once - 1) * quota.interval
+
+
+_until = now() + bindparam("seconds", type_=sa.Double())
+# One statement, so that the row decides between concurrent processes.
+_hold = Upsert(
+    lambda insert: (
+        insert(leases)
+        .values(name=bindparam("lease"), holder=bindparam("me"), until=_until)
+        .on_conflict_do_update(
+            index_elements=["name"],
+            set_={"holder": bindparam("me"), "until": _until},
+            where=sa.or_(leases.c.holder == bindparam("me"), leases.c.until <= now()),
+        )
+        .returning(leases.c.name)
+    )
+)
+_release = leases.delete().where(leases.c.name == bindparam("lease"), leases.c.holder == bindparam("me"))
+
+
+class SqlLeases:
+    """Leases by name. Their transactions are urgent, because a late renewal loses the lease."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def acquire_or_renew(self, name: str, holder: str, seconds: float) -> bool:
+        """Acquire or renew a lease. Return True if the holder has it."""
+        given = {"lease": name, "me": holder, "seconds": seconds}
+
+        def acquire(connection: sa.Connection) -> bool:
+            return connection.execute(_hold.on(connection), given).first() is not None
+
+        return await self._database.run(acquire, patience=seconds / 3, urgent=True)
+
+    @transaction(patience=PATIENCE_SECONDS, urgent=True)
+    def release(self, connection: sa.Connection, name: str, holder: str) -> None:
+        """Release a lease."""
+        connection.execute(_release, {"lease": name, "me": holder})

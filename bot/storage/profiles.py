@@ -1,9 +1,10 @@
-"""Transactions on profiles and where they hold. They take turns with all other changes that admins make."""
+"""Profiles and the places they are bound to. See `bot.ports.ProfileStore`."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+import logging
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -20,15 +21,15 @@ from bot.storage import audit
 from bot.storage.clock import now
 from bot.storage.codec import VERSION
 from bot.storage.config_version import bump, lock
-from bot.storage.database import json_text
-from bot.storage.server_rows import changed_meanwhile, name_key
+from bot.storage.database import Database, json_text
+from bot.storage.servers import changed_meanwhile, name_key
 from bot.storage.tables import profile_bindings, profiles
 from bot.storage.turn_reader import UNREADABLE
 from bot.storage.upsert import Upsert
 
+log = logging.getLogger(__name__)
 _LONGEST_SAID = 200
 """Largest number of characters of a value that the audit repeats."""
-
 _all = sa.select(profiles).order_by(profiles.c.name_key, profiles.c.workspace)
 _one = sa.select(profiles).where(profiles.c.id == bindparam("i"))
 _add = profiles.insert().values(version=1, updated_at=now())
@@ -229,3 +230,50 @@ def _differences(row: Any, columns: Mapping[str, Any]) -> Mapping[str, str]:
 def _shortened(value: Any) -> str:
     text = value if isinstance(value, str) else json.dumps(value)
     return text if len(text) <= _LONGEST_SAID else f"{text[:_LONGEST_SAID]}…"
+
+
+class SqlProfileStore:
+    """Profiles and their bindings to places."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._complained: set[str] = set()
+
+    async def profiles(self) -> Sequence[Profile]:
+        """Return all profiles by name. An unreadable profile enables no tools."""
+        profiles, unreadable = await self._database.run(read_profiles)
+        for profile_id in set(unreadable) - self._complained:
+            self._complained.add(profile_id)
+            log.warning("profile %s: unreadable, enables no tools", profile_id)
+        return profiles
+
+    async def save(self, profile: Profile, by: Author) -> Profile:
+        """Add a profile or replace one of the same version."""
+        return await self._database.run(lambda connection: save(connection, profile, by))
+
+    async def delete(self, profile_id: str, by: Author) -> bool:
+        """Delete a profile and its bindings."""
+        return await self._take_away(lambda connection: delete(connection, profile_id, by))
+
+    async def bindings(self) -> Sequence[Binding]:
+        """Return the bindings of profiles to places."""
+        return await self._database.run(read_bindings)
+
+    async def bind(self, place: str, profile_id: str, by: Author) -> None:
+        """Bind a profile to a place."""
+        await self._database.run(lambda connection: bind(connection, place, profile_id, by))
+
+    async def unbind(self, place: str, by: Author) -> bool:
+        """Remove a place's binding. Return False if there was none."""
+        return await self._take_away(lambda connection: unbind(connection, place, by))
+
+    async def _take_away(self, transaction: Callable[[sa.Connection], bool]) -> bool:
+        removed = False
+
+        def whole(connection: sa.Connection) -> bool:
+            nonlocal removed
+            # After a lost COMMIT response the binding is gone, and this call deleted it.
+            removed = transaction(connection) or removed
+            return removed
+
+        return await self._database.run(whole)

@@ -1,13 +1,15 @@
-"""Sources of each server's secrets, on disk: a ciphertext or a reference. Decrypts nothing.
+"""Secrets of servers: their rows, which hold a ciphertext or a reference, and the values that references lead to.
 
 `bound_to` is the endpoint that a secret was given for (`bot.domain.secret_binding`).
 """
 
 from __future__ import annotations
 
+import os
+import stat
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, BinaryIO
 
 import sqlalchemy as sa
 from sqlalchemy import bindparam
@@ -15,9 +17,11 @@ from sqlalchemy import bindparam
 from bot.domain.secret_binding import binding_of
 from bot.domain.secrets import SecretReference, SecretSource
 from bot.domain.servers import ServerRecord
+from bot.errors import SecretUnavailable
 from bot.storage.clock import now
 from bot.storage.tables import mcp_secrets, mcp_servers
 
+LARGEST_BYTES = 64 * 1024
 _of = sa.select(mcp_secrets).where(mcp_secrets.c.server_id == bindparam("i"))
 _all = sa.select(mcp_secrets)
 _add = mcp_secrets.insert().values(updated_at=now())
@@ -157,3 +161,54 @@ def replace_sealed(connection: sa.Connection, pairs: Iterable[tuple[EncryptedSec
 
 def _reference(row: Any) -> SecretReference:
     return SecretReference(SecretSource(row.source), row.place, bool(row.vouched))
+
+
+def from_environment(name: str, environment: Mapping[str, str]) -> str:
+    """Return the value of a variable. Raises SecretUnavailable if it is missing or empty."""
+    value = environment.get(name, "")
+    if not value:
+        raise SecretUnavailable(
+            f"The variable {name} is not set, or is none that servers may refer to.",
+            f"set {name} where the bot is started, under a name that MCP_SECRET_VARIABLES lets servers use",
+        )
+    return value
+
+
+def from_file(path: str, file: BinaryIO) -> str:
+    """Return the text of a file without trailing line ends. `path` is the file's name in errors. Raises
+    SecretUnavailable.
+    """
+    try:
+        data = file.read(LARGEST_BYTES + 1)
+    except OSError as error:
+        raise _unreadable(path, error) from None
+    if len(data) > LARGEST_BYTES:
+        raise SecretUnavailable(f"The file {path} is larger than 64 KiB.", "name a file that holds the secret alone")
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError:
+        raise SecretUnavailable(f"The file {path} is not text.", "name a file that holds the secret alone") from None
+    text = text.removesuffix("\n").removesuffix("\r")
+    if not text:
+        raise SecretUnavailable(f"The file {path} is empty.", "write the secret into it")
+    return text
+
+
+def open_regular_file(path: str) -> BinaryIO:
+    """Open a regular file. Raises SecretUnavailable for others, because pipes and devices may never end."""
+    try:
+        # Opening a pipe without a writer must not block.
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except (OSError, ValueError) as error:
+        raise _unreadable(path, error) from None
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise SecretUnavailable(f"The file {path} is not a regular file.", "name a file that holds the secret alone")
+    return os.fdopen(handle, "rb")
+
+
+def _unreadable(path: str, error: Exception) -> SecretUnavailable:
+    reason = getattr(error, "strerror", None) or "its name cannot be used"
+    return SecretUnavailable(
+        f"The file {path} cannot be read: {reason}.", "see that it is there and that the bot may read it"
+    )

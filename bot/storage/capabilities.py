@@ -1,0 +1,445 @@
+"""Capabilities of servers: the cache of each server's last sync, and the pinned definitions of its tools.
+
+Both also for servers of the operator's file. The JSON has MCP's field names where they exist. An unreadable body counts
+as missing; the next sync replaces it. A pin for no tool says that a server's tools were pinned at its first sync.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy import bindparam
+
+from bot.domain.capabilities import Handshake, Prompt, PromptArgument, Resource, ResourceTemplate, ServerCapabilities
+from bot.domain.conversations import Author
+from bot.domain.pins import FIRST_SYNC, Pin, Pinned, first_pins
+from bot.domain.servers import FILE, CachedCapabilities, SyncStatus
+from bot.domain.tools import Annotations, Tool, canonical_json
+from bot.errors import NotFound
+from bot.storage import audit
+from bot.storage.clock import now
+from bot.storage.codec import VERSION, Body
+from bot.storage.config_version import bump, lock
+from bot.storage.database import Database, json_text
+from bot.storage.tables import mcp_capabilities, mcp_servers, tool_pins
+from bot.storage.turn_reader import UNREADABLE
+from bot.storage.upsert import Upsert
+
+OFFERED = ("tools", "resources", "templates", "prompts")
+NO_TOOL = ""
+pins = tool_pins.c
+_definitions = sa.select(pins.server_id, pins.tool, pins.definition)
+_of_server = sa.select(tool_pins).where(pins.server_id == bindparam("s"), pins.tool != NO_TOOL).order_by(pins.tool)
+_looked_at = sa.select(pins.tool).where(pins.server_id == bindparam("s"), pins.tool == NO_TOOL)
+_row = {
+    "server_id": bindparam("s"),
+    "tool": bindparam("t"),
+    "definition": bindparam("d"),
+    "body": bindparam("b"),
+    "pinned_by": bindparam("who"),
+    "pinned_at": now(),
+}
+_add = Upsert(
+    lambda insert: insert(tool_pins).values(**_row).on_conflict_do_nothing().returning(tool_pins.c.definition)
+)
+_replace = Upsert(
+    lambda insert: (
+        insert(tool_pins)
+        .values(**_row)
+        .on_conflict_do_update(
+            index_elements=["server_id", "tool"],
+            set_={
+                "definition": bindparam("d"),
+                "body": bindparam("b"),
+                "pinned_by": bindparam("who"),
+                "pinned_at": now(),
+            },
+        )
+    )
+)
+_delete_pins = tool_pins.delete().where(pins.server_id == bindparam("s"))
+_slug = sa.select(mcp_servers.c.slug).where(mcp_servers.c.id == bindparam("s"))
+
+
+def read_pinned(connection: sa.Connection) -> Mapping[str, Mapping[str, str]]:
+    """Return all pinned definitions by server and tool, including servers with nothing to pin."""
+    rows: dict[str, dict[str, str]] = {}
+    for server_id, tool, definition in connection.execute(_definitions):
+        of_server = rows.setdefault(server_id, {})
+        if tool != NO_TOOL:
+            of_server[tool] = definition
+    return rows
+
+
+def read_pins(connection: sa.Connection, server_id: str) -> Sequence[Pin]:
+    """Return a server's pins by tool."""
+    return [_pin(row) for row in connection.execute(_of_server, {"s": server_id})]
+
+
+def is_pinned(connection: sa.Connection, server_id: str) -> bool:
+    """Return True if a server's tools were pinned at its first sync."""
+    return connection.execute(_looked_at, {"s": server_id}).first() is not None
+
+
+def begin(connection: sa.Connection, server_id: str, tools: Sequence[Tool]) -> bool:
+    """Pin the tools of a server's first sync, except those that an admin must review. No effect if they are pinned
+    already or there are no tools.
+    """
+    mark = {"s": server_id, "t": NO_TOOL, "d": "", "b": "", "who": FIRST_SYNC}
+    if not tools or connection.execute(_add.on(connection), mark).first() is None:
+        return False
+    plain = first_pins(tools)
+    _replace_pins(connection, server_id, (tool for tool in tools if tool.original_name in plain), FIRST_SYNC)
+    return True
+
+
+def pin(connection: sa.Connection, server_id: str, tools: Sequence[Tool], by: Author) -> None:
+    """Pin these definitions, replacing earlier pins of these tools. Raises NotFound."""
+    lock(connection)
+    slug = connection.execute(_slug, {"s": server_id}).scalar()
+    if slug is None and not server_id.startswith(FILE):
+        raise NotFound("That server does not exist.", "list the servers")
+    before = {read_pin.tool: read_pin.definition for read_pin in read_pins(connection, server_id)}
+    fresh = [tool for tool in tools if before.get(tool.original_name) != tool.definition]
+    if not fresh:
+        return
+    begin_with = {"s": server_id, "t": NO_TOOL, "d": "", "b": "", "who": by.principal}
+    connection.execute(_add.on(connection), begin_with)
+    _replace_pins(connection, server_id, fresh, by.principal)
+    audit.record(
+        connection,
+        "pinned tools",
+        by.principal,
+        subject=server_id,
+        server=slug or server_id.removeprefix(FILE),
+        changes={
+            tool.original_name: f"{before.get(tool.original_name, 'nothing')} → {tool.definition}" for tool in fresh
+        },
+    )
+    bump(connection)
+
+
+def delete_pins(connection: sa.Connection, server_id: str) -> None:
+    """Delete a server's pins."""
+    connection.execute(_delete_pins, {"s": server_id})
+
+
+def _replace_pins(connection: sa.Connection, server_id: str, tools: Iterable[Tool], who: str) -> None:
+    for tool in tools:
+        body = json_text({"v": VERSION, **tool_body(tool)})
+        row = {"s": server_id, "t": tool.original_name, "d": tool.definition, "b": body, "who": who}
+        connection.execute(_replace.on(connection), row)
+
+
+def _pin(row: Any) -> Pin:
+    try:
+        seen = read_tool(json.loads(row.body))
+    except UNREADABLE:
+        seen = None
+    return Pin(row.server_id, row.tool, row.definition, seen, row.pinned_by, row.pinned_at)
+
+
+class SqlPinStore:
+    """Pins by server and tool."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def pinned(self) -> Mapping[str, Pinned]:
+        """Return the pinned definitions by server."""
+        return await self._database.run(read_pinned)
+
+    async def pins_of(self, server_id: str) -> Sequence[Pin]:
+        """Return a server's pins by tool."""
+        return await self._database.run(lambda connection: read_pins(connection, server_id))
+
+    async def pin(self, server_id: str, tools: Sequence[Tool], by: Author) -> None:
+        """Pin these definitions."""
+        await self._database.run(lambda connection: pin(connection, server_id, tools, by))
+
+
+def encode_capabilities(capabilities: ServerCapabilities) -> str:
+    """Encode capabilities as JSON text."""
+    return json_text(
+        {
+            "v": VERSION,
+            "protocol": capabilities.protocol,
+            "serverVersion": capabilities.server_version,
+            **_handshake_body(capabilities.handshake),
+            "tools": [tool_body(tool) for tool in capabilities.tools],
+            "resources": [
+                {
+                    "uri": resource.uri,
+                    "name": resource.name,
+                    "title": resource.title,
+                    "description": resource.description,
+                    "mimeType": resource.mime_type,
+                    "size": resource.size,
+                }
+                for resource in capabilities.resources
+            ],
+            "templates": [
+                {
+                    "uriTemplate": template.pattern,
+                    "name": template.name,
+                    "title": template.title,
+                    "description": template.description,
+                    "mimeType": template.mime_type,
+                }
+                for template in capabilities.templates
+            ],
+            "prompts": [
+                {
+                    "name": prompt.name,
+                    "title": prompt.title,
+                    "description": prompt.description,
+                    "arguments": [
+                        {"name": argument.name, "description": argument.description, "required": argument.required}
+                        for argument in prompt.arguments
+                    ],
+                }
+                for prompt in capabilities.prompts
+            ],
+        }
+    )
+
+
+def decode_capabilities(text: str | None) -> ServerCapabilities:
+    """Decode capabilities. Raises `turn_reader.UNREADABLE`."""
+    if text is None:
+        return ServerCapabilities()
+    body = json.loads(text)
+    return ServerCapabilities(
+        tools=tuple(read_tool(tool) for tool in body["tools"]),
+        resources=tuple(
+            Resource(
+                resource["uri"],
+                resource["name"],
+                resource["title"],
+                resource["description"],
+                resource["mimeType"],
+                resource["size"],
+            )
+            for resource in body["resources"]
+        ),
+        templates=tuple(
+            ResourceTemplate(
+                template["uriTemplate"],
+                template["name"],
+                template["title"],
+                template["description"],
+                template["mimeType"],
+            )
+            for template in body["templates"]
+        ),
+        prompts=tuple(
+            Prompt(
+                prompt["name"],
+                prompt["title"],
+                prompt["description"],
+                tuple(
+                    PromptArgument(argument["name"], argument["description"], argument["required"])
+                    for argument in prompt["arguments"]
+                ),
+            )
+            for prompt in body["prompts"]
+        ),
+        server_version=body["serverVersion"],
+        protocol=body["protocol"],
+        handshake=_read_handshake(body.get("handshake")),
+    )
+
+
+def _handshake_body(handshake: Handshake | None) -> Body:
+    if handshake is None:
+        return {}
+    fields = {"transport": handshake.transport, "place": handshake.place, "foundAt": handshake.found_at}
+    return {"handshake": fields}
+
+
+def _read_handshake(body: Body | None) -> Handshake | None:
+    return None if body is None else Handshake(body["transport"], body["place"], body["foundAt"])
+
+
+def definitions_text(capabilities: ServerCapabilities) -> str:
+    """Return the fingerprints of all tool definitions as JSON text, by original name."""
+    return json_text({tool.original_name: tool.definition for tool in capabilities.tools})
+
+
+def same_offer(one: str | None, other: str) -> bool:
+    """Return True if two texts hold the same tools, resources and prompts in any order."""
+    try:
+        return _offer(one) == _offer(other)
+    except (ValueError, TypeError, LookupError, AttributeError):
+        return False
+
+
+def _offer(text: str | None) -> Mapping[str, list[str]]:
+    body = {} if text is None else json.loads(text)
+    return {kind: sorted(canonical_json(item) for item in body.get(kind, ())) for kind in OFFERED}
+
+
+def tool_body(tool: Tool) -> Body:
+    """Encode a tool."""
+    hints = tool.annotations
+    return {
+        "name": tool.original_name,
+        "title": tool.title,
+        "description": tool.description,
+        "inputSchema": _plain(tool.input_schema),
+        "outputSchema": _plain(tool.output_schema),
+        "annotations": {
+            "readOnlyHint": hints.read_only,
+            "destructiveHint": hints.destructive,
+            "idempotentHint": hints.idempotent,
+            "openWorldHint": hints.open_world,
+        },
+        "offeredAs": tool.name,
+        "server": tool.server,
+        "serverId": tool.server_id,
+        "trusted": tool.trusted,
+        "flags": list(tool.flags),
+    }
+
+
+def read_tool(body: Body) -> Tool:
+    """Decode a tool. Raises `turn_reader.UNREADABLE`."""
+    hints = body["annotations"]
+    return Tool(
+        name=body["offeredAs"],
+        server=body["server"],
+        original_name=body["name"],
+        title=body["title"],
+        description=body["description"],
+        input_schema=body["inputSchema"],
+        output_schema=body["outputSchema"],
+        annotations=Annotations(
+            read_only=hints["readOnlyHint"],
+            destructive=hints["destructiveHint"],
+            idempotent=hints["idempotentHint"],
+            open_world=hints["openWorldHint"],
+        ),
+        trusted=body["trusted"],
+        server_id=body["serverId"],
+        flags=tuple(body["flags"]),
+    )
+
+
+def _plain(value: Any) -> Any:
+    """Return the value with every mapping as a dict, because `json` encodes no other mappings."""
+    match value:
+        case Mapping():
+            return {key: _plain(item) for key, item in value.items()}
+        case list() | tuple():
+            return [_plain(item) for item in value]
+        case _:
+            return value
+
+
+_all = sa.select(mcp_capabilities)
+
+_select_capabilities = sa.select(mcp_capabilities.c.capabilities).where(mcp_capabilities.c.server_id == bindparam("i"))
+
+_server = sa.select(mcp_servers.c.id).where(mcp_servers.c.id == bindparam("i")).with_for_update(read=True)
+
+_save = Upsert(
+    lambda insert: (
+        insert(mcp_capabilities)
+        .values(
+            server_id=bindparam("i"),
+            status=SyncStatus.SYNCED.value,
+            capabilities=bindparam("what"),
+            definitions=bindparam("prints"),
+            server_version=bindparam("release"),
+            synced_at=now(),
+            problem="",
+        )
+        .on_conflict_do_update(
+            index_elements=["server_id"],
+            set_={
+                "status": SyncStatus.SYNCED.value,
+                "capabilities": bindparam("what"),
+                "definitions": bindparam("prints"),
+                "server_version": bindparam("release"),
+                "synced_at": now(),
+                "problem": "",
+            },
+        )
+    )
+)
+
+_fail = Upsert(
+    lambda insert: (
+        insert(mcp_capabilities)
+        .values(server_id=bindparam("i"), status=SyncStatus.SYNC_FAILED.value, problem=bindparam("why"))
+        .on_conflict_do_update(
+            index_elements=["server_id"], set_={"status": SyncStatus.SYNC_FAILED.value, "problem": bindparam("why")}
+        )
+    )
+)
+
+_delete_capabilities = mcp_capabilities.delete().where(mcp_capabilities.c.server_id == bindparam("i"))
+
+
+@dataclass(frozen=True, slots=True)
+class CachedRow:
+    """Readable rows by server id, and the errors of unreadable rows by server id."""
+
+    readable: Mapping[str, CachedCapabilities]
+    unreadable: Mapping[str, str]
+
+
+def read_known(connection: sa.Connection) -> CachedRow:
+    """Return the cached capabilities of every server."""
+    readable, unreadable = {}, {}
+    for row in connection.execute(_all):
+        try:
+            readable[row.server_id] = CachedCapabilities(
+                SyncStatus(row.status), decode_capabilities(row.capabilities), row.synced_at, row.problem
+            )
+        except UNREADABLE as error:
+            unreadable[row.server_id] = repr(error)
+    return CachedRow(readable, unreadable)
+
+
+def save_capabilities(connection: sa.Connection, server_id: str, capabilities: ServerCapabilities) -> None:
+    """Save a sync's capabilities, and pin the tools at the first sync. No effect if the server was removed."""
+    text = encode_capabilities(capabilities)
+    # Read before the locks, because most syncs change nothing and must not wait for each other.
+    before = connection.execute(_select_capabilities, {"i": server_id}).scalar()
+    pinned = is_pinned(connection, server_id)
+    if not (same_offer(before, text) and (pinned or not capabilities.tools)):
+        bump(connection)
+    if _is_removed(connection, server_id):
+        return
+    if not pinned:
+        begin(connection, server_id, capabilities.tools)
+    connection.execute(
+        _save.on(connection),
+        {
+            "i": server_id,
+            "what": text,
+            "prints": definitions_text(capabilities),
+            "release": capabilities.server_version,
+        },
+    )
+
+
+def save_sync_failure(connection: sa.Connection, server_id: str, problem: str) -> None:
+    """Save the error of a failed sync; the cached capabilities stay."""
+    if not _is_removed(connection, server_id):
+        connection.execute(_fail.on(connection), {"i": server_id, "why": problem})
+
+
+def delete_capabilities(connection: sa.Connection, server_id: str) -> None:
+    """Delete the cached capabilities of a server."""
+    connection.execute(_delete_capabilities, {"i": server_id})
+
+
+def _is_removed(connection: sa.Connection, server_id: str) -> bool:
+    """Return True if the server was removed. Otherwise lock its row until the transaction ends."""
+    return not server_id.startswith(FILE) and connection.execute(_server, {"i": server_id}).first() is None
