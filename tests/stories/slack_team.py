@@ -12,8 +12,8 @@ from bot.chat.audience import AudiencePolicy
 from bot.domain.conversations import ConversationKey
 from bot.engine.rules import RuleBook
 from bot.platforms.slack.app import SlackSurface
+from bot.platforms.slack.channels import conversation
 from bot.platforms.slack.context import SlackLookups
-from bot.platforms.slack.ids import conversation
 from bot.platforms.slack.listener import SlackListener
 from bot.platforms.slack.rate_limits import RateLimiter
 from bot.platforms.slack.users import UserDirectory

@@ -351,7 +351,7 @@ class DiscordListener:
         self._people = people
         self._leases = leases
         self._holder = holder
-        self._manners = audience or AudiencePolicy()
+        self._audience = audience or AudiencePolicy()
         self._records = records or DiscordLookups()
         self._lease_seconds = lease_seconds
         self._clock = clock
@@ -368,7 +368,7 @@ class DiscordListener:
             background_tasks = BackgroundTasks()
             forms = ElicitationForms(engine, ArgumentEditForms(engine, commands))
             platform = PlatformContext(
-                self._rest, self._people, self._manners, background_tasks, engine, forms, self._records
+                self._rest, self._people, self._audience, background_tasks, engine, forms, self._records
             )
             ears = _Ears(platform)
             try:

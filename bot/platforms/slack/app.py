@@ -21,17 +21,15 @@ from bot.domain.metrics import MetricSink, null_sink
 from bot.domain.turns import TurnStatus
 from bot.domain.views import MessageRefs, Notice, NoticeTarget, PostedMessage, TurnView
 from bot.errors import DeliveryFailed, NotFound
-from bot.platforms.slack.cards import RemoteCard, SentCards, remote_cards
+from bot.platforms.slack.blocks import OutgoingMessage
+from bot.platforms.slack.channels import PLATFORM, MessageRef, direct_channel
 from bot.platforms.slack.context import SlackLookups
-from bot.platforms.slack.files import direct_channel, fetch_file, share_file
-from bot.platforms.slack.ids import PLATFORM, MessageRef
+from bot.platforms.slack.files import fetch_file, share_file
 from bot.platforms.slack.listener import SlackListener
 from bot.platforms.slack.markup import defuse_mentions, escape
-from bot.platforms.slack.outgoing import OutgoingMessage
 from bot.platforms.slack.rate_limits import RateLimiter
-from bot.platforms.slack.sending import Sender
-from bot.platforms.slack.streaming import Stream, Streaming, StreamManager, StreamSession, streams
-from bot.platforms.slack.turns import turn_messages
+from bot.platforms.slack.sending import Sender, Stream, Streaming, StreamManager, StreamSession, streams
+from bot.platforms.slack.turns import RemoteCard, SentCards, remote_cards, turn_messages
 from bot.platforms.slack.users import UserDirectory
 from bot.platforms.slack.web_api import API_URL, LOCKED_OUT, SlackWebApiError, WebApi
 from bot.ports import Quotas

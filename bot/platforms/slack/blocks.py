@@ -1,4 +1,4 @@
-"""Block Kit elements as JSON: texts, tables, and buttons with their actions.
+"""Block Kit as JSON: messages, texts, tables, buttons with their actions, and Slack's limits.
 
 Text from outside goes into `plain_text` and `rich_text` only, where Slack reads no mention, link or style in it. Only
 the fallback text of a message is `mrkdwn`, escaped here. A message may have one `table` block (docs.slack.dev, table
@@ -10,7 +10,8 @@ from __future__ import annotations
 import json
 import re
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
 
@@ -29,12 +30,114 @@ from bot.chat.actions import (
     ViewCall,
     ViewPendingCall,
 )
-from bot.platforms.slack import limits
-from bot.platforms.slack.limits import BUTTON_VALUE
 from bot.platforms.slack.markup import defuse_mentions
-from bot.platforms.slack.outgoing import Block
 from bot.rendering.available_actions import CheckCallAction, RunAgainAction, StopTurnAction
 from bot.rendering.text_safety import ELLIPSIS, safe_url, single_line, strip_control
+
+# -------------------- limits
+# From docs.slack.dev and the models of slack_sdk 3.47, in characters or items unless noted.
+
+MESSAGE_WEIGHT = 9_000
+"""Text of one message, in `markdown_split.weight`. Slack documents no limit for blocks; streamed messages were rejected
+from about 10,600 bytes on.
+"""
+UPDATED_TEXT = 4_000
+"""`text` of a message that is edited, in bytes of UTF-8."""
+
+BUTTON_TEXT = 75
+BUTTON_VALUE = 2_000
+BUTTON_LINK = 3_000
+BUTTONS_A_BLOCK = 25
+PLAIN_TEXT = 3_000
+"""`section` and `context` text."""
+HEADER = 150
+CONFIRM_TITLE, CONFIRM_TEXT, CONFIRM_BUTTON = 100, 300, 30
+
+TABLE_ROWS, TABLE_COLUMNS, TABLE_CHARACTERS = 100, 20, 10_000
+TABLES_A_MESSAGE = 1
+LIST_INDENT = 6
+
+VIEW_TITLE = 24
+PRIVATE_METADATA = 3_000
+INPUT_LABEL, INPUT_HINT = 2_000, 2_000
+INPUT_LENGTH = 3_000
+OPTIONS = 100
+MENU_OPTIONS = 5
+OPTION_VALUE = 150
+OPTION_TEXT = 75
+
+TASK_TEXT = 256
+
+# -------------------- messages
+
+Block = dict[str, Any]
+"""One Block Kit block as JSON."""
+
+
+@dataclass(frozen=True, slots=True)
+class OutgoingMessage:
+    """One message of a turn. `name` is the same in every delivery of the turn; `text` is the escaped text of
+    notifications and screen readers. Messages are listed in their order in Slack. If `asks` is True, the message has
+    buttons that a user needs: it must not be posted without its layout. `place` is its channel, empty for the
+    conversation's.
+    """
+
+    name: str
+    blocks: tuple[Block, ...]
+    text: str
+    asks: bool = False
+    place: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CommandReply:
+    """One message outside a turn: a command's answer, a notice."""
+
+    blocks: tuple[Block, ...]
+    text: str
+
+
+_SILENT = ("actions", "context_actions", "divider")
+_LINES = (
+    "rich_text_section",
+    "rich_text_preformatted",
+    "rich_text_quote",
+    "section",
+    "context",
+    "header",
+    "plain_text",
+)
+
+
+def fallback_text(blocks: Iterable[Block]) -> str:
+    """Return the text of blocks in order."""
+    return "".join(piece for block in blocks if block.get("type") not in _SILENT for piece in _pieces(block)).strip()
+
+
+def _pieces(part: Any) -> Iterator[str]:
+    match part:
+        case {"type": "text" | "link" | "plain_text", "text": str(text)} | {"type": "date", "fallback": str(text)}:
+            yield text
+        case {"type": "user", "user_id": str(user_id)}:
+            yield user_id
+        case {"type": "channel", "channel_id": str(channel_id)}:
+            yield channel_id
+        case dict():
+            yield from _pieces(part.get("text"))
+            for inner in (*part.get("elements", ()), *part.get("rows", ())):
+                yield from _pieces(inner)
+        case list():
+            for cell in part:
+                yield from _pieces(cell)
+                yield "  "
+            yield "\n"
+        case _:
+            return
+    if isinstance(part, dict) and part.get("type") in _LINES:
+        yield "\n"
+
+
+# -------------------- actions of buttons
 
 PREFIX = "cs"
 
@@ -140,19 +243,17 @@ Element = dict[str, Any]
 
 def fallback(text: str) -> str:
     """Return the `text` of a message: escaped, without mentions, and within the limit for edits."""
-    pieces = [
-        _ENTITIES.get(mention, mention) for mention in defuse_mentions(single_line(text, 2 * limits.UPDATED_TEXT))
-    ]
+    pieces = [_ENTITIES.get(mention, mention) for mention in defuse_mentions(single_line(text, 2 * UPDATED_TEXT))]
     ends = list(accumulate(len(piece.encode()) for piece in pieces))
-    if not ends or ends[-1] <= limits.UPDATED_TEXT:
+    if not ends or ends[-1] <= UPDATED_TEXT:
         return "".join(pieces) or ELLIPSIS
-    return "".join(pieces[: bisect_right(ends, limits.UPDATED_TEXT - len(ELLIPSIS.encode()))]) + ELLIPSIS
+    return "".join(pieces[: bisect_right(ends, UPDATED_TEXT - len(ELLIPSIS.encode()))]) + ELLIPSIS
 
 
 _ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
 
 
-def plain_text(text: str, limit: int = limits.PLAIN_TEXT) -> Element:
+def plain_text(text: str, limit: int = PLAIN_TEXT) -> Element:
     """Return a `plain_text` object; only line ends keep their meaning."""
     return {"type": "plain_text", "text": shortened(text, limit), "emoji": False}
 
@@ -174,8 +275,8 @@ def small(*lines: str) -> list[Block]:
     """Return context blocks (small grey text), as many as the lines need."""
     blocks: list[Block] = []
     text = ""
-    for line in (shortened(each, limits.PLAIN_TEXT) for each in lines):
-        if text and len(text) + 1 + len(line) > limits.PLAIN_TEXT:
+    for line in (shortened(each, PLAIN_TEXT) for each in lines):
+        if text and len(text) + 1 + len(line) > PLAIN_TEXT:
             blocks.append(_context(text))
             text = ""
         text = f"{text}\n{line}" if text else line
@@ -194,7 +295,7 @@ def section(text: str, accessory: Element | None = None) -> Block:
 
 def header(text: str) -> Block:
     """Return a header."""
-    return {"type": "header", "text": plain_text(single_line(text, limits.HEADER), limits.HEADER)}
+    return {"type": "header", "text": plain_text(single_line(text, HEADER), HEADER)}
 
 
 def divider() -> Block:
@@ -259,7 +360,7 @@ def button(label: str, press: Action, style: str = "", confirm: Element | None =
     action_id, value = names
     made: Element = {
         "type": "button",
-        "text": plain_text(single_line(label, limits.BUTTON_TEXT), limits.BUTTON_TEXT),
+        "text": plain_text(single_line(label, BUTTON_TEXT), BUTTON_TEXT),
         "action_id": action_id,
         "value": value,
     }
@@ -270,9 +371,9 @@ def button(label: str, press: Action, style: str = "", confirm: Element | None =
 
 def link_button(label: str, address: str) -> Element | None:
     """Return a button that opens a URL, or None if the URL exceeds Slack's limit."""
-    if len(address) > limits.BUTTON_LINK or not safe_url(address):
+    if len(address) > BUTTON_LINK or not safe_url(address):
         return None
-    text = plain_text(single_line(label, limits.BUTTON_TEXT), limits.BUTTON_TEXT)
+    text = plain_text(single_line(label, BUTTON_TEXT), BUTTON_TEXT)
     return {"type": "button", "text": text, "action_id": LINK_PRESSED, "url": address}
 
 
@@ -280,10 +381,10 @@ def menu(entries: Iterable[tuple[str, Action]]) -> Element | None:
     """Return an overflow menu of labels and their actions, or None if it is empty."""
     named = [(label, encode(press)) for label, press in entries]
     options = [
-        (names[0], {"text": plain_text(single_line(label, limits.OPTION_TEXT), limits.OPTION_TEXT), "value": names[1]})
+        (names[0], {"text": plain_text(single_line(label, OPTION_TEXT), OPTION_TEXT), "value": names[1]})
         for label, names in named
-        if names is not None and len(names[1]) <= limits.OPTION_VALUE
-    ][: limits.MENU_OPTIONS]
+        if names is not None and len(names[1]) <= OPTION_VALUE
+    ][:MENU_OPTIONS]
     if not options:
         return None
     return {"type": "overflow", "action_id": options[0][0], "options": [option for _, option in options]}
@@ -292,10 +393,10 @@ def menu(entries: Iterable[tuple[str, Action]]) -> Element | None:
 def confirmation(title: str, text: str, yes: str, no: str = "Cancel") -> Element:
     """Return the confirmation dialog of a button."""
     return {
-        "title": plain_text(title, limits.CONFIRM_TITLE),
-        "text": plain_text(text, limits.CONFIRM_TEXT),
-        "confirm": plain_text(yes, limits.CONFIRM_BUTTON),
-        "deny": plain_text(no, limits.CONFIRM_BUTTON),
+        "title": plain_text(title, CONFIRM_TITLE),
+        "text": plain_text(text, CONFIRM_TEXT),
+        "confirm": plain_text(yes, CONFIRM_BUTTON),
+        "deny": plain_text(no, CONFIRM_BUTTON),
         "style": "danger",
     }
 
@@ -303,9 +404,7 @@ def confirmation(title: str, text: str, yes: str, no: str = "Cancel") -> Element
 def buttons(elements: Iterable[Element | None]) -> list[Block]:
     """Return buttons in as many blocks as they need, with unique `action_id`s."""
     made = [element for element in elements if element is not None]
-    return [
-        _actions(made[start : start + limits.BUTTONS_A_BLOCK]) for start in range(0, len(made), limits.BUTTONS_A_BLOCK)
-    ]
+    return [_actions(made[start : start + BUTTONS_A_BLOCK]) for start in range(0, len(made), BUTTONS_A_BLOCK)]
 
 
 def _actions(elements: Sequence[Element]) -> Block:
@@ -321,9 +420,9 @@ def _actions(elements: Sequence[Element]) -> Block:
 def fits_a_table(rows: Sequence[Sequence[str]]) -> bool:
     """Return True if a `table` block takes these cells."""
     return (
-        0 < len(rows) <= limits.TABLE_ROWS
-        and all(0 < len(row) <= limits.TABLE_COLUMNS for row in rows)
-        and sum(len(cell) for row in rows for cell in row) <= limits.TABLE_CHARACTERS
+        0 < len(rows) <= TABLE_ROWS
+        and all(0 < len(row) <= TABLE_COLUMNS for row in rows)
+        and sum(len(cell) for row in rows for cell in row) <= TABLE_CHARACTERS
     )
 
 

@@ -17,10 +17,14 @@ from bot.domain.commands import ActionStyle, Form, FormSubmission, Invocation, P
 from bot.domain.conversations import InboundMessage, Member
 from bot.errors import DeliveryFailed
 from bot.platforms.slack.blocks import (
+    MESSAGE_WEIGHT,
+    Block,
+    CommandReply,
     Element,
     button,
     buttons,
     fallback,
+    fallback_text,
     fits_a_table,
     link_button,
     preformatted,
@@ -31,12 +35,10 @@ from bot.platforms.slack.blocks import (
     table,
     words,
 )
+from bot.platforms.slack.channels import conversation
 from bot.platforms.slack.context import PlatformContext
 from bot.platforms.slack.files import upload
-from bot.platforms.slack.ids import conversation
-from bot.platforms.slack.limits import MESSAGE_WEIGHT
 from bot.platforms.slack.modals import form_to_modal
-from bot.platforms.slack.outgoing import Block, CommandReply, fallback_text
 from bot.platforms.slack.responders import Responder, ResponseTarget, responder_for
 from bot.platforms.slack.rich_text import RichTextBuilder
 from bot.platforms.slack.users import resolve_reply_mentions

@@ -17,9 +17,9 @@ from bot.ports import Commands, EngineApi
 
 @dataclass(frozen=True, slots=True)
 class SlackLookups(Lookups):
-    """Lookups outside the engine. `home_guild` builds a user's Home tab and may be missing."""
+    """Lookups outside the engine. `build_home` returns the content of a user's Home tab; it may be missing."""
 
-    home_guild: Callable[[Member], Awaitable[Home]] | None = None
+    build_home: Callable[[Member], Awaitable[Home]] | None = None
 
 
 @dataclass(frozen=True, slots=True)

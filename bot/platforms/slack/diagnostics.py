@@ -11,7 +11,7 @@ from time import monotonic
 
 from bot.domain.health import Check, CheckStatus
 from bot.errors import CountersignError
-from bot.platforms.slack.socket_mode import socket_address
+from bot.platforms.slack.listener import socket_address
 from bot.platforms.slack.web_api import Identity, WebApi
 
 # -------------------- scopes

@@ -16,7 +16,7 @@ import aiohttp
 from bot.domain.commands import ReplyFile
 from bot.domain.conversations import Attachment
 from bot.errors import DeliveryFailed, NotFound
-from bot.platforms.slack.responders import ChannelRef
+from bot.platforms.slack.channels import ChannelRef, direct_channel
 from bot.platforms.slack.web_api import SlackConnectionError, SlackWebApiError, WebApi
 from bot.rendering.text_safety import single_line
 
@@ -38,16 +38,6 @@ async def share_file(api: WebApi, channel: str, thread: str, name: str, data: by
     given: Mapping[str, Any] = {"files": [{"id": file, "title": name}], "channel_id": channel}
     await api.post("files.completeUploadExternal", **given, thread_ts=thread or None)
     return file
-
-
-async def direct_channel(api: WebApi, user: str) -> str:
-    """Return the direct conversation with a user. Raises DeliveryFailed."""
-    answer = await api.edit("conversations.open", users=user)
-    channel = answer.get("channel")
-    found = str(channel.get("id") or "") if isinstance(channel, dict) else ""
-    if not found:
-        raise DeliveryFailed("Slack opened no direct conversation with that person.", permanent=True)
-    return found
 
 
 async def _send(api: WebApi, url: str, data: bytes) -> None:

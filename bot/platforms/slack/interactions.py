@@ -1,17 +1,23 @@
-"""Clicks and commands: acknowledged at once, handled afterwards.
+"""Handlers of clicks, slash commands, submitted modals and shortcuts.
 
-The user is looked up again, and the engine or the command checks their rights; the content of a button is not trusted.
-A rejection is an ephemeral message.
+A click or command is acknowledged before, and handled in the background. Slack waits three seconds for the response to
+a submission (docs.slack.dev, "Modals"): a fast result is shown in the modal, a slow one with its progress. A rejection
+is an ephemeral message. Delivery edits the cards.
 """
 
 from __future__ import annotations
 
+import asyncio
+import functools
+import json
 import logging
-from collections.abc import Coroutine, Mapping
-from dataclasses import replace
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from dataclasses import dataclass, replace
+from time import monotonic
 from typing import Any
 
 from bot.chat.actions import (
+    Action,
     ApprovalRef,
     Approve,
     ApproveWithGrant,
@@ -33,27 +39,150 @@ from bot.chat.decisions import (
     run_turn_action,
     save_feedback,
 )
-from bot.chat.rejection_messages import GONE, OUT_OF_DATE, TOO_MANY_REQUESTS, error_message
+from bot.chat.rejection_messages import GONE, OUT_OF_DATE, TOO_MANY_REQUESTS, UNEXPECTED_ERROR, error_message
 from bot.chat.text_commands import split_args
+from bot.chat.thread_context import format_lines
 from bot.domain.approvals import DecisionType
-from bot.domain.conversations import ConversationKey
+from bot.domain.commands import Form
+from bot.domain.conversations import ConversationKey, InboundMessage
 from bot.domain.turns import ToolStep
-from bot.errors import CountersignError
+from bot.errors import CountersignError, DeliveryFailed
+from bot.platforms.slack.blocks import CommandReply, decode, fallback_text
+from bot.platforms.slack.channels import ChannelRef, conversation, direct_channel
 from bot.platforms.slack.command_runner import CommandRunner, TriggerId
 from bot.platforms.slack.context import PlatformContext
-from bot.platforms.slack.files import direct_channel
-from bot.platforms.slack.ids import conversation
-from bot.platforms.slack.markup import MentionResolver, to_plain_text
+from bot.platforms.slack.home import HomeRefresher
+from bot.platforms.slack.markup import MentionResolver, defuse_mentions, escape, to_plain_text
 from bot.platforms.slack.messages import TextCommand
-from bot.platforms.slack.modals import Window, call_modal, confirm_modal, deny_modal, page_of_call, whole_call_modal
-from bot.platforms.slack.payloads import ActionPayload, SlashCommandPayload, read_press, read_slash
-from bot.platforms.slack.responders import ResponseTarget, send_ephemeral, text_message
+from bot.platforms.slack.modals import (
+    Back,
+    ConfirmationSubmitted,
+    DenySubmitted,
+    FormSubmitted,
+    Window,
+    call_modal,
+    confirm_modal,
+    deny_modal,
+    errors,
+    form_to_modal,
+    modal,
+    note_modal,
+    page_of_call,
+    read_submission,
+    text_input,
+    whole_call_modal,
+)
+from bot.platforms.slack.responders import APART_SECONDS, ResponseTarget, send_ephemeral, text_message
 from bot.platforms.slack.users import resolve_mentions
+from bot.platforms.slack.web_api import WebApi
 from bot.rendering.available_actions import CheckCallAction, RunAgainAction, StopTurnAction
+from bot.rendering.text_safety import single_line
 
 log = logging.getLogger(__name__)
 
 NO_OUTSIDERS = "Only full members of this workspace may see that."
+SOON_SECONDS = 1.8
+"""Seconds until a submission without a result is answered with the progress modal; Slack waits three."""
+BUSY = "This takes a moment…"
+DONE = "Done."
+TITLE = "Countersign"
+ASK = "cs.ask"
+"""`callback_id` of the message shortcut and of its modal."""
+QUESTION = "question"
+LONGEST_QUOTE = 1_500
+RECENT_TURNS = 10
+
+Answer = Mapping[str, Any]
+"""Response to a submission; an empty one closes the modal."""
+CLEAR: Answer = {"response_action": "clear"}
+
+
+@dataclass(frozen=True, slots=True)
+class ActionPayload:
+    """A click on a button. `place` is its location; `view` is its modal, if any."""
+
+    press: Action
+    place: ResponseTarget
+    trigger: str
+    view: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SlashCommandPayload:
+    """A slash command."""
+
+    command: str
+    text: str
+    place: ResponseTarget
+    trigger: str
+
+
+def read_press(body: Mapping[str, Any]) -> ActionPayload | None:
+    """Parse a click. Return None if the button is not one of the bot's."""
+    actions = body.get("actions")
+    action = actions[0] if isinstance(actions, list) and actions else None
+    if not isinstance(action, dict):
+        return None
+    press = decode(str(action.get("action_id") or ""), _value(action))
+    if press is None:
+        return None
+    view = _dict(body, "view")
+    kept = ResponseTarget.parse(str(view.get("private_metadata") or "")) if view else None
+    return ActionPayload(
+        press=press,
+        # A window remembers where it was opened; who pressed is for Slack to say.
+        place=(
+            replace(kept, spot=replace(kept.spot, user=user_of(body)))
+            if kept is not None
+            else ResponseTarget(
+                _spot(body), "" if view else str(body.get("response_url") or ""), replaces=_is_private(body)
+            )
+        ),
+        trigger=str(body.get("trigger_id") or ""),
+        view=str(view.get("id") or ""),
+    )
+
+
+def read_slash(body: Mapping[str, Any]) -> SlashCommandPayload:
+    """Parse a slash command."""
+    spot = ChannelRef(
+        str(body.get("channel_id") or ""), str(body.get("user_id") or ""), str(body.get("thread_ts") or "")
+    )
+    return SlashCommandPayload(
+        command=str(body.get("command") or "").removeprefix("/").lower(),
+        text=str(body.get("text") or ""),
+        place=ResponseTarget(spot, str(body.get("response_url") or "")),
+        trigger=str(body.get("trigger_id") or ""),
+    )
+
+
+def user_of(body: Mapping[str, Any]) -> str:
+    """Return the id of the user."""
+    return str(_dict(body, "user").get("id") or body.get("user_id") or "")
+
+
+def _spot(body: Mapping[str, Any]) -> ChannelRef:
+    container, message, channel = _dict(body, "container"), _dict(body, "message"), _dict(body, "channel")
+    thread = container.get("thread_ts") or message.get("thread_ts")
+    if not (thread or container.get("is_ephemeral")):
+        thread = message.get("ts") or container.get("message_ts")
+    place = str(channel.get("id") or container.get("channel_id") or "")
+    return ChannelRef(place, user_of(body), str(thread or ""))
+
+
+def _is_private(body: Mapping[str, Any]) -> bool:
+    """Return True if the message with the button is visible to this user only; other messages are not replaced."""
+    return bool(_dict(body, "container").get("is_ephemeral")) or _spot(body).direct
+
+
+def _value(action: Mapping[str, Any]) -> str:
+    chosen = _dict(action, "selected_option")
+    return str(chosen.get("value") or action.get("value") or "")
+
+
+def _dict(body: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    found = body.get(name)
+    return found if isinstance(found, dict) else {}
 
 
 class InteractionHandler:
@@ -216,3 +345,219 @@ class InteractionHandler:
     async def where(self, place: ResponseTarget) -> ConversationKey:
         """Return the conversation of a target."""
         return conversation((await self._api.identity()).team, place.spot.channel, place.spot.thread)
+
+
+class _Meanwhile:
+    """Progress of a slow submission in its modal: shows the latest reply before the final one."""
+
+    def __init__(self, api: WebApi, view_id: str) -> None:
+        self._api = api
+        self._view_id = view_id
+        self._text = BUSY
+        self._changed: float | None = None
+
+    def window(self) -> Window:
+        """Return the progress modal, which may be updated from now on."""
+        self._changed = monotonic()
+        return note_modal(TITLE, self._text)
+
+    async def say(self, sheet: CommandReply) -> None:
+        """Show progress. Never raises."""
+        self._text = fallback_text(sheet.blocks) or BUSY
+        if self._changed is None or monotonic() - self._changed < APART_SECONDS:
+            return
+        if self._api.pacing.has_headroom("views.update"):
+            try:
+                await self._api.edit("views.update", view_id=self._view_id, view=self.window())
+            except DeliveryFailed as error:
+                log.info("progress not shown in a modal: %s", error)
+
+
+class ModalSubmissionHandler:
+    """Takes sent windows."""
+
+    def __init__(self, platform: PlatformContext, invocations: CommandRunner, counter: InteractionHandler) -> None:
+        self._platform = platform
+        self._invocations = invocations
+        self._counter = counter
+
+    async def take(self, body: Mapping[str, Any]) -> Answer:
+        """Return the response to a submission."""
+        view = body.get("view")
+        if not isinstance(view, dict) or (submission := read_submission(view)) is None:
+            return {}
+        outcome: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        trigger = TriggerId.fresh(str(body.get("trigger_id") or ""))
+        view_id = str(view.get("id") or "")
+        meanwhile = _Meanwhile(self._platform.api, view_id)
+        answering = functools.partial(self._answer, submission, user_of(body), trigger, meanwhile)
+        work = self._work(answering, outcome, view_id)
+        if not self._platform.background_tasks.start_for(user_of(body), work, "slack: window"):
+            return _update(note_modal(TITLE, TOO_MANY_REQUESTS))
+        await asyncio.wait({outcome}, timeout=SOON_SECONDS)
+        if outcome.done() and not outcome.cancelled():
+            return outcome.result()
+        outcome.cancel()
+        return _update(meanwhile.window())
+
+    async def _work(
+        self, answering: Callable[[], Awaitable[Answer]], outcome: asyncio.Future[Answer], view_id: str
+    ) -> None:
+        answer = _update(note_modal(TITLE, UNEXPECTED_ERROR))
+        try:
+            answer = await answering()
+        except (CountersignError, TimeoutError) as error:
+            log.warning("modal submission failed: %s", error)
+            answer = _update(note_modal(TITLE, error_message(error)))
+        finally:
+            late = outcome.done()
+            if not late:
+                outcome.set_result(answer)
+        if late:  # the window says by now that it takes longer
+            window = answer.get("view") or note_modal(TITLE, DONE)
+            await self._platform.api.edit("views.update", view_id=view_id, view=window)
+
+    async def _answer(self, sent: Back, user: str, trigger: TriggerId | None, meanwhile: _Meanwhile) -> Answer:
+        match sent:
+            case DenySubmitted(ref, reason):
+                member = await self._platform.people.member(user)
+                if told := await decide(self._platform.engine, [ref], DecisionType.DENY, member, reason):
+                    return _update(note_modal("Deny", await resolve_mentions(self._platform.people, told)))
+                return CLEAR
+            case ConfirmationSubmitted(words, typed, kept):
+                if (place := _place(kept, user)) is not None:
+                    errand = self._counter.command((*words, "--confirm", typed), place, trigger)
+                    self._counter.begin(errand, place, "command")
+                return CLEAR
+            case FormSubmitted(form, fields, kept):
+                place = _place(kept, user)
+                return CLEAR if place is None else await self._filled(form, fields, user, place, meanwhile)
+
+    async def _filled(
+        self, form: str, fields: Mapping[str, str], user: str, place: ResponseTarget, meanwhile: _Meanwhile
+    ) -> Answer:
+        member = await self._platform.people.member(user)
+        if refusal := self._platform.audience.rejection(member):
+            return _update(note_modal(TITLE, refusal))
+        answer = await self._invocations.submit(form, fields, member, place, meanwhile.say)
+        if not isinstance(answer, Form):
+            return CLEAR
+        wrong = errors(answer)
+        if wrong and answer.id == form and not _differ(answer, fields):
+            return {"response_action": "errors", "errors": wrong}
+        return _update(form_to_modal(answer, str(place)))
+
+
+def _differ(form: Form, fields: Mapping[str, str]) -> bool:
+    """Return True if the form shows other fields or values than were submitted, so that a response with errors is not
+    enough.
+    """
+    return any(fields.get(field.name, "") != field.value for field in form.fields)
+
+
+def _update(window: Window) -> Answer:
+    return {"response_action": "update", "view": window}
+
+
+def _place(kept: str, user: str) -> ResponseTarget | None:
+    """Return the target the modal was opened in, or None if another user opened it."""
+    place = ResponseTarget.parse(kept)
+    return place if place is not None and place.spot.user == user else None
+
+
+class ShortcutHandler:
+    """Handles message shortcuts after their acknowledgement."""
+
+    def __init__(self, platform: PlatformContext, counter: InteractionHandler, tabs: HomeRefresher) -> None:
+        self._platform = platform
+        self._counter = counter
+        self._tabs = tabs
+
+    def event(self, event: Mapping[str, Any]) -> None:
+        """Handle an event other than a message."""
+        user = str(event.get("user") or "")
+        match event.get("type"):
+            case "app_home_opened" if event.get("tab") == "home" and user:
+                self._platform.background_tasks.start_for(
+                    user, self._tabs.open(user, first_visit="view" not in event), "slack: home"
+                )
+            case "agent_session_stopped" if user:
+                place = ResponseTarget(
+                    ChannelRef(str(event.get("channel") or ""), user, str(event.get("thread_ts") or ""))
+                )
+                self._counter.begin(self._stop_all(place), place, "stop")
+            case _:
+                return
+
+    def shortcut(self, body: Mapping[str, Any]) -> None:
+        """Handle the shortcut on a message: open the modal for a question about it."""
+        message, channel, user = (_dict(body, name) for name in ("message", "channel", "user"))
+        if body.get("callback_id") != ASK or not message.get("ts"):
+            return
+        thread = str(message.get("thread_ts") or message["ts"])
+        place = ResponseTarget(ChannelRef(str(channel.get("id") or ""), str(user.get("id") or ""), thread))
+        said = single_line(str(message.get("text") or ""), LONGEST_QUOTE)
+        view = _question_window(place, str(message.get("user") or ""), said)
+        self._counter.begin(self._open(str(body.get("trigger_id") or ""), view), place, "shortcut")
+
+    def asked(self, body: Mapping[str, Any]) -> bool:
+        """Return True if the modal is the shortcut's; its question is passed on."""
+        view, user = _dict(body, "view"), _dict(body, "user")
+        if view.get("callback_id") != ASK:
+            return False
+        kept = json.loads(str(view.get("private_metadata") or "[]"))
+        place = ResponseTarget.parse(kept[0]) if len(kept) == 3 else None
+        if place is not None:
+            place = replace(place, spot=replace(place.spot, user=str(user.get("id") or "")))
+            errand = self._ask(str(view.get("id")), _typed(view), place, str(kept[1]), str(kept[2]))
+            self._counter.begin(errand, place, "shortcut")
+        return True
+
+    async def _stop_all(self, place: ResponseTarget) -> None:
+        member = await self._platform.people.member(place.spot.user)
+        if self._platform.audience.rejection(member):
+            return
+        for view in await self._platform.engine.recent_turns(await self._counter.where(place), RECENT_TURNS):
+            if not view.turn.status.ended:
+                await self._platform.engine.stop(view.turn.id, member.author)
+
+    async def _open(self, trigger: str, view: Window) -> None:
+        await self._platform.api.post("views.open", trigger_id=trigger, view=view)
+
+    async def _ask(self, view_id: str, question: str, place: ResponseTarget, author: str, said: str) -> None:
+        """Pass on a question with the message it is about; the thread shows who asked."""
+        platform, spot = self._platform, place.spot
+        member = await platform.people.member(spot.user)
+        if refusal := platform.audience.rejection(member):
+            await send_ephemeral(platform.api, spot, text_message(refusal))
+            return
+        name = (await platform.people.person(author)).name if author else "somebody"
+        await platform.api.post(
+            "chat.postMessage",
+            channel=spot.channel,
+            thread_ts=spot.thread,
+            text=escape(defuse_mentions(f"{member.author.name} asks about this: {question}")),
+            unfurl_links=False,
+            unfurl_media=False,
+        )
+        team = (await platform.api.identity()).team
+        await platform.engine.receive(
+            InboundMessage(
+                keys=(f"slack:{team}:window:{view_id}",),
+                conversation=conversation(team, spot.channel, spot.thread),
+                author=member.author,
+                text=question,
+                context=format_lines([(name, to_plain_text(said, MentionResolver()))]),
+            )
+        )
+
+
+def _question_window(place: ResponseTarget, author: str, said: str) -> Window:
+    field = text_input(QUESTION, "What do you want to know about this message?", required=True, longest=2_000)
+    kept = json.dumps([str(place.without_response_url), author, said], ensure_ascii=False)
+    return modal("Ask about this", [field], callback_id=ASK, metadata=kept, submit="Ask")
+
+
+def _typed(view: Mapping[str, Any]) -> str:
+    field = _dict(_dict(_dict(view, "state"), "values"), QUESTION)
+    return str(_dict(field, QUESTION).get("value") or "").strip()

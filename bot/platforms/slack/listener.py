@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import json
 import logging
 import re
-from collections.abc import Coroutine, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
+from slack_bolt.adapter.socket_mode.async_handler import AsyncSocketModeHandler
 from slack_bolt.async_app import AsyncAck, AsyncApp
 from slack_bolt.authorization import AuthorizeResult
 from slack_bolt.request.async_request import AsyncBoltRequest
@@ -26,146 +26,118 @@ from bot.chat.audience import AudiencePolicy
 from bot.chat.background_tasks import BackgroundTasks
 from bot.chat.elicitation_forms import ElicitationForms
 from bot.chat.retry import retry_until_available
-from bot.chat.thread_context import format_lines
-from bot.domain.conversations import InboundMessage
 from bot.domain.health import ListenerStatus
 from bot.errors import CountersignError, DeliveryFailed, SettingsError
 from bot.logs import in_context
 from bot.platforms.slack.command_runner import CommandRunner
 from bot.platforms.slack.context import PlatformContext, SlackLookups
-from bot.platforms.slack.home_refresher import HomeRefresher
-from bot.platforms.slack.ids import conversation
-from bot.platforms.slack.interactions import InteractionHandler
-from bot.platforms.slack.markup import MentionResolver, defuse_mentions, escape, to_plain_text
+from bot.platforms.slack.home import HomeRefresher
+from bot.platforms.slack.interactions import InteractionHandler, ModalSubmissionHandler, ShortcutHandler
 from bot.platforms.slack.messages import MessageHandler
-from bot.platforms.slack.modal_submissions import ModalSubmissionHandler
-from bot.platforms.slack.modals import Window, modal, text_input
-from bot.platforms.slack.responders import ChannelRef, ResponseTarget, send_ephemeral, text_message
-from bot.platforms.slack.socket_mode import SocketStatus, receive_by_socket
 from bot.platforms.slack.users import UserDirectory
 from bot.platforms.slack.web_api import LOCKED_OUT, Identity, SlackWebApiError, WebApi, library_log
 from bot.ports import Commands, EngineApi
-from bot.rendering.text_safety import single_line
 
-# -------------------- shortcuts
+log = logging.getLogger(__name__)
 
-ASK = "cs.ask"
-QUESTION = "question"
-LONGEST_QUOTE = 1_500
-RECENT_TURNS = 10
-NOT_HERE = "I cannot read along here. Invite me to the channel first."
-
-
-class ShortcutHandler:
-    """Handles message shortcuts after their acknowledgement."""
-
-    def __init__(self, platform: PlatformContext, counter: InteractionHandler, tabs: HomeRefresher) -> None:
-        self._platform = platform
-        self._counter = counter
-        self._tabs = tabs
-
-    def event(self, event: Mapping[str, Any]) -> None:
-        """Handle an event other than a message."""
-        user = str(event.get("user") or "")
-        match event.get("type"):
-            case "app_home_opened" if event.get("tab") == "home" and user:
-                self._platform.background_tasks.start_for(
-                    user, self._tabs.open(user, first_visit="view" not in event), "slack: home"
-                )
-            case "agent_session_stopped" if user:
-                place = ResponseTarget(
-                    ChannelRef(str(event.get("channel") or ""), user, str(event.get("thread_ts") or ""))
-                )
-                self._counter.begin(self._stop_all(place), place, "stop")
-            case _:
-                return
-
-    def shortcut(self, body: Mapping[str, Any]) -> None:
-        """Handle the shortcut on a message: open the modal for a question about it."""
-        message, channel, user = (_dict(body, name) for name in ("message", "channel", "user"))
-        if body.get("callback_id") != ASK or not message.get("ts"):
-            return
-        thread = str(message.get("thread_ts") or message["ts"])
-        place = ResponseTarget(ChannelRef(str(channel.get("id") or ""), str(user.get("id") or ""), thread))
-        said = single_line(str(message.get("text") or ""), LONGEST_QUOTE)
-        view = _question_window(place, str(message.get("user") or ""), said)
-        self._counter.begin(self._open(str(body.get("trigger_id") or ""), view), place, "shortcut")
-
-    def asked(self, body: Mapping[str, Any]) -> bool:
-        """Return True if the modal is the shortcut's; its question is passed on."""
-        view, user = _dict(body, "view"), _dict(body, "user")
-        if view.get("callback_id") != ASK:
-            return False
-        kept = json.loads(str(view.get("private_metadata") or "[]"))
-        place = ResponseTarget.parse(kept[0]) if len(kept) == 3 else None
-        if place is not None:
-            place = replace(place, spot=replace(place.spot, user=str(user.get("id") or "")))
-            errand = self._ask(str(view.get("id")), _typed(view), place, str(kept[1]), str(kept[2]))
-            self._counter.begin(errand, place, "shortcut")
-        return True
-
-    async def _stop_all(self, place: ResponseTarget) -> None:
-        member = await self._platform.people.member(place.spot.user)
-        if self._platform.audience.rejection(member):
-            return
-        for view in await self._platform.engine.recent_turns(await self._counter.where(place), RECENT_TURNS):
-            if not view.turn.status.ended:
-                await self._platform.engine.stop(view.turn.id, member.author)
-
-    async def _open(self, trigger: str, view: Window) -> None:
-        await self._platform.api.post("views.open", trigger_id=trigger, view=view)
-
-    async def _ask(self, view_id: str, question: str, place: ResponseTarget, author: str, said: str) -> None:
-        """Pass on a question with the message it is about; the thread shows who asked."""
-        platform, spot = self._platform, place.spot
-        member = await platform.people.member(spot.user)
-        if refusal := platform.audience.rejection(member):
-            await send_ephemeral(platform.api, spot, text_message(refusal))
-            return
-        name = (await platform.people.person(author)).name if author else "somebody"
-        await platform.api.post(
-            "chat.postMessage",
-            channel=spot.channel,
-            thread_ts=spot.thread,
-            text=escape(defuse_mentions(f"{member.author.name} asks about this: {question}")),
-            unfurl_links=False,
-            unfurl_media=False,
-        )
-        team = (await platform.api.identity()).team
-        await platform.engine.receive(
-            InboundMessage(
-                keys=(f"slack:{team}:window:{view_id}",),
-                conversation=conversation(team, spot.channel, spot.thread),
-                author=member.author,
-                text=question,
-                context=format_lines([(name, to_plain_text(said, MentionResolver()))]),
-            )
-        )
+PATH = "/slack/events"
+LARGEST_BODY = 1024 * 1024
+"""In bytes. Slack's own are below a quarter of that, a modal of 250 kB included."""
+PING_SECONDS = 10.0
+LOOK_SECONDS = 5.0
+LOOKS = 3
+"""Consecutive checks without a connection before the URL is replaced."""
+_ANY = re.compile(".*", re.DOTALL)
 
 
-def _question_window(place: ResponseTarget, author: str, said: str) -> Window:
-    field = text_input(QUESTION, "What do you want to know about this message?", required=True, longest=2_000)
-    kept = json.dumps([str(place.without_response_url), author, said], ensure_ascii=False)
-    return modal("Ask about this", [field], callback_id=ASK, metadata=kept, submit="Ask")
+# -------------------- Socket Mode
+# Slack's client reconnects by itself. Added here: a URL that does not connect is replaced, a rejected token ends the
+# program, and the client's tasks are closed at shutdown. Slack sends unacknowledged events again.
 
 
-def _typed(view: Mapping[str, Any]) -> str:
-    field = _dict(_dict(_dict(view, "state"), "values"), QUESTION)
-    return str(_dict(field, QUESTION).get("value") or "").strip()
+class SocketStatus:
+    """Connection status of Socket Mode."""
+
+    def __init__(self) -> None:
+        self._client: Any = None
+
+    def attach(self, client: Any) -> None:
+        """Watch this client; None for none."""
+        self._client = client
+
+    async def is_connected(self) -> bool:
+        """Return True if the client reports a connection."""
+        return self._client is not None and bool(await self._client.is_connected())
 
 
-def _dict(body: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    found = body.get(name)
-    return found if isinstance(found, dict) else {}
+async def receive_by_socket(
+    app: AsyncApp, api: WebApi, app_token: str, line: SocketStatus, *, ping: float = PING_SECONDS
+) -> None:
+    """Receive until cancelled, reporting to `line`. Raises DeliveryFailed if Slack rejects the app's token."""
+    address = await retry_until_available(functools.partial(socket_address, api, app_token), "Slack")
+    handler: Any = AsyncSocketModeHandler(
+        app, app_token, logger=library_log(), web_client=api.client(), ping_interval=ping
+    )
+    # Slack hands out about one address a minute: the first one serves to look at the token and to connect.
+    handler.client.wss_uri = address
+    line.attach(handler.client)
+    try:
+        connecting = asyncio.create_task(handler.client.connect(), name="slack: connect")
+        try:
+            await _watch(handler, functools.partial(socket_address, api, app_token))
+        finally:
+            connecting.cancel()
+            await asyncio.gather(connecting, return_exceptions=True)
+    finally:
+        line.attach(None)
+        await _close(handler)
+
+
+async def socket_address(api: WebApi, app_token: str) -> str:
+    """Return a URL for one connection. Raises DeliveryFailed."""
+    try:
+        return str((await api.with_token(app_token, "apps.connections.open")).get("url") or "")
+    except SlackWebApiError as error:
+        if not error.permanent:
+            raise
+        raise DeliveryFailed(
+            f"Slack does not open a connection for the app ({error.code}).",
+            "check SLACK_APP_TOKEN (xapp-…, scope connections:write) and that Socket Mode is on",
+            permanent=True,
+        ) from error
+
+
+async def _watch(handler: Any, ask: Callable[[], Awaitable[str]]) -> None:
+    """Replace a URL that does not work. Raises DeliveryFailed if the token is rejected."""
+    away = 0
+    while True:
+        await asyncio.sleep(LOOK_SECONDS)
+        away = 0 if await handler.client.is_connected() else away + 1
+        if away >= LOOKS:
+            handler.client.wss_uri = await _another(ask)
+            away = 0
+
+
+async def _another(ask: Callable[[], Awaitable[str]]) -> str | None:
+    """Return a new URL, or None if Slack gives none for now and its client has to retry."""
+    try:
+        return await ask()
+    except DeliveryFailed as failure:
+        if failure.permanent:
+            raise
+        return None
+
+
+async def _close(handler: Any) -> None:
+    client = handler.client
+    await client.close()
+    tasks = (client.message_processor, client.current_session_monitor, client.message_receiver)
+    await asyncio.gather(*(task for task in tasks if task is not None), return_exceptions=True)
 
 
 # -------------------- events endpoint
 # Independent of a web framework. Requests without a signature of the last five minutes, and requests above Slack's
 # maximum size, are rejected before they are parsed.
-
-PATH = "/slack/events"
-LARGEST_BODY = 1024 * 1024
-"""In bytes. Slack's own are below a quarter of that, a modal of 250 kB included."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,9 +240,7 @@ class RevocationWatcher:
             log.warning("Slack says that tokens of the app were revoked; the bot's own is still good")
 
 
-log = logging.getLogger(__name__)
-
-_ANY = re.compile(".*", re.DOTALL)
+# -------------------- listener
 
 
 class SlackListener:
@@ -296,7 +266,7 @@ class SlackListener:
         self._api = api
         self._people = people
         self._app_token = app_token
-        self._manners = audience or AudiencePolicy()
+        self._audience = audience or AudiencePolicy()
         self._records = records or SlackLookups()
         self.hook = EventsEndpoint(signing_secret) if signing_secret else None
         self._line = SocketStatus()
@@ -310,9 +280,10 @@ class SlackListener:
         app = self._app(identity)
         forms = ElicitationForms(engine, ArgumentEditForms(engine, commands))
         platform = PlatformContext(
-            self._api, self._people, self._manners, background_tasks, engine, forms, self._records
+            self._api, self._people, self._audience, background_tasks, engine, forms, self._records
         )
-        access, tabs = RevocationWatcher(self._api), HomeRefresher(platform)
+        access = RevocationWatcher(self._api)
+        tabs = HomeRefresher(self._api, self._people, self._audience, self._records.build_home)
         _Handlers(app, platform, access, tabs)
         log.info("receiving from Slack as %s in %s", identity.name, identity.url or identity.team)
         try:

@@ -20,9 +20,9 @@ from bot.chat.text_commands import parse_command
 from bot.chat.thread_context import ThreadTracker, append_file_names, describe_files, format_lines, messages_since
 from bot.domain.conversations import Attachment, Author, ConversationKey, InboundMessage
 from bot.errors import DatabaseUnwritable, DeliveryFailed, QueueFull
+from bot.platforms.slack.channels import ChannelRef, conversation, message_keys
 from bot.platforms.slack.context import PlatformContext
 from bot.platforms.slack.files import attachments
-from bot.platforms.slack.ids import conversation, message_keys
 from bot.platforms.slack.markup import (
     MentionResolver,
     mentioned_people,
@@ -30,7 +30,7 @@ from bot.platforms.slack.markup import (
     to_plain_text,
     unnamed_channels,
 )
-from bot.platforms.slack.responders import ChannelRef, send_ephemeral, text_message
+from bot.platforms.slack.responders import send_ephemeral, text_message
 from bot.platforms.slack.users import Person, UserDirectory
 from bot.platforms.slack.web_api import Identity, WebApi
 from bot.ports import EngineApi

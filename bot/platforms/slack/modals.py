@@ -1,7 +1,7 @@
 """Modals: the whole call, the reason of a denial, a text to confirm, and the forms of commands.
 
 The context of a modal is its `private_metadata`. A secret is never entered in Slack: such a field is a hint to the page
-where it can be entered. `modal_submissions` parses and handles the submission.
+where it can be entered.
 """
 
 from __future__ import annotations
@@ -13,12 +13,23 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from bot.chat.actions import ApprovalRef, OpenConfirmation, ViewCall
+from bot.chat.actions import (
+    ApprovalRef,
+    OpenConfirmation,
+    ViewCall,
+)
 from bot.domain.approvals import Portion
 from bot.domain.commands import Field, FieldKind, Form
 from bot.domain.turns import StepStatus, ToolStep
-from bot.platforms.slack import limits
 from bot.platforms.slack.blocks import (
+    INPUT_HINT,
+    INPUT_LABEL,
+    INPUT_LENGTH,
+    OPTION_TEXT,
+    OPTIONS,
+    PRIVATE_METADATA,
+    VIEW_TITLE,
+    Block,
     Element,
     button,
     buttons,
@@ -31,8 +42,7 @@ from bot.platforms.slack.blocks import (
     small,
     words,
 )
-from bot.platforms.slack.cards import decisions, facts
-from bot.platforms.slack.outgoing import Block
+from bot.platforms.slack.turns import decisions, facts
 from bot.rendering.approval_card import ApprovalCard, approval_card, headline, warning_lines, whole_card, withheld_text
 from bot.rendering.call_arguments import CardArgument
 from bot.rendering.text_safety import single_line
@@ -71,11 +81,11 @@ def confirm_modal(press: OpenConfirmation, keep: str) -> View:
     """Return the modal for the text that confirms a command. `keep` is returned with the submission."""
     label = f"Type {single_line(press.text, 200)} to confirm"
     return modal(
-        single_line(press.label, limits.VIEW_TITLE),
+        single_line(press.label, VIEW_TITLE),
         [text_input(TYPED, label, longest=len(press.text) + 50, required=True, lines=False)],
         callback_id=CONFIRM,
         metadata=json.dumps([keep, *press.words], ensure_ascii=False),
-        submit=single_line(press.label, limits.VIEW_TITLE),
+        submit=single_line(press.label, VIEW_TITLE),
     )
 
 
@@ -128,12 +138,12 @@ def modal(title: str, blocks: list[Block], *, callback_id: str = SHOWN, metadata
     made: View = {
         "type": "modal",
         "callback_id": callback_id,
-        "title": plain_text(single_line(title, limits.VIEW_TITLE), limits.VIEW_TITLE),
+        "title": plain_text(single_line(title, VIEW_TITLE), VIEW_TITLE),
         "close": plain_text("Cancel" if submit else "Close"),
         "private_metadata": metadata,
         "blocks": blocks,
     }
-    return {**made, "submit": plain_text(single_line(submit, limits.VIEW_TITLE), limits.VIEW_TITLE)} if submit else made
+    return {**made, "submit": plain_text(single_line(submit, VIEW_TITLE), VIEW_TITLE)} if submit else made
 
 
 def text_input(
@@ -142,7 +152,7 @@ def text_input(
     *,
     hint: str = "",
     value: str = "",
-    longest: int = limits.INPUT_LENGTH,
+    longest: int = INPUT_LENGTH,
     required: bool = False,
     lines: bool = True,
 ) -> Block:
@@ -151,7 +161,7 @@ def text_input(
         "type": "plain_text_input",
         "action_id": name,
         "multiline": lines,
-        "max_length": min(max(longest, 1), limits.INPUT_LENGTH),
+        "max_length": min(max(longest, 1), INPUT_LENGTH),
     }
     if value:
         element["initial_value"] = value[: element["max_length"]]
@@ -163,11 +173,11 @@ def input_block(name: str, label: str, element: Element, *, hint: str = "", requ
     block: Block = {
         "type": "input",
         "block_id": name,
-        "label": plain_text(single_line(label, limits.INPUT_LABEL), limits.INPUT_LABEL),
+        "label": plain_text(single_line(label, INPUT_LABEL), INPUT_LABEL),
         "element": element,
         "optional": not required,
     }
-    return {**block, "hint": plain_text(hint, limits.INPUT_HINT)} if hint else block
+    return {**block, "hint": plain_text(hint, INPUT_HINT)} if hint else block
 
 
 def _pages(card: ApprovalCard) -> list[list[Block]]:
@@ -230,7 +240,7 @@ def form_to_modal(form: Form, keep: str) -> View:
     metadata = encode_state(ModalState(form.id, keep, form.carried))
     if metadata is None:
         return note_modal(form.title, f"{TOO_LONG}\n{form.instead}".strip())
-    blocks: list[Block] = [section(form.title)] if len(form.title) > limits.VIEW_TITLE else []
+    blocks: list[Block] = [section(form.title)] if len(form.title) > VIEW_TITLE else []
     if form.intro:
         blocks.append(section(form.intro))
     for field in form.fields:
@@ -245,7 +255,7 @@ def form_to_modal(form: Form, keep: str) -> View:
 def errors(form: Form) -> dict[str, str]:
     """Return the validation errors by field, for Slack to show below the fields."""
     return {
-        FIELD + field.name: shortened(field.error, limits.INPUT_HINT)
+        FIELD + field.name: shortened(field.error, INPUT_HINT)
         for field in form.fields
         if field.error and field.kind is not FieldKind.SECRET
     }
@@ -254,10 +264,10 @@ def errors(form: Form) -> dict[str, str]:
 def encode_state(luggage: ModalState) -> str | None:
     """Return the state as `private_metadata`, or None if it exceeds the limit."""
     plain = json.dumps([luggage.form, luggage.keep, dict(luggage.carried)], ensure_ascii=False)
-    if len(plain) <= limits.PRIVATE_METADATA:
+    if len(plain) <= PRIVATE_METADATA:
         return plain
     zipped = _ZIPPED + base64.b85encode(zlib.compress(plain.encode(), 9)).decode()
-    return zipped if len(zipped) <= limits.PRIVATE_METADATA else None
+    return zipped if len(zipped) <= PRIVATE_METADATA else None
 
 
 def decode_state(metadata: str) -> ModalState:
@@ -303,7 +313,7 @@ def _typed(field: Field, name: str, hint: str, *, lines: bool) -> Block:
 
 
 def _choice(field: Field, name: str, choices: Sequence[str]) -> Block:
-    options = [{"text": plain_text(choice, limits.OPTION_TEXT), "value": choice} for choice in choices]
+    options = [{"text": plain_text(choice, OPTION_TEXT), "value": choice} for choice in choices]
     few = len(options) <= 5
     element: Element = {"type": "radio_buttons" if few else "static_select", "action_id": name, "options": options}
     if chosen := next((option for option in options if option["value"] == field.value), None):
@@ -316,9 +326,9 @@ def _offerable(choices: Sequence[str]) -> bool:
     duplicate ones.
     """
     return (
-        0 < len(choices) <= limits.OPTIONS
+        0 < len(choices) <= OPTIONS
         and len(set(choices)) == len(choices)
-        and all(0 < len(choice.strip()) == len(choice) <= limits.OPTION_TEXT for choice in choices)
+        and all(0 < len(choice.strip()) == len(choice) <= OPTION_TEXT for choice in choices)
     )
 
 
@@ -354,3 +364,46 @@ class ConfirmationSubmitted:
 
 
 Back = FormSubmitted | DenySubmitted | ConfirmationSubmitted
+
+
+def read_submission(view: Mapping[str, Any]) -> Back | None:
+    """Parse a submission. Return None if the modal is not one of the bot's."""
+    metadata = str(view.get("private_metadata") or "")
+    typed = _field_values(view)
+    try:
+        match view.get("callback_id"):
+            case str(name) if name == DENY:
+                keep, approval_id, revision = json.loads(metadata)
+                return DenySubmitted(
+                    ApprovalRef(str(approval_id), int(revision)), typed.get(REASON, "").strip(), str(keep)
+                )
+            case str(name) if name == CONFIRM:
+                keep, *words = map(str, json.loads(metadata))
+                return ConfirmationSubmitted(tuple(words), typed.get(TYPED, "").strip(), keep)
+            case str(name) if name == FORM:
+                luggage = decode_state(metadata)
+                filled = {name.removeprefix(FIELD): value for name, value in typed.items() if name.startswith(FIELD)}
+                return FormSubmitted(luggage.form, {**luggage.carried, **filled}, luggage.keep)
+            case _:
+                return None
+    except (ValueError, TypeError):
+        return None
+
+
+def _field_values(view: Mapping[str, Any]) -> dict[str, str]:
+    """Return the value of every field by its block id; empty for a missing one."""
+    values = (view.get("state") or {}).get("values") or {}
+    return {
+        str(block): _input_value(element)
+        for block, elements in values.items()
+        for element in (elements or {}).values()
+        if isinstance(element, Mapping)
+    }
+
+
+def _input_value(element: Mapping[str, Any]) -> str:
+    match element.get("type"):
+        case "radio_buttons" | "static_select":
+            return str((element.get("selected_option") or {}).get("value") or "")
+        case _:
+            return str(element.get("value") or "")

@@ -18,25 +18,12 @@ from urllib.parse import urlsplit
 import aiohttp
 
 from bot.errors import DeliveryFailed
+from bot.platforms.slack.blocks import CommandReply
+from bot.platforms.slack.channels import ChannelRef
 from bot.platforms.slack.markup import defuse_mentions, escape
-from bot.platforms.slack.outgoing import CommandReply
 from bot.platforms.slack.web_api import WebApi
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class ChannelRef:
-    """Location of a user: a channel, an optional thread in it, and the type of the channel."""
-
-    channel: str
-    user: str
-    thread: str = ""
-
-    @property
-    def direct(self) -> bool:
-        """True for a direct conversation with the bot."""
-        return self.channel.startswith("D")
 
 
 def text_message(text: str) -> CommandReply:

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from bot.platforms.slack import limits
-from bot.platforms.slack.blocks import Element, fits_a_table, table
-from bot.platforms.slack.outgoing import Block
+from bot.platforms.slack.blocks import LIST_INDENT, TABLES_A_MESSAGE, Block, Element, fits_a_table, table
 from bot.rendering.markdown_ast import (
     Code,
     Heading,
@@ -120,7 +118,7 @@ class RichTextBuilder:
         made: Element = {
             "type": "rich_text_list",
             "style": "ordered" if items.ordered else "bullet",
-            "indent": min(indent, limits.LIST_INDENT),
+            "indent": min(indent, LIST_INDENT),
             "elements": run,
         }
         if items.ordered and begun > 1:
@@ -129,7 +127,7 @@ class RichTextBuilder:
 
     def _grid(self, grid: MarkdownTable) -> None:
         rows = [[line_text(cell) for cell in row] for row in grid.rows]
-        if self._tables < limits.TABLES_A_MESSAGE and fits_a_table(rows):
+        if self._tables < TABLES_A_MESSAGE and fits_a_table(rows):
             self._end_block()
             self._tables += 1
             heads, *body = grid.rows

@@ -1,7 +1,11 @@
-"""Sender of a turn's messages: posts each once, edits it afterwards, and posts it again if a user deleted it.
+"""Delivery of a turn's messages: post once, edit afterwards, stream while the model writes.
 
 Messages unfurl no links. The metadata of a post names its turn and message, so that a post without a response can be
-found in the thread before it is repeated.
+found in the thread before it is repeated. A message that a user deleted is posted again.
+
+Streaming is optional: the message is edited to its final blocks however its stream ended. Slack ends a stream five
+minutes after its start and rejects one above about ten thousand bytes; `StreamManager` stays below both limits. Only
+the process that started a stream knows it; other processes edit the message.
 """
 
 from __future__ import annotations
@@ -11,15 +15,26 @@ import json
 import logging
 import re
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from time import monotonic
 from typing import Any
 
 from bot.domain.conversations import ConversationKey
+from bot.domain.turns import StepStatus, ToolStep, Turn, TurnStatus
+from bot.domain.views import TurnView
 from bot.errors import DeliveryFailed
-from bot.platforms.slack.ids import MessageRef
-from bot.platforms.slack.outgoing import OutgoingMessage
+from bot.platforms.slack.blocks import TASK_TEXT, OutgoingMessage
+from bot.platforms.slack.channels import MessageRef
+from bot.platforms.slack.turns import ReplyMessage, split_reply
 from bot.platforms.slack.web_api import SlackConnectionError, SlackWebApiError, WebApi
-from bot.rendering.text_safety import ELLIPSIS
+from bot.rendering.approval_card import call_title
+from bot.rendering.markdown_split import text_weight
+from bot.rendering.safe_markdown import sanitize, sanitize_partial
+from bot.rendering.text_safety import ELLIPSIS, single_line
+from bot.rendering.timeline import CallLine, ReplyText, TimelineSection, last_state, timeline
+from bot.rendering.tool_status import StatusIcon
 
 log = logging.getLogger(__name__)
 
@@ -214,3 +229,318 @@ def _text(slot: OutgoingMessage) -> str:
     if len(whole) <= LONGEST_TEXT:
         return slot.text or ELLIPSIS
     return _HALF_ENTITY.sub("", whole[:LONGEST_TEXT].decode(errors="ignore")) + ELLIPSIS
+
+
+# -------------------- streaming
+
+LONGEST_SECONDS = 240.0
+FORGOTTEN = 600.0
+"""Seconds after which no stream of this process can still be running."""
+HEAVIEST = 9_500
+"""In ``markdown_split.text_weight``; a task counts as much as a text of TASK_WEIGHT."""
+TASK_WEIGHT = 250
+REMEMBERED_SUSPENDED = 1000
+_NOT_HERE = frozenset(
+    {
+        "unknown_method",
+        "feature_not_enabled",
+        "channel_type_not_supported",
+        "method_not_supported_for_channel_type",
+        "missing_scope",
+        "not_allowed_token_type",
+        "access_denied",
+        "no_permission",
+    }
+)
+
+
+class TaskStatus(StrEnum):
+    """The words of Slack's `task_update`."""
+
+    IN_PROGRESS = "in_progress"
+    COMPLETE = "complete"
+    ERROR = "error"
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One tool call. `details` never change, `output` may. Slack appends to both, so each is sent once."""
+
+    id: str
+    title: str
+    status: TaskStatus
+    details: str
+    output: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """One answer message that is being written. `text` is Markdown and extends the earlier text, unless the model's
+    reply restarted; `title` is that of the plan. `open` is False if the message is complete: then its stream is
+    stopped.
+    """
+
+    name: str
+    text: str
+    tasks: tuple[Task, ...]
+    title: str
+    open: bool
+
+
+_STATUSES = {
+    StatusIcon.WAITING: TaskStatus.COMPLETE,
+    StatusIcon.RUNNING: TaskStatus.IN_PROGRESS,
+    StatusIcon.DONE: TaskStatus.COMPLETE,
+    StatusIcon.FAILED: TaskStatus.ERROR,
+    StatusIcon.DENIED: TaskStatus.COMPLETE,
+    StatusIcon.UNKNOWN: TaskStatus.ERROR,
+    StatusIcon.SKIPPED: TaskStatus.COMPLETE,
+}
+"""Task status by step status. A call that waits for a user is complete, because an unfinished task spins forever after
+its stream has stopped.
+"""
+_TITLES = {
+    TurnStatus.QUEUED: "Waiting",
+    TurnStatus.RUNNING: "Working",
+    TurnStatus.WAITING: "Waiting for an approval",
+    TurnStatus.DONE: "Done",
+    TurnStatus.FAILED: "Error",
+    TurnStatus.CANCELLED: "Stopped",
+}
+WAITS_FOR_AN_ANSWER = "Waiting for an answer"
+
+
+def streams(view: TurnView) -> tuple[Stream, ...]:
+    """Return every answer message of a turn, in order."""
+    sequence = timeline(view)
+    steps = {step.n: last_state(step, view) for step in view.steps if isinstance(step, ToolStep)}
+    going_on = view.turn.status is TurnStatus.RUNNING and not (view.awaiting or view.asks)
+    return tuple(
+        Stream(
+            part.name,
+            _stream_text(part),
+            tuple(_task(steps[entry.n], entry) for entry in part.entries if isinstance(entry, CallLine)),
+            _title(view),
+            open=going_on and part.last and number == len(sequence) - 1,
+        )
+        for number, passage in enumerate(sequence)
+        if isinstance(passage, TimelineSection)
+        for part in split_reply(passage)
+    )
+
+
+def _stream_text(part: ReplyMessage) -> str:
+    texts = [entry for entry in part.entries if isinstance(entry, ReplyText)]
+    written = [sanitize_partial(each.text) if each.growing else sanitize(each.text).rstrip() for each in texts]
+    return "\n\n".join(written).rstrip()
+
+
+def _task(step: ToolStep, called: CallLine) -> Task:
+    line = called.line
+    asked = _asked(step) if line.mark is StatusIcon.WAITING else ""
+    ended = line.mark not in (StatusIcon.RUNNING, StatusIcon.WAITING)
+    output = "  ".join(each for each in (line.state, line.summary) if each) if ended else ""
+    return Task(
+        id=f"call-{step.n}" + ("-asked" if asked else ""),
+        title=single_line(f"{asked}{call_title(step)}", TASK_TEXT),
+        status=_STATUSES[line.mark],
+        details=single_line(line.name, TASK_TEXT),
+        output=single_line(output, TASK_TEXT),
+    )
+
+
+def _asked(step: ToolStep) -> str:
+    return "Asked for an approval: " if step.status is StepStatus.AWAITING else "Asked for an answer: "
+
+
+def _title(view: TurnView) -> str:
+    if view.asks and not view.awaiting:
+        return WAITS_FOR_AN_ANSWER
+    if view.turn.status is TurnStatus.RUNNING and view.activity:
+        return single_line(str(view.activity), TASK_TEXT)
+    return _TITLES[view.turn.status]
+
+
+class Streaming(StrEnum):
+    """Streaming support by conversation type: in a channel only the user who asked sees the stream grow."""
+
+    NOWHERE = "nowhere"
+    DIRECT = "direct"
+    EVERYWHERE = "everywhere"
+
+
+class StreamSession(StrEnum):
+    """Session status that Slack shows after a stream has stopped."""
+
+    ACTIVE = "active"
+    SUSPENDED = "suspended"
+    """A user has to decide."""
+
+
+@dataclass(slots=True)
+class _Growing:
+    """A stream of this process and its sent content."""
+
+    ref: MessageRef
+    began: float
+    text: str = ""
+    tasks: dict[str, Task] = field(default_factory=dict)
+
+
+class StreamManager:
+    """The streams of this process, by turn and message."""
+
+    def __init__(
+        self, api: WebApi, streaming: Streaming = Streaming.DIRECT, *, clock: Callable[[], float] = monotonic
+    ) -> None:
+        self._api = api
+        self._streaming = streaming
+        self._clock = clock
+        self._growing: dict[tuple[str, str], _Growing] = {}
+        self._unable: set[str] = set()
+        self._suspended: OrderedDict[str, None] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._growing)
+
+    def has(self, turn_id: str, name: str) -> bool:
+        """Return True if this process streams the message."""
+        return (turn_id, name) in self._growing
+
+    def wanted(self, conversation: ConversationKey) -> bool:
+        """Return True unless streaming is known to fail in this conversation."""
+        direct = conversation.channel.startswith("D")
+        allowed = self._streaming is Streaming.EVERYWHERE or (self._streaming is Streaming.DIRECT and direct)
+        return allowed and bool(conversation.thread) and _kind(conversation) not in self._unable
+
+    async def start(self, turn: Turn, stream: Stream) -> MessageRef | None:
+        """Start a message as a stream. Return None if it has to be posted instead. Raises DeliveryFailed if the start
+        may have succeeded.
+        """
+        where = turn.conversation
+        if not (self.wanted(where) and self._api.pacing.has_headroom("chat.startStream")):
+            return None
+        growing = _Growing(MessageRef(where.channel, ""), self._clock())
+        chunks = _chunks(growing, stream)
+        recipient = (
+            {}
+            if where.channel.startswith("D")
+            else {
+                "recipient_user_id": turn.author.id,
+                "recipient_team_id": where.workspace,
+            }
+        )
+        try:
+            answer = await self._api.post(
+                "chat.startStream",
+                channel=where.channel,
+                thread_ts=where.thread,
+                chunks=chunks or None,
+                task_display_mode="timeline",
+                **recipient,
+            )
+        except SlackWebApiError as refusal:
+            log.info("reply not streamed: %s", refusal)
+            if refusal.code in _NOT_HERE:
+                self._unable.add(_kind(where))
+            return None
+        growing.ref = MessageRef(str(answer.get("channel") or where.channel), str(answer.get("ts") or ""))
+        _sent(growing, stream)
+        # One that nobody ended here was taken over by another process.
+        self._growing = {each: kept for each, kept in self._growing.items() if kept.began > growing.began - FORGOTTEN}
+        self._growing[turn.id, stream.name] = growing
+        return growing.ref
+
+    async def append(self, turn_id: str, stream: Stream) -> bool:
+        """Append to a stream, if the rate limit has headroom. Return False if it cannot continue as a stream."""
+        growing = self._growing[turn_id, stream.name]
+        too_old = self._clock() - growing.began > LONGEST_SECONDS
+        too_heavy = text_weight(stream.text) + TASK_WEIGHT * len(stream.tasks) > HEAVIEST
+        if too_old or too_heavy or not stream.text.startswith(growing.text):
+            return False
+        chunks = _chunks(growing, stream)
+        if not chunks or not self._api.pacing.has_headroom("chat.appendStream"):
+            return True
+        try:
+            await self._api.post("chat.appendStream", channel=growing.ref.channel, ts=growing.ref.ts, chunks=chunks)
+        except DeliveryFailed as failure:
+            log.info("stream ended: %s", failure)
+            return False
+        _sent(growing, stream)
+        return True
+
+    async def stop(self, turn_id: str, name: str, session: StreamSession = StreamSession.ACTIVE) -> None:
+        """Stop a stream. Never raises: the next edit of the message stops a stream that still runs."""
+        growing = self._growing.pop((turn_id, name), None)
+        if growing is None:
+            return
+        self._remember(turn_id, session)
+        open_tasks = [task for task in growing.tasks.values() if task.status is TaskStatus.IN_PROGRESS]
+        chunks = [_task_chunk(task, TaskStatus.COMPLETE) for task in open_tasks]
+        try:
+            await self._api.post(
+                "chat.stopStream",
+                channel=growing.ref.channel,
+                ts=growing.ref.ts,
+                chunks=chunks or None,
+                session_status=session.value,
+            )
+        except DeliveryFailed as failure:
+            log.info("stream not stopped: %s", failure)
+
+    async def finish(self, turn: Turn) -> None:
+        """Finish an ended turn. If its last stream stopped for an approval, Slack would show forever that a user has to
+        decide. Never raises.
+        """
+        if turn.id not in self._suspended:
+            return
+        del self._suspended[turn.id]
+        where = turn.conversation
+        try:
+            await self._api.edit(
+                "agents.sessions.setStatus",
+                channel_id=where.channel,
+                thread_ts=where.thread,
+                status=StreamSession.ACTIVE.value,
+            )
+        except DeliveryFailed as failure:
+            log.info("stream session not updated: %s", failure)
+
+    def _remember(self, turn_id: str, session: StreamSession) -> None:
+        self._suspended.pop(turn_id, None)
+        if session is StreamSession.SUSPENDED:
+            self._suspended[turn_id] = None
+        while len(self._suspended) > REMEMBERED_SUSPENDED:
+            self._suspended.popitem(last=False)
+
+
+def _chunks(growing: _Growing, stream: Stream) -> list[dict[str, Any]]:
+    """Return the new content: text, and new or changed tasks."""
+    chunks: list[dict[str, Any]] = []
+    for task in stream.tasks:
+        before = growing.tasks.get(task.id)
+        if before != task:
+            chunks.append(_task_chunk(task, task.status, before))
+    if new := stream.text[len(growing.text) :]:
+        chunks.append({"type": "markdown_text", "text": new})
+    return chunks
+
+
+def _task_chunk(task: Task, status: TaskStatus, before: Task | None = None) -> dict[str, Any]:
+    """Return an update of one task. Slack appends details and output, so each is sent once."""
+    chunk: dict[str, Any] = {"type": "task_update", "id": task.id, "title": task.title, "status": status.value}
+    if before is None and task.details:
+        chunk["details"] = task.details
+    if task.output and (before is None or not before.output) and task.status is not TaskStatus.IN_PROGRESS:
+        chunk["output"] = task.output
+    return chunk
+
+
+def _sent(growing: _Growing, stream: Stream) -> None:
+    growing.text = stream.text
+    growing.tasks.update({task.id: task for task in stream.tasks})
+
+
+def _kind(conversation: ConversationKey) -> str:
+    """Return the conversation type: streaming may work in direct conversations only."""
+    return conversation.channel[:1]

@@ -8,8 +8,7 @@ from typing import Any
 from slack_sdk.models.blocks import Block as SdkBlock
 from slack_sdk.models.views import View as SdkView
 
-from bot.platforms.slack.limits import MESSAGE_WEIGHT, UPDATED_TEXT
-from bot.platforms.slack.outgoing import Block, fallback_text
+from bot.platforms.slack.blocks import MESSAGE_WEIGHT, UPDATED_TEXT, Block, fallback_text
 from bot.rendering.markdown_split import text_weight
 from bot.rendering.text_safety import safe_url
 from tests.fakes.slack.blocks import check_blocks

@@ -10,7 +10,7 @@ import pytest
 
 from bot.domain.turns import StepStatus, ToolStep, TurnStatus
 from bot.domain.views import TurnView
-from bot.platforms.slack.streaming import Streaming
+from bot.platforms.slack.sending import Streaming
 from tests.fakes.slack import Fails
 from tests.platforms.slack.accepted import parts
 from tests.platforms.slack.test_surface import asked, done, placed, running

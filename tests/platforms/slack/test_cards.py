@@ -14,8 +14,7 @@ from bot.domain.approval_requirements import ApprovalRequirements
 from bot.domain.conversations import Author
 from bot.domain.turns import StepStatus, TurnStatus
 from bot.domain.views import TurnView
-from bot.platforms.slack.blocks import decode
-from bot.platforms.slack.outgoing import OutgoingMessage
+from bot.platforms.slack.blocks import OutgoingMessage, decode
 from bot.platforms.slack.turns import turn_messages
 from bot.rendering.available_actions import RunAgainAction
 from tests.platforms import scenes

@@ -11,10 +11,9 @@ from bot.chat.actions import OpenConfirmation, RunCommand, ViewPendingCall
 from bot.domain.commands import ActionStyle, PageInfo, Reply, ReplyAction, Table
 from bot.domain.elicitation_answers import OpenElicitation
 from bot.domain.turns import StepStatus
-from bot.platforms.slack.blocks import decode
+from bot.platforms.slack.blocks import CommandReply, decode, fallback_text
 from bot.platforms.slack.command_runner import command_reply, reply_sheets
 from bot.platforms.slack.home import NOTHING_WAITS, WELCOME, Home, PendingApprovalSummary, home_view
-from bot.platforms.slack.outgoing import CommandReply, fallback_text
 from tests.platforms import scenes
 from tests.platforms.scenes import LISTING, NOW, SHOWN
 from tests.platforms.slack.accepted import check_message, check_view, labels, pressed

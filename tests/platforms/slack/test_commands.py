@@ -9,7 +9,6 @@ from bot.chat.background_tasks import MOST_PER_USER
 from bot.chat.rejection_messages import TOO_MANY_REQUESTS
 from bot.domain.commands import Field, Form, FormSubmission, Invocation, PageInfo, Reply, ReplyAction, ReplyFile
 from bot.domain.conversations import Author, ConversationKey, InboundMessage
-from bot.platforms.slack import modal_submissions
 from tests.fakes.slack import Message, Team
 from tests.platforms.slack.workplace import Workplace, a_workplace
 
@@ -219,8 +218,8 @@ async def test_a_form_that_takes_longer_than_slack_waits_is_acknowledged_and_tol
 async def test_how_far_a_sent_form_is_stands_in_its_window_and_only_the_last_answer_below_the_command(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(modal_submissions, "SOON_SECONDS", 0.05)
-    monkeypatch.setattr(modal_submissions, "APART_SECONDS", 0.0)
+    monkeypatch.setattr("bot.platforms.slack.interactions.SOON_SECONDS", 0.05)
+    monkeypatch.setattr("bot.platforms.slack.interactions.APART_SECONDS", 0.0)
     answers = [Reply("Verifying weather… 1 of 3"), Reply("Verifying weather… 2 of 3"), Reply("Added weather.")]
     async with a_workplace(answers=[[ADD], answers]) as place:
         await place.slack.command(place.priya, "/mcp", "add", place.channel)
@@ -236,8 +235,8 @@ async def test_how_far_a_sent_form_is_stands_in_its_window_and_only_the_last_ans
 
 
 async def test_a_window_that_was_closed_meanwhile_keeps_no_answer_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(modal_submissions, "SOON_SECONDS", 0.05)
-    monkeypatch.setattr(modal_submissions, "APART_SECONDS", 0.0)
+    monkeypatch.setattr("bot.platforms.slack.interactions.SOON_SECONDS", 0.05)
+    monkeypatch.setattr("bot.platforms.slack.interactions.APART_SECONDS", 0.0)
     answers = [Reply("Verifying weather… 1 of 3"), Reply("Verifying weather… 2 of 3"), Reply("Added weather.")]
     async with a_workplace(answers=[[ADD], answers]) as place:
         await place.slack.command(place.priya, "/mcp", "add", place.channel)

@@ -18,11 +18,10 @@ from bot.domain.tools import ArgumentError
 from bot.domain.turns import StepStatus, ToolRef, TurnStatus
 from bot.domain.views import TurnView
 from bot.platforms.slack.app import SlackSurface
-from bot.platforms.slack.blocks import LINK_PRESSED, decode
+from bot.platforms.slack.blocks import LINK_PRESSED, OutgoingMessage, decode
 from bot.platforms.slack.context import SlackLookups
 from bot.platforms.slack.home import Home
-from bot.platforms.slack.outgoing import OutgoingMessage
-from bot.platforms.slack.streaming import TaskStatus, streams
+from bot.platforms.slack.sending import TaskStatus, streams
 from bot.platforms.slack.turns import turn_messages
 from bot.rendering.elicitation_card import ANSWER, DECLINE, LIKE_ANOTHER, VISIT
 from tests.fakes.slack import Message, User
@@ -365,7 +364,7 @@ async def test_a_question_is_answered_from_home_and_told_in_the_direct_conversat
     async def home(_member: Member) -> Home:
         return Home(scenes.NOW, inquiries=[inquiry])
 
-    async with a_workplace(records=SlackLookups(home_guild=home)) as place:
+    async with a_workplace(records=SlackLookups(build_home=home)) as place:
         team = place.slack.workspace.team.id
         here = replace(view.turn, conversation=ConversationKey("slack", team, place.channel.id, "1.1"))
         place.door.inquiries[ID] = replace(inquiry, turn=here)

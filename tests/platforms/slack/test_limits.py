@@ -12,12 +12,23 @@ import pytest
 from bot.chat.actions import ApprovalRef, OpenConfirmation, RunCommand
 from bot.domain.commands import Field, FieldKind, Form, Reply, ReplyAction, Table
 from bot.domain.turns import StepStatus, TurnStatus
-from bot.platforms.slack import limits
-from bot.platforms.slack.blocks import button, confirmation, header, section, shortened, small
+from bot.platforms.slack.blocks import (
+    BUTTON_TEXT,
+    BUTTON_VALUE,
+    PLAIN_TEXT,
+    TABLE_ROWS,
+    TASK_TEXT,
+    button,
+    confirmation,
+    header,
+    section,
+    shortened,
+    small,
+)
 from bot.platforms.slack.command_runner import DETAIL_LIMIT, command_reply
 from bot.platforms.slack.home import SHOWN, Home, PendingApprovalSummary, home_view
 from bot.platforms.slack.modals import call_modal, confirm_modal, deny_modal, form_to_modal, note_modal
-from bot.platforms.slack.streaming import streams
+from bot.platforms.slack.sending import streams
 from bot.platforms.slack.turns import turn_messages
 from tests.platforms.scenes import DELETE, NOW, a_call, a_filing, a_view, an_approval
 from tests.platforms.slack.accepted import check_message, check_view, labels, parts
@@ -35,15 +46,15 @@ def test_a_paragraph_says_how_much_of_it_is_missing() -> None:
     block = section(LONG)
     check_message([block], "x")
     shown = block["text"]["text"]
-    assert len(shown) <= limits.PLAIN_TEXT
+    assert len(shown) <= PLAIN_TEXT
     assert counted(shown) + len(shown.partition("…")[0]) == pytest.approx(len(LONG), abs=3)
 
 
 @pytest.mark.parametrize("length", [2_999, 3_000, 3_001])
 def test_a_paragraph_at_the_limit_is_cut_no_sooner_than_it_must_be(length: int) -> None:
-    shown = shortened("x" * length, limits.PLAIN_TEXT)
-    assert (shown == "x" * length) is (length <= limits.PLAIN_TEXT)
-    assert len(shown) <= limits.PLAIN_TEXT
+    shown = shortened("x" * length, PLAIN_TEXT)
+    assert (shown == "x" * length) is (length <= PLAIN_TEXT)
+    assert len(shown) <= PLAIN_TEXT
 
 
 def test_a_heading_and_a_small_line_of_any_length_fit() -> None:
@@ -53,8 +64,8 @@ def test_a_heading_and_a_small_line_of_any_length_fit() -> None:
 def test_a_button_of_any_length_fits_and_one_that_would_carry_too_much_is_left_out() -> None:
     made = button(LONG, RunCommand(("mcp", "list")))
     assert made is not None
-    assert len(made["text"]["text"]) == limits.BUTTON_TEXT
-    assert button("Show", RunCommand(("mcp", "show", "x" * limits.BUTTON_VALUE))) is None
+    assert len(made["text"]["text"]) == BUTTON_TEXT
+    assert button("Show", RunCommand(("mcp", "show", "x" * BUTTON_VALUE))) is None
 
 
 def test_a_question_before_a_press_fits_whatever_it_is_about() -> None:
@@ -89,7 +100,7 @@ def test_the_windows_around_a_call_take_any_text() -> None:
     check_view(confirm_modal(OpenConfirmation(("mcp", "remove", "jira"), "jira" * 40, LONG), "{}"))
     note = note_modal(LONG, LONG)
     check_view(note)
-    assert counted(note["blocks"][0]["text"]["text"]) > len(LONG) - limits.PLAIN_TEXT
+    assert counted(note["blocks"][0]["text"]["text"]) > len(LONG) - PLAIN_TEXT
 
 
 def test_a_form_takes_any_label_hint_value_error_and_list_of_choices() -> None:
@@ -140,11 +151,11 @@ def test_a_task_of_a_stream_takes_any_title_and_result() -> None:
     step = a_call(1, DELETE, StepStatus.DONE, LONG, arguments={"text": LONG})
     (stream,) = streams(a_view(step, activity=LONG))
     (task,) = stream.tasks
-    assert max(len(each) for each in (task.title, task.details, task.output, stream.title)) <= limits.TASK_TEXT
+    assert max(len(each) for each in (task.title, task.details, task.output, stream.title)) <= TASK_TEXT
 
 
 def test_a_table_too_large_for_slack_keeps_every_row_as_text() -> None:
-    rows = tuple((f"row {number}", "x") for number in range(limits.TABLE_ROWS + 20))
+    rows = tuple((f"row {number}", "x") for number in range(TABLE_ROWS + 20))
     sheet = command_reply(Reply("All of them:", Table(("a", "b"), rows)))
     check_message(sheet.blocks, sheet.text)
     assert not [part for part in parts(sheet.blocks) if part.get("type") == "table"]

@@ -15,7 +15,6 @@ from bot.chat.actions import ApprovalRef, Approve, OpenConfirmation, OpenDenyFor
 from bot.domain.commands import Field, FieldKind, Form
 from bot.domain.turns import StepStatus
 from bot.platforms.slack.blocks import decode
-from bot.platforms.slack.modal_submissions import read_submission
 from bot.platforms.slack.modals import (
     FIELD,
     REASON,
@@ -34,6 +33,7 @@ from bot.platforms.slack.modals import (
     form_to_modal,
     note_modal,
     page_of_call,
+    read_submission,
     whole_call_modal,
 )
 from tests.platforms import scenes

@@ -18,7 +18,7 @@ from bot.errors import DatabaseUnavailable, DeliveryFailed
 from bot.platforms.slack import rate_limits
 from bot.platforms.slack.app import SlackSurface, open_slack
 from bot.platforms.slack.rate_limits import SILENT_SECONDS, RateLimiter
-from bot.platforms.slack.streaming import Streaming
+from bot.platforms.slack.sending import Streaming
 from bot.platforms.slack.users import UserDirectory
 from bot.platforms.slack.web_api import WebApi
 from bot.ports import Quota, QuotaExceeded, QuotaGranted, Quotas

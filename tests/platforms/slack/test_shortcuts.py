@@ -29,7 +29,7 @@ async def test_home_shows_what_waits_and_a_call_can_be_reviewed_there() -> None:
     async def approval(approval_id: str) -> object:
         return (view.turn, step) if approval_id == "apr-12345678" else None
 
-    async with a_workplace(records=SlackLookups(home_guild=home, approval=approval)) as place:  # type: ignore[arg-type]
+    async with a_workplace(records=SlackLookups(build_home=home, approval=approval)) as place:  # type: ignore[arg-type]
         place.slack.open_home(place.priya)
         await place.slack.until(lambda: place.slack.home(place.priya))
         published = place.slack.home(place.priya)
@@ -111,7 +111,7 @@ async def test_a_call_is_reviewed_as_it_stands_now_and_not_as_home_showed_it() -
     async def approval(_approval_id: str) -> tuple[Turn, ToolStep] | None:
         return (view.turn, held[0]) if held else None
 
-    async with a_workplace(records=SlackLookups(home_guild=home, approval=approval)) as place:
+    async with a_workplace(records=SlackLookups(build_home=home, approval=approval)) as place:
         place.slack.open_home(place.priya)
         await place.slack.until(lambda: place.slack.home(place.priya))
         published = place.slack.home(place.priya)

@@ -9,7 +9,7 @@ import pytest
 from bot.domain.turns import StepStatus, TurnStatus
 from bot.domain.views import TurnView
 from bot.platforms.slack.app import SlackSurface
-from bot.platforms.slack.streaming import LONGEST_SECONDS, Streaming, StreamManager, streams
+from bot.platforms.slack.sending import LONGEST_SECONDS, Streaming, StreamManager, streams
 from tests.fakes.slack import Fails, Lost
 from tests.platforms.slack.test_surface import done, placed, running
 from tests.platforms.slack.workplace import Workplace, a_workplace

@@ -14,7 +14,6 @@ from aiohttp import web
 from bot.chat import retry
 from bot.domain.health import ListenerStatus
 from bot.errors import DeliveryFailed, SettingsError
-from bot.platforms.slack import socket_mode
 from bot.platforms.slack.listener import LARGEST_BODY, EventsEndpoint, SlackListener
 from tests.fakes.slack import Answers, Fails
 from tests.platforms.slack.workplace import Workplace, a_workplace
@@ -216,7 +215,7 @@ async def test_when_a_persons_token_is_revoked_the_bot_goes_on() -> None:
 
 
 async def test_an_app_token_that_is_revoked_meanwhile_ends_the_listener(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(socket_mode, "LOOK_SECONDS", 0.05)
+    monkeypatch.setattr("bot.platforms.slack.listener.LOOK_SECONDS", 0.05)
     async with a_workplace(listening=False) as place:
         place.slack.pace.strict = False
         listening = asyncio.create_task(place.listener.run(place.door, place.commands))

@@ -10,8 +10,7 @@ from bot.chat.actions import FeedbackValue, SendFeedback
 from bot.domain.messages import ToolCall
 from bot.domain.turns import Step, StepStatus, TurnInput, TurnStatus
 from bot.domain.views import BlockingTurn, TurnView
-from bot.platforms.slack.blocks import decode
-from bot.platforms.slack.outgoing import OutgoingMessage, fallback_text
+from bot.platforms.slack.blocks import OutgoingMessage, decode, fallback_text
 from bot.platforms.slack.turns import turn_messages
 from bot.rendering.available_actions import CheckCallAction, RunAgainAction, StopTurnAction
 from tests.platforms import scenes

@@ -13,7 +13,7 @@ from bot.platforms.slack.app import SlackSurface
 from bot.platforms.slack.context import SlackLookups
 from bot.platforms.slack.listener import SlackListener
 from bot.platforms.slack.rate_limits import RateLimiter
-from bot.platforms.slack.streaming import Streaming
+from bot.platforms.slack.sending import Streaming
 from bot.platforms.slack.users import UserDirectory
 from bot.platforms.slack.web_api import WebApi
 from tests.fakes.slack import Channel, FakeSlack, Message, User

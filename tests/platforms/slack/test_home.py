@@ -5,14 +5,11 @@ from __future__ import annotations
 import pytest
 
 from bot.chat.audience import AudiencePolicy
-from bot.chat.background_tasks import BackgroundTasks
 from bot.domain.conversations import Author, ConversationKey, Member
 from bot.domain.turns import StepStatus, Turn, TurnInput, TurnStatus
 from bot.errors import DatabaseUnavailable
-from bot.platforms.slack import home_refresher
-from bot.platforms.slack.context import PlatformContext, SlackLookups
-from bot.platforms.slack.home import Home, PendingApprovalSummary
-from bot.platforms.slack.home_refresher import MOST, OPEN_SECONDS, HomeRefresher
+from bot.platforms.slack.context import SlackLookups
+from bot.platforms.slack.home import MOST, OPEN_SECONDS, Home, HomeRefresher, PendingApprovalSummary
 from tests.fakes.slack import User
 from tests.platforms.slack.workplace import Workplace, a_workplace
 from tests.rendering.turns import a_step, an_approval
@@ -49,16 +46,7 @@ class Records:
 
 
 def tabs_of(place: Workplace, records: Records, clock: list[float]) -> HomeRefresher:
-    platform = PlatformContext(
-        place.api,
-        place.people,
-        AudiencePolicy(),
-        BackgroundTasks(),
-        place.door,
-        place.commands,
-        SlackLookups(home_guild=records.home),
-    )
-    return HomeRefresher(platform, clock=lambda: clock[0])
+    return HomeRefresher(place.api, place.people, AudiencePolicy(), records.home, clock=lambda: clock[0])
 
 
 def shown(place: Workplace, user: User) -> str:
@@ -67,9 +55,9 @@ def shown(place: Workplace, user: User) -> str:
 
 
 async def test_a_tab_that_is_open_shows_what_begins_to_wait_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(home_refresher, "LOOK_SECONDS", 0.02)
+    monkeypatch.setattr("bot.platforms.slack.home.LOOK_SECONDS", 0.02)
     records = Records()
-    async with a_workplace(records=SlackLookups(home_guild=records.home)) as place:
+    async with a_workplace(records=SlackLookups(build_home=records.home)) as place:
         place.slack.open_home(place.priya)
         await place.slack.until(lambda: "Nothing waits for you." in shown(place, place.priya))
         records.ask()

@@ -1,4 +1,4 @@
-"""Keys of Slack conversations and messages."""
+"""Channels, threads and messages of Slack: their references, their keys, and direct conversations."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import Self
 
 from bot.domain.conversations import ConversationKey
+from bot.errors import DeliveryFailed
+from bot.platforms.slack.web_api import WebApi
 
 PLATFORM = "slack"
 
@@ -27,6 +29,20 @@ class MessageRef:
         return cls(channel, ts) if channel and colon and ts else None
 
 
+@dataclass(frozen=True, slots=True)
+class ChannelRef:
+    """Location of a user: a channel, an optional thread in it, and the type of the channel."""
+
+    channel: str
+    user: str
+    thread: str = ""
+
+    @property
+    def direct(self) -> bool:
+        """True for a direct conversation with the bot."""
+        return self.channel.startswith("D")
+
+
 def conversation(team: str, channel: str, thread: str) -> ConversationKey:
     """Return the key of a thread, named by its first message, or of the channel if `thread` is empty."""
     return ConversationKey(PLATFORM, team, channel, thread)
@@ -38,3 +54,13 @@ def message_keys(team: str, channel: str, ts: str, user: str, client_id: str = "
     """
     place = f"{PLATFORM}:{team}:{channel}:{ts}"
     return (place, f"{PLATFORM}:{team}:{channel}:{user}:{client_id}") if client_id else (place,)
+
+
+async def direct_channel(api: WebApi, user: str) -> str:
+    """Return the direct conversation with a user. Raises DeliveryFailed."""
+    answer = await api.edit("conversations.open", users=user)
+    channel = answer.get("channel")
+    channel_id = str(channel.get("id") or "") if isinstance(channel, dict) else ""
+    if not channel_id:
+        raise DeliveryFailed("Slack opened no direct conversation with that person.", permanent=True)
+    return channel_id
