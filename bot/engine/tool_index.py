@@ -10,30 +10,21 @@ from __future__ import annotations
 import asyncio
 import math
 import operator
-import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from bot.domain.tokenizer import stem, terms
 from bot.domain.tools import Tool, ToolSet
 
-# -------------------- tool index terms
-
-_UNSPACED = r"\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff"
-"""Scripts written without spaces, or with particles attached to words: Thai to Korean."""
-_WORD = re.compile(rf"[{_UNSPACED}]+|[^\W_{_UNSPACED}]+")
-_IS_UNSPACED = re.compile(rf"[{_UNSPACED}]")
-_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
-_VOWEL = re.compile(r"[aeiouy]")
-_LONGEST_WORD = 40
-_STOP_WORDS_TEXT = """
-    a about after all also am an and any anything are as at be been before but by can could d did do does each every
-    for from has have how i if in into is it its just kindly let ll may me might more my need no not now of on one or
-    our out over please s same shall should so some something still t than that the their them then there these they
-    this those to too tool tools up us ve via want was we were what when where which who whose will with would you
-    your
-"""
-"""Words without meaning for the choice of a tool."""
+MOST_HITS = 5
+_K1, _B = 1.2, 0.75
+_NAME, _TITLE, _TEXT, _OF_SERVER = 3.0, 2.0, 1.0, 0.5
+_SYNONYM_WEIGHT = 0.6
+_LONGEST_TEXT = 2_000
+"""Indexed characters of each text. Longer texts add nothing, and a server may send megabytes."""
+_MOST_TERMS = 40
+_MAX_INDEXES = 8
 _SYNONYM_GROUPS = """
     create add new make open register record insert draft write log file raise
     delete remove erase drop discard destroy purge clear
@@ -112,41 +103,6 @@ _SYNONYM_GROUPS = """
 """Groups of synonyms, one a line. A word may be in several. General language only, without tools or servers."""
 
 
-def terms(text: str) -> Iterator[str]:
-    """Yield the stems of the significant words, in order. Scripts without spaces yield pairs of characters."""
-    for match in _WORD.findall(_CAMEL.sub(" ", text)):
-        if _IS_UNSPACED.match(match):
-            yield from (match[n : n + 2] for n in range(max(1, len(match) - 1)))
-            continue
-        word = match.casefold()[:_LONGEST_WORD]
-        if word not in _STOP_WORDS:
-            yield stem(word)
-
-
-def stem(word: str) -> str:
-    """Return the word without inflection endings, for comparison only: `policies` and `policy` become equal, and so do
-    `scheduling`, `scheduled` and `schedule`, or `deletion` and `delete`.
-    """
-    if len(word) > 4 and word.endswith("ies"):
-        word = word[:-3] + "y"
-    elif len(word) > 4 and word.endswith(("sses", "xes", "zes", "ches", "shes")):
-        word = word[:-2]
-    elif len(word) > 3 and word.endswith("s") and not word.endswith(("ss", "us", "is")):
-        word = word[:-1]
-    for ending in ("ing", "ed", "ion"):
-        root = word.removesuffix(ending)
-        if root == word or len(root) < 3 or not _VOWEL.search(root) or word.endswith("eed"):
-            continue
-        if ending == "ion" and root[-1] not in "ts":
-            continue
-        word = root[:-1] if root[-1] == root[-2] and root[-1] not in "lsz" else root
-        break
-    return word[:-1] if len(word) > 3 and word.endswith("e") else word
-
-
-_STOP_WORDS = frozenset(_STOP_WORDS_TEXT.split())
-
-
 def _synonyms() -> dict[str, tuple[str, ...]]:
     match: dict[str, dict[str, None]] = {}
     for line in _SYNONYM_GROUPS.splitlines():
@@ -158,16 +114,6 @@ def _synonyms() -> dict[str, tuple[str, ...]]:
 
 SYNONYMS = _synonyms()
 """Synonyms by stem."""
-
-
-MOST_HITS = 5
-_K1, _B = 1.2, 0.75
-_NAME, _TITLE, _TEXT, _OF_SERVER = 3.0, 2.0, 1.0, 0.5
-_SYNONYM_WEIGHT = 0.6
-_LONGEST_TEXT = 2_000
-"""Indexed characters of each text. Longer texts add nothing, and a server may send megabytes."""
-_MOST_TERMS = 40
-_MAX_INDEXES = 8
 
 
 class ToolIndex:
