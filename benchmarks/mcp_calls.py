@@ -32,7 +32,7 @@ from bot.domain.conversations import Author
 from bot.domain.messages import ToolCall
 from bot.domain.servers import DesiredServer, HttpTransport, ServerConfig, ServerStatus, StdioTransport
 from bot.domain.tools import CallReturned
-from bot.mcp.connection_timing import ConnectionTiming
+from bot.mcp.server.retry import ConnectionTiming
 from bot.mcp.toolbox import McpToolbox
 from bot.ports import CallContext
 from tests.mcp.boxes import FAKES, http_server, raw

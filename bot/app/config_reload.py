@@ -29,10 +29,9 @@ from bot.domain.sign_ins import SignInKey
 from bot.domain.tools import Tool
 from bot.engine.rules import RuleBook, unmatched_rules
 from bot.errors import DatabaseError, SecretUnavailable
-from bot.mcp.addresses import AllowedTargets, check_target
-from bot.mcp.credentials import inject_secrets
+from bot.mcp.config.checks import AllowedTargets, check_paths, check_target, resolve_launch
+from bot.mcp.config.credentials import inject_secrets
 from bot.mcp.errors import InvalidDefinition
-from bot.mcp.launch_check import check_paths, resolve_launch
 from bot.ports import PinStore, PolicyStore, ProfileStore, ServerAdmin, ServerStore, SignInStore
 
 log = logging.getLogger(__name__)

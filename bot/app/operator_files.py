@@ -17,8 +17,8 @@ from bot.engine.rules import undeliverable_targets, unknown_servers
 from bot.engine.secret_grant_file import read_secret_grants
 from bot.engine.usage_files import read_limits, read_prices
 from bot.errors import SettingsError
-from bot.mcp.config_file import ServersFile, load_servers
-from bot.mcp.template_file import TemplatesFile, load_templates
+from bot.mcp.config.file import ServersFile, load_servers
+from bot.mcp.config.templates import TemplatesFile, load_templates
 from bot.settings import Settings, read_environment
 
 log = logging.getLogger(__name__)

@@ -49,7 +49,7 @@ from bot.domain.health import Health, ListenerStatus, ServersHealth
 from bot.domain.metrics import CacheUsed, MetricEvent, ProcessCounters, SessionChanged
 from bot.domain.servers import ServerSnapshot, ServerStatus
 from bot.errors import DatabaseError, DatabaseUnwritable
-from bot.mcp.connection_timing import ConnectionTiming
+from bot.mcp.server.retry import ConnectionTiming
 from bot.ports import Listener
 
 # -------------------- health

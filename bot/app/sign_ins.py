@@ -6,7 +6,7 @@ from functools import partial
 
 from bot.app.stores import Stores
 from bot.commands.dependencies import LinkService
-from bot.mcp.addresses import AllowedTargets
+from bot.mcp.config.checks import AllowedTargets
 from bot.mcp.oauth import ClientIdentity, OAuthDependencies, OAuthSignIns, TokenProviders
 from bot.mcp.redaction import KnownSecrets
 from bot.mcp.toolbox import McpToolbox

@@ -52,7 +52,7 @@ class Prompt:
 @dataclass(frozen=True, slots=True)
 class Handshake:
     """Record of a server that needs a handshake, as all did before 2026: its transport, and its place
-    (`bot.mcp.endpoint_fingerprint`). `found_at` is in epoch seconds.
+    (`bot.mcp.config.checks`). `found_at` is in epoch seconds.
     """
 
     transport: str

@@ -1,8 +1,8 @@
 """Launch templates: programs of the operator that admins may start, with slots to fill in.
 
 An admin never writes a command line: the template has it, and each slot accepts the values that its rule allows. One
-word stays one word, there is no shell, and a value becomes an option only if its slot says so. `bot.mcp.template_file`
-reads the templates from the operator's file. Values are checked when they are entered and before every start of a
+word stays one word, there is no shell, and a value becomes an option only if its slot says so. The templates are read
+from the operator's file. Values are checked when they are entered and before every start of a
 process.
 """
 

@@ -15,7 +15,7 @@ from bot.domain.messages import ToolResult
 
 OWN_SERVER = "countersign"
 """Server name of the bot's own tools. A server of the same name has its tools offered under other names
-(`bot.mcp.tool_names`).
+(`bot.mcp.review`).
 """
 
 

@@ -28,7 +28,7 @@ from bot.domain.elicitations import (
 from bot.domain.lenient_json import DEEPEST, exceeds_json_depth
 from bot.domain.tools import CallNeedsInput
 from bot.mcp.redaction import Redaction
-from bot.mcp.text_filter import clean_schema, storable_json, strip_unstorable
+from bot.mcp.results import clean_schema, storable_json, strip_unstorable
 
 LONGEST_MESSAGE = 2_000
 LONGEST_URL = 2_000

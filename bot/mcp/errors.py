@@ -23,6 +23,14 @@ from bot.mcp.results import error_text
 _QUOTED_LINES = 3
 _LONGEST_SAYING = 500
 _LONGEST_VERSION = 40
+LARGEST_ANSWER = 8 * 1024 * 1024
+"""Maximum size in bytes of a response or of one event, on every transport, because it is held in memory."""
+TOO_LARGE = f"its answer has more than {LARGEST_ANSWER // 1024**2} MB"
+"""Reason for a rejected response, as a part of a sentence."""
+NOT_RPC = "its answer is not JSON-RPC 2.0"
+"""Reason for an unreadable response, as a part of a sentence."""
+STAND_IN = ErrorData(code=INTERNAL_ERROR, message="Server returned an error response")
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,128}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,11 +203,6 @@ def _quoted(words: tuple[str, ...]) -> str:
     return f'. Its last words: "{" / ".join(words[-_QUOTED_LINES:])}"' if words else ""
 
 
-NOT_RPC = "its answer is not JSON-RPC 2.0"
-"""Reason for an unreadable response, as a part of a sentence."""
-STAND_IN = ErrorData(code=INTERNAL_ERROR, message="Server returned an error response")
-
-
 class _Body(BaseModel):
     error: ErrorData
 
@@ -219,9 +222,6 @@ def http_error_response(response: httpx2.Response | None) -> ErrorData | None:
         if response.status_code == 404:
             return ErrorData(code=METHOD_NOT_FOUND, message="Not Found")
         return STAND_IN
-
-
-_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,128}")
 
 
 class InvalidDefinition(Exception):

@@ -21,11 +21,11 @@ from bot.domain.servers import (
     ServerStatus,
 )
 from bot.domain.tools import Tool
-from bot.mcp.addresses import check_definition
-from bot.mcp.connection import Connection
+from bot.mcp.config.checks import check_definition
 from bot.mcp.errors import InvalidDefinition
 from bot.mcp.redaction import Redaction
-from bot.mcp.session import ConnectionDependencies
+from bot.mcp.server.connection import Connection
+from bot.mcp.server.session import ConnectionDependencies
 
 log = logging.getLogger(__name__)
 

@@ -1,4 +1,4 @@
-"""Conversion of MCP results for the model and for users.
+"""Conversion of MCP results, resources and prompts for the model and for users.
 
 A model gets texts and the images that it can read. All other content becomes a file for users, and the model gets a
 text that names it. Content with an `audience` annotation goes to that audience alone; the other gets a note.
@@ -9,26 +9,81 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+import math
 import mimetypes
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from mcp import MCPError, types
+from mcp import Client, MCPError, types
 
+from bot.domain.capabilities import BlobContents, Piece, TextContents
 from bot.domain.characters import visible
 from bot.domain.file_signatures import BINARY, detect_image_type, detect_media_type
 from bot.domain.messages import FilePart, ImageAudience, ImagePart, ResultPart, TextPart, ToolResult
 from bot.domain.tools import Tool
 from bot.mcp.argument_validation import validate
 from bot.mcp.redaction import Redaction
-from bot.mcp.text_filter import storable_json, strip_unstorable
 
-# -------------------- content blocks
-
+_UNSTORABLE = re.compile("[\0\ud800-\udfff]")
+_DESCRIBING = ("title", "description")
+_LITERAL = ("enum", "const", "default", "examples")
 FOR_THE_PERSON = "(A text for the user only was given to them as a file.)"
 _NAME_LENGTH = 120
 _UNSAFE = frozenset('/\\:*?"<>|')
+TEXT_LIMIT = 50_000
+"""Maximum number of characters of one result."""
+MOST_FILES = 10
+"""Maximum number of files of one result."""
+_HEAD_SHARE = 0.75
+_ROOM_FOR_NOTE = 96
+_NO_WORDS = "The tool failed without giving a reason."
+_LEFT_OUT = "characters left out"
+_IN_A_FILE = f"{_LEFT_OUT}, the user has the full text in a file"
+
+
+def strip_unstorable(text: str) -> str:
+    """Return the text without NUL and lone surrogates, which databases and UTF-8 encoders reject."""
+    if text.isascii() and "\0" not in text:
+        return text
+    return _UNSTORABLE.sub("", text)
+
+
+def storable_json(value: Any) -> Any:
+    """Return a JSON value with storable strings. Infinite numbers, which a server may write as `1e400`, become
+    strings.
+    """
+    match value:
+        case str():
+            return strip_unstorable(value)
+        case list():
+            return [storable_json(each) for each in value]
+        case dict():
+            return {strip_unstorable(str(key)): storable_json(each) for key, each in value.items()}
+        case float() if not math.isfinite(value):
+            return json.dumps(value)
+        case _:
+            return value
+
+
+def clean_schema(schema: Any, clean: Callable[[str], str]) -> Any:
+    """Return a JSON Schema with cleaned titles and descriptions. Values that arguments are compared with stay."""
+    match schema:
+        case list():
+            return [clean_schema(each, clean) for each in schema]
+        case dict():
+            return {key: _cleaned_entry(key, value, clean) for key, value in schema.items()}
+        case _:
+            return schema
+
+
+def _cleaned_entry(key: str, value: Any, clean: Callable[[str], str]) -> Any:
+    if key in _LITERAL:
+        return value
+    if key in _DESCRIBING and isinstance(value, str):
+        return clean(value)
+    return clean_schema(value, clean)
 
 
 def to_parts(block: types.ContentBlock, redact: Redaction) -> Iterator[ResultPart]:
@@ -114,17 +169,6 @@ def _ending_in(name: str, mime_type: str) -> str:
     if mimetypes.guess_type(name)[0] is None and "." in name and not mime_type.startswith("image/"):
         return name
     return f"{name}{mimetypes.guess_extension(mime_type) or ''}"
-
-
-TEXT_LIMIT = 50_000
-"""Maximum number of characters of one result."""
-MOST_FILES = 10
-"""Maximum number of files of one result."""
-_HEAD_SHARE = 0.75
-_ROOM_FOR_NOTE = 96
-_NO_WORDS = "The tool failed without giving a reason."
-_LEFT_OUT = "characters left out"
-_IN_A_FILE = f"{_LEFT_OUT}, the user has the full text in a file"
 
 
 def tool_result(call_id: str, tool: Tool, answer: types.CallToolResult, redact: Redaction) -> ToolResult:
@@ -236,3 +280,47 @@ def _schema_mismatch(tool: Tool, structured: Any) -> str:
         return ""
     found = validate(tool.output_schema, structured)
     return f"(This does not fit what the tool says it returns: {'; '.join(found)}.)" if found else ""
+
+
+async def format_resource(client: Client, uri: str, redact: Redaction) -> Sequence[Piece]:
+    """Read a resource and return its contents. Raises the errors of a request, `calls.BROKEN`."""
+    answer = await client.read_resource(uri, cache_mode="bypass")
+    return tuple(_content(content, redact) for content in answer.contents)
+
+
+async def format_prompt(client: Client, name: str, arguments: Mapping[str, str], redact: Redaction) -> Sequence[Piece]:
+    """Get a prompt and return its messages. Raises the errors of a request, `calls.BROKEN`."""
+    answer = await client.get_prompt(name, dict(arguments))
+    return tuple(_message(message, redact) for message in answer.messages)
+
+
+def _content(content: types.TextResourceContents | types.BlobResourceContents, redact: Redaction) -> Piece:
+    heading, mime_type = redact(visible(content.uri)), redact(visible(content.mime_type or ""))
+    if isinstance(content, types.TextResourceContents):
+        return _text_contents(heading, content.text, redact, mime_type)
+    return BlobContents(heading, mime_type, _size(content.blob))
+
+
+def _message(message: types.PromptMessage, redact: Redaction) -> Piece:
+    role = str(message.role)
+    match message.content:
+        case types.TextContent(text=text):
+            return _text_contents(role, text, redact)
+        case types.ImageContent(data=data, mime_type=mime) | types.AudioContent(data=data, mime_type=mime):
+            return BlobContents(role, redact(visible(mime)), _size(data))
+        case types.EmbeddedResource(resource=embedded):
+            return _content(embedded, redact)
+        case types.ResourceLink(name=name, uri=uri):
+            return _text_contents(role, f"[Link: {name} {uri}]", redact)
+
+
+def _text_contents(heading: str, text: str, redact: Redaction, mime_type: str = "") -> TextContents:
+    return TextContents(heading, "".join(truncate((redact(visible(text)),))), mime_type)
+
+
+def _size(data: str) -> int:
+    """Return the size in bytes of base64 data; the length of the text if it is not base64."""
+    try:
+        return len(base64.b64decode(data, validate=True))
+    except (binascii.Error, ValueError):
+        return len(data)

@@ -39,27 +39,33 @@ from bot.domain.tools import (
     ToolSet,
 )
 from bot.errors import NotFound, ServerTrouble
-from bot.mcp.addresses import AllowedTargets, Resolve, resolve_host
 from bot.mcp.argument_validation import group_by_argument, validate
-from bot.mcp.connection import Connection, error_message
-from bot.mcp.connection_timing import ConnectionTiming
-from bot.mcp.diagnostics import RefusedBy, ServerDiagnostics, never_refused
-from bot.mcp.injection_scan import distinctive
+from bot.mcp.config.checks import AllowedTargets, Resolve, resolve_host
+from bot.mcp.doctor import RefusedBy, ServerDiagnostics, never_refused
 from bot.mcp.oauth.tokens import TokenProviders, no_token_provider
 from bot.mcp.redaction import KnownSecrets, redacted_snapshot
 from bot.mcp.registry import ManagedServer, ServerRegistry
 from bot.mcp.results import failed_result
-from bot.mcp.session import ConnectionDependencies
-from bot.mcp.start_limiter import StartLimiter
-from bot.mcp.sync_notifier import OnSynced, OnSyncFailed, SyncNotifier
+from bot.mcp.review import distinctive
+from bot.mcp.server.connection import Connection, error_message
+from bot.mcp.server.retry import ConnectionTiming, StartLimiter
+from bot.mcp.server.session import ConnectionDependencies
+from bot.mcp.server.status import OnSynced, OnSyncFailed, SyncNotifier
 from bot.ports import CallContext
 
-# -------------------- log lines of the MCP library
+log = logging.getLogger(__name__)
 
 _LOGGERS = ("mcp", "client")
 _WHOLE_MESSAGES = ("Sending client message: ", "SSE message: ", "Received server message: ")
 """Beginnings of log lines with whole messages, which may hold users' answers to elicitations."""
 _TARGET = logging.getLogger(f"{__name__}.mcp")
+_AT_ONCE = 4
+"""Maximum number of servers that start at the same time."""
+_GENTLE_SECONDS = 15.0
+_REPORT_SECONDS = 5.0
+"""Seconds for the delivery of queued results. Together with the forced end of processes, closing takes less than
+half a minute.
+"""
 
 
 class _DemotingFilter(logging.Handler):
@@ -90,17 +96,6 @@ def contain_library_logs(redact: Callable[[str], str]) -> None:
             logger.removeHandler(handler)
         logger.addHandler(_DemotingFilter(redact))
         logger.propagate = False
-
-
-log = logging.getLogger(__name__)
-
-_AT_ONCE = 4
-"""Maximum number of servers that start at the same time."""
-_GENTLE_SECONDS = 15.0
-_REPORT_SECONDS = 5.0
-"""Seconds for the delivery of queued results. Together with the forced end of processes, closing takes less than
-half a minute.
-"""
 
 
 class McpToolbox:

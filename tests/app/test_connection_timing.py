@@ -6,7 +6,7 @@ import pytest
 
 from bot.app.services import connection_timing
 from bot.errors import SettingsError
-from bot.mcp.connection_timing import ConnectionTiming
+from bot.mcp.server.retry import ConnectionTiming
 from bot.settings import read_settings
 
 

@@ -14,7 +14,7 @@ from bot.domain.servers import HttpTransport
 from bot.domain.usage import NO_PRICES, LimitUnit
 from bot.engine.policy import Policies
 from bot.errors import SettingsError
-from bot.mcp.config_file import ServersFile
+from bot.mcp.config.file import ServersFile
 from bot.settings import read_settings
 from tests.app.surroundings import PROJECT
 from tests.rules import policy_of

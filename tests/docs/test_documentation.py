@@ -13,7 +13,7 @@ import typer
 
 from bot.cli import app
 from bot.domain.commands import ParameterKind, Verb
-from bot.mcp.config_file import KNOWN_KEYS
+from bot.mcp.config.file import KNOWN_KEYS
 from bot.settings import Settings
 from tests.commands.servers import office
 

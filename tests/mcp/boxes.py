@@ -14,8 +14,7 @@ from bot.domain.conversations import Author
 from bot.domain.messages import ToolCall
 from bot.domain.servers import DesiredServer, HttpTransport, ServerConfig, StdioTransport
 from bot.domain.tools import CallNotSent, CallOutcomeUnknown, CallReturned, Tool, ToolOutcome
-from bot.mcp.circuit_breaker import BreakerSettings
-from bot.mcp.connection_timing import ConnectionTiming
+from bot.mcp.server.retry import BreakerSettings, ConnectionTiming
 from bot.mcp.toolbox import McpToolbox
 from bot.ports import CallContext
 from tests.fakes.programs import Program, listening, python

@@ -10,7 +10,7 @@ from enum import Enum
 
 from bot.domain.servers import ServerStatus
 from bot.domain.tools import CallNotSent, CallOutcomeUnknown, CallReturned, ToolOutcome
-from bot.mcp.transports.ndjson import LARGEST_ANSWER
+from bot.mcp.errors import LARGEST_ANSWER
 from tests.fakes.mcp.endpoint import Answer, Endless, HangUp, Silence, error, result
 from tests.mcp.faulty_servers import (
     BOTH,

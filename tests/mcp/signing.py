@@ -16,7 +16,7 @@ from bot.domain.conversations import ConversationKey
 from bot.domain.servers import AuthenticationKind, HttpTransport, OAuthTerms, ServerConfig
 from bot.domain.sign_ins import CALLBACK_PATH, callback_path
 from bot.errors import ServerTrouble
-from bot.mcp.addresses import AllowedTargets, Resolve, resolve_host
+from bot.mcp.config.checks import AllowedTargets, Resolve, resolve_host
 from bot.mcp.oauth import ClientIdentity, OAuthDependencies, OAuthSignIns, TokenProviders
 from bot.mcp.redaction import KnownSecrets
 from bot.mcp.toolbox import McpToolbox

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from bot.domain.servers import HttpTransport, ServerConfig, StdioTransport
-from bot.mcp.addresses import AllowedTargets, Resolve, check_definition, resolve_allowed
+from bot.mcp.config.checks import AllowedTargets, Resolve, check_definition, resolve_allowed
 from bot.mcp.errors import InvalidDefinition
 
 NOBODY = AllowedTargets()

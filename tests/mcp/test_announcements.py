@@ -14,7 +14,7 @@ from bot.domain.capabilities import ServerCapabilities
 from bot.domain.characters import visible
 from bot.domain.health import CheckStatus
 from bot.domain.servers import DesiredServer
-from bot.mcp.protocol_noise import Junk, NoiseCounter
+from bot.mcp.server.output import Junk, NoiseCounter
 from tests.mcp.boxes import FAST, call, named, raw, started, tools_of, until
 
 PACING = replace(FAST, apart=5.0, quiet_after=None)

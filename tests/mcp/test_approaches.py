@@ -19,8 +19,8 @@ from bot.domain.servers import (
     SyncStatus,
     kind_of,
 )
-from bot.mcp.negotiation import ProtocolNegotiation
 from bot.mcp.request_context import RequestContext
+from bot.mcp.server.session import ProtocolNegotiation
 from bot.mcp.toolbox import McpToolbox
 from tests.fakes.mcp.endpoint import Answer, FakeEndpoint, error, result
 from tests.fakes.mcp.event_stream import FakeEventStream

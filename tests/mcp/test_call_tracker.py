@@ -12,11 +12,10 @@ from mcp import types
 
 from bot.domain.conversations import Author
 from bot.domain.elicitations import MOST_ROUNDS, ElicitationAction, ElicitationRequest, ElicitationResult
-from bot.mcp.call_deadline import CallDeadline
-from bot.mcp.call_tracker import ActiveCall, ActiveCalls
+from bot.mcp.calls import ActiveCall, ActiveCalls, CallDeadline
 from bot.mcp.redaction import Redaction
 from bot.mcp.request_context import RequestContext
-from bot.mcp.transports.http_client import ReadTimeout
+from bot.mcp.transports.http import ReadTimeout
 from bot.ports import CallContext
 from tests.mcp.boxes import ANA, LIMIT
 

@@ -6,10 +6,9 @@ import math
 
 import pytest
 
-from bot.mcp.activity import ActivityTracker
-from bot.mcp.circuit_breaker import AT_ONCE, BreakerSettings, CircuitBreaker
-from bot.mcp.connection import ReconnectBackoff
-from bot.mcp.connection_timing import ConnectionTiming
+from bot.mcp.server.connection import ReconnectBackoff
+from bot.mcp.server.retry import AT_ONCE, BreakerSettings, CircuitBreaker, ConnectionTiming
+from bot.mcp.server.session import ActivityTracker
 
 
 class Clock:

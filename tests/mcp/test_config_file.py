@@ -20,7 +20,7 @@ from bot.domain.servers import (
     StdioTransport,
 )
 from bot.errors import SettingsError
-from bot.mcp.config_file import ServersFile, load_servers
+from bot.mcp.config.file import ServersFile, load_servers
 
 
 def read(tmp_path: Path, servers: Any, **environment: str) -> ServersFile:

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from bot.mcp.connection_events import ConnectionEvents
-from bot.mcp.connection_timing import ConnectionTiming
+from bot.mcp.server.retry import ConnectionTiming
 
 
 class Clock:

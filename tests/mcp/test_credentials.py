@@ -18,7 +18,7 @@ from bot.domain.servers import (
     ServerRecord,
     StdioTransport,
 )
-from bot.mcp.credentials import inject_secrets
+from bot.mcp.config.credentials import inject_secrets
 from bot.mcp.errors import InvalidDefinition
 from bot.mcp.redaction import Redaction, secrets_of
 

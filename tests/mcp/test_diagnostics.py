@@ -28,7 +28,7 @@ from bot.domain.servers import (
     SyncStatus,
 )
 from bot.domain.tools import Tool
-from bot.mcp.addresses import AllowedTargets
+from bot.mcp.config.checks import AllowedTargets
 from tests.fakes.mcp.certificates import self_signed
 from tests.fakes.mcp.endpoint import Answer, FakeEndpoint, Silence, error, result, tool
 from tests.fakes.mcp.event_stream import FakeEventStream
@@ -117,7 +117,7 @@ async def test_a_name_server_that_is_silent_is_not_waited_for_for_ever(monkeypat
         await asyncio.Event().wait()
         return []
 
-    monkeypatch.setattr("bot.mcp.diagnostics._CHECK_SECONDS", 0.1)
+    monkeypatch.setattr("bot.mcp.doctor._CHECK_SECONDS", 0.1)
     config = ServerConfig("s", HttpTransport("https://slow.example/mcp"), id="u1")
     assert "No answer within 0.1 s" in broken_at(await verified(config, resolve=resolve), "DNS").detail
 

@@ -38,7 +38,7 @@ from bot.domain.servers import (
 )
 from bot.domain.tools import CallNeedsInput, ToolOutcome
 from bot.errors import LostLease, ServerTrouble
-from bot.mcp.endpoint_fingerprint import endpoint_fingerprint
+from bot.mcp.config.checks import endpoint_fingerprint
 from bot.mcp.toolbox import McpToolbox
 from bot.ports import CallContext
 from tests.fakes.mcp.endpoint import FakeEndpoint, Message, Reaction, error, result

@@ -6,7 +6,7 @@ import pytest
 
 from bot.domain.servers import HttpTransport, ServerConfig
 from bot.domain.tools import digest
-from bot.mcp.endpoint_fingerprint import endpoint_fingerprint
+from bot.mcp.config.checks import endpoint_fingerprint
 
 
 def place(url: str) -> str:

@@ -27,7 +27,7 @@ from bot.domain.servers import (
 )
 from bot.domain.tools import CallOutcomeUnknown, CallReturned, Tool
 from bot.errors import NotFound, ServerTrouble
-from bot.mcp.addresses import AllowedTargets
+from bot.mcp.config.checks import AllowedTargets
 from bot.mcp.redaction import KnownSecrets
 from bot.mcp.toolbox import McpToolbox
 from tests.fakes.mcp.certificates import self_signed

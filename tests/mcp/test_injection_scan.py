@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from mcp import types
 
-from bot.mcp.injection_scan import distinctive, scan_definition
+from bot.mcp.review import distinctive, scan_definition
 
 ENCODED = "aGVsbG8gd29ybGQ5" * 6
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bot.mcp.transports.ndjson import LARGEST_ANSWER
+from bot.mcp.errors import LARGEST_ANSWER
 from tests.fakes.mcp.endpoint import Answer, FakeEndpoint, Message, tool
 from tests.mcp.boxes import call, named, raw, remote, started, text, unknown
 

@@ -10,9 +10,8 @@ import pytest
 
 from bot.domain.launch_templates import LaunchTemplate, PathRule, SecretRule, TemplateSlot
 from bot.domain.servers import DesiredServer, ServerConfig, ServerStatus, StdioTransport, TemplateLaunch
-from bot.mcp.addresses import AllowedTargets
+from bot.mcp.config.checks import AllowedTargets, resolve_launch
 from bot.mcp.errors import InvalidDefinition
-from bot.mcp.launch_check import resolve_launch
 from bot.mcp.toolbox import McpToolbox
 from tests.mcp.boxes import FAKES, call, started, text, until
 

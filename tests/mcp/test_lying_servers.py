@@ -14,10 +14,10 @@ from bot.domain.capabilities import ServerCapabilities
 from bot.domain.servers import DesiredServer, HttpTransport, ServerConfig, ServerStatus
 from bot.logs import redact_logs
 from bot.mcp import toolbox
-from bot.mcp.addresses import AllowedTargets, resolve_host
+from bot.mcp.config.checks import AllowedTargets, resolve_host
+from bot.mcp.errors import LARGEST_ANSWER
 from bot.mcp.redaction import KnownSecrets, Redaction, secrets_of
-from bot.mcp.transports.http_client import GuardedTransport, http_client
-from bot.mcp.transports.ndjson import LARGEST_ANSWER
+from bot.mcp.transports.http import GuardedTransport, http_client
 from tests.fakes.mcp.endpoint import Answer, FakeEndpoint, result, tool
 from tests.mcp.boxes import call, named, raw, remote, started, unknown, until
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.mcp.transports.ndjson import LineReader, LineTooLong
+from bot.mcp.transports.stdio import LineReader, LineTooLong
 
 BODY = {"content": [{"type": "text", "text": 'she said \\"id\\":7} and "id":8}' + "x" * 3000}]}
 

@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 
 from bot.domain.sign_ins import Registration, SignIn, SignInKey
-from bot.mcp.endpoint_fingerprint import endpoint_fingerprint
+from bot.mcp.config.checks import endpoint_fingerprint
 from bot.mcp.oauth import OAuthDependencies
 from bot.mcp.oauth.tokens import SignInCache
 from bot.mcp.redaction import KnownSecrets

@@ -12,7 +12,7 @@ from bot.domain.health import CheckStatus
 from bot.domain.messages import TextPart
 from bot.domain.servers import DesiredServer, ServerEnablement, ServerStatus
 from bot.domain.tools import CallReturned, ToolOutcome
-from bot.mcp.addresses import AllowedTargets
+from bot.mcp.config.checks import AllowedTargets
 from bot.mcp.redaction import KnownSecrets, Redaction, Secret
 from bot.mcp.toolbox import McpToolbox
 from tests.fakes.mcp.endpoint import FakeEndpoint, Message, Reaction, error, result

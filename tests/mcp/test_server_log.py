@@ -6,7 +6,7 @@ import pytest
 
 from bot.domain.characters import visible
 from bot.domain.servers import DesiredServer, ServerConfig
-from bot.mcp.server_log import LogLine, ServerLog
+from bot.mcp.server.output import LogLine, ServerLog
 from tests.mcp.boxes import call, http_server, named, real, remote, started, until
 from tests.mcp.test_announcements import Clock
 

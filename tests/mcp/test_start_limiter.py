@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from bot.mcp.start_limiter import StartLimiter
+from bot.mcp.server.retry import StartLimiter
 from tests.mcp.boxes import until
 
 

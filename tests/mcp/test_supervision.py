@@ -17,7 +17,7 @@ import pytest
 from bot.domain.capabilities import ServerCapabilities
 from bot.domain.servers import CachedCapabilities, ConnectPolicy, DesiredServer, ServerStatus, SyncStatus
 from bot.domain.tools import Tool
-from bot.mcp.circuit_breaker import BreakerSettings
+from bot.mcp.server.retry import BreakerSettings
 from bot.mcp.toolbox import McpToolbox
 from tests.fakes.mcp.endpoint import Answer, FakeEndpoint, result
 from tests.mcp.boxes import FAST, alive, call, named, raw, remote, started, text, unknown, unsent, until

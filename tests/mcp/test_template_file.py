@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from bot.errors import SettingsError
-from bot.mcp.template_file import TemplatesFile, load_templates, unpinned_package
+from bot.mcp.config.templates import TemplatesFile, load_templates, unpinned_package
 
 ROOT = Path(__file__).parents[2]
 GOOD = """

@@ -22,8 +22,8 @@ from bot.domain.servers import (
     SyncStatus,
 )
 from bot.domain.tools import Tool
-from bot.mcp.endpoint_fingerprint import endpoint_fingerprint
-from bot.mcp.tool_pinning import ToolPinning
+from bot.mcp.config.checks import endpoint_fingerprint
+from bot.mcp.review import ToolPinning
 from bot.mcp.toolbox import McpToolbox
 from tests.fakes.mcp.endpoint import FakeEndpoint
 from tests.mcp.boxes import call, named, raw, remote, started, text, tools_of, unsent, until
@@ -158,7 +158,7 @@ async def test_pins_that_are_not_loaded_change_nothing() -> None:
 
 
 async def test_tools_that_were_known_to_wait_are_not_logged_at_each_start(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.WARNING, logger="bot.mcp.tool_pinning")
+    caplog.set_level(logging.WARNING, logger="bot.mcp.review")
     server = changing([listed("t")])
     cached_capabilities = CachedCapabilities(SyncStatus.SYNCED, ServerCapabilities((named_tool("t", "Newer."),)), 1.0)
     async with started(
@@ -166,7 +166,7 @@ async def test_tools_that_were_known_to_wait_are_not_logged_at_each_start(caplog
     ) as box:
         await box.connect("file:s")
         assert (await box.offer()).withheld == {"s__t", "s__turn"}
-    logged = [record.getMessage() for record in caplog.records if record.name == "bot.mcp.tool_pinning"]
+    logged = [record.getMessage() for record in caplog.records if record.name == "bot.mcp.review"]
     assert [("'t'" in line, "'turn'" in line) for line in logged] == [(False, True)]
 
 
@@ -267,9 +267,9 @@ def test_where_a_server_is_does_not_depend_on_its_secrets() -> None:
 
 
 async def test_one_warning_names_a_tool_however_often_it_changes(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.WARNING, logger="bot.mcp.tool_pinning")
+    caplog.set_level(logging.WARNING, logger="bot.mcp.review")
     async with started(changing([listed("t")], [listed("t", "A.")], [listed("t", "B.")], [listed("t", "C.")])) as box:
         await box.offer()
         for _ in range(3):
             await turned(box)
-    assert len([record for record in caplog.records if record.name == "bot.mcp.tool_pinning"]) == 1
+    assert len([record for record in caplog.records if record.name == "bot.mcp.review"]) == 1

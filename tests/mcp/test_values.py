@@ -16,10 +16,10 @@ from bot.domain.characters import visible
 from bot.domain.servers import DesiredServer, HttpTransport, ServerConfig
 from bot.mcp.argument_validation import group_by_argument, validate
 from bot.mcp.calls import progress_text
-from bot.mcp.connection_timing import ConnectionTiming
 from bot.mcp.redaction import PassingTokens, Redaction, Secret, address, secrets_of
-from bot.mcp.response_repair import repair_response
-from bot.mcp.text_filter import clean_schema
+from bot.mcp.results import clean_schema
+from bot.mcp.server.retry import ConnectionTiming
+from bot.mcp.transports.open import repair_response
 
 SCHEMA: dict[str, Any] = {
     "type": "object",

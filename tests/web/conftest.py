@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from bot.app import services
-from bot.mcp.connection_timing import ConnectionTiming
+from bot.mcp.server.retry import ConnectionTiming
 from bot.settings import Settings
 from tests.app.surroundings import bare
 from tests.web.house import Api, opened_api

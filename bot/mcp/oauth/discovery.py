@@ -32,7 +32,7 @@ from mcp.shared.auth_utils import check_resource_allowed, resource_url_from_serv
 
 from bot.domain.servers import OAuthTerms
 from bot.errors import ServerTrouble
-from bot.mcp.addresses import parse_ip
+from bot.mcp.config.checks import parse_ip
 from bot.mcp.oauth.http import AuthServerClient, is_loopback, validate_url
 
 if TYPE_CHECKING:

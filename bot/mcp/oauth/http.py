@@ -20,10 +20,10 @@ import bot
 from bot.domain.servers import HttpTransport, ServerConfig
 from bot.errors import ServerTrouble
 from bot.logs import out_of_context
-from bot.mcp.addresses import AllowedTargets, Resolve, check_definition, origin_of, parse_ip, resolve_host
+from bot.mcp.config.checks import AllowedTargets, Resolve, check_definition, origin_of, parse_ip, resolve_host
 from bot.mcp.errors import InvalidDefinition
 from bot.mcp.redaction import KnownSecrets
-from bot.mcp.transports.http_client import GuardedTransport
+from bot.mcp.transports.http import GuardedTransport
 from bot.ports import Leases, SignInStore
 
 _SECONDS = 10.0

@@ -30,7 +30,7 @@ from bot.domain.conversations import Author, ConversationKey
 from bot.domain.servers import AuthenticationKind, HttpTransport, ServerConfig, ServerSnapshot
 from bot.domain.sign_ins import PendingSignIn, SignIn, SignInKey
 from bot.errors import NotFound, SecretUnavailable, ServerTrouble
-from bot.mcp.endpoint_fingerprint import endpoint_fingerprint
+from bot.mcp.config.checks import endpoint_fingerprint
 from bot.mcp.oauth.client import GRANTS, ClientIdentity, ClientRegistrar, exchange_code, revoke
 from bot.mcp.oauth.discovery import Challenge, check_party, check_proof, discover, wanted_scope
 from bot.mcp.oauth.http import AuthServerClient

@@ -21,7 +21,7 @@ from bot.domain.servers import AuthenticationKind, HttpTransport, OAuthTerms, Se
 from bot.domain.sign_ins import SignIn, SignInKey
 from bot.errors import CountersignError, DatabaseError, ServerTrouble
 from bot.mcp import request_context
-from bot.mcp.endpoint_fingerprint import endpoint_fingerprint
+from bot.mcp.config.checks import endpoint_fingerprint
 from bot.mcp.oauth.client import (
     TokenRequestRejected,
     client_credentials_grant,
@@ -31,9 +31,17 @@ from bot.mcp.oauth.client import (
 from bot.mcp.oauth.discovery import Challenge, discover, wanted_scope
 from bot.mcp.oauth.http import AuthServerClient, OAuthDependencies
 
-# -------------------- cache of the stored sign-in
+log = logging.getLogger(__name__)
 
 _UNREAD = -1
+_LEASE_SECONDS = 60.0
+"""Longer than all requests of a refresh together."""
+_WAIT_SECONDS = 10.0
+"""Maximum seconds to wait for a refresh in another process."""
+_LOOK_SECONDS = 0.1
+_REST_SECONDS = 5.0
+"""Seconds before the next attempt after a failed refresh, while the token is still valid."""
+_LONGEST_SCOPE = 200
 
 
 class SignInCache:
@@ -176,19 +184,6 @@ class SignInCache:
             tokens.learn((sign_in.access_token, sign_in.refresh_token, sign_in.registration.client_secret))
 
 
-# -------------------- refresh: one task in a process, one lease holder among processes
-
-log = logging.getLogger(__name__)
-
-_LEASE_SECONDS = 60.0
-"""Longer than all requests of a refresh together."""
-_WAIT_SECONDS = 10.0
-"""Maximum seconds to wait for a refresh in another process."""
-_LOOK_SECONDS = 0.1
-_REST_SECONDS = 5.0
-"""Seconds before the next attempt after a failed refresh, while the token is still valid."""
-
-
 class TokenRefresh:
     """Refresh of one server's tokens. `refusal` is the last rejection, None after a success. `challenge` is the
     server's last one, if it rejected a token.
@@ -317,9 +312,6 @@ class TokenRefresh:
 def _without_registration(sign_in: SignIn) -> SignIn:
     """Return the sign-in without registration, so that the next one registers again."""
     return replace(sign_in, registration=replace(sign_in.registration, client_secret="", redirect_uri=""))
-
-
-_LONGEST_SCOPE = 200
 
 
 class TokenProvider:

@@ -38,8 +38,8 @@ from bot.domain.servers import ServerConfig
 from bot.mcp import request_context
 from bot.mcp.errors import NOT_RPC, STAND_IN
 from bot.mcp.results import error_text
-from bot.mcp.tool_names import generic_name
-from bot.mcp.transports.write_stream import WriteStream
+from bot.mcp.review import generic_name
+from bot.mcp.sdk import WriteStream
 
 log = logging.getLogger(__name__)
 

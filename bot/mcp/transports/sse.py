@@ -20,9 +20,8 @@ from mcp.shared._httpx_utils import request_within_origin, sse_within_origin
 from mcp.shared.message import SessionMessage
 from mcp.types import JSONRPCError, JSONRPCRequest, jsonrpc_message_adapter
 
-from bot.mcp.errors import InvalidDefinition, http_error_response
-from bot.mcp.transports.ndjson import LARGEST_ANSWER
-from bot.mcp.transports.write_stream import WriteStream
+from bot.mcp.errors import LARGEST_ANSWER, InvalidDefinition, http_error_response
+from bot.mcp.sdk import WriteStream
 
 log = logging.getLogger(__name__)
 

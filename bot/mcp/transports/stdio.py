@@ -1,6 +1,8 @@
 """Transport for a child process: one JSON-RPC message a line on its standard input and output.
 
-The MCP library's own transport is not used: it takes quadratic time for long lines and has no size limit.
+The MCP library's own transport is not used: it takes quadratic time for long lines and has no size limit. Reader and
+writer use the pipes without a task in between, because passing a message between tasks costs more than reading it. Of a
+line that is too long only the two ends are kept, because they often hold the id of the request.
 
 The shutdown follows modelcontextprotocol.io/specification/2025-11-25/basic/lifecycle: close the input, wait,
 terminate the process group, kill it.
@@ -9,8 +11,11 @@ terminate the process group, kill it.
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
+import re
 import subprocess
+from collections import deque
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
@@ -27,22 +32,180 @@ from mcp.os.posix.utilities import terminate_posix_process_tree
 from mcp.shared.message import SessionMessage
 from mcp.types import INVALID_REQUEST, ErrorData, JSONRPCError, jsonrpc_message_adapter
 
-from bot.mcp.protocol_noise import Junk
-from bot.mcp.transports.ndjson import TOO_LARGE, LineReader, LineTooLong
-from bot.mcp.transports.subprocess import SubprocessPipes
-from bot.mcp.transports.write_stream import WriteStream
+from bot.mcp.errors import LARGEST_ANSWER, TOO_LARGE
+from bot.mcp.sdk import WriteStream
+from bot.mcp.server.output import Junk
 
 log = logging.getLogger(__name__)
 
+_STDIN, _STDOUT = 0, 1
+_END_LENGTH = 512
+_VERSION = rb'"jsonrpc"\s*:\s*"2\.0"'
+_ID = rb'"id"\s*:\s*(\d{1,18}|"[^"\\]{1,200}")'
+_BODY = rb'"(?:result|error)"\s*:'
+_ID_FIRST = re.compile(
+    rb"\s*\{\s*(?:" + _VERSION + rb"\s*,\s*)?" + _ID + rb"\s*,\s*(?:" + _VERSION + rb"\s*,\s*)?" + _BODY
+)
+_BODY_FIRST = re.compile(rb"\s*\{\s*(?:" + _VERSION + rb"\s*,\s*)?" + _BODY)
+# A quote inside a string is escaped, so an unescaped one belongs to the message itself.
+_ID_LAST = re.compile(_ID + rb"\s*(?:,\s*" + _VERSION + rb"\s*)?\}\s*\Z")
 _LEAVE_SECONDS = 2.0
 _TERMINATE_SECONDS = 2.0
 _REAP_SECONDS = 2.0
 _READ_BATCH = 32
 """Messages read before other tasks run, so that a process that never pauses cannot block the loop."""
-
 _OVERSIZE = ErrorData(code=INVALID_REQUEST, message=TOO_LARGE)
-
 Incoming = SessionMessage | Exception
+
+
+class SubprocessPipes(asyncio.SubprocessProtocol):
+    """asyncio protocol of a process: output, flow control and end.
+
+    `left` is set once the process has ended. Its children may still hold the pipes open.
+    """
+
+    def __init__(self) -> None:
+        self.left = asyncio.Event()
+        self._chunks: deque[bytes] = deque()
+        self._news = asyncio.Event()
+        self._over = False
+        self._room = asyncio.Event()
+        self._room.set()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Store the transports of the pipes."""
+        process = cast("asyncio.SubprocessTransport", transport)
+        self._input = cast("asyncio.WriteTransport", process.get_pipe_transport(_STDIN))
+        self._output = cast("asyncio.ReadTransport", process.get_pipe_transport(_STDOUT))
+
+    def pipe_data_received(self, fd: int, data: bytes) -> None:  # noqa: ARG002 - there is one that is read
+        """Buffer output. A full buffer pauses the process."""
+        if self._over:
+            return
+        self._chunks.append(data)
+        self._news.set()
+        if len(self._chunks) > 1:
+            self._output.pause_reading()
+
+    def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
+        """Close the stream that has ended."""
+        if fd == _STDIN:
+            self._room.set()
+        if fd == _STDOUT or exc is not None:
+            # A failed write may have lost a request while the process lives on, so its callers have to see the end. A
+            # process that only closed its input may still answer.
+            self._end()
+
+    def pause_writing(self) -> None:
+        """Make writers wait."""
+        self._room.clear()
+
+    def resume_writing(self) -> None:
+        """Let writers continue."""
+        self._room.set()
+
+    def process_exited(self) -> None:
+        """Set `left`."""
+        self.left.set()
+
+    async def read(self) -> bytes | None:
+        """Return the next output, None at the end."""
+        while not self._chunks:
+            if self._over:
+                return None
+            self._news.clear()
+            await self._news.wait()
+        chunk = self._chunks.popleft()
+        if not self._chunks:
+            self._output.resume_reading()
+        return chunk
+
+    async def write(self, line: bytes) -> None:
+        """Write a line, waiting for flow control. Raises anyio.BrokenResourceError if the input is closed; then no
+        part of the line was written.
+        """
+        while not self._room.is_set():
+            await self._room.wait()
+        if self._input.is_closing():
+            self.hang_up()
+            raise anyio.BrokenResourceError
+        self._input.write(line)
+
+    def hang_up(self) -> None:
+        """Discard further output. The pipe is still drained, because a process blocked in a write reads no input."""
+        self._chunks.clear()
+        self._end()
+        self._output.resume_reading()
+
+    def end_input(self) -> None:
+        """Close the process's input after all pending writes."""
+        self._input.close()
+        self._room.set()
+
+    def give_up(self) -> None:
+        """Drop pending writes, because a child may hold the input open forever."""
+        if self._input.get_write_buffer_size():
+            self._input.abort()
+
+    def _end(self) -> None:
+        self._over = True
+        self._news.set()
+
+
+@dataclass(frozen=True, slots=True)
+class LineTooLong:
+    """Both ends of a line above the limit."""
+
+    head: bytes
+    tail: bytes
+
+    @property
+    def answers(self) -> int | str | None:
+        """Id of the request that this line answers; None if it is unknown or the line is not a response."""
+        match = _ID_FIRST.match(self.head)
+        if match is None and _BODY_FIRST.match(self.head):
+            match = _ID_LAST.search(self.tail)
+        if match is None:
+            return None
+        known: int | str = json.loads(match[1])
+        return known
+
+
+class LineReader:
+    """Line splitter. `most` is the limit of a line in bytes. Lines have no line ends."""
+
+    def __init__(self, most: int = LARGEST_ANSWER) -> None:
+        self._most = most
+        self._parts: list[bytes] = []
+        self._length = 0
+        self._head = self._tail = b""
+
+    def feed(self, chunk: bytes) -> Iterator[bytes | LineTooLong]:
+        """Yield the lines that end in this chunk."""
+        start = 0
+        while (end := chunk.find(b"\n", start)) >= 0:
+            self._take(chunk[start:end])
+            yield self._finished()
+            start = end + 1
+        self._take(chunk[start:])
+
+    def _take(self, piece: bytes) -> None:
+        fitted = self._length <= self._most
+        self._length += len(piece)
+        if self._length <= self._most:
+            self._parts.append(piece)
+            return
+        if fitted:
+            begun = b"".join(self._parts)
+            self._parts.clear()
+            self._head, self._tail = begun[:_END_LENGTH], begun[-_END_LENGTH:]
+        self._head += piece[: _END_LENGTH - len(self._head)]
+        self._tail = (self._tail + piece[-_END_LENGTH:])[-_END_LENGTH:]
+
+    def _finished(self) -> bytes | LineTooLong:
+        line = b"".join(self._parts) if self._length <= self._most else LineTooLong(self._head, self._tail)
+        self._parts, self._length, self._head, self._tail = [], 0, b"", b""
+        return line
 
 
 @asynccontextmanager

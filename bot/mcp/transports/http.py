@@ -9,18 +9,52 @@ from __future__ import annotations
 
 import asyncio
 import math
+import os
+import ssl
 import time
 from collections.abc import AsyncIterator, Mapping
+from functools import lru_cache
 
 import httpx2
 from mcp.types import CONNECTION_CLOSED
 
 from bot.mcp import request_context
-from bot.mcp.addresses import AllowedTargets, Resolve, resolve_allowed
-from bot.mcp.errors import InvalidDefinition
+from bot.mcp.config.checks import AllowedTargets, Resolve, resolve_allowed
+from bot.mcp.errors import LARGEST_ANSWER, TOO_LARGE, InvalidDefinition
 from bot.mcp.request_context import RequestContext
-from bot.mcp.transports.http_pool import pool
-from bot.mcp.transports.ndjson import LARGEST_ANSWER, TOO_LARGE
+
+KEPT_SECONDS = 1.5
+"""Seconds until an unused connection is closed. Servers close theirs after two (gunicorn) or five seconds (uvicorn,
+Node); a request sent at that moment would have an unknown outcome.
+"""
+_LIMITS = httpx2.Limits(max_connections=100, max_keepalive_connections=20, keepalive_expiry=KEPT_SECONDS)
+_QUOTING = (httpx2.ProtocolError, httpx2.ProxyError)
+"""Errors whose text may quote the server."""
+_NEVER_SENT = (
+    httpx2.ConnectError,
+    httpx2.ConnectTimeout,
+    httpx2.PoolTimeout,
+    httpx2.ProxyError,
+    httpx2.UnsupportedProtocol,
+    httpx2.LocalProtocolError,
+)
+_CONNECT_SECONDS = 10.0
+_WRITE_SECONDS = 30.0
+_READ_SECONDS = 300.0
+_ANY_LENGTH = "text/event-stream"
+
+
+def pool() -> httpx2.AsyncHTTPTransport:
+    """Return a new pool for one server."""
+    return httpx2.AsyncHTTPTransport(
+        verify=_trust(os.environ.get("SSL_CERT_FILE", ""), os.environ.get("SSL_CERT_DIR", "")), limits=_LIMITS
+    )
+
+
+@lru_cache(maxsize=4)
+def _trust(_file: str, _folder: str) -> ssl.SSLContext:
+    """Return the TLS context, loaded once for all servers because that takes 40 ms and most of a megabyte."""
+    return httpx2.create_ssl_context()
 
 
 class ReadTimeout:
@@ -81,22 +115,6 @@ class _Watch:
             self._alarm = loop.call_later(left, self._look)
         else:
             self._limit.reschedule(loop.time())
-
-
-_QUOTING = (httpx2.ProtocolError, httpx2.ProxyError)
-"""Errors whose text may quote the server."""
-_NEVER_SENT = (
-    httpx2.ConnectError,
-    httpx2.ConnectTimeout,
-    httpx2.PoolTimeout,
-    httpx2.ProxyError,
-    httpx2.UnsupportedProtocol,
-    httpx2.LocalProtocolError,
-)
-_CONNECT_SECONDS = 10.0
-_WRITE_SECONDS = 30.0
-_READ_SECONDS = 300.0
-_ANY_LENGTH = "text/event-stream"
 
 
 def http_client(

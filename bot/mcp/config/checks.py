@@ -1,29 +1,36 @@
-"""Rules for the addresses and commands that admins may give a server.
+"""Rules for the addresses and commands that admins may give a server, and the fingerprint of its endpoint.
 
 A server added in chat must not reach loopback, the private network or the cloud's metadata service. Names are checked
 when a server is defined. Their addresses are checked at each connection, because DNS answers change. Servers of the
-operator's file are not limited.
+operator's file are not limited. The program of a launch template is checked when a definition is loaded or entered, and
+again before each start, because the template and the files may have changed.
+
+Approvals are bound to the fingerprint, because an admin may change a server's address while a call waits. It is the
+same in every process with the same definition and contains no secret.
 """
 
 from __future__ import annotations
 
 import asyncio
+import functools
+import re
 import socket
 import unicodedata
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
+from pathlib import Path
 from urllib.parse import urlsplit
 
-from bot.domain.launch_templates import Templates, no_templates
+from bot.domain.launch_templates import InvalidSlotValue, LaunchTemplate, Templates, no_templates
+from bot.domain.secret_detection import redact
 from bot.domain.servers import HttpTransport, ServerConfig, StdioTransport, TemplateLaunch
+from bot.domain.tools import digest
 from bot.mcp.errors import InvalidDefinition
-from bot.mcp.launch_check import check_launch
 
 IpAddress = IPv4Address | IPv6Address
 Resolve = Callable[[str, int], Awaitable[list[str]]]
-
 _LONGEST = 2048
 _METADATA_NAMES = frozenset(
     (
@@ -44,6 +51,86 @@ _METADATA = frozenset(
 _NAT64 = IPv6Network("64:ff9b::/96")
 _LOCAL_NAT64 = IPv6Network("64:ff9b:1::/48")
 _COMPATIBLE = IPv6Network("::/96")
+_HOST = re.compile(r"\w+://[^/?#]*")
+
+
+def resolve_launch(config: ServerConfig, templates: Templates) -> ServerConfig:
+    """Return the server with the program of its template, if it has one. Raises InvalidDefinition."""
+    match config.transport:
+        case StdioTransport(env=env, launch=TemplateLaunch() as launch):
+            filled = _filled(_template(launch, templates), launch)
+            return replace(config, transport=replace(filled, env={**filled.env, **env}))
+        case _:
+            return config
+
+
+def check_launch(process: StdioTransport, launch: TemplateLaunch, templates: Templates) -> None:
+    """Check that the process is what the template starts now, without reading the disk. Raises InvalidDefinition."""
+    template = _template(launch, templates)
+    filled = _filled(template, launch)
+    if (filled.command, filled.args, filled.cwd) != (process.command, process.args, process.cwd) or any(
+        process.env.get(name) != value for name, value in filled.env.items()
+    ):
+        raise InvalidDefinition(
+            f"What the launch template {launch.template} starts is not what it was when this server was looked at.",
+            "run /mcp reload --apply, then review the server again",
+        )
+    stray = sorted(process.env.keys() - filled.env.keys() - set(template.secrets.values()))
+    if stray:
+        raise InvalidDefinition(
+            f"The launch template {launch.template} has no slot for the variable {stray[0]}.",
+            "remove that secret",
+        )
+
+
+def check_paths(config: ServerConfig, templates: Templates) -> None:
+    """Check that each path exists and is below its folder after following links. Reads the disk: run it in a
+    thread. Raises InvalidDefinition.
+    """
+    match config.transport:
+        case StdioTransport(launch=TemplateLaunch() as launch):
+            for slot, folder, path in _template(launch, templates).paths(launch.values):
+                _check_path(slot, Path(folder), Path(path))
+        case _:
+            return
+
+
+def check_start(config: ServerConfig, templates: Templates) -> None:
+    """Run both checks before a process is started. Reads the disk: run it in a thread. Raises InvalidDefinition."""
+    match config.transport:
+        case StdioTransport(launch=TemplateLaunch() as launch) as process:
+            check_launch(process, launch, templates)
+            check_paths(config, templates)
+        case _:
+            return
+
+
+def _check_path(slot: str, folder: Path, path: Path) -> None:
+    try:
+        real, root = path.resolve(strict=True), folder.resolve(strict=True)
+    except (OSError, RuntimeError):
+        raise InvalidDefinition(f"There is no {path}, as {slot} says.", "name an existing path, or create it") from None
+    if not real.is_relative_to(root):
+        raise InvalidDefinition(f"{path}, as {slot} says, leads out of {folder}.", f"name a path below {folder}")
+
+
+def _template(launch: TemplateLaunch, templates: Templates) -> LaunchTemplate:
+    template = templates.get(launch.template)
+    if template is None:
+        raise InvalidDefinition(
+            f"It is started by the launch template {launch.template}, which is missing or invalid.",
+            "the operator puts it into the file of launch templates, or an admin removes this server",
+        )
+    return template
+
+
+def _filled(template: LaunchTemplate, launch: TemplateLaunch) -> StdioTransport:
+    try:
+        return template.filled(launch.values)
+    except InvalidSlotValue as misfilled:
+        slot, error = next(iter(misfilled.errors.items()))
+        about = f"{slot} does not fit the launch template {template.name} as it is now" if slot else template.name
+        raise InvalidDefinition(f"{about}: {error.rstrip('.')}.", "edit the server, or ask the operator") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,3 +311,34 @@ def _not_public(host: str, port: int) -> InvalidDefinition:
         f"{host} is on this machine or in a private network, which admins may not use.",
         f"use a public address, or ask the operator to add {spelled}:{port} to MCP_ALLOWED_HOSTS",
     )
+
+
+def endpoint_fingerprint(config: ServerConfig) -> str:
+    """Return a digest of a server's address without credentials, or of its program. Headers and environment are left
+    out: they authenticate the bot, they do not identify the server.
+    """
+    match config.transport:
+        case HttpTransport(url):
+            return digest(["http", *_shown(_without_credentials(url))])
+        case StdioTransport(command, args, _, cwd):
+            return _program(command, tuple(args), cwd or "")
+
+
+@functools.lru_cache(64)  # Needed by each tool, and a long argument takes milliseconds to scan.
+def _program(command: str, args: tuple[str, ...], folder: str) -> str:
+    return digest(["stdio", command, [redact(each) for each in args], folder])
+
+
+def _shown(url: str) -> tuple[str, ...]:
+    """Return an address without parts that look like secrets. The host is kept in any case."""
+    match = _HOST.match(url)
+    host = match[0] if match else ""
+    return (host, redact(url[len(host) :]))
+
+
+def _without_credentials(url: str) -> str:
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return url
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()

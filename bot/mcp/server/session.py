@@ -11,44 +11,192 @@ import logging
 import math
 import random
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 
 import anyio
 from mcp import Client, MCPError, types
 from mcp.client.session import ClientRequestContext
 from mcp.client.subscriptions import SubscriptionLost
-from mcp.types import METHOD_NOT_FOUND
+from mcp.types import (
+    HEADER_MISMATCH,
+    METHOD_NOT_FOUND,
+    MISSING_REQUIRED_CLIENT_CAPABILITY,
+    UNSUPPORTED_PROTOCOL_VERSION,
+)
 from mcp.types.version import MODERN_PROTOCOL_VERSIONS
 
 import bot
-from bot.domain.capabilities import ServerCapabilities
+from bot.domain.capabilities import Handshake, ServerCapabilities
 from bot.domain.metrics import CacheUsed, MetricSink, null_sink
 from bot.domain.pins import ReviewPolicy
-from bot.domain.servers import ServerConfig, SyncStatus
+from bot.domain.servers import HttpKind, HttpTransport, ServerConfig, SyncStatus, kind_of
 from bot.domain.tools import Tool
 from bot.mcp import request_context
-from bot.mcp.activity import ActivityTracker
-from bot.mcp.addresses import AllowedTargets, Resolve, resolve_host
-from bot.mcp.call_tracker import ActiveCalls
-from bot.mcp.calls import BROKEN
-from bot.mcp.capability_fetch import CapabilityFetcher
+from bot.mcp.calls import BROKEN, ActiveCalls
+from bot.mcp.config.checks import AllowedTargets, Resolve, endpoint_fingerprint, resolve_host
 from bot.mcp.connection_events import ConnectionEvents
-from bot.mcp.connection_timing import ConnectionTiming
-from bot.mcp.errors import failed_listing
-from bot.mcp.negotiation import ProtocolNegotiation
+from bot.mcp.errors import failed_listing, root_cause
 from bot.mcp.oauth.tokens import TokenProvider, no_token_provider
-from bot.mcp.protocol_noise import Junk
 from bot.mcp.redaction import KnownSecrets, Redaction
-from bot.mcp.server_log import LEVEL
-from bot.mcp.server_status import ServerStatusTracker
-from bot.mcp.start_limiter import StartLimiter
-from bot.mcp.stderr_tail import StderrTail
-from bot.mcp.sync_notifier import SyncNotifier
+from bot.mcp.request_context import RequestContext
+from bot.mcp.server.capabilities import CapabilityFetcher
+from bot.mcp.server.output import LEVEL, Junk, StderrTail
+from bot.mcp.server.retry import ConnectionTiming, StartLimiter
+from bot.mcp.server.status import ServerStatusTracker, SyncNotifier
 from bot.mcp.transports.open import open_transport
 
-# -------------------- health check
+log = logging.getLogger(__name__)
+
+_KNOWN_SECONDS = 7 * 86_400.0
+_NOT_STREAMABLE = frozenset((400, 404, 405))
+_MODERN = frozenset((HEADER_MISMATCH, MISSING_REQUIRED_CLIENT_CAPABILITY, UNSUPPORTED_PROTOCOL_VERSION))
+_GOODBYE_SECONDS = 3.0
+_ONLY_CALLS = "it asks for more, which people are asked for only when they call a tool"
+_CHANGES = (
+    types.ToolListChangedNotification,
+    types.ResourceListChangedNotification,
+    types.PromptListChangedNotification,
+)
+
+
+class ProtocolNegotiation:
+    """Choice of the next attempt's transport and mode. `known` is the cached handshake of server version `version`.
+    `clock` is in epoch seconds.
+    """
+
+    def __init__(
+        self,
+        config: ServerConfig,
+        known: Handshake | None,
+        clock: Callable[[], float] = time.time,
+        *,
+        version: str = "",
+    ) -> None:
+        self._config = config
+        self._version = version
+        self._clock = clock
+        self._known = known if known is not None and self._fits(known) else None
+        self._doubted = False
+        self._mute = False
+        self._older = False
+
+    @property
+    def config(self) -> ServerConfig:
+        """The server with the transport to try, never `auto`."""
+        transport = self._config.transport
+        if not isinstance(transport, HttpTransport) or transport.kind is not HttpKind.AUTO:
+            return self._config
+        known = self._remembered
+        kind = HttpKind.SSE if self._older or (known and known.transport == HttpKind.SSE) else HttpKind.STREAMABLE
+        return replace(self._config, transport=replace(transport, kind=kind))
+
+    @property
+    def mode(self) -> str:
+        """Negotiation mode of the MCP library. HTTP+SSE is older than the discovery request."""
+        asked = not (self._mute or self._remembered or self._word == HttpKind.SSE)
+        return "auto" if asked else "legacy"
+
+    def protocol_label(self, protocol: str) -> str:
+        """Return the protocol to display. A server without MCP does not speak this version."""
+        return "JSON-RPC 2.0" if self._word == HttpKind.JSONRPC else protocol
+
+    def on_connected(self, protocol: str, version: str = "") -> Handshake | None:
+        """Return the handshake to cache after a connection, or None. `version` is the server's own version: a
+        changed one is negotiated again.
+        """
+        another = self._remembered is not None and version != self._version
+        self._version = version
+        if another or protocol in MODERN_PROTOCOL_VERSIONS:
+            self._known = None
+        elif self._remembered is None or self._remembered.transport != self._word:
+            self._known = Handshake(self._word, endpoint_fingerprint(self._config), self._clock())
+        self._doubted = self._mute = self._older = False
+        return self._known
+
+    def on_failed(self, error: BaseException | None, attempt: RequestContext, *, hung_up: bool) -> bool:
+        """Record a failed attempt. Return True if another way is to be tried at once.
+
+        `hung_up`: the server closed the connection. No `error` means a timeout. Both can be caused by the discovery
+        request, so the next attempt leaves it out. The cached handshake is ignored in every second attempt, because
+        the server may have changed.
+        """
+        streamable, asked = self._word == HttpKind.STREAMABLE, self.mode == "auto"
+        self._doubted = self._remembered is not None
+        self._mute = asked and (hung_up or error is None)
+        self._older = kind_of(self._config.transport) == HttpKind.AUTO and streamable and _is_sse_server(error, attempt)
+        return self._older
+
+    @property
+    def _word(self) -> str:
+        return kind_of(self.config.transport)
+
+    @property
+    def _remembered(self) -> Handshake | None:
+        if self._known is None or self._doubted:
+            return None
+        return self._known if 0 <= self._clock() - self._known.found_at < _KNOWN_SECONDS else None
+
+    def _fits(self, known: Handshake) -> bool:
+        word = kind_of(self._config.transport)
+        return known.place == endpoint_fingerprint(self._config) and word in (known.transport, HttpKind.AUTO)
+
+
+def _is_sse_server(error: BaseException | None, attempt: RequestContext) -> bool:
+    """Return True if a server rejected streamable HTTP like one of HTTP+SSE (MCP specification 2026-07-28,
+    basic/transports, backwards compatibility).
+    """
+    cause = None if error is None else root_cause(error)
+    modern = isinstance(cause, MCPError) and cause.code in _MODERN
+    return attempt.status in _NOT_STREAMABLE and not attempt.failure and not modern
+
+
+class ActivityTracker:
+    """Tracker of the use of one server. `clock` is in seconds; `on_end` is called after each request.
+
+    `unresponsive` is set when a call has ended without an answer and no other request is running: the server should be
+    pinged.
+    """
+
+    def __init__(self, clock: Callable[[], float], on_end: Callable[[], None]) -> None:
+        self.running = 0
+        self.unresponsive = asyncio.Event()
+        self._clock = clock
+        self._on_end = on_end
+        self._last = clock()
+        self._call_timed_out = False
+
+    @contextmanager
+    def track_user(self) -> Iterator[None]:
+        """Count a request of a user within the block."""
+        with self.track_internal():
+            try:
+                yield
+            finally:
+                self._last = self._clock()
+
+    @contextmanager
+    def track_internal(self) -> Iterator[None]:
+        """Count an internal request within the block. It does not keep the connection open."""
+        self.running += 1
+        try:
+            yield
+        finally:
+            self.running -= 1
+            if self._call_timed_out and not self.running:
+                self._call_timed_out = False
+                self.unresponsive.set()
+            self._on_end()
+
+    def mark_unresponsive(self) -> None:
+        """Record that the server did not answer in time."""
+        self._call_timed_out = True
+
+    @property
+    def unused_since(self) -> float:
+        """Clock time of the last use, or now while a request is running."""
+        return self._clock() if self.running else self._last
 
 
 async def monitor(
@@ -99,17 +247,6 @@ async def _is_alive(client: Client, limit: float) -> bool:
         except (*BROKEN, TimeoutError):
             return False
     return True
-
-
-log = logging.getLogger(__name__)
-
-_GOODBYE_SECONDS = 3.0
-_ONLY_CALLS = "it asks for more, which people are asked for only when they call a tool"
-_CHANGES = (
-    types.ToolListChangedNotification,
-    types.ResourceListChangedNotification,
-    types.PromptListChangedNotification,
-)
 
 
 def no_names(config: ServerConfig) -> frozenset[str]:  # noqa: ARG001 - see ConnectionDependencies

@@ -1,25 +1,34 @@
-"""Heuristics for suspicious tool definitions: hidden text, instructions to the model, names of other servers'
-tools.
+"""Review of tools: their names for a model, pinned definitions, and a scan for suspicious definitions.
 
-The scan reads the definition as the server sent it. A finding makes the tool wait for an admin's review. A
-definition without findings is still untrusted data.
+A tool is offered if its definition equals its pin. Pins come from the stores. Until they are loaded, the server's first
+listing is taken as pinned. A suspicious definition is shown to the admin who reviews it.
+
+Models accept `^[a-zA-Z0-9_-]{1,64}$`. MCP tools may have other names, and two servers may use the same one. An offered
+name depends only on server and tool, so it does not change with other servers.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
+import logging
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 from mcp import types
 
 from bot.domain.characters import visible
+from bot.domain.pins import Pinned, ReviewPolicy, ReviewStatus, first_pins, review_status
+from bot.domain.tools import OWN_SERVER, Tool
 
+log = logging.getLogger(__name__)
+
+_NAMED = 5
 _LONGEST = 100_000
 """Maximum number of characters of a definition that are scanned."""
 _LONGEST_QUOTE = 60
 _SHORTEST_NAME = 6
-
 _ESCAPES = re.compile(r"\x1b[\[\]]|\x9b")
 # Allowed: all line ends, a byte order mark at the beginning, and joiners, which emoji and some scripts need.
 _HIDDEN = re.compile(
@@ -54,6 +63,87 @@ _ORDERS = re.compile(
 _WORD = re.compile(r"[A-Za-z0-9_-]+")
 _COMPOSED = re.compile(r"[A-Za-z0-9][_-]+[A-Za-z0-9]|[a-z][A-Z]")
 _PROSE = ("title", "description")
+_LONGEST_NAME = 64
+_UNFIT = re.compile(r"[^a-zA-Z0-9_-]")
+_LOOKS_MARKED = re.compile(r"_[0-9a-f]{8}$")
+
+
+class ToolPinning:
+    """Pins of the server `name`. `pinned` is None until they are loaded."""
+
+    def __init__(self, name: str, policy: ReviewPolicy, pinned: Pinned | None) -> None:
+        self._name = name
+        self._policy = policy
+        self._pinned = pinned
+        self._tools: tuple[Tool, ...] = ()
+        self._unpinned: tuple[Tool, ...] = ()
+        self._withheld: frozenset[str] = frozenset()
+        self._told: set[str] = set()
+
+    def know(self, tools: Sequence[Tool]) -> None:
+        """Set tools that the server offered before, without logging."""
+        self._compare(tools)
+        self._told.update(self._withheld)
+
+    def compare(self, tools: Sequence[Tool]) -> None:
+        """Set the current tools. Newly withheld ones are logged."""
+        self._compare(tools)
+        self._tell()
+
+    def learn(self, pinned: Pinned | None) -> bool:
+        """Set the pins. Return True if offered tools are withheld now, because a newer definition was pinned."""
+        if pinned is None or pinned == self._pinned:
+            return False
+        before = self._withheld
+        self._pinned = pinned
+        self._compare(self._tools)
+        # Log a reviewed tool again if it changes once more.
+        self._told &= self._withheld
+        self._tell()
+        return bool(self._withheld - before)
+
+    @property
+    def unpinned_tools(self) -> tuple[Tool, ...]:
+        """Tools whose definition differs from the pin, in the server's order."""
+        return self._unpinned
+
+    @property
+    def offered(self) -> tuple[Tool, ...]:
+        """Tools that may be offered."""
+        return tuple(tool for tool in self._tools if tool.name not in self._withheld)
+
+    @property
+    def withheld(self) -> frozenset[str]:
+        """Names of tools that wait for an admin's review."""
+        return self._withheld
+
+    def pins(self, tool: Tool) -> bool:
+        """Return True if this definition is pinned."""
+        return self._pinned is not None and review_status(tool, self._pinned) is ReviewStatus.PINNED
+
+    def _compare(self, tools: Sequence[Tool]) -> None:
+        self._tools = tuple(tools)
+        if self._pinned is None and tools:
+            self._pinned = first_pins(tools)
+        pinned = self._pinned or {}
+        self._unpinned = tuple(tool for tool in self._tools if review_status(tool, pinned) is not ReviewStatus.PINNED)
+        if self._policy is ReviewPolicy.CHANGED:
+            self._withheld = frozenset(tool.name for tool in self._unpinned)
+
+    def _tell(self) -> None:
+        news = [tool for tool in self._unpinned if tool.name in self._withheld - self._told]
+        self._told.update(self._withheld)
+        if news:
+            pinned = self._pinned or {}
+            named = ", ".join(f"{tool.original_name[:64]!r} ({review_status(tool, pinned)})" for tool in news[:_NAMED])
+            more = f" and {len(news) - _NAMED} more" if len(news) > _NAMED else ""
+            log.warning(
+                "MCP server %s: tools withheld until an admin reviews them (/mcp review %s): %s%s",
+                self._name,
+                self._name,
+                named,
+                more,
+            )
 
 
 def scan_definition(tool: types.Tool, foreign: Collection[str]) -> tuple[str, ...]:
@@ -136,3 +226,30 @@ def _strings(value: Any) -> Iterator[str]:
         case list():
             for each in value:
                 yield from _strings(each)
+
+
+def offered_name(server: str, tool: str) -> str:
+    """Return `server__tool` if that is valid and unambiguous; else a valid, shortened form with eight hexadecimal
+    digits of the pair's SHA-256.
+
+    The digits are added to: names with other characters, long names, servers with an ambiguous border (`a__b` + `c`
+    and `a` + `b__c`), names that look marked already, and all tools of a server named like the bot.
+    """
+    unclear = "__" in server or server.endswith("_")
+    return _valid(f"{server}__{tool}", [server, tool], clear=not unclear and server != OWN_SERVER)
+
+
+def generic_name(server: str) -> str:
+    """Return `mcp_server`, the name of a server's only tool, by the same rules. It cannot collide, because other
+    names contain two underscores.
+    """
+    plain = f"mcp_{server}"
+    return _valid(plain, [server], clear="__" not in plain)
+
+
+def _valid(plain: str, marked: list[str], *, clear: bool) -> str:
+    stem = _UNFIT.sub("_", plain)
+    if stem == plain and len(plain) <= _LONGEST_NAME and clear and not _LOOKS_MARKED.search(plain):
+        return plain
+    mark = "_" + hashlib.sha256(json.dumps(marked).encode()).hexdigest()[:8]
+    return stem[: _LONGEST_NAME - len(mark)] + mark

@@ -29,13 +29,12 @@ from bot.domain.servers import (
     Transport,
 )
 from bot.errors import SettingsError
-from bot.mcp.addresses import is_address
+from bot.mcp.config.checks import is_address
 from bot.mcp.errors import InvalidDefinition, header_fits
-from bot.mcp.json_lines import Path as JsonPath
-from bot.mcp.json_lines import lines_of
 
-# -------------------- one entry: its keys, their types and variables. Errors name the server and the key.
-
+JsonPath = tuple[str | int, ...]
+"""Keys and indexes that lead to a value, the outermost first."""
+_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:\n]')
 KNOWN_KEYS = frozenset(
     (
         "transport", "type", "command", "args", "env", "cwd", "url", "headers", "system_instruction",
@@ -53,6 +52,40 @@ _TERMS = ("client_id", "client_secret", "scope")
 _TRANSPORTS = "use stdio, streamable_http, sse, auto or jsonrpc_http"
 _LONGEST_TIMEOUT = 3600.0
 _Choice = TypeVar("_Choice", bound=StrEnum)
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_SECTIONS = ("mcpServers", "servers")
+
+
+def lines_of(text: str) -> Mapping[JsonPath, int]:
+    """Return the line of every key and list entry of a valid JSON document. Of a repeated key the last line is
+    returned.
+    """
+    found: dict[JsonPath, int] = {}
+    line = 1
+    path: list[str | int] = []
+    string = ""
+    for token in _TOKEN.findall(text):
+        match token:
+            case "\n":
+                line += 1
+            case "{":
+                path.append("")
+            case "[":
+                path.append(0)
+                found[tuple(path)] = line
+            case "}" | "]":
+                path.pop()
+            case ":":
+                path[-1] = string
+                found[tuple(path)] = line
+            case "," if isinstance(path[-1], int):
+                path[-1] += 1
+                found[tuple(path)] = line
+            case ",":
+                pass
+            case _:
+                string = json.loads(token, strict=False)
+    return found
 
 
 class ConfigEntry:
@@ -289,10 +322,6 @@ def _http(entry: ConfigEntry, kind: HttpKind) -> Transport:
                 f"Server {entry.name!r}: 'headers.{name}' is not a valid header.", "use plain ASCII text"
             )
     return HttpTransport(url, headers, kind)
-
-
-_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
-_SECTIONS = ("mcpServers", "servers")
 
 
 @dataclass(frozen=True, slots=True)

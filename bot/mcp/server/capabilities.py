@@ -20,12 +20,11 @@ from bot.domain.capabilities import Prompt, PromptArgument, Resource, ResourceTe
 from bot.domain.characters import visible
 from bot.domain.servers import HttpKind, ServerConfig, kind_of
 from bot.domain.tools import Annotations, Tool
-from bot.mcp.endpoint_fingerprint import endpoint_fingerprint
-from bot.mcp.injection_scan import scan_definition
+from bot.mcp.config.checks import endpoint_fingerprint
 from bot.mcp.redaction import Redaction
-from bot.mcp.response_repair import LEFT_OUT
-from bot.mcp.text_filter import clean_schema
-from bot.mcp.tool_names import generic_name, offered_name
+from bot.mcp.results import clean_schema
+from bot.mcp.review import generic_name, offered_name, scan_definition
+from bot.mcp.transports.open import LEFT_OUT
 
 log = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ import math
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import anyio
@@ -24,23 +24,89 @@ from bot.domain.servers import CachedCapabilities, ServerConfig, ServerStatus
 from bot.domain.tools import CallNotSent, CallOutcomeUnknown, CallReturned, Tool, ToolOutcome
 from bot.errors import ServerTrouble
 from bot.logs import out_of_context
-from bot.mcp import calls, content_format, request_context
-from bot.mcp.activity import ActivityTracker
-from bot.mcp.call_tracker import ActiveCall, ActiveCalls
-from bot.mcp.circuit_breaker import CircuitBreaker
-from bot.mcp.connection_timing import ConnectionTiming
-from bot.mcp.disconnect_reason import DisconnectReason, Ended
-from bot.mcp.errors import Problem, failed_listing, failed_request
-from bot.mcp.negotiation import ProtocolNegotiation
-from bot.mcp.protocol_noise import NoiseCounter
+from bot.mcp import calls, request_context, results
+from bot.mcp.calls import ActiveCall, ActiveCalls
+from bot.mcp.errors import Problem, connect_failure, connection_lost, failed_listing, failed_request, timeout_message
+from bot.mcp.oauth.tokens import TokenProvider
 from bot.mcp.redaction import Redaction
-from bot.mcp.server_log import ServerLog
-from bot.mcp.server_status import ServerStatusTracker
-from bot.mcp.session import ConnectionDependencies, Session
-from bot.mcp.tool_pinning import ToolPinning
+from bot.mcp.request_context import RequestContext
+from bot.mcp.review import ToolPinning
+from bot.mcp.server.output import NoiseCounter, ServerLog
+from bot.mcp.server.retry import CircuitBreaker, ConnectionTiming
+from bot.mcp.server.session import ActivityTracker, ConnectionDependencies, ProtocolNegotiation, Session
+from bot.mcp.server.status import ServerStatusTracker
 from bot.ports import CallContext
 
-# -------------------- reconnect backoff
+log = logging.getLogger(__name__)
+
+_REFUSED = frozenset((401, 403))
+_FORCED_SECONDS = 8.0
+"""The library needs up to six seconds to end a process that ignores a closed input and SIGTERM."""
+_REMEMBERED_CALLS = 200
+_Answer = TypeVar("_Answer")
+UNCONFIRMED = (
+    "Server {} did not confirm in time that its tools are still the ones that were approved, so nothing was sent. "
+    "Ask again later to get a new approval."
+)
+"""Result of an approved call that was not sent."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """End of a session: the problem, the new server status, and True if it had worked."""
+
+    problem: Problem
+    status: ServerStatus
+    worked: bool
+
+
+@dataclass(frozen=True, slots=True)
+class DisconnectReason:
+    """Facts about the end of a session.
+
+    `error` ended it. `attempt` is its last request. `words` are the last lines of the process's stderr. `lost`: the
+    other side closed the connection. `limit` is the connect timeout in seconds.
+    """
+
+    error: BaseException | None
+    attempt: RequestContext
+    words: tuple[str, ...]
+    limit: float
+    worked: bool
+    lost: bool
+
+    def classify(self, config: ServerConfig, bearer: TokenProvider | None, redact: Redaction) -> Ended:
+        """Return the problem and the server's new status. A server that needs a sign-in has not failed; it is not
+        retried before a sign-in.
+        """
+        refused = not self.worked and self.attempt.status in _REFUSED
+        if wanted := _signed_out(bearer, worked=self.worked) or (self._refusal(config) if refused else None):
+            return Ended(wanted, ServerStatus.AUTH_REQUIRED, worked=False)
+        problem = self._refusal(config) or self._problem(config, redact)
+        return Ended(problem, ServerStatus.AUTH_REQUIRED if refused else ServerStatus.FAILED, self.worked)
+
+    def _refusal(self, config: ServerConfig) -> Problem | None:
+        """Return the reason of a rejected sign-in, or None. It may quote the authorization server."""
+        if not self.attempt.refusal:
+            return None
+        own = f"Server {config.name} does not let the bot in. Fix: `/mcp show {config.name}` says why."
+        return Problem(self.attempt.refusal, own)
+
+    def _problem(self, config: ServerConfig, redact: Redaction) -> Problem:
+        if self.worked and (self.lost or self.error is None):
+            return connection_lost(config, self.words)
+        if self.error is None:
+            return timeout_message(config, self.words, self.limit)
+        return connect_failure(config, self.error, self.attempt, self.words, redact=redact, limit=self.limit)
+
+
+def _signed_out(bearer: TokenProvider | None, *, worked: bool) -> Problem | None:
+    """Return the reason of a rejected sign-in, or None. A server may have rejected the token during negotiation and
+    then failed to speak an older protocol.
+    """
+    if bearer is None or not (bearer.out or (bearer.rejected_bot and not worked)):
+        return None
+    return Problem(bearer.problem, bearer.own_problem) if bearer.problem else None
 
 
 class ReconnectBackoff:
@@ -77,21 +143,6 @@ class ReconnectBackoff:
 
     def _planned(self, failures: int) -> float | None:
         return None if failures > self._pacing.tries else self._pacing.pause(failures, self._chance())
-
-
-log = logging.getLogger(__name__)
-
-_FORCED_SECONDS = 8.0
-"""The library needs up to six seconds to end a process that ignores a closed input and SIGTERM."""
-_REMEMBERED_CALLS = 200
-_Answer = TypeVar("_Answer")
-
-
-UNCONFIRMED = (
-    "Server {} did not confirm in time that its tools are still the ones that were approved, so nothing was sent. "
-    "Ask again later to get a new approval."
-)
-"""Result of an approved call that was not sent."""
 
 
 class Connection:
@@ -294,15 +345,13 @@ class Connection:
         with self._use.track_user():
             session = await self._admin_session()
             with self._calls.beside():
-                return await self._asked(
-                    "the resource", content_format.format_resource(session.client, uri, self._redact)
-                )
+                return await self._asked("the resource", results.format_resource(session.client, uri, self._redact))
 
     async def prompt(self, name: str, arguments: Mapping[str, str]) -> Sequence[Piece]:
         """Get a prompt. Raises ServerTrouble."""
         with self._use.track_user():
             session = await self._admin_session()
-            asking = content_format.format_prompt(session.client, name, arguments, self._redact)
+            asking = results.format_prompt(session.client, name, arguments, self._redact)
             with self._calls.beside():
                 return await self._asked("the prompt", asking)
 

@@ -1,0 +1,1 @@
+"""Definitions of servers: the operator's files, launch templates, secrets, checks."""

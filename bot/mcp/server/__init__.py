@@ -1,0 +1,1 @@
+"""Life of one server: connection, session, status, capabilities."""

@@ -1,0 +1,170 @@
+"""Reconnects: timing, pauses between attempts, the circuit breaker and the limit of concurrent starts.
+
+The breaker opens after several failures in a short time. While it is open, calls do not connect and the server's tools
+are not offered. After its pause one attempt decides. Planned reconnects do not use it: their pauses come from
+`ReconnectBackoff`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+
+_MOST_DOUBLINGS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class BreakerSettings:
+    """Thresholds of a breaker, times in seconds.
+
+    `failures`, `failures_within`, `pause`, `longest_pause`: this number of failed attempts within that time opens it,
+    for `pause` at first and twice as long after each further failure. `losses`, `losses_within`, `loss_pause`: the same
+    for connections that were made and then lost.
+    """
+
+    failures: int = 3
+    failures_within: float = 120.0
+    pause: float = 30.0
+    longest_pause: float = 300.0
+    losses: int = 7
+    losses_within: float = 45.0
+    loss_pause: float = 15.0
+
+
+AT_ONCE = BreakerSettings(failures=1, pause=math.inf, longest_pause=math.inf, losses=1, loss_pause=math.inf)
+"""Settings that open at the first failure, until a reset."""
+
+
+class CircuitBreaker:
+    """Breaker of one server, closed at first. `clock` is in seconds."""
+
+    def __init__(self, tripping: BreakerSettings, clock: Callable[[], float]) -> None:
+        self._tripping = tripping
+        self._clock = clock
+        self._failures: deque[float] = deque(maxlen=tripping.failures)
+        self._losses: deque[float] = deque(maxlen=tripping.losses)
+        self._in_vain = 0
+        self._failed_until = self._lost_until = -math.inf
+
+    @property
+    def left(self) -> float:
+        """Seconds until it closes: 0 if it is closed, infinite if only a reset closes it."""
+        return max(0.0, max(self._failed_until, self._lost_until) - self._clock())
+
+    def failed(self) -> None:
+        """Record a failed attempt to connect. After an open time one failure opens it again."""
+        now = self._clock()
+        self._failures.append(now)
+        if self._in_vain or _close_together(self._failures, now - self._tripping.failures_within):
+            doubled = self._tripping.pause * 2 ** min(self._in_vain, _MOST_DOUBLINGS)
+            self._failed_until = now + min(doubled, self._tripping.longest_pause)
+            self._in_vain += 1
+
+    def lost(self) -> None:
+        """Record the loss of an established connection."""
+        now = self._clock()
+        self._losses.append(now)
+        if _close_together(self._losses, now - self._tripping.losses_within):
+            self._lost_until = now + self._tripping.loss_pause
+
+    def works(self) -> None:
+        """Record a successful connection. Earlier losses still count, because each began with one."""
+        self._failures.clear()
+        self._in_vain = 0
+        self._failed_until = -math.inf
+
+    def reset(self) -> None:
+        """Close it, without regard to earlier failures."""
+        self.works()
+        self._losses.clear()
+        self._lost_until = -math.inf
+
+
+def _close_together(times: deque[float], since: float) -> bool:
+    return len(times) == times.maxlen and times[0] >= since
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionTiming:
+    """Times of a connection.
+
+    `first_pause`, `factor`, `longest_pause`, `spread`: pauses between attempts of 5, 10, 20, 40, 60, 60 ..., each up to
+    a quarter more or less. `tries`: maximum number of failed attempts in a row; after that each use starts one attempt.
+    `quick_pause`: before the first attempt after a lost connection. `steady_after`: a connection that lived this long
+    resets the failures. `minimum_pause`: minimum pause when a call waits. `patience`: how long a call waits for a
+    connection in progress. `settle`, `apart`: changed capabilities are listed when the server has been quiet for the
+    first, and at least the second after the last listing. `sign_in_pause`: between attempts at a server that rejects
+    the credentials. `farewell`: maximum wait for running calls when a connection is closed. `start_slot_seconds`:
+    how long a starting server delays the start of others, if there are many. `idle_after`: an unused
+    connection is closed after this time; None means never. `confirm`: timeout for confirming the tools before
+    an approved call is sent.
+    `longest_ttl`: upper limit for a server's cache lifetime of its tools. `quiet_after`, `quiet_limit`: an unused
+    server is pinged after the first, with the second as timeout; None means no pings. `tripping`: settings of the
+    circuit breaker.
+    """
+
+    first_pause: float = 5.0
+    factor: float = 2.0
+    longest_pause: float = 60.0
+    tries: int = 5
+    spread: float = 0.25
+    quick_pause: float = 0.2
+    steady_after: float = 30.0
+    minimum_pause: float = 1.0
+    patience: float = 5.0
+    settle: float = 0.3
+    apart: float = 5.0
+    start_slot_seconds: float = 2.0
+    sign_in_pause: float = 900.0
+    farewell: float = 10.0
+    idle_after: float | None = 1800.0
+    confirm: float = 5.0
+    longest_ttl: float = 60.0
+    quiet_after: float | None = 60.0
+    quiet_limit: float = 15.0
+    tripping: BreakerSettings = BreakerSettings()
+
+    def without_reconnecting(self) -> ConnectionTiming:
+        """Return the same times without reconnects: after a failure an admin has to connect the server."""
+        return replace(self, tries=0, tripping=AT_ONCE)
+
+    def pause(self, failures: int, chance: float) -> float:
+        """Return the pause after `failures` failures in a row, at least 1. `chance` is a random number in [0, 1)."""
+        # The longest pause is reached long before 64 doublings; a float overflows at 1,024.
+        planned = min(self.first_pause * self.factor ** min(failures - 1, 64), self.longest_pause)
+        return planned * (1 + self.spread * (2 * chance - 1))
+
+
+class StartLimiter:
+    """Limiter of `at_once` slots. A slot is released after `seconds` at the latest, so that silent servers block no
+    others.
+    """
+
+    def __init__(self, at_once: int, seconds: float) -> None:
+        self._room = asyncio.Semaphore(at_once)
+        self._seconds = seconds
+
+    @asynccontextmanager
+    async def acquire(self) -> AsyncIterator[Callable[[], None]]:
+        """Wait for a slot. It is released at the end of the block, by calling the yielded function, or after the
+        time.
+        """
+        await self._room.acquire()
+        taken = True
+
+        def give_back() -> None:
+            nonlocal taken
+            if taken:
+                taken = False
+                self._room.release()
+
+        timer = asyncio.get_running_loop().call_later(self._seconds, give_back)
+        try:
+            yield give_back
+        finally:
+            timer.cancel()
+            give_back()
