@@ -10,6 +10,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy import bindparam
 
+from bot.domain.approval_requirements import ApprovalRequirements
 from bot.domain.approvals import (
     NO_EVIDENCE,
     AlreadyDecided,
@@ -28,7 +29,7 @@ from bot.domain.turns import StepStatus
 from bot.storage import approval_views, audit
 from bot.storage.audit_calls import server_id_of
 from bot.storage.clock import now
-from bot.storage.codec import read_terms, secrets_body
+from bot.storage.codec import converter, decode
 from bot.storage.pg_notify import notify_turn
 from bot.storage.tables import Json, approvals, decisions, steps
 from bot.storage.turn_completion import lock_turn, mark_view_stale, requeue
@@ -115,7 +116,7 @@ _revise = (
         # No approval holds for the new arguments.
         signers=sa.null(),
         fingerprint=bindparam("print"),
-        revised_secrets=bindparam("secrets", type_=Json),
+        revised_secrets=bindparam("secrets"),
     )
 )
 
@@ -233,7 +234,7 @@ def _counted_approvers(
 
 def _missing(asked: Any, signers: int, signing: ApproverEvidence) -> int:
     """Return the number of missing approvers. The larger quorum of request and current rule applies."""
-    quorum: int = max(signing.quorum, read_terms(asked.terms).quorum)
+    quorum: int = max(signing.quorum, decode(ApprovalRequirements, asked.terms).quorum)
     return quorum - signers
 
 
@@ -265,7 +266,7 @@ def revise(connection: sa.Connection, revision: Revision) -> bool:
             "by": revision.by.name,
             "editors": sorted({*(asked.editors or ()), revision.by.principal}),
             "print": revision.fingerprint,
-            "secrets": secrets_body(revision.secrets),
+            "secrets": converter.unstructure(revision.secrets),
         },
     )
     mark_view_stale(connection, asked.turn_id)

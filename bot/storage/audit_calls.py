@@ -15,11 +15,12 @@ from sqlalchemy import bindparam
 
 from bot.domain.conversations import Author, ConversationKey
 from bot.domain.grants import GrantUse
+from bot.domain.messages import ToolCall
 from bot.domain.metrics import ApprovalAsked, CallEnded
 from bot.domain.tools import digest
 from bot.domain.turns import StepStatus, ToolRef, ToolStep, Turn
 from bot.storage import audit
-from bot.storage.codec import decode_call, read_grant
+from bot.storage.codec import converter
 from bot.storage.tables import approvals, steps, turns
 from bot.storage.turn_reader import UNREADABLE
 from bot.storage.tx_metrics import record
@@ -190,9 +191,11 @@ def _stored(row: Any) -> tuple[ToolRef | None, dict[str, Any]]:
     """Return the tool and the audit facts of a stored step; `None` and empty if it is unreadable."""
     try:
         body = json.loads(row.body)
-        call, tool, _ = decode_call(body)
+        call = converter.structure(body["call"], ToolCall)
+        tool = converter.structure(body["tool"], ToolRef) if body["tool"] else None
+        grant = converter.structure(body["grant"], GrantUse) if body["grant"] else None
         revised = json.loads(row.revised) if getattr(row, "revised", None) else None
-        return tool, _facts(tool, call.arguments if revised is None else revised, read_grant(body))
+        return tool, _facts(tool, call.arguments if revised is None else revised, grant)
     except UNREADABLE:
         return None, {}
 

@@ -12,13 +12,13 @@ import sqlalchemy as sa
 from sqlalchemy import bindparam
 
 from bot.domain.conversations import ConversationKey
-from bot.domain.messages import TextPart, ToolResult
+from bot.domain.messages import TextPart, ToolCall, ToolResult
 from bot.domain.turns import StepStatus, Turn, TurnStatus
 from bot.domain.views import BlockingTurn, MessageRefs, PostedMessage, TurnView
 from bot.errors import LostLease
 from bot.storage import audit, elicitation_rows
 from bot.storage.clock import now
-from bot.storage.codec import decode_call, result_body
+from bot.storage.codec import converter, encode
 from bot.storage.pg_notify import notify_all, notify_turn
 from bot.storage.tables import approvals, deliveries, drawings, is_live, steps, turns
 from bot.storage.turn_completion import LEASE_SECONDS, mark_view_stale, requeue
@@ -70,9 +70,9 @@ def deny_undeliverable(connection: sa.Connection, turn_id: str, revision: int, c
     unseen = connection.execute(_undelivered_approvals, params).all()
     text = _SAID.format(cause.strip().removesuffix("."))
     for row in unseen:
-        call, _tool, _origin = decode_call(row.body)
+        call = converter.structure(row.body["call"], ToolCall)
         result = ToolResult(call.id, (TextPart(text),), is_error=True)
-        connection.execute(_deny, {"t": turn_id, "i": row.n, "what": result_body(result)})
+        connection.execute(_deny, {"t": turn_id, "i": row.n, "what": encode(result)})
         connection.execute(_give_reason, {"a": row.id, "why": text})
     if unseen:
         requeue(connection, turn_id)

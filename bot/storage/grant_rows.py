@@ -15,10 +15,10 @@ from sqlalchemy import bindparam
 
 from bot.domain.conversations import Author, ConversationKey
 from bot.domain.grants import CallToCover, Grant, GrantUse, covers
-from bot.domain.turns import StepStatus, ToolStep
+from bot.domain.turns import StepStatus, ToolStep, TurnInput
 from bot.storage import audit
 from bot.storage.clock import now
-from bot.storage.codec import read_question
+from bot.storage.codec import decode
 from bot.storage.key_prefix import has_prefix, prefix_bounds
 from bot.storage.tables import grants, steps, turns
 from bot.storage.upsert import Upsert
@@ -111,7 +111,7 @@ def use(connection: sa.Connection, turn_id: str, calls: Sequence[ToolStep]) -> S
     if not any(step.status is StepStatus.AWAITING for step in calls):
         return calls
     turn = connection.execute(_turn, {"t": turn_id}).one()
-    if read_question(turn.question).again:
+    if decode(TurnInput, turn.question).again:
         return calls
     there = set(connection.execute(_there, {"t": turn_id, "ns": [step.n for step in calls]}).scalars())
     conversation = ConversationKey.parse(turn.conversation)

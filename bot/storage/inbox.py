@@ -15,7 +15,7 @@ from bot.domain.turns import NO_LIMIT, NO_TURN_LIMITS, Claim, Receipt, TurnInput
 from bot.storage import audit
 from bot.storage.claims import claimed
 from bot.storage.clock import now
-from bot.storage.codec import question_body
+from bot.storage.codec import encode
 from bot.storage.pg_notify import notify_all, notify_stop
 from bot.storage.tables import (
     LIVE,
@@ -173,9 +173,7 @@ def _turn_row(message: InboundMessage, turn_id: str, seq: int) -> dict[str, Any]
         "author_name": message.author.name,
         "person": message.author.principal,
         "workspace": message.conversation.workspace_key,
-        "question": question_body(
-            TurnInput(message.text, message.attachments, message.context, message.call, message.again)
-        ),
+        "question": encode(TurnInput(message.text, message.attachments, message.context, message.call, message.again)),
     }
 
 

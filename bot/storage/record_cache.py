@@ -12,18 +12,9 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from bot.domain.messages import ToolResult
 from bot.domain.turns import Claim, ModelStep, Step, StepStatus, ToolStep, TurnRecord, TurnStatus
-from bot.storage.codec import (
-    Body,
-    decode_call,
-    decode_reply,
-    encode_call,
-    encode_reply,
-    read_grant,
-    read_result,
-    read_ruling,
-    result_body,
-)
+from bot.storage.codec import Body, decode, encode
 from bot.storage.database import json_text
 from bot.storage.tables import storable
 
@@ -66,10 +57,11 @@ def with_call(record: TurnRecord | None, n: int, status: StepStatus, result: Bod
     def changed(step: Step) -> Step:
         if step.n != n or not isinstance(step, ToolStep):
             return step
-        return dataclasses.replace(step, status=status, result=read_result(_json_copy(result)))
+        return dataclasses.replace(step, status=status, result=stored)
 
     if record is None:
         return None
+    stored = None if result is None else decode(ToolResult, _json_copy(result))
     return dataclasses.replace(record, steps=tuple(map(changed, record.steps)), revision=record.revision + 1)
 
 
@@ -90,22 +82,12 @@ def _has_no_requests(step: Step) -> bool:
 
 def _as_stored(step: Step) -> Step:
     """Return a step as if read from the database: JSON has no tuples, NaN or infinities."""
-    match step:
-        case ModelStep():
-            return decode_reply(step.n, _json_copy(encode_reply(step)))
-        case ToolStep():
-            body = _json_copy(encode_call(step))
-            call, tool, origin = decode_call(body)
-            return dataclasses.replace(
-                step,
-                call=call,
-                tool=tool,
-                origin=origin,
-                result=read_result(_json_copy(None if step.result is None else result_body(step.result))),
-                ruling=read_ruling(body),
-                grant=read_grant(body),
-            )
+    if isinstance(step, ModelStep):
+        return decode(ModelStep, _json_copy(encode(step)), n=step.n)
+    result = None if step.result is None else _json_copy(encode(step.result))
+    columns = {"n": step.n, "status": step.status, "repeatable": step.repeatable, "result": result}
+    return decode(ToolStep, _json_copy(encode(step)), **columns)
 
 
-def _json_copy(body: Body | None) -> Any:
+def _json_copy(body: Body) -> Any:
     return json.loads(json_text(body))

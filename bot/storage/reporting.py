@@ -17,6 +17,7 @@ from sqlalchemy import bindparam
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.functions import FunctionElement
 
+from bot.domain.approval_requirements import ApprovalRequirements
 from bot.domain.audit import AuditEntry, AuditQuery
 from bot.domain.conversations import Author, ConversationKey
 from bot.domain.servers import EVERYWHERE, FILE
@@ -32,7 +33,7 @@ from bot.ports import (
 )
 from bot.storage import activity, audit, retention
 from bot.storage.clock import now
-from bot.storage.codec import read_terms
+from bot.storage.codec import decode
 from bot.storage.database import Database
 from bot.storage.key_prefix import has_prefix, prefix_bounds
 from bot.storage.tables import StorableText, approvals, conversations, elicitations, is_live, mcp_servers, steps, turns
@@ -252,7 +253,7 @@ def read_waiting(
         conversation = ConversationKey.parse(row.conversation)
         asker = Author(conversation.platform, row.requested_for_id, row.requested_for_name)
         try:
-            terms = read_terms(row.terms)
+            terms = decode(ApprovalRequirements, row.terms)
         except UNREADABLE as error:
             log.warning("approval %s: requirements unreadable, left out: %r", row.id, error)
         else:

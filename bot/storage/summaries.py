@@ -9,8 +9,9 @@ import sqlalchemy as sa
 from sqlalchemy import bindparam
 
 from bot.domain.history import History, HistorySummary
+from bot.domain.sources import Sources
 from bot.storage.clock import now
-from bot.storage.codec import read_sources, sources_body
+from bot.storage.codec import converter
 from bot.storage.tables import summaries, turns
 from bot.storage.upsert import Upsert
 
@@ -48,7 +49,7 @@ _delete = summaries.delete().where(summaries.c.conversation.in_(bindparam("keys"
 def read_summary(connection: sa.Connection, conversation: str) -> HistorySummary | None:
     """Return the conversation's summary."""
     row = connection.execute(_read, {"k": conversation}).first()
-    return None if row is None else HistorySummary(row.upto, row.text, read_sources(row.sources))
+    return None if row is None else HistorySummary(row.upto, row.text, converter.structure(row.sources, Sources))
 
 
 def stands(connection: sa.Connection, conversation: str, summary: HistorySummary, past: History) -> bool:
@@ -69,7 +70,7 @@ def keep_summary(connection: sa.Connection, conversation: str, summary: HistoryS
         "k": conversation,
         "u": summary.upto,
         "words": summary.text,
-        "from": sources_body(summary.sources),
+        "from": converter.unstructure(summary.sources, Sources),
     }
     connection.execute(_save.on(connection), values)
 

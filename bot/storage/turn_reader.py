@@ -10,28 +10,23 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy import bindparam
 
+from bot.domain.approval_requirements import ApprovalRequirements
 from bot.domain.approvals import Approval
 from bot.domain.conversations import Author, ConversationKey
 from bot.domain.grants import parse_scope
 from bot.domain.history import History, truncate_results
-from bot.domain.turns import Step, StepStatus, ToolStep, Turn, TurnRecord, TurnStatus
+from bot.domain.secret_detection import StoredSecret
+from bot.domain.turns import ModelStep, Step, StepStatus, ToolStep, Turn, TurnInput, TurnRecord, TurnStatus
 from bot.errors import NotFound
 from bot.storage import elicitation_rows
-from bot.storage.codec import (
-    decode_call,
-    decode_reply,
-    read_grant,
-    read_question,
-    read_result,
-    read_ruling,
-    read_secrets,
-    read_terms,
-)
+from bot.storage.codec import converter, decode
 from bot.storage.history_cache import HistoryCache
 from bot.storage.summaries import read_summary
 from bot.storage.tables import approvals, conversations, deliveries, grants, is_live, steps, turns
 
 log = logging.getLogger(__name__)
+
+_Secrets = tuple[StoredSecret, ...]
 
 UNREADABLE = (ValueError, TypeError, LookupError, AttributeError, AssertionError)
 """Exceptions of reading a row that a later release wrote or that was changed by hand."""
@@ -195,7 +190,7 @@ def read_turn(row: Any) -> Turn:
         conversation=conversation,
         seq=row.seq,
         author=Author(conversation.platform, row.author_id, row.author_name),
-        question=read_question(row.question),
+        question=decode(TurnInput, row.question),
         status=TurnStatus(row.status),
         created_at=row.created_at,
         failure=row.failure,
@@ -205,22 +200,14 @@ def read_turn(row: Any) -> Turn:
 
 def _read_step(row: Any, platform: str) -> Step:
     if row.step_kind == "model":
-        return decode_reply(row.step_n, row.step_body)
-    call, tool, origin = decode_call(row.step_body)
-    if row.approval_revised is not None:
-        call = dataclasses.replace(call, arguments=row.approval_revised)
-    return ToolStep(
-        n=row.step_n,
-        call=call,
-        tool=tool,
-        status=StepStatus(row.step_status),
-        repeatable=row.step_repeatable,
-        origin=origin,
-        result=read_result(row.step_result),
-        approval=None if row.approval_id is None else _read_approval(row, platform),
-        ruling=read_ruling(row.step_body),
-        grant=read_grant(row.step_body),
-    )
+        return decode(ModelStep, row.step_body, n=row.step_n)
+    columns = {name: getattr(row, f"step_{name}") for name in ("n", "status", "repeatable", "result")}
+    step = decode(ToolStep, row.step_body, **columns)
+    if row.approval_id is None:
+        return step
+    revised = row.approval_revised
+    call = step.call if revised is None else dataclasses.replace(step.call, arguments=revised)
+    return dataclasses.replace(step, call=call, approval=_read_approval(row, platform))
 
 
 def _with_elicitations(step: Step, rows: Sequence[Any]) -> Step:
@@ -232,7 +219,7 @@ def _with_elicitations(step: Step, rows: Sequence[Any]) -> Step:
 
 def _read_approval(row: Any, platform: str) -> Approval:
     revised = row.approval_revised is not None
-    proposed_secrets = read_secrets(row.approval_proposed_secrets)
+    proposed_secrets = converter.structure(row.approval_proposed_secrets, _Secrets)
     return Approval(
         id=row.approval_id,
         revision=row.approval_revision,
@@ -246,10 +233,10 @@ def _read_approval(row: Any, platform: str) -> Approval:
         proposed=row.approval_proposed if revised else None,
         revised_by=row.approval_revised_by,
         editors=frozenset(row.approval_editors or ()),
-        terms=read_terms(row.approval_terms),
+        terms=decode(ApprovalRequirements, row.approval_terms),
         signers=tuple(row.approval_signers or ()),
         remind_in=row.approval_remind_in,
         granted=parse_scope(row.granted_scope or "", row.granted_seconds),
-        secrets=read_secrets(row.approval_revised_secrets) if revised else proposed_secrets,
+        secrets=converter.structure(row.approval_revised_secrets, _Secrets) if revised else proposed_secrets,
         proposed_secrets=proposed_secrets if revised else (),
     )

@@ -20,9 +20,9 @@ from bot.storage import audit, elicitation_rows, files, grant_rows, record_cache
 from bot.storage.audit_calls import record_finished, record_new, record_sent
 from bot.storage.claims import own, own_to_the_end, release, settle_leftovers
 from bot.storage.clock import now
-from bot.storage.codec import encode_call, encode_reply, result_body, secrets_body, terms_body
+from bot.storage.codec import converter, encode
 from bot.storage.pg_notify import notify_all
-from bot.storage.tables import Json, approvals, deliveries, steps, turns
+from bot.storage.tables import approvals, deliveries, steps, turns
 from bot.storage.turn_completion import (
     end_settled,
     end_turn,
@@ -63,9 +63,9 @@ _add_approval = Upsert(
             requested_for_id=bindparam("requested_for_id"),
             requested_for_name=bindparam("requested_for_name"),
             expires_in=bindparam("expires_in"),
-            terms=bindparam("terms", type_=Json),
+            terms=bindparam("terms"),
             remind_in=bindparam("remind_in"),
-            proposed_secrets=bindparam("proposed_secrets", type_=Json),
+            proposed_secrets=bindparam("proposed_secrets"),
             seen_from=sa.select(deliveries.c.wanted + 1)
             .where(deliveries.c.turn_id == bindparam("turn_id"))
             .scalar_subquery(),
@@ -181,7 +181,7 @@ def finish_call(
     was not sent. Raises LostLease.
     """
     record = record_cache.unchanged(record, own_to_the_end(connection, claim).revision)
-    what = result_body(files.save_files(connection, claim.turn_id, result))
+    what = encode(files.save_files(connection, claim.turn_id, result))
     ended = connection.execute(_end, {"t": claim.turn_id, "i": n, "to": status, "what": what}).first()
     mark_view_stale(connection, claim.turn_id)
     changed = None if ended is None else record_cache.with_call(record, n, status, what)
@@ -198,7 +198,7 @@ def finish_call(
 
 def keep_late_result(connection: sa.Connection, claim: Claim, n: int, result: ToolResult) -> None:
     """Record a result that arrived after the lease was lost. The step stays as the new owner settled it."""
-    body = result_body(files.strip_bytes(result))
+    body = encode(files.strip_bytes(result))
     connection.execute(_keep_late_result, {"t": claim.turn_id, "i": n, "f": claim.fence, "what": body})
     audit.record(
         connection,
@@ -321,7 +321,7 @@ def _step_row(turn_id: str, step: Step) -> dict[str, Any]:
                 "kind": "model",
                 "status": StepStatus.DONE,
                 "repeatable": True,
-                "body": encode_reply(step),
+                "body": encode(step),
                 "result": None,
             }
         case ToolStep():
@@ -331,8 +331,8 @@ def _step_row(turn_id: str, step: Step) -> dict[str, Any]:
                 "kind": "tool",
                 "status": step.status,
                 "repeatable": step.repeatable,
-                "body": encode_call(step),
-                "result": None if step.result is None else result_body(step.result),
+                "body": encode(step),
+                "result": None if step.result is None else encode(step.result),
             }
 
 
@@ -349,7 +349,7 @@ def _approval_row(turn_id: str, step: ToolStep) -> dict[str, Any]:
         "requested_for_id": approval.requested_for.id,
         "requested_for_name": approval.requested_for.name,
         "expires_in": approval.expires_in,
-        "terms": terms_body(approval.terms),
-        "proposed_secrets": secrets_body(approval.secrets),
+        "terms": encode(approval.terms),
+        "proposed_secrets": converter.unstructure(approval.secrets),
         "remind_in": approval.remind_in,
     }

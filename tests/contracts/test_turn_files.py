@@ -18,6 +18,7 @@ from bot.domain.messages import (
 )
 from bot.domain.turns import Claim, ModelStep, StepStatus, ToolRef, ToolStep, TurnStatus
 from bot.errors import LostLease, NotFound
+from bot.storage.codec import decode
 from bot.storage.files import MOST_BYTES
 from bot.storage.tables import files, steps
 from tests.fakes.parts import ANA, HALL, NEWEST
@@ -119,6 +120,4 @@ async def test_what_comes_after_the_lease_was_lost_is_told_without_its_bytes(led
         await log.finish_call(claim, 2, StepStatus.DONE, result(ImagePart(PNG, "image/png")))
     row = sa.select(steps.c.late_result).where(steps.c.n == 2)
     told = await ledger.database.run(lambda connection: connection.execute(row).scalar_one())
-    assert told["parts"] == [
-        {"type": "kept", "id": "", "mime": "image/png", "name": "", "size": len(PNG), "readers": "all"}
-    ]
+    assert decode(ToolResult, told).parts == (StoredFile("", "image/png", "", len(PNG), ImageAudience.ALL),)

@@ -29,8 +29,8 @@ select t.id || ':0' as id, t.conversation as conversation_id, t.id as turn_id, 0
 from turns t where t.kind = 'question'
 union all
 select s.turn_id || ':' || s.n, t.conversation, s.turn_id, s.n, 'assistant',
-       (select coalesce(group_concat(json_extract(p.value, '$.text'), ''), '') from json_each(s.body, '$.parts') p
-        where json_extract(p.value, '$.type') = 'text'),
+       (select coalesce(group_concat(json_extract(p.value, '$.text'), ''), '')
+        from json_each(s.body, '$.message.parts') p where json_extract(p.value, '$.type') = 'text'),
        s.body, s.created_at
 from steps s join turns t on t.id = s.turn_id where s.kind = 'model'
 """,
@@ -43,7 +43,7 @@ from turns t where t.kind = 'question'
 union all
 select s.turn_id || ':' || s.n, t.conversation, s.turn_id, s.n, 'assistant',
        (select coalesce(string_agg(p ->> 'text', ''), '')
-        from json_array_elements(countersign_readable(s.body) -> 'parts') p where p ->> 'type' = 'text'),
+        from json_array_elements(countersign_readable(s.body) -> 'message' -> 'parts') p where p ->> 'type' = 'text'),
        s.body, s.created_at
 from steps s join turns t on t.id = s.turn_id where s.kind = 'model'
 """,
@@ -572,12 +572,12 @@ def create_turns() -> None:
         sa.Column("decided_by", sa.Text(), server_default="", nullable=False),
         sa.Column("decided_at", sa.Double(), nullable=True),
         sa.Column("reason", sa.Text(), server_default="", nullable=False),
-        sa.Column("terms", sa.JSON(), nullable=True),
+        sa.Column("terms", sa.JSON(), nullable=False),
         sa.Column("remind_in", sa.Double(), nullable=True),
         sa.Column("reminded_at", sa.Double(), nullable=True),
         sa.Column("editors", sa.JSON(), nullable=True),
         sa.Column("signers", sa.JSON(), nullable=True),
-        sa.Column("proposed_secrets", sa.JSON(), nullable=True),
+        sa.Column("proposed_secrets", sa.JSON(), nullable=False),
         sa.Column("revised_secrets", sa.JSON(), nullable=True),
         sa.ForeignKeyConstraint(
             ["turn_id", "n"], ["steps.turn_id", "steps.n"], name=op.f("approvals_turn_id_steps"), ondelete="CASCADE"
