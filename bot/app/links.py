@@ -84,12 +84,11 @@ def link_pages(parts: CommandDependencies, surfaces: Sequence[Surface]) -> Seque
         return ()
     people = PlatformUserMessenger(surfaces)
     entries = importlib.import_module("bot.commands.secret_form")
-    web = importlib.import_module("bot.web.links.routes")
-    routes: list[Page] = web.pages(entries.SecretEntry(parts, parts.linking.store, people))
+    web = importlib.import_module("bot.web.pages")
+    routes: list[Page] = web.secret_routes(entries.SecretEntry(parts, parts.linking.store, people))
     if parts.sign_ins is not None:
         returns = importlib.import_module("bot.commands.oauth_callback")
-        web = importlib.import_module("bot.web.oauth.routes")
-        routes += web.pages(returns.OAuthCallback(parts, parts.sign_ins, people), parts.linking.address)
+        routes += web.sign_in_routes(returns.OAuthCallback(parts, parts.sign_ins, people), parts.linking.address)
     return routes
 
 

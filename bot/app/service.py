@@ -46,7 +46,7 @@ from bot.ports import Surface
 if TYPE_CHECKING:
     from bot.platforms.discord.app import DiscordApp
     from bot.platforms.slack.app import SlackApp
-    from bot.web.hooks import Hook
+    from bot.web.application import Hook
 
 
 # -------------------- platforms
@@ -117,12 +117,12 @@ async def probe_routes(metrics: Metrics, runtime: Runtime) -> AsyncIterator[list
     """Yield the routes of health and metrics, which take no token. The event loop's lag is measured while the block
     runs.
     """
-    application, lag = await asyncio.gather(
-        *(asyncio.to_thread(importlib.import_module, f"bot.web.{name}") for name in ("application", "loop_lag"))
+    application, prometheus = await asyncio.gather(
+        *(asyncio.to_thread(importlib.import_module, f"bot.web.{name}") for name in ("application", "prometheus"))
     )
     services = runtime.services
     metrics.look_at(services.stores.archive.backlog, services.toolbox.servers, services.takes_writes)
-    watching = asyncio.create_task(lag.watch_loop(metrics.observe), name="loop lag")
+    watching = asyncio.create_task(prometheus.watch_loop(metrics.observe), name="loop lag")
     try:
         yield [*application.ready_routes(services.health.look), metrics.route()]
     finally:

@@ -23,10 +23,9 @@ from bot.errors import SettingsError
 from bot.settings import Settings
 
 if TYPE_CHECKING:
-    from bot.web.application import Page
-    from bot.web.hooks import Hook
+    from bot.web.application import Hook, Page
     from bot.web.routes import WebDependencies
-    from bot.web.turns.surface import ApiSurface
+    from bot.web.surface import ApiSurface
 
 log = logging.getLogger(__name__)
 
@@ -57,7 +56,7 @@ def check_settings(settings: Settings) -> None:
 
 async def open_surface() -> ApiSurface:
     """Create the API's surface. Call `attach_surface` before members are looked up."""
-    surface = await asyncio.to_thread(importlib.import_module, "bot.web.turns.surface")
+    surface = await asyncio.to_thread(importlib.import_module, "bot.web.surface")
     opened: ApiSurface = surface.ApiSurface(surface.Subscriptions(), surface.Uploads())
     return opened
 
@@ -106,10 +105,7 @@ async def serve_web(
     Yield the port. Raises SettingsError.
     """
     applications, server, limits = await asyncio.gather(
-        *(
-            asyncio.to_thread(importlib.import_module, f"bot.web.{name}")
-            for name in ("application", "server", "caller_limits")
-        )
+        *(asyncio.to_thread(importlib.import_module, f"bot.web.{name}") for name in ("application", "server", "limits"))
     )
     shares = limits.CallerShares(settings.api_requests_per_token, settings.api_streams_per_token)
     api = None if parts is None else applications.api_application(parts, shares=shares)

@@ -2,173 +2,94 @@
 
 The order is: request middleware, authentication, client limits, body limits, routes. A body is read only after
 authentication. `/docs` is a page of this package because browsers must not load scripts from other hosts. Health and
-metrics take no token and expose only counts and states.
+metrics take no token and expose only counts and states. Hooks take requests from platforms and authenticate them
+themselves.
 """
 
 from __future__ import annotations
 
-import asyncio
 import importlib
-import json
 import pkgutil
-from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from html import escape
-from typing import Any
+from typing import Any, Protocol
 
 from fastapi import APIRouter, FastAPI
-from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
 from starlette.routing import BaseRoute, Mount, Route, Router
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 import bot.web.api
 from bot import __version__
 from bot.domain.health import Health, HealthStatus
-from bot.domain.lenient_json import DEEPEST, DuplicateName, exceeds_json_depth, unique_names
 from bot.ports import TokenStore
 from bot.web.authentication import AuthMiddleware, LoginThrottle
-from bot.web.caller_limits import CallerLimits, CallerShares
-from bot.web.connection_table import ConnectionLimits
-from bot.web.hooks import Hook, hook_route
-from bot.web.problems import Problem, answer_status, problem_of_status, to_response
-from bot.web.request_middleware import RequestMiddleware
+from bot.web.limits import (
+    LARGEST_BODY,
+    READING_SECONDS,
+    BodyLimitMiddleware,
+    CallerLimits,
+    CallerShares,
+    CapacityMiddleware,
+    ConnectionLimits,
+    read_body,
+)
+from bot.web.problems import Problem, answer_status
+from bot.web.request_middleware import FINISHES, RequestMiddleware
 from bot.web.routes import NamedRoutes, WebDependencies, api_routes
 
-# -------------------- body limits
+_HOOK_PROBLEMS = {408: "too slow\n", 413: "too large\n"}
 
-LARGEST_BODY = 1024 * 1024
-"""Longest request body in bytes."""
-READING_SECONDS = 15.0
+# -------------------- hooks of platforms
 
 
-class BodyLimitMiddleware:
-    """Middleware that reads and checks bodies. `largest` is in bytes; a body must arrive within `seconds`."""
+class Answer(Protocol):
+    """Response of a hook."""
 
-    def __init__(self, app: ASGIApp, largest: int = LARGEST_BODY, seconds: float = READING_SECONDS) -> None:
-        self._app = app
-        self._largest = largest
-        self._seconds = seconds
+    @property
+    def status(self) -> int:
+        """HTTP status."""
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on with its complete body, or answer with a problem."""
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """Headers of the response."""
+
+    @property
+    def body(self) -> str:
+        """Body of the response."""
+
+
+class Hook(Protocol):
+    """A handler of POST requests at one path."""
+
+    @property
+    def path(self) -> str:
+        """Path, with a leading slash."""
+
+    @property
+    def largest_body(self) -> int:
+        """Longest body in bytes. Longer ones are answered with 413."""
+
+    async def answer(self, headers: Mapping[str, str], body: bytes) -> Answer:
+        """Authenticate and handle one request. Never raises."""
+
+
+def hook_route(hook: Hook) -> Route:
+    """Return the route of a hook."""
+
+    async def respond(request: Request) -> Response:
         try:
-            if "\0" in scope["path"]:
-                # No id or name contains a NUL, and PostgreSQL fails on it.
-                raise problem_of_status(404)
-            body = await self._read(scope, receive)
+            body = await read_body(request, hook.largest_body, READING_SECONDS)
         except Problem as problem:
-            await to_response(problem, scope["state"]["request_id"])(scope, receive, send)
-            return
-        waiting: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+            return PlainTextResponse(_HOOK_PROBLEMS.get(problem.status, ""), problem.status)
+        # A platform hangs up after its timeout and does not repeat an interaction.
+        request.scope["state"][FINISHES] = True
+        answer = await hook.answer(dict(request.headers), body)
+        return Response(answer.body, answer.status, dict(answer.headers))
 
-        async def next_message() -> Message:
-            return waiting.pop() if waiting else await receive()
-
-        await self._app(scope, next_message, send)
-
-    async def _read(self, scope: Scope, receive: Receive) -> bytes:
-        body = bytearray()
-        more = True
-        try:
-            async with asyncio.timeout(self._seconds):
-                while more:
-                    message = await receive()
-                    if message["type"] == "http.disconnect":
-                        raise problem_of_status(400)
-                    body += message.get("body", b"")
-                    more = message.get("more_body", False)
-                    if len(body) > self._largest:
-                        raise Problem(
-                            413, "too_large", f"The body is larger than {self._largest} bytes.", "send less at once"
-                        )
-        except TimeoutError:
-            raise problem_of_status(408, {"Connection": "close"}) from None
-        if body and not _is_json(Headers(scope=scope).get("content-type", "")):
-            raise Problem(415, "not_json", "The body must be JSON.", "send Content-Type: application/json")
-        if body and (problem := _unfit(bytes(body))) is not None:
-            raise problem
-        return bytes(body)
-
-
-def _unfit(body: bytes) -> Problem | None:
-    """Return the error of a body that the framework's parser accepts: UTF-16, NaN, 1e999, half a surrogate pair,
-    duplicate members.
-    """
-    too_deep = Problem(400, "too_deep", f"The body is nested deeper than {DEEPEST} levels.", "send it flatter")
-    try:
-        read = json.loads(body.decode("utf-8-sig"), object_pairs_hook=unique_names)
-        if exceeds_json_depth(read):
-            return too_deep
-        json.dumps(read, ensure_ascii=False, allow_nan=False).encode()
-    except DuplicateName as error:
-        return Problem(400, "duplicate_name", f"The body cannot be used: {error}.", "send each name once")
-    except UnicodeEncodeError:
-        return Problem(400, "not_text", "A text in the body holds half a character.", "send whole characters")
-    except RecursionError:
-        return too_deep
-    except ValueError:
-        return Problem(400, "not_json", "The body is not JSON in UTF-8.", "send one JSON object")
-    return None
-
-
-def _is_json(content_type: str) -> bool:
-    kind = content_type.partition(";")[0].strip().lower()
-    return kind == "application/json" or (kind.startswith("application/") and kind.endswith("+json"))
-
-
-# -------------------- capacity
-
-
-class Capacity:
-    """Middleware that answers 503 beyond `most` requests, except at the paths in `served_always`. A request counts
-    after its complete body has arrived: until then its connection can be evicted.
-    """
-
-    def __init__(self, app: ASGIApp, served_always: Collection[str], most: int) -> None:
-        self._app = app
-        self._served_always = frozenset(served_always)
-        self._most = most
-        self._in_flight: set[object] = set()
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request."""
-        if scope["path"] in self._served_always:
-            await self._app(scope, receive, send)
-            return
-        if len(self._in_flight) >= self._most:
-            await to_response(_busy(), scope["state"]["request_id"])(scope, receive, send)
-            return
-        place = object()
-
-        async def next_message() -> Message:
-            message = await receive()
-            if not message.get("more_body", False):
-                self._in_flight.add(place)
-            return message
-
-        if not _has_body(scope):
-            self._in_flight.add(place)
-        try:
-            await self._app(scope, next_message, send)
-        finally:
-            self._in_flight.discard(place)
-
-
-def _has_body(scope: Scope) -> bool:
-    headers = Headers(scope=scope)
-    return headers.get("content-length", "0") != "0" or "transfer-encoding" in headers
-
-
-def _busy() -> Problem:
-    return Problem(
-        503,
-        "too_busy",
-        "Too many requests are being served.",
-        "try again in a moment",
-        headers={"Retry-After": "5"},
-    )
+    return Route(hook.path, respond, methods=["POST"])
 
 
 # -------------------- documentation
@@ -277,7 +198,7 @@ def application(
         routes.append(Mount("", api))
     served_always = {ALIVE, *READY, *(hook.path for hook in hooks)}
     at_work = (limits or ConnectionLimits()).at_work
-    return RequestMiddleware(Capacity(_Plain(Router(routes, redirect_slashes=False)), served_always, at_work))
+    return RequestMiddleware(CapacityMiddleware(_Plain(Router(routes, redirect_slashes=False)), served_always, at_work))
 
 
 def api_application(

@@ -1,9 +1,8 @@
 """Authentication by `Authorization: Bearer`, and the roles that routes require.
 
 The middleware rejects every request without a valid token. A route requires a role by the type of a parameter:
-`MemberCaller`, `ApproverCaller` or `AdminCaller`. Routes about a workspace also call `ensure_workspace`.
-
-Throttle of failed logins by address.
+`MemberCaller`, `ApproverCaller` or `AdminCaller`. Routes about a workspace also call `ensure_workspace`. Failed logins
+are throttled by address.
 """
 
 from __future__ import annotations

@@ -80,9 +80,9 @@ class HtmlDocument:
     headers: Mapping[str, str] = field(default_factory=lambda: HEADERS)
 
 
-def plain(status: int, title: str, said: str, then: str, headers: Mapping[str, str] | None = None) -> HtmlDocument:
+def plain(status: int, title: str, text: str, advice: str, headers: Mapping[str, str] | None = None) -> HtmlDocument:
     """Return a page of two sentences of HTML."""
-    return document(status, title, f"<h1>{title}</h1><p>{said}</p><p>{then}</p>", headers)
+    return document(status, title, f"<h1>{title}</h1><p>{text}</p><p>{advice}</p>", headers)
 
 
 def document(status: int, title: str, body: str, headers: Mapping[str, str] | None = None) -> HtmlDocument:
@@ -102,7 +102,7 @@ def text_of(text: str, longest: int = _LONGEST) -> str:
     return escape(single_line(text, longest))
 
 
-def person_of(person: Author) -> str:
+def user_html(user: Author) -> str:
     """Return a user's name and platform as HTML."""
-    platform = _PLATFORMS.get(person.platform, f"on {person.platform}")
-    return f"<b>{text_of(person.name or person.id)}</b> {text_of(platform)}"
+    platform = _PLATFORMS.get(user.platform, f"on {user.platform}")
+    return f"<b>{text_of(user.name or user.id)}</b> {text_of(platform)}"

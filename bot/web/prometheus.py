@@ -48,6 +48,7 @@ from bot.ports import Backlog
 
 if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric
+from bot.domain.metrics import MetricSink
 
 log = logging.getLogger(__name__)
 
@@ -60,6 +61,8 @@ LONGEST_NAME = 100
 FRESH_SECONDS = 5.0
 """Seconds that values read from the database are reused."""
 READING_SECONDS = 3.0
+LAG_SECONDS = 0.5
+"""Interval of the measurements of the event loop's lag."""
 
 _SHORT = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 _LONG = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 40.0, 60.0, 120.0, 300.0, 600.0, 1800.0, 3600.0)
@@ -310,3 +313,17 @@ def _connections(states: Sequence[ServerSnapshot]) -> Iterable[Metric]:
     for status, number in Tally(state.status.name.lower() for state in states).items():
         servers.add_metric([status], number)
     yield servers
+
+
+async def watch_loop(
+    observe: MetricSink,
+    *,
+    seconds: float = LAG_SECONDS,
+    clock: Callable[[], float] = monotonic,
+    pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
+) -> None:
+    """Measure the event loop's lag every `seconds`, until cancelled: the time from when a task is due to its wakeup."""
+    while True:
+        due = clock() + seconds
+        await pause(seconds)
+        observe(LoopLagged(max(0.0, clock() - due)))

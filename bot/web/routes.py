@@ -1,8 +1,7 @@
-"""Routes of the API as one FastAPI application: possible errors, operation ids, and responses for unknown routes.
+"""Routes of the API as one FastAPI application, with the dependencies and base models that all of them share.
 
-Dependencies of the HTTP API.
-
-Base classes of request and response models: names in camelCase, times as ISO 8601.
+The module sets possible errors, operation ids, and suggestions in the responses of unknown routes. Models have names in
+camelCase and times as ISO 8601.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ from bot.domain.conversations import Member
 from bot.domain.turns import ToolStep, Turn
 from bot.ports import Commands, EngineApi, PendingApproval, TokenStore, UserActivity
 from bot.web.problems import HANDLERS, ErrorAnswer, Handler, answer_status, rejection_response
-from bot.web.turns.surface import Subscriptions, Uploads
+from bot.web.surface import Subscriptions, Uploads
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from bot.errors import SettingsError
-from bot.web.connection_table import ConnectionLimits, ConnectionTable, TrustedProxies
+from bot.web.limits import ConnectionLimits, ConnectionTable, TrustedProxies
 from bot.web.request_middleware import RequestMiddleware
 
 _CLOSE = (b"connection", b"close")

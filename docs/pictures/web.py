@@ -23,8 +23,17 @@ from bot.commands.secret_form import SecretPrompt  # noqa: E402
 from bot.domain.conversations import Author, ConversationKey  # noqa: E402
 from bot.domain.secrets import SecretLink  # noqa: E402
 from bot.web.html import HtmlDocument  # noqa: E402
-from bot.web.links.pages import changed, denied, done, expired_page, form_page, invalid_page  # noqa: E402
-from bot.web.oauth import pages as signing_in  # noqa: E402
+from bot.web.pages import (  # noqa: E402
+    denied_page,
+    invalid_page,
+    link_expired_page,
+    saved_page,
+    secret_page,
+    server_changed_page,
+    sign_in_rejected_page,
+    sign_in_unknown_page,
+    signed_in_page,
+)
 
 WIDTH, NARROW, GAP = 620, 320, 12
 NOW = 1_800_000_000.0
@@ -74,20 +83,18 @@ def pictures() -> Mapping[str, Picture]:
     """Every picture, by its name."""
     faulty = invalid_page(ENTRY, NOW, "Only characters that can be sent in a header: plain ASCII on one line.")
     ends = (
-        changed(ENTRY, NOW),
-        done(ENTRY),
-        denied("Only slack:U2 can do this, and you cannot any more."),
-        expired_page(),
+        server_changed_page(ENTRY, NOW),
+        saved_page(ENTRY),
+        denied_page("Only slack:U2 can do this, and you cannot any more."),
+        link_expired_page(),
     )
     return {
-        "link": Picture((form_page(ENTRY, NOW).html, _dark(faulty))),
+        "link": Picture((secret_page(ENTRY, NOW).html, _dark(faulty))),
         "link-ends": Picture(tuple(each.html for each in ends)),
-        "sign-in": Picture((signing_in.signed_in_page(ARRIVED).html, _dark(signing_in.signed_in_page(_NOT_YET)))),
-        "sign-in-ends": Picture((signing_in.rejected_page(_DENIED).html, signing_in.unknown().html)),
-        "sign-in-narrow": Picture(
-            (signing_in.signed_in_page(_LONG_NAMED).html, _dark(signing_in.rejected_page(_DENIED))), NARROW
-        ),
-        "link-narrow": Picture((form_page(LONG, NOW).html, _dark(done(LONG))), NARROW),
+        "sign-in": Picture((signed_in_page(ARRIVED).html, _dark(signed_in_page(_NOT_YET)))),
+        "sign-in-ends": Picture((sign_in_rejected_page(_DENIED).html, sign_in_unknown_page().html)),
+        "sign-in-narrow": Picture((signed_in_page(_LONG_NAMED).html, _dark(sign_in_rejected_page(_DENIED))), NARROW),
+        "link-narrow": Picture((secret_page(LONG, NOW).html, _dark(saved_page(LONG))), NARROW),
     }
 
 

@@ -10,7 +10,7 @@ from bot.domain.approvals import Decision, DecisionType
 from bot.domain.elicitations import DECLINED
 from bot.domain.turns import TurnStatus
 from bot.storage.reporting import SqlReporting
-from bot.web.turns.schemas import status_of
+from bot.web.turn_schemas import status_of
 from tests.contracts.test_elicitations import asking
 from tests.contracts.test_queues import asks
 from tests.fakes.parts import ANA, BEN, HALL, message

@@ -17,9 +17,10 @@ from bot.platforms.discord.incoming import MOST_FILES as IN_DISCORD
 from bot.platforms.slack.files import MOST_FILES as IN_SLACK
 from bot.platforms.slack.listener import PATH as SLACK
 from bot.settings import Settings
-from bot.web.application import ALIVE, LARGEST_BODY, READY
+from bot.web.api.responses import MOST_IMAGES
+from bot.web.application import ALIVE, READY
+from bot.web.limits import LARGEST_BODY
 from bot.web.prometheus import PATH as METRICS
-from bot.web.turns.request_input import MOST_IMAGES
 
 PROJECT = Path(__file__).parents[2]
 GUIDES = ("troubleshooting", "upgrading")

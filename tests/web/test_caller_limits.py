@@ -16,7 +16,6 @@ from bot.domain.api_clients import ApiRole
 from bot.domain.completions import Completion, ModelRequest
 from bot.errors import SettingsError
 from bot.settings import read_settings
-from bot.web import caller_limits
 from tests.fakes.parts import ScriptedModel, say, until
 from tests.web.house import Api, opened_api, scripted
 from tests.web.streams import Stream, asked, streamed
@@ -175,7 +174,7 @@ async def test_bodies_that_do_not_end_count_as_requests_in_flight(api: Api) -> N
 async def test_where_all_tokens_have_every_stream_a_question_is_still_taken(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(caller_limits, "_MOST_STREAMS", 2)
+    monkeypatch.setattr("bot.web.limits._MOST_STREAMS", 2)
     held = Held()
     async with opened_api(folder, model=held.choice()) as api:
         async with following(api, await api.token("one", ApiRole.MEMBER), 2):

@@ -13,7 +13,7 @@ from bot.domain.conversations import ConversationKey
 from bot.domain.turns import Turn, TurnInput, TurnStatus
 from bot.domain.views import TurnView
 from bot.errors import DatabaseUnavailable, NotFound
-from bot.web.turns.surface import Subscriptions
+from bot.web.surface import Subscriptions
 from tests.fakes.parts import ANA, until
 
 KEY = ConversationKey("api", "default", "ana", "1")

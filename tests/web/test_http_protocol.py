@@ -13,8 +13,8 @@ from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from bot.web.application import Capacity, application
-from bot.web.connection_table import ConnectionLimits, ConnectionTable, TrustedProxies
+from bot.web.application import application
+from bot.web.limits import CapacityMiddleware, ConnectionLimits, ConnectionTable, TrustedProxies
 from bot.web.request_middleware import RequestMiddleware
 from bot.web.server import serve
 from tests.fakes.parts import until
@@ -292,7 +292,7 @@ async def test_requests_at_work_leave_room_for_health_and_for_bodies_that_are_on
             await go_on.wait()
         await PlainTextResponse("done")(scope, receive, send)
 
-    app = RequestMiddleware(Capacity(work, {"/healthz"}, most=2))
+    app = RequestMiddleware(CapacityMiddleware(work, {"/healthz"}, most=2))
     async with (
         serve(app, "127.0.0.1", 0) as port,
         connected(port) as (reader, writer),

@@ -33,7 +33,7 @@ from bot.domain.views import Notice, NoticeTarget
 from bot.errors import Conflict, DatabaseUnavailable, DeliveryFailed, SecretUnavailable
 from bot.settings import read_settings
 from bot.web.application import application
-from bot.web.links import routes as link_routes
+from bot.web.pages import secret_routes
 from bot.web.server import serve
 from tests.fakes.mcp.endpoint import FakeEndpoint
 from tests.fakes.parts import ANA, BEN, HALL, RecordingSurface
@@ -513,7 +513,7 @@ async def test_a_database_that_is_away_is_said_without_saying_where_it_is() -> N
         async def look(self, token: str) -> None:
             raise DatabaseUnavailable("The database db.internal/bot is away.", "start it")
 
-    routes = link_routes.pages(Away())  # type: ignore[arg-type]
+    routes = secret_routes(Away())  # type: ignore[arg-type]
     async with serve(application(pages=routes), "127.0.0.1", 0) as port, httpx2.AsyncClient() as client:
         answer = await client.get(f"http://127.0.0.1:{port}/secret/{'a' * 43}")
     assert answer.status_code == 503

@@ -28,8 +28,7 @@ from bot.domain.servers import HttpTransport, ServerConfig, ServerSnapshot, Serv
 from bot.errors import DatabaseUnavailable
 from bot.ports import Backlog
 from bot.web.application import application
-from bot.web.loop_lag import watch_loop
-from bot.web.prometheus import FRESH_SECONDS, MOST_SERVERS, MOST_TOOLS, Metrics
+from bot.web.prometheus import FRESH_SECONDS, MOST_SERVERS, MOST_TOOLS, Metrics, watch_loop
 from bot.web.server import serve
 
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]

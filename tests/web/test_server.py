@@ -81,7 +81,7 @@ async def test_a_body_longer_than_the_hook_takes_is_refused_before_it_is_read() 
 
 
 async def test_a_body_that_never_ends_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bot.web.hooks._READING_SECONDS", 0.05)
+    monkeypatch.setattr("bot.web.application.READING_SECONDS", 0.05)
     async with serve(application([Recorder()]), "127.0.0.1", 0) as port:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(b"POST /hook HTTP/1.1\r\nhost: x\r\ncontent-length: 5\r\n\r\nhel")

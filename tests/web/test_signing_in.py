@@ -32,7 +32,7 @@ from bot.errors import DatabaseUnavailable, DeliveryFailed
 from bot.settings import read_settings
 from bot.web.application import application
 from bot.web.authentication import LoginThrottle
-from bot.web.oauth.routes import pages
+from bot.web.pages import sign_in_routes
 from bot.web.server import serve
 from tests.commands.sign_ins import MemorySignIns, SigningOffice
 from tests.fakes.oauth import FakeOAuth
@@ -315,7 +315,9 @@ async def a_page(sign_ins: MemorySignIns, attempts: LoginThrottle | None = None)
     await office.ask("mcp add jira --url https://jira.example/mcp --title <i>Desk</i>")
     server = next(iter(office.store.kept))
     await sign_ins.begin(server, Author("test", "ana", "<b>Ana"), HALL)
-    routes = pages(OAuthCallback(office.parts, sign_ins, PlatformUserMessenger([Staff()])), PUBLIC, attempts=attempts)
+    routes = sign_in_routes(
+        OAuthCallback(office.parts, sign_ins, PlatformUserMessenger([Staff()])), PUBLIC, attempts=attempts
+    )
     async with (
         serve(application(pages=routes), "127.0.0.1", 0) as port,
         httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=30) as client,

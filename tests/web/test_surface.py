@@ -12,7 +12,7 @@ from bot.domain.conversations import HTTP, Author, ConversationKey
 from bot.domain.views import Notice, NoticeTarget, PostedMessage
 from bot.engine.surfaces import surface_for
 from bot.errors import NotFound
-from bot.web.turns.surface import ApiSurface, Subscriptions, Uploads
+from bot.web.surface import ApiSurface, Subscriptions, Uploads
 from tests.fakes.parts import ANA
 from tests.web.test_following import KEY, at
 

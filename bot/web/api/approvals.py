@@ -39,10 +39,10 @@ from bot.rendering.approval_card import OFFERS, parse_grant_option, remaining_ap
 from bot.rendering.call_arguments import shared_json, whole_json
 from bot.rendering.deceptive_text import imitates_mask
 from bot.web.authentication import MemberCaller
+from bot.web.conversation_ids import id_of, key_prefixes
 from bot.web.problems import Problem
 from bot.web.routes import RequestModel, ResponseModel, WebDependencies, api_router
-from bot.web.turns.conversation_ids import id_of, key_prefixes
-from bot.web.turns.schemas import ApprovalShape, approval_shape, whole_approval_shape
+from bot.web.turn_schemas import ApprovalShape, approval_shape, whole_approval_shape
 
 log = logging.getLogger(__name__)
 

@@ -18,8 +18,8 @@ from bot.domain.commands import Form, FormSubmission, Invocation, PageInfo, Repl
 from bot.domain.conversations import ConversationKey, Member
 from bot.rendering.reply_json import reply_json
 from bot.web.authentication import MemberCaller
+from bot.web.conversation_ids import own_conversation
 from bot.web.routes import RequestModel, ResponseModel, WebDependencies, api_router
-from bot.web.turns.conversation_ids import own_conversation
 
 MOST_WORDS = 200
 

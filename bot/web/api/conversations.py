@@ -16,10 +16,10 @@ from bot.domain.api_clients import ApiClient, ApiRole
 from bot.domain.conversations import ConversationKey
 from bot.ports import ConversationSummary, ReportingStore
 from bot.web.authentication import MemberCaller
+from bot.web.conversation_ids import id_of, key_prefixes, may_see, no_such_conversation, place, read_id
 from bot.web.problems import Problem
 from bot.web.routes import RequestModel, ResponseModel, WebDependencies, api_router, moment
-from bot.web.turns.conversation_ids import id_of, key_prefixes, may_see, no_such_conversation, place, read_id
-from bot.web.turns.schemas import ConversationStatus, MessageShape, ToolCallShape, calls_of, messages_of
+from bot.web.turn_schemas import ConversationStatus, MessageShape, ToolCallShape, calls_of, messages_of
 
 MOST_ROWS = 10_000
 """Highest offset in a list."""

@@ -15,10 +15,10 @@ from bot.domain.approvals import AlreadyDecided, ApprovalNotFound, NotAllowed
 from bot.domain.elicitation_answers import AnswerRejected, ElicitationAnswered, InvalidAnswer, OpenElicitation
 from bot.domain.elicitations import ElicitationAction, ElicitationResult, FormMode
 from bot.web.authentication import MemberCaller
+from bot.web.conversation_ids import id_of
 from bot.web.problems import Problem
 from bot.web.routes import RequestModel, ResponseModel, WebDependencies, api_router
-from bot.web.turns.conversation_ids import id_of
-from bot.web.turns.elicitations import ElicitationShape, elicitation_shape
+from bot.web.turn_schemas import ElicitationShape, elicitation_shape
 
 ElicitationId = Annotated[str, Path(alias="elicitationId", max_length=100)]
 

@@ -16,8 +16,8 @@ from bot.domain.policies import ANY, Rule
 from bot.domain.policy_syntax import RuleError, describe_rule, parse_rule, rule_to_table
 from bot.web.problems import Problem
 from bot.web.routes import RequestModel, ResponseModel, WebDependencies, api_router
-from bot.web.servers.dependencies import AtHere, Services
-from bot.web.servers.responses import AskedManner, Moment, ResponseOptions
+from bot.web.server_responses import AskedManner, Moment, ResponseOptions
+from bot.web.server_scope import AtHere, Services
 
 _NAMED = {"server": "serverId", "server_id": "serverId", "tool": "toolName", "policy": "policy"}
 """Field names of a request body by the key of a rule."""

@@ -13,9 +13,8 @@ from bot.commands.server_directory import VisibleServer
 from bot.domain.profiles import Profile
 from bot.web.problems import Problem
 from bot.web.routes import RequestModel, ResponseModel, WebDependencies, api_router
-from bot.web.servers.dependencies import AtHere, RequestScope, Services
-from bot.web.servers.responses import AskedManner, Moment, ResponseOptions
-from bot.web.servers.versions import IfMatch, check, overtaken, tag
+from bot.web.server_responses import AskedManner, Moment, ResponseOptions
+from bot.web.server_scope import AtHere, IfMatch, RequestScope, Services, check, overtaken, tag
 
 _FIELDS = {"servers": "enabledMcpServerIds"}
 """Field names of this API that differ from those of `/profile`."""

@@ -18,12 +18,14 @@ from starlette.responses import JSONResponse
 
 from bot.domain.capabilities import BlobContents, Piece, TextContents
 from bot.domain.messages import FilePart, ImagePart, StoredFile, TextPart, ToolResult
+from bot.domain.servers import ServerStatus
 from bot.domain.turns import ToolStep
 from bot.domain.views import ReadFile, TurnView
 from bot.ports import EngineApi
-from bot.web.caller_limits import RequestStreamPlace
+from bot.web.limits import RequestStreamPlace
 from bot.web.routes import RequestModel, ResponseModel, WebDependencies, api_router
-from bot.web.servers.dependencies import AtHere, Services
+from bot.web.server_responses import ResponseOptions, ServerSerializer, ToolAnswer
+from bot.web.server_scope import AtHere, Services
 
 WAIT_SECONDS, LONGEST_WAIT = 30.0, 300.0
 _LOOKS = (0.05, 0.1, 0.2, 0.5)
@@ -106,20 +108,37 @@ class PromptMessage(ResponseModel):
     content: Content
 
 
-class PromptAnswer(ResponseModel):
+class RenderedPrompt(ResponseModel):
     """A rendered prompt."""
 
     messages: list[PromptMessage]
+
+
+class OfferedTool(ToolAnswer):
+    """A tool with its server."""
+
+    server_id: str
 
 
 class ToolRoutes:
     """The routes, over the services of `/mcp`."""
 
     def __init__(self, services: Services, engine: EngineApi) -> None:
+        self._services = services
         self._calls = services.calls
         self._servers = services.parts.servers
         self._directory = services.directory
         self._engine = engine
+
+    async def tools(self, here: AtHere) -> list[OfferedTool]:
+        """List the known tools of every enabled server."""
+        writer = ServerSerializer(self._services.parts, self._services.directory, ResponseOptions())
+        return [
+            OfferedTool(**writer.tool(tool, here.conversation).model_dump(by_alias=False), server_id=seen.name)
+            for seen in await self._services.directory.all(here.conversation)
+            if seen.status not in (ServerStatus.DISABLED, ServerStatus.DISCONNECTED)
+            for tool in self._services.directory.capabilities(seen).tools
+        ]
 
     async def executed(self, body: Execution, here: AtHere, place: RequestStreamPlace) -> Executed | JSONResponse:
         """Run a tool. Returns its result, or 202 if the call needs an approval or takes longer than `waitSeconds`; it
@@ -142,10 +161,10 @@ class ToolRoutes:
         seen = await self._directory.find(body.server_id, here.conversation)
         return ReadAnswer(contents=[_piece(each) for each in await self._servers.read_resource(seen.id, body.uri)])
 
-    async def written(self, body: PromptBody, here: AtHere) -> PromptAnswer:
+    async def written(self, body: PromptBody, here: AtHere) -> RenderedPrompt:
         """Render a prompt."""
         seen = await self._calls.found(body.server_id, here.conversation)
-        return PromptAnswer(messages=_messages(await self._calls.written(seen, body.name, body.arguments)))
+        return RenderedPrompt(messages=_messages(await self._calls.written(seen, body.name, body.arguments)))
 
 
 def routes(parts: WebDependencies) -> APIRouter:
@@ -156,6 +175,7 @@ def routes(parts: WebDependencies) -> APIRouter:
     later: dict[int | str, dict[str, Any]] = {
         202: {"model": Pending, "description": "It waits for an approval, or is still running."}
     }
+    router.get("/tools", name="list_tools", summary="Every tool that servers offer here")(tools.tools)
     router.post("/tools/execute", name="execute_tool", summary="Run a tool", response_model=Executed, responses=later)(
         tools.executed
     )

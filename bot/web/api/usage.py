@@ -14,9 +14,9 @@ from bot.domain.api_clients import ApiClient, ApiRole
 from bot.domain.servers import EVERYWHERE
 from bot.domain.usage import LimitPeriod, LimitUnit, UsageGrouping, UsageOwner, UsageQuery
 from bot.web.authentication import MemberCaller
+from bot.web.conversation_ids import place
 from bot.web.problems import Problem
 from bot.web.routes import ResponseModel, WebDependencies, api_router
-from bot.web.turns.conversation_ids import place
 
 
 class Of(StrEnum):

@@ -1,6 +1,6 @@
 """A server in a response: definition, status and capabilities. No secret is included.
 
-Response options in the query: status vocabulary and format of times.
+The query of a request chooses the vocabulary of the status and the format of times.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Actions on a server: connect, disconnect, verify, sync; its capabilities; and an event stream of its status.
+"""Actions on MCP servers: connect, verify, sync, review of changed tools, a stream of the status, reload of the file.
 
 The same routes serve all workspaces and one workspace. The event stream compares states in memory and queries the
 database only after a change. It ends when the server is removed, the client disconnects or the process stops.
@@ -16,16 +16,18 @@ from pydantic import Field
 
 from bot.commands.argument_parser import NotFoundRejection
 from bot.commands.server_directory import ServerDirectory, VisibleServer
+from bot.commands.tool_review import UnreviewedTool
 from bot.domain.conversations import ConversationKey
 from bot.domain.health import Check, CheckStatus
+from bot.domain.pins import combined_digest
 from bot.domain.servers import ServerEnablement, ServerSnapshot, ServerStatus, SyncStatus
 from bot.errors import ServerTrouble
 from bot.ports import ServerAdmin
-from bot.web.caller_limits import RequestStreamPlace
+from bot.web.limits import RequestStreamPlace
 from bot.web.problems import Problem
-from bot.web.routes import ResponseModel, api_router
-from bot.web.servers.dependencies import AtHere, FindHere, Services
-from bot.web.servers.responses import AskedManner, CapabilitiesAnswer, Moment, ResponseOptions, ServerSerializer
+from bot.web.routes import RequestModel, ResponseModel, WebDependencies, api_router
+from bot.web.server_responses import AskedManner, CapabilitiesAnswer, Moment, ResponseOptions, ServerSerializer
+from bot.web.server_scope import AtHere, ServerScope, Services
 from bot.web.sse import EventStream, ServerEvent
 
 # -------------------- events
@@ -228,9 +230,19 @@ class ServerActions:
         return ServerSerializer(self._services.parts, self._directory, manner)
 
 
-def server_action_routes(services: Services, find_here: FindHere, prefix: str, *, named: str = "") -> APIRouter:
-    """Return the routes below `prefix`. `named` is the prefix of their names."""
-    router = api_router(f"{prefix}/{{ref}}", tags=["servers"], dependencies=[Depends(find_here)])
+def routes(parts: WebDependencies) -> APIRouter:
+    """Return the routes, for all workspaces and for one."""
+    services = Services.of(parts.command_parts)
+    router = api_router()
+    for scope in services.server_scopes():
+        router.routes.extend(_action_routes(scope, services).routes)
+        router.routes.extend(_review_routes(scope, services).routes)
+    router.routes.extend(_common_routes(services).routes)
+    return router
+
+
+def _action_routes(scope: ServerScope, services: Services) -> APIRouter:
+    router = api_router(f"{scope.path}/{{ref}}", tags=["servers"], dependencies=[Depends(scope.dependency)])
     actions = ServerActions(services)
     posts = (
         ("connect", "Connect to a server now", actions.connected),
@@ -239,11 +251,11 @@ def server_action_routes(services: Services, find_here: FindHere, prefix: str, *
         ("sync", "Ask a server for everything it offers", actions.synced),
     )
     for verb, summary, action in posts:
-        router.post(f"/{verb}", name=f"{named}{verb}_server", summary=summary)(action)
-    router.get("/capabilities", name=f"{named}show_capabilities", summary="What a server offers")(actions.offered)
+        router.post(f"/{verb}", name=f"{scope.name}{verb}_server", summary=summary)(action)
+    router.get("/capabilities", name=f"{scope.name}show_capabilities", summary="What a server offers")(actions.offered)
     router.get(
         "/status/stream",
-        name=f"{named}watch_server",
+        name=f"{scope.name}watch_server",
         summary="How a server stands, as it changes",
         response_class=EventStream,
         responses={200: {"content": {EventStream.media_type: {"schema": {"type": "string"}}}, "description": _WATCHED}},
@@ -276,3 +288,164 @@ def _switched_off(server: VisibleServer) -> Problem:
     if server.status is ServerStatus.DISABLED:
         return Problem(409, "disabled", "The server is disabled.", 'enable it: PUT {"enabled": true}')
     return Problem(409, "disconnected", "The server is disconnected.", "connect it: POST …/connect")
+
+
+class DefinitionDiff(ResponseModel):
+    """Difference between a definition and its pin; null where one of them is missing."""
+
+    part: str
+    before: str | None
+    after: str | None
+
+
+class WaitingTool(ResponseModel):
+    """A tool whose definition is not approved."""
+
+    name: str
+    review: str = Field(description="`new`, `changed` or `flagged`.")
+    flags: list[str] = Field(description="What to look at, in a few words each.")
+    differences: list[DefinitionDiff]
+    definition: str = Field(description="Its digest: approving names what was looked at.")
+    pinned_by: str | None
+    pinned_at: Moment
+
+
+class ReviewAnswer(ResponseModel):
+    """Unreviewed tools of a server."""
+
+    server_id: str
+    tools: list[WaitingTool]
+    definition: str | None = Field(description="The digest of all of them together; null if nothing waits.")
+
+
+class ApprovalBody(RequestModel):
+    """Definitions to approve."""
+
+    definition: str = Field(description="The digest of what was looked at: of `tool`, or of everything that waits.")
+    tool: str = Field(default="", description="One tool alone, by the server's own name for it.")
+
+
+class Approved(ResponseModel):
+    """Offered tools after an approval."""
+
+    approved: list[str]
+
+
+class ReviewRoutes:
+    """The routes, over the services of `/mcp review`."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+
+    async def shown(self, ref: str, manner: AskedManner, here: AtHere) -> ReviewAnswer:
+        """Return the unreviewed tools and their differences from the pins."""
+        seen = await self._services.calls.found(ref, here.conversation)
+        waiting = await self._services.reviewing.waiting(seen.id)
+        return ReviewAnswer(
+            server_id=seen.name,
+            tools=[_waiting(each, manner) for each in waiting],
+            definition=combined_digest(each.tool for each in waiting) if waiting else None,
+        )
+
+    async def approved(self, ref: str, body: ApprovalBody, here: AtHere) -> Approved:
+        """Approve tools in the reviewed version."""
+        seen = await self._services.directory.find(ref, here.conversation)
+        found = await self._services.reviewing.approve(seen, body.tool, body.definition, here.member)
+        if not found:
+            raise Problem(
+                409, "conflict", "What waits is not what was looked at any more. Nothing was approved.", "look again"
+            )
+        return Approved(approved=[each.tool.original_name for each in found])
+
+
+def _review_routes(scope: ServerScope, services: Services) -> APIRouter:
+    router = api_router(f"{scope.path}/{{ref}}/review", tags=["servers"], dependencies=[Depends(scope.dependency)])
+    reviews = ReviewRoutes(services)
+    router.get("", name=f"{scope.name}show_review", summary="Tools that wait for a review")(reviews.shown)
+    router.post("", name=f"{scope.name}approve_tools", summary="Approve tools as they were shown")(reviews.approved)
+    return router
+
+
+def _waiting(waiting: UnreviewedTool, manner: ResponseOptions) -> WaitingTool:
+    pin = waiting.pin
+    return WaitingTool(
+        name=waiting.tool.original_name,
+        review=waiting.review.value,
+        flags=list(waiting.tool.flags),
+        differences=[
+            DefinitionDiff(part=alteration.part, before=alteration.before, after=alteration.after)
+            for alteration in waiting.alterations
+        ],
+        definition=waiting.tool.definition,
+        pinned_by=pin.pinned_by if pin else None,
+        pinned_at=manner.moment(pin.pinned_at if pin else None),
+    )
+
+
+# -------------------- all servers
+
+
+class FileDifference(ResponseModel):
+    """Difference between the operator's file and the running configuration."""
+
+    added: list[str]
+    changed: dict[str, str] = Field(description="By name, what is different; values are not shown.")
+    removed: list[str]
+    problems: list[str]
+    applied: bool
+
+
+class Instruction(ResponseModel):
+    """Instructions from one server."""
+
+    server_id: str
+    name: str
+    system_instruction: str
+    response_instruction: str
+    auto_context_tool: str
+
+
+class Instructions(ResponseModel):
+    """Instructions from all connected servers."""
+
+    instructions: str = Field(description="Every `systemInstruction`, as the model gets them.")
+    servers: list[Instruction]
+
+
+def _common_routes(services: Services) -> APIRouter:
+    router = api_router("/api/mcp", tags=["servers"], dependencies=[Depends(services.asked)])
+
+    @router.get("/instructions", summary="What the model is told of the servers")
+    async def list_instructions(here: AtHere) -> Instructions:
+        """Return the instructions for the model. An unusable server contributes none."""
+        entries = [
+            Instruction(
+                server_id=seen.name,
+                name=seen.config.title or seen.name,
+                system_instruction=seen.config.system_instruction,
+                response_instruction=seen.config.response_instruction,
+                auto_context_tool=seen.config.auto_context_tool,
+            )
+            for seen in await services.directory.all(here.conversation)
+            if seen.status in (ServerStatus.CONNECTED, ServerStatus.IDLE)
+        ]
+        joined = "\n\n".join(entry.system_instruction for entry in entries if entry.system_instruction)
+        return Instructions(instructions=joined, servers=entries)
+
+    @router.post("/reload", summary="Read the operator's file again")
+    async def reload_file(
+        here: AtHere,
+        *,
+        dry_run: Annotated[bool, Query(alias="dryRun", description="Say what would change, change nothing.")] = False,
+    ) -> FileDifference:
+        """Apply servers and rules from the operator's file as it is now."""
+        found = await (services.parts.administration.difference() if dry_run else services.keeping.reload(here.member))
+        return FileDifference(
+            added=list(found.added),
+            changed=dict(found.changed),
+            removed=list(found.removed),
+            problems=list(found.problems),
+            applied=not dry_run,
+        )
+
+    return router

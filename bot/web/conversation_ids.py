@@ -1,10 +1,8 @@
-"""Conversation ids of the API.
+"""Conversation ids of the API, and the conversations that a token covers.
 
 A client's own conversation in its token's workspace has its thread as the id: `order-17`. Every other one has its whole
 key, with `!` for `%`, which would need escaping in an address: `slack:T1:C2:1700000000.000100`,
 `api:slack!3AT1:ci:order-17`. Keys contain no `!`.
-
-Key prefixes of the conversations that a token covers.
 """
 
 from __future__ import annotations
@@ -18,7 +16,7 @@ from bot.domain.conversations import HTTP, ConversationKey
 from bot.domain.servers import EVERYWHERE
 from bot.web.authentication import ensure_workspace
 from bot.web.problems import Problem
-from bot.web.servers.dependencies import WORKSPACE, WORKSPACE_FORM
+from bot.web.server_scope import WORKSPACE, WORKSPACE_FORM
 
 
 def key_prefixes(caller: ApiClient) -> list[str]:

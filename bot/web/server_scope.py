@@ -1,4 +1,8 @@
-"""Dependencies of the routes about servers, rules and profiles: the services of `/mcp`, and the scope of a request."""
+"""Dependencies of the routes about servers, rules and profiles: services of `/mcp`, scope of a request, versions.
+
+A version in a request has to be the current one. In a body it is `version`, and a mismatch is a conflict (409). In the
+header it is `If-Match`, and a mismatch is a failed precondition (412, RFC 9110 section 13.1.1).
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from typing import Annotated, cast
 
-from fastapi import Depends, Path, Query, Request
+from fastapi import Depends, Header, Path, Query, Request
 from pydantic import AfterValidator, Field
 
 from bot.commands.call_builder import CallBuilder
@@ -18,10 +22,12 @@ from bot.commands.server_checks import ServerValidator
 from bot.commands.server_directory import ServerDirectory
 from bot.commands.server_service import ServerService
 from bot.commands.sign_in import SignInSteps
+from bot.commands.text_format import format_moment
 from bot.commands.tool_review import ToolReview
 from bot.domain.api_clients import ApiClient
 from bot.domain.conversations import Author, ConversationKey, Member
-from bot.domain.servers import EVERYWHERE
+from bot.domain.profiles import Profile
+from bot.domain.servers import EVERYWHERE, ServerRecord
 from bot.web.authentication import AdminCaller, ensure_workspace
 from bot.web.problems import Problem
 
@@ -99,6 +105,13 @@ class Services:
             ProfileService(parts),
         )
 
+    def server_scopes(self) -> tuple[ServerScope, ...]:
+        """Return the scopes that have routes of servers: all workspaces, and one."""
+        return (
+            ServerScope(self.globally, "/api/mcp/servers"),
+            ServerScope(self.in_workspace, "/api/workspaces/{workspace}/mcp-servers", "workspace_"),
+        )
+
     async def globally(self, request: Request, caller: AdminCaller) -> RequestScope:
         """Return the scope of all workspaces, or of the token's own. Raises Problem."""
         return _kept(request, self.at(caller, caller.workspace))
@@ -134,6 +147,15 @@ class Services:
         return RequestScope(there, there.place(), workspace)
 
 
+@dataclass(frozen=True, slots=True)
+class ServerScope:
+    """Routes of servers in one scope: the dependency that finds the scope, their path, and a prefix of their names."""
+
+    dependency: FindHere
+    path: str
+    name: str = ""
+
+
 FindHere = Callable[..., Awaitable[RequestScope]]
 """One of the three scope functions as a dependency of a router."""
 
@@ -152,3 +174,36 @@ async def _found(request: Request) -> RequestScope:
 
 AtHere = Annotated[RequestScope, Depends(_found)]
 """Scope of a request, from the router's dependency."""
+
+
+IfMatch = Annotated[str | None, Header(description="A version as in `ETag`: nothing is done if it is another by now.")]
+_TAG = re.compile(r'(?:W/)?"?(\d{1,18})"?')
+
+
+def tag(version: int) -> str:
+    """Format a version as an `ETag`."""
+    return f'"{version}"'
+
+
+def check(present: ServerRecord | Profile, version: int | None, if_match: str | None) -> None:
+    """Raise Problem if the version in the request is not the current one. The message names the last editor."""
+    if if_match is not None and if_match.strip() != "*":
+        wanted = {found[1] for found in map(_TAG.fullmatch, map(str.strip, if_match.split(","))) if found}
+        if str(present.version) not in wanted:
+            raise overtaken(present, 412)
+    if version is not None and version != present.version:
+        raise overtaken(present)
+
+
+def overtaken(present: ServerRecord | Profile, status: int = 409) -> Problem:
+    """Return the problem for a record that was changed meanwhile."""
+    who, when = present.updated_by or "somebody", format_moment(present.updated_at)
+    return Problem(
+        status,
+        "conflict" if status == 409 else "changed",
+        f"It was changed by {who}{f' at {when} UTC' if when else ''}: it has version {present.version} now. "
+        "Nothing was saved.",
+        "read it again, and send the change with that version",
+        {"version": str(present.version)},
+        headers={"ETag": tag(present.version)},
+    )

@@ -12,29 +12,26 @@
     done                  the whole response (`ResponseShape`), as the last event
 
 Views may be skipped, so events are states, not a history: a call that was approved and has ended since the last view is
-one event. Every event carries the position after it.
-
-Position of a client in the events of a turn, small enough for an event id.
-
-`Last-Event-ID` is all that a stream needs to resume, in any process, without repeats. It is untrusted, and only affects
-the events that this client gets.
+one event. Every event carries the position after it, small enough for an event id: `Last-Event-ID` is all that a stream
+needs to resume, in any process, without repeats. It is untrusted, and only affects the events that this client gets.
 """
 
 from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, assert_never
 
+from bot.domain.elicitations import Elicitation
 from bot.domain.turns import ModelStep, StepStatus, ToolStep, TurnStatus
 from bot.domain.views import TurnView
-from bot.web.turns.elicitations import ElicitationCursor, elicitation_shape
-from bot.web.turns.schemas import (
+from bot.web.turn_schemas import (
     MessageStatus,
     SignedBy,
     approval_shape,
+    elicitation_shape,
     response_shape,
     status_of,
     step_id,
@@ -50,15 +47,20 @@ _CODE = r"[a-z][0-9]{0,6}(?:_[0-9]{1,6})?"
 _FORM = re.compile(
     rf"([A-Za-z0-9_-]{{1,64}})\.([-a-z][0-9]{{0,6}})\.([0-9]{{1,9}})\.([0-9a-f]{{8}})\.((?:{_CODE}){{0,1000}})"
 )
+REMEMBERED = 16
+"""Number of latest elicitations of a call whose end is tracked in a cursor."""
+_BITS = (1 << REMEMBERED) - 1
+_NUMBERED = re.compile(r"([b-vx-z])([0-9]+)_([0-9]+)")
+"""Codes with counts. The other letters are codes of pending calls, whose numbers differ in meaning."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cursor:
     """A position in the events of a turn.
 
-    `state` is the last code of the turn, `steps` has one code for each step in order (`bot.web.turns.events` defines
-    them). `length` and `check` are the number of characters sent of the current reply and their checksum, because a
-    restarted reply may differ.
+    `state` is the last code of the turn, `steps` has one code for each step in order (see `_CALLS`). `length` and
+    `check` are the number of characters sent of the current reply and their checksum, because a restarted reply may
+    differ.
     """
 
     turn_id: str
@@ -92,6 +94,39 @@ class Cursor:
 def checksum(text: str) -> int:
     """Return a short checksum of a text."""
     return zlib.crc32(text.encode("utf-8", "surrogatepass"))
+
+
+@dataclass(frozen=True, slots=True)
+class ElicitationCursor:
+    """Position of a client in the elicitations of one call: their number, and a bit mask of the last `REMEMBERED` that
+    were sent as open, the last one in the lowest bit.
+    """
+
+    count: int = 0
+    waiting: int = 0
+
+    @classmethod
+    def read(cls, code: str) -> tuple[str, ElicitationCursor]:
+        """Split the code of a call into its own code and this position."""
+        match = _NUMBERED.fullmatch(code)
+        return (match[1], cls(int(match[2]), int(match[3]))) if match is not None else (code, cls())
+
+    def written(self, code: str) -> str:
+        """Append the position to the code of a call; unchanged without elicitations."""
+        return f"{code}{self.count}_{self.waiting}" if self.count else code
+
+    def news(self, questions: Sequence[Elicitation]) -> Iterator[tuple[Elicitation | None, ElicitationCursor]]:
+        """Yield each elicitation that has ended or opened since, with the position after it. One that opened and ended
+        meanwhile is None.
+        """
+        cursor = self
+        for behind, each in enumerate(reversed(questions[: cursor.count])):
+            if not each.open and cursor.waiting >> behind & 1:
+                cursor = ElicitationCursor(cursor.count, cursor.waiting & ~(1 << behind))
+                yield each, cursor
+        for question in questions[cursor.count :]:
+            cursor = ElicitationCursor(cursor.count + 1, (cursor.waiting << 1 | question.open) & _BITS)
+            yield question if question.open else None, cursor
 
 
 EVENTS = (

@@ -3,16 +3,12 @@
 Delivery succeeds without a connected client: stored rows are the truth, and a view is delivered once it was published
 to the subscribers. A pending call can be read and approved over HTTP from then on.
 
-Subscriptions to the views of a turn, until it has ended.
+Views of turns that this process delivers reach subscribers at once. Turns of other processes are read from the
+database, at most once per poll interval for all subscribers. A slow subscriber gets only the newest view and delays no
+others.
 
-Views of turns that this process delivers arrive at once through `Subscriptions.publish`. Turns of other processes are
-read from the database, at most once per poll interval for all subscribers. A slow subscriber gets only the newest view
-and delays no others.
-
-Images of requests, in memory until the model has read them.
-
-The route of responses fills it; the surface reads it (`Surface.fetch`). If another process runs the turn, the model is
-told that the image could not be read.
+Images of requests are in memory until the model has read them. If another process runs the turn, the model is told that
+the image could not be read.
 """
 
 from __future__ import annotations

@@ -1,7 +1,10 @@
-"""Response models of turns: messages, tool calls, approvals and whole responses.
+"""Response models of turns: messages, tool calls, approvals, elicitations and whole responses.
 
 Arguments are redacted as on cards in a shared channel: labels for stored secrets, counts for text that looks like one.
 All other text is unchanged: clients have to escape it for display. docs/http-api.md lists the states.
+
+The address of a URL elicitation is only for the token that asked, not for other readers of the response. Answers to
+elicitations are never included.
 """
 
 from __future__ import annotations
@@ -15,13 +18,14 @@ from pydantic import Field
 from bot.domain.approval_requirements import ApprovalRequirements
 from bot.domain.approvals import Approval
 from bot.domain.conversations import ConversationKey
+from bot.domain.elicitations import Elicitation, FormMode, UrlMode
 from bot.domain.turns import WAITING, ModelStep, StepStatus, ToolStep, Turn, TurnStatus
 from bot.domain.views import TurnView
 from bot.rendering.approval_card import ApprovalCard, approval_card, format_changes, whole_card
 from bot.rendering.call_arguments import shared_json, whole_json
+from bot.rendering.elicitation_card import domain_of, outcome_text, server_name, warning_text
 from bot.rendering.turn_events import answer
 from bot.web.routes import ResponseModel, moment
-from bot.web.turns.elicitations import ElicitationShape, elicitations_of
 
 
 class ConversationStatus(StrEnum):
@@ -138,6 +142,28 @@ class ApprovalShape(ResponseModel):
     needed: int = Field(description="Number of approvals that are needed in all.")
     expires_in_seconds: float | None = Field(description="From when it was asked; null if it never expires.")
     expires_at: str | None
+
+
+class ElicitationShape(ResponseModel):
+    """An elicitation, for the token in whose name the call runs."""
+
+    elicitation_id: str
+    conversation_id: str
+    response_id: str
+    tool_call_id: str
+    server: str
+    tool: str
+    message: str = Field(description="The server's own words.")
+    mode: str = Field(description="`form` or `url`.")
+    requested_schema: dict[str, Any] | None = Field(description="Of a form: what `content` has to fit.")
+    url: str | None = Field(description="A page to visit, sent only to the token that asked.")
+    domain: str = Field(description="Where that leads to.")
+    warning: str = Field(description="What to be careful of, in a sentence; mostly empty.")
+    asked_of: str = Field(description="Whose answer it takes.")
+    expires_in_seconds: float | None = Field(description="From when it was asked; null if it never expires.")
+    expires_at: str | None
+    action: str | None = Field(description="How it ended: `accept`, `decline` or `cancel`; null while it waits.")
+    outcome: str = Field(description="The same in a few words.")
 
 
 class ResponseShape(ResponseModel):
@@ -307,6 +333,33 @@ def _approval_shape(
     )
 
 
+def elicitation_shape(
+    turn: Turn, step: ToolStep, elicitation: Elicitation, conversation: str, reader: str
+) -> ElicitationShape:
+    """Return an elicitation for the response. `conversation` is its public id, `reader` the principal of the reader."""
+    asked = elicitation.question.ask
+    url = asked.url if isinstance(asked, UrlMode) and reader == turn.author.principal else None
+    return ElicitationShape(
+        elicitation_id=elicitation.id,
+        conversation_id=conversation,
+        response_id=turn.id,
+        tool_call_id=step_id(turn, step.n),
+        server=server_name(step),
+        tool=step.tool.name if step.tool is not None else step.call.name,
+        message=elicitation.question.message,
+        mode="form" if isinstance(asked, FormMode) else "url",
+        requested_schema=dict(asked.schema) if isinstance(asked, FormMode) else None,
+        url=url,
+        domain=domain_of(asked),
+        warning=warning_text(elicitation.question),
+        asked_of=turn.author.name or turn.author.id,
+        expires_in_seconds=elicitation.expires_in,
+        expires_at=None if elicitation.expires_at is None else moment(elicitation.expires_at),
+        action=elicitation.reply.action.value if elicitation.reply is not None else None,
+        outcome="" if elicitation.open else outcome_text(elicitation),
+    )
+
+
 def messages_of(view: TurnView) -> list[MessageShape]:
     """Return the input, the replies with their calls, and the tool results, in order."""
     turn = view.turn
@@ -351,6 +404,16 @@ def approvals_of(view: TurnView, conversation: str, who: SignedBy) -> list[Appro
         approval_shape(view.turn, step, step.approval, conversation, who)
         for step in view.awaiting
         if step.approval is not None
+    ]
+
+
+def elicitations_of(view: TurnView, conversation: str, reader: str) -> list[ElicitationShape]:
+    """Return the open elicitations of a response."""
+    calls = (step for step in view.steps if isinstance(step, ToolStep) and not view.turn.status.ended)
+    return [
+        elicitation_shape(view.turn, step, pending_elicitation, conversation, reader)
+        for step in calls
+        for pending_elicitation in step.pending_elicitations
     ]
 
 

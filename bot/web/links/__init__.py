@@ -1,1 +1,0 @@
-"""One-time links: the page in the browser. It takes no API token."""

@@ -1,0 +1,412 @@
+"""Pages for browsers: the form behind a one-time link, the OAuth callback, and the client id metadata document.
+
+They take no API token. Text from outside is escaped. Unknown links and sign-ins get the same page as finished and
+expired ones, so that they cannot be probed. Each client may open only a few of them.
+
+The token of a one-time link is in its address. `GET` does not use up the link because chat previews fetch it. The
+secret goes only to `SecretEntry`. The authorization code in the address of a callback is a secret until it is used.
+Neither appears in logs, responses or other addresses.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import re
+import time
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import parse_qs
+
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, Response
+from starlette.routing import Route
+
+from bot.commands.oauth_callback import OAuthCallback, SignInCompleted, SignInRejected, UnknownLink
+from bot.commands.secret_form import (
+    AccessCheckFailed,
+    Denied,
+    LinkExpired,
+    Outcome,
+    SecretEntry,
+    SecretPrompt,
+    SecretRejected,
+    SecretSaved,
+    ServerChanged,
+)
+from bot.commands.secret_links import PATH
+from bot.commands.text_format import pluralize
+from bot.domain.sign_ins import CALLBACK_ID, CALLBACK_PATH, CLIENT_NAME, CLIENT_PATH
+from bot.errors import DatabaseError
+from bot.ports import AuthorizationResponse
+from bot.web.authentication import LoginThrottle
+from bot.web.html import HtmlDocument, document, plain, text_of, user_html
+from bot.web.limits import READING_SECONDS, read_body
+from bot.web.problems import Problem, problem_of_status
+
+log = logging.getLogger(__name__)
+
+LARGEST_BODY = 16 * 1024
+"""Longest submission in bytes: the longest secret, URL-encoded, and its other fields."""
+_MOST_FIELDS = 10
+_FORM = "application/x-www-form-urlencoded"
+_ASK_FOR_LINK = "Ask for another one in the chat: <code>/mcp secret set NAME SLOT</code>"
+_RETRY = {"Retry-After": "10"}
+
+_STATE = re.compile(r"[A-Za-z0-9_-]{20,200}")
+_LONGEST_CODE = 8_192
+_LONGEST_PARAMETER = 2_048
+_CACHE_SECONDS = 3_600
+"""Seconds that clients may cache the client document."""
+_ASK_FOR_SIGN_IN = "Ask for another link in the chat: <code>/mcp connect NAME</code>"
+
+
+# -------------------- one-time links
+
+
+def secret_routes(
+    entry: SecretEntry, *, clock: Callable[[], float] = time.time, attempts: LoginThrottle | None = None
+) -> list[Route]:
+    """Return the routes of one-time links: `GET` shows the form, `POST` takes the secret. `clock` is in epoch seconds;
+    `attempts` throttles invalid links by address.
+    """
+    page = _SecretPage(entry, clock, attempts or LoginThrottle())
+    return [Route(f"{PATH}{{token}}", page.respond, methods=["GET", "POST"])]
+
+
+class _SecretPage:
+    def __init__(self, entry: SecretEntry, clock: Callable[[], float], attempts: LoginThrottle) -> None:
+        self._entry = entry
+        self._clock = clock
+        self._attempts = attempts
+
+    async def respond(self, request: Request) -> Response:
+        """Show the form, or save the secret."""
+        token = str(request.path_params["token"])
+        try:
+            page = await (self._save(token, request) if request.method == "POST" else self._show(token, request))
+        except DatabaseError as error:
+            log.warning("one-time link lookup failed: %s", error)
+            page = link_unavailable_page()
+        except Problem as problem:
+            page = unreadable_page(problem.status)
+        return _to_response(page)
+
+    async def _show(self, token: str, request: Request) -> HtmlDocument:
+        prompt = await self._entry.look(token)
+        return self._invalid(request) if prompt is None else secret_page(prompt, self._clock())
+
+    async def _save(self, token: str, request: Request) -> HtmlDocument:
+        fields = await _read_form(request)
+        outcome = await self._entry.enter(token, fields.get("version", ""), fields.get("secret", ""))
+        if isinstance(outcome, SecretSaved):
+            await self._entry.tell(outcome.entry)
+        return self._outcome_page(outcome, request)
+
+    def _outcome_page(self, outcome: Outcome, request: Request) -> HtmlDocument:
+        match outcome:
+            case SecretSaved(prompt):
+                return saved_page(prompt)
+            case SecretRejected(prompt, why):
+                return invalid_page(prompt, self._clock(), why)
+            case ServerChanged(prompt):
+                return server_changed_page(prompt, self._clock())
+            case Denied(why):
+                return denied_page(why)
+            case AccessCheckFailed(why):
+                return access_check_failed_page(why)
+            case LinkExpired():
+                return self._invalid(request)
+
+    def _invalid(self, request: Request) -> HtmlDocument:
+        wait = _count_failure(self._attempts, request)
+        return too_many_links_page(wait) if wait else link_expired_page()
+
+
+async def _read_form(request: Request) -> dict[str, str]:
+    """Return the fields of a form. Raises Problem."""
+    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != _FORM:
+        raise problem_of_status(415)
+    body = await read_body(request, LARGEST_BODY, READING_SECONDS)
+    try:
+        fields = parse_qs(body.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=_MOST_FIELDS)
+    except ValueError:
+        raise problem_of_status(400) from None
+    return {name: values[-1] for name, values in fields.items()}
+
+
+def _count_failure(attempts: LoginThrottle, request: Request) -> float:
+    """Count an invalid link. Return 0, or the seconds to wait. Valid links stay usable for a throttled client."""
+    return attempts.failed(request.client.host if request.client else "")
+
+
+def _to_response(page: HtmlDocument) -> Response:
+    return HTMLResponse(page.html, page.status, dict(page.headers))
+
+
+def secret_page(prompt: SecretPrompt, now: float) -> HtmlDocument:
+    """Return the form."""
+    return document(200, "Enter a secret", _secret_form(prompt, now, "", ""))
+
+
+def invalid_page(prompt: SecretPrompt, now: float, why: str) -> HtmlDocument:
+    """Return the form with an error below the field. The entered value is not repeated."""
+    return document(422, "Error: enter a secret", _secret_form(prompt, now, "", why))
+
+
+def server_changed_page(prompt: SecretPrompt, now: float) -> HtmlDocument:
+    """Return the form for a server that was changed meanwhile."""
+    notice = (
+        "The server was changed since you opened this page. Nothing was saved. Look at it again, then enter the secret."
+    )
+    return document(409, "Error: enter a secret", _secret_form(prompt, now, notice, ""))
+
+
+def saved_page(prompt: SecretPrompt) -> HtmlDocument:
+    """Return the page for a saved secret."""
+    server = text_of(prompt.server)
+    return document(
+        200,
+        "The secret is stored",
+        f"<h1>The secret is stored</h1><p>The bot connects to <b>{text_of(prompt.title)}</b> with it from now on. It "
+        "is encrypted and never shown again.</p><p>Go back to the chat and say "
+        f"<code>/mcp verify {server}</code>: it says whether the server takes it. You can close this page.</p>",
+    )
+
+
+def link_expired_page() -> HtmlDocument:
+    """Return the same page for unknown, used and expired links, so that links cannot be probed."""
+    return plain(
+        404,
+        "This link is not good",
+        "It was already used, has expired, or never existed.",
+        _ASK_FOR_LINK,
+    )
+
+
+def denied_page(why: str) -> HtmlDocument:
+    """Return the page for a user who has lost the right to do this. `why` is Markdown of this project."""
+    return plain(
+        403, "This was not saved", text_of(why.replace("`", ""), 1000), "The link is of no use to you any more."
+    )
+
+
+def access_check_failed_page(why: str) -> HtmlDocument:
+    """Return the page for a failed access check. `why` is plain text."""
+    return plain(
+        503,
+        "This was not saved",
+        f"It could not be found out whether you may still do this. {text_of(why, 1000)}",
+        "Open the link again in a moment.",
+        _RETRY,
+    )
+
+
+def link_unavailable_page() -> HtmlDocument:
+    """Return the page for an unavailable database, without its address."""
+    return plain(
+        503,
+        "This does not work now",
+        "The bot cannot reach its own database. Nothing was saved.",
+        "Open the link again in a moment.",
+        _RETRY,
+    )
+
+
+def too_many_links_page(seconds: float) -> HtmlDocument:
+    """Return the page for an address with too many invalid links."""
+    return plain(
+        429,
+        "Too many wrong links",
+        "Too many links that are not good were opened from where you are.",
+        "Wait a minute, then open your link again.",
+        {"Retry-After": str(math.ceil(seconds))},
+    )
+
+
+def unreadable_page(status: int) -> HtmlDocument:
+    """Return the page for a submission that is malformed, too long or too slow."""
+    return plain(
+        status,
+        "This was not saved",
+        "What was sent could not be read.",
+        "Open the link again and enter the secret there.",
+    )
+
+
+def _secret_form(prompt: SecretPrompt, now: float, notice: str, error: str) -> str:
+    wanted, title, server = text_of(prompt.wanted), text_of(prompt.title), text_of(prompt.server)
+    expires_at = prompt.link.expires_at
+    minutes = max(math.ceil((expires_at - now) / 60), 1)
+    until = f"{datetime.fromtimestamp(expires_at, UTC):%H:%M} UTC, in {minutes} minute{'s' * (minutes > 1)}"
+    name = title if prompt.title == prompt.server else f"{title} ({server})"
+    # On an error the field has the focus, so that screen readers announce it.
+    described_by, invalid = ("hint", "") if not error else ("error hint", ' aria-invalid="true" autofocus')
+    notice_html = f'<p class="notice" role="alert">{text_of(notice)}</p>' if notice else ""
+    error_html = f'<p class="error" id="error"><span>Error:</span> {text_of(error)}</p>' if error else ""
+    return (
+        f"<h1>{wanted} for {title}</h1>{notice_html}"
+        f"<p>This link was made for {user_html(prompt.link.person)}. If that is not you, close this page."
+        "</p><dl>"
+        f"<dt>Server</dt><dd>{name}</dd><dt>Used at</dt><dd>{text_of(prompt.goes_to, 2100)}</dd>"
+        f"<dt>Link is good until</dt><dd>{until}</dd></dl>"
+        '<form method="post" accept-charset="utf-8" novalidate>'
+        f'<input type="hidden" name="version" value="{prompt.version}">'
+        f'<label for="secret">{wanted}</label>'
+        '<p class="hint" id="hint">Stored encrypted: it is never shown again and never logged.</p>'
+        f'{error_html}<input type="password" id="secret" name="secret" required autocomplete="off" '
+        f'autocapitalize="none" spellcheck="false" aria-describedby="{described_by}"{invalid}>'
+        "<button>Store the secret</button></form>"
+    )
+
+
+# -------------------- sign-ins
+
+
+def sign_in_routes(callback: OAuthCallback, address: str, *, attempts: LoginThrottle | None = None) -> list[Route]:
+    """Return the routes. `address` is the public address of the bot; `attempts` throttles unknown states by address."""
+    page = _CallbackPage(callback, attempts or LoginThrottle())
+    routes = [Route(f"{CALLBACK_PATH}{{callback}}", page.respond, methods=["GET"])]
+    if address.startswith("https://"):
+        routes.append(Route(f"{CLIENT_PATH}{{name}}", _ClientPage(address).respond, methods=["GET"]))
+    return routes
+
+
+def client_document(address: str, callback: str) -> Mapping[str, Any]:
+    """Return the client metadata document for the authorization server of one server (SEP-991). Its id is its own
+    address.
+    """
+    return {
+        "client_id": f"{address}{CLIENT_PATH}{callback}.json",
+        "client_name": CLIENT_NAME,
+        "client_uri": address,
+        "redirect_uris": [f"{address}{CALLBACK_PATH}{callback}"],
+        "grant_types": ["authorization_code", "refresh_token"],
+        "response_types": ["code"],
+        "token_endpoint_auth_method": "none",
+        "application_type": "web",
+    }
+
+
+class _ClientPage:
+    def __init__(self, address: str) -> None:
+        self._address = address
+
+    async def respond(self, request: Request) -> Response:
+        """Return the document. Every possible id has one, so that servers cannot be probed."""
+        callback = str(request.path_params["name"]).removesuffix(".json")
+        if not CALLBACK_ID.fullmatch(callback):
+            return Response(status_code=404)
+        headers = {"Cache-Control": f"public, max-age={_CACHE_SECONDS}", "X-Content-Type-Options": "nosniff"}
+        return JSONResponse(client_document(self._address, callback), headers=headers)
+
+
+class _CallbackPage:
+    def __init__(self, callback: OAuthCallback, attempts: LoginThrottle) -> None:
+        self._callback = callback
+        self._attempts = attempts
+
+    async def respond(self, request: Request) -> Response:
+        """Complete the sign-in. A HEAD request uses nothing up."""
+        if request.scope["state"].get("head"):
+            return Response(status_code=204, headers=dict(sign_in_unknown_page().headers))
+        try:
+            page = await self._complete(request)
+        except DatabaseError as error:
+            log.warning("sign-in callback failed: %s", error)
+            page = sign_in_unavailable_page()
+        return _to_response(page)
+
+    async def _complete(self, request: Request) -> HtmlDocument:
+        state, code = _parameter(request, "state"), _parameter(request, "code", _LONGEST_CODE)
+        callback_id = str(request.path_params["callback"])
+        if not (_STATE.fullmatch(state) and CALLBACK_ID.fullmatch(callback_id)):
+            return self._invalid(request)
+        issuer = _parameter(request, "iss") if "iss" in request.query_params else None
+        outcome = await self._callback.back(
+            AuthorizationResponse(callback_id, state, code, issuer, _parameter(request, "error"))
+        )
+        match outcome:
+            case SignInCompleted():
+                return signed_in_page(outcome)
+            case SignInRejected():
+                return sign_in_rejected_page(outcome)
+            case UnknownLink():
+                return self._invalid(request)
+
+    def _invalid(self, request: Request) -> HtmlDocument:
+        wait = _count_failure(self._attempts, request)
+        return too_many_sign_ins_page(wait) if wait else sign_in_unknown_page()
+
+
+def _parameter(request: Request, name: str, longest: int = _LONGEST_PARAMETER) -> str:
+    """Return a query parameter; empty if it is repeated (RFC 6749, 3.1) or too long."""
+    values = request.query_params.getlist(name)
+    return values[0] if len(values) == 1 and len(values[0]) <= longest else ""
+
+
+def signed_in_page(outcome: SignInCompleted) -> HtmlDocument:
+    """Return the page for a completed sign-in."""
+    title, server = text_of(outcome.title), text_of(outcome.server)
+    facts = f"<dt>Server</dt><dd>{title if title == server else f'{title} ({server})'}</dd>"
+    facts += f"<dt>Asked for by</dt><dd>{user_html(outcome.person)}</dd>"
+    if outcome.problem:
+        next_step = (
+            f'<p class="notice" role="alert">It is not connected yet: {text_of(outcome.problem, 1000)}</p>'
+            f"<p>In the chat <code>/mcp doctor {server}</code> looks for the reason. You can close this window.</p>"
+        )
+    else:
+        facts += f"<dt>It has</dt><dd>{pluralize(outcome.tools, 'tool')}</dd>"
+        next_step = "<p>Go back to the chat. You can close this window.</p>"
+    return document(
+        200,
+        "The bot is signed in",
+        f"<h1>The bot is signed in to {title}</h1><dl>{facts}</dl>{next_step}<p>Everybody who may use this server in "
+        "the chat uses it as the account that you have just signed in with, under the rules that hold for its tools. "
+        "If you do not know who asked for this, have the bot signed out: "
+        f"<code>/mcp secret clear {server} sign-in</code></p>",
+    )
+
+
+def sign_in_rejected_page(outcome: SignInRejected) -> HtmlDocument:
+    """Return the page for a rejected sign-in."""
+    fix = outcome.fix.rstrip(".")
+    return plain(
+        403,
+        "The bot is not signed in",
+        text_of(outcome.cause, 1000),
+        f"What to do: {text_of(fix, 1000)}." if fix else _ASK_FOR_SIGN_IN,
+    )
+
+
+def sign_in_unknown_page() -> HtmlDocument:
+    """Return the same page for unknown, finished and expired sign-ins, so that they cannot be probed."""
+    return plain(
+        404,
+        "This sign-in is not under way",
+        "It was already finished, has expired after ten minutes, or never existed.",
+        _ASK_FOR_SIGN_IN,
+    )
+
+
+def sign_in_unavailable_page() -> HtmlDocument:
+    """Return the page for an unavailable database, without its address."""
+    return plain(
+        503,
+        "This does not work now",
+        "The bot cannot reach its own database, so nothing was kept.",
+        _ASK_FOR_SIGN_IN,
+        _RETRY,
+    )
+
+
+def too_many_sign_ins_page(seconds: float) -> HtmlDocument:
+    """Return the page for an address with too many unknown states."""
+    return plain(
+        429,
+        "Too many wrong addresses",
+        "Too many sign-ins that are not under way came from where you are.",
+        f"Wait a minute. {_ASK_FOR_SIGN_IN}",
+        {"Retry-After": str(math.ceil(seconds))},
+    )

@@ -1,1 +1,0 @@
-"""Routes about MCP servers: definitions, actions and reviews."""

@@ -1,1 +1,0 @@
-"""Turns over HTTP: parsing of input, event streams and response models."""
