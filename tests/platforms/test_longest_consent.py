@@ -13,7 +13,7 @@ from bot.commands.server_forms import confirmation, form
 from bot.domain.commands import Form
 from bot.domain.launch_templates import LONGEST_COMMAND, LONGEST_VALUE, LaunchTemplate, TemplateSlot, TextRule
 from bot.domain.servers import ServerConfig
-from bot.platforms.discord.forms import fits_in_modal, form_modal
+from bot.platforms.discord.modals import fits_in_modal, form_modal
 from bot.platforms.slack.modals import form_to_modal
 
 

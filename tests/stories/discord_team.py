@@ -11,7 +11,7 @@ from typing import Any
 from bot.chat.audience import AudiencePolicy
 from bot.domain.conversations import ConversationKey
 from bot.platforms.discord.app import open_discord
-from bot.platforms.discord.channel_ref import conversation
+from bot.platforms.discord.channels import conversation
 from bot.platforms.discord.context import DiscordLookups
 from bot.ports import Listener, Surface
 from bot.storage.turn_log import SqlTurnLog

@@ -6,65 +6,152 @@ Enter it before use, and leave it after the last delivery.
 from __future__ import annotations
 
 import logging
-import re
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection
 from contextlib import aclosing, asynccontextmanager
-from dataclasses import dataclass
-from time import time
-from urllib.parse import urlsplit
-
-import aiohttp
+from dataclasses import dataclass, replace
+from itertools import groupby
+from time import monotonic, time
 
 from bot.chat.audience import AudiencePolicy
+from bot.domain.approvals import ChannelTarget, DirectTarget
 from bot.domain.conversations import Attachment, Author, ConversationKey, Member
 from bot.domain.metrics import MetricSink, null_sink
-from bot.domain.turns import TurnStatus
+from bot.domain.turns import Turn, TurnStatus
 from bot.domain.views import MessageRefs, Notice, NoticeTarget, PostedMessage, TurnView
 from bot.errors import DeliveryFailed, NotFound
-from bot.platforms.discord.channel_ref import PLATFORM, MessageRef, channel_id_of
+from bot.platforms.discord.channels import PLATFORM, ChannelRef, MessageRef, channel_id_of, direct_channel, from_json
+from bot.platforms.discord.components import FILE, OutgoingMessage
 from bot.platforms.discord.context import DiscordLookups
-from bot.platforms.discord.errors import DiscordApiError, DiscordConnectionError
-from bot.platforms.discord.escaping import FILE, escape_to_limit
+from bot.platforms.discord.files import fetch_file
 from bot.platforms.discord.listener import DiscordListener
-from bot.platforms.discord.notices import post_notice
-from bot.platforms.discord.outgoing import FileUpload, OutgoingMessage
-from bot.platforms.discord.remote_cards import RemoteCardPublisher
-from bot.platforms.discord.rest import API_URL, Rest
+from bot.platforms.discord.markup import escape_to_limit
+from bot.platforms.discord.responders import post_notice
+from bot.platforms.discord.rest import API_URL, DiscordApiError, FileUpload, Rest
 from bot.platforms.discord.sending import Sender
-from bot.platforms.discord.threads import direct_channel
-from bot.platforms.discord.turns import turn_messages
-from bot.platforms.discord.users import UserDirectory
+from bot.platforms.discord.turns import RemoteCard, remote_cards, turn_messages
+from bot.platforms.discord.users import TtlCache, UserDirectory
 from bot.ports import Leases
-from bot.rendering.remote_cards import is_remote_slot
+from bot.rendering.remote_cards import NO_MEMBER, NOT_THERE, UNREACHED, is_remote_slot, remote_approvals
 from bot.rendering.text_safety import single_line
 from bot.rendering.tool_status import FILE_PREFIX, LEFT_OUT, returned_files
 
-# -------------------- files
-# URLs of Discord expire, so an attachment is identified by its channel, its message and its own id. Bytes are loaded
-# without the bot's token, only from Discord's hosts or the host of the API, within the size limit and without
-# redirects.
+log = logging.getLogger(__name__)
 
-LARGEST_READ = 10 * 1024 * 1024
-"""In bytes."""
-NAME = 200
-_ID = re.compile(r"([0-9]{1,20}):([0-9]{1,20}):([0-9]{1,20})")
-_HOSTS = ("cdn.discordapp.com", "media.discordapp.net")
+PACE = 1.2
+"""Seconds between two drawings of one turn: a channel takes about five posts and edits in five seconds."""
+TYPING_SECONDS = 8.0
+"""Seconds between typing indicators; Discord shows one for ten."""
+LOCKED_OUT = 401
+LOCKED_OUT_SECONDS = 60.0
+REMOVED = "-"
+"""The reference of a slot that a turn had and has no more."""
+REMEMBERED_TURNS = 2000
+LONGEST_FILE_NAME = 200
+ANOTHER_SERVER = "That channel is not on this server."
+
+# -------------------- remote cards
+# Posted before the thread links to them, and updated after it. A card goes only to channels of the call's guild and to
+# users who may approve it at that moment, because its arguments are visible to them alone. A call whose card reaches no
+# channel must not wait for an approval.
 
 
-def attachment_id(channel: str, message: str, attachment: str) -> str:
-    """Return the id by which an attachment is downloaded later."""
-    return f"{channel}:{message}:{attachment}"
+class RemoteCardPublisher:
+    """Posts and edits cards outside of their conversation."""
+
+    def __init__(self, rest: Rest, people: UserDirectory, sender: Sender) -> None:
+        self._rest = rest
+        self._people = people
+        self._sender = sender
+        self._direct = TtlCache[str, bool](monotonic)
+
+    async def post_pending(
+        self, view: TurnView, refs: MessageRefs, now: float, *, search: bool
+    ) -> AsyncGenerator[PostedMessage, None]:
+        """Post the pending cards that have not been posted. A decided approval needs no remote card. Raises
+        DeliveryFailed, permanent if a card cannot be posted in any of its channels.
+        """
+        taken = set(refs.values())
+        for _, places in groupby(await self._copies(view, now), lambda each: each.card):
+            out, failure = False, None
+            missed: list[RemoteCard] = []
+            for copy in places:
+                if copy.slot.name in refs or not copy.slot.asks:
+                    out = True
+                    continue
+                try:
+                    slot = await self._placed(copy, view.turn)
+                    ref = await self._sender.post(view.turn, slot, search=search, taken=taken)
+                except DeliveryFailed as error:
+                    if not _is_of_this_place(error):
+                        raise
+                    log.warning("turn %s: remote card not posted in a channel: %s", view.turn.id, error)
+                    failure = error
+                    missed.append(copy)
+                else:
+                    out = True
+                    taken.add(str(ref))
+                    yield PostedMessage(copy.slot.name, str(ref))
+            if failure is not None and not out:
+                raise DeliveryFailed(NOT_THERE.format(failure.cause), failure.fix, permanent=True) from failure
+            for copy in missed:
+                yield PostedMessage(copy.slot.name, UNREACHED)
+
+    async def update(self, view: TurnView, refs: MessageRefs, now: float) -> AsyncGenerator[PostedMessage, None]:
+        """Update the posted cards. A card that cannot be edited stays: its buttons are checked when a user clicks.
+        Raises DeliveryFailed.
+        """
+        for copy in await self._copies(view, now):
+            ref = MessageRef.parse(refs.get(copy.slot.name, ""))
+            if ref is None or self._sender.unchanged(view.turn, copy.slot):
+                continue
+            slot = replace(copy.slot, place=ref.channel)
+            try:
+                shown = await self._sender.edit(view.turn, slot, ref)
+            except DeliveryFailed as error:
+                if not _is_of_this_place(error):
+                    raise
+                log.warning("turn %s: remote card not updated in a channel: %s", view.turn.id, error)
+                continue
+            yield PostedMessage(slot.name, str(shown))
+
+    async def _copies(self, view: TurnView, now: float) -> list[RemoteCard]:
+        if not remote_approvals(view):
+            return []
+        origin = channel_id_of(view.turn.conversation)
+        return [*remote_cards(view, now, direct=await self._direct.get(origin, lambda: self._is_direct(origin)))]
+
+    async def _placed(self, copy: RemoteCard, turn: Turn) -> OutgoingMessage:
+        """Return the card with the channel it goes to. Raises DeliveryFailed."""
+        match copy.place:
+            case ChannelTarget(channel):
+                spot = await self._spot(channel)
+                if spot is None or spot.server != turn.conversation.workspace:
+                    raise DeliveryFailed(ANOTHER_SERVER, permanent=True)
+                return replace(copy.slot, place=channel)
+            case DirectTarget(user):
+                member = await self._people.member(user, turn.conversation.workspace)
+                if member.guest or member.external:
+                    raise DeliveryFailed(NO_MEMBER, permanent=True)
+                return replace(copy.slot, place=await direct_channel(self._rest, user))
+
+    async def _is_direct(self, channel: str) -> bool:
+        spot = await self._spot(channel)
+        return spot is not None and spot.direct
+
+    async def _spot(self, channel: str) -> ChannelRef | None:
+        if not channel.isdecimal():
+            return None
+        found = await self._rest.call("GET", "/channels/{channel_id}", "look at a channel", channel_id=channel)
+        return from_json(found) if isinstance(found, dict) else None
 
 
-async def fetch_file(rest: Rest, attachment: Attachment) -> bytes:
-    """Download a file. Raises NotFound if it is missing or not readable, DeliveryFailed if the download failed."""
-    if attachment.size > LARGEST_READ:
-        raise NotFound(f"{_name(attachment)} is larger than {LARGEST_READ // 2**20} MB.", "share a smaller file")
-    url = await _address(rest, attachment)
-    if not _discords(url, rest.url):
-        raise NotFound(f"{_name(attachment)} is not kept by Discord.", "upload the file itself")
-    return await _download(rest, url, attachment)
+def _is_of_this_place(error: DeliveryFailed) -> bool:
+    """Return True if the error concerns one channel only and a retry cannot help."""
+    return error.permanent and not (isinstance(error, DiscordApiError) and error.status == LOCKED_OUT)
+
+
+# -------------------- tool files
 
 
 async def share_tool_files(
@@ -80,7 +167,7 @@ async def share_tool_files(
         name = _file_name(file.name)
         try:
             slot = OutgoingMessage(
-                file.slot, f"-# {escape_to_limit(name, NAME)}", file=FileUpload(name, await file.read())
+                file.slot, f"-# {escape_to_limit(name, LONGEST_FILE_NAME)}", file=FileUpload(name, await file.read())
             )
             shown = str(await sender.post(view.turn, slot, search=search, taken=taken))
         except NotFound:
@@ -94,81 +181,14 @@ async def share_tool_files(
         yield PostedMessage(file.slot, shown)
 
 
-async def _address(rest: Rest, attachment: Attachment) -> str:
-    """Return the current URL of an attachment."""
-    match = _ID.fullmatch(attachment.id)
-    if match is None:
-        raise NotFound(f"{_name(attachment)} is none of Discord's.")
-    channel, message, own = match.groups()
-    try:
-        answer = await rest.call(
-            "GET",
-            "/channels/{channel_id}/messages/{message_id}",
-            "look for a file",
-            channel_id=channel,
-            message_id=message,
-        )
-    except DiscordApiError as error:
-        if error.status == 404:
-            raise NotFound(f"{_name(attachment)} is gone.") from error
-        raise
-    files = [each for each in answer.get("attachments") or () if isinstance(each, dict)]
-    url = next((str(file.get("url") or "") for file in files if str(file.get("id")) == own), "")
-    if not url:
-        raise NotFound(f"{_name(attachment)} is gone.")
-    return url
-
-
-async def _download(rest: Rest, url: str, attachment: Attachment) -> bytes:
-    try:
-        async with rest.session.get(url, allow_redirects=False) as response:
-            if response.status in (403, 404):
-                raise NotFound(f"{_name(attachment)} is gone.")
-            if response.status != 200:
-                raise DeliveryFailed(f"Discord did not hand out {_name(attachment)} (HTTP {response.status}).")
-            body = bytearray()
-            async for part in response.content.iter_chunked(65_536):
-                body += part
-                if len(body) > LARGEST_READ:
-                    raise NotFound(f"{_name(attachment)} is larger than {LARGEST_READ // 2**20} MB.")
-            return bytes(body)
-    except (aiohttp.ClientError, TimeoutError) as error:
-        raise DiscordConnectionError(
-            f"Discord did not hand out {_name(attachment)} ({type(error).__name__})."
-        ) from error
-
-
-def _discords(url: str, api_url: str) -> bool:
-    """Return True if the URL is on Discord's hosts or the host of the API."""
-    place, home = urlsplit(url), urlsplit(api_url)
-    if (place.scheme, place.netloc) == (home.scheme, home.netloc):
-        return True
-    return place.scheme == "https" and place.port in (None, 443) and place.hostname in _HOSTS
-
-
 def _file_name(name: str) -> str:
     """Return a file name that Discord leaves unchanged, without a path."""
-    return single_line(name.replace("/", "_").replace("\\", "_"), NAME) or "file"
-
-
-def _name(attachment: Attachment) -> str:
-    return f"The file {single_line(attachment.name, 80)!r}"
+    return single_line(name.replace("/", "_").replace("\\", "_"), LONGEST_FILE_NAME) or "file"
 
 
 # -------------------- surface
 # Any process with the bot's token can deliver any turn from its refs. The library applies rate limits per route; the
 # interval of edits is set here.
-
-log = logging.getLogger(__name__)
-
-PACE = 1.2
-"""Seconds between two drawings of one turn: a channel takes about five posts and edits in five seconds."""
-TYPING_SECONDS = 8.0
-"""Seconds between typing indicators; Discord shows one for ten."""
-LOCKED_OUT, LOCKED_OUT_SECONDS = 401, 60.0
-REMOVED = "-"
-"""The reference of a slot that a turn had and has no more."""
-REMEMBERED_TURNS = 2000
 
 
 class DiscordSurface:

@@ -20,12 +20,10 @@ from discord.utils import time_snowflake
 
 from bot.domain.conversations import ConversationKey
 from bot.errors import CountersignError
-from bot.platforms.discord.channel_ref import PLATFORM, ChannelRef, channel_id_of, conversation, from_channel
+from bot.platforms.discord.channels import PLATFORM, ChannelRef, channel_id_of, conversation, from_channel
 from bot.platforms.discord.context import PlatformContext
-from bot.platforms.discord.errors import map_errors
-from bot.platforms.discord.incoming import parse_message
-from bot.platforms.discord.messages import MessageHandler
-from bot.platforms.discord.rest import Rest
+from bot.platforms.discord.messages import MessageHandler, parse_message
+from bot.platforms.discord.rest import Rest, map_errors
 from bot.platforms.discord.users import UserDirectory
 
 # -------------------- missed mentions

@@ -22,21 +22,18 @@ import discord
 from bot.chat.actions import OpenConfirmation, RunCommand
 from bot.domain.commands import ActionStyle, Form, PageInfo, Reply, ReplyAction, ReplyFile
 from bot.domain.conversations import ConversationKey
-from bot.platforms.discord.components import ResumePending, encode
-from bot.platforms.discord.escaping import (
+from bot.platforms.discord.components import (
     BUTTON_LABEL,
     BUTTONS_A_ROW,
     DISPLAYED,
     LINK,
     ROWS,
-    break_links,
+    ResumePending,
     display_length,
-    escape,
-    escape_code_fence,
-    shorten_label,
-    utf16_length,
+    encode,
 )
 from bot.platforms.discord.markdown import WIDEST_TABLE, dialect, inline_code
+from bot.platforms.discord.markup import break_links, escape, escape_code_fence, shorten_label, utf16_length
 from bot.rendering.text_columns import columns, widest
 from bot.rendering.text_safety import open_label, safe_url, single_line, strip_control
 

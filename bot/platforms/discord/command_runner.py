@@ -25,7 +25,7 @@ from bot.chat.text_commands import split_args
 from bot.domain.commands import Form, FormSubmission, Invocation, Parameter, ParameterKind, Reply, RequiredRole, Verb
 from bot.domain.conversations import ConversationKey, InboundMessage, Member
 from bot.errors import CountersignError, DeliveryFailed, QueueFull
-from bot.platforms.discord.channel_ref import conversation, from_channel
+from bot.platforms.discord.channels import conversation, from_channel, open_thread
 from bot.platforms.discord.command_replies import (
     DONE,
     FORM_GONE,
@@ -44,12 +44,16 @@ from bot.platforms.discord.command_replies import (
 )
 from bot.platforms.discord.components import ResumePending
 from bot.platforms.discord.context import PlatformContext, TextCommand
-from bot.platforms.discord.escaping import utf16_length
-from bot.platforms.discord.forms import TYPED, Modal, carried_values, confirm_modal, form_modal, read_values
-from bot.platforms.discord.interaction_response import Interaction, InteractionResponse
-from bot.platforms.discord.notices import nonce_fields
-from bot.platforms.discord.responders import ChannelResponder, DirectMessageResponder, Responder
-from bot.platforms.discord.threads import open_thread
+from bot.platforms.discord.markup import utf16_length
+from bot.platforms.discord.modals import TYPED, Modal, carried_values, confirm_modal, form_modal, read_values
+from bot.platforms.discord.responders import (
+    ChannelResponder,
+    DirectMessageResponder,
+    Interaction,
+    InteractionResponse,
+    Responder,
+    nonce_fields,
+)
 from bot.platforms.discord.users import resolve_reply_mentions
 from bot.ports import Commands
 from bot.rendering.text_safety import single_line

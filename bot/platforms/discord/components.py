@@ -1,4 +1,4 @@
-"""Discord's components as JSON: buttons below a message, and layouts (Components V2).
+"""Messages and Discord's components as JSON: buttons below a message, layouts (Components V2), and Discord's limits.
 
 Text is cut to Discord's limits. A button carries its `Action` in a `custom_id` of 100 characters; one whose action has
 no encoding is omitted. The fields of a `custom_id` are separated by colons and contain none: ids of turns and approvals
@@ -27,12 +27,74 @@ from bot.chat.actions import (
     ViewCall,
     ViewPendingCall,
 )
-from bot.platforms.discord.escaping import BUTTON_LABEL, BUTTONS_A_ROW, OPTION_TEXT, OPTIONS, PLACEHOLDER, shorten_label
+from bot.platforms.discord.markup import shorten_label, utf16_length
+from bot.platforms.discord.rest import FileUpload
 from bot.rendering.available_actions import CheckCallAction, RunAgainAction, StopTurnAction
 from bot.rendering.text_safety import single_line
 
+# -------------------- limits
+# From docs.discord.com and discord.py 2.7, in characters or items unless noted.
+
+CONTENT = 2_000
+DISPLAYED = 4_000
+"""All the text of a message that is laid out."""
+DISPLAYED_BYTES = 9_600
+"""The same in UTF-8. Discord answers with status 500 beyond some 10,170 bytes with twelve more for each text, which is
+not documented (discord-api-docs#8554), and would do so however often the message is sent.
+"""
+COMPONENTS = 40
+"""In one message that is laid out, those within others counted too."""
+BUTTONS_A_ROW = 5
+ROWS = 5
+"""Rows of buttons below a plain message."""
+BUTTON_LABEL = 80
+LINK = 512
+"""The address that a button leads to."""
+CUSTOM_ID = 100
+OPTIONS, OPTION_TEXT, PLACEHOLDER = 25, 100, 150
+NONCE = 25
+FILE = 10 * 1024 * 1024
+"""Bytes of one file in a guild without boosts."""
+
+
+def display_length(text: str) -> int:
+    """Return the share of DISPLAYED that a text takes in a layout at most: its length, or its share of DISPLAYED_BYTES
+    scaled to DISPLAYED, the higher one.
+    """
+    return max(utf16_length(text), -(-len(text.encode("utf-8", "replace")) * DISPLAYED // DISPLAYED_BYTES))
+
+
+# -------------------- messages
+
+
+@dataclass(frozen=True, slots=True)
+class OutgoingMessage:
+    """One message of a turn. `name` is the same in every delivery of the turn. `content` is Discord Markdown, with
+    `components` below it; if empty, the components are the message (Components V2). A `file` is attached when the
+    message is posted. `unattached` replaces the content if the upload is rejected; without it the message is omitted
+    then. Messages are listed in their order in Discord. If `asks` is True, the message has buttons that a user needs:
+    it must not be posted without its layout. `place` is its channel, empty for the conversation's. `calls` is the id of
+    the user who is notified by the post, empty for none.
+    """
+
+    name: str
+    content: str = ""
+    components: tuple[Component, ...] = ()
+    file: FileUpload | None = None
+    asks: bool = False
+    unattached: str = ""
+    place: str = ""
+    calls: str = ""
+
+    @property
+    def laid_out(self) -> bool:
+        """True if the message has components only."""
+        return not self.content
+
+
+# -------------------- actions of buttons
+
 PREFIX = "cs"
-LONGEST = 100
 WRITTEN = rf"{PREFIX}:(?P<kind>[a-z]+):(?P<rest>.*)"
 """Pattern of the bot's ids."""
 MENU = f"{PREFIX}:menu"
@@ -60,7 +122,7 @@ def chosen(custom_id: str, values: Sequence[str]) -> Action | ResumePending | No
 def encode(press: Action | ResumePending) -> str | None:
     """Return a button's `custom_id`, or None if it exceeds Discord's limit or the action has no encoding."""
     text = str(press) if isinstance(press, ResumePending) else _written(press)
-    return text if text is not None and len(text) <= LONGEST else None
+    return text if text is not None and len(text) <= CUSTOM_ID else None
 
 
 def _written(press: Action) -> str | None:  # noqa: C901, PLR0912 - one case for each kind of button

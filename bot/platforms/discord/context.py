@@ -13,7 +13,7 @@ from bot.chat.audience import AudiencePolicy
 from bot.chat.background_tasks import BackgroundTasks
 from bot.chat.decisions import Lookups
 from bot.domain.conversations import ConversationKey, Member
-from bot.platforms.discord.channel_ref import ChannelRef, conversation
+from bot.platforms.discord.channels import ChannelRef, conversation
 from bot.platforms.discord.components import ResumePending
 from bot.platforms.discord.rest import Rest
 from bot.platforms.discord.users import UserDirectory

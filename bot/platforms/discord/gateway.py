@@ -23,9 +23,8 @@ from discord.gateway import DiscordWebSocket, KeepAliveHandler
 
 from bot.errors import DeliveryFailed
 from bot.logs import in_context
-from bot.platforms.discord.errors import NEW_TOKEN, map_errors
 from bot.platforms.discord.rest import LONGEST_PAUSE as LONGEST_WAIT
-from bot.platforms.discord.rest import Rest
+from bot.platforms.discord.rest import NEW_TOKEN, Rest, map_errors
 
 log = logging.getLogger(__name__)
 

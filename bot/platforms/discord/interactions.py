@@ -1,19 +1,22 @@
-"""Clicks and submissions: acknowledged at once, handled afterwards.
+"""Handlers of clicks, submitted modals and the context menu entry "Ask about this".
 
-The interaction contains the user's current roles, and the engine checks their rights; the content of a button is not
-trusted. Rights count per guild: a click only acts on items of its own guild, and a click in a direct conversation acts
-with the user's rights in the guild of the item. A rejection is an ephemeral message. Delivery edits the cards.
+An interaction is acknowledged at once and handled afterwards. It contains the user's current roles, and the engine
+checks their rights; the content of a button is not trusted. Rights count per guild: a click only acts on items of its
+own guild, and a click in a direct conversation acts with the user's rights in the guild of the item. A rejection is an
+ephemeral message. Delivery edits the cards.
 """
 
 from __future__ import annotations
 
 import logging
+from collections import OrderedDict
 from collections.abc import Coroutine, Iterator, Mapping
 from dataclasses import dataclass
 from textwrap import indent
 from typing import Any, assert_never
 
 import discord
+from discord import app_commands
 
 from bot.chat.actions import (
     Action,
@@ -38,28 +41,47 @@ from bot.chat.decisions import (
     save_feedback,
 )
 from bot.chat.rejection_messages import BUTTON_EXPIRED, GONE, OUT_OF_DATE, TOO_MANY_REQUESTS, error_message
+from bot.chat.thread_context import format_lines
 from bot.domain.approvals import DecisionType
-from bot.domain.conversations import ConversationKey, Member
+from bot.domain.conversations import ConversationKey, InboundMessage, Member
 from bot.domain.turns import StepStatus, ToolStep
 from bot.errors import CountersignError, DeliveryFailed, NotFound
-from bot.platforms.discord.cards import NAME, decisions, facts
-from bot.platforms.discord.channel_ref import PLATFORM, from_channel
+from bot.platforms.discord.channels import (
+    PLATFORM,
+    ChannelRef,
+    MessageRef,
+    channel_id_of,
+    conversation,
+    from_channel,
+    message_key,
+    open_thread,
+)
 from bot.platforms.discord.components import Component, ResumePending, chosen, decode, menu, rows
 from bot.platforms.discord.context import CommandHandler, PlatformContext
-from bot.platforms.discord.context_menu import (
+from bot.platforms.discord.markdown import code_block
+from bot.platforms.discord.markup import escape, escape_to_limit, truncate, utf16_length
+from bot.platforms.discord.messages import UNREAD, ThreadMessage, to_thread_message
+from bot.platforms.discord.modals import (
+    QUESTION,
     REASON,
     AskAboutMessage,
     DenyForm,
-    ShortcutHandler,
     deny_modal,
+    question_modal,
     read_modal,
+    read_values,
 )
-from bot.platforms.discord.escaping import escape, escape_to_limit, truncate, utf16_length
-from bot.platforms.discord.forms import read_values
-from bot.platforms.discord.interaction_response import call_limit
-from bot.platforms.discord.markdown import code_block
-from bot.platforms.discord.notices import EPHEMERAL, NOBODY, SUPPRESS_EMBEDS, follow_up, send_ephemeral
-from bot.platforms.discord.outgoing import FileUpload
+from bot.platforms.discord.responders import (
+    EPHEMERAL,
+    NOBODY,
+    SUPPRESS_EMBEDS,
+    call_limit,
+    follow_up,
+    post_notice,
+    send_ephemeral,
+)
+from bot.platforms.discord.rest import FileUpload, map_errors
+from bot.platforms.discord.turns import NAME, decisions, facts
 from bot.platforms.discord.users import resolve_mentions
 from bot.rendering.approval_card import (
     ApprovalCard,
@@ -73,8 +95,9 @@ from bot.rendering.approval_card import (
 from bot.rendering.available_actions import CheckCallAction, RunAgainAction, StopTurnAction
 from bot.rendering.call_arguments import CardArgument
 
-# -------------------- call details
-# Arguments that exceed a few messages are a file. The last message has the buttons of a pending call.
+log = logging.getLogger(__name__)
+
+Interaction = discord.Interaction[Any]
 
 PIECE = 1_600
 """Characters of one value in one message, with its escapes."""
@@ -86,6 +109,14 @@ NAME_IN_FULL = "The name in full:"
 FILE = "arguments.txt"
 INDENT = "    "
 ALLOW = "Approve and allow…"
+NO_OUTSIDERS = "Only members of this server may see that."
+ELSEWHERE = "That belongs to another server."
+ASK_ABOUT_THIS = "Ask about this"
+KEPT = 500
+ASKED = "Asked."
+
+# -------------------- call details
+# Arguments that exceed a few messages are a file. The last message has the buttons of a pending call.
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,12 +210,7 @@ def _text(card: ApprovalCard) -> str:
     return "\n\n".join(arguments) + "\n"
 
 
-log = logging.getLogger(__name__)
-
-Interaction = discord.Interaction[Any]
-
-NO_OUTSIDERS = "Only members of this server may see that."
-ELSEWHERE = "That belongs to another server."
+# -------------------- clicks and modals
 
 
 class InteractionHandler:
@@ -367,3 +393,91 @@ class InteractionHandler:
 
     async def _whisper(self, interaction: Interaction, text: str) -> None:
         await send_ephemeral(self._platform.rest, interaction, text)
+
+
+# -------------------- context menu
+# The interaction contains the message, also without the Message Content intent. It is cached until the question is
+# submitted; a process without it loads the message.
+
+
+class ShortcutHandler:
+    """Takes questions about messages."""
+
+    def __init__(self, platform: PlatformContext) -> None:
+        self._platform = platform
+        self._kept: OrderedDict[MessageRef, ThreadMessage] = OrderedDict()
+
+    def add_to(self, tree: app_commands.CommandTree[Any]) -> None:
+        """Add the entry to a client's commands before their registration."""
+        tree.add_command(
+            app_commands.ContextMenu(
+                name=ASK_ABOUT_THIS,
+                callback=self._wanted,
+                type=discord.AppCommandType.message,
+                allowed_contexts=app_commands.AppCommandContext(guild=True, dm_channel=False, private_channel=False),
+                allowed_installs=app_commands.AppInstallationType(guild=True, user=False),
+            )
+        )
+
+    async def asked(self, about: MessageRef, interaction: discord.Interaction[Any]) -> None:
+        """Pass on a question with the message it is about; the thread shows who asked. Raises CountersignError."""
+        async with call_limit("acknowledge a question"):
+            await interaction.response.defer(ephemeral=True, thinking=True)
+        platform, spot = self._platform, from_channel(interaction.channel)
+        question = read_values(interaction.data or {}).get(QUESTION, "").strip()
+        if spot is None or spot.place != about.channel or not question:
+            raise DeliveryFailed("The question came without what it is about.", permanent=True)
+        where = await platform.where(spot, str(interaction.user.id))
+        member = await platform.member(interaction.user, where.workspace)
+        if refusal := platform.audience.rejection(member):
+            await send_ephemeral(platform.rest, interaction, refusal)
+            return
+        line = await self._line(about)
+        key = await self._opened(spot, where, about, question)
+        name = member.author.name
+        await post_notice(
+            platform.rest, channel_id_of(key), f"{name} asks about this: {question}", once=str(interaction.id)
+        )
+        await platform.engine.receive(
+            InboundMessage(
+                keys=(message_key(str(interaction.id)),),
+                conversation=key,
+                author=member.author,
+                text=question,
+                context=(UNREAD,) if line is None else format_lines([(line.name, line.text)]),
+            )
+        )
+        await send_ephemeral(platform.rest, interaction, ASKED)
+
+    async def _wanted(self, interaction: discord.Interaction[Any], message: discord.Message) -> None:
+        """Cache the message and open the modal."""
+        about = MessageRef(str(message.channel.id), str(message.id))
+        line = to_thread_message(message, (await self._platform.rest.identity()).user, interaction.guild)
+        if line is not None:
+            self._kept[about] = line
+            self._kept.move_to_end(about)
+            while len(self._kept) > KEPT:
+                self._kept.popitem(last=False)
+        async with call_limit("open a form"):
+            await interaction.response.send_modal(question_modal(about))
+
+    async def _line(self, about: MessageRef) -> ThreadMessage | None:
+        """Return the message, or None if it cannot be found. Raises DeliveryFailed."""
+        if (kept := self._kept.get(about)) is not None:
+            return kept
+        client = await self._platform.rest.client()
+        with map_errors("read the message that was asked about"):
+            place = client.get_partial_messageable(int(about.channel))
+            message = await place.fetch_message(int(about.message))
+        return to_thread_message(message, (await self._platform.rest.identity()).user, None)
+
+    async def _opened(
+        self, spot: ChannelRef, where: ConversationKey, about: MessageRef, question: str
+    ) -> ConversationKey:
+        """Return the conversation about a message: its thread, or its channel if the bot cannot open a thread. Raises
+        DeliveryFailed.
+        """
+        if not spot.opens_threads:
+            return where
+        thread = await open_thread(self._platform.rest, spot.channel, about.message, question)
+        return conversation(where.workspace, where.channel, thread)

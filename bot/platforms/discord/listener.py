@@ -39,12 +39,10 @@ from bot.platforms.discord.command_runner import (
     words,
 )
 from bot.platforms.discord.context import DiscordLookups, PlatformContext
-from bot.platforms.discord.context_menu import ShortcutHandler
-from bot.platforms.discord.errors import map_errors
 from bot.platforms.discord.gateway import Gateway
-from bot.platforms.discord.interactions import InteractionHandler
+from bot.platforms.discord.interactions import InteractionHandler, ShortcutHandler
 from bot.platforms.discord.messages import MessageHandler
-from bot.platforms.discord.rest import Rest
+from bot.platforms.discord.rest import Rest, map_errors
 from bot.platforms.discord.users import UserDirectory
 from bot.ports import Commands, EngineApi, Leases
 from bot.rendering.text_safety import single_line

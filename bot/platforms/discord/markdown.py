@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from bot.platforms.discord.escaping import JOINER, escape, escape_code_fence
+from bot.platforms.discord.markup import JOINER, escape, escape_code_fence
 from bot.rendering.markdown_ast import (
     Code,
     Heading,

@@ -1,15 +1,18 @@
 """Discord messages to turns. Discord delivers each message once, so storing is retried until it succeeds or this
 process stops receiving.
 
-Decides which users may talk to the bot, and in which conversation. Commands in a mention (`@bot mcp list`) go to the
-commands, other messages for the bot to the engine.
+Messages of the bot, other bots, webhooks and the system are skipped. `MessageHandler` decides which users may talk to
+the bot, and in which conversation. Commands in a mention (`@bot mcp list`) go to the commands, other messages for the
+bot to the engine, with their context: earlier messages of the thread, and the messages they reply to.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from itertools import chain
 
 import discord
 
@@ -18,22 +21,272 @@ from bot.chat.keyed_lock import KeyedLock
 from bot.chat.recent_keys import RecentKeys
 from bot.chat.rejection_messages import NOT_STORED, TOO_MANY_REQUESTS
 from bot.chat.text_commands import parse_command
-from bot.chat.thread_context import ThreadTracker, describe_files
-from bot.domain.conversations import ConversationKey, Member
+from bot.chat.thread_context import ThreadTracker, append_file_names, describe_files, format_lines, messages_since
+from bot.domain.conversations import Attachment, Author, ConversationKey, InboundMessage, Member
 from bot.errors import CountersignError, DatabaseUnwritable, DeliveryFailed, QueueFull
-from bot.platforms.discord.channel_ref import ChannelRef, from_channel, from_json
+from bot.platforms.discord.channels import ChannelRef, from_channel, from_json, message_key, open_thread
 from bot.platforms.discord.context import CommandHandler, PlatformContext, TextCommand
-from bot.platforms.discord.errors import map_errors
-from bot.platforms.discord.incoming import IncomingMessage, parse_message
-from bot.platforms.discord.message_builder import InboundMessageBuilder
-from bot.platforms.discord.notices import post_notice, send_direct_message
-from bot.platforms.discord.rest import Rest
-from bot.platforms.discord.threads import open_thread
+from bot.platforms.discord.files import attachment_id
+from bot.platforms.discord.markup import MentionResolver, strip_bot_mention, to_plain_text
+from bot.platforms.discord.responders import post_notice, send_direct_message
+from bot.platforms.discord.rest import Rest, map_errors
+from bot.ports import EngineApi
+from bot.rendering.text_safety import single_line
+
+log = logging.getLogger(__name__)
+
+MOST_FILES = 10
+_SPOKEN = (discord.MessageType.default, discord.MessageType.reply)
+READING_SECONDS = 3.0
+MOST_LINES = 100
+"""Messages of one request; Discord's limit."""
+LONGEST_CHAIN = 8
+UNREAD = "(what was said here before could not be read)"
+FORWARDED_LABEL = "(forwarded)"
+CALL_ME = "I cannot read along here. Reply to one of my messages with the ping on, or mention me, and I go on."
+MOST_LOOKED_AT = 100
+NOTHING_SAID = "What can I do for you? Mention me together with your question."
+WITHOUT_WORDS = "(mentioned you in a reply, without words: see what it replies to)"
+FORWARDED = "(forwarded a message)"
+FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0
+PATIENCE_SECONDS = 900.0
+"""Seconds that an unstored message is retried."""
+AT_ONCE = 50
+"""Unstored messages of one user in memory."""
+OF_ALL_AT_ONCE = 10_000
+"""Unstored messages of all users in memory, some kilobytes each. More than background tasks, because a dropped message
+returns only with a new session.
+"""
+
+# -------------------- parsing
+
+
+@dataclass(frozen=True, slots=True)
+class RepliedTo:
+    """Original message of a reply. `user` is empty if unknown."""
+
+    place: str
+    message: str
+    user: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class IncomingMessage:
+    """A user's message. `text` is displayed text without the outer mentions of the bot; `mentions` are the mentioned
+    users, including those that a reply notifies. `calls_bot` is True for a mention of the bot or its role. `forwarded`
+    is forwarded text of others. `source` is the author as in the message: for a live message in a guild, with the
+    current roles.
+    """
+
+    id: str
+    place: str
+    user: str
+    text: str
+    source: discord.User | discord.Member = field(compare=False, repr=False)
+    calls_bot: bool = False
+    mentions: frozenset[str] = frozenset()
+    answers: RepliedTo | None = None
+    files: tuple[Attachment, ...] = ()
+    forwarded: tuple[str, ...] = ()
+
+    @property
+    def empty(self) -> bool:
+        """True if the bot can read no content: without the Message Content intent, messages that neither mention nor
+        reply to the bot arrive empty.
+        """
+        return not (self.text or self.files or self.forwarded)
+
+
+def parse_message(message: discord.Message, me: str, guild: discord.Guild | None) -> IncomingMessage | None:
+    """Parse a message. Return None if it is no user's message. `me` is the bot's user id; `guild` is the gateway's
+    guild, for names of roles and channels.
+    """
+    author = message.author
+    if author.bot or author.system or message.webhook_id is not None or message.type not in _SPOKEN:
+        return None
+    mentions = frozenset(str(mention.id) for mention in message.mentions)
+    return IncomingMessage(
+        id=str(message.id),
+        place=str(message.channel.id),
+        user=str(author.id),
+        text=words_of(message, me, guild),
+        calls_bot=me in mentions or any(call in message.content for call in _calls(me, guild)),
+        mentions=mentions,
+        answers=answered_by(message),
+        files=_attachments(message),
+        forwarded=tuple(text for snapshot in message.message_snapshots if (text := _snapshot(snapshot))),
+        source=author,
+    )
+
+
+def words_of(message: discord.Message, me: str, guild: discord.Guild | None) -> str:
+    """Return the displayed text of a message without the outer mentions of the bot."""
+    return to_plain_text(strip_bot_mention(message.content, _calls(me, guild)), _names(message, guild)).strip()
+
+
+def _calls(me: str, guild: discord.Guild | None) -> tuple[str, ...]:
+    """Return the mentions of the bot: clients offer its role under the same name."""
+    role = guild.self_role if guild is not None else None
+    return (f"<@{me}>", f"<@!{me}>", *((f"<@&{role.id}>",) if role is not None else ()))
+
+
+def _names(message: discord.Message, guild: discord.Guild | None) -> MentionResolver:
+    people = {str(mention.id): single_line(mention.display_name, 80) for mention in message.mentions}
+    if guild is None:
+        return MentionResolver(people)
+    roles = {str(mention): role.name for mention in message.raw_role_mentions if (role := guild.get_role(mention))}
+    channels = {
+        str(mention): channel.name
+        for mention in message.raw_channel_mentions
+        if (channel := guild.get_channel_or_thread(mention)) is not None
+    }
+    return MentionResolver(people, roles, channels)
+
+
+def _attachments(message: discord.Message) -> tuple[Attachment, ...]:
+    """Return the files of a message. Their URLs expire, so the id (`CHANNEL:MESSAGE:ATTACHMENT`) locates a new one."""
+    return tuple(
+        Attachment(
+            id=attachment_id(str(message.channel.id), str(message.id), str(attachment.id)),
+            name=single_line(attachment.filename or "file", 200),
+            mime_type=single_line((attachment.content_type or "application/octet-stream").partition(";")[0], 100),
+            size=attachment.size,
+        )
+        for attachment in message.attachments[:MOST_FILES]
+    )
+
+
+def answered_by(message: discord.Message) -> RepliedTo | None:
+    """Return the original message of a reply; None for other messages."""
+    reference = message.reference
+    if reference is None or reference.message_id is None or reference.type is not discord.MessageReferenceType.reply:
+        return None
+    resolved = reference.resolved
+    user = str(resolved.author.id) if isinstance(resolved, discord.Message) else ""
+    return RepliedTo(str(reference.channel_id), str(reference.message_id), user)
+
+
+def _snapshot(snapshot: discord.MessageSnapshot) -> str:
+    text = to_plain_text(snapshot.content, MentionResolver()).strip()
+    return append_file_names(text, [attachment.filename for attachment in snapshot.attachments])
+
 
 # -------------------- intent hint
 
-CALL_ME = "I cannot read along here. Reply to one of my messages with the ping on, or mention me, and I go on."
-MOST_LOOKED_AT = 100
+
+# -------------------- context
+# The bot's own messages and those up to its last turn are in its history and left out. Replied-to messages are always
+# included. Reading has a time limit; the context says if messages are missing.
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadMessage:
+    """A message that stands before another. `own` is the bot's."""
+
+    id: int
+    user: str
+    name: str
+    text: str
+    own: bool = False
+
+
+class InboundMessageBuilder:
+    """Makes InboundMessages."""
+
+    def __init__(self, rest: Rest, engine: EngineApi) -> None:
+        self._rest = rest
+        self._engine = engine
+
+    async def build(
+        self,
+        message: IncomingMessage,
+        text: str,
+        author: Author,
+        conversation: ConversationKey,
+        guild: discord.Guild | None,
+    ) -> InboundMessage:
+        """Return the message with its context; `text` is its content. Raises the engine's errors."""
+        recent = await self._engine.recent_turns(conversation, 1)
+        asked = (recent[-1].turn.author.id, recent[-1].turn.question.text) if recent else None
+        try:
+            async with asyncio.timeout(READING_SECONDS):
+                lines = await self._lines(message, guild, asked, in_thread=message.place == conversation.thread)
+        except (DeliveryFailed, TimeoutError):
+            context: tuple[str, ...] = (UNREAD,)
+        else:
+            context = format_lines([(line.name, line.text) for line in lines])
+        return InboundMessage(
+            keys=(message_key(message.id),),
+            conversation=conversation,
+            author=author,
+            text=text,
+            attachments=message.files,
+            context=(*context, *format_lines([(FORWARDED_LABEL, each) for each in message.forwarded])),
+        )
+
+    async def _lines(
+        self, message: IncomingMessage, guild: discord.Guild | None, asked: tuple[str, str] | None, *, in_thread: bool
+    ) -> Sequence[ThreadMessage]:
+        """Return all lines of the context, oldest first. Raises DeliveryFailed."""
+        me = (await self._rest.identity()).user
+        before = await self._history(message, me, guild) if in_thread else []
+        fresh = messages_since(before, lambda line: (line.user, line.text) == asked) if asked is not None else before
+        replied = await self._replied_to(message, before, me, guild)
+        known = {line.id for line in fresh}
+        return [line for line in chain((each for each in replied if each.id not in known), fresh) if not line.own]
+
+    async def _history(self, message: IncomingMessage, me: str, guild: discord.Guild | None) -> list[ThreadMessage]:
+        client = await self._rest.client()
+        with map_errors("read what was said before"):
+            place = client.get_partial_messageable(int(message.place))
+            found = [each async for each in place.history(limit=MOST_LINES, before=discord.Object(int(message.id)))]
+        return [line for each in reversed(found) if (line := to_thread_message(each, me, guild)) is not None]
+
+    async def _replied_to(
+        self, said: IncomingMessage, before: Sequence[ThreadMessage], me: str, guild: discord.Guild | None
+    ) -> list[ThreadMessage]:
+        """Return the chain of replied-to messages, oldest first, up to the first of the bot."""
+        client = await self._rest.client()
+        known = {line.id: line for line in before}
+        found: list[ThreadMessage] = []
+        answered = said.answers
+        while answered is not None and answered.user != me and len(found) < LONGEST_CHAIN:
+            try:
+                with map_errors("read what a message replies to"):
+                    place = client.get_partial_messageable(int(answered.place))
+                    message = await place.fetch_message(int(answered.message))
+            except DeliveryFailed as failure:
+                if not failure.permanent:
+                    raise
+                break
+            line = known.get(message.id) or to_thread_message(message, me, guild)
+            if line is None or line.own:
+                break
+            found.append(line)
+            answered = answered_by(message)
+        return found[::-1]
+
+
+def to_thread_message(message: discord.Message, me: str, guild: discord.Guild | None) -> ThreadMessage | None:
+    """Return an earlier message as a line, or None if it is empty. The first message of a thread is a copy of the
+    message it was opened at.
+    """
+    if message.type is discord.MessageType.thread_starter_message:
+        opened_at = message.reference.resolved if message.reference is not None else None
+        if not isinstance(opened_at, discord.Message):
+            return None
+        line = to_thread_message(opened_at, me, guild)
+        return None if line is None else replace(line, id=opened_at.id)
+    if message.is_system():
+        return None
+    text = append_file_names(words_of(message, me, guild), [attachment.filename for attachment in message.attachments])
+    if not text:
+        return None
+    user = str(message.author.id)
+    return ThreadMessage(message.id, user, single_line(message.author.display_name, 80), text, own=user == me)
+
+
+# -------------------- handling
 
 
 class MissingIntentHint:
@@ -59,19 +312,6 @@ class MissingIntentHint:
 
 
 log = logging.getLogger(__name__)
-
-NOTHING_SAID = "What can I do for you? Mention me together with your question."
-WITHOUT_WORDS = "(mentioned you in a reply, without words: see what it replies to)"
-FORWARDED = "(forwarded a message)"
-FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0
-PATIENCE_SECONDS = 900.0
-"""Seconds that an unstored message is retried."""
-AT_ONCE = 50
-"""Unstored messages of one user in memory."""
-OF_ALL_AT_ONCE = 10_000
-"""Unstored messages of all users in memory, some kilobytes each. More than background tasks, because a dropped message
-returns only with a new session.
-"""
 
 
 @dataclass(frozen=True, slots=True)

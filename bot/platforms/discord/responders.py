@@ -1,28 +1,43 @@
-"""Responders to a command, each answer replacing the previous one.
+"""Responses to commands and clicks, and notices outside of turns.
 
-Responses to an interaction are ephemeral; Discord allows three seconds for the first one and 15 minutes for edits.
-After that, or if Discord lost the interaction, the last answer is a direct message. If the user accepts none, a line in
-the command's conversation says so without the answer. Commands in messages are always answered by direct message.
+Discord requires the first response to an interaction within three seconds, and only that one can be a modal. It can be
+edited for 15 minutes ("Receiving and Responding to Interactions"). Responses are ephemeral. After a click in an
+ephemeral message or a direct conversation, the response replaces that message. Later, or if Discord lost the
+interaction, the last answer is a direct message. If the user accepts none, a line in the command's conversation says so
+without the answer.
+
+Only an interaction allows an ephemeral answer: commands in messages are always answered by direct message, a hint is
+posted below its message, and a rejection is a direct message or omitted.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Callable
+import secrets
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from time import monotonic
 from typing import Any, Protocol
+
+import discord
 
 from bot.domain.commands import Form, ReplyFile
 from bot.domain.conversations import ConversationKey
 from bot.errors import DeliveryFailed
-from bot.platforms.discord.channel_ref import channel_id_of
-from bot.platforms.discord.command_replies import CommandReply, CustomIdAllocator, PendingActions, layout, message
-from bot.platforms.discord.errors import UNKNOWN_MESSAGE, DiscordApiError
-from bot.platforms.discord.forms import fits_in_modal, form_modal
-from bot.platforms.discord.interaction_response import InteractionResponse
-from bot.platforms.discord.notices import nonce_fields, post_notice
-from bot.platforms.discord.outgoing import FileUpload
-from bot.platforms.discord.rest import Rest
+from bot.platforms.discord.channels import channel_id_of, direct_channel
+from bot.platforms.discord.command_replies import (
+    CommandReply,
+    CustomIdAllocator,
+    PendingActions,
+    layout,
+    message,
+    note_layout,
+)
+from bot.platforms.discord.components import NONCE
+from bot.platforms.discord.markup import escape, truncate
+from bot.platforms.discord.modals import fits_in_modal, form_modal
+from bot.platforms.discord.rest import NO_REPLIES, UNKNOWN_MESSAGE, DiscordApiError, FileUpload, Rest, map_errors
 
 log = logging.getLogger(__name__)
 
@@ -34,6 +49,75 @@ NOT_SENT = (
     "behind a slash."
 )
 NOT_SHARED = "The file {} could not be shared: it may be too large for Discord."
+SUPPRESS_EMBEDS = 1 << 2
+EPHEMERAL = 1 << 6
+SILENT = 1 << 12
+LONGEST = 1_900
+NOBODY: dict[str, Any] = {"parse": []}
+
+
+def nonce_fields() -> dict[str, Any]:
+    """Return fields that make a post idempotent while the library retries it ("Create Message", `enforce_nonce`)."""
+    return {"nonce": secrets.token_hex(NONCE // 2), "enforce_nonce": True}
+
+
+async def post_notice(rest: Rest, place: str, text: str, *, answering: str = "", once: str = "") -> None:
+    """Post a sentence in a channel or thread, without a notification, as a reply to the message `answering` if the bot
+    may read it. A notice with the same reason (`once`, else `answering`) is posted once, by any process. Raises
+    DeliveryFailed.
+    """
+    body: dict[str, Any] = {
+        "content": truncate(escape(text), LONGEST),
+        "allowed_mentions": NOBODY,
+        "flags": SUPPRESS_EMBEDS | SILENT,
+    }
+    if answering:
+        body["message_reference"] = {"message_id": answering, "fail_if_not_exists": False}
+    reason = once or answering
+    body |= {"nonce": f"s{reason}"[:NONCE], "enforce_nonce": True} if reason else nonce_fields()
+    try:
+        await _say(rest, place, body)
+    except DiscordApiError as refusal:
+        if refusal.code != NO_REPLIES:
+            raise
+        await _say(rest, place, {name: value for name, value in body.items() if name != "message_reference"})
+
+
+async def _say(rest: Rest, place: str, body: dict[str, Any]) -> None:
+    await rest.call("POST", "/channels/{channel_id}/messages", "post a message", body=body, channel_id=place)
+
+
+async def send_direct_message(rest: Rest, user: str, text: str) -> None:
+    """Send a sentence to a user who accepts direct messages."""
+    try:
+        await post_notice(rest, await direct_channel(rest, user), text)
+    except DeliveryFailed as failure:
+        log.info("direct message not sent: %s", failure)
+
+
+async def send_ephemeral(rest: Rest, interaction: discord.Interaction[Any], text: str) -> None:
+    """Send an ephemeral sentence after the interaction was acknowledged. Raises DeliveryFailed."""
+    body = {
+        "content": truncate(escape(text), LONGEST),
+        "allowed_mentions": NOBODY,
+        "flags": SUPPRESS_EMBEDS | EPHEMERAL,
+    }
+    await follow_up(rest, interaction, body)
+
+
+async def follow_up(
+    rest: Rest, interaction: discord.Interaction[Any], body: dict[str, Any], files: Sequence[FileUpload] = ()
+) -> None:
+    """Send a further response to an interaction; works after the gateway was closed. Raises DeliveryFailed."""
+    await rest.call(
+        "POST",
+        "/webhooks/{webhook_id}/{webhook_token}",
+        "answer a press",
+        body=body,
+        files=files,
+        webhook_id=str(interaction.application_id),
+        webhook_token=interaction.token,
+    )
 
 
 class Responder(Protocol):
@@ -194,3 +278,117 @@ class ChannelResponder:
         await self._exchange.show(layout(sheet, self._issuing))
         self._shown = sheet
         self._last = self._clock()
+
+
+Interaction = discord.Interaction[Any]
+
+CALL_SECONDS = 20.0
+_NOBODY = discord.AllowedMentions.none()
+
+
+class InteractionResponse:
+    """Response to an unacknowledged interaction."""
+
+    def __init__(self, rest: Rest, interaction: Interaction) -> None:
+        self.interaction = interaction
+        self._rest = rest
+        self._turn = asyncio.Lock()
+        self._replaces = _replaces(interaction)
+
+    @property
+    def is_form(self) -> bool:
+        """True for a submission, which cannot be answered by a modal."""
+        return self.interaction.type is discord.InteractionType.modal_submit
+
+    def reply_in_new_message(self) -> None:
+        """Answer in a new message, because a card must not be replaced."""
+        self._replaces = False
+
+    @asynccontextmanager
+    async def defer_after(self, seconds: float) -> AsyncIterator[None]:
+        """Defer the response after these seconds unless one was sent."""
+        waiting = asyncio.create_task(self._wait(seconds), name="discord: acknowledgement")
+        try:
+            yield
+        finally:
+            async with self._turn:  # an acknowledgement under way is one that Discord may have taken
+                waiting.cancel()
+            await asyncio.wait({waiting})
+
+    async def show(self, view: discord.ui.LayoutView) -> None:
+        """Show a response in place of the previous one. Raises DeliveryFailed."""
+        response = self.interaction.response
+        async with self._turn:
+            if response.is_done():
+                await self._edit(view)
+                return
+            async with call_limit("answer a command"):
+                if self._replaces:
+                    await response.edit_message(view=view, allowed_mentions=_NOBODY)
+                else:
+                    await response.send_message(view=view, ephemeral=True, allowed_mentions=_NOBODY)
+
+    async def tell(self, text: str) -> None:
+        """Show a plain sentence below the current response, if any. Raises DeliveryFailed."""
+        response = self.interaction.response
+        if response.is_done() and response.type is not discord.InteractionResponseType.deferred_channel_message:
+            await send_ephemeral(self._rest, self.interaction, text)
+            return
+        self._replaces = False
+        await self.show(note_layout(text))
+
+    async def open(self, modal: discord.ui.Modal) -> bool:
+        """Open a modal. Return False if a response was sent already or Discord rejects the modal."""
+        async with self._turn:
+            if self.is_form or self.interaction.response.is_done():
+                return False
+            try:
+                async with call_limit("open a form"):
+                    await self.interaction.response.send_modal(modal)
+            except DeliveryFailed as error:
+                log.warning("form not opened: %s", error)
+                return False
+            return True
+
+    async def send_file(self, document: ReplyFile) -> None:
+        """Send a file. Raises DeliveryFailed."""
+        body = {"allowed_mentions": NOBODY, "flags": EPHEMERAL}
+        await follow_up(self._rest, self.interaction, body, [FileUpload(document.name, document.text.encode())])
+
+    async def _edit(self, view: discord.ui.LayoutView) -> None:
+        """Edit by the interaction's token over REST, which also works after the gateway was closed."""
+        await self._rest.call(
+            "PATCH",
+            "/webhooks/{webhook_id}/{webhook_token}/messages/@original",
+            "answer a command",
+            body=message(view),
+            webhook_id=str(self.interaction.application_id),
+            webhook_token=self.interaction.token,
+        )
+
+    async def _wait(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+        async with self._turn:
+            if self.interaction.response.is_done():
+                return
+            try:
+                async with call_limit("acknowledge a command"):
+                    await self.interaction.response.defer(ephemeral=True, thinking=not self._replaces)
+            except DeliveryFailed as error:
+                log.warning("interaction not acknowledged: %s", error)
+
+
+@asynccontextmanager
+async def call_limit(what: str) -> AsyncIterator[None]:
+    """Call the library's response methods within a time limit, with mapped errors."""
+    with map_errors(what):
+        async with asyncio.timeout(CALL_SECONDS):
+            yield
+
+
+def _replaces(interaction: Interaction) -> bool:
+    """Return True if the message with the button is ephemeral."""
+    stands = interaction.message
+    if stands is None or not stands.flags.components_v2:
+        return False
+    return stands.flags.ephemeral or interaction.guild_id is None

@@ -18,9 +18,10 @@ from typing import Any
 
 from bot.domain.turns import Turn
 from bot.errors import DeliveryFailed
-from bot.platforms.discord.channel_ref import MessageRef, channel_id_of
-from bot.platforms.discord.components import custom_ids, encode
-from bot.platforms.discord.errors import (
+from bot.platforms.discord.channels import MessageRef, channel_id_of
+from bot.platforms.discord.components import NONCE, OutgoingMessage, custom_ids, encode
+from bot.platforms.discord.rest import (
+    ANSWER_SECONDS,
     ARCHIVED,
     INVALID_BODY,
     MISSING_PERMISSIONS,
@@ -30,10 +31,8 @@ from bot.platforms.discord.errors import (
     UNKNOWN_MESSAGE,
     DiscordApiError,
     DiscordConnectionError,
+    Rest,
 )
-from bot.platforms.discord.escaping import NONCE
-from bot.platforms.discord.outgoing import OutgoingMessage
-from bot.platforms.discord.rest import ANSWER_SECONDS, Rest
 from bot.rendering.available_actions import StopTurnAction
 
 log = logging.getLogger(__name__)

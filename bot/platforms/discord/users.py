@@ -22,9 +22,8 @@ from bot.chat import mentions
 from bot.domain.commands import Reply
 from bot.domain.conversations import Author, Member
 from bot.errors import DeliveryFailed
-from bot.platforms.discord.channel_ref import PLATFORM, ROLE
-from bot.platforms.discord.errors import DiscordApiError
-from bot.platforms.discord.rest import Rest
+from bot.platforms.discord.channels import PLATFORM, ROLE
+from bot.platforms.discord.rest import DiscordApiError, Rest
 from bot.rendering.text_safety import single_line
 
 KEPT_SECONDS = 300.0

@@ -36,6 +36,22 @@ from bot.ports import Quotas
 from bot.rendering.remote_cards import NO_MEMBER, NOT_THERE, UNREACHED, is_remote_slot, remote_approvals
 from bot.rendering.tool_status import LEFT_OUT, returned_files
 
+log = logging.getLogger(__name__)
+
+FASTEST = 1.0
+SLOWEST = 2.0
+"""Seconds between two deliveries of an unfinished turn. The end of a turn must not wait for long while many turns are
+active.
+"""
+RECENTLY = 60.0
+"""A turn that was delivered unfinished within this many seconds counts as active."""
+LOCKED_OUT_SECONDS = 60.0
+REMOVED = "-"
+"""The reference of a slot that a turn had and has no more."""
+REMEMBERED_TURNS = 2000
+LARGEST = 20 * 1024 * 1024
+"""Bytes of a shared file."""
+
 # -------------------- remote cards
 # A card goes only to users who may approve the call at that moment, because its arguments are visible to them alone.
 # A call whose card reaches no channel must not wait for an approval.
@@ -124,17 +140,8 @@ def _is_of_this_place(error: DeliveryFailed) -> bool:
     return error.permanent and not (isinstance(error, SlackWebApiError) and error.code in LOCKED_OUT)
 
 
-# -------------------- surface
-# Any process can deliver any turn of the workspace from its refs. Unfinished replies are edited only while the rate
-# limits have headroom for required calls: ends of turns and cards.
-
 # -------------------- tool files
 # The ref of a file is Slack's id. A file that Slack rejects permanently is omitted.
-
-log = logging.getLogger(__name__)
-
-LARGEST = 20 * 1024 * 1024
-"""In bytes."""
 
 
 async def share_tool_files(api: WebApi, view: TurnView, refs: MessageRefs) -> AsyncGenerator[PostedMessage, None]:
@@ -157,17 +164,9 @@ async def share_tool_files(api: WebApi, view: TurnView, refs: MessageRefs) -> As
             yield PostedMessage(file.slot, LEFT_OUT)
 
 
-FASTEST = 1.0
-SLOWEST = 2.0
-"""Seconds between two deliveries of an unfinished turn. The end of a turn must not wait for long while many turns are
-active.
-"""
-RECENTLY = 60.0
-"""A turn that was delivered unfinished within this many seconds counts as active."""
-LOCKED_OUT_SECONDS = 60.0
-REMOVED = "-"
-"""The reference of a slot that a turn had and has no more."""
-REMEMBERED_TURNS = 2000
+# -------------------- surface
+# Any process can deliver any turn of the workspace from its refs. Unfinished replies are edited only while the rate
+# limits have headroom for required calls: ends of turns and cards.
 
 
 class SlackSurface:

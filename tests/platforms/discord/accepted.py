@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from bot.platforms.discord.escaping import CONTENT, utf16_length
-from bot.platforms.discord.outgoing import OutgoingMessage
+from bot.platforms.discord.components import CONTENT, OutgoingMessage
+from bot.platforms.discord.markup import utf16_length
 from tests.fakes.discord.components import BUTTON, TEXT, checked_components, walk
 from tests.fakes.discord.mentions import CODE
 

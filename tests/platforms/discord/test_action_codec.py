@@ -15,8 +15,8 @@ from bot.domain.turns import StepStatus, TurnStatus
 from bot.domain.views import TurnView
 from bot.errors import DatabaseUnavailable
 from bot.platforms.discord.context import DiscordLookups
-from bot.platforms.discord.context_menu import read_modal
 from bot.platforms.discord.interactions import FILE, IN_THE_FILE, NO_OUTSIDERS
+from bot.platforms.discord.modals import read_modal
 from tests.fakes.discord import Answer, Channel, Message
 from tests.platforms.discord.workplace import Workplace, a_workplace
 from tests.rendering.turns import a_reply, a_step, a_view, an_approval

@@ -15,10 +15,8 @@ from bot.domain.approval_requirements import ApprovalRequirements
 from bot.domain.conversations import Author, ConversationKey
 from bot.domain.turns import StepStatus, ToolRef, ToolStep, TurnStatus
 from bot.domain.views import TurnView
-from bot.platforms.discord.cards import CALLS_A_CARD, GREEN, GREY, ORANGE, RED
-from bot.platforms.discord.components import decode
-from bot.platforms.discord.outgoing import OutgoingMessage
-from bot.platforms.discord.turns import turn_messages
+from bot.platforms.discord.components import OutgoingMessage, decode
+from bot.platforms.discord.turns import CALLS_A_CARD, GREEN, GREY, ORANGE, RED, turn_messages
 from bot.rendering.approval_card import RISKS
 from bot.rendering.available_actions import RunAgainAction
 from tests.platforms import scenes

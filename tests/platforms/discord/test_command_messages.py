@@ -6,7 +6,8 @@ import pytest
 
 from bot.domain.commands import Field, Form, PageInfo, Reply, ReplyFile, Table
 from bot.platforms.discord.command_replies import DONE, NEEDS_FORM, command_reply, form_reply, note_reply, whole
-from bot.platforms.discord.escaping import DISPLAYED, utf16_length
+from bot.platforms.discord.components import DISPLAYED
+from bot.platforms.discord.markup import utf16_length
 
 ROWS = tuple((f"server-{number}", "on") for number in range(10))
 

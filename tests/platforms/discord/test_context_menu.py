@@ -5,15 +5,17 @@ from __future__ import annotations
 import pytest
 
 from bot.chat.audience import NOT_FOR_STRANGERS
-from bot.platforms.discord.context_menu import ASKED, NAME
-from bot.platforms.discord.message_builder import UNREAD
+from bot.platforms.discord.interactions import ASK_ABOUT_THIS, ASKED
+from bot.platforms.discord.messages import UNREAD
 from tests.fakes.discord import Answer, Permission
 from tests.platforms.discord.workplace import Workplace, a_workplace
 
 
 async def registered(place: Workplace) -> None:
     """Wait until the entry is in the menu."""
-    await place.discord.until(lambda: any(each["name"] == NAME for each in place.discord.app.commands.get("", [])))
+    await place.discord.until(
+        lambda: any(each["name"] == ASK_ABOUT_THIS for each in place.discord.app.commands.get("", []))
+    )
 
 
 @pytest.mark.parametrize("message_content", [True, False])
@@ -22,7 +24,7 @@ async def test_somebody_asks_about_a_message_in_a_thread_at_it(message_content: 
         discord = place.discord
         await registered(place)
         said = discord.say(discord.user("Sam"), place.channel, "checkout is broken")
-        chosen = await discord.shortcut(place.priya, NAME, said)
+        chosen = await discord.shortcut(place.priya, ASK_ABOUT_THIS, said)
         assert chosen.answered is Answer.MODAL
         sent = await discord.submit(place.priya, {"question": "since **when**? @everyone"})
         await place.received(1)
@@ -44,7 +46,7 @@ async def test_in_a_thread_it_is_asked_there() -> None:
         await registered(place)
         thread = discord.thread(place.priya, place.channel, "checkout")
         said = discord.say(discord.user("Sam"), thread, "checkout is broken")
-        await discord.shortcut(place.priya, NAME, said)
+        await discord.shortcut(place.priya, ASK_ABOUT_THIS, said)
         await discord.submit(place.priya, {"question": "since when?"})
         await place.received(1)
         assert place.door.received[0].conversation == place.key(place.channel, thread.id)
@@ -57,7 +59,7 @@ async def test_without_the_right_to_open_threads_it_is_asked_in_the_channel() ->
         async with place.running():
             await registered(place)
             said = discord.say(discord.user("Sam"), place.channel, "checkout is broken")
-            await discord.shortcut(place.priya, NAME, said)
+            await discord.shortcut(place.priya, ASK_ABOUT_THIS, said)
             await discord.submit(place.priya, {"question": "since when?"})
             await place.received(1)
             assert place.door.received[0].conversation == place.key(place.channel)
@@ -69,7 +71,7 @@ async def test_a_process_that_did_not_open_the_window_reads_the_message_again() 
         discord = place.discord
         await registered(place)
         said = discord.say(discord.user("Sam"), place.channel, "checkout is broken")
-        await discord.shortcut(place.priya, NAME, said)
+        await discord.shortcut(place.priya, ASK_ABOUT_THIS, said)
         await place.stop()
         async with place.running("two"):
             await discord.submit(place.priya, {"question": "since when?"})
@@ -82,7 +84,7 @@ async def test_what_cannot_be_read_any_more_is_said_to_be() -> None:
         discord = place.discord
         await registered(place)
         said = discord.say(discord.user("Sam"), place.channel, "checkout is broken")
-        await discord.shortcut(place.priya, NAME, said)
+        await discord.shortcut(place.priya, ASK_ABOUT_THIS, said)
         await place.stop()
         async with place.running("two"):
             await discord.submit(place.priya, {"question": "since when?"})
@@ -96,7 +98,7 @@ async def test_strangers_ask_nothing() -> None:
         await registered(place)
         stranger = discord.user("Stella", pending=True)
         said = discord.say(place.priya, place.channel, "checkout is broken")
-        await discord.shortcut(stranger, NAME, said)
+        await discord.shortcut(stranger, ASK_ABOUT_THIS, said)
         sent = await discord.submit(stranger, {"question": "since when?"})
         await discord.until(lambda: sent.text)
         assert sent.text == NOT_FOR_STRANGERS

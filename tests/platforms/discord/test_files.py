@@ -6,7 +6,7 @@ import pytest
 
 from bot.domain.conversations import Attachment
 from bot.errors import NotFound
-from bot.platforms.discord.app import LARGEST_READ, attachment_id
+from bot.platforms.discord.files import LARGEST_READ, attachment_id
 from tests.fakes.discord import Message
 from tests.platforms.discord.workplace import Workplace, a_workplace
 

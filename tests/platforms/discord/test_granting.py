@@ -12,8 +12,8 @@ from bot.domain.approvals import DecisionType, NotAllowed
 from bot.domain.grants import ArgumentsScope, GrantRequest, HoursScope, PermanentScope, ThreadScope
 from bot.domain.turns import StepStatus, TurnStatus
 from bot.domain.views import TurnView
-from bot.platforms.discord.cards import CALLS_A_CARD
 from bot.platforms.discord.components import MENU, chosen, decode, encode
+from bot.platforms.discord.turns import CALLS_A_CARD
 from tests.fakes.discord.components import walk
 from tests.fakes.discord.interactions import Interaction
 from tests.fakes.discord.messages import Message

@@ -17,10 +17,10 @@ from bot.domain.conversations import ConversationKey
 from bot.domain.turns import StepStatus, ToolStep, Turn, TurnStatus
 from bot.domain.views import TurnView
 from bot.platforms.discord import components
-from bot.platforms.discord.channel_ref import MessageRef
+from bot.platforms.discord.channels import MessageRef
 from bot.platforms.discord.context import DiscordLookups
-from bot.platforms.discord.context_menu import read_modal
 from bot.platforms.discord.interactions import ELSEWHERE
+from bot.platforms.discord.modals import read_modal
 from tests.fakes.discord import Channel, Message
 from tests.platforms.discord.workplace import Workplace, a_workplace
 from tests.rendering.turns import a_reply, a_step, a_view, an_approval

@@ -9,11 +9,11 @@ import pytest
 from bot.chat.actions import RunCommand
 from bot.domain.commands import Field, FieldKind, Form, Reply, Table
 from bot.domain.turns import StepStatus, TurnStatus
+from bot.platforms.discord.channels import thread_name
 from bot.platforms.discord.command_replies import command_reply, note_layout
 from bot.platforms.discord.components import button
-from bot.platforms.discord.escaping import utf16_length
-from bot.platforms.discord.forms import confirm_modal, form_modal
-from bot.platforms.discord.threads import thread_name
+from bot.platforms.discord.markup import utf16_length
+from bot.platforms.discord.modals import confirm_modal, form_modal
 from bot.platforms.discord.turns import SILENT, turn_messages
 from tests.fakes.discord.components import MOST_BYTES, checked_components, walk
 from tests.platforms.discord.accepted import check_slot

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 
-from bot.platforms.discord.escaping import JOINER
 from bot.platforms.discord.markdown import code_block, dialect, inline_code
+from bot.platforms.discord.markup import JOINER
 from tests.platforms.discord.accepted import named, small_lines
 from tests.rendering.markdown_texts import ANY
 

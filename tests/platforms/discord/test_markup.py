@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from bot.platforms.discord.incoming import MentionResolver, strip_bot_mention, to_plain_text
-from bot.platforms.discord.threads import LONGEST, UNNAMED, thread_name
+from bot.platforms.discord.channels import LONGEST_NAME, UNNAMED, thread_name
+from bot.platforms.discord.markup import MentionResolver, strip_bot_mention, to_plain_text
 
 NAMES = MentionResolver({"12": "sam"}, {"4": "ops"}, {"3": "general"})
 
@@ -62,6 +62,6 @@ def test_a_thread_is_called_after_the_first_line(question: str, name: str) -> No
 
 def test_a_long_name_ends_with_a_whole_word() -> None:
     name = thread_name("word " * 60)
-    assert len(name) <= LONGEST
+    assert len(name) <= LONGEST_NAME
     assert name.endswith("word…")
-    assert len(thread_name("x" * 300)) == LONGEST
+    assert len(thread_name("x" * 300)) == LONGEST_NAME

@@ -8,8 +8,7 @@ from bot.chat.audience import NOT_FOR_STRANGERS, AudiencePolicy
 from bot.chat.rejection_messages import NOT_STORED
 from bot.domain.conversations import ConversationKey
 from bot.errors import DatabaseUnavailable, DatabaseUnwritable, QueueFull
-from bot.platforms.discord.message_builder import UNREAD
-from bot.platforms.discord.messages import CALL_ME, NOTHING_SAID, WITHOUT_WORDS
+from bot.platforms.discord.messages import CALL_ME, NOTHING_SAID, UNREAD, WITHOUT_WORDS
 from tests.fakes.discord import Channel, Fails, Permission, Slow
 from tests.platforms.discord.workplace import Workplace, a_workplace
 

@@ -9,8 +9,7 @@ import pytest
 
 from bot.domain.metrics import MetricEvent, PlatformLimited
 from bot.errors import DeliveryFailed
-from bot.platforms.discord.errors import DiscordApiError, DiscordConnectionError
-from bot.platforms.discord.rest import Rest
+from bot.platforms.discord.rest import DiscordApiError, DiscordConnectionError, Rest
 from tests.fakes.discord import Answers, Cut, Fails, Hangs, TooMany
 from tests.platforms.discord.workplace import a_workplace
 

@@ -11,8 +11,7 @@ from bot.domain.conversations import Author, ConversationKey
 from bot.domain.messages import ToolCall
 from bot.domain.turns import Step, StepStatus, TurnInput, TurnStatus
 from bot.domain.views import BlockingTurn, TurnView
-from bot.platforms.discord.components import decode
-from bot.platforms.discord.outgoing import OutgoingMessage
+from bot.platforms.discord.components import OutgoingMessage, decode
 from bot.platforms.discord.turns import TOOL_LINES, turn_messages
 from bot.rendering.available_actions import CheckCallAction, RunAgainAction, StopTurnAction
 from tests.platforms import scenes

@@ -1,48 +1,24 @@
-"""Escaping of text for Discord, and Discord's limits in characters or items (docs.discord.com and discord.py 2.7).
+"""Discord's markup: escaping of text that is sent, and plain text of messages that are received.
 
-No format, mention, time, emoji or command remains. The syntax is that of Discord's clients ("Message Formatting"). A
-backslash escapes a mark; an invisible word joiner splits a token.
+No format, mention, time, emoji or command of escaped text remains. The syntax is that of Discord's clients ("Message
+Formatting"). A backslash escapes a mark; an invisible word joiner splits a token. Received text is untrusted data:
+escape it before it is sent to Discord.
 """
 
 from __future__ import annotations
 
 import re
 from bisect import bisect_right
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 
 from bot.rendering.text_safety import find_urls, single_line
-
-CONTENT = 2_000
-DISPLAYED = 4_000
-"""All the text of a message that is laid out."""
-DISPLAYED_BYTES = 9_600
-"""The same in UTF-8. Discord answers with status 500 beyond some 10,170 bytes with twelve more for each text, which is
-not documented (discord-api-docs#8554), and would do so however often the message is sent.
-"""
-COMPONENTS = 40
-"""In one message that is laid out, those within others counted too."""
-BUTTONS_A_ROW = 5
-ROWS = 5
-"""Rows of buttons below a plain message."""
-BUTTON_LABEL = 80
-LINK = 512
-"""The address that a button leads to."""
-CUSTOM_ID = 100
-OPTIONS, OPTION_TEXT, PLACEHOLDER = 25, 100, 150
-NONCE = 25
-FILE = 10 * 1024 * 1024
-"""Bytes of one file in a guild without boosts."""
 
 
 def utf16_length(text: str) -> int:
     """Return the length of a text in UTF-16 units, the highest count that Discord may use."""
     return len(text) + sum(each > "\uffff" for each in text)
-
-
-def display_length(text: str) -> int:
-    """Return the share of DISPLAYED that a text takes in a layout at most: its length, or its share of DISPLAYED_BYTES
-    scaled to DISPLAYED, the higher one.
-    """
-    return max(utf16_length(text), -(-len(text.encode("utf-8", "replace")) * DISPLAYED // DISPLAYED_BYTES))
 
 
 JOINER = "\N{WORD JOINER}"
@@ -116,3 +92,71 @@ def defuse_mentions(text: str) -> str:
 def escape_code_fence(text: str) -> str:
     """Return text that cannot end a code block."""
     return text.replace("``", f"`{JOINER}`").replace("``", f"`{JOINER}`")
+
+
+_TOKEN = re.compile(
+    r"""
+      <@!?(?P<user>\d{1,20})>
+    | <@&(?P<role>\d{1,20})>
+    | <\#(?P<channel>\d{1,20})>
+    | <a?(?P<emoji>:\w{2,32}:)\d{1,20}>
+    | <t:(?P<time>-?\d{1,13})(?::[tTdDfFRsS])?>
+    | <(?P<command>/[^<>:\n]{1,100}):\d{1,20}>
+    """,
+    re.VERBOSE | re.ASCII,
+)
+
+
+_CODE = re.compile(r"(```.*?```|`[^`\n]+`)", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class MentionResolver:
+    """Known names of users, roles and channels, by id."""
+
+    people: Mapping[str, str] = field(default_factory=dict)
+    roles: Mapping[str, str] = field(default_factory=dict)
+    channels: Mapping[str, str] = field(default_factory=dict)
+
+
+def to_plain_text(text: str, names: MentionResolver) -> str:
+    """Return the text as Discord displays it. Code stays unchanged."""
+    pieces = _CODE.split(text)
+    return "".join(
+        piece if index % 2 else _TOKEN.sub(lambda match: _token(match, names), piece)
+        for index, piece in enumerate(pieces)
+    )
+
+
+def strip_bot_mention(text: str, calls: tuple[str, ...]) -> str:
+    """Return the text without a mention at its beginning or end; `calls` are the mentions of the bot."""
+    if not calls:
+        return text.strip()
+    mention = "|".join(map(re.escape, calls))
+    text = re.sub(rf"^(?:\s*(?:{mention})[\s,:]*)+", "", text)
+    return re.sub(rf"(?:\s*(?:{mention}))+\s*$", "", text).strip()
+
+
+def _token(match: re.Match[str], names: MentionResolver) -> str:
+    value = match.group()
+    match match.lastgroup:
+        case "user":
+            value = f"@{names.people.get(match['user'], match['user'])}"
+        case "role":
+            value = f"@{names.roles.get(match['role'], match['role'])}"
+        case "channel":
+            value = f"#{names.channels.get(match['channel'], match['channel'])}"
+        case "emoji":
+            value = match["emoji"]
+        case "time":
+            value = _time(int(match["time"])) or value
+        case "command":
+            value = match["command"]
+    return value
+
+
+def _time(seconds: int) -> str:
+    try:
+        return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M} UTC"
+    except (ValueError, OverflowError, OSError):
+        return ""

@@ -10,7 +10,7 @@ import pytest
 from bot.domain.commands import Field, FieldKind, Form, Reply
 from bot.domain.conversations import ConversationKey
 from bot.platforms.discord.command_replies import FORM_GONE, MOST, SECONDS, OpenForm, PendingActions, SendMessage
-from bot.platforms.discord.forms import NO_SECRETS, TOO_LONG
+from bot.platforms.discord.modals import NO_SECRETS, TOO_LONG
 from tests.commands.servers import office
 from tests.fakes.discord import Answer, Fails
 from tests.platforms.discord.commanding import Commanding, commanding

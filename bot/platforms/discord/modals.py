@@ -1,21 +1,35 @@
-"""Forms of commands as modals, and their submitted values.
+"""Modals and their submitted values: the forms of commands, a confirmation, the reason of a denial, a question about a
+message.
 
 A modal holds five components (Discord, "Component Reference"), as many as a form has fields. The form's text is shown
 if there is room, otherwise before the modal is opened (`fits_in_modal`). A secret is never entered in Discord: such a
-field names the page where it can be entered.
+field names the page where it can be entered. A modal must be the first response to an interaction, within three
+seconds, so building one sends no request. Its context is in its id, for any process that receives the submission.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import discord
 
+from bot.chat.actions import (
+    ApprovalRef,
+)
 from bot.domain.commands import FIELDS_A_STEP, Field, FieldKind, Form
-from bot.platforms.discord.escaping import break_links, escape, shorten_label, utf16_length
+from bot.platforms.discord.channels import (
+    MessageRef,
+)
+from bot.platforms.discord.markup import break_links, escape, shorten_label, utf16_length
 from bot.rendering.text_safety import single_line, strip_control
 
+DENY, ASK = "cs.deny", "cs.ask"
+REASON, QUESTION = "reason", "question"
+LONGEST_REASON, LONGEST_QUESTION = 500, 2_000
+DENYING = "The call will not be run. The assistant learns of it and goes on without it."
 FIELD = "field."
 TYPED = "typed"
 TITLE, LABEL, DESCRIPTION, TYPED_AT_MOST = 45, 45, 100, 4_000
@@ -61,6 +75,57 @@ def confirm_modal(label: str, text: str, custom_id: str) -> Modal:
         discord.ui.Label(text="To confirm, type", description=shorten_label(text, DESCRIPTION) or None, component=typed)
     )
     return modal
+
+
+@dataclass(frozen=True, slots=True)
+class DenyForm:
+    """Deny this call."""
+
+    card: ApprovalRef
+
+
+@dataclass(frozen=True, slots=True)
+class AskAboutMessage:
+    """Ask about this message."""
+
+    about: MessageRef
+
+
+def deny_modal(card: ApprovalRef) -> Modal:
+    """Return the modal for an optional reason."""
+    modal = _modal("Deny", f"{DENY}:{card.approval_id}:{card.revision}")
+    modal.add_item(discord.ui.TextDisplay(DENYING))
+    modal.add_item(
+        discord.ui.Label(
+            text="Reason",
+            description="The assistant reads it, and may try another way.",
+            component=_lines(REASON, LONGEST_REASON, required=False),
+        )
+    )
+    return modal
+
+
+def question_modal(about: MessageRef) -> Modal:
+    """Return the modal for a question about a message."""
+    modal = _modal("Ask about this", f"{ASK}:{about}")
+    modal.add_item(
+        discord.ui.Label(
+            text="What do you want to know about it?", component=_lines(QUESTION, LONGEST_QUESTION, required=True)
+        )
+    )
+    return modal
+
+
+def read_modal(custom_id: str) -> DenyForm | AskAboutMessage | None:
+    """Return the context of a submitted modal, or None if it is of another kind."""
+    kind, _, rest = custom_id.partition(":")
+    match kind, rest.split(":"):
+        case "cs.deny", [approval_id, revision] if re.fullmatch(r"[0-9]{1,9}", revision):
+            return DenyForm(ApprovalRef(approval_id, int(revision)))
+        case "cs.ask", _ if (about := MessageRef.parse(rest)) is not None:
+            return AskAboutMessage(about)
+        case _:
+            return None
 
 
 def read_values(data: Mapping[str, Any]) -> dict[str, str]:
@@ -176,4 +241,10 @@ def _offerable(choices: Iterable[str]) -> bool:
         0 < len(found) <= OPTIONS
         and len(set(found)) == len(found)
         and all(0 < len(each.strip()) == len(each) and utf16_length(each) <= OPTION_TEXT for each in found)
+    )
+
+
+def _lines(name: str, longest: int, *, required: bool) -> discord.ui.TextInput[Any]:
+    return discord.ui.TextInput(
+        custom_id=name, style=discord.TextStyle.paragraph, max_length=longest, required=required
     )

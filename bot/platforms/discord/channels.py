@@ -1,0 +1,166 @@
+"""Channels, threads and messages of Discord: their references, their keys, direct conversations, and threads that begin
+with a question.
+
+A thread opened at a message has that message's id, and there is never a second one (160004): opening twice, in two
+processes or after a crash, ends in the same conversation.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+import discord
+
+from bot.domain.conversations import ConversationKey
+from bot.errors import DeliveryFailed
+from bot.platforms.discord.markup import utf16_length
+from bot.platforms.discord.rest import UNKNOWN_MESSAGE, DiscordApiError, Rest
+from bot.rendering.text_safety import ELLIPSIS, single_line
+
+PLATFORM = "discord"
+ROLE = "discord-role:"
+"""A role as settings and profiles name it: `discord-role:` and the role's id."""
+_THREADS = frozenset({10, 11, 12})
+"""Types of channels that are threads ("Channel Types"): of announcements, public, private."""
+_DIRECT = 1
+EXISTS = 160004
+ARCHIVE_MINUTES = 1_440
+LONGEST_NAME = 100
+UNNAMED = "Question"
+_MARKS = re.compile(r"^(?:\s*(?:[>#*+-]|-#|\d+[.)]))+\s+|[*_~`|]{2,}|(?<!\w)[*_`](?=\w)|(?<=\w)[*_`](?!\w)")
+
+
+@dataclass(frozen=True, slots=True)
+class MessageRef:
+    """One message: the channel or thread it stands in, and its id there."""
+
+    channel: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.channel}:{self.message}"
+
+    @classmethod
+    def parse(cls, text: str) -> Self | None:
+        """Parse the text form; return None if it is invalid."""
+        match = re.fullmatch(r"([0-9]{1,20}):([0-9]{1,20})", text)
+        return cls(*match.groups()) if match is not None else None
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelRef:
+    """A channel with a conversation. `server` is empty in a direct conversation, `thread` outside of threads;
+    `opens_threads` is True if the bot may open a thread at a message there and write in it.
+    """
+
+    server: str
+    channel: str
+    thread: str = ""
+    opens_threads: bool = False
+
+    @property
+    def direct(self) -> bool:
+        """True for a direct conversation with the bot."""
+        return not self.server
+
+    @property
+    def place(self) -> str:
+        """Id of the channel or thread that contains the messages."""
+        return self.thread or self.channel
+
+
+def conversation(server: str, channel: str, thread: str = "") -> ConversationKey:
+    """Return the key of a thread, or of the channel if `thread` is empty. `server` is the id of the guild. A direct
+    conversation belongs to the user's guild, and its channel is the direct channel.
+    """
+    return ConversationKey(PLATFORM, server, channel, thread)
+
+
+def channel_id_of(key: ConversationKey) -> str:
+    """Return the channel or thread that a conversation is delivered to. A thread has the id of its first message."""
+    return key.thread or key.channel
+
+
+def message_key(message: str) -> str:
+    """Return the key that deduplicates a message; ids are unique in all of Discord."""
+    return f"{PLATFORM}:{message}"
+
+
+def from_channel(channel: Any) -> ChannelRef | None:
+    """Return the location of a library channel, or None if only its id is known."""
+    match channel:
+        case discord.DMChannel():
+            return ChannelRef("", str(channel.id))
+        case discord.Thread():
+            return ChannelRef(str(channel.guild.id), str(channel.parent_id), str(channel.id))
+        case discord.TextChannel():
+            return ChannelRef(str(channel.guild.id), str(channel.id), opens_threads=_may_open(channel))
+        case discord.abc.GuildChannel():
+            return ChannelRef(str(channel.guild.id), str(channel.id))
+        case _:
+            return None
+
+
+def from_json(channel: Mapping[str, Any]) -> ChannelRef | None:
+    """Return the location of a channel in REST's JSON. `opens_threads` is not known from it."""
+    kind, found = channel.get("type"), str(channel.get("id") or "")
+    server, parent = str(channel.get("guild_id") or ""), str(channel.get("parent_id") or "")
+    if kind == _DIRECT and found:
+        return ChannelRef("", found)
+    if kind in _THREADS and found and server and parent:
+        return ChannelRef(server, parent, found)
+    return ChannelRef(server, found) if found and server else None
+
+
+def _may_open(channel: discord.TextChannel) -> bool:
+    # The bot's own member is the one that is always kept, and its changes are told without the Members intent.
+    me: discord.Member | None = channel.guild.me  # None while the server has not been described
+    may = channel.permissions_for(me) if me is not None else discord.Permissions.none()
+    return may.view_channel and may.create_public_threads and may.send_messages_in_threads
+
+
+async def open_thread(rest: Rest, channel: str, message: str, question: str) -> str:
+    """Open a thread at a message, named after its text, and return its id; empty if the bot may open none. Raises
+    DeliveryFailed if the result is unknown or the message is missing.
+    """
+    try:
+        await rest.call(
+            "POST",
+            "/channels/{channel_id}/messages/{message_id}/threads",
+            "open a thread",
+            body={"name": thread_name(question), "auto_archive_duration": ARCHIVE_MINUTES},
+            channel_id=channel,
+            message_id=message,
+        )
+    except DiscordApiError as refusal:
+        if refusal.code == EXISTS:
+            return message
+        if refusal.permanent and refusal.status != 401 and refusal.code != UNKNOWN_MESSAGE:
+            return ""
+        raise
+    return message
+
+
+async def direct_channel(rest: Rest, user: str) -> str:
+    """Return the id of the direct channel, opening it if needed. Raises DeliveryFailed."""
+    answer = await rest.call("POST", "/users/@me/channels", "write to somebody", body={"recipient_id": user})
+    found = str(answer.get("id") or "") if isinstance(answer, dict) else ""
+    if not found:
+        raise DeliveryFailed("Discord opened no direct conversation with that person.", permanent=True)
+    return found
+
+
+def thread_name(question: str) -> str:
+    """Return the name of a message's thread, from plain text without mentions. Never empty."""
+    lines = (_MARKS.sub("", line) for line in question.splitlines())
+    line = next((found for each in lines if (found := single_line(each, LONGEST_NAME * 2)).strip(" `*_~|>#-")), "")
+    if utf16_length(line) <= LONGEST_NAME:
+        return line or UNNAMED
+    kept = line[:LONGEST_NAME]
+    while utf16_length(kept) > LONGEST_NAME:
+        kept = kept[:-1]
+    beginning, _, _ = kept.rpartition(" ")
+    return (beginning.rstrip(" ,.;:-") or kept[:-1]) + ELLIPSIS
