@@ -21,7 +21,7 @@ from bot.settings import Settings, setting_of
 from bot.storage.address import PostgresServer, SqliteFile, read_address
 from bot.storage.audit_keys import AuditKeys, stretch
 from bot.storage.encryption import KEY_VARIABLE, SecretBox, key_path, load_or_create_key, make_box, read_keys
-from bot.storage.server_secrets import open_regular_file
+from bot.storage.secret_sources import open_regular_file
 
 log = logging.getLogger(__name__)
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 import hashlib
 import secrets
 import uuid
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy import bindparam
@@ -19,7 +19,7 @@ from bot.domain.conversations import Author
 from bot.errors import Conflict
 from bot.storage import audit
 from bot.storage.clock import now
-from bot.storage.database import Database
+from bot.storage.database import Database, change_once, transaction
 from bot.storage.tables import api_tokens
 from bot.storage.upsert import Upsert
 
@@ -37,7 +37,7 @@ _revoke = (
     .values(revoked_at=now())
     .returning(api_tokens.c.id)
 )
-_expired = api_tokens.delete().where(api_tokens.c.name == bindparam("of_name"), sa.not_(_is_valid))
+_delete_invalid = api_tokens.delete().where(api_tokens.c.name == bindparam("of_name"), sa.not_(_is_valid))
 
 # The unique index decides between concurrent tokens of the same name.
 _add = Upsert(
@@ -59,75 +59,75 @@ _add = Upsert(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class NewToken:
-    """A token to be created. `lifetime` is in seconds, `None` for no expiry."""
+class SqlTokenStore:
+    """Tokens by name."""
 
-    id: str
-    name: str
-    hash: str
-    role: ApiRole
-    workspace: str
-    lifetime: float | None
+    def __init__(self, database: Database) -> None:
+        self._database = database
 
-
-def hash_of(token: str) -> str:
-    """Return the hash of a token. A plain hash without salt suffices, because tokens are long and random."""
-    return hashlib.sha256(token.encode()).hexdigest()
-
-
-def create(connection: sa.Connection, new: NewToken, by: Author) -> ApiToken:
-    """Add a token, replacing an invalid one of the same name. Raises Conflict if a valid one has the name."""
-    connection.execute(_expired, {"of_name": new.name})
-    added = connection.execute(
-        _add.on(connection),
-        {
-            "id": new.id,
-            "name": new.name,
-            "hash": new.hash,
-            "role": new.role.value,
-            "workspace": new.workspace,
+    async def create(
+        self, name: str, role: ApiRole, workspace: str, lifetime: float | None, by: Author
+    ) -> tuple[ApiToken, str]:
+        """Create a token valid for `lifetime` seconds. Raises Conflict if the name is taken."""
+        token = f"cs_{secrets.token_urlsafe(_BYTES)}"
+        row = {
+            "id": str(uuid.uuid4()),
+            "name": name,
+            "hash": _hash(token),
+            "role": role.value,
+            "workspace": workspace,
             "created_by": by.principal,
-            "lifetime": new.lifetime,
-        },
-    ).first()
-    row = connection.execute(_named, {"name": new.name}).first()
-    # The same id: this transaction is repeated after a lost COMMIT response.
-    if row is None or row.id != new.id:
-        raise Conflict(f"A token named {new.name} already exists.", "revoke it first, or take another name")
-    created = _read(row)
-    if added is not None:
-        audit.record(
-            connection,
-            "made token",
-            by.principal,
-            subject=created.id,
-            token=created.name,
-            role=created.role.value,
-            workspace=created.workspace,
-            expires_at=created.expires_at,
-        )
-    return created
+            "lifetime": lifetime,
+        }
+        return await self._add(row), token
+
+    @transaction
+    def _add(self, connection: sa.Connection, token: Mapping[str, Any]) -> ApiToken:
+        """Add a token, replacing an invalid one of the same name."""
+        connection.execute(_delete_invalid, {"of_name": token["name"]})
+        is_added = connection.execute(_add.on(connection), token).first() is not None
+        row = connection.execute(_named, {"name": token["name"]}).first()
+        # The same id: this transaction is repeated after a lost COMMIT response.
+        if row is None or row.id != token["id"]:
+            raise Conflict(f"A token named {token['name']} already exists.", "revoke it first, or take another name")
+        created = _read(row)
+        if is_added:
+            audit.record(
+                connection,
+                "made token",
+                created.created_by,
+                subject=created.id,
+                token=created.name,
+                role=created.role.value,
+                workspace=created.workspace,
+                expires_at=created.expires_at,
+            )
+        return created
+
+    @transaction
+    def tokens(self, connection: sa.Connection) -> Sequence[ApiToken]:
+        """Return all tokens by name."""
+        return [_read(row) for row in connection.execute(_all)]
+
+    @transaction
+    def find_by_secret(self, connection: sa.Connection, token: str) -> ApiToken | None:
+        """Return the valid token with this secret, `None` without one."""
+        row = connection.execute(_by_hash, {"h": _hash(token)}).first()
+        return None if row is None else _read(row)
+
+    @change_once
+    def revoke(self, connection: sa.Connection, name: str, by: Author) -> bool:
+        """Revoke a token. Return False if it is missing or already revoked."""
+        token_id = connection.execute(_revoke, {"of_name": name}).scalar()
+        if token_id is None:
+            return False
+        audit.record(connection, "revoked token", by.principal, subject=token_id, token=name)
+        return True
 
 
-def read_all(connection: sa.Connection) -> Sequence[ApiToken]:
-    """Return all tokens by name."""
-    return [_read(row) for row in connection.execute(_all)]
-
-
-def find(connection: sa.Connection, hashed: str) -> ApiToken | None:
-    """Return the valid token of this hash, `None` without one."""
-    row = connection.execute(_by_hash, {"h": hashed}).first()
-    return None if row is None else _read(row)
-
-
-def revoke(connection: sa.Connection, name: str, by: Author) -> bool:
-    """Revoke a token. Return False if it is missing or already revoked."""
-    revoked = connection.execute(_revoke, {"of_name": name}).scalar()
-    if revoked is None:
-        return False
-    audit.record(connection, "revoked token", by.principal, subject=revoked, token=name)
-    return True
+def _hash(token: str) -> str:
+    # A plain hash without salt suffices, because tokens are long and random.
+    return hashlib.sha256(token.encode()).hexdigest()
 
 
 def _read(row: sa.Row[tuple[object, ...]]) -> ApiToken:
@@ -141,39 +141,3 @@ def _read(row: sa.Row[tuple[object, ...]]) -> ApiToken:
         expires_at=row.expires_at,
         revoked_at=row.revoked_at,
     )
-
-
-class SqlTokenStore:
-    """Tokens by name."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
-    async def create(
-        self, name: str, role: ApiRole, workspace: str, lifetime: float | None, by: Author
-    ) -> tuple[ApiToken, str]:
-        """Create a token valid for `lifetime` seconds. Raises Conflict if the name is taken."""
-        token = f"cs_{secrets.token_urlsafe(_BYTES)}"
-        new = NewToken(str(uuid.uuid4()), name, hash_of(token), role, workspace, lifetime)
-        return await self._database.run(lambda connection: create(connection, new, by)), token
-
-    async def tokens(self) -> Sequence[ApiToken]:
-        """Return all tokens by name."""
-        return await self._database.run(read_all)
-
-    async def find_by_secret(self, token: str) -> ApiToken | None:
-        """Return the valid token with this secret, `None` without one."""
-        hashed = hash_of(token)
-        return await self._database.run(lambda connection: find(connection, hashed))
-
-    async def revoke(self, name: str, by: Author) -> bool:
-        """Revoke a token. Return False if it is missing or already revoked."""
-        revoked = False
-
-        def transaction(connection: sa.Connection) -> bool:
-            nonlocal revoked
-            # After a lost COMMIT response the token is revoked, and this call revoked it.
-            revoked = revoke(connection, name, by) or revoked
-            return revoked
-
-        return await self._database.run(transaction)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import sqlalchemy as sa
@@ -24,17 +23,18 @@ from bot.storage import audit
 from bot.storage.clock import now
 from bot.storage.codec import VERSION, Body
 from bot.storage.config_version import bump, lock
-from bot.storage.database import Database, json_text
+from bot.storage.database import Database, json_text, transaction
 from bot.storage.tables import mcp_capabilities, mcp_servers, tool_pins
 from bot.storage.turn_reader import UNREADABLE
 from bot.storage.upsert import Upsert
 
 OFFERED = ("tools", "resources", "templates", "prompts")
 NO_TOOL = ""
+
 pins = tool_pins.c
 _definitions = sa.select(pins.server_id, pins.tool, pins.definition)
-_of_server = sa.select(tool_pins).where(pins.server_id == bindparam("s"), pins.tool != NO_TOOL).order_by(pins.tool)
-_looked_at = sa.select(pins.tool).where(pins.server_id == bindparam("s"), pins.tool == NO_TOOL)
+_pins_of_server = sa.select(tool_pins).where(pins.server_id == bindparam("s"), pins.tool != NO_TOOL).order_by(pins.tool)
+_mark_of_server = sa.select(pins.tool).where(pins.server_id == bindparam("s"), pins.tool == NO_TOOL)
 _row = {
     "server_id": bindparam("s"),
     "tool": bindparam("t"),
@@ -43,10 +43,10 @@ _row = {
     "pinned_by": bindparam("who"),
     "pinned_at": now(),
 }
-_add = Upsert(
+_add_mark = Upsert(
     lambda insert: insert(tool_pins).values(**_row).on_conflict_do_nothing().returning(tool_pins.c.definition)
 )
-_replace = Upsert(
+_replace_pin = Upsert(
     lambda insert: (
         insert(tool_pins)
         .values(**_row)
@@ -64,83 +64,49 @@ _replace = Upsert(
 _delete_pins = tool_pins.delete().where(pins.server_id == bindparam("s"))
 _slug = sa.select(mcp_servers.c.slug).where(mcp_servers.c.id == bindparam("s"))
 
+_all = sa.select(mcp_capabilities)
 
-def read_pinned(connection: sa.Connection) -> Mapping[str, Mapping[str, str]]:
-    """Return all pinned definitions by server and tool, including servers with nothing to pin."""
-    rows: dict[str, dict[str, str]] = {}
-    for server_id, tool, definition in connection.execute(_definitions):
-        of_server = rows.setdefault(server_id, {})
-        if tool != NO_TOOL:
-            of_server[tool] = definition
-    return rows
+_select_capabilities = sa.select(mcp_capabilities.c.capabilities).where(mcp_capabilities.c.server_id == bindparam("i"))
 
+_server = sa.select(mcp_servers.c.id).where(mcp_servers.c.id == bindparam("i")).with_for_update(read=True)
 
-def read_pins(connection: sa.Connection, server_id: str) -> Sequence[Pin]:
-    """Return a server's pins by tool."""
-    return [_pin(row) for row in connection.execute(_of_server, {"s": server_id})]
-
-
-def is_pinned(connection: sa.Connection, server_id: str) -> bool:
-    """Return True if a server's tools were pinned at its first sync."""
-    return connection.execute(_looked_at, {"s": server_id}).first() is not None
-
-
-def begin(connection: sa.Connection, server_id: str, tools: Sequence[Tool]) -> bool:
-    """Pin the tools of a server's first sync, except those that an admin must review. No effect if they are pinned
-    already or there are no tools.
-    """
-    mark = {"s": server_id, "t": NO_TOOL, "d": "", "b": "", "who": FIRST_SYNC}
-    if not tools or connection.execute(_add.on(connection), mark).first() is None:
-        return False
-    plain = first_pins(tools)
-    _replace_pins(connection, server_id, (tool for tool in tools if tool.original_name in plain), FIRST_SYNC)
-    return True
-
-
-def pin(connection: sa.Connection, server_id: str, tools: Sequence[Tool], by: Author) -> None:
-    """Pin these definitions, replacing earlier pins of these tools. Raises NotFound."""
-    lock(connection)
-    slug = connection.execute(_slug, {"s": server_id}).scalar()
-    if slug is None and not server_id.startswith(FILE):
-        raise NotFound("That server does not exist.", "list the servers")
-    before = {read_pin.tool: read_pin.definition for read_pin in read_pins(connection, server_id)}
-    fresh = [tool for tool in tools if before.get(tool.original_name) != tool.definition]
-    if not fresh:
-        return
-    begin_with = {"s": server_id, "t": NO_TOOL, "d": "", "b": "", "who": by.principal}
-    connection.execute(_add.on(connection), begin_with)
-    _replace_pins(connection, server_id, fresh, by.principal)
-    audit.record(
-        connection,
-        "pinned tools",
-        by.principal,
-        subject=server_id,
-        server=slug or server_id.removeprefix(FILE),
-        changes={
-            tool.original_name: f"{before.get(tool.original_name, 'nothing')} → {tool.definition}" for tool in fresh
-        },
+_save_capabilities = Upsert(
+    lambda insert: (
+        insert(mcp_capabilities)
+        .values(
+            server_id=bindparam("i"),
+            status=SyncStatus.SYNCED.value,
+            capabilities=bindparam("what"),
+            definitions=bindparam("prints"),
+            server_version=bindparam("release"),
+            synced_at=now(),
+            problem="",
+        )
+        .on_conflict_do_update(
+            index_elements=["server_id"],
+            set_={
+                "status": SyncStatus.SYNCED.value,
+                "capabilities": bindparam("what"),
+                "definitions": bindparam("prints"),
+                "server_version": bindparam("release"),
+                "synced_at": now(),
+                "problem": "",
+            },
+        )
     )
-    bump(connection)
+)
 
+_save_failure = Upsert(
+    lambda insert: (
+        insert(mcp_capabilities)
+        .values(server_id=bindparam("i"), status=SyncStatus.SYNC_FAILED.value, problem=bindparam("why"))
+        .on_conflict_do_update(
+            index_elements=["server_id"], set_={"status": SyncStatus.SYNC_FAILED.value, "problem": bindparam("why")}
+        )
+    )
+)
 
-def delete_pins(connection: sa.Connection, server_id: str) -> None:
-    """Delete a server's pins."""
-    connection.execute(_delete_pins, {"s": server_id})
-
-
-def _replace_pins(connection: sa.Connection, server_id: str, tools: Iterable[Tool], who: str) -> None:
-    for tool in tools:
-        body = json_text({"v": VERSION, **tool_body(tool)})
-        row = {"s": server_id, "t": tool.original_name, "d": tool.definition, "b": body, "who": who}
-        connection.execute(_replace.on(connection), row)
-
-
-def _pin(row: Any) -> Pin:
-    try:
-        seen = read_tool(json.loads(row.body))
-    except UNREADABLE:
-        seen = None
-    return Pin(row.server_id, row.tool, row.definition, seen, row.pinned_by, row.pinned_at)
+_delete_capabilities = mcp_capabilities.delete().where(mcp_capabilities.c.server_id == bindparam("i"))
 
 
 class SqlPinStore:
@@ -149,17 +115,123 @@ class SqlPinStore:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def pinned(self) -> Mapping[str, Pinned]:
-        """Return the pinned definitions by server."""
-        return await self._database.run(read_pinned)
+    @transaction
+    def pinned(self, connection: sa.Connection) -> Mapping[str, Pinned]:
+        """Return the pinned definitions by server and tool, including servers with nothing to pin."""
+        pinned: dict[str, dict[str, str]] = {}
+        for server_id, tool, definition in connection.execute(_definitions):
+            of_server = pinned.setdefault(server_id, {})
+            if tool != NO_TOOL:
+                of_server[tool] = definition
+        return pinned
 
-    async def pins_of(self, server_id: str) -> Sequence[Pin]:
+    @transaction
+    def pins_of(self, connection: sa.Connection, server_id: str) -> Sequence[Pin]:
         """Return a server's pins by tool."""
-        return await self._database.run(lambda connection: read_pins(connection, server_id))
+        return _read_pins(connection, server_id)
 
-    async def pin(self, server_id: str, tools: Sequence[Tool], by: Author) -> None:
-        """Pin these definitions."""
-        await self._database.run(lambda connection: pin(connection, server_id, tools, by))
+    @transaction
+    def pin(self, connection: sa.Connection, server_id: str, tools: Sequence[Tool], by: Author) -> None:
+        """Pin these definitions, replacing earlier pins of these tools. Raises NotFound."""
+        lock(connection)
+        slug = connection.execute(_slug, {"s": server_id}).scalar()
+        if slug is None and not server_id.startswith(FILE):
+            raise NotFound("That server does not exist.", "list the servers")
+        before = {pin.tool: pin.definition for pin in _read_pins(connection, server_id)}
+        changed = [tool for tool in tools if before.get(tool.original_name) != tool.definition]
+        if not changed:
+            return
+        _mark_as_pinned(connection, server_id, by.principal)
+        _replace_pins(connection, server_id, changed, by.principal)
+        changes = {
+            tool.original_name: f"{before.get(tool.original_name, 'nothing')} → {tool.definition}" for tool in changed
+        }
+        name = slug or server_id.removeprefix(FILE)
+        audit.record(connection, "pinned tools", by.principal, subject=server_id, server=name, changes=changes)
+        bump(connection)
+
+
+def read_rows(connection: sa.Connection) -> Iterable[Any]:
+    """Return the rows of the cached capabilities of every server."""
+    return connection.execute(_all)
+
+
+def read_cached(row: Any) -> CachedCapabilities:
+    """Return the cached capabilities of a row. Raises `turn_reader.UNREADABLE`."""
+    capabilities = decode_capabilities(row.capabilities)
+    return CachedCapabilities(SyncStatus(row.status), capabilities, row.synced_at, row.problem)
+
+
+def save_capabilities(connection: sa.Connection, server_id: str, capabilities: ServerCapabilities) -> None:
+    """Save a sync's capabilities, and pin the tools at the first sync. No effect if the server was removed."""
+    text = encode_capabilities(capabilities)
+    # Read before the locks, because most syncs change nothing and must not wait for each other.
+    before = connection.execute(_select_capabilities, {"i": server_id}).scalar()
+    is_pinned = connection.execute(_mark_of_server, {"s": server_id}).first() is not None
+    if not (same_offer(before, text) and (is_pinned or not capabilities.tools)):
+        bump(connection)
+    if _is_removed(connection, server_id):
+        return
+    if not is_pinned and capabilities.tools and _mark_as_pinned(connection, server_id, FIRST_SYNC):
+        plain = first_pins(capabilities.tools)
+        _replace_pins(
+            connection, server_id, (tool for tool in capabilities.tools if tool.original_name in plain), FIRST_SYNC
+        )
+    connection.execute(
+        _save_capabilities.on(connection),
+        {
+            "i": server_id,
+            "what": text,
+            "prints": definitions_text(capabilities),
+            "release": capabilities.server_version,
+        },
+    )
+
+
+def save_sync_failure(connection: sa.Connection, server_id: str, problem: str) -> None:
+    """Save the error of a failed sync; the cached capabilities stay."""
+    if not _is_removed(connection, server_id):
+        connection.execute(_save_failure.on(connection), {"i": server_id, "why": problem})
+
+
+def delete_capabilities(connection: sa.Connection, server_id: str) -> None:
+    """Delete the cached capabilities of a server."""
+    connection.execute(_delete_capabilities, {"i": server_id})
+
+
+def delete_pins(connection: sa.Connection, server_id: str) -> None:
+    """Delete a server's pins."""
+    connection.execute(_delete_pins, {"s": server_id})
+
+
+def _is_removed(connection: sa.Connection, server_id: str) -> bool:
+    """Return True if the server was removed. Otherwise lock its row until the transaction ends."""
+    return not server_id.startswith(FILE) and connection.execute(_server, {"i": server_id}).first() is None
+
+
+def _read_pins(connection: sa.Connection, server_id: str) -> Sequence[Pin]:
+    return [_pin(row) for row in connection.execute(_pins_of_server, {"s": server_id})]
+
+
+def _mark_as_pinned(connection: sa.Connection, server_id: str, who: str) -> bool:
+    """Mark the server's tools as pinned. Return False if they were."""
+    mark = {"s": server_id, "t": NO_TOOL, "d": "", "b": "", "who": who}
+    return connection.execute(_add_mark.on(connection), mark).first() is not None
+
+
+def _replace_pins(connection: sa.Connection, server_id: str, tools: Iterable[Tool], who: str) -> None:
+    for tool in tools:
+        body = json_text({"v": VERSION, **tool_body(tool)})
+        row = {"s": server_id, "t": tool.original_name, "d": tool.definition, "b": body, "who": who}
+        connection.execute(_replace_pin.on(connection), row)
+
+
+def _pin(row: Any) -> Pin:
+    try:
+        seen = read_tool(json.loads(row.body))
+    except UNREADABLE:
+        seen = None
+    return Pin(row.server_id, row.tool, row.definition, seen, row.pinned_by, row.pinned_at)
 
 
 def encode_capabilities(capabilities: ServerCapabilities) -> str:
@@ -338,108 +410,3 @@ def _plain(value: Any) -> Any:
             return [_plain(item) for item in value]
         case _:
             return value
-
-
-_all = sa.select(mcp_capabilities)
-
-_select_capabilities = sa.select(mcp_capabilities.c.capabilities).where(mcp_capabilities.c.server_id == bindparam("i"))
-
-_server = sa.select(mcp_servers.c.id).where(mcp_servers.c.id == bindparam("i")).with_for_update(read=True)
-
-_save = Upsert(
-    lambda insert: (
-        insert(mcp_capabilities)
-        .values(
-            server_id=bindparam("i"),
-            status=SyncStatus.SYNCED.value,
-            capabilities=bindparam("what"),
-            definitions=bindparam("prints"),
-            server_version=bindparam("release"),
-            synced_at=now(),
-            problem="",
-        )
-        .on_conflict_do_update(
-            index_elements=["server_id"],
-            set_={
-                "status": SyncStatus.SYNCED.value,
-                "capabilities": bindparam("what"),
-                "definitions": bindparam("prints"),
-                "server_version": bindparam("release"),
-                "synced_at": now(),
-                "problem": "",
-            },
-        )
-    )
-)
-
-_fail = Upsert(
-    lambda insert: (
-        insert(mcp_capabilities)
-        .values(server_id=bindparam("i"), status=SyncStatus.SYNC_FAILED.value, problem=bindparam("why"))
-        .on_conflict_do_update(
-            index_elements=["server_id"], set_={"status": SyncStatus.SYNC_FAILED.value, "problem": bindparam("why")}
-        )
-    )
-)
-
-_delete_capabilities = mcp_capabilities.delete().where(mcp_capabilities.c.server_id == bindparam("i"))
-
-
-@dataclass(frozen=True, slots=True)
-class CachedRow:
-    """Readable rows by server id, and the errors of unreadable rows by server id."""
-
-    readable: Mapping[str, CachedCapabilities]
-    unreadable: Mapping[str, str]
-
-
-def read_known(connection: sa.Connection) -> CachedRow:
-    """Return the cached capabilities of every server."""
-    readable, unreadable = {}, {}
-    for row in connection.execute(_all):
-        try:
-            readable[row.server_id] = CachedCapabilities(
-                SyncStatus(row.status), decode_capabilities(row.capabilities), row.synced_at, row.problem
-            )
-        except UNREADABLE as error:
-            unreadable[row.server_id] = repr(error)
-    return CachedRow(readable, unreadable)
-
-
-def save_capabilities(connection: sa.Connection, server_id: str, capabilities: ServerCapabilities) -> None:
-    """Save a sync's capabilities, and pin the tools at the first sync. No effect if the server was removed."""
-    text = encode_capabilities(capabilities)
-    # Read before the locks, because most syncs change nothing and must not wait for each other.
-    before = connection.execute(_select_capabilities, {"i": server_id}).scalar()
-    pinned = is_pinned(connection, server_id)
-    if not (same_offer(before, text) and (pinned or not capabilities.tools)):
-        bump(connection)
-    if _is_removed(connection, server_id):
-        return
-    if not pinned:
-        begin(connection, server_id, capabilities.tools)
-    connection.execute(
-        _save.on(connection),
-        {
-            "i": server_id,
-            "what": text,
-            "prints": definitions_text(capabilities),
-            "release": capabilities.server_version,
-        },
-    )
-
-
-def save_sync_failure(connection: sa.Connection, server_id: str, problem: str) -> None:
-    """Save the error of a failed sync; the cached capabilities stay."""
-    if not _is_removed(connection, server_id):
-        connection.execute(_fail.on(connection), {"i": server_id, "why": problem})
-
-
-def delete_capabilities(connection: sa.Connection, server_id: str) -> None:
-    """Delete the cached capabilities of a server."""
-    connection.execute(_delete_capabilities, {"i": server_id})
-
-
-def _is_removed(connection: sa.Connection, server_id: str) -> bool:
-    """Return True if the server was removed. Otherwise lock its row until the transaction ends."""
-    return not server_id.startswith(FILE) and connection.execute(_server, {"i": server_id}).first() is None

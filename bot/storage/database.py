@@ -276,6 +276,25 @@ def transaction(
     return decorate if work is None else decorate(work)
 
 
+def change_once(change: _Work[S, P, bool], /) -> _Method[S, P, bool]:
+    """As `transaction`, for a method that returns True if it changed something. The result is True if any of its runs
+    returned True, because after a lost COMMIT response the next run finds the change made.
+    """
+
+    @wraps(change)
+    async def run(store: S, /, *args: P.args, **kwargs: P.kwargs) -> bool:
+        changed = False
+
+        def work(connection: sa.Connection) -> bool:
+            nonlocal changed
+            changed = change(store, connection, *args, **kwargs) or changed
+            return changed
+
+        return await store._database.run(work)  # noqa: SLF001 - the class is decorated with this
+
+    return run
+
+
 def report(query: _Work[S, P, T], /) -> _Method[S, P, T]:
     """As `transaction`, for a query of a report: it only reads, may take long, and runs by `Database.read`."""
 

@@ -17,6 +17,7 @@ import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol, TypeVar
 
 from bot.errors import SecretUnavailable, SettingsError
 from bot.storage.fsync import fsync_directory
@@ -32,6 +33,25 @@ _IV_BYTES = 12
 _ROUNDS = 600_000
 """OWASP's advice for PBKDF2-HMAC-SHA256."""
 _SET_AGAIN = "or set the secret again"
+
+
+class Encrypted(Protocol):
+    """A row with a ciphertext."""
+
+    @property
+    def ciphertext(self) -> str:
+        """Encrypted text."""
+
+    @property
+    def context(self) -> str:
+        """Encryption context of the ciphertext."""
+
+    @property
+    def label(self) -> str:
+        """Name of the row in messages."""
+
+
+E = TypeVar("E", bound=Encrypted)
 
 
 class SecretBox:
@@ -51,7 +71,7 @@ class SecretBox:
     ) -> None:
         self._given = tuple(keys)
         self._later = functools.cache(later)
-        self._password = password.encode("utf-8", "surrogatepass")
+        self._password = _bytes(password)
         self._salt = os.urandom(_SALT_BYTES)
         self._derived: dict[bytes, bytes] = {}
         self._deriving = threading.Lock()
@@ -65,7 +85,7 @@ class SecretBox:
         """True if there is a key or a password."""
         return bool(self._keys or self._password)
 
-    def seal(self, plain: str, place: str) -> str:
+    def seal(self, plain: str, context: str) -> str:
         """Encrypt a text for one context. Raises SecretUnavailable if there is no key."""
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415 - start-up must stay fast
 
@@ -77,10 +97,10 @@ class SecretBox:
         salt = b"" if self._keys else self._salt
         key = self._derive(salt) if salt else self._keys[0]
         iv = os.urandom(_IV_BYTES)
-        sealed = AESGCM(key).encrypt(iv, plain.encode("utf-8", "surrogatepass"), _bytes(place))
+        sealed = AESGCM(key).encrypt(iv, _bytes(plain), _bytes(context))
         return ":".join((_VERSION, *(base64.b64encode(part).decode("ascii") for part in (salt, iv, sealed))))
 
-    def open(self, sealed: str, place: str) -> str:
+    def open(self, sealed: str, context: str) -> str:
         """Decrypt a ciphertext of this context. Raises SecretUnavailable if no key fits or it is damaged."""
         from cryptography.exceptions import InvalidTag  # noqa: PLC0415 - start-up must stay fast
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415
@@ -88,7 +108,7 @@ class SecretBox:
         salt, iv, ciphertext = _parts(sealed)
         for key in self._keys_for(salt):
             try:
-                return AESGCM(key).decrypt(iv, ciphertext, _bytes(place)).decode("utf-8", "surrogatepass")
+                return AESGCM(key).decrypt(iv, ciphertext, _bytes(context)).decode("utf-8", "surrogatepass")
             except InvalidTag:
                 continue
         variable = PASSWORD_VARIABLE if salt else KEY_VARIABLE
@@ -96,6 +116,18 @@ class SecretBox:
             f"It was encrypted with another key than those in {variable}, or has been tampered with.",
             f"give {variable} the one it was encrypted with{'' if salt else ' behind a comma'}, {_SET_AGAIN}",
         )
+
+    def encrypt_again(self, rows: Sequence[E]) -> tuple[Sequence[tuple[E, str]], Sequence[str]]:
+        """Return rows with their new ciphertexts, and the labels of those that no key decrypts."""
+        pairs, unopened = [], []
+        for row in rows:
+            try:
+                plain = self.open(row.ciphertext, row.context)
+            except SecretUnavailable:
+                unopened.append(row.label)
+            else:
+                pairs.append((row, self.seal(plain, row.context)))
+        return pairs, unopened
 
     def _keys_for(self, salt: bytes) -> Sequence[bytes]:
         if salt and self._password:
@@ -157,8 +189,8 @@ def _parts(sealed: str) -> tuple[bytes, bytes, bytes]:
     return salt, iv, ciphertext
 
 
-def _bytes(place: str) -> bytes:
-    return place.encode("utf-8", "surrogatepass")
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from bot.domain.conversations import Author
 from bot.errors import NotFound
 from bot.ports import Feedback
 from bot.storage.clock import now
-from bot.storage.database import Database
+from bot.storage.database import Database, transaction
 from bot.storage.tables import opinions, turns
 from bot.storage.upsert import Upsert
 
@@ -24,7 +24,7 @@ _save = Upsert(
         .on_conflict_do_update(index_elements=["turn_id", "person"], set_={"good": bindparam("good"), "at": now()})
     )
 )
-_of = sa.select(opinions).where(opinions.c.turn_id == bindparam("t")).order_by(opinions.c.at, opinions.c.person)
+_of_turn = sa.select(opinions).where(opinions.c.turn_id == bindparam("t")).order_by(opinions.c.at, opinions.c.person)
 
 
 class SqlFeedbackStore:
@@ -33,21 +33,15 @@ class SqlFeedbackStore:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def save(self, turn_id: str, good: bool, by: Author) -> None:
+    @transaction
+    def save(self, connection: sa.Connection, turn_id: str, good: bool, by: Author) -> None:
         """Save a user's current feedback."""
-        await self._database.run(lambda connection: _save_feedback(connection, turn_id, good, by))
+        if connection.execute(_turn, {"t": turn_id}).first() is None:
+            raise NotFound("That answer was deleted.")
+        connection.execute(_save.on(connection), {"t": turn_id, "who": by.principal, "good": good})
 
-    async def for_turn(self, turn_id: str) -> Sequence[Feedback]:
+    @transaction
+    def for_turn(self, connection: sa.Connection, turn_id: str) -> Sequence[Feedback]:
         """Return the feedback on a turn's answer."""
-        return await self._database.run(lambda connection: _read(connection, turn_id))
-
-
-def _save_feedback(connection: sa.Connection, turn_id: str, good: bool, by: Author) -> None:
-    if connection.execute(_turn, {"t": turn_id}).first() is None:
-        raise NotFound("That answer was deleted.")
-    connection.execute(_save.on(connection), {"t": turn_id, "who": by.principal, "good": good})
-
-
-def _read(connection: sa.Connection, turn_id: str) -> Sequence[Feedback]:
-    rows = connection.execute(_of, {"t": turn_id})
-    return [Feedback(row.turn_id, row.good, row.person, row.at) for row in rows]
+        rows = connection.execute(_of_turn, {"t": turn_id})
+        return [Feedback(row.turn_id, row.good, row.person, row.at) for row in rows]

@@ -16,7 +16,7 @@ from sqlalchemy import bindparam
 from bot.domain.conversations import Author, ConversationKey
 from bot.domain.secrets import LINK_SECONDS, SecretLink
 from bot.storage.clock import now
-from bot.storage.database import Database
+from bot.storage.database import Database, transaction
 from bot.storage.tables import one_time_links
 from bot.storage.turn_reader import UNREADABLE
 
@@ -39,49 +39,6 @@ _find = sa.select(one_time_links).where(*_is_valid)
 _use_up = one_time_links.update().where(*_is_valid).values(used_at=now()).returning(*one_time_links.c)
 
 
-def hash_of(token: str) -> str:
-    """Return the hash of a link's token. A plain hash suffices, because 256 random bits cannot be guessed."""
-    return hashlib.sha256(token.encode()).hexdigest()
-
-
-def add(connection: sa.Connection, token: str, link: SecretLink, seconds: float) -> SecretLink:
-    """Add a link, replacing the user's other links for the same secret, and delete all expired links."""
-    by = link.person
-    connection.execute(_delete_old)
-    connection.execute(_delete_same, {"i": link.server_id, "s": link.slot, "who": by.principal})
-    row = {
-        "hash": hash_of(token),
-        "server_id": link.server_id,
-        "slot": link.slot,
-        "person": by.principal,
-        "person_name": by.name,
-        "conversation": str(link.conversation),
-        "seconds": seconds,
-    }
-    return replace(link, expires_at=connection.execute(_add, row).scalar_one())
-
-
-def find(connection: sa.Connection, token: str) -> SecretLink | None:
-    """Return the valid link of this hash, `None` without one."""
-    return _read(connection.execute(_find, {"h": hash_of(token)}).first())
-
-
-def take(connection: sa.Connection, token: str) -> SecretLink | None:
-    """Use up the valid link of this hash. Only one of two concurrent calls gets it."""
-    return _read(connection.execute(_use_up, {"h": hash_of(token)}).first())
-
-
-def _read(row: Any) -> SecretLink | None:
-    if row is None:
-        return None
-    try:
-        platform, _, person = row.person.partition(":")
-        author = Author(platform, person, row.person_name)
-        return SecretLink(row.server_id, row.slot, author, ConversationKey.parse(row.conversation), row.expires_at)
-    except UNREADABLE:
-        return None
-
-
 class SqlLinkStore:
     """One-time links by token."""
 
@@ -93,16 +50,49 @@ class SqlLinkStore:
     ) -> tuple[SecretLink, str]:
         """Add a link. Return it with its token."""
         token = secrets.token_urlsafe(_BYTES)
-        unsaved = SecretLink(server_id, slot, by, conversation)
-        link = await self._database.run(lambda connection: add(connection, token, unsaved, LINK_SECONDS))
-        return link, token
+        return await self._add(token, SecretLink(server_id, slot, by, conversation)), token
 
-    async def find(self, token: str) -> SecretLink | None:
+    @transaction
+    def _add(self, connection: sa.Connection, token: str, link: SecretLink) -> SecretLink:
+        """Add a link, replacing the user's other links for the same secret, and delete all expired links."""
+        by = link.person
+        connection.execute(_delete_old)
+        connection.execute(_delete_same, {"i": link.server_id, "s": link.slot, "who": by.principal})
+        row = {
+            "hash": _hash(token),
+            "server_id": link.server_id,
+            "slot": link.slot,
+            "person": by.principal,
+            "person_name": by.name,
+            "conversation": str(link.conversation),
+            "seconds": LINK_SECONDS,
+        }
+        return replace(link, expires_at=connection.execute(_add, row).scalar_one())
+
+    @transaction
+    def find(self, connection: sa.Connection, token: str) -> SecretLink | None:
         """Return the link, `None` if it is not valid."""
-        return await self._database.run(lambda connection: find(connection, token))
+        return _read(connection.execute(_find, {"h": _hash(token)}).first())
 
-    async def take(self, token: str) -> SecretLink | None:
+    @transaction
+    def take(self, connection: sa.Connection, token: str) -> SecretLink | None:
         """Use up the link. After a lost COMMIT response the link is used and `None` is returned, because two users must
         never get it.
         """
-        return await self._database.run(lambda connection: take(connection, token))
+        return _read(connection.execute(_use_up, {"h": _hash(token)}).first())
+
+
+def _hash(token: str) -> str:
+    # A plain hash suffices, because 256 random bits cannot be guessed.
+    return hashlib.sha256(token.encode()).hexdigest()
+
+
+def _read(row: Any) -> SecretLink | None:
+    if row is None:
+        return None
+    try:
+        platform, _, person = row.person.partition(":")
+        author = Author(platform, person, row.person_name)
+        return SecretLink(row.server_id, row.slot, author, ConversationKey.parse(row.conversation), row.expires_at)
+    except UNREADABLE:
+        return None

@@ -22,19 +22,19 @@ from bot.errors import NotFound
 from bot.storage import audit
 from bot.storage.clock import now
 from bot.storage.config_version import bump, lock
-from bot.storage.database import Database, json_text
+from bot.storage.database import Database, change_once, json_text, transaction
 from bot.storage.tables import approvals, mcp_servers, policy_rules, steps, turns
 from bot.storage.turn_reader import UNREADABLE, read_record
 
 log = logging.getLogger(__name__)
 
-_MOST_PAST = 20
+_MOST_CALLS = 20
 _SHORTEST_ID = 8
 """Cards show that many characters of an approval's id."""
 
 _all = sa.select(policy_rules)
-_one = sa.select(policy_rules).where(policy_rules.c.id == bindparam("i"))
-_alike = sa.select(policy_rules).where(
+_by_id = sa.select(policy_rules).where(policy_rules.c.id == bindparam("i"))
+_of_server = sa.select(policy_rules).where(
     policy_rules.c.workspace == bindparam("w"), policy_rules.c.server_id == bindparam("s")
 )
 _slug = sa.select(mcp_servers.c.slug).where(mcp_servers.c.id == bindparam("i"))
@@ -44,8 +44,8 @@ _change = (
     .where(policy_rules.c.id == bindparam("i"))
     .values(body=bindparam("b"), set_by=bindparam("who"), set_at=now())
 )
-_clear = policy_rules.delete().where(policy_rules.c.id == bindparam("i"))
-_past = (
+_delete = policy_rules.delete().where(policy_rules.c.id == bindparam("i"))
+_past_calls = (
     sa.select(steps.c.turn_id, steps.c.n)
     .join(turns, turns.c.id == steps.c.turn_id)
     .outerjoin(approvals, sa.and_(approvals.c.turn_id == steps.c.turn_id, approvals.c.n == steps.c.n))
@@ -59,7 +59,7 @@ _past = (
         ),
     )
     .order_by(steps.c.turn_id, steps.c.n)
-    .limit(_MOST_PAST)
+    .limit(_MOST_CALLS)
 )
 
 
@@ -68,36 +68,90 @@ class SqlPolicyStore:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._complained: set[str] = set()
+        self._logged: set[str] = set()
 
-    async def rules(self) -> Sequence[Rule]:
+    @transaction
+    def rules(self, connection: sa.Connection) -> Sequence[Rule]:
         """Return all rules by server. An unreadable rule denies its server's tools, or all tools in its scope."""
-        results, unreadable = await self._database.run(_read)
-        for rule_id in unreadable - self._complained:
-            self._complained.add(rule_id)
-            log.warning("rule %s: unreadable, denies its calls. Fix: clear it, or run the release that set it", rule_id)
-        return results
+        rules = [self._read(row) for row in connection.execute(_all)]
+        return sorted(rules, key=lambda rule: (rule.server_id, rule.tool, rule.at, rule.id))
 
     async def set_rule(self, rule: Rule, by: Author) -> Rule:
-        """Save a rule, replacing one with the same target."""
-        fresh = f"rule_{secrets.token_hex(4)}"
-        return await self._database.run(lambda connection: _set_rule(connection, rule, fresh, by))
+        """Save a rule, replacing the rule of its workspace with the same conditions. Raises NotFound."""
+        return await self._set_rule(rule, f"rule_{secrets.token_hex(4)}", by)
 
-    async def clear_rule(self, rule_id: str, by: Author) -> bool:
-        """Delete a rule."""
-        cleared = False
+    @transaction
+    def _set_rule(self, connection: sa.Connection, rule: Rule, new_id: str, by: Author) -> Rule:
+        lock(connection)
+        # A server that was removed meanwhile gets no rules.
+        is_admins = bool(rule.server_id) and not rule.server_id.startswith(FILE)
+        if is_admins and connection.execute(_slug, {"i": rule.server_id}).first() is None:
+            raise NotFound("That server does not exist.", "list the servers")
+        rows = connection.execute(_of_server, {"w": rule.workspace, "s": rule.server_id}).all()
+        before = next((stored for stored in map(self._read, rows) if stored.conditions == rule.conditions), None)
+        if before is not None and rule_to_table(before) == rule_to_table(rule):
+            return before
+        rule = dataclasses.replace(rule, id=before.id if before else new_id)
+        columns = rule_row(rule)
+        if before is not None:
+            connection.execute(_change, {"i": rule.id, "b": columns["body"], "who": by.principal})
+        else:
+            connection.execute(_add, {"id": rule.id, **columns, "set_by": by.principal})
+        _record(connection, "set policy", by, before=before, after=rule)
+        bump(connection)
+        return read_rule_row(connection.execute(_by_id, {"i": rule.id}).one())
 
-        def transaction(connection: sa.Connection) -> bool:
-            nonlocal cleared
-            # After a lost COMMIT response the rule is gone, and this call deleted it.
-            cleared = _clear_rule(connection, rule_id, by) or cleared
-            return cleared
+    @change_once
+    def clear_rule(self, connection: sa.Connection, rule_id: str, by: Author) -> bool:
+        """Delete a rule. Return False if it does not exist."""
+        lock(connection)
+        row = connection.execute(_by_id, {"i": rule_id}).first()
+        if row is None:
+            return False
+        connection.execute(_delete, {"i": rule_id})
+        _record(connection, "cleared policy", by, before=self._read(row), after=None)
+        bump(connection)
+        return True
 
-        return await self._database.run(transaction)
+    @transaction
+    def stored_results(
+        self, connection: sa.Connection, named: str, reach: str
+    ) -> Sequence[tuple[ConversationKey, ToolStep]]:
+        """Return past calls with their policy results."""
+        turn, _, n = named.partition(":")
+        # A shorter prefix is no approval id, and an empty one would match all of them.
+        prefix = named if len(named) >= _SHORTEST_ID else ""
+        values = {
+            "named": prefix or "-",
+            "long": len(prefix) or 1,
+            "turn": turn,
+            "n": int(n) if n.isascii() and n.isdigit() and len(n) < 7 else 0 if not n else -1,
+            "reach": reach,
+            "length": len(reach),
+        }
+        calls = []
+        for row in connection.execute(_past_calls, values).all():
+            record = read_record(connection, row.turn_id)
+            calls += [(record.turn.conversation, step) for step in record.calls if step.n == row.n]
+        return calls
 
-    async def stored_results(self, named: str, reach: str) -> Sequence[tuple[ConversationKey, ToolStep]]:
-        """Return stored calls with their rulings."""
-        return await self._database.run(lambda connection: _past_calls(connection, named, reach))
+    def _read(self, row: Any) -> Rule:
+        try:
+            return read_rule_row(row)
+        except UNREADABLE:
+            if row.id not in self._logged:
+                self._logged.add(row.id)
+                log.warning(
+                    "rule %s: unreadable, denies its calls. Fix: clear it, or run the release that set it", row.id
+                )
+            return Rule(
+                ApprovalPolicy.ALWAYS_DENY,
+                server_id=row.server_id,
+                id=row.id,
+                workspace=row.workspace,
+                by=row.set_by,
+                at=row.set_at,
+            )
 
 
 def rule_row(rule: Rule) -> dict[str, Any]:
@@ -117,71 +171,6 @@ def read_rule_row(row: Any) -> Rule:
         raise ValueError(f"a rule of version {version}")
     rule = parse_rule(table)
     return dataclasses.replace(rule, id=row.id, workspace=row.workspace, by=row.set_by, at=row.set_at)
-
-
-def _read(connection: sa.Connection) -> tuple[Sequence[Rule], set[str]]:
-    results, unreadable = [], set()
-    for row in connection.execute(_all):
-        rule = _read_row(row)
-        results.append(rule)
-        if _is_unreadable(row):
-            unreadable.add(row.id)
-    return sorted(results, key=lambda rule: (rule.server_id, rule.tool, rule.at, rule.id)), unreadable
-
-
-def _read_row(row: Any) -> Rule:
-    try:
-        return read_rule_row(row)
-    except UNREADABLE:
-        return Rule(
-            ApprovalPolicy.ALWAYS_DENY,
-            server_id=row.server_id,
-            id=row.id,
-            workspace=row.workspace,
-            by=row.set_by,
-            at=row.set_at,
-        )
-
-
-def _is_unreadable(row: Any) -> bool:
-    try:
-        read_rule_row(row)
-    except UNREADABLE:
-        return True
-    return False
-
-
-def _set_rule(connection: sa.Connection, rule: Rule, fresh: str, by: Author) -> Rule:
-    lock(connection)
-    # A server that was removed meanwhile gets no rules.
-    named = bool(rule.server_id) and not rule.server_id.startswith(FILE)
-    if named and connection.execute(_slug, {"i": rule.server_id}).first() is None:
-        raise NotFound("That server does not exist.", "list the servers")
-    rows = connection.execute(_alike, {"w": rule.workspace, "s": rule.server_id}).all()
-    before = next((stored for stored in map(_read_row, rows) if stored.conditions == rule.conditions), None)
-    if before is not None and rule_to_table(before) == rule_to_table(rule):
-        return before
-    rule = dataclasses.replace(rule, id=before.id if before else fresh)
-    columns = rule_row(rule)
-    if before is not None:
-        connection.execute(_change, {"i": rule.id, "b": columns["body"], "who": by.principal})
-    else:
-        connection.execute(_add, {"id": rule.id, **columns, "set_by": by.principal})
-    _record(connection, "set policy", by, before=before, after=rule)
-    bump(connection)
-    return read_rule_row(connection.execute(_one, {"i": rule.id}).one())
-
-
-def _clear_rule(connection: sa.Connection, rule_id: str, by: Author) -> bool:
-    lock(connection)
-    row = connection.execute(_one, {"i": rule_id}).first()
-    if row is None:
-        return False
-    before = _read_row(row)
-    connection.execute(_clear, {"i": rule_id})
-    _record(connection, "cleared policy", by, before=before, after=None)
-    bump(connection)
-    return True
 
 
 def _record(connection: sa.Connection, kind: str, by: Author, *, before: Rule | None, after: Rule | None) -> None:
@@ -207,22 +196,3 @@ def _described(rule: Rule | None, slug: str) -> str:
         return "none"
     bare = Rule(rule.policy, server_id=rule.server_id, tool=rule.tool)
     return rule.policy.value if rule_to_table(rule) == rule_to_table(bare) else describe_rule(rule, slug)
-
-
-def _past_calls(connection: sa.Connection, named: str, reach: str) -> Sequence[tuple[ConversationKey, ToolStep]]:
-    turn, _, n = named.partition(":")
-    # A shorter prefix is no approval id, and an empty one would match all of them.
-    prefix = named if len(named) >= _SHORTEST_ID else ""
-    asked = {
-        "named": prefix or "-",
-        "long": len(prefix) or 1,
-        "turn": turn,
-        "n": int(n) if n.isascii() and n.isdigit() and len(n) < 7 else 0 if not n else -1,
-        "reach": reach,
-        "length": len(reach),
-    }
-    results = []
-    for row in connection.execute(_past, asked).all():
-        record = read_record(connection, row.turn_id)
-        results += [(record.turn.conversation, step) for step in record.calls if step.n == row.n]
-    return results

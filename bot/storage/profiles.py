@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -21,17 +21,19 @@ from bot.storage import audit
 from bot.storage.clock import now
 from bot.storage.codec import VERSION
 from bot.storage.config_version import bump, lock
-from bot.storage.database import Database, json_text
+from bot.storage.database import Database, change_once, json_text, transaction
 from bot.storage.servers import changed_meanwhile, name_key
 from bot.storage.tables import profile_bindings, profiles
 from bot.storage.turn_reader import UNREADABLE
 from bot.storage.upsert import Upsert
 
 log = logging.getLogger(__name__)
-_LONGEST_SAID = 200
-"""Largest number of characters of a value that the audit repeats."""
+
+_LONGEST_VALUE = 200
+"""Largest number of characters of a value in the audit."""
+
 _all = sa.select(profiles).order_by(profiles.c.name_key, profiles.c.workspace)
-_one = sa.select(profiles).where(profiles.c.id == bindparam("i"))
+_by_id = sa.select(profiles).where(profiles.c.id == bindparam("i"))
 _add = profiles.insert().values(version=1, updated_at=now())
 _change = profiles.update().where(profiles.c.id == bindparam("i")).values(version=profiles.c.version + 1)
 _delete = profiles.delete().where(profiles.c.id == bindparam("i"))
@@ -55,105 +57,101 @@ _bind = Upsert(
 _unbind = profile_bindings.delete().where(profile_bindings.c.place == bindparam("p"))
 
 
-def read_profiles(connection: sa.Connection) -> tuple[Sequence[Profile], Collection[str]]:
-    """Return all profiles by name, and the ids of unreadable ones, which enable no tools."""
-    profiles_read, unreadable = [], set()
-    for row in connection.execute(_all):
+class SqlProfileStore:
+    """Profiles and their bindings to places."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._logged: set[str] = set()
+
+    @transaction
+    def profiles(self, connection: sa.Connection) -> Sequence[Profile]:
+        """Return all profiles by name. An unreadable profile enables no tools."""
+        return [self._read(row) for row in connection.execute(_all)]
+
+    @transaction
+    def save(self, connection: sa.Connection, profile: Profile, by: Author) -> Profile:
+        """Add a profile or replace one of the same version. Raises Conflict, NotFound."""
+        lock(connection)
+        row = connection.execute(_by_id, {"i": profile.id}).first()
+        columns = {**_columns(profile), "updated_by": by.principal}
+        if row is not None and row.version == profile.version + 1 and _is_equal(row, columns):
+            # The same transaction, repeated after a lost COMMIT response.
+            return _read(row)
+        if row is None and profile.version:
+            raise NotFound("That profile does not exist.", "list the profiles")
+        if row is not None and row.version != profile.version:
+            raise changed_meanwhile("The profile", row)
+        _check_name(connection, profile)
+        facts: Mapping[str, Any]
+        if row is None:
+            connection.execute(_add, {"id": profile.id, **columns})
+            kind, facts = "added profile", {"workspace": profile.workspace}
+        else:
+            connection.execute(_change.values(**columns, updated_at=now()), {"i": profile.id})
+            kind, facts = "changed profile", {"changes": _differences(row, columns)}
+        audit.record(connection, kind, by.principal, subject=profile.id, profile=profile.name, **facts)
+        bump(connection)
+        return _read(connection.execute(_by_id, {"i": profile.id}).one())
+
+    @change_once
+    def delete(self, connection: sa.Connection, profile_id: str, by: Author) -> bool:
+        """Delete a profile and its bindings. Return False if it does not exist."""
+        lock(connection)
+        row = connection.execute(_by_id, {"i": profile_id}).first()
+        if row is None:
+            return False
+        connection.execute(_delete, {"i": profile_id})
+        facts = {"profile": row.name, "workspace": row.workspace}
+        audit.record(connection, "deleted profile", by.principal, subject=profile_id, **facts)
+        bump(connection)
+        return True
+
+    @transaction
+    def bindings(self, connection: sa.Connection) -> Sequence[Binding]:
+        """Return the bindings of profiles to places."""
+        return [Binding(row.place, row.profile_id) for row in connection.execute(_bindings)]
+
+    @transaction
+    def bind(self, connection: sa.Connection, place: str, profile_id: str, by: Author) -> None:
+        """Bind a profile to a place. Raises NotFound."""
+        lock(connection)
+        row = connection.execute(_by_id, {"i": profile_id}).first()
+        if row is None:
+            raise NotFound("That profile does not exist.", "list the profiles")
+        if connection.execute(_bound, {"p": place}).scalar() == profile_id:
+            return
+        connection.execute(_bind.on(connection), {"p": place, "i": profile_id, "who": by.principal})
+        audit.record(connection, "bound profile", by.principal, subject=profile_id, profile=row.name, place=place)
+        bump(connection)
+
+    @change_once
+    def unbind(self, connection: sa.Connection, place: str, by: Author) -> bool:
+        """Remove a place's binding. Return False if there was none."""
+        lock(connection)
+        profile_id = connection.execute(_bound, {"p": place}).scalar()
+        if profile_id is None:
+            return False
+        connection.execute(_unbind, {"p": place})
+        name = connection.execute(_by_id, {"i": profile_id}).one().name
+        audit.record(connection, "unbound profile", by.principal, subject=profile_id, profile=name, place=place)
+        bump(connection)
+        return True
+
+    def _read(self, row: Any) -> Profile:
         try:
-            profiles_read.append(_read(row))
+            return _read(row)
         except UNREADABLE:
-            unreadable.add(row.id)
+            if row.id not in self._logged:
+                self._logged.add(row.id)
+                log.warning("profile %s: unreadable, enables no tools", row.id)
             # Skipping the profile would enable all tools in its places.
-            profiles_read.append(Profile(row.id, row.name, row.workspace, servers=frozenset(), version=row.version))
-    return profiles_read, unreadable
-
-
-def save(connection: sa.Connection, profile: Profile, by: Author) -> Profile:
-    """Add a profile or replace one of the same version. Raises Conflict, NotFound."""
-    lock(connection)
-    row = connection.execute(_one, {"i": profile.id}).first()
-    columns = _columns(profile)
-    if (
-        row is not None
-        and row.version == profile.version + 1
-        and _is_equal(row, columns)
-        and row.updated_by == by.principal
-    ):
-        # The same transaction, repeated after a lost COMMIT response.
-        return _read(row)
-    if row is None and profile.version:
-        raise NotFound("That profile does not exist.", "list the profiles")
-    if row is not None and row.version != profile.version:
-        raise changed_meanwhile("The profile", row)
-    _check_name(connection, profile)
-    columns["updated_by"] = by.principal
-    if row is None:
-        connection.execute(_add, {"id": profile.id, **columns})
-        facts = {"workspace": profile.workspace}
-        audit.record(connection, "added profile", by.principal, subject=profile.id, profile=profile.name, **facts)
-    else:
-        connection.execute(_change.values(**columns, updated_at=now()), {"i": profile.id})
-        changes = _differences(row, columns)
-        audit.record(
-            connection, "changed profile", by.principal, subject=profile.id, profile=profile.name, changes=changes
-        )
-    bump(connection)
-    return _read(connection.execute(_one, {"i": profile.id}).one())
-
-
-def delete(connection: sa.Connection, profile_id: str, by: Author) -> bool:
-    """Delete a profile and its bindings. False if there was none."""
-    lock(connection)
-    row = connection.execute(_one, {"i": profile_id}).first()
-    if row is None:
-        return False
-    connection.execute(_delete, {"i": profile_id})
-    audit.record(
-        connection,
-        "deleted profile",
-        by.principal,
-        subject=profile_id,
-        profile=row.name,
-        workspace=row.workspace,
-    )
-    bump(connection)
-    return True
-
-
-def read_bindings(connection: sa.Connection) -> Sequence[Binding]:
-    """Return the bindings of profiles to places."""
-    return [Binding(row.place, row.profile_id) for row in connection.execute(_bindings)]
-
-
-def bind(connection: sa.Connection, place: str, profile_id: str, by: Author) -> None:
-    """Bind a profile to a place. Raises NotFound."""
-    lock(connection)
-    row = connection.execute(_one, {"i": profile_id}).first()
-    if row is None:
-        raise NotFound("That profile does not exist.", "list the profiles")
-    if connection.execute(_bound, {"p": place}).scalar() == profile_id:
-        return
-    connection.execute(_bind.on(connection), {"p": place, "i": profile_id, "who": by.principal})
-    audit.record(connection, "bound profile", by.principal, subject=profile_id, profile=row.name, place=place)
-    bump(connection)
-
-
-def unbind(connection: sa.Connection, place: str, by: Author) -> bool:
-    """Remove a place's binding. Return False if there was none."""
-    lock(connection)
-    profile_id = connection.execute(_bound, {"p": place}).scalar()
-    if profile_id is None:
-        return False
-    connection.execute(_unbind, {"p": place})
-    name = connection.execute(_one, {"i": profile_id}).one().name
-    audit.record(connection, "unbound profile", by.principal, subject=profile_id, profile=name, place=place)
-    bump(connection)
-    return True
+            return Profile(row.id, row.name, row.workspace, servers=frozenset(), version=row.version)
 
 
 def _check_name(connection: sa.Connection, profile: Profile) -> None:
-    theirs = {"key": name_key(profile.name), "i": profile.id, "w": profile.workspace}
-    if connection.execute(_same_name, theirs).first() is not None:
+    others = {"key": name_key(profile.name), "i": profile.id, "w": profile.workspace}
+    if connection.execute(_same_name, others).first() is not None:
         raise Conflict("A profile of this name already exists.", "choose another name", field="name")
 
 
@@ -229,51 +227,4 @@ def _differences(row: Any, columns: Mapping[str, Any]) -> Mapping[str, str]:
 
 def _shortened(value: Any) -> str:
     text = value if isinstance(value, str) else json.dumps(value)
-    return text if len(text) <= _LONGEST_SAID else f"{text[:_LONGEST_SAID]}…"
-
-
-class SqlProfileStore:
-    """Profiles and their bindings to places."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-        self._complained: set[str] = set()
-
-    async def profiles(self) -> Sequence[Profile]:
-        """Return all profiles by name. An unreadable profile enables no tools."""
-        profiles, unreadable = await self._database.run(read_profiles)
-        for profile_id in set(unreadable) - self._complained:
-            self._complained.add(profile_id)
-            log.warning("profile %s: unreadable, enables no tools", profile_id)
-        return profiles
-
-    async def save(self, profile: Profile, by: Author) -> Profile:
-        """Add a profile or replace one of the same version."""
-        return await self._database.run(lambda connection: save(connection, profile, by))
-
-    async def delete(self, profile_id: str, by: Author) -> bool:
-        """Delete a profile and its bindings."""
-        return await self._take_away(lambda connection: delete(connection, profile_id, by))
-
-    async def bindings(self) -> Sequence[Binding]:
-        """Return the bindings of profiles to places."""
-        return await self._database.run(read_bindings)
-
-    async def bind(self, place: str, profile_id: str, by: Author) -> None:
-        """Bind a profile to a place."""
-        await self._database.run(lambda connection: bind(connection, place, profile_id, by))
-
-    async def unbind(self, place: str, by: Author) -> bool:
-        """Remove a place's binding. Return False if there was none."""
-        return await self._take_away(lambda connection: unbind(connection, place, by))
-
-    async def _take_away(self, transaction: Callable[[sa.Connection], bool]) -> bool:
-        removed = False
-
-        def whole(connection: sa.Connection) -> bool:
-            nonlocal removed
-            # After a lost COMMIT response the binding is gone, and this call deleted it.
-            removed = transaction(connection) or removed
-            return removed
-
-        return await self._database.run(whole)
+    return text if len(text) <= _LONGEST_VALUE else f"{text[:_LONGEST_VALUE]}…"

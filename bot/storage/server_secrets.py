@@ -1,32 +1,35 @@
-"""Secrets of servers: their rows, which hold a ciphertext or a reference, and the values that references lead to.
+"""Secrets of servers: their rows, which hold a ciphertext or a reference, and their values.
 
 `bound_to` is the endpoint that a secret was given for (`bot.domain.secret_binding`).
 """
 
 from __future__ import annotations
 
-import os
-import stat
-from collections.abc import Iterable, Mapping, Sequence
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, BinaryIO
 
 import sqlalchemy as sa
 from sqlalchemy import bindparam
 
-from bot.domain.secret_binding import binding_of
+from bot.domain.secret_binding import FindGrants, binding_of
 from bot.domain.secrets import SecretReference, SecretSource
 from bot.domain.servers import ServerRecord
 from bot.errors import SecretUnavailable
 from bot.storage.clock import now
+from bot.storage.encryption import SecretBox
+from bot.storage.secret_sources import from_environment, from_file
 from bot.storage.tables import mcp_secrets, mcp_servers
 
-LARGEST_BYTES = 64 * 1024
-_of = sa.select(mcp_secrets).where(mcp_secrets.c.server_id == bindparam("i"))
+_READING_SECONDS = 20.0
+"""Limit of reading one server's secrets, because a file may be on an unavailable disk."""
+
+_of_server = sa.select(mcp_secrets).where(mcp_secrets.c.server_id == bindparam("i"))
 _all = sa.select(mcp_secrets)
 _add = mcp_secrets.insert().values(updated_at=now())
 _delete = mcp_secrets.delete().where(mcp_secrets.c.server_id == bindparam("i"), mcp_secrets.c.slot == bindparam("s"))
-_ciphertexts = (
+_encrypted = (
     sa.select(
         mcp_servers.c.slug,
         mcp_secrets.c.server_id,
@@ -38,7 +41,7 @@ _ciphertexts = (
     .where(mcp_secrets.c.ciphertext.is_not(None))
     .order_by(mcp_servers.c.slug, mcp_secrets.c.slot)
 )
-_replace = (
+_reencrypt = (
     mcp_secrets.update()
     .where(
         mcp_secrets.c.server_id == bindparam("i"),
@@ -60,19 +63,110 @@ class EncryptedSecret:
     bound_to: str
 
     @property
-    def place(self) -> str:
-        """Encryption context of its ciphertext."""
-        return secret_context(self.server_id, self.slot, self.bound_to)
+    def context(self) -> str:
+        """Encryption context of the ciphertext."""
+        return _context(self.server_id, self.slot, self.bound_to)
+
+    @property
+    def label(self) -> str:
+        """Its name in messages."""
+        return f"{self.slug} {self.slot}"
 
 
-def secret_context(server_id: str, slot: str, bound_to: str) -> str:
+def _context(server_id: str, slot: str, bound_to: str) -> str:
     """Return the encryption context of a slot. It contains the endpoint that the secret was given for, so that a row
     whose endpoint was changed by hand cannot be decrypted.
     """
     return f"{server_id}:{slot}:{bound_to}"
 
 
-def read_all(connection: sa.Connection) -> Mapping[str, Sequence[Any]]:
+class SecretValues:
+    """Encryption and values of servers' secrets, in a thread. `environment` holds the variables of `env:NAME`,
+    `open_file` opens the file of `file:PATH`. `grants` are the operator's: a reference set by another user for the
+    server's endpoint needs one.
+    """
+
+    def __init__(
+        self,
+        box: SecretBox,
+        environment: Mapping[str, str],
+        open_file: Callable[[str], BinaryIO],
+        grants: FindGrants,
+    ) -> None:
+        self._box = box
+        self._environment = environment
+        self._open_file = open_file
+        self._grants = grants
+
+    async def encrypt(self, record: ServerRecord, values: Mapping[str, str]) -> Mapping[str, str]:
+        """Return the ciphertexts of new values by slot. Raises ValueError for a slot that the record does not store."""
+        for slot in values:
+            if slot not in record.secrets or record.secrets[slot].source is not SecretSource.STORED:
+                raise ValueError(f"a value for {slot!r}, which the record does not say is stored")
+        return await asyncio.to_thread(self._encrypt, record, values) if values else {}
+
+    async def read(self, record: ServerRecord, rows: Mapping[str, Any]) -> Mapping[str, str]:
+        """Return the values of all secrets of a server, from its rows by slot. Raises SecretUnavailable."""
+        try:
+            async with asyncio.timeout(_READING_SECONDS):
+                return await asyncio.to_thread(self._read, record, rows)
+        except TimeoutError:
+            raise SecretUnavailable(
+                f"The secrets of {record.config.name} could not be read within {_READING_SECONDS:g} seconds.",
+                "see that the disks of the files they are in answer",
+            ) from None
+
+    def _encrypt(self, record: ServerRecord, values: Mapping[str, str]) -> Mapping[str, str]:
+        return {
+            slot: self._box.seal(value, _context(record.id, slot, binding_of(record, slot)))
+            for slot, value in values.items()
+        }
+
+    def _read(self, record: ServerRecord, rows: Mapping[str, Any]) -> Mapping[str, str]:
+        values = {}
+        for slot in record.secrets:
+            try:
+                values[slot] = self._value(record, slot, rows.get(slot))
+            except SecretUnavailable as error:
+                reason = error.cause[:1].lower() + error.cause[1:]
+                cause = f"The secret {slot} of {record.config.name} is not available: {reason}"
+                raise SecretUnavailable(cause, error.fix) from error
+        return values
+
+    def _value(self, record: ServerRecord, slot: str, row: Any) -> str:
+        reference = record.secrets[slot]
+        match reference.source:
+            case SecretSource.ENVIRONMENT:
+                self._check_reference(record, slot, row)
+                return from_environment(reference.place, self._environment)
+            case SecretSource.FILE:
+                self._check_reference(record, slot, row)
+                with self._open_file(reference.place) as file:
+                    return from_file(reference.place, file)
+            case SecretSource.STORED:
+                return self._decrypt(record, slot, row)
+
+    def _check_reference(self, record: ServerRecord, slot: str, row: Any) -> None:
+        """Raise SecretUnavailable unless the operator set this reference for this endpoint, or granted it."""
+        reference = record.secrets[slot]
+        is_bound_here = row is not None and row.bound_to == binding_of(record, slot)
+        if reference.vouched and is_bound_here and (row.source, row.place) == (reference.source, reference.place):
+            return
+        cause, fix = self._grants().objection(reference, record.config)
+        if cause:
+            raise SecretUnavailable(cause, fix)
+
+    def _decrypt(self, record: ServerRecord, slot: str, row: Any) -> str:
+        set_again = f"say /mcp secret set {record.config.name} {slot}"
+        if row is None or row.ciphertext is None:
+            raise SecretUnavailable("It is not set.", set_again)
+        endpoint = binding_of(record, slot)
+        if row.bound_to != endpoint:
+            raise SecretUnavailable(f"It was entered for {row.bound_to}, and the server is {endpoint} now.", set_again)
+        return self._box.open(row.ciphertext, _context(record.id, slot, endpoint))
+
+
+def read_all_secrets(connection: sa.Connection) -> Mapping[str, Sequence[Any]]:
     """Return the rows of all secrets by server."""
     rows: dict[str, list[Any]] = {}
     for row in connection.execute(_all):
@@ -80,12 +174,12 @@ def read_all(connection: sa.Connection) -> Mapping[str, Sequence[Any]]:
     return rows
 
 
-def read_of(connection: sa.Connection, server_id: str) -> Sequence[Any]:
-    """Return the rows of a server's secrets."""
-    return connection.execute(_of, {"i": server_id}).all()
+def read_secrets(connection: sa.Connection, server_id: str) -> Mapping[str, Any]:
+    """Return the rows of a server's secrets by slot."""
+    return {row.slot: row for row in connection.execute(_of_server, {"i": server_id})}
 
 
-def with_missing(record: ServerRecord, rows: Sequence[Any]) -> ServerRecord:
+def with_missing(record: ServerRecord, rows: Iterable[Any]) -> ServerRecord:
     """Return the record with the slots of stored secrets that have no value for the server's current endpoint."""
     missing = (
         row.slot
@@ -96,43 +190,27 @@ def with_missing(record: ServerRecord, rows: Sequence[Any]) -> ServerRecord:
     return replace(record, missing=frozenset(missing))
 
 
-def references_of(rows: Sequence[Any]) -> Mapping[str, SecretReference]:
+def references_of(rows: Iterable[Any]) -> Mapping[str, SecretReference]:
     """Return the sources of secrets by slot. Raises ValueError for a row of a later release."""
     return {row.slot: _reference(row) for row in rows}
 
 
-def read_references(connection: sa.Connection, server_id: str) -> Mapping[str, SecretReference]:
-    """Return the sources of a server's secrets by slot."""
-    return references_of(connection.execute(_of, {"i": server_id}).all())
-
-
-def read_bound(connection: sa.Connection, server_id: str) -> Mapping[str, Any]:
-    """Return the rows of a server's secrets by slot."""
-    return {row.slot: row for row in read_of(connection, server_id)}
-
-
-def read_ciphertexts(connection: sa.Connection, server_id: str) -> Mapping[str, str]:
-    """Return a server's stored secrets by slot, still encrypted."""
-    rows = connection.execute(_of, {"i": server_id})
-    return {row.slot: row.ciphertext for row in rows if row.ciphertext is not None}
-
-
-def write_secrets(connection: sa.Connection, record: ServerRecord, sealed: Mapping[str, str], by: str) -> None:
-    """Make a server's secrets those of the record. A stored one that is not among `sealed` stays, unless its endpoint
-    has changed: then its value is deleted.
+def write_secrets(connection: sa.Connection, record: ServerRecord, ciphertexts: Mapping[str, str], by: str) -> None:
+    """Make a server's secrets those of the record. A stored one that is not among `ciphertexts` stays, unless its
+    endpoint has changed: then its value is deleted.
     """
-    before = {row.slot: row for row in connection.execute(_of, {"i": record.id})}
-    stored = {
+    before = read_secrets(connection, record.id)
+    unchanged = {
         slot
         for slot, reference in record.secrets.items()
         if slot in before
-        and slot not in sealed
+        and slot not in ciphertexts
         and _reference(before[slot]) == reference
         and before[slot].bound_to == binding_of(record, slot)
     }
-    for slot in before.keys() - stored:
+    for slot in before.keys() - unchanged:
         connection.execute(_delete, {"i": record.id, "s": slot})
-    for slot in record.secrets.keys() - stored:
+    for slot in record.secrets.keys() - unchanged:
         reference = record.secrets[slot]
         row = {
             "server_id": record.id,
@@ -142,73 +220,22 @@ def write_secrets(connection: sa.Connection, record: ServerRecord, sealed: Mappi
             "bound_to": binding_of(record, slot),
             "vouched": reference.vouched,
         }
-        connection.execute(_add, {**row, "ciphertext": sealed.get(slot), "updated_by": by})
+        connection.execute(_add, {**row, "ciphertext": ciphertexts.get(slot), "updated_by": by})
 
 
-def read_all_sealed(connection: sa.Connection) -> Sequence[EncryptedSecret]:
+def read_encrypted_secrets(connection: sa.Connection) -> Sequence[EncryptedSecret]:
     """Return all stored secrets of all servers."""
-    rows = connection.execute(_ciphertexts)
+    rows = connection.execute(_encrypted)
     return [EncryptedSecret(row.slug, row.server_id, row.slot, row.ciphertext, row.bound_to) for row in rows]
 
 
-def replace_sealed(connection: sa.Connection, pairs: Iterable[tuple[EncryptedSecret, str]]) -> int:
+def replace_encrypted_secrets(connection: sa.Connection, pairs: Iterable[tuple[EncryptedSecret, str]]) -> int:
     """Replace ciphertexts unless they have changed meanwhile. Return the number of replaced ones."""
     return sum(
-        connection.execute(_replace, {"i": old.server_id, "s": old.slot, "was": old.ciphertext, "to": new}).rowcount
+        connection.execute(_reencrypt, {"i": old.server_id, "s": old.slot, "was": old.ciphertext, "to": new}).rowcount
         for old, new in pairs
     )
 
 
 def _reference(row: Any) -> SecretReference:
     return SecretReference(SecretSource(row.source), row.place, bool(row.vouched))
-
-
-def from_environment(name: str, environment: Mapping[str, str]) -> str:
-    """Return the value of a variable. Raises SecretUnavailable if it is missing or empty."""
-    value = environment.get(name, "")
-    if not value:
-        raise SecretUnavailable(
-            f"The variable {name} is not set, or is none that servers may refer to.",
-            f"set {name} where the bot is started, under a name that MCP_SECRET_VARIABLES lets servers use",
-        )
-    return value
-
-
-def from_file(path: str, file: BinaryIO) -> str:
-    """Return the text of a file without trailing line ends. `path` is the file's name in errors. Raises
-    SecretUnavailable.
-    """
-    try:
-        data = file.read(LARGEST_BYTES + 1)
-    except OSError as error:
-        raise _unreadable(path, error) from None
-    if len(data) > LARGEST_BYTES:
-        raise SecretUnavailable(f"The file {path} is larger than 64 KiB.", "name a file that holds the secret alone")
-    try:
-        text = data.decode("utf-8")
-    except UnicodeDecodeError:
-        raise SecretUnavailable(f"The file {path} is not text.", "name a file that holds the secret alone") from None
-    text = text.removesuffix("\n").removesuffix("\r")
-    if not text:
-        raise SecretUnavailable(f"The file {path} is empty.", "write the secret into it")
-    return text
-
-
-def open_regular_file(path: str) -> BinaryIO:
-    """Open a regular file. Raises SecretUnavailable for others, because pipes and devices may never end."""
-    try:
-        # Opening a pipe without a writer must not block.
-        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    except (OSError, ValueError) as error:
-        raise _unreadable(path, error) from None
-    if not stat.S_ISREG(os.fstat(handle).st_mode):
-        os.close(handle)
-        raise SecretUnavailable(f"The file {path} is not a regular file.", "name a file that holds the secret alone")
-    return os.fdopen(handle, "rb")
-
-
-def _unreadable(path: str, error: Exception) -> SecretUnavailable:
-    reason = getattr(error, "strerror", None) or "its name cannot be used"
-    return SecretUnavailable(
-        f"The file {path} cannot be read: {reason}.", "see that it is there and that the bot may read it"
-    )

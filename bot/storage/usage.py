@@ -15,7 +15,7 @@ from bot.domain.completions import Usage
 from bot.domain.turns import Claim
 from bot.domain.usage import PricedUsage, UsageGrouping, UsageQuery, UsageTotal, channel_of, total
 from bot.storage.clock import now
-from bot.storage.database import Database
+from bot.storage.database import Database, report, transaction
 from bot.storage.tables import usage
 from bot.storage.upsert import Upsert
 
@@ -101,40 +101,49 @@ _old = sa.select(usage.c.id).where(usage.c.at < now() - bindparam("seconds")).li
 _delete_old = usage.delete().where(usage.c.id.in_(_old))
 
 
+class SqlUsageStore:
+    """Sums of recorded usage."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    @transaction
+    def totals(self, connection: sa.Connection, queries: Sequence[UsageQuery]) -> Sequence[UsageTotal]:
+        """Return one sum for each query."""
+        return [_read_total(connection, query) for query in queries]
+
+    @report
+    def totals_by(
+        self, connection: sa.Connection, query: UsageQuery, by: UsageGrouping
+    ) -> Sequence[tuple[str, UsageTotal]]:
+        """Return sums by name, most expensive first; by tokens without prices."""
+        column = _COLUMNS[by].label("name")
+        statement = sa.select(column, *_SUMS).where(*_conditions(query)).group_by(column, usage.c.currency)
+        totals: dict[str, UsageTotal] = {}
+        for row in connection.execute(statement):
+            totals[row.name] = totals.get(row.name, UsageTotal()).joined(_total(row))
+        return sorted(totals.items(), key=lambda item: (-sum(item[1].costs.values()), -item[1].tokens, item[0]))
+
+    @transaction
+    def delete_old(self, connection: sa.Connection, seconds: float, limit: int) -> int:
+        """Delete up to `limit` rows that are older than `seconds`. Return their number."""
+        return connection.execute(_delete_old, {"seconds": seconds, "limit": limit}).rowcount
+
+
 def add(connection: sa.Connection, claim: Claim, charges: Iterable[PricedUsage]) -> None:
     """Record a turn's usage, each request once."""
-    _save(connection, [_row(claim, charge) for charge in charges])
+    add_all(connection, ((claim, charge) for charge in charges))
 
 
 def add_all(connection: sa.Connection, charges: Iterable[tuple[Claim, PricedUsage]]) -> None:
     """Record the usage of several turns, each request once."""
-    _save(connection, [_row(claim, charge) for claim, charge in charges])
-
-
-def read_sum(connection: sa.Connection, query: UsageQuery) -> UsageTotal:
-    """Return the sum of the matching usage."""
-    rows = connection.execute(sa.select(*_SUMS).where(*_conditions(query)).group_by(usage.c.currency))
-    return total(_spent(row) for row in rows)
-
-
-def read_sums(connection: sa.Connection, query: UsageQuery, by: UsageGrouping) -> Sequence[tuple[str, UsageTotal]]:
-    """Return the sums of the matching usage by name, most expensive first; by tokens without prices."""
-    column = _COLUMNS[by].label("name")
-    statement = sa.select(column, *_SUMS).where(*_conditions(query)).group_by(column, usage.c.currency)
-    totals: dict[str, UsageTotal] = {}
-    for row in connection.execute(statement):
-        totals[row.name] = totals.get(row.name, UsageTotal()).joined(_spent(row))
-    return sorted(totals.items(), key=lambda item: (-sum(item[1].costs.values()), -item[1].tokens, item[0]))
-
-
-def delete_old(connection: sa.Connection, seconds: float, limit: int) -> int:
-    """Delete up to `limit` rows that are older than that; how many there were."""
-    return connection.execute(_delete_old, {"seconds": seconds, "limit": limit}).rowcount
-
-
-def _save(connection: sa.Connection, rows: Sequence[Mapping[str, Any]]) -> None:
-    if rows:
+    if rows := [_row(claim, charge) for claim, charge in charges]:
         connection.execute(_add.on(connection), rows)
+
+
+def _read_total(connection: sa.Connection, query: UsageQuery) -> UsageTotal:
+    rows = connection.execute(sa.select(*_SUMS).where(*_conditions(query)).group_by(usage.c.currency))
+    return total(map(_total, rows))
 
 
 def _row(claim: Claim, charge: PricedUsage) -> Mapping[str, Any]:
@@ -164,7 +173,7 @@ def _conditions(query: UsageQuery) -> Sequence[sa.ColumnElement[bool]]:
     return (usage.c.at >= query.since, *(column == name for column, name in named if name))
 
 
-def _spent(row: Any) -> UsageTotal:
+def _total(row: Any) -> UsageTotal:
     return UsageTotal(
         requests=row.requests,
         usage=Usage(
@@ -178,22 +187,3 @@ def _spent(row: Any) -> UsageTotal:
         unpriced=row.requests - row.priced,
         estimated=row.estimated,
     )
-
-
-class SqlUsageStore:
-    """Sums of recorded usage."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
-    async def totals(self, queries: Sequence[UsageQuery]) -> Sequence[UsageTotal]:
-        """Return one sum for each query."""
-        return await self._database.run(lambda connection: [read_sum(connection, query) for query in queries])
-
-    async def totals_by(self, query: UsageQuery, by: UsageGrouping) -> Sequence[tuple[str, UsageTotal]]:
-        """Return sums by name."""
-        return await self._database.read(lambda connection: read_sums(connection, query, by))
-
-    async def delete_old(self, seconds: float, limit: int) -> int:
-        """Delete older usage."""
-        return await self._database.run(lambda connection: delete_old(connection, seconds, limit))

@@ -250,9 +250,9 @@ class Forgetful:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def run(self, transaction: Callable[[sa.Connection], T]) -> T:
-        await self._database.run(transaction)
-        return await self._database.run(transaction)
+    async def run(self, transaction: Callable[[sa.Connection], T], **options: Any) -> T:
+        await self._database.run(transaction, **options)
+        return await self._database.run(transaction, **options)
 
 
 async def test_a_change_whose_commit_gave_no_answer_is_made_once_and_gives_the_answer(ledger: Ledger) -> None:
