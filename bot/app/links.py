@@ -83,12 +83,12 @@ def link_pages(parts: CommandDependencies, surfaces: Sequence[Surface]) -> Seque
     if parts.linking is None:
         return ()
     people = PlatformUserMessenger(surfaces)
-    entries = importlib.import_module("bot.commands.secret_form")
+    secrets = importlib.import_module("bot.commands.server_secrets")
     web = importlib.import_module("bot.web.pages")
-    routes: list[Page] = web.secret_routes(entries.SecretEntry(parts, parts.linking.store, people))
+    routes: list[Page] = web.secret_routes(secrets.SecretEntry(parts, parts.linking.store, people))
     if parts.sign_ins is not None:
-        returns = importlib.import_module("bot.commands.oauth_callback")
-        routes += web.sign_in_routes(returns.OAuthCallback(parts, parts.sign_ins, people), parts.linking.address)
+        sign_in = importlib.import_module("bot.commands.sign_in")
+        routes += web.sign_in_routes(sign_in.OAuthCallback(parts, parts.sign_ins, people), parts.linking.address)
     return routes
 
 

@@ -1,28 +1,31 @@
-"""`/mcp`: servers and their tools, with manual calls (`resource`, `prompt`, `run`), grants and the call log."""
+"""`/mcp`: the command with all its verbs.
+
+The verbs of manual calls (`run`, `resource`, `prompt`), grants, the call log and statistics are here, all others in
+modules of their own.
+"""
 
 from __future__ import annotations
 
 import json
+import secrets
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
 from bot.commands.argument_parser import A_SERVER, SERVER, TOOL, CommandRejected
 from bot.commands.audit_search import AuditSearch
-from bot.commands.call_builder import CallBuilder
 from bot.commands.command import Command, CommandContext, VerbHandler
 from bot.commands.dependencies import CommandDependencies
 from bot.commands.policies import ServerPolicies
 from bot.commands.policy_explain import PolicyExplain
 from bot.commands.server_checks import ServerChecks, ServerValidator
-from bot.commands.server_control import ServerControl
-from bot.commands.server_directory import ServerDirectory
+from bot.commands.server_control import ServerControl, ServerService
+from bot.commands.server_directory import ServerDirectory, VisibleServer
 from bot.commands.server_editor import ServerAdd, ServerEdit
 from bot.commands.server_listing import ServerListing
 from bot.commands.server_secrets import ServerSecrets
-from bot.commands.server_service import ServerService
-from bot.commands.server_statistics import ServerStatistics
 from bot.commands.sign_in import SignInSteps
 from bot.commands.text_format import (
+    MOMENT,
     ROWS,
     code,
     cut,
@@ -33,14 +36,32 @@ from bot.commands.text_format import (
     format_moment,
     offset,
     page_of,
+    parse_time,
+    pluralize,
     server_label,
 )
 from bot.commands.tool_review import ServerReview
 from bot.domain.capabilities import BlobContents, Piece, TextContents
-from bot.domain.commands import ActionStyle, CompletionSource, Parameter, Reply, ReplyAction, RequiredRole, Table, Verb
+from bot.domain.commands import (
+    ActionStyle,
+    CompletionSource,
+    Parameter,
+    ParameterKind,
+    Reply,
+    ReplyAction,
+    RequiredRole,
+    Table,
+    Verb,
+)
+from bot.domain.conversations import Author, ConversationKey, InboundMessage
 from bot.domain.grants import Grant
+from bot.domain.health import Health, HealthStatus, ListenerStatus
 from bot.domain.lenient_json import DuplicateName, exceeds_json_depth, unique_names
+from bot.domain.messages import ToolCall
+from bot.domain.metrics import ProcessCounters
+from bot.domain.servers import EVERYWHERE, ServerStatus
 from bot.domain.tools import Tool
+from bot.ports import Activity, ApprovalActivity, Backlog, ServerActivity
 
 # -------------------- manual calls
 
@@ -56,7 +77,6 @@ class ManualCalls:
     def __init__(self, parts: CommandDependencies, directory: ServerDirectory) -> None:
         self._servers = parts.servers
         self._directory = directory
-        self._calls = CallBuilder(parts, directory)
 
     @property
     def handlers(self) -> tuple[VerbHandler, ...]:
@@ -79,23 +99,39 @@ class ManualCalls:
     async def _resource(self, request: CommandContext) -> AsyncIterator[Reply]:
         seen = await self._directory.find(request.arguments.one("server"), request.conversation)
         pieces = await self._servers.read_resource(seen.id, request.arguments.one("uri"))
-        yield _written(f"Read from {server_label(seen.config)}", pieces)
+        yield _pieces_reply(f"Read from {server_label(seen.config)}", pieces)
 
     async def _prompt(self, request: CommandContext) -> AsyncIterator[Reply]:
         arguments = request.arguments
-        seen = await self._calls.found(arguments.one("server"), request.conversation)
-        pieces = await self._calls.written(seen, arguments.one("prompt"), _pairs(arguments.many("arguments")))
-        yield _written(f"Written by {server_label(seen.config)}", pieces)
+        seen = await self._directory.find_synced(arguments.one("server"), request.conversation)
+        pieces = await self._directory.render_prompt(seen, arguments.one("prompt"), _pairs(arguments.many("arguments")))
+        yield _pieces_reply(f"Written by {server_label(seen.config)}", pieces)
 
     async def _run(self, request: CommandContext) -> AsyncIterator[Reply]:
-        seen = await self._calls.found(request.arguments.one("server"), request.conversation)
-        tool = self._calls.tool(seen, request.arguments.one("tool"))
+        seen = await self._directory.find_synced(request.arguments.one("server"), request.conversation)
+        tool = self._directory.find_tool(seen, request.arguments.one("tool"))
         arguments = _arguments(request.arguments.many("arguments"), tool)
-        message = self._calls.call(tool, arguments, request.conversation, request.author)
+        message = manual_call(tool, arguments, request.conversation, request.author)
         yield Reply(f"Running {code(tool.name, 'a tool')}…", message=message, private=False)
 
 
-def _written(text: str, pieces: Sequence[Piece]) -> Reply:
+def manual_call(
+    tool: Tool, arguments: Mapping[str, Any], conversation: ConversationKey, author: Author
+) -> InboundMessage:
+    """Return a message to the engine that calls a tool: a turn of its own, under the same policy and approval as the
+    model's calls.
+    """
+    call_id = secrets.token_hex(16)
+    return InboundMessage(
+        (f"run:{call_id}",),
+        conversation,
+        author,
+        f"Run {tool.server}.{tool.original_name}",
+        call=ToolCall(f"run-{call_id}", tool.name, arguments),
+    )
+
+
+def _pieces_reply(text: str, pieces: Sequence[Piece]) -> Reply:
     """Return content from a server as plain text, never as Markdown."""
     details = tuple(_piece(piece) for piece in pieces)
     return Reply(f"{text}:" if details else f"{text}: nothing.", details=details)
@@ -295,6 +331,180 @@ class CallLog:
             page=page_of(number, count, ("mcp", "log", *((slug,) if slug else ()))),
         )
 
+
+# -------------------- statistics
+# Counts from the database cover all processes; counts of sessions and cache hits are of this process.
+# Admins see their workspace, the operator all.
+
+DAY = 86_400.0
+_MOST_SERVERS = 25
+"""Servers in one reply, the busiest first."""
+_SINCE = Parameter("since", f"from then on, the last day without it: {MOMENT}", ParameterKind.OPTION, metavar="TIME")
+_IN_TROUBLE = (ServerStatus.FAILED, ServerStatus.AUTH_REQUIRED)
+_MARKS = {HealthStatus.READY: "●", HealthStatus.DEGRADED: "!", HealthStatus.UNREADY: "✗"}
+_LISTENING = {
+    ListenerStatus.CONNECTED: "connected",
+    ListenerStatus.CONNECTING: "not connected, trying",
+    ListenerStatus.STANDBY: "received by another process, this one stands by",
+}
+
+
+class ServerStatistics:
+    """Verbs of statistics."""
+
+    def __init__(self, parts: CommandDependencies, directory: ServerDirectory, signing_in: SignInSteps) -> None:
+        self._parts = parts
+        self._directory = directory
+        self._signing_in = signing_in
+
+    @property
+    def handlers(self) -> tuple[VerbHandler, ...]:
+        """Return the verbs."""
+        stats = Verb("stats", "calls and approvals: counts, outcomes, durations", (A_SERVER, _SINCE))
+        health = Verb("health", "how the database, the platforms and the servers stand")
+        return VerbHandler(stats, self._stats), VerbHandler(health, self._health)
+
+    async def _stats(self, request: CommandContext) -> AsyncIterator[Reply]:
+        name = request.arguments.one("server")
+        server = await self._directory.find(name, request.conversation) if name else None
+        servers = [server] if server else await self._directory.all(request.conversation)
+        counts = _counter_facts(self._parts.since_start({server.name for server in servers}), servers)
+        since = self._since(request)
+        home = EVERYWHERE if self._parts.rights.operates(request.member) else request.conversation.workspace_key
+        activity = await self._parts.archive.activity(since, home, server.id if server else "")
+        about = f" of {server_label(server.config)}" if server else ""
+        if not (activity.turns or activity.servers or activity.approvals.asked):
+            yield Reply(f"Nothing has happened{about} since {format_moment(since)} UTC.", details=counts)
+            return
+        rows = tuple(_activity_row(server_activity) for server_activity in activity.servers[:_MOST_SERVERS])
+        yield Reply(
+            f"Calls{about} · {sum(server.calls for server in activity.servers)} · since {format_moment(since)} UTC",
+            Table(("server", "calls", "succeeded", "errors", "success", "half within", "95 of 100 within"), rows)
+            if rows
+            else None,
+            (*_activity_facts(activity, of_one=server is not None), *counts),
+        )
+
+    async def _steps(self, server: VisibleServer) -> tuple[ReplyAction, ...]:
+        to_sign_in = await self._signing_in.steps(server.config)
+        return to_sign_in or (ReplyAction(f"Find out about {server.name}", ("mcp", "doctor", server.name)),)
+
+    async def _health(self, request: CommandContext) -> AsyncIterator[Reply]:
+        health = await self._parts.health()
+        servers = await self._directory.all(request.conversation)
+        backlog = await self._parts.archive.backlog() if health.database else None
+        trouble = [server for server in servers if server.status in _IN_TROUBLE]
+        yield Reply(
+            f"{_MARKS[health.condition]} Countersign is {health.condition}",
+            details=(
+                ("database", _database_state(health)),
+                *((name, _LISTENING[status]) for name, status in sorted(health.platforms.items())),
+                ("servers", _server_counts(servers)),
+                *((server.name, ": ".join(filter(None, (server.status.value, server.problem)))) for server in trouble),
+                *(_backlog_facts(backlog) if backlog is not None else ()),
+            ),
+            actions=tuple([step for server in trouble[:3] for step in await self._steps(server)]),
+        )
+
+    def _since(self, request: CommandContext) -> float:
+        text, now = request.arguments.one("since"), self._parts.clock()
+        if not text:
+            return now - DAY
+        try:
+            return parse_time(text, now)
+        except (ValueError, OverflowError):
+            raise CommandRejected(f"`--since` is a point in time: {MOMENT}.") from None
+
+
+def _activity_row(server: ServerActivity) -> tuple[str, ...]:
+    share = f"{100 * server.succeeded / server.calls:.0f} %" if server.calls else ""
+    errors = server.calls - server.succeeded
+    return (
+        server.server,
+        str(server.calls),
+        str(server.succeeded),
+        str(errors),
+        share,
+        format_duration(server.median),
+        format_duration(server.slowest),
+    )
+
+
+def _activity_facts(activity: Activity, *, of_one: bool) -> tuple[tuple[str, str], ...]:
+    """Return all counts except calls. Turns do not belong to a server."""
+    left = len(activity.servers) - _MOST_SERVERS
+    return (
+        *((("turns", _turn_counts(activity.turns)),) if activity.turns and not of_one else ()),
+        *((("approvals requested", _approval_counts(activity.approvals)),) if activity.approvals.asked else ()),
+        *(
+            (("time to decide", f"half within {format_duration(activity.approvals.median)}"),)
+            if activity.approvals.median
+            else ()
+        ),
+        *((("left out", pluralize(left, "server")),) if left > 0 else ()),
+        *(() if activity.whole else (("counted", "only the latest: more has happened than is counted at once"),)),
+    )
+
+
+def _counter_facts(counters: ProcessCounters, servers: Sequence[VisibleServer]) -> tuple[tuple[str, str], ...]:
+    """Return the counts of this process since its start."""
+    facts: list[tuple[str, str]] = []
+    if sessions := counters.sessions:
+        now = sum(server.status is ServerStatus.CONNECTED for server in servers)
+        ends = f"{sessions.get('closed', 0)} closed, {pluralize(sessions.get('error', 0), 'error')}"
+        facts.append(("sessions since the start", f"{sessions.get('created', 0)} created, {ends}; {now} now"))
+    if cache := counters.cache:
+        uses = f"{pluralize(cache.get('hit', 0), 'hit')}, {pluralize(cache.get('miss', 0), 'miss', 'misses')}"
+        facts.append(
+            ("known tools since the start", f"{uses}, {pluralize(cache.get('refresh', 0), 'refresh', 'refreshes')}")
+        )
+    return tuple(facts)
+
+
+def _turn_counts(turns: Mapping[str, int]) -> str:
+    return ", ".join(f"{number} {status}" for status, number in sorted(turns.items()))
+
+
+def _approval_counts(approvals: ApprovalActivity) -> str:
+    counts = {
+        "approved": approvals.approved,
+        "denied": approvals.denied,
+        "expired": approvals.expired,
+        "waiting or stopped": approvals.others,
+    }
+    shares = ", ".join(
+        f"{count} {outcome} ({100 * count / approvals.asked:.0f} %)" for outcome, count in counts.items() if count
+    )
+    return f"{approvals.asked}: {shares}"
+
+
+def _server_counts(servers: Sequence[VisibleServer]) -> str:
+    if not servers:
+        return "none"
+    connected = sum(server.status is ServerStatus.CONNECTED for server in servers)
+    errors = sum(server.status in _IN_TROUBLE for server in servers)
+    return f"{len(servers)}, of which {connected} connected, {errors} in trouble"
+
+
+def _backlog_facts(backlog: Backlog) -> tuple[tuple[str, str], ...]:
+    live = _turn_counts({status: number for status, number in backlog.turns.items() if number}) or "none"
+    waits = f", the oldest that could begin for {backlog.oldest_ready:.0f} s" if backlog.oldest_ready >= 1 else ""
+    return (
+        ("running turns, all workspaces", f"{live}{waits}"),
+        ("waiting for an approval", pluralize(backlog.approvals, "call")),
+        ("still to be drawn", pluralize(backlog.drawings, "turn")),
+    )
+
+
+def _database_state(health: Health) -> str:
+    if health.database and not health.unwritable and health.checkpoints_fail:
+        return "answers; checkpoints of the audit cannot be written, see the log"
+    if health.unwritable:
+        return f"cannot be written: {health.unwritable}. Fix: {health.fix}"
+    return "answers" if health.database else "does not answer"
+
+
+# -------------------- the command
 
 OFF = "MCP is switched off (`MCP_ENABLED=false`), so there are no servers and no tools."
 

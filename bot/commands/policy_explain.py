@@ -13,7 +13,7 @@ from bot.commands.argument_parser import CommandRejected
 from bot.commands.command import CommandContext, VerbHandler
 from bot.commands.dependencies import CommandDependencies
 from bot.commands.server_directory import ServerDirectory
-from bot.commands.text_format import POLICY_WORDS, did_you_mean, server_label
+from bot.commands.text_format import POLICY_WORDS
 from bot.commands.tool_review import withheld
 from bot.domain.approvals import ApprovalPolicy
 from bot.domain.commands import CompletionSource, Parameter, ParameterKind, Reply, Verb
@@ -92,21 +92,13 @@ class PolicyExplain:
 
     async def _hypothetical(self, request: CommandContext) -> Reply:
         arguments = request.arguments
-        seen = await self._directory.find(arguments.one("server"), request.conversation)
-        await self._directory.connect([seen])
-        tools = self._directory.capabilities(seen).tools
-        name = arguments.one("tool")
-        tool = next((each for each in tools if name in (each.original_name, each.name)), None)
-        if tool is None:
-            hint = did_you_mean(name, (each.original_name for each in tools))
-            raise CommandRejected(
-                f"{server_label(seen.config)} has no tool of that name.{hint} `/mcp tools` lists them."
-            )
+        server = await self._directory.find_synced(arguments.one("server"), request.conversation)
+        tool = self._directory.find_tool(server, arguments.one("tool"))
         where = self._place(arguments.one("in"), request)
         call_arguments = _arguments(arguments.one("arguments", "{}"))
         judged = self._parts.administration.judge(tool, call_arguments, _asker(request), where)
         facts = [
-            ("call", f"{seen.name}.{tool.original_name}"),
+            ("call", f"{server.name}.{tool.original_name}"),
             ("policy", POLICY_WORDS[judged.ruling.policy]),
             ("decided by", judged.ruling.rule or "the default"),
             ("which says", judged.ruling.words),

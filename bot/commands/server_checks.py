@@ -335,7 +335,7 @@ class ServerValidator:
             draft.errors.setdefault("name", "The operator does not allow a server of this name here.")
         others = await self._directory.all(conversation)
         for name, text in (("name", config.name), ("title", config.title)):
-            other = name_in_use(others, text, excluded_tools=config.id) if text else None
+            other = name_in_use(others, text, except_id=config.id) if text else None
             if other is not None:
                 draft.errors.setdefault(name, f"This is taken by {other.name}.")
         return draft

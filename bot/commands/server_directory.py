@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from bot.commands.argument_parser import ForbiddenRejection, NotFoundRejection
+from bot.commands.argument_parser import CommandRejected, ForbiddenRejection, NotFoundRejection
 from bot.commands.command import CommandContext
 from bot.commands.dependencies import CommandDependencies
-from bot.commands.text_format import did_you_mean, server_label
-from bot.domain.capabilities import ServerCapabilities
+from bot.commands.text_format import code, did_you_mean, server_label
+from bot.domain.capabilities import Piece, Prompt, ServerCapabilities
 from bot.domain.conversations import ConversationKey, Member
 from bot.domain.launch_templates import expand_template
 from bot.domain.servers import (
@@ -23,6 +23,7 @@ from bot.domain.servers import (
     ServerStatus,
     SyncStatus,
 )
+from bot.domain.tools import Tool
 from bot.errors import NotFound, ServerTrouble
 from bot.ports import ServerAdmin
 
@@ -100,7 +101,7 @@ class ServerDirectory:
             for state in states.values()
             if state.config.from_file and _visible(state.config, conversation)
         ]
-        return sorted(seen, key=lambda each: (each.name, each.id))
+        return sorted(seen, key=lambda server: (server.name, server.id))
 
     def _states(self) -> dict[str, ServerSnapshot]:
         return {state.config.id: state for state in self._servers.servers()}
@@ -110,11 +111,13 @@ class ServerDirectory:
         servers = await self.all(conversation)
         wanted = name.strip().lower()
         for fits in (_is_id, _is_slug, _is_title):
-            found = [server for server in servers if fits(server.config, wanted)]
-            if found:
+            matches = [server for server in servers if fits(server.config, wanted)]
+            if matches:
                 # If the file and the database define the same server, the file's runs.
-                return min(found, key=lambda each: (not each.config.from_file, each.config.workspace == EVERYWHERE))
-        hint = did_you_mean(name, (each.name for each in servers))
+                return min(
+                    matches, key=lambda match: (not match.config.from_file, match.config.workspace == EVERYWHERE)
+                )
+        hint = did_you_mean(name, (server.name for server in servers))
         raise NotFoundRejection(f"There is no server of that name.{hint} `/mcp list` lists them.")
 
     async def get_editable(self, name: str, request: CommandContext) -> tuple[VisibleServer, ServerRecord]:
@@ -142,20 +145,49 @@ class ServerDirectory:
         """Connect the enabled idle servers that were never synced. Return True if there were any. Failures do not
         affect other servers.
         """
-        asleep = [
+        unsynced = [
             server
             for server in servers
             if server.status in _RESTING and not server.problem and not self.capabilities(server).tools
         ]
-        await asyncio.gather(*(self._connect(each.id) for each in asleep))
-        if any(each.status is ServerStatus.CONNECTING for each in servers):
+        await asyncio.gather(*(self._connect(server.id) for server in unsynced))
+        if any(server.status is ServerStatus.CONNECTING for server in servers):
             await self._servers.wait_ready()
             return True
-        return bool(asleep)
+        return bool(unsynced)
 
     async def _connect(self, server_id: str) -> None:
         with suppress(NotFound, ServerTrouble):
             await self._servers.connect(server_id)
+
+    async def find_synced(self, name: str, conversation: ConversationKey) -> VisibleServer:
+        """Return a server like `find`, with its capabilities synced if there are none yet. Raises NotFoundRejection."""
+        seen = await self.find(name, conversation)
+        await self.connect([seen])
+        return seen
+
+    def find_tool(self, server: VisibleServer, name: str) -> Tool:
+        """Return a tool by its original or its offered name. Raises NotFoundRejection."""
+        tools = self.capabilities(server).tools
+        tool = next((tool for tool in tools if name in (tool.original_name, tool.name)), None)
+        if tool is None:
+            hint = did_you_mean(name, (tool.original_name for tool in tools))
+            raise NotFoundRejection(
+                f"{server_label(server.config)} has no tool of that name.{hint} `/mcp tools` lists them."
+            )
+        return tool
+
+    async def render_prompt(self, server: VisibleServer, name: str, given: Mapping[str, str]) -> Sequence[Piece]:
+        """Render a prompt with the given arguments. Raises CommandRejected, ServerTrouble."""
+        prompts = self.capabilities(server).prompts
+        prompt = next((prompt for prompt in prompts if prompt.name == name), None)
+        if prompt is None:
+            hint = did_you_mean(name, (prompt.name for prompt in prompts))
+            raise NotFoundRejection(
+                f"{server_label(server.config)} has no prompt of that name.{hint} `/mcp prompts` lists them."
+            )
+        _check_arguments(prompt, given)
+        return await self._servers.get_prompt(server.id, name, given)
 
     def capabilities(self, server: VisibleServer) -> ServerCapabilities:
         """Return a server's capabilities from memory."""
@@ -182,11 +214,23 @@ def capabilities(servers: ServerAdmin, server_id: str) -> ServerCapabilities:
         return ServerCapabilities()
 
 
-def name_in_use(servers: Iterable[VisibleServer], name: str, *, excluded_tools: str = "") -> VisibleServer | None:
-    """Return the server other than `excluded_tools` (an id) with this slug or title, None if the name is free."""
+def name_in_use(servers: Iterable[VisibleServer], name: str, *, except_id: str = "") -> VisibleServer | None:
+    """Return the server other than `except_id` with this slug or title, None if the name is free."""
     wanted = name.lower()
-    fits = (server for server in servers if server.id != excluded_tools)
-    return next((each for each in fits if wanted in (each.name.lower(), each.config.title.lower())), None)
+    others = (server for server in servers if server.id != except_id)
+    return next((other for other in others if wanted in (other.name.lower(), other.config.title.lower())), None)
+
+
+def _check_arguments(prompt: Prompt, given: Mapping[str, str]) -> None:
+    missing = [
+        code(argument.name, "one") for argument in prompt.arguments if argument.required and argument.name not in given
+    ]
+    if missing:
+        raise CommandRejected(f"The prompt needs more: {', '.join(missing)}, each as `KEY=VALUE`.")
+    known = {argument.name for argument in prompt.arguments}
+    unknown = next((name for name in given if name not in known), None)
+    if unknown is not None:
+        raise CommandRejected(f"The prompt takes no such argument.{did_you_mean(unknown, known)}")
 
 
 def _visible(config: ServerConfig, conversation: ConversationKey) -> bool:

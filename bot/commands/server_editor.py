@@ -1,10 +1,7 @@
-"""`/mcp add`: by options, or by a form in steps.
+"""`/mcp add` and `/mcp edit`: by options, or by a form in steps.
 
-All errors are reported at once, by field. A saved server is checked at once, unless it waits for its secret: then the
-reply has a link to enter it.
-
-`/mcp edit`: by options, or by a form in steps with the current values. Of concurrent changes the first is saved, and
-the other is rejected.
+All errors are reported at once, by field. A new server is checked at once, unless it waits for its secret: then the
+reply has a link to enter it. Of concurrent changes the first is saved, and the other is rejected.
 """
 
 from __future__ import annotations
@@ -12,30 +9,18 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
 
+from bot.commands.argument_parser import POLICY, SERVER, Arguments
 from bot.commands.command import SECRET_FIELD, CommandContext, SubmissionContext, VerbHandler
 from bot.commands.dependencies import CommandDependencies
-from bot.commands.secret_links import SecretLinks, awaited, missing_slots
 from bot.commands.server_checks import ServerRequest, ServerValidator, starts
-from bot.commands.server_definition import KEEP, ParsedDefinition, command_line
+from bot.commands.server_control import InvalidServer, ServerService, VersionConflict
+from bot.commands.server_definition import KEEP, NO, YES, ParsedDefinition, command_line, fields_of
 from bot.commands.server_directory import ServerDirectory
-from bot.commands.server_fields import KINDS, TRANSPORTS, is_slug
+from bot.commands.server_fields import KINDS, SENDS, TRANSPORTS, WORDS, is_slug, slug_of
 from bot.commands.server_forms import SecretFieldMode, Step, form, steps_of_editing
-from bot.commands.server_options import (
-    ADD,
-    EDIT,
-    all_wrong,
-    argv_given,
-    fields_given,
-    next_step,
-    on_form,
-    split,
-    step_number,
-    unconfirmed,
-    values_of,
-)
-from bot.commands.server_secrets import secret_form
-from bot.commands.server_service import InvalidServer, ServerService, VersionConflict
+from bot.commands.server_secrets import SecretLinks, awaited, missing_slots, secret_form
 from bot.commands.server_templates import (
+    SLOT,
     TEMPLATE,
     described,
     entered_later,
@@ -44,14 +29,191 @@ from bot.commands.server_templates import (
     seen,
     steps_of_refilling,
     steps_with_templates,
+    typed,
     unseen,
     without_template,
 )
-from bot.commands.text_format import format_ago, parse_policy, server_label
-from bot.domain.commands import Form, Reply, ReplyAction
+from bot.commands.text_format import error_reply, format_ago, parse_policy, server_label
+from bot.domain.commands import Form, Parameter, ParameterKind, Reply, ReplyAction, Verb
 from bot.domain.servers import USER_SLOT, AuthenticationKind, ServerEnablement, ServerRecord
 
+_OPTION = ParameterKind.OPTION
+_REFERENCE = "env:NAME or file:/path"
+_DEFINING = (
+    Parameter("transport", "how it is reached", _OPTION, metavar="|".join(TRANSPORTS)),
+    Parameter("url", "its address", _OPTION),
+    Parameter("command", "the program that is the server", _OPTION, metavar="CMD"),
+    Parameter("arg", "one argument of the program", _OPTION, repeated=True),
+    Parameter("cwd", "the folder the program starts in", _OPTION, metavar="PATH"),
+    Parameter("title", "what people call it", _OPTION),
+    Parameter("description", "what it is for", _OPTION, metavar="TEXT"),
+    Parameter("auth", "how the bot shows who it is", _OPTION, choices=KINDS),
+    Parameter("auth-header", "the header that carries the secret", _OPTION, metavar="HEADER"),
+    Parameter("username", "where the user name of basic is, kept like the password", _OPTION, metavar="SECRETREF"),
+    Parameter("client-id", "what the sign-in page knows the bot by, for oauth", _OPTION, metavar="ID", opaque=True),
+    Parameter("scope", "what to ask for, with blanks between, for oauth", _OPTION, metavar="SCOPES"),
+    Parameter("secret", f"where the secret is: {_REFERENCE}", _OPTION, metavar="SECRETREF"),
+    Parameter(
+        "header",
+        f"one more header: plain text, or a secret from {_REFERENCE}",
+        _OPTION,
+        repeated=True,
+        metavar="NAME=VALUE",
+    ),
+    Parameter(
+        "env", f"a variable for the program, from {_REFERENCE}", _OPTION, repeated=True, metavar="NAME=SECRETREF"
+    ),
+)
+# On platforms with a limit on options, the last ones are left out; the forms have them.
+_TUNING = (
+    Parameter("system-instruction", "description for the model", _OPTION, metavar="TEXT"),
+    Parameter("response-instruction", "text for the model after a tool call", _OPTION, metavar="TEXT"),
+    Parameter("connect-timeout", "seconds to connect", _OPTION, metavar="SECONDS"),
+    Parameter("tool-timeout", "seconds a call may take", _OPTION, metavar="SECONDS"),
+    Parameter("tool-limit", "the same for one tool, or none", _OPTION, repeated=True, metavar="TOOL=SECONDS"),
+    Parameter("auto-connect", "connect at the start", _OPTION, choices=(YES, NO)),
+    Parameter("auto-context-tool", "a tool that is asked every question first", _OPTION, metavar="TOOL"),
+    Parameter("words", "whose words its tools return", _OPTION, choices=WORDS),
+    Parameter("sends", "who reads what its calls carry", _OPTION, choices=SENDS),
+    Parameter("tool-words", "the first for one tool, or none", _OPTION, repeated=True, metavar="TOOL=WORDS"),
+    Parameter("tool-sends", "the second for one tool, or none", _OPTION, repeated=True, metavar="TOOL=SENDS"),
+    Parameter(
+        "tool-recipients",
+        "the arguments of a tool that name who gets it, or none",
+        _OPTION,
+        repeated=True,
+        metavar="TOOL=ARGUMENT,...",
+    ),
+)
+_LINES = {
+    "header": "headers",
+    "env": "env",
+    "tool-limit": "tool_timeouts",
+    "tool-words": "tool_words",
+    "tool-sends": "tool_sends",
+    "tool-recipients": "tool_recipients",
+}
+"""Repeatable options, each a line of a field."""
+_SLOTS = Parameter(
+    "slots",
+    "a launch template and what fills its slots, such as template=git repo=docs",
+    repeated=True,
+    metavar="SLOT=VALUE",
+)
+ADD = Verb(
+    "add",
+    "a new server; alone it asks for everything",
+    (
+        Parameter("name", "its name; one that is no slug becomes its title"),
+        _SLOTS,
+        *_DEFINING,
+        Parameter("trusted", "take its word on which tools only read", ParameterKind.FLAG),
+        replace(POLICY, shape=_OPTION, required=False),
+        Parameter("no-verify", "do not look whether it can be used", ParameterKind.FLAG),
+        *_TUNING,
+        Parameter("here", "for this workspace alone, where the operator adds it", ParameterKind.FLAG),
+    ),
+    aliases=("new", "create", "register"),
+)
+EDIT = Verb(
+    "edit",
+    "change a server; with its name alone it shows what can be changed",
+    (
+        SERVER,
+        _SLOTS,
+        *_DEFINING,
+        Parameter("rename", "another name for it, a slug", _OPTION, metavar="NEW"),
+        Parameter("trusted", "whether its word counts on which tools only read", _OPTION, choices=(YES, NO)),
+        Parameter("no-verify", "do not look whether it can be used", ParameterKind.FLAG),
+        *_TUNING,
+    ),
+    aliases=("update", "change", "set"),
+)
 _USE_OTHER_COMMAND = "/mcp edit NAME --OPTION VALUE; /mcp help edit lists the options"
+_INSTEAD = "/mcp add NAME --url URL [--auth header --secret SECRETREF], or --command CMD --arg ARG"
+_NOTHING = "Nothing was added."
+_SIGNING_IN = 2
+"""Step of the form with the secret."""
+_CHOOSING = 2
+"""Step of the form with the launch template."""
+
+
+def fields_given(arguments: Arguments) -> dict[str, str]:
+    """Return options and slots as fields, without absent ones. Raises CommandRejected."""
+    plain = [each.name for each in (*_DEFINING, *_TUNING) if not each.repeated and each.name != "command"]
+    fields = {name.replace("-", "_"): arguments.one(name) for name in (*plain, "trusted") if arguments.given(name)}
+    for option, field in _LINES.items():
+        if arguments.given(option):
+            fields[field] = "\n".join(arguments.many(option))
+    if arguments.given("command"):
+        fields["command"] = ""
+    return {**fields, **typed(arguments.many("slots"))}
+
+
+def argv_given(arguments: Arguments) -> tuple[str, ...]:
+    """Return the program and its arguments as separate words."""
+    command = arguments.one("command")
+    return (command, *arguments.many("arg")) if command else ()
+
+
+def split(fields: Mapping[str, str]) -> dict[str, str]:
+    """Replace the combined field by the field for an address or a command line."""
+    place = "command" if fields.get("transport") == "stdio" else "url"
+    other = "url" if place == "command" else "command"
+    rest = {name: value for name, value in fields.items() if name not in ("where", other, "cwd", "env", "headers")}
+    mine = ("cwd", "env") if place == "command" else ("env",) if fields.get("transport") == TEMPLATE else ("headers",)
+    rest |= {name: fields[name] for name in mine if name in fields}
+    return {**rest, place: fields["where"]} if "where" in fields else rest
+
+
+def values_of(record: ServerRecord) -> dict[str, str]:
+    """Return a record as fields of its form."""
+    values = fields_of(record)
+    return {**values, "where": values.get("command") or values.get("url", "")}
+
+
+def step_number(filled: SubmissionContext) -> int:
+    """Return the step of a submitted form."""
+    text = filled.state[-1] if filled.state else "1"
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 3 else 1
+
+
+def on_form(errors: Mapping[str, str]) -> dict[str, str]:
+    """Return errors by the fields of a form."""
+    places = {"url": "where", "command": "where", "name": "title"}
+    found: dict[str, str] = {}
+    for name, error in errors.items():
+        found.setdefault(places.get(name, name), error)
+    return found
+
+
+def next_step(steps: list[Step], number: int, errors: Mapping[str, str]) -> int | None:
+    """Return the next step: the first visited one with an error, the following one, or None at the end. A step that
+    does not exist is replaced by the last one, because its fields were not answered.
+    """
+    for index, step in enumerate(steps[:number], 1):
+        if any(field.name in errors for field in step):
+            return index
+    if number > len(steps):
+        return len(steps)
+    return number + 1 if number < len(steps) else None
+
+
+def unconfirmed(fields: Mapping[str, str], name: str) -> dict[str, str]:
+    """Return the error of a confirmation by name; empty if it matches."""
+    confirmed = fields.get("confirm", "").strip() in (name, slug_of(name))
+    return {} if confirmed else {"confirm": f"Type {name} to allow this command line, or leave."}
+
+
+def all_wrong(text: str, errors: Mapping[str, str], verb: str) -> Reply:
+    """Return a reply with all errors, by option."""
+    names = {"name": "name", "headers": "--header", TEMPLATE: f"{TEMPLATE}="}
+    facts = tuple((names.get(name, _typed_as(name)), error) for name, error in errors.items())
+    return replace(error_reply(f"{text} `/mcp help {verb}` explains the options."), details=facts)
+
+
+def _typed_as(name: str) -> str:
+    return f"{name.removeprefix(SLOT)}=" if name.startswith(SLOT) else f"--{name.replace('_', '-')}"
 
 
 class ServerEdit:
@@ -204,14 +366,6 @@ class ServerEdit:
             intro=intro,
             instead=_USE_OTHER_COMMAND,
         )
-
-
-_INSTEAD = "/mcp add NAME --url URL [--auth header --secret SECRETREF], or --command CMD --arg ARG"
-_NOTHING = "Nothing was added."
-_SIGNING_IN = 2
-"""Step of the form with the secret."""
-_CHOOSING = 2
-"""Step of the form with the launch template."""
 
 
 class ServerAdd:

@@ -23,8 +23,8 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 
-from bot.commands.oauth_callback import OAuthCallback, SignInCompleted, SignInRejected, UnknownLink
-from bot.commands.secret_form import (
+from bot.commands.server_secrets import (
+    PATH,
     AccessCheckFailed,
     Denied,
     LinkExpired,
@@ -35,7 +35,7 @@ from bot.commands.secret_form import (
     SecretSaved,
     ServerChanged,
 )
-from bot.commands.secret_links import PATH
+from bot.commands.sign_in import OAuthCallback, SignInCompleted, SignInRejected, UnknownLink
 from bot.commands.text_format import pluralize
 from bot.domain.sign_ins import CALLBACK_ID, CALLBACK_PATH, CLIENT_NAME, CLIENT_PATH
 from bot.errors import DatabaseError

@@ -14,13 +14,12 @@ from typing import Annotated, cast
 from fastapi import Depends, Header, Path, Query, Request
 from pydantic import AfterValidator, Field
 
-from bot.commands.call_builder import CallBuilder
 from bot.commands.dependencies import CommandDependencies
 from bot.commands.policies import PolicyService
-from bot.commands.profile_fields import ProfileService
+from bot.commands.profiles import ProfileService
 from bot.commands.server_checks import ServerValidator
+from bot.commands.server_control import ServerService
 from bot.commands.server_directory import ServerDirectory
-from bot.commands.server_service import ServerService
 from bot.commands.sign_in import SignInSteps
 from bot.commands.text_format import format_moment
 from bot.commands.tool_review import ToolReview
@@ -83,7 +82,6 @@ class Services:
     directory: ServerDirectory
     drafting: ServerValidator
     keeping: ServerService
-    calls: CallBuilder
     signing_in: SignInSteps
     reviewing: ToolReview
     policies: PolicyService
@@ -98,7 +96,6 @@ class Services:
             directory,
             ServerValidator(parts, directory),
             ServerService(parts, directory),
-            CallBuilder(parts, directory),
             SignInSteps(parts, directory),
             ToolReview(parts),
             PolicyService(parts, directory),

@@ -18,8 +18,8 @@ sys.path[:0] = [str(PROJECT), str(Path(__file__).parent)]
 
 from photographs import photograph  # noqa: E402 - found through the line above
 
-from bot.commands.oauth_callback import SignInCompleted, SignInRejected  # noqa: E402
-from bot.commands.secret_form import SecretPrompt  # noqa: E402
+from bot.commands.server_secrets import SecretPrompt  # noqa: E402
+from bot.commands.sign_in import SignInCompleted, SignInRejected  # noqa: E402
 from bot.domain.conversations import Author, ConversationKey  # noqa: E402
 from bot.domain.secrets import SecretLink  # noqa: E402
 from bot.web.html import HtmlDocument  # noqa: E402

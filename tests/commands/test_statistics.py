@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from bot.commands.server_statistics import DAY
+from bot.commands.mcp import DAY
 from bot.domain.commands import Reply
 from bot.domain.health import Health, ListenerStatus
 from bot.domain.metrics import ProcessCounters

@@ -7,8 +7,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from bot.commands.registry import ROWS
-from bot.commands.usage_report import MOST_NAMES
+from bot.commands.usage import MOST_NAMES, ROWS
 from bot.domain.completions import Usage
 from bot.domain.usage import (
     LimitPeriod,

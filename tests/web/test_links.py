@@ -23,7 +23,7 @@ from bot.app.operator_files import read_operator_files
 from bot.app.runtime import Runtime, open_runtime
 from bot.app.stores import Stores
 from bot.app.web import attach_surface, open_surface, serve_web
-from bot.commands.secret_form import Denied, SecretEntry
+from bot.commands.server_secrets import Denied, SecretEntry
 from bot.domain.api_clients import ApiClient, ApiRole
 from bot.domain.audit import AuditQuery
 from bot.domain.commands import Invocation, Reply

@@ -22,7 +22,7 @@ from bot.app.links import PlatformUserMessenger, link_pages
 from bot.app.operator_files import read_operator_files
 from bot.app.runtime import Runtime, open_runtime
 from bot.app.web import attach_surface, build_web_dependencies, open_surface, serve_web
-from bot.commands.oauth_callback import OAuthCallback
+from bot.commands.sign_in import OAuthCallback
 from bot.domain.audit import AuditQuery
 from bot.domain.commands import Invocation, Reply
 from bot.domain.conversations import Author, ConversationKey, Member

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Depends, Path, Response
 from pydantic import Field
 
 from bot.commands.argument_parser import NotFoundRejection
-from bot.commands.profile_fields import Outdated, parse_profile, profile_values
+from bot.commands.profiles import Outdated, parse_profile, profile_values
 from bot.commands.server_directory import VisibleServer
 from bot.domain.profiles import Profile
 from bot.web.problems import Problem

@@ -214,7 +214,7 @@ class ServerActions:
 
     async def offered(self, ref: str, manner: AskedManner, here: AtHere) -> CapabilitiesAnswer:
         """Return the known tools, resources and prompts; a server without any is synced first."""
-        seen = await self._services.calls.found(ref, here.conversation)
+        seen = await self._services.directory.find_synced(ref, here.conversation)
         present = await self._directory.find(seen.id, here.conversation)
         return self._writer(manner).capabilities(present, here.conversation)
 
@@ -339,7 +339,7 @@ class ReviewRoutes:
 
     async def shown(self, ref: str, manner: AskedManner, here: AtHere) -> ReviewAnswer:
         """Return the unreviewed tools and their differences from the pins."""
-        seen = await self._services.calls.found(ref, here.conversation)
+        seen = await self._services.directory.find_synced(ref, here.conversation)
         waiting = await self._services.reviewing.waiting(seen.id)
         return ReviewAnswer(
             server_id=seen.name,

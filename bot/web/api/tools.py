@@ -16,6 +16,7 @@ from fastapi import APIRouter, Depends
 from pydantic import Field
 from starlette.responses import JSONResponse
 
+from bot.commands.mcp import manual_call
 from bot.domain.capabilities import BlobContents, Piece, TextContents
 from bot.domain.messages import FilePart, ImagePart, StoredFile, TextPart, ToolResult
 from bot.domain.servers import ServerStatus
@@ -125,7 +126,6 @@ class ToolRoutes:
 
     def __init__(self, services: Services, engine: EngineApi) -> None:
         self._services = services
-        self._calls = services.calls
         self._servers = services.parts.servers
         self._directory = services.directory
         self._engine = engine
@@ -144,12 +144,12 @@ class ToolRoutes:
         """Run a tool. Returns its result, or 202 if the call needs an approval or takes longer than `waitSeconds`; it
         continues then, and can be followed.
         """
-        seen = await self._calls.found(body.server_id, here.conversation)
-        tool = self._calls.tool(seen, body.tool_name)
+        seen = await self._directory.find_synced(body.server_id, here.conversation)
+        tool = self._directory.find_tool(seen, body.tool_name)
         waits = body.wait_seconds > 0 and place.take_to_wait()
         # A conversation of its own, so that a call that waits for approval does not block others.
         where = replace(here.conversation, thread=secrets.token_hex(8))
-        message = self._calls.call(tool, body.arguments, where, here.author)
+        message = manual_call(tool, body.arguments, where, here.author)
         turn_id = (await self._engine.receive(message)).turn_id
         answer = await outcome(await watched(self._engine, turn_id, body.wait_seconds if waits else 0))
         if isinstance(answer, Pending):
@@ -163,8 +163,8 @@ class ToolRoutes:
 
     async def written(self, body: PromptBody, here: AtHere) -> RenderedPrompt:
         """Render a prompt."""
-        seen = await self._calls.found(body.server_id, here.conversation)
-        return RenderedPrompt(messages=_messages(await self._calls.written(seen, body.name, body.arguments)))
+        seen = await self._directory.find_synced(body.server_id, here.conversation)
+        return RenderedPrompt(messages=_messages(await self._directory.render_prompt(seen, body.name, body.arguments)))
 
 
 def routes(parts: WebDependencies) -> APIRouter:

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Query
 from pydantic import Field
 
 from bot.commands.text_format import MOMENT, parse_time
-from bot.commands.usage_report import usage_report
+from bot.commands.usage import usage_report
 from bot.domain.api_clients import ApiClient, ApiRole
 from bot.domain.servers import EVERYWHERE
 from bot.domain.usage import LimitPeriod, LimitUnit, UsageGrouping, UsageOwner, UsageQuery
