@@ -29,8 +29,8 @@ if "MEASURE" in os.environ:  # here, before any test loads what is measured
 LONGEST = (
     "contracts/test_turn_log_machine.py",
     "engine/test_hostile_clicks.py",
-    "stories/test_every_verb.py",
-    "stories/test_storm.py",
+    "stories/test_every_subcommand.py",
+    "stories/test_approval_storm.py",
     "web/test_openapi.py",
 )
 """Modules with tests that take longest. They begin, so that no worker is left alone with one of them in the end."""

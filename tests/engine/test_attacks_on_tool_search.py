@@ -29,7 +29,7 @@ from bot.errors import ModelRejected
 from bot.ports import TurnLog
 from bot.storage.reporting import SqlReporting
 from tests.engine.conftest import House
-from tests.engine.test_remembering import LONG, is_summary
+from tests.engine.test_history import LONG, is_summary
 from tests.engine.test_search_tools import SEND, TO_SAM, answered, fill, found, results, searching
 from tests.engine.test_turns import awaiting, calls_of, decision
 from tests.fakes.parts import ANA, ask_for, call, member, message, running, say, tool

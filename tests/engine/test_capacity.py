@@ -11,7 +11,7 @@ from bot.domain.conversations import InboundMessage
 from bot.domain.turns import Claim, Receipt
 from bot.errors import DatabaseUnavailable
 from tests.engine.conftest import House
-from tests.engine.test_taking_in import for_ever, looked_round, said
+from tests.engine.test_receiving import for_ever, looked_round, said
 from tests.fakes.parts import message, running, say, until
 
 

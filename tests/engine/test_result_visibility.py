@@ -22,7 +22,7 @@ from bot.engine.result_visibility import ResultVisibility
 from bot.engine.rules import RuleBook
 from bot.errors import NotFound
 from tests.engine.conftest import House
-from tests.engine.test_remembering import large
+from tests.engine.test_history import large
 from tests.fakes.parts import ANA, BEN, HALL, ask_for, call, message, returned, running, say, tool, words
 
 DENY, ALLOW = ApprovalPolicy.ALWAYS_DENY, ApprovalPolicy.ALWAYS_ALLOW

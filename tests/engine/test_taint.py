@@ -23,7 +23,7 @@ from bot.engine.history import HistoryBudget
 from bot.engine.taint import Taint, TaintSource
 from bot.ports import CallContext
 from tests.engine.conftest import House
-from tests.engine.test_remembering import LONG, SHORT, is_summary, numbered, talk
+from tests.engine.test_history import LONG, SHORT, is_summary, numbered, talk
 from tests.engine.test_turns import awaiting, calls_of, decision
 from tests.fakes.parts import ANA, BEN, ask_for, call, member, message, returned, running, say
 

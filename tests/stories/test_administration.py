@@ -12,7 +12,7 @@ from tests.fakes.llm import Call, FakeLanguageModel, Reply, Request, Say
 from tests.fakes.mcp.endpoint import FakeEndpoint, result
 from tests.fakes.terminal import PATIENCE, ProgramOnTerminal
 from tests.postgres import Server
-from tests.stories.test_signatures import card
+from tests.stories.test_approvals import card
 from tests.stories.workplace import Workplace
 
 SECRET = "tk-0f9d2c71b3aa46e8d51c"

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from tests.postgres import Server
-from tests.stories.test_signatures import card
+from tests.stories.test_approvals import card
 from tests.stories.workplace import PROJECT, Workplace
 
 NOTE = "Please note: the office closes early on Friday"

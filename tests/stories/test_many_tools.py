@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.fakes.llm import Api, Call, FakeLanguageModel, Request, Say
-from tests.stories.test_signatures import card
+from tests.stories.test_approvals import card
 from tests.stories.workplace import Workplace, a_tool, scripted
 
 OWN = ("countersign__search_tools", "countersign__call_tool", "countersign__read_result")

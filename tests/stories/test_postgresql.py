@@ -14,7 +14,7 @@ from tests.fakes.terminal import PATIENCE, ProgramOnTerminal
 from tests.platforms.console.terminal import echoed
 from tests.postgres import Server, end_leases
 from tests.stories.counting import COUNT_IT, UNSURE, CountingPlace, counting
-from tests.stories.test_signatures import card
+from tests.stories.test_approvals import card
 from tests.stories.workplace import Workplace
 
 PASSWORD = "correct-horse-7"

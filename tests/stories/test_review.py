@@ -15,7 +15,7 @@ from tests.fakes.mcp.endpoint import FakeEndpoint, result
 from tests.fakes.mcp.endpoint import tool as listed
 from tests.fakes.terminal import PATIENCE, ProgramOnTerminal
 from tests.postgres import Server
-from tests.stories.test_signatures import card
+from tests.stories.test_approvals import card
 from tests.stories.workplace import ScriptedServer, Workplace, a_tool, becomes, says
 
 LOOK_UP, TURN = "look it up", "turn"

@@ -14,7 +14,7 @@ from tests.fakes.mcp.cases.orders import shop
 from tests.fakes.mcp.cases.tracker import tracker
 from tests.fakes.mcp.cases.workflows import KEY_HEADER, workflows
 from tests.fakes.terminal import ProgramOnTerminal
-from tests.stories.test_signatures import card
+from tests.stories.test_approvals import card
 from tests.stories.workplace import PROJECT, Workplace
 
 KEY = "n8n-5d1e70c2aa3b49f0"

@@ -14,7 +14,7 @@ from bot.engine.surfaces import surface_for
 from bot.errors import NotFound
 from bot.web.surface import ApiSurface, Subscriptions, Uploads
 from tests.fakes.parts import ANA
-from tests.web.test_following import KEY, at
+from tests.web.test_turn_streams import KEY, at
 
 CI = Author(HTTP, "ci", "ci")
 THERE = ConversationKey(HTTP, "slack:T1", "ci", "1")

@@ -19,7 +19,7 @@ from bot.domain.views import TurnView
 from bot.web.turn_events import Cursor, EventEncoder, StreamEvent
 from tests.fakes.parts import ANA
 from tests.rendering.turns import a_form, a_link
-from tests.web.test_following import TURN
+from tests.web.test_turn_streams import TURN
 
 PLACE = ("notes", lambda _terms, _conversation: "api-role:approver")
 REPLY = ModelStep(1, assistant("I write it.", ToolCall("c1", "fake__write")))

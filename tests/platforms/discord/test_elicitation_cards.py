@@ -27,7 +27,7 @@ from tests.fakes.discord.mentions import CODE
 from tests.platforms import scenes
 from tests.platforms.discord.accepted import check_slot, labels, pressed, texts
 from tests.platforms.discord.test_action_codec import drawn, ids
-from tests.platforms.discord.test_editing import said
+from tests.platforms.discord.test_argument_editing import said
 from tests.platforms.discord.workplace import Workplace, a_workplace
 from tests.platforms.scenes import a_booking, a_view, asked_back
 from tests.rendering.markdown_texts import ANY

@@ -29,7 +29,7 @@ from tests.fakes.parts import ANA, BEN, until
 from tests.ledgers import PostgresLedger
 from tests.postgres import Server
 from tests.rules import plain
-from tests.storage.test_overlapping import nothing_deadlocked, overlapping
+from tests.storage.test_concurrent_turns import nothing_deadlocked, overlapping
 
 T = TypeVar("T")
 

@@ -13,7 +13,7 @@ from bot.errors import LostLease
 from tests.fakes.parts import HALL, NEWEST
 from tests.ledgers import PostgresLedger, running
 from tests.postgres import Server
-from tests.storage.test_overlapping import nothing_deadlocked, overlapping
+from tests.storage.test_concurrent_turns import nothing_deadlocked, overlapping
 
 MINE, THEIRS = PostedMessage("reply", "posted-by-me"), PostedMessage("reply", "posted-by-them")
 

@@ -14,7 +14,7 @@ from tests.contracts.test_histories import ANSWER, CALL, RESULT, WANTS
 from tests.fakes.parts import HALL
 from tests.ledgers import PostgresLedger, running
 from tests.postgres import Server
-from tests.storage.test_overlapping import overlapping
+from tests.storage.test_concurrent_turns import overlapping
 
 
 @pytest.fixture

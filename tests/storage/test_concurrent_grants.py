@@ -18,7 +18,7 @@ from tests.audited import audit_findings
 from tests.fakes.parts import ANA, BEN, HALL
 from tests.ledgers import PostgresLedger, running
 from tests.postgres import Server
-from tests.storage.test_overlapping import nothing_deadlocked, overlapping
+from tests.storage.test_concurrent_turns import nothing_deadlocked, overlapping
 
 REF = ToolRef("s", "write", definition="d", destructive=False, server_id="id-of-s")
 

@@ -16,7 +16,7 @@ from bot.engine.history import HistoryBudget
 from bot.engine.system_prompt import PlatformHint, SystemPrompt
 from bot.errors import ModelRejected
 from tests.engine.conftest import House
-from tests.engine.test_remembering import LONG, SHORT, is_summary, numbered, talk
+from tests.engine.test_history import LONG, SHORT, is_summary, numbered, talk
 from tests.fakes.parts import ANA, BEN, HALL, ask_for, call, message, running, say, tool
 
 

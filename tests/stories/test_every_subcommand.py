@@ -20,7 +20,7 @@ from tests.fakes.llm import FakeLanguageModel, Reply, Request, Say
 from tests.fakes.mcp.endpoint import Answer, FakeEndpoint, Message, result
 from tests.fakes.terminal import ProgramOnTerminal
 from tests.platforms.console.terminal import echoed
-from tests.stories.test_signatures import KEYS
+from tests.stories.test_approvals import KEYS
 from tests.stories.workplace import Workplace
 
 FIRST, SECOND = "tk-4c0de2f19ab3-first", "tk-7be1905dd3aa-second"

@@ -18,7 +18,7 @@ from bot.engine.system_prompt import SystemPrompt
 from bot.engine.token_estimates import estimate_messages, estimate_text, estimate_tools
 from bot.errors import ContextTooLong
 from tests.engine.conftest import House
-from tests.engine.test_remembering import LONG, SHORT, asked, is_summary, notes, numbered, summary_of, talk
+from tests.engine.test_history import LONG, SHORT, asked, is_summary, notes, numbered, summary_of, talk
 from tests.fakes.parts import BEN, HALL, Script, ask_for, call, message, returned, running, say, tool, words
 
 PDF = b"%PDF-1.7 " + b"x" * 50_000

@@ -14,7 +14,7 @@ from bot.storage.turn_log import SqlTurnLog
 from tests.fakes.parts import ANA, BEN, HALL, message
 from tests.ledgers import Ledger, PostgresLedger
 from tests.postgres import Server
-from tests.storage.test_overlapping import WANTS, approval, write
+from tests.storage.test_concurrent_turns import WANTS, approval, write
 
 CARA = Author("test", "cara", "Cara")
 

@@ -12,7 +12,7 @@ from bot.domain.turns import Claim, TurnStatus
 from tests.fakes.parts import HALL, NEWEST
 from tests.ledgers import PostgresLedger, running
 from tests.postgres import Server
-from tests.storage.test_overlapping import nothing_deadlocked, overlapping
+from tests.storage.test_concurrent_turns import nothing_deadlocked, overlapping
 
 LATER = HistorySummary(2, "They spoke of one and two.")
 
