@@ -34,20 +34,20 @@ from bot.ports import (
 from bot.storage import activity, audit, retention
 from bot.storage.clock import now
 from bot.storage.codec import decode
-from bot.storage.database import Database
+from bot.storage.database import Database, change_once, report
 from bot.storage.key_prefix import has_prefix, prefix_bounds
 from bot.storage.tables import StorableText, approvals, conversations, elicitations, is_live, mcp_servers, steps, turns
 from bot.storage.turn_reader import UNREADABLE, read_turn
 from bot.storage.upsert import Upsert
 
 log = logging.getLogger(__name__)
+
 TITLE_LENGTH = 255
 """Characters."""
-
-
 _UNREADABLE = "(unreadable)"
 _ESCAPES = r"(?<!\\)((?:\\\\)*)\\u[0-9a-fA-F]{4}"
 """Taken out before PostgreSQL looks into JSON: it refuses NUL and halves of surrogate pairs, and no slug has any."""
+
 _states = sa.table(
     "conversation_states",
     sa.column("id", sa.Text),
@@ -58,9 +58,9 @@ _states = sa.table(
 )
 _key = conversations.c.key
 _person = bindparam("person", type_=StorableText)
-_has_turn = sa.exists().where(turns.c.conversation == _key, turns.c.author_id == _person)
+_has_turn_of_person = sa.exists().where(turns.c.conversation == _key, turns.c.author_id == _person)
 _has_prefix = has_prefix(_key, "reach")
-_of_user = sa.and_(_has_prefix, has_prefix(_key, "platform"), _has_turn)
+_is_of_user = sa.and_(_has_prefix, has_prefix(_key, "platform"), _has_turn_of_person)
 _number = sa.select(sa.func.count()).select_from(turns).where(turns.c.conversation == _states.c.id).scalar_subquery()
 _first = (
     sa.select(sa.case((turns.c.author_name != "", turns.c.author_name), else_=turns.c.author_id))
@@ -69,7 +69,7 @@ _first = (
     .limit(1)
     .scalar_subquery()
 )
-_took_part = (
+_turn_of_person = (
     sa.select(turns.c.id)
     .where(turns.c.conversation == bindparam("k"), has_prefix(turns.c.conversation, "platform"))
     .where(turns.c.author_id == _person)
@@ -83,7 +83,7 @@ _create = Upsert(
         .returning(conversations.c.key)
     )
 )
-_engaged = (
+_active = (
     sa.select(_key)
     .where(_has_prefix, conversations.c.updated_at > now() - bindparam("seconds", type_=sa.Double))
     .order_by(conversations.c.updated_at.desc(), _key)
@@ -91,7 +91,7 @@ _engaged = (
 )
 
 
-def _page_where(condition: sa.ColumnElement[bool]) -> sa.Select[tuple[str, str, str, float, float, int, str]]:
+def _page(condition: sa.ColumnElement[bool]) -> sa.Select[tuple[str, str, str, float, float, int, str]]:
     # First the page, then the counts of its rows only.
     page = (
         sa.select(_key)
@@ -112,62 +112,10 @@ def _page_where(condition: sa.ColumnElement[bool]) -> sa.Select[tuple[str, str, 
     )  # fmt: skip
 
 
-_of_workspace, _ones = _page_where(_has_prefix), _page_where(_of_user)
-_one = _page_where(_key == bindparam("k"))
+_page_of_workspace, _page_of_user = _page(_has_prefix), _page(_is_of_user)
+_conversation = _page(_key == bindparam("k"))
 _count_of_workspace = sa.select(sa.func.count()).select_from(conversations).where(_has_prefix)
-_count_ones = sa.select(sa.func.count()).select_from(conversations).where(_of_user)
-
-
-def read_conversations(
-    connection: sa.Connection, prefix: str, person: str, limit: int, offset: int
-) -> tuple[Sequence[ConversationSummary], int]:
-    """Return a page of the conversations with this key prefix, newest first, and the number of all."""
-    values = {**prefix_bounds("reach", prefix), **principal_params(person)}
-    page, count = (_ones, _count_ones) if person else (_of_workspace, _count_of_workspace)
-    rows = connection.execute(page, {**values, "limit": limit, "offset": offset})
-    return [_summary(row) for row in rows], connection.execute(count, values).scalar_one()
-
-
-def read_conversation(connection: sa.Connection, conversation: ConversationKey) -> ConversationSummary | None:
-    """Return the summary of a conversation, `None` if it does not exist."""
-    row = connection.execute(_one, {"k": str(conversation), "limit": 1, "offset": 0}).first()
-    return None if row is None else _summary(row)
-
-
-def create_conversation(connection: sa.Connection, conversation: ConversationKey, title: str) -> bool:
-    """Add an empty conversation. Return False if it exists."""
-    values = {"k": str(conversation), "t": " ".join(title.split())[:TITLE_LENGTH]}
-    return connection.execute(_create.on(connection), values).first() is not None
-
-
-def has_participant(connection: sa.Connection, conversation: ConversationKey, person: str) -> bool:
-    """Return True if the user is the author of a turn in the conversation."""
-    return connection.execute(_took_part, {"k": str(conversation), **principal_params(person)}).first() is not None
-
-
-def read_active(connection: sa.Connection, prefix: str, seconds: float, limit: int) -> Sequence[ConversationKey]:
-    """Return the recently active conversations with this key prefix, newest first."""
-    values = {**prefix_bounds("reach", prefix), "seconds": seconds, "limit": limit}
-    return [ConversationKey.parse(key) for key in connection.execute(_engaged, values).scalars()]
-
-
-def _summary(row: sa.Row[tuple[str, str, str, float, float, int, str]]) -> ConversationSummary:
-    return ConversationSummary(
-        key=ConversationKey.parse(row.id),
-        title=row.title,
-        state=row.status,
-        turns=row.turns,
-        started_by=row.started_by or "",
-        created_at=row.created_at,
-        updated_at=row.updated_at,
-    )
-
-
-def principal_params(person: str) -> dict[str, str]:
-    """Return a principal as query parameters. A user id is unique only within its platform."""
-    platform, _, name = person.partition(":")
-    return {"person": name, **prefix_bounds("platform", f"{quote(platform, safe='')}:")} if person else {}
-
+_count_of_user = sa.select(sa.func.count()).select_from(conversations).where(_is_of_user)
 
 # Unfinished turns are few and have an index. Planners otherwise read all turns of a workspace.
 # Written as in that index's condition, because planners use it only then.
@@ -177,7 +125,7 @@ _live = (
     .cte("live")
     .prefix_with("materialized")
 )
-_awaited = (
+_all_awaiting = (
     sa.select(
         approvals.c.id,
         approvals.c.requested_for_id,
@@ -197,12 +145,9 @@ _awaited = (
     .order_by(steps.c.created_at.desc(), approvals.c.id)
     .limit(bindparam("limit"))
 )
-
 _at, _id = bindparam("at", type_=sa.Double), bindparam("id", type_=sa.Text)
-
 _behind = sa.or_(steps.c.created_at < _at, sa.and_(steps.c.created_at == _at, approvals.c.id > _id))
-
-_inquired = (
+_open_elicitations = (
     sa.select(elicitations.c.id)
     .select_from(_live)
     .join(turns, turns.c.id == _live.c.id)
@@ -217,8 +162,7 @@ _inquired = (
     .order_by(elicitations.c.created_at.desc(), elicitations.c.id)
     .limit(bindparam("limit"))
 )
-
-_asked = (
+_turns_of_person = (
     sa.select(turns)
     .where(
         turns.c.author_id == bindparam("person", type_=StorableText),
@@ -231,55 +175,10 @@ _asked = (
 
 
 @cache
-def _awaited_in(reaches: int, *, behind: bool) -> sa.Select[Any]:
+def _awaiting(reaches: int, *, behind: bool) -> sa.Select[Any]:
     """Return the query for a number of key prefixes, after a position if `behind`."""
-    select = _awaited.where(sa.or_(*(has_prefix(_live.c.conversation, f"reach{n}") for n in range(reaches))))
+    select = _all_awaiting.where(sa.or_(*(has_prefix(_live.c.conversation, f"reach{n}") for n in range(reaches))))
     return select.where(_behind) if behind else select
-
-
-def read_waiting(
-    connection: sa.Connection, prefixes: Sequence[str], limit: int, behind: PendingApprovalPosition | None
-) -> PendingApprovalPage:
-    """Return up to `limit` calls that await approval in conversations with one of the key prefixes, newest first."""
-    values: dict[str, object] = {"limit": limit}
-    for n, prefix in enumerate(prefixes):
-        values |= prefix_bounds(f"reach{n}", prefix)
-    if behind is not None:
-        values |= {"at": behind.at, "id": behind.approval_id}
-    rows = connection.execute(_awaited_in(len(prefixes), behind=behind is not None), values).all()
-    last = PendingApprovalPosition(rows[-1].created_at, rows[-1].id) if len(rows) == limit else None
-    approvals: list[PendingApproval] = []
-    for row in rows:
-        conversation = ConversationKey.parse(row.conversation)
-        asker = Author(conversation.platform, row.requested_for_id, row.requested_for_name)
-        try:
-            terms = decode(ApprovalRequirements, row.terms)
-        except UNREADABLE as error:
-            log.warning("approval %s: requirements unreadable, left out: %r", row.id, error)
-        else:
-            editors = frozenset(row.editors or ())
-            approvals.append(PendingApproval(row.id, conversation, asker, terms, editors, row.created_at))
-    return PendingApprovalPage(approvals, last)
-
-
-def read_open_elicitations(connection: sa.Connection, person: str, prefix: str, limit: int) -> Sequence[str]:
-    """Return the ids of a user's open elicitations in conversations with a key prefix, newest first."""
-    rows = connection.execute(_inquired, {**principal_params(person), **prefix_bounds("reach", prefix), "limit": limit})
-    return rows.scalars().all()
-
-
-def read_recent_turns(connection: sa.Connection, person: str, prefix: str, limit: int) -> Sequence[Turn]:
-    """Return a user's recent turns in conversations with a key prefix, newest first."""
-    rows = connection.execute(_asked, {**principal_params(person), **prefix_bounds("reach", prefix), "limit": limit})
-    return [turn for row in rows if (turn := _readable(row)) is not None]
-
-
-def _readable(row: sa.Row[tuple[object, ...]]) -> Turn | None:
-    try:
-        return read_turn(row)
-    except UNREADABLE as error:
-        log.warning("turn %s: unreadable, left out of the recent turns: %r", row.id, error)
-        return None
 
 
 class server_of(FunctionElement[str]):  # noqa: N801 - reads as SQL
@@ -301,15 +200,11 @@ def _in_postgresql(element: server_of, compiler: Any, **arguments: Any) -> str:
     return rf"(regexp_replace({body}::text, '{_ESCAPES}', '\1', 'g')::json -> 'tool' ->> 'server')"
 
 
-_named = sa.select(mcp_servers.c.slug, mcp_servers.c.workspace).where(mcp_servers.c.id == bindparam("i"))
-
-_is_theirs = server_of(steps.c.body) == bindparam("server", type_=StorableText)
-
-_here = sa.and_(steps.c.kind == "tool", has_prefix(turns.c.conversation, "reach"))
-
-_calls = sa.select(steps.c.turn_id).join(turns, turns.c.id == steps.c.turn_id).where(_here)
-
-_page = (
+_server = sa.select(mcp_servers.c.slug, mcp_servers.c.workspace).where(mcp_servers.c.id == bindparam("i"))
+_is_of_server = server_of(steps.c.body) == bindparam("server", type_=StorableText)
+_is_call_here = sa.and_(steps.c.kind == "tool", has_prefix(turns.c.conversation, "reach"))
+_calls = sa.select(steps.c.turn_id).join(turns, turns.c.id == steps.c.turn_id).where(_is_call_here)
+_page_of_calls = (
     sa.select(
         steps.c.turn_id,
         # As text, because an unreadable body must not hide the other calls.
@@ -323,19 +218,15 @@ _page = (
     )
     .join(turns, turns.c.id == steps.c.turn_id)
     .outerjoin(approvals, sa.and_(approvals.c.turn_id == steps.c.turn_id, approvals.c.n == steps.c.n))
-    .where(_here)
+    .where(_is_call_here)
     .order_by(steps.c.created_at.desc(), steps.c.turn_id, steps.c.n.desc())
     .limit(bindparam("limit"))
     .offset(bindparam("offset"))
 )
-
-_count = sa.select(sa.func.count()).select_from(_calls.subquery())
-
-_their_page = _page.where(_is_theirs)
-
-_their_count = sa.select(sa.func.count()).select_from(_calls.where(_is_theirs).subquery())
-
-_running = (
+_count_of_calls = sa.select(sa.func.count()).select_from(_calls.subquery())
+_page_of_server = _page_of_calls.where(_is_of_server)
+_count_of_server = sa.select(sa.func.count()).select_from(_calls.where(_is_of_server).subquery())
+_count_pending = (
     sa.select(sa.func.count())
     .select_from(steps)
     .join(turns, turns.c.id == steps.c.turn_id)
@@ -344,48 +235,166 @@ _running = (
         steps.c.kind == "tool",
         steps.c.status == StepStatus.AWAITING.value,
         has_prefix(turns.c.conversation, "reach"),
-        _is_theirs,
+        _is_of_server,
     )
 )
 
 
-def read_calls(
-    connection: sa.Connection, server: str, workspace: str, limit: int, offset: int
-) -> tuple[Sequence[CallSummary], int]:
-    """Return a page of the calls to a server's tools in a workspace, newest first, and the number of all."""
-    page, count = (_their_page, _their_count) if server else (_page, _count)
-    values: dict[str, Any] = prefix_bounds("reach", _within(workspace))
-    if server:
-        values["server"] = _named_by(connection, server)[0]
-    rows = connection.execute(page, {**values, "limit": limit, "offset": offset})
-    return [
-        CallSummary(
-            at=row.created_at,
-            name=_name(row.body),
-            status=row.status,
-            asked_by=row.asked_by,
-            decided_by=row.decided_by,
-            seconds=_seconds(row),
-            turn_id=row.turn_id,
-        )
-        for row in rows
-    ], connection.execute(count, values).scalar_one()
+class SqlReporting:
+    """Pages of conversations, calls and the audit, and the pending work and recent turns of a user. `limits` are those
+    on the turns of one user.
+    """
+
+    def __init__(self, database: Database, limits: TurnLimits = NO_TURN_LIMITS) -> None:
+        self._database = database
+        self._limits = limits
+
+    # ------------------------------------------------------------------ conversations
+
+    @report
+    def conversations(
+        self, connection: sa.Connection, reach: str, person: str, limit: int, offset: int
+    ) -> tuple[Sequence[ConversationSummary], int]:
+        """Return a page of conversations, newest first, and the number of all."""
+        page, count = (_page_of_user, _count_of_user) if person else (_page_of_workspace, _count_of_workspace)
+        values = {**prefix_bounds("reach", reach), **_principal_params(person)}
+        rows = connection.execute(page, {**values, "limit": limit, "offset": offset})
+        return [_summary(row) for row in rows], connection.execute(count, values).scalar_one()
+
+    @report
+    def summary(self, connection: sa.Connection, conversation: ConversationKey) -> ConversationSummary | None:
+        """Return the summary of a conversation, `None` if it does not exist."""
+        row = connection.execute(_conversation, {"k": str(conversation), "limit": 1, "offset": 0}).first()
+        return None if row is None else _summary(row)
+
+    @change_once
+    def create(self, connection: sa.Connection, conversation: ConversationKey, title: str) -> bool:
+        """Add an empty conversation. Return False if it exists."""
+        values = {"k": str(conversation), "t": " ".join(title.split())[:TITLE_LENGTH]}
+        return connection.execute(_create.on(connection), values).first() is not None
+
+    @report
+    def has_participant(self, connection: sa.Connection, conversation: ConversationKey, person: str) -> bool:
+        """Return True if the user is the author of a turn in the conversation."""
+        values = {"k": str(conversation), **_principal_params(person)}
+        return connection.execute(_turn_of_person, values).first() is not None
+
+    @report
+    def active_conversations(
+        self, connection: sa.Connection, reach: str, seconds: float, limit: int
+    ) -> Sequence[ConversationKey]:
+        """Return the recently active conversations, newest first."""
+        values = {**prefix_bounds("reach", reach), "seconds": seconds, "limit": limit}
+        return [ConversationKey.parse(key) for key in connection.execute(_active, values).scalars()]
+
+    @change_once
+    def delete(self, connection: sa.Connection, conversation: ConversationKey, by: Author) -> bool:
+        """Delete a conversation with everything of it but the audit."""
+        return retention.delete_conversation(connection, conversation, by)
+
+    # ------------------------------------------------------------------ calls, the audit, counts
+
+    @report
+    def calls(
+        self, connection: sa.Connection, server: str, workspace: str, limit: int, offset: int
+    ) -> tuple[Sequence[CallSummary], int]:
+        """Return a page of calls, newest first, and the number of all. `server` is an id or a slug."""
+        page, count = (_page_of_server, _count_of_server) if server else (_page_of_calls, _count_of_calls)
+        values: dict[str, Any] = prefix_bounds("reach", _key_prefix(workspace))
+        if server:
+            values["server"] = _slug_and_workspace(connection, server)[0]
+        rows = connection.execute(page, {**values, "limit": limit, "offset": offset})
+        return [_call(row) for row in rows], connection.execute(count, values).scalar_one()
+
+    @report
+    def count_pending(self, connection: sa.Connection, server: str) -> int:
+        """Return the number of calls to a server's tools that await approval. `server` is its id or slug."""
+        slug, workspace = _slug_and_workspace(connection, server)
+        values = {"server": slug, **prefix_bounds("reach", _key_prefix(workspace))}
+        return int(connection.execute(_count_pending, values).scalar_one())
+
+    @report
+    def audit(
+        self, connection: sa.Connection, query: AuditQuery, limit: int, offset: int
+    ) -> tuple[Sequence[AuditEntry], int]:
+        """Return a page of the audit, newest first, and the number of all matching rows."""
+        return audit.read_page(connection, query, limit, offset)
+
+    @report
+    def backlog(self, connection: sa.Connection) -> Backlog:
+        """Return the amount of unfinished work."""
+        return activity.read_backlog(connection, self._limits.running)
+
+    @report
+    def activity(self, connection: sa.Connection, since: float, workspace: str, server: str) -> Activity:
+        """Return the activity since `since`, in epoch seconds."""
+        return activity.read_activity(connection, since, workspace, server)
+
+    # ------------------------------------------------------------------ one user
+
+    @report
+    def pending_approvals(
+        self,
+        connection: sa.Connection,
+        reaches: Sequence[str],
+        limit: int,
+        behind: PendingApprovalPosition | None = None,
+    ) -> PendingApprovalPage:
+        """Return calls that await approval, newest first."""
+        values: dict[str, object] = {"limit": limit}
+        for n, prefix in enumerate(reaches):
+            values |= prefix_bounds(f"reach{n}", prefix)
+        if behind is not None:
+            values |= {"at": behind.at, "id": behind.approval_id}
+        rows = connection.execute(_awaiting(len(reaches), behind=behind is not None), values).all()
+        last = PendingApprovalPosition(rows[-1].created_at, rows[-1].id) if len(rows) == limit else None
+        return PendingApprovalPage([call for row in rows if (call := _pending_approval(row)) is not None], last)
+
+    @report
+    def recent_turns(self, connection: sa.Connection, person: str, reach: str, limit: int) -> Sequence[Turn]:
+        """Return a user's recent turns, newest first."""
+        values = {**_principal_params(person), **prefix_bounds("reach", reach), "limit": limit}
+        rows = connection.execute(_turns_of_person, values)
+        return [turn for row in rows if (turn := _turn(row)) is not None]
+
+    @report
+    def open_elicitations(self, connection: sa.Connection, person: str, reach: str, limit: int) -> Sequence[str]:
+        """Return the ids of a user's open elicitations, newest first."""
+        values = {**_principal_params(person), **prefix_bounds("reach", reach), "limit": limit}
+        return connection.execute(_open_elicitations, values).scalars().all()
 
 
-def count_waiting(connection: sa.Connection, server: str) -> int:
-    """Return the number of calls to a server's tools that await approval."""
-    slug, workspace = _named_by(connection, server)
-    values = {"server": slug, **prefix_bounds("reach", _within(workspace))}
-    return int(connection.execute(_running, values).scalar_one())
+def _summary(row: sa.Row[tuple[str, str, str, float, float, int, str]]) -> ConversationSummary:
+    return ConversationSummary(
+        key=ConversationKey.parse(row.id),
+        title=row.title,
+        state=row.status,
+        turns=row.turns,
+        started_by=row.started_by or "",
+        created_at=row.created_at,
+        updated_at=row.updated_at,
+    )
 
 
-def _named_by(connection: sa.Connection, server: str) -> tuple[str, str]:
+def _call(row: Any) -> CallSummary:
+    return CallSummary(
+        at=row.created_at,
+        name=_name(row.body),
+        status=row.status,
+        asked_by=row.asked_by,
+        decided_by=row.decided_by,
+        seconds=None if row.started_at is None or row.ended_at is None else float(row.ended_at - row.started_at),
+        turn_id=row.turn_id,
+    )
+
+
+def _slug_and_workspace(connection: sa.Connection, server: str) -> tuple[str, str]:
     """Return the slug and workspace of a server, from its id or slug."""
-    row = connection.execute(_named, {"i": server}).first()
+    row = connection.execute(_server, {"i": server}).first()
     return (server.removeprefix(FILE), EVERYWHERE) if row is None else (row.slug, row.workspace)
 
 
-def _within(workspace: str) -> str:
+def _key_prefix(workspace: str) -> str:
     return f"{workspace}:" if workspace else ""
 
 
@@ -399,96 +408,28 @@ def _name(body: str) -> str:
         return _UNREADABLE
 
 
-def _seconds(row: Any) -> float | None:
-    """Return the duration of a call, `None` if it was not recorded."""
-    return None if row.started_at is None or row.ended_at is None else float(row.ended_at - row.started_at)
+def _pending_approval(row: Any) -> PendingApproval | None:
+    conversation = ConversationKey.parse(row.conversation)
+    try:
+        requirements = decode(ApprovalRequirements, row.terms)
+    except UNREADABLE as error:
+        log.warning("approval %s: requirements unreadable, left out: %r", row.id, error)
+        return None
+    asker = Author(conversation.platform, row.requested_for_id, row.requested_for_name)
+    return PendingApproval(
+        row.id, conversation, asker, requirements, frozenset(row.editors or ()), asked_at=row.created_at
+    )
 
 
-class SqlReporting:
-    """Pages of conversations, calls and the audit, and the pending work and recent turns of a user. `limits` are those
-    on the turns of one user.
-    """
+def _turn(row: sa.Row[tuple[object, ...]]) -> Turn | None:
+    try:
+        return read_turn(row)
+    except UNREADABLE as error:
+        log.warning("turn %s: unreadable, left out of the recent turns: %r", row.id, error)
+        return None
 
-    def __init__(self, database: Database, limits: TurnLimits = NO_TURN_LIMITS) -> None:
-        self._database = database
-        self._limits = limits
 
-    async def conversations(
-        self, reach: str, person: str, limit: int, offset: int
-    ) -> tuple[Sequence[ConversationSummary], int]:
-        """Return a page of conversations, newest first, and the number of all."""
-        return await self._database.read(
-            lambda connection: read_conversations(connection, reach, person, limit, offset)
-        )
-
-    async def summary(self, conversation: ConversationKey) -> ConversationSummary | None:
-        """Return the summary of a conversation, `None` if it does not exist."""
-        return await self._database.read(lambda connection: read_conversation(connection, conversation))
-
-    async def create(self, conversation: ConversationKey, title: str) -> bool:
-        """Add an empty conversation. Return False if it exists."""
-        created = False
-
-        def transaction(connection: sa.Connection) -> bool:
-            nonlocal created
-            # After a lost COMMIT response the conversation exists, and this call created it.
-            created = create_conversation(connection, conversation, title) or created
-            return created
-
-        return await self._database.run(transaction)
-
-    async def has_participant(self, conversation: ConversationKey, person: str) -> bool:
-        """Return True if the user is the author of a turn in the conversation."""
-        return await self._database.read(lambda connection: has_participant(connection, conversation, person))
-
-    async def active_conversations(self, reach: str, seconds: float, limit: int) -> Sequence[ConversationKey]:
-        """Return the recently active conversations, newest first."""
-        return await self._database.read(lambda connection: read_active(connection, reach, seconds, limit))
-
-    async def delete(self, conversation: ConversationKey, by: Author) -> bool:
-        """Delete a conversation with everything of it but the audit."""
-        deleted = False
-
-        def transaction(connection: sa.Connection) -> bool:
-            nonlocal deleted
-            # After a lost COMMIT response the conversation is gone, and this call deleted it.
-            deleted = retention.delete_conversation(connection, conversation, by) or deleted
-            return deleted
-
-        return await self._database.run(transaction)
-
-    async def calls(self, server: str, workspace: str, limit: int, offset: int) -> tuple[Sequence[CallSummary], int]:
-        """Return a page of calls, newest first, and the number of all. `server` is an id or a slug."""
-        return await self._database.read(lambda connection: read_calls(connection, server, workspace, limit, offset))
-
-    async def count_pending(self, server: str) -> int:
-        """Return the number of calls to a server's tools that await approval. `server` is its id or slug."""
-        return await self._database.read(lambda connection: count_waiting(connection, server))
-
-    async def audit(self, query: AuditQuery, limit: int, offset: int) -> tuple[Sequence[AuditEntry], int]:
-        """Return a page of the audit, newest first, and the number of all matching rows."""
-        return await self._database.read(lambda connection: audit.read_page(connection, query, limit, offset))
-
-    async def backlog(self) -> Backlog:
-        """Return the amount of unfinished work."""
-        return await self._database.read(lambda connection: activity.read_backlog(connection, self._limits.running))
-
-    async def activity(self, since: float, workspace: str, server: str) -> Activity:
-        """Return the activity since `since`, in epoch seconds."""
-        return await self._database.read(
-            lambda connection: activity.read_activity(connection, since, workspace, server)
-        )
-
-    async def pending_approvals(
-        self, reaches: Sequence[str], limit: int, behind: PendingApprovalPosition | None = None
-    ) -> PendingApprovalPage:
-        """Return calls that await approval, newest first."""
-        return await self._database.read(lambda connection: read_waiting(connection, reaches, limit, behind))
-
-    async def recent_turns(self, person: str, reach: str, limit: int) -> Sequence[Turn]:
-        """Return a user's recent turns, newest first."""
-        return await self._database.read(lambda connection: read_recent_turns(connection, person, reach, limit))
-
-    async def open_elicitations(self, person: str, reach: str, limit: int) -> Sequence[str]:
-        """Return the ids of a user's open elicitations, newest first."""
-        return await self._database.read(lambda connection: read_open_elicitations(connection, person, reach, limit))
+def _principal_params(person: str) -> dict[str, str]:
+    """Return a principal as query parameters. A user id is unique only within its platform."""
+    platform, _, name = person.partition(":")
+    return {"person": name, **prefix_bounds("platform", f"{quote(platform, safe='')}:")} if person else {}
