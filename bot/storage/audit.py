@@ -8,7 +8,7 @@ conversation.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import sqlalchemy as sa
@@ -22,16 +22,17 @@ from bot.storage.key_prefix import has_prefix, prefix_bounds
 from bot.storage.tables import StorableText, audit, turns
 
 Row = Mapping[str, Any]
+
 _LOCK = 0x436F756E
 """Writers of the chain take turns: an advisory lock, held until the end of their transaction."""
 NOBODY = "countersign"
 """Actor of expiries and crash recovery."""
 _NO_KEYS = AuditKeys()
+
 _lock = sa.select(sa.func.pg_advisory_xact_lock(_LOCK))
 _last = sa.select(audit.c.seq, audit.c.hash, now().label("at")).order_by(audit.c.seq.desc()).limit(1)
 _now = sa.select(now())
 _add = audit.insert()
-_rows = sa.select(audit).order_by(audit.c.seq)
 _conversation = sa.select(turns.c.conversation).where(turns.c.id == bindparam("turn_id"))
 _same = (
     sa.select(audit.c.seq)
@@ -43,6 +44,24 @@ _same = (
     )
     .limit(1)
 )
+# Written as in the index's condition, because planners use the index only then.
+_has_subject = audit.c.subject != sa.literal_column("''")
+_is_of_subject = sa.and_(_has_subject, audit.c.subject == bindparam("subject", type_=StorableText))
+_is_of_actor = audit.c.actor == bindparam("person", type_=StorableText)
+_is_since = audit.c.at >= bindparam("since", type_=sa.Double)
+_is_before = audit.c.at < bindparam("until", type_=sa.Double)
+_is_of_kinds = audit.c.kind.in_(bindparam("kinds", expanding=True))
+_is_in_scope = sa.or_(
+    has_prefix(audit.c.conversation, "home"),
+    sa.and_(
+        audit.c.conversation == sa.literal_column("''"),
+        _has_subject,
+        audit.c.subject.in_(bindparam("known", expanding=True)),
+    ),
+)
+_first = sa.select(audit).order_by(audit.c.seq).limit(bindparam("limit"))
+_head_row = sa.select(audit.c.seq, audit.c.hash).order_by(audit.c.seq.desc()).limit(1)
+_is_after = audit.c.seq > bindparam("behind")
 
 
 def record(
@@ -95,12 +114,6 @@ def record_once(
     return True
 
 
-def rows(connection: sa.Connection) -> Iterator[dict[str, Any]]:
-    """Yield every row, oldest first."""
-    for row in connection.execute(_rows).mappings():
-        yield dict(row)
-
-
 def _lock_chain(connection: sa.Connection) -> None:
     if connection.dialect.name == "postgresql":
         connection.execute(_lock)
@@ -112,24 +125,6 @@ def _body(subject: str, facts: dict[str, Any]) -> str:
 
 def _storable(text: str) -> str:
     return text.replace("\0", "\ufffd").encode("utf-8", "replace").decode("utf-8")
-
-
-# Written as in the index's condition, because planners use the index only then.
-_named = audit.c.subject != sa.literal_column("''")
-_of_subject = sa.and_(_named, audit.c.subject == bindparam("subject", type_=StorableText))
-_of_actor = audit.c.actor == bindparam("person", type_=StorableText)
-_since = audit.c.at >= bindparam("since", type_=sa.Double)
-_until = audit.c.at < bindparam("until", type_=sa.Double)
-_kinds = audit.c.kind.in_(bindparam("kinds", expanding=True))
-_within = sa.or_(
-    has_prefix(audit.c.conversation, "home"),
-    sa.and_(
-        audit.c.conversation == sa.literal_column("''"), _named, audit.c.subject.in_(bindparam("known", expanding=True))
-    ),
-)
-_first = sa.select(audit).order_by(audit.c.seq).limit(bindparam("limit"))
-_head_row = sa.select(audit.c.seq, audit.c.hash).order_by(audit.c.seq.desc()).limit(1)
-_behind = audit.c.seq > bindparam("behind")
 
 
 def read_page(
@@ -150,13 +145,13 @@ def read_page(
     return entries, int(connection.execute(count, values).scalar_one())
 
 
-def read_on(connection: sa.Connection, query: AuditQuery, behind: int | None, limit: int) -> Sequence[Row]:
+def read_after(connection: sa.Connection, query: AuditQuery, behind: int | None, limit: int) -> Sequence[Row]:
     """Return up to `limit` matching rows, oldest first, after the row number `behind`; from the first row if it is
     `None`.
     """
     conditions, values = _conditions(query)
     if behind is not None:
-        conditions.append(_behind)
+        conditions.append(_is_after)
         values["behind"] = behind
     return [dict(row) for row in connection.execute(_first.where(*conditions), {**values, "limit": limit}).mappings()]
 
@@ -174,7 +169,7 @@ def entry_of(row: Row) -> AuditEntry:
         at=row["at"],
         kind=row["kind"],
         actor=row["actor"],
-        facts=_facts(row["body"]),
+        facts=_read_facts(row["body"]),
         conversation=row["conversation"],
         turn_id=row["turn_id"],
         subject=row["subject"],
@@ -187,15 +182,15 @@ def entry_of(row: Row) -> AuditEntry:
 def _conditions(query: AuditQuery) -> tuple[list[sa.ColumnElement[bool]], dict[str, Any]]:
     conditions: list[sa.ColumnElement[bool]] = []
     values: dict[str, Any] = {}
-    for given, condition, value in (
-        (bool(query.subject), _of_subject, {"subject": query.subject}),
-        (bool(query.person), _of_actor, {"person": query.person}),
-        (bool(query.kinds), _kinds, {"kinds": list(query.kinds)}),
-        (query.since is not None, _since, {"since": query.since}),
-        (query.until is not None, _until, {"until": query.until}),
-        (query.scope is not None, _within, _scope(query.scope)),
+    for is_given, condition, value in (
+        (bool(query.subject), _is_of_subject, {"subject": query.subject}),
+        (bool(query.person), _is_of_actor, {"person": query.person}),
+        (bool(query.kinds), _is_of_kinds, {"kinds": list(query.kinds)}),
+        (query.since is not None, _is_since, {"since": query.since}),
+        (query.until is not None, _is_before, {"until": query.until}),
+        (query.scope is not None, _is_in_scope, _scope(query.scope)),
     ):
-        if given:
+        if is_given:
             conditions.append(condition)
             values.update(value)
     return conditions, values
@@ -207,7 +202,7 @@ def _scope(scope: AuditScope | None) -> dict[str, Any]:
     return {**prefix_bounds("home", f"{scope.home}:"), "known": sorted(scope.subjects)}
 
 
-def _facts(body: Any) -> Mapping[str, object]:
+def _read_facts(body: Any) -> Mapping[str, object]:
     try:
         facts: dict[str, object] = dict(json.loads(body))
     except (TypeError, ValueError):

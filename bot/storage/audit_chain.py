@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from bot.domain.audit import SEALED, AuditFinding, AuditHead, AuditSeal, Checkpoint, Fault, KeyUse, MacCheck
+from bot.domain.audit import SEALED, AuditFinding, AuditHead, AuditSeal, Fault, KeyUse, MacCheck
 from bot.storage.audit_keys import AuditKeys
 
 LARGEST_REPORT = 1_000
@@ -134,33 +134,6 @@ class ChainCheck:
         self.seal = AuditSeal(seq, row["at"], row["actor"], str(facts.get("reason", "")))
         # The chain leads from this row, whose MAC is good, to every row before it: none was changed since.
         self._findings.drop_before(seq, (Fault.UNSIGNED, Fault.UNKNOWN_KEY))
-
-
-class CheckpointCheck:
-    """Comparison of rows with checkpoints from outside the database."""
-
-    def __init__(self, checkpoints: Sequence[Checkpoint]) -> None:
-        self._by_seq: dict[int, list[Checkpoint]] = {}
-        for checkpoint in checkpoints:
-            self._by_seq.setdefault(checkpoint.seq, []).append(checkpoint)
-        self.looked_up: set[Checkpoint] = set()
-        self.fitting: set[Checkpoint] = {
-            checkpoint for checkpoint in checkpoints if (checkpoint.seq, checkpoint.hash) == _NO_ROW
-        }
-
-    def add(self, seq: object, row_hash: object) -> None:
-        """Compare one row."""
-        if isinstance(seq, int) and seq in self._by_seq:
-            self.looked_up.update(self._by_seq[seq])
-            self.fitting.update(checkpoint for checkpoint in self._by_seq[seq] if checkpoint.hash == row_hash)
-
-    @property
-    def newest(self) -> Checkpoint | None:
-        """The fitting checkpoint with the highest row number, `None` without any."""
-        return max(self.fitting, key=lambda checkpoint: (checkpoint.seq, checkpoint.at), default=None)
-
-
-_NO_ROW = (AuditHead().seq, AuditHead().hash)
 
 
 def row_hash(row: Mapping[str, Any]) -> str:

@@ -29,31 +29,28 @@ from bot.domain.audit import (
     Checkpoint,
     CheckpointPlace,
     Fault,
-    MacCheck,
     format_utc,
 )
 from bot.domain.turns import StepStatus
-from bot.storage.audit import Row, entry_of, read_head, read_on
+from bot.storage.audit import Row, entry_of, read_after, read_head
 from bot.storage.audit_calls import call_facts
-from bot.storage.audit_chain import ChainCheck, CheckpointCheck, Findings
-from bot.storage.audit_keys import AuditKeys
-from bot.storage.checkpoints import CheckpointLines
+from bot.storage.audit_chain import ChainCheck, Findings
+from bot.storage.checkpoints import CheckpointCheck, CheckpointLines, SortedCheckpoints, sort_checkpoints
 from bot.storage.clock import now
-from bot.storage.database import Database
+from bot.storage.database import Database, report
 from bot.storage.tables import approvals, audit, decisions, grants, steps, turns
 from bot.storage.turn_completion import lock_turn
 
 BATCH_SIZE = 500
-"""Rows a transaction."""
-
-
+"""Rows read in one transaction."""
 TURNS = 50
-"""Turns a transaction."""
+"""Turns compared in one transaction."""
 LATEST_ROWS = 20_000
 LATEST_TURNS = 500
 """The limits of a quick verification."""
 _LOOKED_UP = 200
 """Checkpoints of earlier rows that a quick verification compares."""
+
 _ALL = AuditQuery()
 _FROM_AN_APPROVAL = (StepStatus.READY, StepStatus.STARTED, StepStatus.ASKING)
 _SENT = (StepStatus.DONE, StepStatus.FAILED, StepStatus.UNKNOWN)
@@ -62,6 +59,7 @@ _NOT_APPROVED = ("decided", "not shown", "expired", *_ENDS)
 _ABOUT_A_CALL = ("asked", "decided", "signed", "revised", "expired", "not shown", *_ENDS)
 _DELETED = "somebody deleted rows of the audit, or wrote to the turn by hand"
 _FORGED = "somebody wrote to the turn by hand"
+
 _in_turns: sa.BindParameter[str] = bindparam("ids", expanding=True)
 _page = sa.select(turns.c.id).where(turns.c.id > bindparam("behind")).order_by(turns.c.id).limit(bindparam("limit"))
 _latest = sa.select(turns.c.id).order_by(turns.c.created_at.desc()).limit(bindparam("limit"))
@@ -95,7 +93,7 @@ _grants = sa.select(grants.c.id, grants.c.tool, grants.c.server_name, grants.c.g
 _earlier = audit.alias("earlier")
 
 # The first audit rows of deleted turns, among rows first..last.
-_gone = sa.select(audit.c.seq, audit.c.conversation).where(
+_first_of_deleted = sa.select(audit.c.seq, audit.c.conversation).where(
     audit.c.seq.between(bindparam("first"), bindparam("last")),
     audit.c.turn_id != "",
     ~sa.exists().where(turns.c.id == audit.c.turn_id),
@@ -106,11 +104,6 @@ _gone = sa.select(audit.c.seq, audit.c.conversation).where(
 def page_of_turns(connection: sa.Connection, behind: str, limit: int) -> Sequence[str]:
     """Return the ids of turns behind one, in the order of ids."""
     return connection.execute(_page, {"behind": behind, "limit": limit}).scalars().all()
-
-
-def latest_turns(connection: sa.Connection, limit: int) -> Sequence[str]:
-    """Return the ids of the turns that began last."""
-    return connection.execute(_latest, {"limit": limit}).scalars().all()
 
 
 def compare_turns(connection: sa.Connection, ids: Sequence[str]) -> Sequence[AuditFinding]:
@@ -124,46 +117,30 @@ def compare_turns(connection: sa.Connection, ids: Sequence[str]) -> Sequence[Aud
     return findings
 
 
-def all_grants(connection: sa.Connection) -> Mapping[str, str]:
-    """Return a description of each stored grant, by id."""
-    return {
-        row.id: f"{row.server_name}.{row.tool}, as granted by {row.granted_by}" for row in connection.execute(_grants)
-    }
-
-
-def rows_of_gone_turns(connection: sa.Connection, rows: Sequence[Mapping[str, Any]]) -> Mapping[int, str]:
-    """Return the conversations of those rows that are the first ones of turns which are gone, by their numbers."""
-    numbers = [row["seq"] for row in rows if isinstance(row["seq"], int)]
-    if not numbers:
-        return {}
-    gone = connection.execute(_gone, {"first": numbers[0], "last": numbers[-1]})
-    return {row.seq: row.conversation for row in gone}
-
-
 class DeletedTurns:
     """Comparison of deleted turns with the deletions in the audit, batch by batch. Retention is recorded as a count:
     the deletions on record must be at least as many as the missing turns.
     """
 
     def __init__(self) -> None:
-        self._gone: defaultdict[str, int] = defaultdict(int)
+        self._deleted: defaultdict[str, int] = defaultdict(int)
         self._recorded = 0
         self._first = 0
 
-    def add(self, rows: Sequence[Mapping[str, Any]], gone: Mapping[int, str]) -> None:
-        """Add the next rows, with their result of `rows_of_gone_turns`."""
+    def add(self, rows: Sequence[Mapping[str, Any]], deleted: Mapping[int, str]) -> None:
+        """Add the next rows, and the conversations of the first rows of deleted turns by row number."""
         for row in rows:
-            if row["seq"] in gone:
-                self._gone[gone[row["seq"]]] += 1
+            if row["seq"] in deleted:
+                self._deleted[deleted[row["seq"]]] += 1
                 self._first = self._first or row["seq"]
             if row["kind"] == "deleted conversation":
-                self._gone.pop(row["conversation"], None)
+                self._deleted.pop(row["conversation"], None)
             elif row["kind"] == "deleted old turns":
                 self._recorded += _count_of(row["body"])
 
     def finding(self) -> AuditFinding | None:
         """Return a finding if more turns are missing than were deleted, else `None`."""
-        unexplained = sum(self._gone.values()) - self._recorded
+        unexplained = sum(self._deleted.values()) - self._recorded
         if unexplained <= 0:
             return None
         many = "1 turn is" if unexplained == 1 else f"{unexplained} turns are"
@@ -325,10 +302,10 @@ class Verification:
         """Compare everything, or the latest rows and turns."""
         for finding in await self._database.read(_missing_triggers):
             self._findings.add(finding)
-        grants = await self._database.read(all_grants)
+        grants = await self._grants()
         after = await self._database.read(_row_before_the_latest) if quick else AuditHead()
         # In a thread, because deriving a key from a password takes time.
-        files = await asyncio.to_thread(_sort_files, self._database.audit_keys, self._noted.places)
+        files = await asyncio.to_thread(sort_checkpoints, self._database.audit_keys, self._noted.places)
         checkpoints = CheckpointCheck([checkpoint for file in files for checkpoint in file.sound])
         chain = ChainCheck(self._database.audit_keys, self._findings, after)
         await self._look_up(checkpoints, files, after)
@@ -358,7 +335,9 @@ class Verification:
 
     # ------------------------------------------------------------------ rows
 
-    async def _look_up(self, checkpoints: CheckpointCheck, files: Sequence[_SortedFile], after: AuditHead) -> None:
+    async def _look_up(
+        self, checkpoints: CheckpointCheck, files: Sequence[SortedCheckpoints], after: AuditHead
+    ) -> None:
         numbers = sorted(
             {checkpoint.seq for file in files for checkpoint in file.sound if 0 < checkpoint.seq <= after.seq}
         )
@@ -379,15 +358,22 @@ class Verification:
                 if row["kind"] == "granted":
                     self._granted.add(str(entry_of(row).facts.get("grant", "")))
             if whole:
-                deleted.add(rows, await self._gone(rows))
+                deleted.add(rows, await self._deleted_turns(rows))
         if (finding := deleted.finding()) is not None:
             self._findings.add(finding)
 
-    async def _read(self, behind: int | None, limit: int) -> Sequence[Row]:
-        return await self._database.read(lambda connection: read_on(connection, _ALL, behind, limit))
+    @report
+    def _read(self, connection: sa.Connection, behind: int | None, limit: int) -> Sequence[Row]:
+        return read_after(connection, _ALL, behind, limit)
 
-    async def _gone(self, rows: Sequence[Row]) -> Mapping[int, str]:
-        return await self._database.read(lambda connection: rows_of_gone_turns(connection, rows))
+    @report
+    def _deleted_turns(self, connection: sa.Connection, rows: Sequence[Row]) -> Mapping[int, str]:
+        """Return the conversations of the rows that are the first ones of deleted turns, by row number."""
+        numbers = [row["seq"] for row in rows if isinstance(row["seq"], int)]
+        if not numbers:
+            return {}
+        deleted = connection.execute(_first_of_deleted, {"first": numbers[0], "last": numbers[-1]})
+        return {row.seq: row.conversation for row in deleted}
 
     # ------------------------------------------------------------------ outside the database
 
@@ -400,7 +386,7 @@ class Verification:
             means = "somebody rewrote rows and calculated their hashes, or this is another database"
             self._findings.add(AuditFinding(Fault.REWRITTEN, what, means, expected.seq, last.seq))
 
-    def _judge_unsound(self, files: Sequence[_SortedFile], seal: AuditSeal | None) -> None:
+    def _judge_unsound(self, files: Sequence[SortedCheckpoints], seal: AuditSeal | None) -> None:
         for file in files:
             if file.lines.mixed and file.lines.path != self._noted.expected:
                 continue  # a log, which others write to: only signed checkpoints count
@@ -425,7 +411,7 @@ class Verification:
                 self._findings.add(AuditFinding(Fault.CHECKPOINT, what, means))
 
     def _compare_files(
-        self, files: Sequence[_SortedFile], chain: ChainCheck, checkpoints: CheckpointCheck, after: AuditHead
+        self, files: Sequence[SortedCheckpoints], chain: ChainCheck, checkpoints: CheckpointCheck, after: AuditHead
     ) -> tuple[CheckpointPlace, ...]:
         results: list[CheckpointPlace] = []
         failed: list[Checkpoint] = []
@@ -461,7 +447,7 @@ class Verification:
             self._findings.add(AuditFinding(Fault.REWRITTEN, what, means, other[0].seq, other[-1].seq))
 
     async def _judge_coverage(
-        self, files: Sequence[_SortedFile], chain: ChainCheck, checkpoints: CheckpointCheck
+        self, files: Sequence[SortedCheckpoints], chain: ChainCheck, checkpoints: CheckpointCheck
     ) -> None:
         expected, head = self._noted.expected, chain.head
         if expected is None or not head.seq:
@@ -500,23 +486,40 @@ class Verification:
 
     async def _compare_turns(self, *, quick: bool) -> int:
         if quick:
-            latest = await self._database.read(lambda connection: latest_turns(connection, LATEST_TURNS))
+            latest = await self._latest_turns()
             for first in range(0, len(latest), TURNS):
                 await self._compare(latest[first : first + TURNS])
             return len(latest)
         count, behind = 0, ""
-        while ids := await self._page(behind):
+        while ids := await self._page_of_turns(behind):
             await self._compare(ids)
             count += len(ids)
             behind = ids[-1]
         return count
 
-    async def _page(self, behind: str) -> Sequence[str]:
-        return await self._database.read(lambda connection: page_of_turns(connection, behind, TURNS))
+    @report
+    def _latest_turns(self, connection: sa.Connection) -> Sequence[str]:
+        return connection.execute(_latest, {"limit": LATEST_TURNS}).scalars().all()
+
+    @report
+    def _page_of_turns(self, connection: sa.Connection, behind: str) -> Sequence[str]:
+        return page_of_turns(connection, behind, TURNS)
 
     async def _compare(self, ids: Sequence[str]) -> None:
-        for finding in await self._database.read(lambda connection: compare_turns(connection, ids)):
+        for finding in await self._findings_of_turns(ids):
             self._findings.add(finding)
+
+    @report
+    def _findings_of_turns(self, connection: sa.Connection, ids: Sequence[str]) -> Sequence[AuditFinding]:
+        return compare_turns(connection, ids)
+
+    @report
+    def _grants(self, connection: sa.Connection) -> Mapping[str, str]:
+        """Return a description of each stored grant, by id."""
+        return {
+            row.id: f"{row.server_name}.{row.tool}, as granted by {row.granted_by}"
+            for row in connection.execute(_grants)
+        }
 
     def _compare_grants(self, grants: Mapping[str, str]) -> None:
         for grant_id, description in grants.items():
@@ -524,32 +527,6 @@ class Verification:
                 what = f"The grant {grant_id} ({description}) exists, and no row says that it was given."
                 means = "somebody deleted rows of the audit, or wrote the grant into the database by hand"
                 self._findings.add(AuditFinding(Fault.GRANT, what, means))
-
-
-@dataclass(frozen=True, slots=True)
-class _SortedFile:
-    """The checkpoints of one file by their MACs: `sound` ones count, `foreign` ones have another key, or none."""
-
-    lines: CheckpointLines
-    sound: Sequence[Checkpoint]
-    wrong: Sequence[Checkpoint]
-    foreign: Sequence[Checkpoint]
-
-
-def _sort_files(keys: AuditKeys, files: Sequence[CheckpointLines]) -> Sequence[_SortedFile]:
-    # Without a key, a missing MAC is expected.
-    sound = MacCheck.GOOD if keys.ids else MacCheck.MISSING
-    return [_sort_file(keys, file, sound) for file in files]
-
-
-def _sort_file(keys: AuditKeys, lines: CheckpointLines, sound: MacCheck) -> _SortedFile:
-    checked = [(checkpoint, keys.check_checkpoint(checkpoint)) for checkpoint in lines.checkpoints]
-    return _SortedFile(
-        lines,
-        [checkpoint for checkpoint, check in checked if check is sound],
-        [checkpoint for checkpoint, check in checked if check is MacCheck.WRONG],
-        [checkpoint for checkpoint, check in checked if check not in (sound, MacCheck.WRONG)],
-    )
 
 
 def _missing_triggers(connection: sa.Connection) -> Sequence[AuditFinding]:
@@ -567,7 +544,7 @@ def _row_before_the_latest(connection: sa.Connection) -> AuditHead:
     last: Any = read_head(connection).seq
     if not isinstance(last, int) or last <= LATEST_ROWS:
         return AuditHead()
-    rows = read_on(connection, _ALL, last - LATEST_ROWS - 1, 1)
+    rows = read_after(connection, _ALL, last - LATEST_ROWS - 1, 1)
     return AuditHead(rows[0]["seq"], str(rows[0]["hash"])) if rows else AuditHead()
 
 
@@ -590,9 +567,10 @@ class SqlAuditTrail:
         self._database = database
         self._batch_size = batch_size
 
-    async def head(self) -> AuditHead:
+    @report
+    def head(self, connection: sa.Connection) -> AuditHead:
         """Return the number and hash of the last row."""
-        return await self._database.read(read_head)
+        return read_head(connection)
 
     async def entries(self, query: AuditQuery) -> AsyncGenerator[AuditEntry, None]:
         """Yield all matching rows, oldest first."""
@@ -608,5 +586,6 @@ class SqlAuditTrail:
         """
         return await Verification(self._database, self._batch_size, noted).run(quick=quick)
 
-    async def _read(self, query: AuditQuery, behind: int | None, limit: int) -> Sequence[Row]:
-        return await self._database.read(lambda connection: read_on(connection, query, behind, limit))
+    @report
+    def _read(self, connection: sa.Connection, query: AuditQuery, behind: int | None, limit: int) -> Sequence[Row]:
+        return read_after(connection, query, behind, limit)

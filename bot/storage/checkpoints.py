@@ -1,6 +1,6 @@
-"""Checkpoint files of the audit: append-only, one checkpoint a line. Checkpoints are also read from logs.
+"""Checkpoints of the audit: their append-only files, one checkpoint a line, and the comparison with its rows.
 
-Any number of processes may append to one file, under a file lock.
+Checkpoints are also read from logs. Any number of processes may append to one file, under a file lock.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
-from bot.domain.audit import Checkpoint
+from bot.domain.audit import AuditHead, Checkpoint, MacCheck
 from bot.storage.audit import read_head
 from bot.storage.audit_keys import AuditKeys
 from bot.storage.clock import now
@@ -26,9 +26,10 @@ _LOCK_SECONDS = 2.0
 _LOCK_PAUSE = 0.02
 _TAIL = 4096
 """Bytes at the end of a file that hold its last checkpoint."""
-_hash = sa.select(audit.c.hash).where(audit.c.seq == sa.bindparam("seq"))
-_BEGINS = str(Checkpoint(0, "", 0.0)).partition(" 0:")[0].encode()
+_hash_of_row = sa.select(audit.c.hash).where(audit.c.seq == sa.bindparam("seq"))
+_PREFIX = str(Checkpoint(0, "", 0.0)).partition(" 0:")[0].encode()
 _LONGEST_LINE = 65_536
+_NO_ROW = (AuditHead().seq, AuditHead().hash)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +53,7 @@ def make_checkpoint(connection: sa.Connection, keys: AuditKeys) -> Checkpoint:
 
 def fits(connection: sa.Connection, checkpoint: Checkpoint) -> bool:
     """Return True if the row of a checkpoint is there and is that row."""
-    row_hash = connection.execute(_hash, {"seq": checkpoint.seq}).scalar()
+    row_hash = connection.execute(_hash_of_row, {"seq": checkpoint.seq}).scalar()
     return checkpoint.seq == 0 or bool(row_hash == checkpoint.hash)
 
 
@@ -105,8 +106,59 @@ def read_checkpoints(path: Path) -> CheckpointLines:
                 torn.append(number)
             else:
                 checkpoints += [checkpoint] if checkpoint else []
-                mixed |= checkpoint is None or not line.startswith(_BEGINS)
+                mixed |= checkpoint is None or not line.startswith(_PREFIX)
     return CheckpointLines(path, checkpoints, torn, mixed)
+
+
+class CheckpointCheck:
+    """Comparison of rows with checkpoints from outside the database."""
+
+    def __init__(self, checkpoints: Sequence[Checkpoint]) -> None:
+        self._by_seq: dict[int, list[Checkpoint]] = {}
+        for checkpoint in checkpoints:
+            self._by_seq.setdefault(checkpoint.seq, []).append(checkpoint)
+        self.looked_up: set[Checkpoint] = set()
+        self.fitting: set[Checkpoint] = {
+            checkpoint for checkpoint in checkpoints if (checkpoint.seq, checkpoint.hash) == _NO_ROW
+        }
+
+    def add(self, seq: object, row_hash: object) -> None:
+        """Compare one row."""
+        if isinstance(seq, int) and seq in self._by_seq:
+            self.looked_up.update(self._by_seq[seq])
+            self.fitting.update(checkpoint for checkpoint in self._by_seq[seq] if checkpoint.hash == row_hash)
+
+    @property
+    def newest(self) -> Checkpoint | None:
+        """The fitting checkpoint with the highest row number, `None` without any."""
+        return max(self.fitting, key=lambda checkpoint: (checkpoint.seq, checkpoint.at), default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class SortedCheckpoints:
+    """The checkpoints of one file by their MACs: `sound` ones count, `foreign` ones have another key, or none."""
+
+    lines: CheckpointLines
+    sound: Sequence[Checkpoint]
+    wrong: Sequence[Checkpoint]
+    foreign: Sequence[Checkpoint]
+
+
+def sort_checkpoints(keys: AuditKeys, files: Sequence[CheckpointLines]) -> Sequence[SortedCheckpoints]:
+    """Return the checkpoints of each file by their MACs. Deriving a key from a password takes time."""
+    # Without a key, a missing MAC is expected.
+    sound = MacCheck.GOOD if keys.ids else MacCheck.MISSING
+    return [_sort_file(keys, file, sound) for file in files]
+
+
+def _sort_file(keys: AuditKeys, lines: CheckpointLines, sound: MacCheck) -> SortedCheckpoints:
+    checked = [(checkpoint, keys.check_checkpoint(checkpoint)) for checkpoint in lines.checkpoints]
+    return SortedCheckpoints(
+        lines,
+        [checkpoint for checkpoint, check in checked if check is sound],
+        [checkpoint for checkpoint, check in checked if check is MacCheck.WRONG],
+        [checkpoint for checkpoint, check in checked if check not in (sound, MacCheck.WRONG)],
+    )
 
 
 def _lock(handle: int) -> None:

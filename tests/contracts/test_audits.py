@@ -22,7 +22,7 @@ from bot.storage.audit_verification import Noted, SqlAuditTrail
 from bot.storage.checkpoints import CheckpointLines
 from bot.storage.reporting import SqlReporting
 from bot.storage.turn_log import SqlTurnLog
-from tests.audited import audit_findings
+from tests.audited import audit_findings, audit_rows
 from tests.fakes.parts import ANA, BEN, HALL
 from tests.ledgers import Ledger, running, sqlite_ledger
 
@@ -167,7 +167,7 @@ async def test_nothing_that_was_said_or_returned_is_in_it(ledger: Ledger) -> Non
     await ledger.log.start_call(claim, 3)
     await ledger.log.finish_call(claim, 3, StepStatus.DONE, result(3))
     await ledger.log.finish(claim, TurnStatus.DONE, [ModelStep(5, assistant(SECRET))], "")
-    rows = await ledger.database.run(lambda connection: list(audit.rows(connection)))
+    rows = await ledger.database.run(audit_rows)
     assert len(rows) == 5
     assert SECRET not in str(rows)
 

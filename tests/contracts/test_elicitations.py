@@ -24,7 +24,7 @@ from bot.domain.elicitations import (
 from bot.domain.tools import CallNeedsInput
 from bot.domain.turns import Claim, StepStatus, TurnStatus
 from bot.errors import LostLease
-from bot.storage import audit
+from tests.audited import audit_rows
 from tests.contracts.test_turn_logs import WANTS, reading, result, write
 from tests.fakes.parts import ANA, BEN, HALL
 from tests.ledgers import Ledger, running
@@ -198,7 +198,7 @@ async def test_rounds_are_counted_and_only_the_last_goes_along(ledger: Ledger) -
 async def test_the_audit_knows_who_answered_and_not_what(ledger: Ledger) -> None:
     _, (asked,) = await asking(ledger)
     await ledger.log.answer_elicitation(asked, ANSWER, ANA)
-    rows = await ledger.database.run(lambda connection: list(audit.rows(connection)))
+    rows = await ledger.database.run(audit_rows)
     (row,) = [row for row in rows if row["kind"] == "answered"]
     assert (row["actor"], json.loads(row["body"])["action"]) == ("test:ana", "accept")
     assert not any("4711" in row["body"] for row in rows)

@@ -13,12 +13,12 @@ import sqlalchemy as sa
 from bot.domain.servers import HttpTransport, ServerConfig, ServerRecord
 from bot.domain.sign_ins import SIGN_IN_SECONDS, PendingSignIn, Registration, SignIn, SignInKey
 from bot.errors import SecretUnavailable
-from bot.storage import audit
 from bot.storage.config_version import read_version
 from bot.storage.encryption import SecretBox
 from bot.storage.servers import SqlServerStore
 from bot.storage.sign_ins import SqlSignInStore
 from bot.storage.tables import sign_ins, sign_ins_under_way
+from tests.audited import audit_rows
 from tests.fakes.parts import ANA, BEN, HALL
 from tests.ledgers import START, Ledger, PostgresLedger
 
@@ -48,7 +48,7 @@ def store(ledger: Ledger) -> SqlSignInStore:
 
 async def audited(ledger: Ledger) -> list[tuple[str, str]]:
     def read(connection: sa.Connection) -> list[tuple[str, str]]:
-        return [(row["kind"], row["actor"]) for row in audit.rows(connection)]
+        return [(row["kind"], row["actor"]) for row in audit_rows(connection)]
 
     return await ledger.database.run(read)
 
@@ -134,7 +134,7 @@ async def test_nothing_secret_is_on_disk(ledger: Ledger, store: SqlSignInStore, 
     await store.signed_in(JIRA, TOKENS, ANA)
     state = await store.begin(UNDER_WAY)
     said = repr([*await rows(ledger, sign_ins), *await rows(ledger, sign_ins_under_way)])
-    said += repr(await ledger.database.run(lambda connection: list(audit.rows(connection))))
+    said += repr(await ledger.database.run(audit_rows))
     files = b"".join(file.read_bytes() for file in tmp_path.glob("turns.db*"))  # noqa: ASYNC240
     for secret in ("access-token-1", "refresh-token-1", "client-secret-1", "verifier-1", state):
         assert secret not in said

@@ -35,10 +35,9 @@ from bot.domain.messages import (
 from bot.domain.turns import CallOrigin, Claim, ModelStep, StepStatus, ToolRef, ToolStep, TurnInput, TurnStatus
 from bot.domain.views import PostedMessage
 from bot.errors import DatabaseError, LostLease, NotFound, Stopped
-from bot.storage import audit
 from bot.storage.tables import metadata
 from bot.storage.turn_log import SqlTurnLog
-from tests.audited import audit_findings
+from tests.audited import audit_findings, audit_rows
 from tests.fakes.parts import ANA, BEN, HALL, NEWEST, message
 from tests.ledgers import Ledger, running
 
@@ -699,7 +698,7 @@ async def test_a_deleted_conversation_takes_everything_along_but_the_audit_and_w
 
     counts = await ledger.database.run(left)
     assert {name for name, rows in counts.items() if rows} == {"audit", "usage"}
-    rows = await ledger.database.run(lambda connection: list(audit.rows(connection)))
+    rows = await ledger.database.run(audit_rows)
     assert [row["kind"] for row in rows] == ["asked", "stopped", "deleted conversation"]
 
 
@@ -713,7 +712,7 @@ async def test_the_audit_tells_what_was_asked_decided_and_run_and_shows_any_chan
     await ledger.log.decide(Decision("card-1", 1, DecisionType.APPROVE, ANA))
     await ledger.log.start_call(claim, 2)
     await ledger.log.finish_call(claim, 2, StepStatus.DONE, result("a secret answer"))
-    rows = await ledger.database.run(lambda connection: list(audit.rows(connection)))
+    rows = await ledger.database.run(audit_rows)
     assert [(row["kind"], row["actor"]) for row in rows] == [
         ("asked", "test:ana"),
         ("decided", "test:ana"),

@@ -21,7 +21,7 @@ from bot.domain.turns import Claim, ModelStep, StepStatus, ToolRef, ToolStep, Tu
 from bot.domain.views import PostedMessage
 from bot.storage import audit
 from bot.storage.turn_log import SqlTurnLog
-from tests.audited import audit_findings
+from tests.audited import audit_findings, audit_rows
 from tests.fakes.parts import ANA, BEN, HALL, NEWEST, message, until
 from tests.ledgers import PostgresLedger, running
 from tests.postgres import Server
@@ -248,7 +248,7 @@ async def test_the_audit_stays_one_chain_whatever_isolation_the_server_prefers(l
         claims = await driving(strict, 8)
         await asyncio.gather(*(strict.log.stop(claim.turn_id, BEN) for claim in claims))
         assert await audit_findings(strict.database) == []
-        rows = await strict.database.run(lambda connection: list(audit.rows(connection)))
+        rows = await strict.database.run(audit_rows)
         assert len(rows) == 8
     finally:
         await strict.close()
@@ -264,7 +264,7 @@ async def test_a_transaction_that_is_taken_back_leaves_no_gap_in_the_audit(ledge
     stopping = ledger.log.stop(claim.turn_id, BEN)
     taken_back = asyncio.gather(ledger.database.run(half), return_exceptions=True)
     await asyncio.gather(taken_back, stopping)
-    rows = await ledger.database.run(lambda connection: list(audit.rows(connection)))
+    rows = await ledger.database.run(audit_rows)
     assert [(row["seq"], row["kind"]) for row in rows] == [(1, "stopped")]
 
 
