@@ -11,8 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from bot.chat.actions import ApprovalRef
-from bot.chat.command_middleware import CommandMiddleware
-from bot.chat.form_pages import FormPages
+from bot.chat.forms import CommandMiddleware, FormPages
 from bot.chat.rejection_messages import GONE, rejection_message
 from bot.domain.argument_edits import EditableCall, InvalidArguments, NotEditable, RevisionAccepted
 from bot.domain.commands import FIELDS_A_STEP, Field, Form, FormSubmission, Invocation, Reply

@@ -1,6 +1,7 @@
-"""Background tasks after an acknowledgement, limited in number. Their owner waits for them at shutdown.
+"""Work after an acknowledgement: background tasks, per-user limits, and retries while a platform is unavailable.
 
-Per-user limits: of concurrent work (`PerUserLimit`), and of calls in a period (`PerUserRate`).
+Background tasks are limited in number; their owner waits for them at shutdown. Per-user limits are of concurrent work
+(`PerUserLimit`), and of calls in a period (`PerUserRate`).
 """
 
 from __future__ import annotations
@@ -8,14 +9,28 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from time import monotonic
-from typing import Any
+from typing import Any, TypeVar
 
-from bot.errors import CountersignError
+from bot.errors import CountersignError, DeliveryFailed
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+GOODBYE_SECONDS = 3.0
+MOST = 500
+"""More than that at once is no longer a workspace at work."""
+MOST_PER_USER = 10
+NOTICE_SECONDS = 5.0
+"""Between two notices to one user about messages that were not taken."""
+FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
+"""Seconds between attempts while a platform is unavailable."""
+
+Send = Callable[[str], Coroutine[Any, Any, None]]
+"""A coroutine that shows a text to one user."""
 
 
 class PerUserLimit:
@@ -70,17 +85,6 @@ class PerUserRate:
         return True
 
 
-GOODBYE_SECONDS = 3.0
-MOST = 500
-"""More than that at once is no longer a workspace at work."""
-MOST_PER_USER = 10
-NOTICE_SECONDS = 5.0
-"""Between two notices to one user about messages that were not taken."""
-
-Send = Callable[[str], Coroutine[Any, Any, None]]
-"""A coroutine that shows a text to one user."""
-
-
 @dataclass(slots=True)
 class _Refused:
     """Messages of one user that were not taken and are in no notice yet: how many, and the reason of the last one."""
@@ -111,36 +115,36 @@ class BackgroundTasks:
         self._refusals = PerUserLimit(1)
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def start(self, errand: Coroutine[Any, Any, None], name: str) -> bool:
-        """Begin; False, with nothing begun, if too much is going on already."""
+    def start(self, work: Coroutine[Any, Any, None], name: str) -> bool:
+        """Start a task. Return False, with nothing started, at the limit of all tasks."""
         if len(self._tasks) >= self._most:
-            errand.close()
+            work.close()
             log.warning("background task limit reached, dropped %s", name)
             return False
-        self._run(errand, name)
+        self._run(work, name)
         return True
 
     def start_for(
         self,
         user: str,
-        errand: Coroutine[Any, Any, None],
+        work: Coroutine[Any, Any, None],
         name: str,
         refuse: Callable[[], Coroutine[Any, Any, None]] | None = None,
     ) -> bool:
-        """Begin for a user; False, with nothing begun, if the user or all together have too much under way. Of a user
-        over the limit, `refuse` tells them, one message at a time.
+        """Start a task for a user. Return False, with nothing started, at the limit of the user or of all users.
+        `refuse` notifies a user over the limit, one message at a time.
         """
         if not self._users.acquire(user):
-            errand.close()
+            work.close()
             log.info("background task limit of a user reached, dropped %s", name)
             if refuse is not None and len(self._tasks) < self._most and self._refusals.acquire(user):
                 self._run(refuse(), f"{name}, refused").add_done_callback(lambda _: self._refusals.release(user))
             return False
         if len(self._tasks) >= self._most:
             self._users.release(user)
-            return self.start(errand, name)
-        # Not in a `finally` of the errand: one that is cancelled before its first step has none.
-        self._run(errand, name).add_done_callback(lambda _: self._users.release(user))
+            return self.start(work, name)
+        # Not in a `finally` of the work: one that is cancelled before its first step has none.
+        self._run(work, name).add_done_callback(lambda _: self._users.release(user))
         return True
 
     def refuse(self, user: str, reason: str, send: Send) -> None:
@@ -163,12 +167,12 @@ class BackgroundTasks:
             refused.count = 0
         asyncio.get_running_loop().call_later(self._notice_seconds, self._notify, user)
 
-    def _run(self, errand: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
-        task = asyncio.create_task(_told(errand, name), name=name)
+    def _run(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
+        task = asyncio.create_task(_run_logged(work, name), name=name)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         # One that was cancelled before its first step never awaited it.
-        task.add_done_callback(lambda _: errand.close())
+        task.add_done_callback(lambda _: work.close())
         return task
 
     async def close(self) -> None:
@@ -185,15 +189,31 @@ class BackgroundTasks:
             await asyncio.wait(set(self._tasks))
 
     async def wait_idle(self) -> None:
-        """Wait until nothing is under way."""
+        """Wait until no task is running."""
         while self._tasks:
             await asyncio.wait(set(self._tasks))
 
 
-async def _told(errand: Coroutine[Any, Any, None], name: str) -> None:
+async def _run_logged(work: Coroutine[Any, Any, None], name: str) -> None:
     try:
-        await errand
+        await work
     except CountersignError as error:
         log.warning("%s: %s", name, error)
     except Exception:
         log.exception("%s failed", name)
+
+
+async def retry_until_available(ask: Callable[[], Awaitable[T]], whom: str) -> T:
+    """Return the platform's response, retrying without end while it is unavailable. The pause between attempts is the
+    platform's `retry_after`, or doubles up to LONGEST_PAUSE seconds. Raises DeliveryFailed for permanent errors.
+    """
+    pause = FIRST_PAUSE
+    while True:
+        try:
+            return await ask()
+        except DeliveryFailed as failure:
+            if failure.permanent:
+                raise
+            log.warning("%s cannot be reached yet: %s", whom, failure)
+            await asyncio.sleep(failure.retry_after if failure.retry_after is not None else pause)
+            pause = min(2 * pause, LONGEST_PAUSE)

@@ -11,8 +11,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 
-from bot.chat.command_middleware import CommandMiddleware
-from bot.chat.form_pages import FormPages
+from bot.chat.forms import CommandMiddleware, FormPages
 from bot.chat.rejection_messages import rejection_message
 from bot.domain.approvals import ApprovalNotFound
 from bot.domain.commands import FIELDS_A_STEP, ActionStyle, Field, Form, FormSubmission, Invocation, Reply, ReplyAction

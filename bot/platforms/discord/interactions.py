@@ -40,8 +40,8 @@ from bot.chat.decisions import (
     run_turn_action,
     save_feedback,
 )
+from bot.chat.messages import format_lines
 from bot.chat.rejection_messages import BUTTON_EXPIRED, GONE, OUT_OF_DATE, TOO_MANY_REQUESTS, error_message
-from bot.chat.thread_context import format_lines
 from bot.domain.approvals import DecisionType
 from bot.domain.conversations import ConversationKey, InboundMessage, Member
 from bot.domain.turns import StepStatus, ToolStep

@@ -19,10 +19,9 @@ from discord import app_commands
 
 from bot.chat.argument_editing import ArgumentEditForms
 from bot.chat.audience import AudiencePolicy
-from bot.chat.background_tasks import BackgroundTasks
+from bot.chat.background_tasks import BackgroundTasks, retry_until_available
 from bot.chat.elicitation_forms import ElicitationForms
 from bot.chat.rejection_messages import UNEXPECTED_ERROR
-from bot.chat.retry import retry_until_available
 from bot.domain.commands import CompletionSource, Parameter, ParameterKind, Verb
 from bot.domain.health import ListenerStatus
 from bot.errors import CountersignError, DeliveryFailed

@@ -17,11 +17,17 @@ from itertools import chain
 import discord
 
 from bot.chat.background_tasks import BackgroundTasks
-from bot.chat.keyed_lock import KeyedLock
-from bot.chat.recent_keys import RecentKeys
+from bot.chat.messages import (
+    KeyedLock,
+    RecentKeys,
+    ThreadTracker,
+    append_file_names,
+    describe_files,
+    format_lines,
+    messages_since,
+    parse_command,
+)
 from bot.chat.rejection_messages import NOT_STORED, TOO_MANY_REQUESTS
-from bot.chat.text_commands import parse_command
-from bot.chat.thread_context import ThreadTracker, append_file_names, describe_files, format_lines, messages_since
 from bot.domain.conversations import Attachment, Author, ConversationKey, InboundMessage, Member
 from bot.errors import CountersignError, DatabaseUnwritable, DeliveryFailed, QueueFull
 from bot.platforms.discord.channels import ChannelRef, from_channel, from_json, message_key, open_thread

@@ -39,9 +39,8 @@ from bot.chat.decisions import (
     run_turn_action,
     save_feedback,
 )
+from bot.chat.messages import format_lines, split_args
 from bot.chat.rejection_messages import GONE, OUT_OF_DATE, TOO_MANY_REQUESTS, UNEXPECTED_ERROR, error_message
-from bot.chat.text_commands import split_args
-from bot.chat.thread_context import format_lines
 from bot.domain.approvals import DecisionType
 from bot.domain.commands import Form
 from bot.domain.conversations import ConversationKey, InboundMessage

@@ -23,9 +23,8 @@ from slack_sdk.signature import SignatureVerifier
 
 from bot.chat.argument_editing import ArgumentEditForms
 from bot.chat.audience import AudiencePolicy
-from bot.chat.background_tasks import BackgroundTasks
+from bot.chat.background_tasks import BackgroundTasks, retry_until_available
 from bot.chat.elicitation_forms import ElicitationForms
-from bot.chat.retry import retry_until_available
 from bot.domain.health import ListenerStatus
 from bot.errors import CountersignError, DeliveryFailed, SettingsError
 from bot.logs import in_context

@@ -13,11 +13,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from bot.chat.background_tasks import PerUserRate
-from bot.chat.keyed_lock import KeyedLock
-from bot.chat.recent_keys import RecentKeys
+from bot.chat.messages import (
+    KeyedLock,
+    RecentKeys,
+    ThreadTracker,
+    append_file_names,
+    describe_files,
+    format_lines,
+    messages_since,
+    parse_command,
+)
 from bot.chat.rejection_messages import NOT_STORED
-from bot.chat.text_commands import parse_command
-from bot.chat.thread_context import ThreadTracker, append_file_names, describe_files, format_lines, messages_since
 from bot.domain.conversations import Attachment, Author, ConversationKey, InboundMessage
 from bot.errors import DatabaseUnwritable, DeliveryFailed, QueueFull
 from bot.platforms.slack.channels import ChannelRef, conversation, message_keys

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bot.chat.text_commands import split_args
-from bot.chat.thread_context import LEFT_OUT, LONGEST_CONTEXT, MOST_LINES, format_lines
+from bot.chat.messages import LEFT_OUT, LONGEST_CONTEXT, MOST_LINES, format_lines, split_args
 from bot.platforms.slack.markup import (
     MentionResolver,
     defuse_mentions,

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from bot.chat import retry
 from bot.domain.health import ListenerStatus
 from bot.errors import DeliveryFailed, SettingsError
 from bot.platforms.slack.listener import LARGEST_BODY, EventsEndpoint, SlackListener
@@ -249,7 +248,7 @@ async def test_nothing_keeps_running_and_nothing_secret_is_logged(caplog: pytest
 
 
 async def test_a_slack_that_is_away_at_the_start_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(retry, "FIRST_PAUSE", 0.01)
+    monkeypatch.setattr("bot.chat.background_tasks.FIRST_PAUSE", 0.01)
     async with a_workplace(listening=False) as place:
         place.slack.fail("auth.test", Answers(503), times=4)
         place.slack.fail("apps.connections.open", Fails("internal_error"), times=1)
