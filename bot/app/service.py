@@ -121,7 +121,7 @@ async def probe_routes(metrics: Metrics, runtime: Runtime) -> AsyncIterator[list
         *(asyncio.to_thread(importlib.import_module, f"bot.web.{name}") for name in ("application", "prometheus"))
     )
     services = runtime.services
-    metrics.look_at(services.stores.archive.backlog, services.toolbox.servers, services.takes_writes)
+    metrics.set_sources(services.stores.archive.backlog, services.toolbox.servers, services.takes_writes)
     watching = asyncio.create_task(prometheus.watch_loop(metrics.observe), name="loop lag")
     try:
         yield [*application.ready_routes(services.health.look), metrics.route()]

@@ -71,7 +71,7 @@ def attach_surface(surface: ApiSurface, settings: Settings, runtime: Runtime) ->
         found = next((token for token in tokens if token.name == name and token.is_valid(time.time())), None)
         return None if found is None else ApiClient(found.name, found.role, found.workspace)
 
-    surface.know(find_caller)
+    surface.set_client_lookup(find_caller)
 
 
 def build_web_dependencies(settings: Settings, runtime: Runtime, surface: ApiSurface) -> WebDependencies:
@@ -82,13 +82,13 @@ def build_web_dependencies(settings: Settings, runtime: Runtime, surface: ApiSur
     return WebDependencies(
         engine=runtime.engine,
         commands=runtime.commands,
-        command_parts=services.command_parts,
+        command_dependencies=services.command_parts,
         tokens=services.stores.tokens,
-        following=surface.following,
+        subscriptions=surface.subscriptions,
         uploads=surface.uploads,
-        overview=services.stores.archive,
-        approval=runtime.turn_log.get_approval,
-        signs=partial(can_approve, services.rules),
+        user_activity=services.stores.archive,
+        find_approval=runtime.turn_log.get_approval,
+        may_approve=partial(can_approve, services.rules),
         admin_token=_admin_token(settings),
     )
 

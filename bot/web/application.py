@@ -38,7 +38,7 @@ from bot.web.limits import (
 )
 from bot.web.problems import Problem, answer_status
 from bot.web.request_middleware import FINISHES, RequestMiddleware
-from bot.web.routes import NamedRoutes, WebDependencies, api_routes
+from bot.web.routes import RouteNames, WebDependencies, api_routes
 
 _HOOK_PROBLEMS = {408: "too slow\n", 413: "too large\n"}
 
@@ -121,8 +121,8 @@ def page(document: Mapping[str, Any]) -> str:
     """Return an OpenAPI document as an HTML page, grouped by tag."""
     groups: dict[str, list[str]] = {}
     for method, path, operation in _operations(document):
-        said = escape(str(operation.get("summary", "")))
-        line = f"<li><code>{method.upper()} {escape(path)}</code> {said}</li>"
+        summary = escape(str(operation.get("summary", "")))
+        line = f"<li><code>{method.upper()} {escape(path)}</code> {summary}</li>"
         groups.setdefault((operation.get("tags") or ["others"])[0], []).append(line)
     lists = (f"<h2>{escape(name)}</h2>\n<ul>\n{chr(10).join(lines)}\n</ul>" for name, lines in groups.items())
     info = document["info"]
@@ -151,18 +151,18 @@ def alive_route() -> Route:
     return Route(ALIVE, alive)
 
 
-def ready_routes(look: Callable[[], Awaitable[Health]]) -> list[Route]:
+def ready_routes(read_health: Callable[[], Awaitable[Health]]) -> list[Route]:
     """Return the readiness routes. They answer 503 while messages could not arrive or be stored."""
 
     async def ready(_request: Request) -> Response:
-        health = await look()
+        health = await read_health()
         status = 503 if health.condition is HealthStatus.UNREADY else 200
-        return JSONResponse(_told(health), status)
+        return JSONResponse(_health_json(health), status)
 
     return [Route(path, ready) for path in READY]
 
 
-def _told(health: Health) -> dict[str, object]:
+def _health_json(health: Health) -> dict[str, object]:
     unwritable = {"cause": f"The database cannot be written: {health.unwritable}.", "fix": health.fix}
     return {
         "status": health.condition.value,
@@ -198,15 +198,21 @@ def application(
         routes.append(Mount("", api))
     served_always = {ALIVE, *READY, *(hook.path for hook in hooks)}
     at_work = (limits or ConnectionLimits()).at_work
-    return RequestMiddleware(CapacityMiddleware(_Plain(Router(routes, redirect_slashes=False)), served_always, at_work))
+    return RequestMiddleware(
+        CapacityMiddleware(_PlainRoutes(Router(routes, redirect_slashes=False)), served_always, at_work)
+    )
 
 
 def api_application(
-    parts: WebDependencies, *, attempts: LoginThrottle | None = None, shares: CallerShares | None = None
+    dependencies: WebDependencies, *, throttle: LoginThrottle | None = None, shares: CallerShares | None = None
 ) -> ASGIApp:
     """Return the API with its middleware."""
     return add_middleware(
-        api_routes(api_routers(parts)), parts.tokens, parts.admin_token, attempts or LoginThrottle(), shares=shares
+        api_routes(api_routers(dependencies)),
+        dependencies.tokens,
+        dependencies.admin_token,
+        throttle or LoginThrottle(),
+        shares=shares,
     )
 
 
@@ -214,29 +220,29 @@ def add_middleware(
     routes: FastAPI,
     tokens: TokenStore,
     admin_token: str,
-    attempts: LoginThrottle,
+    throttle: LoginThrottle,
     *,
     largest: int = LARGEST_BODY,
     seconds: float = READING_SECONDS,
     shares: CallerShares | None = None,
 ) -> ASGIApp:
     """Return the routes behind authentication, client and body limits: at most `largest` bytes within `seconds`."""
-    limited = CallerLimits(BodyLimitMiddleware(NamedRoutes(routes), largest, seconds), shares or CallerShares())
-    return AuthMiddleware(limited, tokens, admin_token, attempts)
+    limited = CallerLimits(BodyLimitMiddleware(RouteNames(routes), largest, seconds), shares or CallerShares())
+    return AuthMiddleware(limited, tokens, admin_token, throttle)
 
 
-def documentation(parts: WebDependencies) -> list[Page]:
+def documentation(dependencies: WebDependencies) -> list[Page]:
     """Return `/openapi.json` and `/docs`, which take no token, as pages for `application`."""
-    return documentation_routes(api_routes(api_routers(parts)))
+    return documentation_routes(api_routes(api_routers(dependencies)))
 
 
-def api_routers(parts: WebDependencies) -> Iterator[APIRouter]:
+def api_routers(dependencies: WebDependencies) -> Iterator[APIRouter]:
     """Yield the routers of every module in `bot.web.api`, sorted by module name."""
     for module in pkgutil.iter_modules(bot.web.api.__path__):
-        yield importlib.import_module(f"{bot.web.api.__name__}.{module.name}").routes(parts)
+        yield importlib.import_module(f"{bot.web.api.__name__}.{module.name}").routes(dependencies)
 
 
-class _Plain:
+class _PlainRoutes:
     """Middleware for routes beside the API: answers unknown addresses in the API's error format."""
 
     def __init__(self, router: Router) -> None:

@@ -32,8 +32,8 @@ _MOST_ADDRESSES = 10_000
 
 @dataclass(slots=True)
 class _Bucket:
-    left: float
-    at: float
+    tokens: float
+    updated_at: float
 
 
 class LoginThrottle:
@@ -54,18 +54,18 @@ class LoginThrottle:
         self._most = most
         self._buckets: OrderedDict[str, _Bucket] = OrderedDict()
 
-    def failed(self, address: str) -> float:
+    def record_failure(self, address: str) -> float:
         """Count a failure. Return 0 if it is within the limit, else the seconds until the next attempt is accepted."""
         now = self._clock()
         bucket = self._buckets.setdefault(address, _Bucket(self._at_once, now))
         self._buckets.move_to_end(address)
         if len(self._buckets) > self._most:
             self._buckets.popitem(last=False)
-        bucket.left = min(self._at_once, bucket.left + (now - bucket.at) / self._seconds)
-        bucket.at = now
-        if bucket.left < 1:
-            return (1 - bucket.left) * self._seconds
-        bucket.left -= 1
+        bucket.tokens = min(self._at_once, bucket.tokens + (now - bucket.updated_at) / self._seconds)
+        bucket.updated_at = now
+        if bucket.tokens < 1:
+            return (1 - bucket.tokens) * self._seconds
+        bucket.tokens -= 1
         return 0.0
 
 
@@ -85,7 +85,7 @@ class RequireRole:
         """Return the API client. Raises Problem: 401 without authentication, 403 if the role is too low."""
         caller = getattr(request.state, "caller", None)
         if not isinstance(caller, ApiClient):
-            raise _unknown()
+            raise _unauthorized()
         if not caller.may(self.role):
             raise Problem(
                 403,
@@ -104,29 +104,29 @@ AdminCaller = Annotated[ApiClient, Depends(RequireRole(ApiRole.ADMIN))]
 """A token that may administer."""
 
 
-def ensure_workspace(caller: ApiClient, home: str) -> str:
+def ensure_workspace(caller: ApiClient, workspace: str) -> str:
     """Return the workspace (`slack:T1`, EVERYWHERE) if the token covers it. Raises Problem with 403, which does not
     tell existing workspaces from others.
     """
-    if not caller.covers_workspace(home):
+    if not caller.covers_workspace(workspace):
         raise Problem(403, "other_workspace", "This token is for another workspace.", "use a token of that workspace")
-    return home
+    return workspace
 
 
 class AuthMiddleware:
     """Middleware that puts the API client into `request.state.caller`, or answers 401 or 429."""
 
-    def __init__(self, app: ASGIApp, tokens: TokenStore, admin_token: str, attempts: LoginThrottle) -> None:
+    def __init__(self, app: ASGIApp, tokens: TokenStore, admin_token: str, throttle: LoginThrottle) -> None:
         self._app = app
         self._tokens = tokens
-        self._admin = hashlib.sha256(admin_token.encode()).digest() if admin_token else b""
-        self._attempts = attempts
+        self._admin_digest = hashlib.sha256(admin_token.encode()).digest() if admin_token else b""
+        self._throttle = throttle
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on, or answer with a problem."""
         state = scope.setdefault("state", {})
         try:
-            state["caller"] = await self._caller(Headers(scope=scope).get("authorization", ""), _address(scope))
+            state["caller"] = await self._caller(Headers(scope=scope).get("authorization", ""), _peer_address(scope))
         except Problem as problem:
             await to_response(problem, state.get("request_id", ""))(scope, receive, send)
         except CountersignError as error:
@@ -136,15 +136,15 @@ class AuthMiddleware:
 
     async def _caller(self, header: str, address: str) -> ApiClient:
         """Return the API client of a token. Valid tokens are accepted from throttled addresses too. Raises Problem."""
-        scheme, _, given = header.partition(" ")
-        given = given.strip()
-        if scheme.lower() == "bearer" and given:
-            if hmac.compare_digest(hashlib.sha256(given.encode()).digest(), self._admin):
+        scheme, _, secret = header.partition(" ")
+        secret = secret.strip()
+        if scheme.lower() == "bearer" and secret:
+            if hmac.compare_digest(hashlib.sha256(secret.encode()).digest(), self._admin_digest):
                 return ApiClient(OPERATOR_NAME, ApiRole.ADMIN)
-            found = await self._tokens.find_by_secret(given) if _TOKEN.fullmatch(given) else None
-            if found is not None:
-                return _calling(found)
-        wait = self._attempts.failed(address)
+            token = await self._tokens.find_by_secret(secret) if _TOKEN.fullmatch(secret) else None
+            if token is not None:
+                return _client_of(token)
+        wait = self._throttle.record_failure(address)
         if wait:
             raise Problem(
                 429,
@@ -153,14 +153,14 @@ class AuthMiddleware:
                 "wait, and use a token that is good",
                 headers={"Retry-After": str(math.ceil(wait))},
             )
-        raise _unknown()
+        raise _unauthorized()
 
 
-def _calling(token: ApiToken) -> ApiClient:
+def _client_of(token: ApiToken) -> ApiClient:
     return ApiClient(token.name, token.role, token.workspace)
 
 
-def _unknown() -> Problem:
+def _unauthorized() -> Problem:
     """Return the same problem for missing, wrong and expired tokens, so that guesses reveal no difference."""
     return Problem(
         401,
@@ -171,6 +171,6 @@ def _unknown() -> Problem:
     )
 
 
-def _address(scope: Scope) -> str:
+def _peer_address(scope: Scope) -> str:
     client = scope.get("client")
     return str(client[0]) if client else ""

@@ -31,14 +31,14 @@ _THREAD = re.compile(r"[A-Za-z0-9._~-]{1,128}")
 THREAD_FORM = "an id has up to 128 letters, digits and . _ ~ -"
 
 
-def place(caller: ApiClient, workspace: str, thread: str = "") -> ConversationKey:
+def own_key(caller: ApiClient, workspace: str, thread: str = "") -> ConversationKey:
     """Return the key of a client's own conversation in a workspace, by default the token's; a new thread without an id.
     Raises Problem: 422 for an invalid id, 403 for a workspace that the token does not cover.
     """
     if workspace and not (workspace.isascii() and re.fullmatch(WORKSPACE, workspace)):
-        raise _unusable("workspace", WORKSPACE_FORM)
+        raise _invalid_field("workspace", WORKSPACE_FORM)
     if thread and not _THREAD.fullmatch(thread):
-        raise _unusable("conversationId", THREAD_FORM)
+        raise _invalid_field("conversationId", THREAD_FORM)
     key = caller.place(workspace or EVERYWHERE, thread or secrets.token_hex(8))
     if workspace:
         ensure_workspace(caller, key.workspace_key)
@@ -50,21 +50,21 @@ def own_conversation(caller: ApiClient, workspace: str, name: str) -> Conversati
     or a chat platform's conversation; 422 for an invalid id.
     """
     if ":" not in name:
-        return place(caller, workspace, name)
-    key = read_id(caller, name)
+        return own_key(caller, workspace, name)
+    key = parse_id(caller, name)
     if not is_own(caller, key) or not caller.covers_workspace(key.workspace_key):
         raise Problem(
             403, "not_yours", "Only the token that began a conversation over HTTP can ask in it.", "leave the id out"
         )
     if not _THREAD.fullmatch(key.thread):
-        raise _unusable("conversationId", THREAD_FORM)
+        raise _invalid_field("conversationId", THREAD_FORM)
     return key
 
 
-def read_id(caller: ApiClient, name: str, workspace: str = "") -> ConversationKey:
+def parse_id(caller: ApiClient, name: str, workspace: str = "") -> ConversationKey:
     """Return the conversation key of an id. Raises Problem: 404 for an invalid id."""
     if ":" not in name and _THREAD.fullmatch(name):
-        return place(caller, workspace, name)
+        return own_key(caller, workspace, name)
     try:
         key = ConversationKey.parse(name.replace("!", "%"))
         if str(key).replace("%", "!") == name:
@@ -74,7 +74,7 @@ def read_id(caller: ApiClient, name: str, workspace: str = "") -> ConversationKe
     raise no_such_conversation()
 
 
-def id_of(caller: ApiClient, key: ConversationKey) -> str:
+def format_id(caller: ApiClient, key: ConversationKey) -> str:
     """Return the id of a conversation for this client."""
     if key == caller.place(EVERYWHERE, key.thread) and _THREAD.fullmatch(key.thread):
         return key.thread
@@ -96,6 +96,6 @@ def no_such_conversation() -> Problem:
     return Problem(404, "not_found", "There is no such conversation.", "GET /api/conversations lists them")
 
 
-def _unusable(name: str, form: str) -> Problem:
-    said = f"{form[:1].upper()}{form[1:]}."
-    return Problem(422, "invalid", "Some fields cannot be used.", "correct the fields that are named", {name: said})
+def _invalid_field(name: str, form: str) -> Problem:
+    message = f"{form[:1].upper()}{form[1:]}."
+    return Problem(422, "invalid", "Some fields cannot be used.", "correct the fields that are named", {name: message})

@@ -80,12 +80,14 @@ class HtmlDocument:
     headers: Mapping[str, str] = field(default_factory=lambda: HEADERS)
 
 
-def plain(status: int, title: str, text: str, advice: str, headers: Mapping[str, str] | None = None) -> HtmlDocument:
+def text_page(
+    status: int, title: str, text: str, advice: str, headers: Mapping[str, str] | None = None
+) -> HtmlDocument:
     """Return a page of two sentences of HTML."""
-    return document(status, title, f"<h1>{title}</h1><p>{text}</p><p>{advice}</p>", headers)
+    return page(status, title, f"<h1>{title}</h1><p>{text}</p><p>{advice}</p>", headers)
 
 
-def document(status: int, title: str, body: str, headers: Mapping[str, str] | None = None) -> HtmlDocument:
+def page(status: int, title: str, body: str, headers: Mapping[str, str] | None = None) -> HtmlDocument:
     """Return a page with a plain-text title and a body of HTML."""
     html = (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
@@ -97,7 +99,7 @@ def document(status: int, title: str, body: str, headers: Mapping[str, str] | No
     return HtmlDocument(status, html, {**HEADERS, **(headers or {})})
 
 
-def text_of(text: str, longest: int = _LONGEST) -> str:
+def escape_text(text: str, longest: int = _LONGEST) -> str:
     """Escape text from outside as HTML on one line."""
     return escape(single_line(text, longest))
 
@@ -105,4 +107,4 @@ def text_of(text: str, longest: int = _LONGEST) -> str:
 def user_html(user: Author) -> str:
     """Return a user's name and platform as HTML."""
     platform = _PLATFORMS.get(user.platform, f"on {user.platform}")
-    return f"<b>{text_of(user.name or user.id)}</b> {text_of(platform)}"
+    return f"<b>{escape_text(user.name or user.id)}</b> {escape_text(platform)}"

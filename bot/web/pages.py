@@ -41,7 +41,7 @@ from bot.domain.sign_ins import CALLBACK_ID, CALLBACK_PATH, CLIENT_NAME, CLIENT_
 from bot.errors import DatabaseError
 from bot.ports import AuthorizationResponse
 from bot.web.authentication import LoginThrottle
-from bot.web.html import HtmlDocument, document, plain, text_of, user_html
+from bot.web.html import HtmlDocument, escape_text, page, text_page, user_html
 from bot.web.limits import READING_SECONDS, read_body
 from bot.web.problems import Problem, problem_of_status
 
@@ -138,7 +138,7 @@ async def _read_form(request: Request) -> dict[str, str]:
 
 def _count_failure(attempts: LoginThrottle, request: Request) -> float:
     """Count an invalid link. Return 0, or the seconds to wait. Valid links stay usable for a throttled client."""
-    return attempts.failed(request.client.host if request.client else "")
+    return attempts.record_failure(request.client.host if request.client else "")
 
 
 def _to_response(page: HtmlDocument) -> Response:
@@ -147,12 +147,12 @@ def _to_response(page: HtmlDocument) -> Response:
 
 def secret_page(prompt: SecretPrompt, now: float) -> HtmlDocument:
     """Return the form."""
-    return document(200, "Enter a secret", _secret_form(prompt, now, "", ""))
+    return page(200, "Enter a secret", _secret_form(prompt, now, "", ""))
 
 
 def invalid_page(prompt: SecretPrompt, now: float, why: str) -> HtmlDocument:
     """Return the form with an error below the field. The entered value is not repeated."""
-    return document(422, "Error: enter a secret", _secret_form(prompt, now, "", why))
+    return page(422, "Error: enter a secret", _secret_form(prompt, now, "", why))
 
 
 def server_changed_page(prompt: SecretPrompt, now: float) -> HtmlDocument:
@@ -160,24 +160,24 @@ def server_changed_page(prompt: SecretPrompt, now: float) -> HtmlDocument:
     notice = (
         "The server was changed since you opened this page. Nothing was saved. Look at it again, then enter the secret."
     )
-    return document(409, "Error: enter a secret", _secret_form(prompt, now, notice, ""))
+    return page(409, "Error: enter a secret", _secret_form(prompt, now, notice, ""))
 
 
 def saved_page(prompt: SecretPrompt) -> HtmlDocument:
     """Return the page for a saved secret."""
-    server = text_of(prompt.server)
-    return document(
+    server = escape_text(prompt.server)
+    return page(
         200,
         "The secret is stored",
-        f"<h1>The secret is stored</h1><p>The bot connects to <b>{text_of(prompt.title)}</b> with it from now on. It "
-        "is encrypted and never shown again.</p><p>Go back to the chat and say "
+        f"<h1>The secret is stored</h1><p>The bot connects to <b>{escape_text(prompt.title)}</b> with it from now on. "
+        "It is encrypted and never shown again.</p><p>Go back to the chat and say "
         f"<code>/mcp verify {server}</code>: it says whether the server takes it. You can close this page.</p>",
     )
 
 
 def link_expired_page() -> HtmlDocument:
     """Return the same page for unknown, used and expired links, so that links cannot be probed."""
-    return plain(
+    return text_page(
         404,
         "This link is not good",
         "It was already used, has expired, or never existed.",
@@ -187,17 +187,17 @@ def link_expired_page() -> HtmlDocument:
 
 def denied_page(why: str) -> HtmlDocument:
     """Return the page for a user who has lost the right to do this. `why` is Markdown of this project."""
-    return plain(
-        403, "This was not saved", text_of(why.replace("`", ""), 1000), "The link is of no use to you any more."
+    return text_page(
+        403, "This was not saved", escape_text(why.replace("`", ""), 1000), "The link is of no use to you any more."
     )
 
 
 def access_check_failed_page(why: str) -> HtmlDocument:
     """Return the page for a failed access check. `why` is plain text."""
-    return plain(
+    return text_page(
         503,
         "This was not saved",
-        f"It could not be found out whether you may still do this. {text_of(why, 1000)}",
+        f"It could not be found out whether you may still do this. {escape_text(why, 1000)}",
         "Open the link again in a moment.",
         _RETRY,
     )
@@ -205,7 +205,7 @@ def access_check_failed_page(why: str) -> HtmlDocument:
 
 def link_unavailable_page() -> HtmlDocument:
     """Return the page for an unavailable database, without its address."""
-    return plain(
+    return text_page(
         503,
         "This does not work now",
         "The bot cannot reach its own database. Nothing was saved.",
@@ -216,7 +216,7 @@ def link_unavailable_page() -> HtmlDocument:
 
 def too_many_links_page(seconds: float) -> HtmlDocument:
     """Return the page for an address with too many invalid links."""
-    return plain(
+    return text_page(
         429,
         "Too many wrong links",
         "Too many links that are not good were opened from where you are.",
@@ -227,7 +227,7 @@ def too_many_links_page(seconds: float) -> HtmlDocument:
 
 def unreadable_page(status: int) -> HtmlDocument:
     """Return the page for a submission that is malformed, too long or too slow."""
-    return plain(
+    return text_page(
         status,
         "This was not saved",
         "What was sent could not be read.",
@@ -236,20 +236,20 @@ def unreadable_page(status: int) -> HtmlDocument:
 
 
 def _secret_form(prompt: SecretPrompt, now: float, notice: str, error: str) -> str:
-    wanted, title, server = text_of(prompt.wanted), text_of(prompt.title), text_of(prompt.server)
+    wanted, title, server = escape_text(prompt.wanted), escape_text(prompt.title), escape_text(prompt.server)
     expires_at = prompt.link.expires_at
     minutes = max(math.ceil((expires_at - now) / 60), 1)
     until = f"{datetime.fromtimestamp(expires_at, UTC):%H:%M} UTC, in {minutes} minute{'s' * (minutes > 1)}"
     name = title if prompt.title == prompt.server else f"{title} ({server})"
     # On an error the field has the focus, so that screen readers announce it.
     described_by, invalid = ("hint", "") if not error else ("error hint", ' aria-invalid="true" autofocus')
-    notice_html = f'<p class="notice" role="alert">{text_of(notice)}</p>' if notice else ""
-    error_html = f'<p class="error" id="error"><span>Error:</span> {text_of(error)}</p>' if error else ""
+    notice_html = f'<p class="notice" role="alert">{escape_text(notice)}</p>' if notice else ""
+    error_html = f'<p class="error" id="error"><span>Error:</span> {escape_text(error)}</p>' if error else ""
     return (
         f"<h1>{wanted} for {title}</h1>{notice_html}"
         f"<p>This link was made for {user_html(prompt.link.person)}. If that is not you, close this page."
         "</p><dl>"
-        f"<dt>Server</dt><dd>{name}</dd><dt>Used at</dt><dd>{text_of(prompt.goes_to, 2100)}</dd>"
+        f"<dt>Server</dt><dd>{name}</dd><dt>Used at</dt><dd>{escape_text(prompt.goes_to, 2100)}</dd>"
         f"<dt>Link is good until</dt><dd>{until}</dd></dl>"
         '<form method="post" accept-charset="utf-8" novalidate>'
         f'<input type="hidden" name="version" value="{prompt.version}">'
@@ -348,18 +348,18 @@ def _parameter(request: Request, name: str, longest: int = _LONGEST_PARAMETER) -
 
 def signed_in_page(outcome: SignInCompleted) -> HtmlDocument:
     """Return the page for a completed sign-in."""
-    title, server = text_of(outcome.title), text_of(outcome.server)
+    title, server = escape_text(outcome.title), escape_text(outcome.server)
     facts = f"<dt>Server</dt><dd>{title if title == server else f'{title} ({server})'}</dd>"
     facts += f"<dt>Asked for by</dt><dd>{user_html(outcome.person)}</dd>"
     if outcome.problem:
         next_step = (
-            f'<p class="notice" role="alert">It is not connected yet: {text_of(outcome.problem, 1000)}</p>'
+            f'<p class="notice" role="alert">It is not connected yet: {escape_text(outcome.problem, 1000)}</p>'
             f"<p>In the chat <code>/mcp doctor {server}</code> looks for the reason. You can close this window.</p>"
         )
     else:
         facts += f"<dt>It has</dt><dd>{pluralize(outcome.tools, 'tool')}</dd>"
         next_step = "<p>Go back to the chat. You can close this window.</p>"
-    return document(
+    return page(
         200,
         "The bot is signed in",
         f"<h1>The bot is signed in to {title}</h1><dl>{facts}</dl>{next_step}<p>Everybody who may use this server in "
@@ -372,17 +372,17 @@ def signed_in_page(outcome: SignInCompleted) -> HtmlDocument:
 def sign_in_rejected_page(outcome: SignInRejected) -> HtmlDocument:
     """Return the page for a rejected sign-in."""
     fix = outcome.fix.rstrip(".")
-    return plain(
+    return text_page(
         403,
         "The bot is not signed in",
-        text_of(outcome.cause, 1000),
-        f"What to do: {text_of(fix, 1000)}." if fix else _ASK_FOR_SIGN_IN,
+        escape_text(outcome.cause, 1000),
+        f"What to do: {escape_text(fix, 1000)}." if fix else _ASK_FOR_SIGN_IN,
     )
 
 
 def sign_in_unknown_page() -> HtmlDocument:
     """Return the same page for unknown, finished and expired sign-ins, so that they cannot be probed."""
-    return plain(
+    return text_page(
         404,
         "This sign-in is not under way",
         "It was already finished, has expired after ten minutes, or never existed.",
@@ -392,7 +392,7 @@ def sign_in_unknown_page() -> HtmlDocument:
 
 def sign_in_unavailable_page() -> HtmlDocument:
     """Return the page for an unavailable database, without its address."""
-    return plain(
+    return text_page(
         503,
         "This does not work now",
         "The bot cannot reach its own database, so nothing was kept.",
@@ -403,7 +403,7 @@ def sign_in_unavailable_page() -> HtmlDocument:
 
 def too_many_sign_ins_page(seconds: float) -> HtmlDocument:
     """Return the page for an address with too many unknown states."""
-    return plain(
+    return text_page(
         429,
         "Too many wrong addresses",
         "Too many sign-ins that are not under way came from where you are.",

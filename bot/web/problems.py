@@ -37,25 +37,25 @@ from bot.errors import (
 
 # -------------------- validation errors
 
-Place = tuple[str | int, ...]
+Position = tuple[str | int, ...]
 
 _MOST_FIELDS = 50
 _LONGEST_NAME = 100
-_OURS = "value_error"
+_VALUE_ERROR = "value_error"
 """pydantic's error type for a ValueError of this project, whose message is for users."""
 _PREFIX = "Value error, "
-_BETWEEN = re.compile(", | or ")
+_SEPARATORS = re.compile(", | or ")
 """Separators in `'a', 'b' or 'c'`."""
 
-_TEXT, _TRUTH, _WHOLE, _NUMBER = "text", "true or false", "a whole number", "a number"
+_TEXT, _BOOLEAN, _INTEGER, _NUMBER = "text", "true or false", "a whole number", "a number"
 _LIST, _OBJECT = "a list", "a JSON object"
-_KINDS: Mapping[str, str] = {
+_TYPE_NAMES: Mapping[str, str] = {
     "string_type": _TEXT,
-    "bool_type": _TRUTH,
-    "bool_parsing": _TRUTH,
-    "int_type": _WHOLE,
-    "int_parsing": _WHOLE,
-    "int_from_float": _WHOLE,
+    "bool_type": _BOOLEAN,
+    "bool_parsing": _BOOLEAN,
+    "int_type": _INTEGER,
+    "int_parsing": _INTEGER,
+    "int_from_float": _INTEGER,
     "float_type": _NUMBER,
     "float_parsing": _NUMBER,
     "list_type": _LIST,
@@ -81,33 +81,33 @@ _LIMITS: Mapping[str, str] = {
     "int_parsing_size": "It must be a whole number with fewer digits.",
     "finite_number": "It must be a number that is not infinite.",
 }
-_UNTHOUGHT_OF = "It cannot be used as it is."
+_OTHER_ERROR = "It cannot be used as it is."
 
 
-def validation_errors(found: Sequence[Mapping[str, Any]], body: object, shape: object) -> dict[str, str]:
+def validation_errors(errors: Sequence[Mapping[str, Any]], body: object, body_type: object) -> dict[str, str]:
     """Return one sentence per field, by its position, for pydantic's errors (`ValidationError.errors`). `body` is the
     request body, `shape` its type, None if unknown.
     """
-    by_place: dict[Place, list[Mapping[str, Any]]] = {}
-    for each in found[:_MOST_FIELDS]:
-        by_place.setdefault(_place(each, body), []).append(each)
+    by_position: dict[Position, list[Mapping[str, Any]]] = {}
+    for error in errors[:_MOST_FIELDS]:
+        by_position.setdefault(_position(error, body), []).append(error)
     # A list with an invalid item is not a string either; report the item.
-    around = {place[:length] for place in by_place for length in range(len(place))}
+    containers = {position[:length] for position in by_position for length in range(len(position))}
     return {
-        ".".join(map(str, place[1:]))[:_LONGEST_NAME] or "body": _told(errors, place[1:], shape)
-        for place, errors in by_place.items()
-        if place not in around
+        ".".join(map(str, position[1:]))[:_LONGEST_NAME] or "body": _message(errors, position[1:], body_type)
+        for position, errors in by_position.items()
+        if position not in containers
     }
 
 
-def _place(error: Mapping[str, Any], body: object) -> Place:
+def _position(error: Mapping[str, Any], body: object) -> Position:
     """Return the position of an error: body, query, path or header, and the path in it. pydantic adds the types of a
     union to positions in the body; they are removed.
     """
     source, *names = error["loc"]
     if source != "body":
         return tuple(error["loc"])
-    place: list[str | int] = [source]
+    position: list[str | int] = [source]
     value = body
     for name in names:
         match value:
@@ -119,62 +119,63 @@ def _place(error: Mapping[str, Any], body: object) -> Place:
                 pass
             case _:
                 continue
-        place.append(name)
-    return tuple(place)
+        position.append(name)
+    return tuple(position)
 
 
-def _told(errors: Sequence[Mapping[str, Any]], place: Place, shape: object) -> str:
+def _message(errors: Sequence[Mapping[str, Any]], position: Position, body_type: object) -> str:
     """Return the error at one position. An error that is not about the type is more specific."""
-    kinds = [_KINDS[each["type"]] for each in errors if each["type"] in _KINDS]
-    if len(kinds) == len(errors):
-        return f"It must be {' or '.join(dict.fromkeys(kinds))}."
-    error = next(each for each in errors if each["type"] not in _KINDS)
+    type_names = [_TYPE_NAMES[candidate["type"]] for candidate in errors if candidate["type"] in _TYPE_NAMES]
+    if len(type_names) == len(errors):
+        return f"It must be {' or '.join(dict.fromkeys(type_names))}."
+    error = next(candidate for candidate in errors if candidate["type"] not in _TYPE_NAMES)
     if error["type"] == "extra_forbidden":
-        return f"It is not known here.{did_you_mean(str(place[-1]), _known(shape, place[:-1]))}"
-    if error["type"] == _OURS:
+        return f"It is not known here.{did_you_mean(str(position[-1]), _known_fields(body_type, position[:-1]))}"
+    if error["type"] == _VALUE_ERROR:
         return _sentence(str(error["msg"]).removeprefix(_PREFIX))
-    return _limit(error["type"], error.get("ctx", {}))
+    return _value_message(error["type"], error.get("ctx", {}))
 
 
-def _limit(kind: str, limits: Mapping[str, Any]) -> str:
+def _value_message(kind: str, limits: Mapping[str, Any]) -> str:
     """Return the message about a value of the right type, or a missing one. It names only limits of the schema."""
-    shown = {name: f"{each:,.15g}" if isinstance(each, int | float) else str(each) for name, each in limits.items()}
-    if "expected" in shown:
-        shown["expected"] = ", ".join(each.strip("'") for each in _BETWEEN.split(shown["expected"]))
-    return _LIMITS.get(kind, _UNTHOUGHT_OF).format_map(shown)
+    texts = {name: f"{limit:,.15g}" if isinstance(limit, int | float) else str(limit) for name, limit in limits.items()}
+    if "expected" in texts:
+        texts["expected"] = ", ".join(limit.strip("'") for limit in _SEPARATORS.split(texts["expected"]))
+    return _LIMITS.get(kind, _OTHER_ERROR).format_map(texts)
 
 
-def _sentence(said: str) -> str:
-    return f"{said[:1].upper()}{said[1:]}{'' if said.endswith(('.', '?')) else '.'}"
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}{'' if text.endswith(('.', '?')) else '.'}"
 
 
-def _known(shape: object, place: Place) -> Iterable[str]:
+def _known_fields(body_type: object, position: Position) -> Iterable[str]:
     """Yield the names of all possible fields at a position."""
-    shapes = [*_models(shape)]
-    for name in place:
-        shapes = [each for one in shapes for each in _inside(one, name)]
-    return [name for each in shapes for field, info in each.model_fields.items() for name in _names(field, info)]
+    models = [*_models(body_type)]
+    for name in position:
+        models = [model for parent in models for model in _field_models(parent, name)]
+    return [
+        name for model in models for field, info in model.model_fields.items() for name in _request_names(field, info)
+    ]
 
 
 def _models(annotation: object) -> Iterator[type[BaseModel]]:
     """Yield the models in a type: in a union, a list or a mapping."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         yield annotation
-    for get_arg in get_args(annotation):
-        yield from _models(get_arg)
+    for argument in get_args(annotation):
+        yield from _models(argument)
 
 
-def _inside(model: type[BaseModel], name: str | int) -> Iterator[type[BaseModel]]:
+def _field_models(model: type[BaseModel], name: str | int) -> Iterator[type[BaseModel]]:
     """Yield the models of a field. An index leads to the items of a list, which `_models` has included."""
     if isinstance(name, int):
         yield model
     for field, info in model.model_fields.items():
-        if name in (field, *_names(field, info)):
+        if name in (field, *_request_names(field, info)):
             yield from _models(info.annotation)
 
 
-def _names(field: str, info: FieldInfo) -> Sequence[str]:
-    """Return the names of a field in a request."""
+def _request_names(field: str, info: FieldInfo) -> Sequence[str]:
     match info.validation_alias:
         case AliasChoices(choices=choices):
             return [choice for choice in choices if isinstance(choice, str)]
@@ -230,7 +231,7 @@ class ErrorAnswer(BaseModel):
 _RETRY = {"Retry-After": "5"}
 """Header for an unavailable database or model; about the time of a restart."""
 
-_KNOWN: Mapping[type[CountersignError], tuple[int, str]] = {
+_ERRORS: Mapping[type[CountersignError], tuple[int, str]] = {
     NotFound: (404, "not_found"),
     Conflict: (409, "conflict"),
     SettingsError: (422, "unusable"),
@@ -241,7 +242,7 @@ _KNOWN: Mapping[type[CountersignError], tuple[int, str]] = {
 }
 """Status and code by error class. Other errors are internal errors."""
 
-_REFUSALS: Mapping[type[CommandRejected], tuple[int, str]] = {
+_REJECTIONS: Mapping[type[CommandRejected], tuple[int, str]] = {
     NotFoundRejection: (404, "not_found"),
     ForbiddenRejection: (403, "forbidden"),
     CommandRejected: (422, "refused"),
@@ -259,7 +260,7 @@ _STATUSES = {
     413: ("too_large", "The body is too large."),
     415: ("not_json", "The body must be JSON."),
 }
-_BROKEN = ("broken", "Something broke. The log has the reason, under this request's id.")
+_INTERNAL_ERROR = ("broken", "Something broke. The log has the reason, under this request's id.")
 
 
 def request_id(request: Request) -> str:
@@ -275,7 +276,7 @@ def to_response(problem: Problem, about: str) -> Response:
 
 def internal_error() -> Problem:
     """Return a problem without details for an internal error."""
-    return Problem(500, *_BROKEN)
+    return Problem(500, *_INTERNAL_ERROR)
 
 
 def problem_of_error(error: CountersignError) -> Problem:
@@ -285,11 +286,11 @@ def problem_of_error(error: CountersignError) -> Problem:
         return Problem(503, "database_unavailable", "The database is away for now.", "ask again later", headers=_RETRY)
     if isinstance(error, QueueFull):
         return Problem(429, "queue_full", error.cause, error.fix, headers=_RETRY)
-    if type(error) not in _KNOWN:
+    if type(error) not in _ERRORS:
         return internal_error()
-    status, code = _KNOWN[type(error)]
-    named = {error.field: error.cause} if isinstance(error, Conflict) and error.field else {}
-    return Problem(status, code, error.cause, error.fix, named, headers=_RETRY if status == 503 else {})
+    status, code = _ERRORS[type(error)]
+    fields = {error.field: error.cause} if isinstance(error, Conflict) and error.field else {}
+    return Problem(status, code, error.cause, error.fix, fields, headers=_RETRY if status == 503 else {})
 
 
 def problem_of_status(status: int, headers: Mapping[str, str] | None = None, fix: str = "") -> Problem:
@@ -298,13 +299,13 @@ def problem_of_status(status: int, headers: Mapping[str, str] | None = None, fix
     return Problem(status, code, message, fix, headers=headers)
 
 
-def problem_of_validation(error: RequestValidationError, shape: object = None) -> Problem:
+def problem_of_validation(error: RequestValidationError, body_type: object = None) -> Problem:
     """Return the problem with one message per invalid field, without values. `shape` is the type of the body."""
-    found = error.errors()
-    if any(each["type"] == "json_invalid" for each in found):
+    errors = error.errors()
+    if any(detail["type"] == "json_invalid" for detail in errors):
         return Problem(400, "not_json", "The body is not JSON.", "send one JSON object")
-    named = validation_errors(found, error.body, shape)
-    return Problem(422, "invalid", "Some fields cannot be used.", "correct the fields that are named", named)
+    fields = validation_errors(errors, error.body, body_type)
+    return Problem(422, "invalid", "Some fields cannot be used.", "correct the fields that are named", fields)
 
 
 async def _answer_problem(request: Request, problem: Exception) -> Response:
@@ -320,16 +321,16 @@ async def _answer_error(request: Request, error: Exception) -> Response:
     return to_response(problem, request_id(request))
 
 
-async def _answer_refusal(request: Request, refusal: Exception) -> Response:
-    status, code = next(told for kind, told in _REFUSALS.items() if isinstance(refusal, kind))
-    return to_response(Problem(status, code, str(refusal)), request_id(request))
+async def _answer_rejection(request: Request, rejection: Exception) -> Response:
+    status, code = next(answer for rejected, answer in _REJECTIONS.items() if isinstance(rejection, rejected))
+    return to_response(Problem(status, code, str(rejection)), request_id(request))
 
 
 async def _answer_validation(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
     body = getattr(request.scope.get("route"), "body_field", None)
-    shape = None if body is None else body.field_info.annotation
-    return to_response(problem_of_validation(error, shape), request_id(request))
+    body_type = None if body is None else body.field_info.annotation
+    return to_response(problem_of_validation(error, body_type), request_id(request))
 
 
 async def answer_status(request: Request, error: Exception) -> Response:
@@ -352,7 +353,7 @@ async def _answer_failure(request: Request, _error: Exception) -> Response:
 
 HANDLERS: Mapping[type[Exception], Handler] = {
     Problem: _answer_problem,
-    CommandRejected: _answer_refusal,
+    CommandRejected: _answer_rejection,
     CountersignError: _answer_error,
     RequestValidationError: _answer_validation,
     HTTPException: answer_status,

@@ -72,7 +72,7 @@ _LAG = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
 Names = tuple[str, ...]
 
 
-class _Known:
+class _KnownNames:
     """The first names up to a limit; later ones become `other`. Tool names may be long or contain half a surrogate
     pair.
     """
@@ -81,8 +81,8 @@ class _Known:
         self._most = most
         self._names: set[Names] = set()
 
-    def __call__(self, *given: str) -> Names:
-        names = tuple(each[:LONGEST_NAME].encode("utf-8", "replace").decode() for each in given)
+    def __call__(self, *labels: str) -> Names:
+        names = tuple(label[:LONGEST_NAME].encode("utf-8", "replace").decode() for label in labels)
         if names not in self._names:
             if len(self._names) >= self._most:
                 return (OTHER,) * len(names)
@@ -105,9 +105,13 @@ class Metrics:
 
     def __init__(self, *, clock: Callable[[], float] = monotonic) -> None:
         self.registry = registry = _Registry()
-        self._standing = _Standing(clock)
+        self._gauges = _Gauges(clock)
         self._platforms: set[str] = set()
-        self._servers, self._tools, self._models = _Known(MOST_SERVERS), _Known(MOST_TOOLS), _Known(MOST_MODELS)
+        self._servers, self._tools, self._models = (
+            _KnownNames(MOST_SERVERS),
+            _KnownNames(MOST_TOOLS),
+            _KnownNames(MOST_MODELS),
+        )
 
         def counter(name: str, documentation: str, *labels: str) -> Counter:
             return Counter(f"countersign_{name}", documentation, labels, registry=registry)
@@ -127,8 +131,8 @@ class Metrics:
         self._tokens = counter("model_tokens", "Tokens, as the provider counted them.", "model", "kind")
         self._calls = counter("tool_calls", "Tool calls that have ended.", "server", "tool", "status")
         self._call_seconds = histogram("tool_seconds", "Duration of a tool call.", _SHORT, "server")
-        self._asked = counter("approvals_asked", "Approvals that were requested.", "platform")
-        self._ended = counter("approvals_ended", "Approvals that wait no longer.", "platform", "outcome")
+        self._approvals_asked = counter("approvals_asked", "Approvals that were requested.", "platform")
+        self._approvals_ended = counter("approvals_ended", "Approvals that wait no longer.", "platform", "outcome")
         self._approval_seconds = histogram(
             "approval_seconds", "Time from the request of an approval to its outcome.", _PEOPLE, "outcome"
         )
@@ -144,44 +148,44 @@ class Metrics:
         self._lag = histogram("event_loop_lag_seconds", "How late the event loop was.", _LAG)
         build = Gauge("countersign_build_info", "What runs.", ("version", "python"), registry=registry)
         build.labels(__version__, platform.python_version()).set(1)
-        registry.register(self._standing)
+        registry.register(self._gauges)
         ProcessCollector(registry=registry)
 
-    def look_at(
+    def set_sources(
         self,
         backlog: Callable[[], Awaitable[Backlog]],
         servers: Callable[[], Iterable[ServerSnapshot]],
         takes_writes: Callable[[], bool] = lambda: True,
     ) -> None:
         """Set the sources of the gauges: unfinished work, state of MCP servers, and database health."""
-        self._standing.backlog, self._standing.servers = backlog, servers
-        self._standing.takes_writes = takes_writes
+        self._gauges.backlog, self._gauges.servers = backlog, servers
+        self._gauges.takes_writes = takes_writes
 
     def observe(self, measurement: MetricEvent) -> None:  # noqa: C901 - one case for each kind
         """Count an event."""
         match measurement:
-            case TurnEnded(where, status, seconds):
-                self._begin(where)
-                self._turns.labels(where, status).inc()
-                self._turn_seconds.labels(where).observe(seconds)
+            case TurnEnded(platform_name, status, seconds):
+                self._create_series(platform_name)
+                self._turns.labels(platform_name, status).inc()
+                self._turn_seconds.labels(platform_name).observe(seconds)
             case ModelAnswered():
                 self._count_answer(measurement)
             case CallEnded(server, tool, status, seconds):
                 self._calls.labels(*self._tools(server, tool), status).inc()
                 if seconds is not None:
                     self._call_seconds.labels(*self._servers(server)).observe(seconds)
-            case ApprovalAsked(where):
-                self._begin(where)
-                self._asked.labels(where).inc()
-            case ApprovalEnded(where, outcome, seconds):
-                self._ended.labels(where, _word(outcome)).inc()
-                self._approval_seconds.labels(_word(outcome)).observe(seconds)
-            case Delivered(where, outcome, seconds):
-                self._begin(where)
-                self._deliveries.labels(where, _word(outcome)).inc()
-                self._delivery_seconds.labels(where).observe(seconds)
-            case PlatformLimited(where, seconds):
-                self._limited.labels(where).observe(seconds)
+            case ApprovalAsked(platform_name):
+                self._create_series(platform_name)
+                self._approvals_asked.labels(platform_name).inc()
+            case ApprovalEnded(platform_name, outcome, seconds):
+                self._approvals_ended.labels(platform_name, _label(outcome)).inc()
+                self._approval_seconds.labels(_label(outcome)).observe(seconds)
+            case Delivered(platform_name, outcome, seconds):
+                self._create_series(platform_name)
+                self._deliveries.labels(platform_name, _label(outcome)).inc()
+                self._delivery_seconds.labels(platform_name).observe(seconds)
+            case PlatformLimited(platform_name, seconds):
+                self._limited.labels(platform_name).observe(seconds)
             case SessionChanged(server, event):
                 self._sessions.labels(*self._servers(server), event).inc()
             case CacheUsed(server, event):
@@ -189,22 +193,22 @@ class Metrics:
             case LoopLagged(seconds):
                 self._lag.observe(seconds)
 
-    def _begin(self, where: str) -> None:
+    def _create_series(self, platform_name: str) -> None:
         """Create all series of a platform with zero: queries miss the first increment of a new series."""
-        if where in self._platforms:
+        if platform_name in self._platforms:
             return
-        self._platforms.add(where)
+        self._platforms.add(platform_name)
         for status in TurnStatus:
             if status.ended:
-                self._turns.labels(where, status)
-        for ending in get_args(ApprovalOutcome):
-            self._ended.labels(where, _word(ending))
+                self._turns.labels(platform_name, status)
+        for outcome in get_args(ApprovalOutcome):
+            self._approvals_ended.labels(platform_name, _label(outcome))
         for outcome in get_args(DeliveryOutcome):
-            self._deliveries.labels(where, _word(outcome))
+            self._deliveries.labels(platform_name, _label(outcome))
 
-    async def written(self, accept: str = "") -> tuple[bytes, str]:
+    async def render(self, accept: str = "") -> tuple[bytes, str]:
         """Return all metrics as text, and the media type: the accepted one if Prometheus defines it."""
-        await self._standing.look()
+        await self._gauges.read()
         encode, media_type = choose_encoder(accept)
         # In a thread: rendering thousands of series would block the event loop.
         return await asyncio.to_thread(encode, self.registry), media_type
@@ -212,11 +216,11 @@ class Metrics:
     def route(self) -> Route:
         """Return the route of the metrics."""
 
-        async def read(request: Request) -> Response:
-            content, media_type = await self.written(request.headers.get("accept", ""))
+        async def respond(request: Request) -> Response:
+            content, media_type = await self.render(request.headers.get("accept", ""))
             return Response(content, headers={"Content-Type": media_type})
 
-        return Route(PATH, read)
+        return Route(PATH, respond)
 
     def _count_answer(self, answer: ModelAnswered) -> None:
         (model,) = self._models(answer.model)
@@ -229,12 +233,11 @@ class Metrics:
             self._first_token.labels(model).observe(answer.first_seconds)
 
 
-def _word(outcome: str) -> str:
-    """Return an outcome as a label value."""
+def _label(outcome: str) -> str:
     return outcome.replace(" ", "_")
 
 
-class _Standing(Collector):
+class _Gauges(Collector):
     """Collector of gauges, with the values of the last read. Empty without sources."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
@@ -242,21 +245,21 @@ class _Standing(Collector):
         self.servers: Callable[[], Iterable[ServerSnapshot]] = tuple
         self.takes_writes: Callable[[], bool] = lambda: True
         self._clock = clock
-        self._read: Backlog | None = None
+        self._backlog: Backlog | None = None
         self._states: Sequence[ServerSnapshot] = ()
         self._read_at = -FRESH_SECONDS
         self._reading = asyncio.Lock()
 
-    async def look(self) -> None:
+    async def read(self) -> None:
         """Read the values again if they are old. Unreadable values are left out."""
         self._states = tuple(self.servers())
         async with self._reading:
             if self.backlog is None or self._clock() - self._read_at < FRESH_SECONDS:
                 return
-            self._read = None
+            self._backlog = None
             try:
                 async with asyncio.timeout(READING_SECONDS):
-                    self._read = await self.backlog()
+                    self._backlog = await self.backlog()
             except (DatabaseError, TimeoutError) as error:
                 log.debug("backlog for metrics could not be read: %s", error or "no answer in time")
             self._read_at = self._clock()
@@ -268,19 +271,19 @@ class _Standing(Collector):
     def collect(self) -> Iterable[Metric]:
         """Return the metrics. prometheus_client calls this in a thread, so it uses no event loop."""
         if self.backlog is not None:
-            answers = float(self._read is not None)
+            answers = float(self._backlog is not None)
             yield GaugeMetricFamily("countersign_database_up", "Whether the database answers.", answers)
             yield GaugeMetricFamily(
                 "countersign_database_writable",
                 "0 while the database refuses writes: its disk is full or fails, or it is read-only.",
                 float(self.takes_writes()),
             )
-        if self._read is not None:
-            yield from _unfinished(self._read)
-        yield from _connections(self._states)
+        if self._backlog is not None:
+            yield from _backlog_gauges(self._backlog)
+        yield from _server_gauges(self._states)
 
 
-def _unfinished(backlog: Backlog) -> Iterable[Metric]:
+def _backlog_gauges(backlog: Backlog) -> Iterable[Metric]:
     live = GaugeMetricFamily("countersign_turns_live", "Turns that go on, in all processes.", labels=["status"])
     for status, number in backlog.turns.items():
         live.add_metric([status], number)
@@ -299,11 +302,11 @@ def _unfinished(backlog: Backlog) -> Iterable[Metric]:
     )
 
 
-def _connections(states: Sequence[ServerSnapshot]) -> Iterable[Metric]:
-    known = _Known(MOST_SERVERS)
+def _server_gauges(states: Sequence[ServerSnapshot]) -> Iterable[Metric]:
+    known_names = _KnownNames(MOST_SERVERS)
     active: Tally[str] = Tally()
     for state in states:
-        (server,) = known(state.config.name)
+        (server,) = known_names(state.config.name)
         active[server] += state.status is ServerStatus.CONNECTED
     sessions = GaugeMetricFamily("countersign_mcp_sessions_active", "Sessions that stand.", labels=["server"])
     for server, number in active.items():

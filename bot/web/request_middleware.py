@@ -27,12 +27,12 @@ log = logging.getLogger("bot.web.access")
 FINISHES = "finishes"
 """Key in the state of a request that is completed even if its client disconnects."""
 
-_SANE = re.compile(r"[A-Za-z0-9._-]{1,64}")
+_SAFE_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _NO_ROUTE = "-"
-_EVENTS = "text/event-stream"
-_QUIET = frozenset({"/healthz", "/health", "/readyz", "/metrics"})
+_EVENT_STREAM = "text/event-stream"
+_PROBE_PATHS = frozenset({"/healthz", "/health", "/readyz", "/metrics"})
 """Paths polled by probes, which are not logged."""
-_GONE = 499
+_DISCONNECTED = 499
 """Status in the log for a request whose client disconnected; it is never sent."""
 
 _HEADERS = {
@@ -45,7 +45,7 @@ _HEADERS = {
 
 
 @dataclass(slots=True)
-class _Answer:
+class _Response:
     """Sent part of one response. `head` is for a HEAD request."""
 
     send: Send
@@ -54,11 +54,11 @@ class _Answer:
     status: int = 0
     streams: bool = False
     ended: bool = False
-    begun: asyncio.Event = field(default_factory=asyncio.Event)
+    started: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def __call__(self, message: Message) -> None:
         if message["type"] == "http.response.start":
-            self._begin(message)
+            self._start(message)
         elif message["type"] == "http.response.body":
             if self.ended:
                 return
@@ -72,14 +72,14 @@ class _Answer:
         if self.status and not self.ended:
             await self({"type": "http.response.body", "body": b"", "more_body": False})
 
-    def _begin(self, message: MutableMapping[str, Any]) -> None:
+    def _start(self, message: MutableMapping[str, Any]) -> None:
         headers = MutableHeaders(scope=message)
         for name, value in _HEADERS.items():
             headers.setdefault(name, value)
         headers["X-Request-Id"] = self.request_id
         self.status = message["status"]
-        self.streams = headers.get("content-type", "").startswith(_EVENTS)
-        self.begun.set()
+        self.streams = headers.get("content-type", "").startswith(_EVENT_STREAM)
+        self.started.set()
 
 
 class RequestMiddleware:
@@ -88,11 +88,11 @@ class RequestMiddleware:
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
         self._streams: set[asyncio.Task[None]] = set()
-        self._leaving = False
+        self._shutting_down = False
 
     def shutdown(self) -> None:
         """End all event streams now, and later ones at once."""
-        self._leaving = True
+        self._shutting_down = True
         for stream in self._streams:
             stream.cancel()
 
@@ -100,53 +100,53 @@ class RequestMiddleware:
         """Serve one request."""
         if scope["type"] != "http":
             return
-        began_at = time.monotonic()
-        inner: Scope = {**scope, "state": {**scope.get("state", {}), "request_id": _id_of(scope)}}
+        started_at = time.monotonic()
+        inner: Scope = {**scope, "state": {**scope.get("state", {}), "request_id": _request_id(scope)}}
         head = scope["method"] == "HEAD"
         inner["state"]["head"] = head
         if head:
             inner["method"] = "GET"
-        answer = _Answer(send, inner["state"]["request_id"], head)
-        with in_context(request=answer.request_id):
+        response = _Response(send, inner["state"]["request_id"], head)
+        with in_context(request=response.request_id):
             try:
-                await self._served(inner, receive, answer)
+                await self._run(inner, receive, response)
             finally:
-                _note(inner, answer, time.monotonic() - began_at, scope["method"])
+                _log(inner, response, time.monotonic() - started_at, scope["method"])
 
-    async def _served(self, scope: Scope, receive: Receive, answer: _Answer) -> None:
+    async def _run(self, scope: Scope, receive: Receive, response: _Response) -> None:
         """Run the application while the client is connected."""
-        caller = _Line(receive)
+        connection = _Connection(receive)
 
         async def run() -> None:
-            await self._app(scope, caller.receive, answer)
+            await self._app(scope, connection.receive, response)
 
         work = asyncio.create_task(run(), name="request")
-        gone = asyncio.create_task(caller.gone(), name="caller")
-        begun = asyncio.create_task(answer.begun.wait(), name="begun")
+        closed = asyncio.create_task(connection.wait_closed(), name="caller")
+        started = asyncio.create_task(response.started.wait(), name="begun")
         try:
-            await asyncio.wait({work, gone, begun}, return_when=asyncio.FIRST_COMPLETED)
-            if answer.streams and not work.done():
+            await asyncio.wait({work, closed, started}, return_when=asyncio.FIRST_COMPLETED)
+            if response.streams and not work.done():
                 self._streams.add(work)
-                if self._leaving or answer.head:
+                if self._shutting_down or response.head:
                     work.cancel()
-            await asyncio.wait({work, gone}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({work, closed}, return_when=asyncio.FIRST_COMPLETED)
             # A client with a complete response may disconnect; cleanup is not cancelled.
-            if answer.ended or scope["state"].get(FINISHES):
+            if response.ended or scope["state"].get(FINISHES):
                 await asyncio.wait({work})
         finally:
             self._streams.discard(work)
-            for task in (work, gone, begun):
+            for task in (work, closed, started):
                 task.cancel()
-            ended, *_ = await asyncio.gather(work, gone, begun, return_exceptions=True)
+            ended, *_ = await asyncio.gather(work, closed, started, return_exceptions=True)
         if isinstance(ended, Exception):
             log.error("a request failed", exc_info=ended)
-            if not answer.status:
-                await to_response(internal_error(), answer.request_id)(scope, receive, answer)
-        elif not caller.is_gone:
-            await answer.close()
+            if not response.status:
+                await to_response(internal_error(), response.request_id)(scope, receive, response)
+        elif not connection.is_closed:
+            await response.close()
 
 
-class _Line:
+class _Connection:
     """Incoming messages: pieces of the body, then the disconnect. Only one waiter reads at a time, and shares the
     result.
     """
@@ -154,43 +154,43 @@ class _Line:
     def __init__(self, receive: Receive) -> None:
         self._receive = receive
         self._body_ended = asyncio.Event()
-        self._gone = asyncio.Event()
+        self._closed = asyncio.Event()
 
     @property
-    def is_gone(self) -> bool:
-        return self._gone.is_set()
+    def is_closed(self) -> bool:
+        return self._closed.is_set()
 
     async def receive(self) -> Message:
         """Return the next piece of the body; after that, wait for the disconnect."""
         if not self._body_ended.is_set():
             message = await self._receive()
             if message["type"] == "http.disconnect":
-                self._gone.set()
+                self._closed.set()
                 self._body_ended.set()
             elif not message.get("more_body", False):
                 self._body_ended.set()
             return message
-        await self._gone.wait()
+        await self._closed.wait()
         return {"type": "http.disconnect"}
 
-    async def gone(self) -> None:
+    async def wait_closed(self) -> None:
         """Wait for the disconnect. Until the body is complete, its reader receives it."""
         await self._body_ended.wait()
-        while not self._gone.is_set():
+        while not self._closed.is_set():
             message = await self._receive()
             if message["type"] == "http.disconnect":
-                self._gone.set()
+                self._closed.set()
 
 
-def _id_of(scope: Scope) -> str:
-    given = Headers(scope=scope).get("x-request-id", "")
-    return given if _SANE.fullmatch(given) else secrets.token_hex(8)
+def _request_id(scope: Scope) -> str:
+    header = Headers(scope=scope).get("x-request-id", "")
+    return header if _SAFE_ID.fullmatch(header) else secrets.token_hex(8)
 
 
-def _note(scope: Scope, answer: _Answer, seconds: float, method: str) -> None:
+def _log(scope: Scope, response: _Response, seconds: float, method: str) -> None:
     """Log one line with the route template, never its values."""
     route = scope["state"].get("route") or getattr(scope.get("route"), "path", "") or _NO_ROUTE
     caller = scope["state"].get("caller")
     name = caller.name if isinstance(caller, ApiClient) else "-"
-    level = logging.DEBUG if route in _QUIET else logging.INFO
-    log.log(level, "%s %s %d %.0f ms caller=%s", method, route, answer.status or _GONE, seconds * 1000, name)
+    level = logging.DEBUG if route in _PROBE_PATHS else logging.INFO
+    log.log(level, "%s %s %d %.0f ms caller=%s", method, route, response.status or _DISCONNECTED, seconds * 1000, name)

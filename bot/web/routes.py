@@ -36,20 +36,20 @@ from bot.web.surface import Subscriptions, Uploads
 
 @dataclass(frozen=True, slots=True)
 class WebDependencies:
-    """Dependencies of the routes. `following` and `uploads` are shared with the API's surface. `overview` lists pending
-    calls, `approval` returns the call of an approval, `signs` returns True if a member may approve it now.
-    `admin_token` is the operator's own, empty for none; `clock` is in epoch seconds.
+    """Dependencies of the routes. `subscriptions` and `uploads` are shared with the API's surface. `user_activity`
+    lists pending calls, `find_approval` returns the call of an approval, `may_approve` returns True if a member may
+    approve it now. `admin_token` is the operator's own, empty for none; `clock` is in epoch seconds.
     """
 
     engine: EngineApi
     commands: Commands
-    command_parts: CommandDependencies
+    command_dependencies: CommandDependencies
     tokens: TokenStore
-    following: Subscriptions
+    subscriptions: Subscriptions
     uploads: Uploads
-    overview: UserActivity
-    approval: Callable[[str], Awaitable[tuple[Turn, ToolStep] | None]]
-    signs: Callable[[Member, PendingApproval], bool]
+    user_activity: UserActivity
+    find_approval: Callable[[str], Awaitable[tuple[Turn, ToolStep] | None]]
+    may_approve: Callable[[Member, PendingApproval], bool]
     admin_token: str = ""
     clock: Callable[[], float] = time.time
 
@@ -66,7 +66,7 @@ class RequestModel(BaseModel):
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="forbid")
 
 
-def moment(seconds: float) -> str:
+def format_time(seconds: float) -> str:
     """Format epoch seconds as ISO 8601 in UTC, to the millisecond: `2026-08-31T14:30:00.000Z`."""
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
@@ -74,15 +74,15 @@ def moment(seconds: float) -> str:
 # -------------------- route suggestions
 # Suggestions are route templates such as `/api/responses/{responseId}`, and only for authenticated clients.
 
-_MOST = 3
-_LONGEST = 200
-_LEAST, _NO_WORSE = 0.6, 0.1
+_MOST_SUGGESTIONS = 3
+_LONGEST_PATH = 200
+_LEAST_SIMILARITY, _LARGEST_DISTANCE = 0.6, 0.1
 """Least similarity of a suggestion, and its largest distance to the best one."""
-_PARAMETER, _NAMED = re.compile(r"\{(\w+)(?::\w+)?\}"), r"{\1}"
+_PARAMETER, _PARAMETER_NAME = re.compile(r"\{(\w+)(?::\w+)?\}"), r"{\1}"
 
 
 @dataclass(frozen=True, slots=True)
-class Address:
+class RouteTemplate:
     """A full route template with its methods."""
 
     path: str
@@ -90,31 +90,34 @@ class Address:
     methods: frozenset[str]
 
 
-def closest_routes(method: str, path: str, addresses: Iterable[Address]) -> Sequence[str]:
+def closest_routes(method: str, path: str, templates: Iterable[RouteTemplate]) -> Sequence[str]:
     """Return at most three routes that are most similar to this path, each with its method: those of the method, or any
     if there are none.
     """
     wanted = "GET" if method == "HEAD" else method
-    every = [(address, _likeness(path.lower()[:_LONGEST], address.path)) for address in addresses]
-    close = sorted((found for found in every if found[1] >= _LEAST), key=lambda found: -found[1])
-    close = [found for found in close if wanted in found[0].methods] or close
-    matches = (
-        f"{one} {_PARAMETER.sub(_NAMED, each.path)}"
-        for each, likeness in close
-        for one in ([wanted] if wanted in each.methods else sorted(each.methods))
-        if likeness >= close[0][1] - _NO_WORSE
+    candidates = [(template, _similarity(path.lower()[:_LONGEST_PATH], template.path)) for template in templates]
+    close = sorted(
+        (candidate for candidate in candidates if candidate[1] >= _LEAST_SIMILARITY),
+        key=lambda candidate: -candidate[1],
     )
-    return tuple(dict.fromkeys(matches))[:_MOST]
+    close = [candidate for candidate in close if wanted in candidate[0].methods] or close
+    matches = (
+        f"{offered} {_PARAMETER.sub(_PARAMETER_NAME, template.path)}"
+        for template, similarity in close
+        for offered in ([wanted] if wanted in template.methods else sorted(template.methods))
+        if similarity >= close[0][1] - _LARGEST_DISTANCE
+    )
+    return tuple(dict.fromkeys(matches))[:_MOST_SUGGESTIONS]
 
 
-def _likeness(given: str, path: str) -> float:
+def _similarity(given: str, path: str) -> float:
     """Return the similarity of a path to a template from 0 to 1; parameters match any text."""
     parts = given.split("/")
-    filled = "/".join(
-        parts[place] if _PARAMETER.fullmatch(part) and place < len(parts) and parts[place] else part
-        for place, part in enumerate(path.split("/"))
+    expected = "/".join(
+        parts[index] if _PARAMETER.fullmatch(part) and index < len(parts) and parts[index] else part
+        for index, part in enumerate(path.split("/"))
     )
-    return difflib.SequenceMatcher(None, filled.lower(), given).ratio()
+    return difflib.SequenceMatcher(None, expected.lower(), given).ratio()
 
 
 _ERRORS: Mapping[int | str, str] = {
@@ -141,14 +144,14 @@ def api_router(prefix: str = "", *, tags: Iterable[str] = (), dependencies: Sequ
         prefix=prefix,
         tags=[*tags],
         dependencies=dependencies,
-        responses={status: {"description": said, "content": _ERROR} for status, said in _ERRORS.items()},
-        generate_unique_id_function=_operation,
+        responses={status: {"description": description, "content": _ERROR} for status, description in _ERRORS.items()},
+        generate_unique_id_function=_operation_id,
     )
 
 
 def api_routes(routers: Iterable[APIRouter]) -> FastAPI:
     """Return the FastAPI application of the routes, with error handlers."""
-    app = _Described(
+    app = _DescribedApi(
         title="Countersign",
         version=__version__,
         summary="An assistant that works through MCP servers and acts only on the right person's signature.",
@@ -161,16 +164,16 @@ def api_routes(routers: Iterable[APIRouter]) -> FastAPI:
         app.add_exception_handler(kind, handler)
     for router in routers:
         app.router.routes.extend(router.routes)
-    app.add_exception_handler(HTTPException, _refusing([*_addresses(app).values()]))
+    app.add_exception_handler(HTTPException, _not_found_handler([*_route_templates(app).values()]))
     return app
 
 
-def _operation(route: APIRoute) -> str:
+def _operation_id(route: APIRoute) -> str:
     """Return the operation id, which generated clients use: it is stable while tag and function keep their names."""
     return "_".join((*map(str, route.tags[:1]), route.name))
 
 
-class _Described(FastAPI):
+class _DescribedApi(FastAPI):
     """FastAPI with the schema of errors. Declaring errors per route would give them the route's response class, which
     may be a stream.
     """
@@ -179,41 +182,41 @@ class _Described(FastAPI):
         """Return the OpenAPI document, built once."""
         document = super().openapi()
         error = ErrorAnswer.model_json_schema(ref_template=_SCHEMA)
-        known = {**document["components"]["schemas"], **error.pop("$defs"), ErrorAnswer.__name__: error}
-        document["components"]["schemas"] = dict(sorted(known.items()))
+        schemas = {**document["components"]["schemas"], **error.pop("$defs"), ErrorAnswer.__name__: error}
+        document["components"]["schemas"] = dict(sorted(schemas.items()))
         return document
 
 
-def _addresses(app: FastAPI) -> Mapping[int, Address]:
+def _route_templates(app: FastAPI) -> Mapping[int, RouteTemplate]:
     """Return every route's template by the identity of the route."""
     return {
-        id(context.original_route): Address(
-            context.path,
-            compile_path(context.path)[0],
-            frozenset(context.methods or ()),
+        id(route.original_route): RouteTemplate(
+            route.path,
+            compile_path(route.path)[0],
+            frozenset(route.methods or ()),
         )
-        for context in iter_route_contexts(app.routes)
-        if context.path is not None
+        for route in iter_route_contexts(app.routes)
+        if route.path is not None
     }
 
 
-class NamedRoutes:
+class RouteNames:
     """The routes. The template of the matched route is put into the request's state."""
 
     def __init__(self, app: FastAPI) -> None:
         self._app = app
-        self._addresses = _addresses(app)
+        self._templates = _route_templates(app)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
         try:
             await self._app(scope, receive, send)
         finally:
-            found = self._addresses.get(id(scope.get("route")))
-            scope["state"]["route"] = found.path if found is not None else None
+            template = self._templates.get(id(scope.get("route")))
+            scope["state"]["route"] = template.path if template is not None else None
 
 
-def _refusing(addresses: Sequence[Address]) -> Handler:
+def _not_found_handler(templates: Sequence[RouteTemplate]) -> Handler:
     """Return a handler of 404 and 405 with suggestions. An address may have several routes, and `Allow` names the
     methods of all.
     """
@@ -222,20 +225,22 @@ def _refusing(addresses: Sequence[Address]) -> Handler:
         assert isinstance(error, HTTPException)
         match error.status_code:
             case 404:
-                suggestions = closest_routes(request.method, request.url.path, addresses)
+                suggestions = closest_routes(request.method, request.url.path, templates)
                 return rejection_response(
                     request, 404, f"did you mean {', '.join(suggestions)}?" if suggestions else ""
                 )
             case 405:
-                return _other_method(request, addresses)
+                return _wrong_method(request, templates)
             case _:
                 return await answer_status(request, error)
 
     return refuse
 
 
-def _other_method(request: Request, addresses: Sequence[Address]) -> Response:
-    methods = {"OPTIONS"}.union(*(address.methods for address in addresses if address.pattern.match(request.url.path)))
+def _wrong_method(request: Request, templates: Sequence[RouteTemplate]) -> Response:
+    methods = {"OPTIONS"}.union(
+        *(template.methods for template in templates if template.pattern.match(request.url.path))
+    )
     methods |= {"HEAD"} if "GET" in methods else set()
     allowed = {"Allow": ", ".join(sorted(methods))}
     if request.method == "OPTIONS":

@@ -211,10 +211,10 @@ class _Server(uvicorn.Server):
 def bind_socket(host: str, port: int) -> socket.socket:
     """Return a listening socket. Connections queue until a server accepts them. Raises SettingsError."""
     try:
-        found, *_ = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        family, kind, protocol, _, address = found
+        info, *_ = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, socket_type, protocol, _, address = info
         with contextlib.ExitStack() as stack:
-            listening = stack.enter_context(socket.socket(family, kind, protocol))
+            listening = stack.enter_context(socket.socket(family, socket_type, protocol))
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listening.bind(address)
             listening.listen(_BACKLOG)

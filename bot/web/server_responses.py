@@ -26,7 +26,6 @@ from bot.domain.servers import (
     USER_SLOT,
     AuthenticationKind,
     HttpTransport,
-    ServerEnablement,
     ServerRecord,
     ServerStatus,
     StdioTransport,
@@ -34,7 +33,7 @@ from bot.domain.servers import (
     kind_of,
 )
 from bot.domain.tools import Tool
-from bot.web.routes import ResponseModel, moment
+from bot.web.routes import ResponseModel, format_time
 
 Moment = str | int | None
 """A point in time: ISO 8601 in UTC, or epoch milliseconds; null for never."""
@@ -57,7 +56,7 @@ class Times(StrEnum):
     EPOCH_MS = "epoch_ms"
 
 
-_OTHER_WORDS = {
+_STATUS_NAMES = {
     StatusVocabulary.OURS: {},
     StatusVocabulary.IDLE_OR_ERROR: {
         ServerStatus.PENDING: "IDLE",
@@ -82,7 +81,7 @@ class ResponseOptions:
 
     def status(self, status: ServerStatus) -> str:
         """Return a server's status in the chosen vocabulary."""
-        return _OTHER_WORDS[self.vocabulary].get(status, status.name)
+        return _STATUS_NAMES[self.vocabulary].get(status, status.name)
 
     def moment(self, seconds: float | None) -> Moment:
         """Format epoch seconds; zero and None are never."""
@@ -90,10 +89,10 @@ class ResponseOptions:
             return None
         if self.times is Times.EPOCH_MS:
             return int(seconds * 1000)
-        return moment(seconds)
+        return format_time(seconds)
 
 
-async def _manner(
+async def _options(
     vocab: Annotated[
         StatusVocabulary, Query(description="Whose words say how a server stands.")
     ] = StatusVocabulary.OURS,
@@ -102,7 +101,7 @@ async def _manner(
     return ResponseOptions(vocab, time)
 
 
-AskedManner = Annotated[ResponseOptions, Depends(_manner)]
+RequestedOptions = Annotated[ResponseOptions, Depends(_options)]
 """Response options from the query."""
 
 
@@ -260,18 +259,18 @@ class CapabilitiesAnswer(ResponseModel):
 class ServerSerializer:
     """Serializer of servers with the response options of a request."""
 
-    parts: CommandDependencies
+    dependencies: CommandDependencies
     directory: ServerDirectory
-    manner: ResponseOptions
+    options: ResponseOptions
 
-    def listed(self, server: VisibleServer) -> ServerAnswer:
+    def summary(self, server: VisibleServer) -> ServerAnswer:
         """Return a server for a list."""
-        return ServerAnswer(**self._shared(server))
+        return ServerAnswer(**self._common_fields(server))
 
     def details(self, server: VisibleServer) -> ServerDetails:
         """Return a server with all details."""
         config = server.config
-        shared = self._shared(server)
+        shared = self._common_fields(server)
         return ServerDetails(
             **shared,
             command_line=command_line(config) or None,
@@ -292,20 +291,20 @@ class ServerSerializer:
             tool_recipients={tool: list(names) for tool, names in config.flows.tool_recipients.items()},
             session=SessionResponse(
                 state=shared["session_state"],
-                connected_at=self.manner.moment(server.state.connected_at if server.state else None),
+                connected_at=self.options.moment(server.state.connected_at if server.state else None),
             ),
         )
 
     def capabilities(self, server: VisibleServer, conversation: ConversationKey) -> CapabilitiesAnswer:
         """Return a server's capabilities, and the policy of each tool in this conversation."""
-        known = self.directory.capabilities(server)
+        capabilities = self.directory.capabilities(server)
         return CapabilitiesAnswer(
             server_id=server.name,
             sync_status=server.sync.name,
-            last_synced_at=self.manner.moment(server.state.synced_at if server.state else None),
-            server_version=known.server_version or None,
-            protocol_version=known.protocol or None,
-            tools=[self.tool(tool, conversation) for tool in known.tools],
+            last_synced_at=self.options.moment(server.state.synced_at if server.state else None),
+            server_version=capabilities.server_version or None,
+            protocol_version=capabilities.protocol or None,
+            tools=[self.tool(tool, conversation) for tool in capabilities.tools],
             resources=[
                 ResourceAnswer(
                     uri=resource.uri,
@@ -315,7 +314,7 @@ class ServerSerializer:
                     mime_type=resource.mime_type,
                     size=resource.size,
                 )
-                for resource in known.resources
+                for resource in capabilities.resources
             ],
             resource_templates=[
                 TemplateAnswer(
@@ -325,9 +324,9 @@ class ServerSerializer:
                     description=template.description,
                     mime_type=template.mime_type,
                 )
-                for template in known.templates
+                for template in capabilities.templates
             ],
-            prompts=_prompts(known),
+            prompts=_prompts(capabilities),
         )
 
     def tool(self, tool: Tool, conversation: ConversationKey) -> ToolAnswer:
@@ -346,13 +345,13 @@ class ServerSerializer:
             input_schema=dict(tool.input_schema),
             output_schema=None if tool.output_schema is None else dict(tool.output_schema),
             annotations={name: value for name, value in hints.items() if value is not None},
-            policy=self.parts.administration.policy_of(tool, conversation).value,
+            policy=self.dependencies.administration.policy_of(tool, conversation).value,
         )
 
-    def _shared(self, server: VisibleServer) -> dict[str, Any]:
+    def _common_fields(self, server: VisibleServer) -> dict[str, Any]:
         config, record, state = server.config, server.record, server.state
-        moment = self.manner.moment
-        updated = moment(record.updated_at if record else None)
+        format_time = self.options.moment
+        updated = format_time(record.updated_at if record else None)
         tools = len(self.directory.capabilities(server).tools)
         return {
             "id": server.id,
@@ -364,11 +363,11 @@ class ServerSerializer:
             "auth_type": kind_of_sign_in(server).value,
             "api_key_set": record is not None and AUTH_SECRET in record.secrets.keys() - record.missing,
             "missing_secrets": sorted(record.missing) if record is not None else [],
-            "status": self.manner.status(server.status),
+            "status": self.options.status(server.status),
             "session_state": _SESSIONS[server.status],
             "last_error": server.problem or None,
             "sync_status": server.sync.name,
-            "last_synced_at": moment(state.synced_at if state else None),
+            "last_synced_at": format_time(state.synced_at if state else None),
             "auto_connect": config.auto_connect,
             "enabled": server.status is not ServerStatus.DISABLED,
             "trusted": config.trusted,
@@ -378,7 +377,7 @@ class ServerSerializer:
             "version": record.version if record else None,
             "server_version": (state.server_version if state else "") or None,
             "protocol_version": (state.protocol if state else "") or None,
-            "created_at": moment(record.created_at if record else None),
+            "created_at": format_time(record.created_at if record else None),
             "created_by": (record.created_by if record else "") or None,
             "updated_at": updated,
             "updated_by": (record.updated_by if record else "") or None,
@@ -392,51 +391,51 @@ def _config(server: VisibleServer) -> dict[str, Any]:
     match server.config.transport:
         case StdioTransport(launch=TemplateLaunch(template, values)):
             slots: dict[str, Any] = {"template": template, "slots": dict(values)}
-            secrets = _slots(record, "env:")
+            secrets = _secret_slots(record, "env:")
             return {**slots, **({"env": secrets} if secrets else {})}
         case StdioTransport(command, args, env, cwd):
-            found: dict[str, Any] = {"command": command, "args": list(args)}
-            found |= {"cwd": cwd} if cwd else {}
-            names = {**dict.fromkeys(env, KEEP), **_slots(record, "env:")}
-            return {**found, **({"env": names} if names else {})}
+            config: dict[str, Any] = {"command": command, "args": list(args)}
+            config |= {"cwd": cwd} if cwd else {}
+            names = {**dict.fromkeys(env, KEEP), **_secret_slots(record, "env:")}
+            return {**config, **({"env": names} if names else {})}
         case HttpTransport(url, headers):
-            found = {"url": url}
+            config = {"url": url}
             plain = plain_headers_of(record.config.transport) if record else ()
-            names = {**dict.fromkeys(headers, KEEP), **dict(plain), **_slots(record, "header:")}
-            found |= {"headers": names} if names else {}
-            return {**found, **(_signing_in(record) if record else {})}
+            names = {**dict.fromkeys(headers, KEEP), **dict(plain), **_secret_slots(record, "header:")}
+            config |= {"headers": names} if names else {}
+            return {**config, **(_authentication_fields(record) if record else {})}
 
 
-def _signing_in(record: ServerRecord) -> Mapping[str, str]:
+def _authentication_fields(record: ServerRecord) -> Mapping[str, str]:
     authentication = record.authentication
     if authentication.kind is AuthenticationKind.NONE:
         return {}
-    found = {"headerName": authentication.header}
+    fields = {"headerName": authentication.header}
     if authentication.kind is AuthenticationKind.BASIC:
-        found = {"username": _shown(record.secrets[USER_SLOT])} if USER_SLOT in record.secrets else {}
+        fields = {"username": _reference_text(record.secrets[USER_SLOT])} if USER_SLOT in record.secrets else {}
     if authentication.kind in OAUTH_KINDS:
-        named = {"clientId": authentication.client_id, "scope": authentication.scope}
-        found = {name: value for name, value in named.items() if value}
+        oauth_fields = {"clientId": authentication.client_id, "scope": authentication.scope}
+        fields = {name: value for name, value in oauth_fields.items() if value}
     if AUTH_SECRET in record.secrets and authentication.kind is not AuthenticationKind.API_KEY:
-        found[_SECRET_KEYS[authentication.kind]] = _shown(record.secrets[AUTH_SECRET])
-    return found
+        fields[_SECRET_KEYS[authentication.kind]] = _reference_text(record.secrets[AUTH_SECRET])
+    return fields
 
 
-def _slots(record: ServerRecord | None, prefix: str) -> dict[str, str]:
+def _secret_slots(record: ServerRecord | None, prefix: str) -> dict[str, str]:
     if record is None:
         return {}
     return {
-        slot.removeprefix(prefix): _shown(reference)
+        slot.removeprefix(prefix): _reference_text(reference)
         for slot, reference in sorted(record.secrets.items())
         if slot.startswith(prefix)
     }
 
 
-def _shown(reference: SecretReference) -> str:
+def _reference_text(reference: SecretReference) -> str:
     return KEEP if reference.source is SecretSource.STORED else str(reference)
 
 
-def _prompts(known: ServerCapabilities) -> list[PromptAnswer]:
+def _prompts(capabilities: ServerCapabilities) -> list[PromptAnswer]:
     return [
         PromptAnswer(
             name=prompt.name,
@@ -447,16 +446,5 @@ def _prompts(known: ServerCapabilities) -> list[PromptAnswer]:
                 for argument in prompt.arguments
             ],
         )
-        for prompt in known.prompts
+        for prompt in capabilities.prompts
     ]
-
-
-def wanted_standing(*, enabled: bool | None, record: ServerRecord) -> ServerEnablement | None:
-    """Return the requested enablement of a server, None if it is unchanged."""
-    match enabled, record.standing:
-        case True, ServerEnablement.DISABLED:
-            return ServerEnablement.ON
-        case False, ServerEnablement.ON | ServerEnablement.DISCONNECTED:
-            return ServerEnablement.DISABLED
-        case _:
-            return None

@@ -37,13 +37,13 @@ WORKSPACE_FORM = "a workspace is PLATFORM:ID, for example slack:T1"
 OFF = "MCP is switched off (MCP_ENABLED=false), so there are no servers and no tools."
 
 
-def _written(workspace: str) -> str:
+def _check_workspace(workspace: str) -> str:
     if not re.fullmatch(WORKSPACE, workspace):
         raise ValueError(WORKSPACE_FORM)
     return workspace
 
 
-WorkspaceName = Annotated[str, AfterValidator(_written), Field(json_schema_extra={"pattern": WORKSPACE})]
+WorkspaceName = Annotated[str, AfterValidator(_check_workspace), Field(json_schema_extra={"pattern": WORKSPACE})]
 """Workspace in a request."""
 
 
@@ -78,52 +78,52 @@ class RequestScope:
 class Services:
     """Services with shared dependencies."""
 
-    parts: CommandDependencies
+    dependencies: CommandDependencies
     directory: ServerDirectory
-    drafting: ServerValidator
-    keeping: ServerService
-    signing_in: SignInSteps
-    reviewing: ToolReview
+    validator: ServerValidator
+    servers: ServerService
+    sign_ins: SignInSteps
+    review: ToolReview
     policies: PolicyService
     profiles: ProfileService
 
     @classmethod
-    def of(cls, parts: CommandDependencies) -> Services:
+    def build(cls, dependencies: CommandDependencies) -> Services:
         """Build the services."""
-        directory = ServerDirectory(parts)
+        directory = ServerDirectory(dependencies)
         return cls(
-            parts,
+            dependencies,
             directory,
-            ServerValidator(parts, directory),
-            ServerService(parts, directory),
-            SignInSteps(parts, directory),
-            ToolReview(parts),
-            PolicyService(parts, directory),
-            ProfileService(parts),
+            ServerValidator(dependencies, directory),
+            ServerService(dependencies, directory),
+            SignInSteps(dependencies, directory),
+            ToolReview(dependencies),
+            PolicyService(dependencies, directory),
+            ProfileService(dependencies),
         )
 
     def server_scopes(self) -> tuple[ServerScope, ...]:
         """Return the scopes that have routes of servers: all workspaces, and one."""
         return (
-            ServerScope(self.globally, "/api/mcp/servers"),
-            ServerScope(self.in_workspace, "/api/workspaces/{workspace}/mcp-servers", "workspace_"),
+            ServerScope(self.global_scope, "/api/mcp/servers"),
+            ServerScope(self.workspace_scope, "/api/workspaces/{workspace}/mcp-servers", "workspace_"),
         )
 
-    async def globally(self, request: Request, caller: AdminCaller) -> RequestScope:
+    async def global_scope(self, request: Request, caller: AdminCaller) -> RequestScope:
         """Return the scope of all workspaces, or of the token's own. Raises Problem."""
-        return _kept(request, self.at(caller, caller.workspace))
+        return _keep_scope(request, self.scope_in(caller, caller.workspace))
 
-    async def in_workspace(
+    async def workspace_scope(
         self,
         request: Request,
         caller: AdminCaller,
         workspace: Annotated[WorkspaceName, Path(description="Such as `slack:T1` or `api:default`.")],
     ) -> RequestScope:
         """Return the scope of the workspace in the path. Raises Problem."""
-        here = self.at(caller, ensure_workspace(caller, workspace))
-        return _kept(request, replace(here, servers=f"/api/workspaces/{workspace}/mcp-servers"))
+        scope = self.scope_in(caller, ensure_workspace(caller, workspace))
+        return _keep_scope(request, replace(scope, servers=f"/api/workspaces/{workspace}/mcp-servers"))
 
-    async def asked(
+    async def query_scope(
         self,
         request: Request,
         caller: AdminCaller,
@@ -132,44 +132,45 @@ class Services:
         ] = None,
     ) -> RequestScope:
         """Return the scope of the workspace in the query, if there is one. Raises Problem."""
-        return _kept(
-            request, self.at(caller, caller.workspace if workspace is None else ensure_workspace(caller, workspace))
+        return _keep_scope(
+            request,
+            self.scope_in(caller, caller.workspace if workspace is None else ensure_workspace(caller, workspace)),
         )
 
-    def at(self, caller: ApiClient, workspace: str) -> RequestScope:
+    def scope_in(self, caller: ApiClient, workspace: str) -> RequestScope:
         """Return the scope of one workspace that the token covers; rights in others do not apply. Raises Problem."""
-        if not self.parts.servers.enabled:
+        if not self.dependencies.servers.enabled:
             raise Problem(503, "mcp_disabled", OFF, "set MCP_ENABLED=true and start again")
-        there = replace(caller, workspace=workspace)
-        return RequestScope(there, there.place(), workspace)
+        client_there = replace(caller, workspace=workspace)
+        return RequestScope(client_there, client_there.place(), workspace)
 
 
 @dataclass(frozen=True, slots=True)
 class ServerScope:
     """Routes of servers in one scope: the dependency that finds the scope, their path, and a prefix of their names."""
 
-    dependency: FindHere
+    dependency: FindScope
     path: str
     name: str = ""
 
 
-FindHere = Callable[..., Awaitable[RequestScope]]
+FindScope = Callable[..., Awaitable[RequestScope]]
 """One of the three scope functions as a dependency of a router."""
 
 
-def _kept(request: Request, here: RequestScope) -> RequestScope:
-    request.state.here = here
-    return here
+def _keep_scope(request: Request, scope: RequestScope) -> RequestScope:
+    request.state.scope = scope
+    return scope
 
 
-async def _found(request: Request) -> RequestScope:
+async def _current_scope(request: Request) -> RequestScope:
     """Return the scope from the router's dependency. If it could not be parsed, the framework rejects the request
     before the route.
     """
-    return cast("RequestScope", getattr(request.state, "here", None))
+    return cast("RequestScope", getattr(request.state, "scope", None))
 
 
-AtHere = Annotated[RequestScope, Depends(_found)]
+CurrentScope = Annotated[RequestScope, Depends(_current_scope)]
 """Scope of a request, from the router's dependency."""
 
 
@@ -177,30 +178,31 @@ IfMatch = Annotated[str | None, Header(description="A version as in `ETag`: noth
 _TAG = re.compile(r'(?:W/)?"?(\d{1,18})"?')
 
 
-def tag(version: int) -> str:
+def format_etag(version: int) -> str:
     """Format a version as an `ETag`."""
     return f'"{version}"'
 
 
-def check(present: ServerRecord | Profile, version: int | None, if_match: str | None) -> None:
+def check_version(present: ServerRecord | Profile, version: int | None, if_match: str | None) -> None:
     """Raise Problem if the version in the request is not the current one. The message names the last editor."""
     if if_match is not None and if_match.strip() != "*":
-        wanted = {found[1] for found in map(_TAG.fullmatch, map(str.strip, if_match.split(","))) if found}
+        wanted = {match[1] for match in map(_TAG.fullmatch, map(str.strip, if_match.split(","))) if match}
         if str(present.version) not in wanted:
-            raise overtaken(present, 412)
+            raise version_conflict(present, 412)
     if version is not None and version != present.version:
-        raise overtaken(present)
+        raise version_conflict(present)
 
 
-def overtaken(present: ServerRecord | Profile, status: int = 409) -> Problem:
+def version_conflict(present: ServerRecord | Profile, status: int = 409) -> Problem:
     """Return the problem for a record that was changed meanwhile."""
-    who, when = present.updated_by or "somebody", format_moment(present.updated_at)
+    time = format_moment(present.updated_at)
+    when = f" at {time} UTC" if time else ""
     return Problem(
         status,
         "conflict" if status == 409 else "changed",
-        f"It was changed by {who}{f' at {when} UTC' if when else ''}: it has version {present.version} now. "
+        f"It was changed by {present.updated_by or 'somebody'}{when}: it has version {present.version} now. "
         "Nothing was saved.",
         "read it again, and send the change with that version",
         {"version": str(present.version)},
-        headers={"ETag": tag(present.version)},
+        headers={"ETag": format_etag(present.version)},
     )

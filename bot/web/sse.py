@@ -18,7 +18,7 @@ from starlette.types import Send
 HEARTBEAT_SECONDS = 15.0
 RETRY_MILLISECONDS = 2_000
 """Reconnect delay for clients in milliseconds."""
-_LINE_BREAKS = {ord(each): f"\\u{ord(each):04x}" for each in "\x7f\x85\u2028\u2029"}
+_LINE_BREAKS = {ord(character): f"\\u{ord(character):04x}" for character in "\x7f\x85\u2028\u2029"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class ServerEvent:
     data: Mapping[str, Any]
     id: str = ""
 
-    def encoded(self) -> bytes:
+    def encode(self) -> bytes:
         """Return the event in the format of the stream. Its JSON is one line, also for parsers that split lines at
         U+2028 and the like.
         """
@@ -40,7 +40,7 @@ class ServerEvent:
         return ("\n".join(lines) + "\n\n").encode("utf-8", "replace")
 
 
-def stream_described(*names: str) -> dict[int | str, dict[str, Any]]:
+def stream_description(*names: str) -> dict[int | str, dict[str, Any]]:
     """Return the OpenAPI description of a stream of these events."""
     fields = {
         "event": {"type": "string", "enum": list(names)},
@@ -63,34 +63,34 @@ class EventStream(StreamingResponse):
         # FastAPI reads the status for its document here.
         status_code: int = 200,
     ) -> None:
-        self._pieces = _pieces(events, heartbeat)
-        super().__init__(self._pieces, status_code, headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
+        self._chunks = _chunks(events, heartbeat)
+        super().__init__(self._chunks, status_code, headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
 
     async def stream_response(self, send: Send) -> None:
         """Send all events."""
-        async with aclosing(self._pieces):
+        async with aclosing(self._chunks):
             await super().stream_response(send)
 
 
-async def _pieces(events: AsyncGenerator[ServerEvent, None], heartbeat: float) -> AsyncGenerator[bytes, None]:
+async def _chunks(events: AsyncGenerator[ServerEvent, None], heartbeat: float) -> AsyncGenerator[bytes, None]:
     async with aclosing(events):
         yield f"retry: {RETRY_MILLISECONDS}\n\n".encode()
-        coming: asyncio.Task[ServerEvent | None] | None = None
+        next_event: asyncio.Task[ServerEvent | None] | None = None
         try:
             while True:
-                coming = coming or asyncio.create_task(_next(events), name="next event")
-                done, _ = await asyncio.wait({coming}, timeout=heartbeat)
+                next_event = next_event or asyncio.create_task(_next(events), name="next event")
+                done, _ = await asyncio.wait({next_event}, timeout=heartbeat)
                 if not done:
                     yield b": still here\n\n"
                     continue
-                event, coming = coming.result(), None
+                event, next_event = next_event.result(), None
                 if event is None:
                     return
-                yield event.encoded()
+                yield event.encode()
         finally:
-            if coming is not None:
-                coming.cancel()
-                await asyncio.wait({coming})
+            if next_event is not None:
+                next_event.cancel()
+                await asyncio.wait({next_event})
 
 
 async def _next(events: AsyncIterator[ServerEvent]) -> ServerEvent | None:

@@ -55,82 +55,82 @@ class _Mailbox:
 
 
 @dataclass(slots=True, eq=False)
-class _Followed:
-    """A turn with subscribers, and its last stored view; `looked_at` is in the loop's seconds."""
+class _Topic:
+    """A turn with subscribers, and its last stored view; `read_at` is in the loop's seconds."""
 
-    boxes: set[_Mailbox] = field(default_factory=set)
-    looking: asyncio.Lock = field(default_factory=asyncio.Lock)
-    on_disk: TurnView | None = None
-    looked_at: float = 0.0
+    mailboxes: set[_Mailbox] = field(default_factory=set)
+    reading: asyncio.Lock = field(default_factory=asyncio.Lock)
+    stored: TurnView | None = None
+    read_at: float = 0.0
 
 
 class Subscriptions:
-    """Subscribers of this process. `poll` is in seconds."""
+    """Subscribers to the views of turns in this process. `poll` is in seconds."""
 
     def __init__(self, poll: float = POLL_SECONDS) -> None:
         self._poll = poll
-        self._followed: dict[str, _Followed] = {}
+        self._topics: dict[str, _Topic] = {}
 
     @property
-    def followers(self) -> int:
+    def subscriber_count(self) -> int:
         """Number of subscribers."""
-        return sum(len(each.boxes) for each in self._followed.values())
+        return sum(len(topic.mailboxes) for topic in self._topics.values())
 
     def publish(self, view: TurnView) -> None:
         """Publish a view to the subscribers of its turn. Slow subscribers skip views."""
-        followed = self._followed.get(view.turn.id)
-        for box in followed.boxes if followed is not None else ():
-            box.put(view)
+        topic = self._topics.get(view.turn.id)
+        for mailbox in topic.mailboxes if topic is not None else ():
+            mailbox.put(view)
 
     async def views(self, turn_id: str, read: Read) -> AsyncGenerator[TurnView, None]:
         """Yield the current view, then newer ones until the turn has ended. Unreadable rows are read again later. Close
         the generator if you stop earlier. Raises NotFound, also if the turn is deleted meanwhile.
         """
-        with self._opened(turn_id) as (followed, box):
+        with self._subscribe(turn_id) as (topic, mailbox):
             last = await read(turn_id)
             yield last
             while not last.turn.status.ended:
-                view = await self._next(followed, box, turn_id, read)
-                if view is not None and _is_news(last, view):
+                view = await self._next(topic, mailbox, turn_id, read)
+                if view is not None and _is_newer(last, view):
                     last = view
                     yield view
 
     @contextlib.contextmanager
-    def _opened(self, turn_id: str) -> Iterator[tuple[_Followed, _Mailbox]]:
-        followed, box = self._followed.setdefault(turn_id, _Followed()), _Mailbox()
-        followed.boxes.add(box)
+    def _subscribe(self, turn_id: str) -> Iterator[tuple[_Topic, _Mailbox]]:
+        topic, mailbox = self._topics.setdefault(turn_id, _Topic()), _Mailbox()
+        topic.mailboxes.add(mailbox)
         try:
-            yield followed, box
+            yield topic, mailbox
         finally:
-            followed.boxes.discard(box)
-            if not followed.boxes and self._followed.get(turn_id) is followed:
-                del self._followed[turn_id]
+            topic.mailboxes.discard(mailbox)
+            if not topic.mailboxes and self._topics.get(turn_id) is topic:
+                del self._topics[turn_id]
 
-    async def _next(self, followed: _Followed, box: _Mailbox, turn_id: str, read: Read) -> TurnView | None:
+    async def _next(self, topic: _Topic, mailbox: _Mailbox, turn_id: str, read: Read) -> TurnView | None:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._poll):
-                await box.filled.wait()
-        if (handed := box.take()) is not None:
-            return handed
+                await mailbox.filled.wait()
+        if (published := mailbox.take()) is not None:
+            return published
         try:
-            on_disk = await self._look(followed, turn_id, read)
+            stored = await self._read_stored(topic, turn_id, read)
         except DatabaseUnavailable:
             return None  # the database logs its own outages
         # A live view received meanwhile is newer than rows of the same revision.
-        handed = box.take()
-        return handed if handed is not None and handed.revision >= on_disk.revision else on_disk
+        published = mailbox.take()
+        return published if published is not None and published.revision >= stored.revision else stored
 
-    async def _look(self, followed: _Followed, turn_id: str, read: Read) -> TurnView:
-        """Read the turn, unless another subscriber has just read it."""
+    async def _read_stored(self, topic: _Topic, turn_id: str, read: Read) -> TurnView:
         loop = asyncio.get_running_loop()
-        async with followed.looking:
-            if followed.on_disk is None or loop.time() - followed.looked_at >= self._poll / 2:
-                followed.on_disk = await read(turn_id)
-                followed.looked_at = loop.time()
-            return followed.on_disk
+        # Another subscriber may have just read it.
+        async with topic.reading:
+            if topic.stored is None or loop.time() - topic.read_at >= self._poll / 2:
+                topic.stored = await read(turn_id)
+                topic.read_at = loop.time()
+            return topic.stored
 
 
-def _is_news(last: TurnView, view: TurnView) -> bool:
+def _is_newer(last: TurnView, view: TurnView) -> bool:
     """Return True if a view is newer than the last one. Rows lack live progress, so rows of the same revision are not
     newer.
     """
@@ -150,7 +150,7 @@ class Uploads:
 
     def __init__(self, most: int = MOST_BYTES) -> None:
         self._most = most
-        self._kept: dict[str, tuple[str, bytes]] = {}
+        self._images: dict[str, tuple[str, bytes]] = {}
         self._sizes: Counter[str] = Counter()
 
     @property
@@ -158,32 +158,32 @@ class Uploads:
         """Bytes stored."""
         return self._sizes.total()
 
-    def keep(self, data: bytes, name: str, mime_type: str, owner: str = "") -> Attachment:
+    def store(self, data: bytes, name: str, mime_type: str, owner: str = "") -> Attachment:
         """Store an image. `owner` is the name of the token."""
         attachment = Attachment(secrets.token_hex(16), name, mime_type, len(data))
-        self._kept[attachment.id] = owner, data
+        self._images[attachment.id] = owner, data
         self._sizes[owner] += len(data)
         while self.size > self._most:
             largest = max(self._sizes, key=self._sizes.__getitem__)
-            self._forget(next(each for each, (whose, _) in self._kept.items() if whose == largest))
+            self._drop(next(image_id for image_id, (image_owner, _) in self._images.items() if image_owner == largest))
         return attachment
 
     def read(self, attachment: Attachment) -> bytes:
         """Return the bytes. Raises NotFound."""
         try:
-            return self._kept[attachment.id][1]
+            return self._images[attachment.id][1]
         except KeyError:
             raise NotFound(
                 "It is not in this process's memory any more.", "ask again, with the image in the request"
             ) from None
 
-    def forget(self, attachment: Attachment) -> None:
+    def drop(self, attachment: Attachment) -> None:
         """Drop the image of an ended turn."""
-        if attachment.id in self._kept:
-            self._forget(attachment.id)
+        if attachment.id in self._images:
+            self._drop(attachment.id)
 
-    def _forget(self, attachment_id: str) -> None:
-        owner, data = self._kept.pop(attachment_id)
+    def _drop(self, attachment_id: str) -> None:
+        owner, data = self._images.pop(attachment_id)
         self._sizes[owner] -= len(data)
         if not self._sizes[owner]:
             del self._sizes[owner]
@@ -199,26 +199,26 @@ FindCaller = Callable[[str], Awaitable[ApiClient | None]]
 
 
 class ApiSurface:
-    """Surface that publishes views to subscribers. Call `know` before members are looked up."""
+    """Surface that publishes views to subscribers. Call `set_client_lookup` before members are looked up."""
 
     key_prefix = f"{HTTP}:"
     min_interval = PACE_SECONDS
 
-    def __init__(self, following: Subscriptions, uploads: Uploads) -> None:
-        self.following = following
+    def __init__(self, subscriptions: Subscriptions, uploads: Uploads) -> None:
+        self.subscriptions = subscriptions
         self.uploads = uploads
         self._find_caller: asyncio.Future[FindCaller] = asyncio.get_running_loop().create_future()
 
-    def know(self, find_caller: FindCaller) -> None:
+    def set_client_lookup(self, find_caller: FindCaller) -> None:
         """Set the lookup of API clients."""
         self._find_caller.set_result(find_caller)
 
     async def deliver(self, view: TurnView, refs: MessageRefs) -> AsyncGenerator[PostedMessage, None]:
         """Publish a view, with or without subscribers."""
-        self.following.publish(view)
+        self.subscriptions.publish(view)
         if view.turn.status.ended:
             for attachment in view.turn.question.attachments:
-                self.uploads.forget(attachment)
+                self.uploads.drop(attachment)
         yield PostedMessage(SLOT, refs.get(SLOT, OUT))
 
     async def post_notice(self, audience: NoticeTarget, notice: Notice) -> None:

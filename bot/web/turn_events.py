@@ -88,11 +88,10 @@ class Cursor:
 
     def continues(self, text: str) -> bool:
         """Return True if this text begins with the part that was sent."""
-        return len(text) >= self.length and checksum(text[: self.length]) == self.check
+        return len(text) >= self.length and _checksum(text[: self.length]) == self.check
 
 
-def checksum(text: str) -> int:
-    """Return a short checksum of a text."""
+def _checksum(text: str) -> int:
     return zlib.crc32(text.encode("utf-8", "surrogatepass"))
 
 
@@ -106,27 +105,27 @@ class ElicitationCursor:
     waiting: int = 0
 
     @classmethod
-    def read(cls, code: str) -> tuple[str, ElicitationCursor]:
+    def parse(cls, code: str) -> tuple[str, ElicitationCursor]:
         """Split the code of a call into its own code and this position."""
         match = _NUMBERED.fullmatch(code)
         return (match[1], cls(int(match[2]), int(match[3]))) if match is not None else (code, cls())
 
-    def written(self, code: str) -> str:
+    def format(self, code: str) -> str:
         """Append the position to the code of a call; unchanged without elicitations."""
         return f"{code}{self.count}_{self.waiting}" if self.count else code
 
-    def news(self, questions: Sequence[Elicitation]) -> Iterator[tuple[Elicitation | None, ElicitationCursor]]:
+    def changes(self, elicitations: Sequence[Elicitation]) -> Iterator[tuple[Elicitation | None, ElicitationCursor]]:
         """Yield each elicitation that has ended or opened since, with the position after it. One that opened and ended
         meanwhile is None.
         """
         cursor = self
-        for behind, each in enumerate(reversed(questions[: cursor.count])):
-            if not each.open and cursor.waiting >> behind & 1:
+        for behind, elicitation in enumerate(reversed(elicitations[: cursor.count])):
+            if not elicitation.open and cursor.waiting >> behind & 1:
                 cursor = ElicitationCursor(cursor.count, cursor.waiting & ~(1 << behind))
-                yield each, cursor
-        for question in questions[cursor.count :]:
-            cursor = ElicitationCursor(cursor.count + 1, (cursor.waiting << 1 | question.open) & _BITS)
-            yield question if question.open else None, cursor
+                yield elicitation, cursor
+        for elicitation in elicitations[cursor.count :]:
+            cursor = ElicitationCursor(cursor.count + 1, (cursor.waiting << 1 | elicitation.open) & _BITS)
+            yield elicitation if elicitation.open else None, cursor
 
 
 EVENTS = (
@@ -145,12 +144,12 @@ _ENDS = {
     TurnStatus.CANCELLED: "c",
     TurnStatus.FAILED: "f",
 }
-_FAILURE_TOLD = "e"
+_FAILURE_SENT = "e"
 _QUEUED = "q"
 """Code of a queued turn, followed by the number of turns ahead of it."""
-_WHOLE = "m"
+_REPLY_SENT = "m"
 """Code of a reply that was sent completely."""
-_AWAITING, _ASKED = "w", "a"
+_AWAITING, _APPROVAL_SENT = "w", "a"
 """Codes of a call that waits, followed by revision and number of approvals, before and after its approval was sent."""
 _CALLS = {
     StepStatus.READY: "s",
@@ -193,34 +192,33 @@ class EventEncoder:
         if self.cursor.is_over:
             return
         if self.cursor.state == NOTHING:
-            yield self._event("init", {**self._whole(view), **self.opening}, state=_state(view, opening=True))
-        for place, step in enumerate(view.steps):
+            yield self._event("init", {**self._response_fields(view), **self.opening}, state=_state(view, opening=True))
+        for index, step in enumerate(view.steps):
             match step:
                 case ModelStep():
-                    yield from self._reply(view, place, step)
+                    yield from self._reply(view, index, step)
                 case ToolStep():
-                    yield from self._call(view, place, step)
+                    yield from self._call(view, index, step)
                 case _:
                     assert_never(step)
         if view.turn.status.ended:
             yield from self._end(view)
             return
         if self.cursor.state != _state(view) and not (waits_its_turn(view) and self._has_begun):
-            yield self._event("conversation_status", self._whole(view), state=_state(view))
+            yield self._event("conversation_status", self._response_fields(view), state=_state(view))
         if view.streaming:
-            yield from self._piece(view)
+            yield from self._partial_reply(view)
 
     @property
     def _has_begun(self) -> bool:
         """Return True if the start of the turn was sent. An older view may arrive after it."""
         return self.cursor.state != NOTHING and not self.cursor.state.startswith(_QUEUED)
 
-    def _event(self, name: str, data: Mapping[str, Any], **told: Any) -> StreamEvent:
-        self.cursor = replace(self.cursor, **told)
+    def _event(self, name: str, data: Mapping[str, Any], **cursor_fields: Any) -> StreamEvent:
+        self.cursor = replace(self.cursor, **cursor_fields)
         return StreamEvent(name, data, self.cursor)
 
-    def _whole(self, view: TurnView) -> dict[str, Any]:
-        """Return the fields of a response as a whole."""
+    def _response_fields(self, view: TurnView) -> dict[str, Any]:
         return {
             "responseId": view.turn.id,
             "conversationId": self.conversation,
@@ -232,27 +230,28 @@ class EventEncoder:
 
     # ------------------------------------------------------------------ replies
 
-    def _reply(self, view: TurnView, place: int, step: ModelStep) -> Iterator[StreamEvent]:
-        if place < len(self.cursor.steps):
+    def _reply(self, view: TurnView, index: int, step: ModelStep) -> Iterator[StreamEvent]:
+        if index < len(self.cursor.steps):
             return
         text = step.message.text
         if text or step.notes:
-            piece = self._delta(view, step.n, text)
-            whole = {"status": MessageStatus.COMPLETED, "content": text, "notes": list(step.notes)}
-            yield self._event("message", {**piece, **whole}, steps=(*self.cursor.steps, _WHOLE), length=0, check=0)
+            delta = self._delta(view, step.n, text)
+            message = {"status": MessageStatus.COMPLETED, "content": text, "notes": list(step.notes)}
+            yield self._event(
+                "message", {**delta, **message}, steps=(*self.cursor.steps, _REPLY_SENT), length=0, check=0
+            )
         else:
-            self.cursor = replace(self.cursor, steps=(*self.cursor.steps, _WHOLE), length=0, check=0)
+            self.cursor = replace(self.cursor, steps=(*self.cursor.steps, _REPLY_SENT), length=0, check=0)
 
-    def _piece(self, view: TurnView) -> Iterator[StreamEvent]:
-        """Yield the next part of the current reply."""
+    def _partial_reply(self, view: TurnView) -> Iterator[StreamEvent]:
         text = view.streaming
         if self.cursor.continues(text) and len(text) == self.cursor.length:
             return
         n = view.steps[-1].n + 1 if view.steps else 1
-        yield self._event("message", self._delta(view, n, text), length=len(text), check=checksum(text))
+        yield self._event("message", self._delta(view, n, text), length=len(text), check=_checksum(text))
 
     def _delta(self, view: TurnView, n: int, text: str) -> dict[str, Any]:
-        known = self.cursor.length if self.cursor.continues(text) else 0
+        sent = self.cursor.length if self.cursor.continues(text) else 0
         return {
             "id": step_id(view.turn, n),
             "responseId": view.turn.id,
@@ -260,54 +259,54 @@ class EventEncoder:
             "role": "ASSISTANT",
             "outputIndex": n,
             "status": MessageStatus.IN_PROGRESS,
-            "offset": known,
-            "delta": text[known:],
+            "offset": sent,
+            "delta": text[sent:],
         }
 
     # ------------------------------------------------------------------ calls
 
-    def _call(self, view: TurnView, place: int, step: ToolStep) -> Iterator[StreamEvent]:
-        before = self.cursor.steps[place] if place < len(self.cursor.steps) else ""
-        told, questions = ElicitationCursor.read(before)
-        now, progress = _code(step), view.progress.get(step.n, "")
-        if told not in (now, _asked(now)):
-            yield self._updated(view, place, step, questions.written(now))
+    def _call(self, view: TurnView, index: int, step: ToolStep) -> Iterator[StreamEvent]:
+        before = self.cursor.steps[index] if index < len(self.cursor.steps) else ""
+        sent, elicitations = ElicitationCursor.parse(before)
+        code, progress = _code(step), view.progress.get(step.n, "")
+        if sent not in (code, _approval_sent(code)):
+            yield self._call_update(view, index, step, elicitations.format(code))
         elif progress and not step.status.ended and self._progress.get(step.n) != progress:
-            yield self._updated(view, place, step, before)
+            yield self._call_update(view, index, step, before)
         self._progress[step.n] = progress
         approval = step.approval
-        if step.status is StepStatus.AWAITING and approval is not None and self.cursor.steps[place] == now:
+        if step.status is StepStatus.AWAITING and approval is not None and self.cursor.steps[index] == code:
             shape = approval_shape(view.turn, step, approval, self.conversation, self.signed_by)
-            steps = _put(self.cursor.steps, place, _asked(now))
+            steps = _replace_code(self.cursor.steps, index, _approval_sent(code))
             yield self._event("approval_required", shape.model_dump(by_alias=True, mode="json"), steps=steps)
-        yield from self._questions(view, place, step, now)
+        yield from self._elicitations(view, index, step, code)
 
-    def _questions(self, view: TurnView, place: int, step: ToolStep, code: str) -> Iterator[StreamEvent]:
-        _, told = ElicitationCursor.read(self.cursor.steps[place])
-        for each, after in told.news(step.elicitations):
-            steps = _put(self.cursor.steps, place, after.written(code))
-            if each is None:
+    def _elicitations(self, view: TurnView, index: int, step: ToolStep, code: str) -> Iterator[StreamEvent]:
+        _, sent = ElicitationCursor.parse(self.cursor.steps[index])
+        for elicitation, after in sent.changes(step.elicitations):
+            steps = _replace_code(self.cursor.steps, index, after.format(code))
+            if elicitation is None:
                 self.cursor = replace(self.cursor, steps=steps)
                 continue
-            name = "elicitation_required" if each.open else "elicitation_settled"
-            shape = elicitation_shape(view.turn, step, each, self.conversation, self.reader)
+            name = "elicitation_required" if elicitation.open else "elicitation_settled"
+            shape = elicitation_shape(view.turn, step, elicitation, self.conversation, self.reader)
             yield self._event(name, shape.model_dump(by_alias=True, mode="json"), steps=steps)
 
-    def _updated(self, view: TurnView, place: int, step: ToolStep, code: str) -> StreamEvent:
+    def _call_update(self, view: TurnView, index: int, step: ToolStep, code: str) -> StreamEvent:
         shape = tool_call_shape(view.turn, step, view.progress.get(step.n))
         data = {**shape.model_dump(by_alias=True, mode="json"), "conversationId": self.conversation}
-        return self._event("tool_call_update", data, steps=_put(self.cursor.steps, place, code))
+        return self._event("tool_call_update", data, steps=_replace_code(self.cursor.steps, index, code))
 
     # ------------------------------------------------------------------ the end
 
     def _end(self, view: TurnView) -> Iterator[StreamEvent]:
         state = _state(view)
-        if self.cursor.state not in (state, _FAILURE_TOLD):
-            yield self._event("conversation_status", self._whole(view), state=state)
-        if view.turn.status is TurnStatus.FAILED and self.cursor.state != _FAILURE_TOLD:
+        if self.cursor.state not in (state, _FAILURE_SENT):
+            yield self._event("conversation_status", self._response_fields(view), state=state)
+        if view.turn.status is TurnStatus.FAILED and self.cursor.state != _FAILURE_SENT:
             failure = {"code": "response_failed", "message": view.turn.failure}
             about = {"responseId": view.turn.id, "conversationId": self.conversation}
-            yield self._event("error", {**failure, **about}, state=_FAILURE_TOLD)
+            yield self._event("error", {**failure, **about}, state=_FAILURE_SENT)
         shape = response_shape(view, self.conversation, self.signed_by, self.reader)
         yield self._event("done", shape.model_dump(by_alias=True, mode="json"), state=OVER)
 
@@ -328,7 +327,6 @@ def _state(view: TurnView, *, opening: bool = False) -> str:
 
 
 def _code(step: ToolStep) -> str:
-    """Return the code of a call."""
     if step.status is not StepStatus.AWAITING:
         return _CALLS[StepStatus.ASKING if step.pending_elicitations else step.status]
     approval = step.approval
@@ -336,9 +334,9 @@ def _code(step: ToolStep) -> str:
     return f"{_AWAITING}{approval.revision if approval is not None else 0}{signed}"
 
 
-def _asked(code: str) -> str:
-    return f"{_ASKED}{code[1:]}" if code.startswith(_AWAITING) else code
+def _approval_sent(code: str) -> str:
+    return f"{_APPROVAL_SENT}{code[1:]}" if code.startswith(_AWAITING) else code
 
 
-def _put(steps: tuple[str, ...], place: int, code: str) -> tuple[str, ...]:
-    return (*steps[:place], code, *steps[place + 1 :])
+def _replace_code(steps: tuple[str, ...], index: int, code: str) -> tuple[str, ...]:
+    return (*steps[:index], code, *steps[index + 1 :])

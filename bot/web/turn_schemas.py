@@ -25,7 +25,7 @@ from bot.rendering.approval_card import ApprovalCard, approval_card, format_chan
 from bot.rendering.call_arguments import shared_json, whole_json
 from bot.rendering.elicitation_card import domain_of, outcome_text, server_name, warning_text
 from bot.rendering.turn_events import answer
-from bot.web.routes import ResponseModel, moment
+from bot.web.routes import ResponseModel, format_time
 
 
 class ConversationStatus(StrEnum):
@@ -190,7 +190,7 @@ class ResponseShape(ResponseModel):
 SignedBy = Callable[[ApprovalRequirements, ConversationKey], str]
 """Return the approvers of a call in short text (`bot.commands.dependencies.Administration.signed_by`)."""
 
-_TURNS = {
+_TURN_STATUSES = {
     TurnStatus.QUEUED: ConversationStatus.STREAMING,
     TurnStatus.RUNNING: ConversationStatus.STREAMING,
     TurnStatus.WAITING: ConversationStatus.STREAMING,
@@ -198,7 +198,7 @@ _TURNS = {
     TurnStatus.CANCELLED: ConversationStatus.INCOMPLETE,
     TurnStatus.FAILED: ConversationStatus.FAILED,
 }
-_CALLS = {
+_CALL_STATUSES = {
     StepStatus.AWAITING: CallStatus.IN_PROGRESS,
     StepStatus.READY: CallStatus.IN_PROGRESS,
     StepStatus.STARTED: CallStatus.IN_PROGRESS,
@@ -214,7 +214,7 @@ _CALLS = {
 
 def status_of(view: TurnView) -> ConversationStatus:
     """Return the status of a response. The SQL view `conversation_states` implements the same rule."""
-    return ConversationStatus.CREATED if waits_its_turn(view) else _TURNS[view.turn.status]
+    return ConversationStatus.CREATED if waits_its_turn(view) else _TURN_STATUSES[view.turn.status]
 
 
 def waits_its_turn(view: TurnView) -> bool:
@@ -261,7 +261,7 @@ def tool_call_shape(turn: Turn, step: ToolStep, progress: str | None = None) -> 
         server=tool.server if tool is not None else None,
         name=tool.name if tool is not None else step.call.name,
         title=tool.title if tool is not None else "",
-        status=_CALLS[step.status],
+        status=_CALL_STATUSES[step.status],
         waiting_for_approval=step.status is StepStatus.AWAITING,
         waiting_for_answer=not step.status.ended and bool(step.pending_elicitations),
         approval_request_id=approval.id if approval is not None else None,
@@ -275,21 +275,23 @@ def tool_call_shape(turn: Turn, step: ToolStep, progress: str | None = None) -> 
     )
 
 
-def approval_shape(turn: Turn, step: ToolStep, approval: Approval, conversation: str, who: SignedBy) -> ApprovalShape:
+def approval_shape(
+    turn: Turn, step: ToolStep, approval: Approval, conversation: str, signed_by: SignedBy
+) -> ApprovalShape:
     """Return a pending call for every reader of the conversation. `conversation` is its public id."""
-    drawn = approval_card(step)
-    assert drawn is not None
+    card = approval_card(step)
+    assert card is not None
     arguments = shared_json(step.call.arguments, approval.secrets)
-    return _approval_shape(turn, step, approval, drawn, arguments, conversation=conversation, signed_by=who)
+    return _approval_shape(turn, step, approval, card, arguments, conversation=conversation, signed_by=signed_by)
 
 
 def whole_approval_shape(
-    turn: Turn, step: ToolStep, approval: Approval, conversation: str, who: SignedBy
+    turn: Turn, step: ToolStep, approval: Approval, conversation: str, signed_by: SignedBy
 ) -> ApprovalShape:
     """Return a pending call for one of its approvers, including parts that look like a secret."""
-    drawn = whole_card(step)
-    assert drawn is not None
-    return _approval_shape(turn, step, approval, drawn, whole_json(step), conversation=conversation, signed_by=who)
+    card = whole_card(step)
+    assert card is not None
+    return _approval_shape(turn, step, approval, card, whole_json(step), conversation=conversation, signed_by=signed_by)
 
 
 def _approval_shape(
@@ -329,7 +331,7 @@ def _approval_shape(
         signatures=list(approval.signers),
         needed=approval.terms.quorum,
         expires_in_seconds=approval.expires_in,
-        expires_at=None if approval.expires_at is None else moment(approval.expires_at),
+        expires_at=None if approval.expires_at is None else format_time(approval.expires_at),
     )
 
 
@@ -337,8 +339,8 @@ def elicitation_shape(
     turn: Turn, step: ToolStep, elicitation: Elicitation, conversation: str, reader: str
 ) -> ElicitationShape:
     """Return an elicitation for the response. `conversation` is its public id, `reader` the principal of the reader."""
-    asked = elicitation.question.ask
-    url = asked.url if isinstance(asked, UrlMode) and reader == turn.author.principal else None
+    mode = elicitation.question.ask
+    url = mode.url if isinstance(mode, UrlMode) and reader == turn.author.principal else None
     return ElicitationShape(
         elicitation_id=elicitation.id,
         conversation_id=conversation,
@@ -347,14 +349,14 @@ def elicitation_shape(
         server=server_name(step),
         tool=step.tool.name if step.tool is not None else step.call.name,
         message=elicitation.question.message,
-        mode="form" if isinstance(asked, FormMode) else "url",
-        requested_schema=dict(asked.schema) if isinstance(asked, FormMode) else None,
+        mode="form" if isinstance(mode, FormMode) else "url",
+        requested_schema=dict(mode.schema) if isinstance(mode, FormMode) else None,
         url=url,
-        domain=domain_of(asked),
+        domain=domain_of(mode),
         warning=warning_text(elicitation.question),
         asked_of=turn.author.name or turn.author.id,
         expires_in_seconds=elicitation.expires_in,
-        expires_at=None if elicitation.expires_at is None else moment(elicitation.expires_at),
+        expires_at=None if elicitation.expires_at is None else format_time(elicitation.expires_at),
         action=elicitation.reply.action.value if elicitation.reply is not None else None,
         outcome="" if elicitation.open else outcome_text(elicitation),
     )
@@ -363,16 +365,16 @@ def elicitation_shape(
 def messages_of(view: TurnView) -> list[MessageShape]:
     """Return the input, the replies with their calls, and the tool results, in order."""
     turn = view.turn
-    asked_at = moment(turn.created_at)
-    made: list[MessageShape] = []
+    asked_at = format_time(turn.created_at)
+    messages: list[MessageShape] = []
     if turn.question.call is None:
-        made.append(
+        messages.append(
             MessageShape(
                 id=step_id(turn, 0), response_id=turn.id, role="USER", content=turn.question.text, output_index=0,
                 created_at=asked_at,
             )
         )  # fmt: skip
-    asking: MessageShape | None = None
+    last_reply: MessageShape | None = None
     for step in view.steps:
         message = MessageShape(
             id=step_id(turn, step.n), response_id=turn.id, role="ASSISTANT", content="", output_index=step.n,
@@ -381,15 +383,15 @@ def messages_of(view: TurnView) -> list[MessageShape]:
         match step:
             case ModelStep():
                 message.content, message.notes = step.message.text, list(step.notes)
-                asking = message
+                last_reply = message
             case ToolStep():
-                if asking is not None:
-                    asking.tool_calls.append(tool_call_shape(turn, step))
+                if last_reply is not None:
+                    last_reply.tool_calls.append(tool_call_shape(turn, step))
                 if step.result is None:
                     continue
                 message.role, message.content, message.item_id = "TOOL", step.result.text, step.call.id
-        made.append(message)
-    return made
+        messages.append(message)
+    return messages
 
 
 def calls_of(view: TurnView) -> list[ToolCallShape]:
@@ -398,10 +400,10 @@ def calls_of(view: TurnView) -> list[ToolCallShape]:
     return [tool_call_shape(view.turn, step, view.progress.get(step.n)) for step in calls]
 
 
-def approvals_of(view: TurnView, conversation: str, who: SignedBy) -> list[ApprovalShape]:
+def approvals_of(view: TurnView, conversation: str, signed_by: SignedBy) -> list[ApprovalShape]:
     """Return the pending calls of a response."""
     return [
-        approval_shape(view.turn, step, step.approval, conversation, who)
+        approval_shape(view.turn, step, step.approval, conversation, signed_by)
         for step in view.awaiting
         if step.approval is not None
     ]
@@ -417,7 +419,7 @@ def elicitations_of(view: TurnView, conversation: str, reader: str) -> list[Elic
     ]
 
 
-def response_shape(view: TurnView, conversation: str, who: SignedBy, reader: str = "") -> ResponseShape:
+def response_shape(view: TurnView, conversation: str, signed_by: SignedBy, reader: str = "") -> ResponseShape:
     """Return a response with its current state. `conversation` is the public id, `reader` the reader's principal."""
     return ResponseShape(
         response_id=view.turn.id,
@@ -430,7 +432,7 @@ def response_shape(view: TurnView, conversation: str, who: SignedBy, reader: str
         error=view.turn.failure or None,
         messages=messages_of(view),
         tool_calls=calls_of(view),
-        approvals=approvals_of(view, conversation, who),
+        approvals=approvals_of(view, conversation, signed_by),
         elicitations=elicitations_of(view, conversation, reader),
-        created_at=moment(view.turn.created_at),
+        created_at=format_time(view.turn.created_at),
     )

@@ -68,7 +68,7 @@ async def test_a_question_is_measured_from_the_model_to_the_drawing() -> None:
         await until(lambda: metrics.registry.get_sample_value("countersign_turns_total", ended) == 1)
         drawn = {"platform": "test", "outcome": "drawn"}
         await until(lambda: bool(metrics.registry.get_sample_value("countersign_deliveries_total", drawn)))
-        found = samples((await metrics.written())[0].decode())
+        found = samples((await metrics.render())[0].decode())
         assert found["countersign_turns_total", ("done", "test")] == 1
         assert found["countersign_model_requests_total", ("answered", "demo")] == 1
         assert found["countersign_turns_live", ("running",)] == 0

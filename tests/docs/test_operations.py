@@ -65,10 +65,10 @@ async def _written() -> str:
         ServerSnapshot(ServerConfig(f"s{status.name}", HttpTransport("https://x.example")), status)
         for status in ServerStatus
     ]
-    metrics.look_at(backlog, lambda: states)
+    metrics.set_sources(backlog, lambda: states)
     for each in EVERYTHING:
         metrics.observe(each)
-    return (await metrics.written())[0].decode()
+    return (await metrics.render())[0].decode()
 
 
 @pytest.fixture(scope="module")

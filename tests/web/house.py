@@ -118,7 +118,7 @@ async def opened_api(
         async with open_runtime(read, read_operator_files(read), model, [surface, *(surfaces or [])]) as house:
             attach_surface(surface, read, house)
             parts = build_web_dependencies(read, house, surface)
-            pages = link_pages(parts.command_parts, [surface, *(surfaces or [])])
+            pages = link_pages(parts.command_dependencies, [surface, *(surfaces or [])])
             async with (
                 serve_web(read, parts=parts, pages=pages) as port,
                 httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=30) as client,

@@ -148,11 +148,11 @@ async def test_a_database_that_is_away_is_no_wrong_token(small: Served) -> None:
 def test_failures_of_one_address_are_not_anothers_and_few_are_remembered() -> None:
     clock = Clock()
     attempts = LoginThrottle(at_once=1, seconds=10, clock=clock, most=2)
-    assert [attempts.failed("a"), attempts.failed("a"), attempts.failed("b")] == [0, 10, 0]
+    assert [attempts.record_failure("a"), attempts.record_failure("a"), attempts.record_failure("b")] == [0, 10, 0]
     clock.now += 4
-    assert attempts.failed("a") == pytest.approx(6)
-    attempts.failed("c")
-    assert attempts.failed("b") == 0, "the one that failed longest ago is forgotten"
+    assert attempts.record_failure("a") == pytest.approx(6)
+    attempts.record_failure("c")
+    assert attempts.record_failure("b") == 0, "the one that failed longest ago is forgotten"
 
 
 async def test_tokens_are_read_from_the_database_at_every_request(folder: Path) -> None:

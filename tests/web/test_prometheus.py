@@ -43,7 +43,7 @@ def read(text: str) -> Samples:
 
 
 async def samples(metrics: Metrics) -> Samples:
-    content, _ = await metrics.written()
+    content, _ = await metrics.render()
     return read(content.decode())
 
 
@@ -68,7 +68,7 @@ class House:
 
     def __post_init__(self) -> None:
         self.metrics = Metrics(clock=lambda: self.time)
-        self.metrics.look_at(self.unfinished, lambda: self.states)
+        self.metrics.set_sources(self.unfinished, lambda: self.states)
 
     async def unfinished(self) -> Backlog:
         self.looks += 1
@@ -208,7 +208,7 @@ async def test_while_the_database_is_away_everything_else_is_still_there() -> No
 
 async def test_a_database_that_refuses_writes_is_up_and_not_writable() -> None:
     house, takes_writes = House(), [False]
-    house.metrics.look_at(house.unfinished, tuple, lambda: takes_writes[0])
+    house.metrics.set_sources(house.unfinished, tuple, lambda: takes_writes[0])
     found = await samples(house.metrics)
     assert (of(found, "database_up"), of(found, "database_writable")) == (1, 0)
     takes_writes[0] = True
@@ -223,7 +223,7 @@ async def test_a_database_that_says_nothing_is_not_waited_for(monkeypatch: pytes
         await asyncio.Event().wait()
         raise AssertionError
 
-    metrics.look_at(silent, tuple)
+    metrics.set_sources(silent, tuple)
     async with asyncio.timeout(30):
         assert of(await samples(metrics), "database_up") == 0
 

@@ -127,7 +127,7 @@ async def test_whoever_loses_the_stream_goes_on_where_it_broke_off(api: Api, mod
     model.script = [ask_for(call(LOOK, text="x"), text="I look it up."), slowly]
     async with asked(api.client, "look") as first:
         begun = await first.until("tool_call_update", lambda told: told["status"] == "COMPLETED")
-    await until(lambda: api.parts.following.followers == 0)
+    await until(lambda: api.parts.subscriptions.subscriber_count == 0)
     going_on.set()
     path = f"/api/responses/{begun['responseId']}/stream"
     async with streamed(api.client, "GET", path, headers={"Last-Event-ID": first.last_id}) as second:
@@ -179,7 +179,7 @@ async def test_a_client_that_goes_away_stops_nothing(api: Api, model: ScriptedMo
     model.script = [slowly]
     async with asked(api.client, "take your time") as stream:
         turn = (await stream.until("init"))["responseId"]
-    await until(lambda: api.parts.following.followers == 0)
+    await until(lambda: api.parts.subscriptions.subscriber_count == 0)
     going_on.set()
     async with streamed(api.client, "GET", f"/api/responses/{turn}/stream") as again:
         seen = await again.ended()

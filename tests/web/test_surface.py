@@ -37,7 +37,7 @@ async def test_who_somebody_is_follows_the_token_as_it_is_now() -> None:
     waiting = asyncio.create_task(surface.member(CI, THERE))
     await asyncio.sleep(0)
     assert not waiting.done()  # the house is not open yet
-    surface.know(find)
+    surface.set_client_lookup(find)
     member = await waiting
     assert (member.author, member.external, "api-role:approver" in member.roles) == (CI, False, True)
     elsewhere = await surface.member(CI, ConversationKey(HTTP, "slack:T2", "ci", "1"))
@@ -49,30 +49,30 @@ async def test_who_somebody_is_follows_the_token_as_it_is_now() -> None:
 
 async def test_images_are_kept_until_they_were_read_and_the_oldest_go_first() -> None:
     surface = ApiSurface(Subscriptions(), Uploads(most=10))
-    one, two = (surface.uploads.keep(data, "image-1.png", "image/png") for data in (b"123456", b"7890"))
+    one, two = (surface.uploads.store(data, "image-1.png", "image/png") for data in (b"123456", b"7890"))
     assert (await surface.fetch(one), await surface.fetch(two)) == (b"123456", b"7890")
-    three = surface.uploads.keep(b"abc", "image-1.png", "image/png")
+    three = surface.uploads.store(b"abc", "image-1.png", "image/png")
     with pytest.raises(NotFound):
         await surface.fetch(one)
     assert await surface.fetch(three) == b"abc"
-    surface.uploads.forget(two)
-    surface.uploads.forget(two)
+    surface.uploads.drop(two)
+    surface.uploads.drop(two)
     assert surface.uploads.size == 3
 
 
 async def test_who_sends_the_most_images_loses_none_but_their_own() -> None:
     uploads = Uploads(most=10)
-    mine = uploads.keep(b"123", "image-1.png", "image/png", "ci")
-    flood = [uploads.keep(b"1234", "image-1.png", "image/png", "mallory") for _ in range(5)]
+    mine = uploads.store(b"123", "image-1.png", "image/png", "ci")
+    flood = [uploads.store(b"1234", "image-1.png", "image/png", "mallory") for _ in range(5)]
     assert uploads.read(mine) == b"123"
     assert uploads.read(flood[-1]) == b"1234"
     for gone in flood[:-1]:
         with pytest.raises(NotFound):
             uploads.read(gone)
     for each in (mine, *flood):
-        uploads.forget(each)
+        uploads.drop(each)
     assert uploads.size == 0
-    uploads.keep(b"more than all", "image-1.png", "image/png", "ci")
+    uploads.store(b"more than all", "image-1.png", "image/png", "ci")
     assert uploads.size == 0
 
 

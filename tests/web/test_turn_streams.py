@@ -70,7 +70,7 @@ async def test_what_is_drawn_here_comes_at_once_and_rows_take_nothing_of_it_back
     async with asyncio.timeout(PATIENCE):
         await task
     assert [view.streaming for view in seen] == ["", "a long", "a long answer", ""]
-    assert following.followers == 0
+    assert following.subscriber_count == 0
 
 
 async def test_whoever_is_slow_skips_to_the_newest_and_an_older_view_never_comes_after_it() -> None:
@@ -89,7 +89,7 @@ async def test_whoever_is_slow_skips_to_the_newest_and_an_older_view_never_comes
 async def test_many_who_follow_one_turn_read_it_no_more_often_than_one_does() -> None:
     following, rows = Subscriptions(poll=0.1), Rows(at(1))
     tasks = [asyncio.create_task(seen_by(following, rows)) for _ in range(50)]
-    await until(lambda: following.followers == 50 and rows.reads >= 52)
+    await until(lambda: following.subscriber_count == 50 and rows.reads >= 52)
     rows.views = [at(2, TurnStatus.DONE)]
     seen = await asyncio.gather(*tasks)
     assert all(each[-1].revision == 2 for each in seen)
@@ -106,4 +106,4 @@ async def test_following_ends_where_the_turn_is_gone() -> None:
     following = Subscriptions(poll=0.001)
     with pytest.raises(NotFound):
         await seen_by(following, Rows(at(1), NotFound("gone")))
-    assert following.followers == 0
+    assert following.subscriber_count == 0

@@ -39,7 +39,7 @@ from bot.rendering.approval_card import OFFERS, parse_grant_option, remaining_ap
 from bot.rendering.call_arguments import shared_json, whole_json
 from bot.rendering.deceptive_text import imitates_mask
 from bot.web.authentication import MemberCaller
-from bot.web.conversation_ids import id_of, key_prefixes
+from bot.web.conversation_ids import format_id, key_prefixes
 from bot.web.problems import Problem
 from bot.web.routes import RequestModel, ResponseModel, WebDependencies, api_router
 from bot.web.turn_schemas import ApprovalShape, approval_shape, whole_approval_shape
@@ -123,10 +123,10 @@ class ApprovalList(ResponseModel):
     next_cursor: str | None = Field(description="The `cursor` of the next page; null on the last one.")
 
 
-def routes(parts: WebDependencies) -> APIRouter:
+def routes(dependencies: WebDependencies) -> APIRouter:
     """Return the routes to list, read and decide approvals."""
     router = api_router(tags=["approvals"])
-    handler = _Handler(parts)
+    handler = _ApprovalHandler(dependencies)
 
     @router.get("/api/responses/approvals", response_model=ApprovalList)
     async def list_approvals(
@@ -140,7 +140,7 @@ def routes(parts: WebDependencies) -> APIRouter:
         """List pending calls, newest first. A page may hold fewer calls than `size`, or no calls, and still have a next
         one.
         """
-        return await handler.waiting(caller, whose, size, _position(cursor))
+        return await handler.list_pending(caller, whose, size, _position(cursor))
 
     @router.get("/api/responses/approval/{approvalRequestId}", response_model=ApprovalShape)
     async def read_approval(approval_id: ApprovalId, caller: MemberCaller) -> ApprovalShape:
@@ -151,68 +151,75 @@ def routes(parts: WebDependencies) -> APIRouter:
         return handler.shape(caller, turn, step)
 
     @router.post("/api/responses/approval/{approvalRequestId}/open", response_model=ApprovalShape)
-    async def open_approval(approval_id: ApprovalId, said: CallOpening, caller: MemberCaller) -> ApprovalShape:
+    async def open_approval(approval_id: ApprovalId, body: CallOpening, caller: MemberCaller) -> ApprovalShape:
         """Return the whole call, including parts that are hidden elsewhere because they look like a secret. Takes a
         token that may approve the call, and records it in the audit. Such a call can be approved only by a token that
         has opened it.
         """
-        return await handler.open(caller, approval_id, said.revision)
+        return await handler.open_call(caller, approval_id, body.revision)
 
     @router.post("/api/responses/approval/{approvalRequestId}", response_model=DecisionAnswer)
-    async def decide_approval(approval_id: ApprovalId, said: ApprovalDecision, caller: MemberCaller) -> DecisionAnswer:
+    async def decide_approval(approval_id: ApprovalId, body: ApprovalDecision, caller: MemberCaller) -> DecisionAnswer:
         """Approve or deny a call, change its arguments before approval, or allow later calls like it."""
-        return await handler.decide(caller, approval_id, said)
+        return await handler.decide(caller, approval_id, body)
 
     return router
 
 
-class _Handler:
+class _ApprovalHandler:
     """Handler of the routes. Every rejection is a Problem."""
 
-    def __init__(self, parts: WebDependencies) -> None:
-        self._parts = parts
-        self._engine = parts.engine
+    def __init__(self, dependencies: WebDependencies) -> None:
+        self._dependencies = dependencies
+        self._engine = dependencies.engine
 
-    async def waiting(
+    async def list_pending(
         self, caller: ApiClient, whose: Whose, size: int, behind: PendingApprovalPosition | None
     ) -> ApprovalList:
         """Return a page of calls that the caller has asked for or may approve."""
-        listed = partial(self._is_listed, caller, whose)
+        is_listed = partial(self._is_listed, caller, whose)
         page = await read_pending_approvals(
-            self._parts.overview, key_prefixes(caller), listed, limit=size, most_read=MOST_READ, behind=behind
+            self._dependencies.user_activity,
+            key_prefixes(caller),
+            is_listed,
+            limit=size,
+            most_read=MOST_READ,
+            behind=behind,
         )
-        shapes = [await self._waiting_shape(caller, call.approval_id) for call in page.calls]
+        shapes = [await self._pending_shape(caller, call.approval_id) for call in page.calls]
         return ApprovalList(
             approvals=[shape for shape in shapes if shape is not None],
             more=page.behind is not None,
             next_cursor=None if page.behind is None else str(page.behind),
         )
 
-    async def _waiting_shape(self, caller: ApiClient, approval_id: str) -> ApprovalShape | None:
+    async def _pending_shape(self, caller: ApiClient, approval_id: str) -> ApprovalShape | None:
         """Return a pending call for the response, None if it is no longer pending."""
         try:
-            found = await self._parts.approval(approval_id)
+            call = await self._dependencies.find_approval(approval_id)
         except CountersignError:
             raise
         except Exception:  # one unreadable call must not hide the others
             log.exception("pending call is unreadable, left out of the list")
             return None
-        if found is None or found[1].status is not StepStatus.AWAITING:
+        if call is None or call[1].status is not StepStatus.AWAITING:
             return None
-        return self.shape(caller, *found)
+        return self.shape(caller, *call)
 
     async def find(self, caller: ApiClient, approval_id: str) -> tuple[Turn, ToolStep]:
         """Return a call in the caller's workspace that the caller may approve or has asked for. Raises Problem."""
-        found = await self._parts.approval(approval_id)
-        if found is None or found[1].approval is None:
+        call = await self._dependencies.find_approval(approval_id)
+        if call is None or call[1].approval is None:
             raise _not_found()
-        turn, asked = found[0], found[1].approval
-        call = PendingApproval(asked.id, turn.conversation, asked.requested_for, asked.terms, asked.editors)
+        turn, approval = call[0], call[1].approval
+        pending = PendingApproval(
+            approval.id, turn.conversation, approval.requested_for, approval.terms, approval.editors
+        )
         if not caller.covers_workspace(turn.conversation.workspace_key) or not (
-            caller.may(ApiRole.APPROVER) or self._concerns(caller, call)
+            caller.may(ApiRole.APPROVER) or self._concerns(caller, pending)
         ):
             raise _not_found()
-        return found
+        return call
 
     def _concerns(self, caller: ApiClient, call: PendingApproval) -> bool:
         return self._is_listed(caller, Whose.ALL, call)
@@ -223,57 +230,57 @@ class _Handler:
             case Whose.ASKED:
                 return own
             case Whose.TO_SIGN:
-                return self._parts.signs(caller.member, call)
+                return self._dependencies.may_approve(caller.member, call)
             case Whose.ALL:
-                return own or self._parts.signs(caller.member, call)
+                return own or self._dependencies.may_approve(caller.member, call)
 
     def shape(self, caller: ApiClient, turn: Turn, step: ToolStep) -> ApprovalShape:
         """Return a pending call for the response."""
         assert step.approval is not None
-        who = self._parts.command_parts.administration.signed_by
-        return approval_shape(turn, step, step.approval, id_of(caller, turn.conversation), who)
+        signed_by = self._dependencies.command_dependencies.administration.signed_by
+        return approval_shape(turn, step, step.approval, format_id(caller, turn.conversation), signed_by)
 
-    async def open(self, caller: ApiClient, approval_id: str, revision: int) -> ApprovalShape:
+    async def open_call(self, caller: ApiClient, approval_id: str, revision: int) -> ApprovalShape:
         """Return the whole call to an approver, and record it in the audit."""
         turn, _ = await self.find(caller, approval_id)
         match await self._engine.approvals.open_call(approval_id, revision, caller.member):
             case ToolStep(approval=approval) as step if approval is not None:
-                who = self._parts.command_parts.administration.signed_by
-                return whole_approval_shape(turn, step, approval, id_of(caller, turn.conversation), who)
+                signed_by = self._dependencies.command_dependencies.administration.signed_by
+                return whole_approval_shape(turn, step, approval, format_id(caller, turn.conversation), signed_by)
             case ToolStep():
                 raise _not_found()
-            case objection:
-                raise _refused(objection)
+            case rejection:
+                raise _rejection_problem(rejection)
 
-    async def decide(self, caller: ApiClient, approval_id: str, said: ApprovalDecision) -> DecisionAnswer:
+    async def decide(self, caller: ApiClient, approval_id: str, body: ApprovalDecision) -> DecisionAnswer:
         """Apply a decision."""
-        permission = _checked(said)
+        grant = _requested_grant(body)
         _, step = await self.find(caller, approval_id)
-        revision = said.revision
-        if said.arguments is not None:
-            revision = await self._revise(caller, approval_id, said, step)
-        if said.approved is None:
+        revision = body.revision
+        if body.arguments is not None:
+            revision = await self._revise(caller, approval_id, body, step)
+        if body.approved is None:
             return DecisionAnswer(approval_request_id=approval_id, revision=revision, outcome=Outcome.REVISED)
-        verdict = DecisionType.APPROVE if said.approved else DecisionType.DENY
-        decision = Decision(approval_id, revision, verdict, caller.author, said.reason)
-        settlement = (
-            await self._engine.approvals.grant(decision, permission, caller.member)
-            if permission is not None
+        decision_type = DecisionType.APPROVE if body.approved else DecisionType.DENY
+        decision = Decision(approval_id, revision, decision_type, caller.author, body.reason)
+        result = (
+            await self._engine.approvals.grant(decision, grant, caller.member)
+            if grant is not None
             else await self._engine.approvals.decide(decision, caller.member)
         )
-        if isinstance(settlement, NotAllowed | ViewRequired) and said.arguments is not None:
+        if isinstance(result, NotAllowed | ViewRequired) and body.arguments is not None:
             # The change is saved in any case: another approver is needed now, or the call has to be
             # opened first.
-            message = settlement.reason if isinstance(settlement, NotAllowed) else VIEW_FIRST
+            message = result.reason if isinstance(result, NotAllowed) else VIEW_FIRST
             return DecisionAnswer(
                 approval_request_id=approval_id, revision=revision, outcome=Outcome.REVISED, message=message
             )
-        return _answer(approval_id, revision, settlement)
+        return _decision_answer(approval_id, revision, result)
 
-    async def _revise(self, caller: ApiClient, approval_id: str, said: ApprovalDecision, step: ToolStep) -> int:
+    async def _revise(self, caller: ApiClient, approval_id: str, body: ApprovalDecision, step: ToolStep) -> int:
         """Request approval of changed arguments. Return the new revision."""
-        arguments = _unmasked(step, said.arguments or {})
-        match await self._engine.approvals.revise(approval_id, said.revision, arguments, caller.member):
+        arguments = _restore_redacted(step, body.arguments or {})
+        match await self._engine.approvals.revise(approval_id, body.revision, arguments, caller.member):
             case RevisionAccepted(revision):
                 return revision
             case InvalidArguments(problems):
@@ -282,8 +289,8 @@ class _Handler:
                     for problem in problems
                 }
                 raise Problem(422, "invalid", "Some arguments do not fit the tool.", "correct those named", fields)
-            case objection:
-                raise _refused(objection)
+            case rejection:
+                raise _rejection_problem(rejection)
 
 
 def _position(cursor: str) -> PendingApprovalPosition | None:
@@ -293,52 +300,54 @@ def _position(cursor: str) -> PendingApprovalPosition | None:
     try:
         return PendingApprovalPosition.parse(cursor)
     except ValueError:
-        raise _wrong("cursor", "It must be the nextCursor of another page.") from None
+        raise _invalid_field("cursor", "It must be the nextCursor of another page.") from None
 
 
-def _checked(said: ApprovalDecision) -> GrantRequest | None:
+def _requested_grant(body: ApprovalDecision) -> GrantRequest | None:
     """Return the requested grant, None if the decision is for this call alone. Raises Problem if the fields contradict
     each other.
     """
-    if said.approved is None and said.arguments is None:
-        raise _wrong("approved", "It takes approved, arguments, or both.")
-    if said.approved is False and said.arguments is not None:
-        raise _wrong("arguments", "A call that is denied needs no other arguments.")
-    if not said.grant:
+    if body.approved is None and body.arguments is None:
+        raise _invalid_field("approved", "It takes approved, arguments, or both.")
+    if body.approved is False and body.arguments is not None:
+        raise _invalid_field("arguments", "A call that is denied needs no other arguments.")
+    if not body.grant:
         return None
-    permission = parse_grant_option(said.grant)
-    if permission is None:
-        raise _wrong("grant", f"It must be one of {WORDS}.")
-    if not said.approved:
-        raise _wrong("grant", "Only a call that is approved can be allowed from now on.")
-    return permission
+    grant = parse_grant_option(body.grant)
+    if grant is None:
+        raise _invalid_field("grant", f"It must be one of {WORDS}.")
+    if not body.approved:
+        raise _invalid_field("grant", "Only a call that is approved can be allowed from now on.")
+    return grant
 
 
-def _unmasked(step: ToolStep, sent: Mapping[str, Any]) -> dict[str, Any]:
+def _restore_redacted(step: ToolStep, sent: Mapping[str, Any]) -> dict[str, Any]:
     """Return the sent arguments. A redacted value sent back unchanged stands for the original. Raises Problem if a
     changed value contains a redaction.
     """
-    present, made = step.call.arguments, dict[str, Any]()
+    present, restored = step.call.arguments, dict[str, Any]()
     stored = step.approval.secrets if step.approval is not None else ()
     # By original names: a name may be redacted too.
-    read = [
+    originals = [
         (name, {shown: value})
         for form in (shared_json(present, stored), whole_json(step))
         for name, (shown, value) in zip(present, form.items(), strict=True)
     ]
     for name, value in sent.items():
-        kept = next((real for real, shown in read if shown == {name: value}), None)
-        if kept is not None:
-            made[kept] = present[kept]
+        original = next((real for real, shown in originals if shown == {name: value}), None)
+        if original is not None:
+            restored[original] = present[original]
         elif imitates_mask(name) or imitates_mask(value):
-            raise _wrong(f"arguments.{name}", "Part of it stands for a secret: send all of it, or leave it as it was.")
+            raise _invalid_field(
+                f"arguments.{name}", "Part of it stands for a secret: send all of it, or leave it as it was."
+            )
         else:
-            made[name] = value
-    return made
+            restored[name] = value
+    return restored
 
 
-def _answer(approval_id: str, revision: int, settlement: DecisionResult) -> DecisionAnswer:
-    match settlement:
+def _decision_answer(approval_id: str, revision: int, result: DecisionResult) -> DecisionAnswer:
+    match result:
         case Decided(verdict):
             outcome = Outcome.APPROVED if verdict is DecisionType.APPROVE else Outcome.DENIED
             return DecisionAnswer(approval_request_id=approval_id, revision=revision, outcome=outcome)
@@ -351,12 +360,12 @@ def _answer(approval_id: str, revision: int, settlement: DecisionResult) -> Deci
                 message=remaining_approvals_text(needed),
             )
         case _:
-            raise _refused(settlement)
+            raise _rejection_problem(result)
 
 
-def _refused(objection: NotEditable | ViewRequired) -> Problem:
+def _rejection_problem(rejection: NotEditable | ViewRequired) -> Problem:
     """Return the reason why a decision had no effect."""
-    match objection:
+    match rejection:
         case AlreadyDecided(how):
             return Problem(409, "already_settled", how, "see what has become of the response")
         case StaleRevision():
@@ -370,7 +379,7 @@ def _refused(objection: NotEditable | ViewRequired) -> Problem:
         case ViewRequired():
             return Problem(409, "open_first", VIEW_FIRST, "POST to …/open with this token, then decide")
         case _:
-            assert_never(objection)
+            assert_never(rejection)
 
 
 def _not_found() -> Problem:
@@ -379,5 +388,5 @@ def _not_found() -> Problem:
     )
 
 
-def _wrong(field: str, said: str) -> Problem:
-    return Problem(422, "invalid", "Some fields cannot be used.", "correct the fields that are named", {field: said})
+def _invalid_field(field: str, message: str) -> Problem:
+    return Problem(422, "invalid", "Some fields cannot be used.", "correct the fields that are named", {field: message})

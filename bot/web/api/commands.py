@@ -117,19 +117,19 @@ class CommandAnswer(ResponseModel):
 class CommandRoutes:
     """The routes. The commands check rights themselves."""
 
-    def __init__(self, parts: WebDependencies) -> None:
-        self._commands = parts.commands
-        self._engine = parts.engine
+    def __init__(self, dependencies: WebDependencies) -> None:
+        self._commands = dependencies.commands
+        self._engine = dependencies.engine
 
-    async def said(self, body: CommandBody, caller: MemberCaller) -> CommandAnswer:
+    async def run_command(self, body: CommandBody, caller: MemberCaller) -> CommandAnswer:
         """Run a command. A rejected command is a response, too: it has `failed`."""
-        member, where = _standing(body, caller)
-        return await self._answer(Invocation(body.command, tuple(body.words), member, where))
+        member, conversation = _speaker(body, caller)
+        return await self._answer(Invocation(body.command, tuple(body.words), member, conversation))
 
-    async def filled(self, body: FormBody, caller: MemberCaller) -> CommandAnswer:
+    async def submit_form(self, body: FormBody, caller: MemberCaller) -> CommandAnswer:
         """Submit a form."""
-        member, where = _standing(body, caller)
-        return await self._answer(FormSubmission(body.form, body.fields, member, where))
+        member, conversation = _speaker(body, caller)
+        return await self._answer(FormSubmission(body.form, body.fields, member, conversation))
 
     async def _answer(self, request: Invocation | FormSubmission) -> CommandAnswer:
         last: Reply | Form = Reply("There is nothing to say.", failed=True)
@@ -139,48 +139,48 @@ class CommandRoutes:
         if isinstance(last, Reply) and last.message is not None:
             turn_id = (await self._engine.receive(last.message)).turn_id
             turn = TurnAnswer(turn_id=turn_id, follow=f"/api/responses/{turn_id}")
-        return _written(last, turn)
+        return _command_answer(last, turn)
 
 
-def routes(parts: WebDependencies) -> APIRouter:
+def routes(dependencies: WebDependencies) -> APIRouter:
     """Return the routes."""
-    router, commands = api_router(prefix="/api/commands", tags=["commands"]), CommandRoutes(parts)
-    router.post("", name="run_command", summary="Any command")(commands.said)
-    router.post("/forms", name="submit_form", summary="A form of a command, filled in")(commands.filled)
+    router, commands = api_router(prefix="/api/commands", tags=["commands"]), CommandRoutes(dependencies)
+    router.post("", name="run_command", summary="Any command")(commands.run_command)
+    router.post("/forms", name="submit_form", summary="A form of a command, filled in")(commands.submit_form)
     return router
 
 
-def _standing(body: _Place, caller: ApiClient) -> tuple[Member, ConversationKey]:
+def _speaker(body: _Place, caller: ApiClient) -> tuple[Member, ConversationKey]:
     """Return the member and the conversation. A named workspace limits the member's rights to it. Raises Problem."""
-    where = own_conversation(caller, body.workspace, body.conversation_id)
+    conversation = own_conversation(caller, body.workspace, body.conversation_id)
     speaker = replace(caller, workspace=body.workspace) if body.workspace else caller
-    return speaker.member, where
+    return speaker.member, conversation
 
 
-def _written(answer: Reply | Form, turn: TurnAnswer | None) -> CommandAnswer:
-    plain: dict[str, Any] = reply_json(answer)
+def _command_answer(answer: Reply | Form, turn: TurnAnswer | None) -> CommandAnswer:
+    json_reply: dict[str, Any] = reply_json(answer)
     match answer:
         case Form():
             return CommandAnswer(
                 text=answer.title,
-                failed=plain["failed"],
+                failed=json_reply["failed"],
                 form=answer.id,
                 fields=[_field(field) for field in answer.fields],
                 carried=dict(answer.carried),
                 intro=answer.intro,
-                instead=plain["instead"],
+                instead=json_reply["instead"],
             )
         case Reply():
             document = answer.document
             return CommandAnswer(
-                text=plain["text"],
-                failed=plain["failed"],
-                rows=plain["rows"],
-                details=plain["details"],
+                text=json_reply["text"],
+                failed=json_reply["failed"],
+                rows=json_reply["rows"],
+                details=json_reply["details"],
                 facts=list(answer.details),
                 actions=[_action(action) for action in answer.actions],
                 page=_page(answer.page),
-                data=plain["data"],
+                data=json_reply["data"],
                 document=None
                 if document is None
                 else DocumentAnswer(name=document.name, mime_type=document.mime_type, text=document.text),

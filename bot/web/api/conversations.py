@@ -16,9 +16,9 @@ from bot.domain.api_clients import ApiClient, ApiRole
 from bot.domain.conversations import ConversationKey
 from bot.ports import ConversationSummary, ReportingStore
 from bot.web.authentication import MemberCaller
-from bot.web.conversation_ids import id_of, key_prefixes, may_see, no_such_conversation, place, read_id
+from bot.web.conversation_ids import format_id, key_prefixes, may_see, no_such_conversation, own_key, parse_id
 from bot.web.problems import Problem
-from bot.web.routes import RequestModel, ResponseModel, WebDependencies, api_router, moment
+from bot.web.routes import RequestModel, ResponseModel, WebDependencies, api_router, format_time
 from bot.web.turn_schemas import ConversationStatus, MessageShape, ToolCallShape, calls_of, messages_of
 
 MOST_ROWS = 10_000
@@ -68,10 +68,10 @@ class ConversationList(ResponseModel):
     size: int
 
 
-def routes(parts: WebDependencies) -> APIRouter:
+def routes(dependencies: WebDependencies) -> APIRouter:
     """Return the routes to list, create, read and delete conversations."""
     router = api_router(tags=["conversations"])
-    archive = parts.command_parts.archive
+    archive = dependencies.command_dependencies.archive
 
     @router.get("/api/conversations", response_model=ConversationList)
     async def list_conversations(
@@ -82,21 +82,23 @@ def routes(parts: WebDependencies) -> APIRouter:
         own: Annotated[bool, Query(description="Only the caller's own, for admins too.")] = False,
     ) -> ConversationList:
         """List the caller's conversations in a workspace; for admins, all of their workspace. Latest first."""
-        found, total = await _page(parts.command_parts.archive, _beginnings(caller, workspace, own=own), page, size)
-        shown = [_shape(caller, each) for each in found]
+        summaries, total = await _page(
+            dependencies.command_dependencies.archive, _key_prefixes(caller, workspace, own=own), page, size
+        )
+        shown = [_shape(caller, summary) for summary in summaries]
         return ConversationList(conversations=shown, total=total, page=page, size=size)
 
     @router.post("/api/conversations", response_model=ConversationShape, status_code=201)
-    async def create_conversation(wanted: NewConversation, caller: MemberCaller, answer: Response) -> ConversationShape:
+    async def create_conversation(body: NewConversation, caller: MemberCaller, response: Response) -> ConversationShape:
         """Create an empty conversation with a title. 409 if the id is in use."""
-        named = "" if wanted.conversation_id is None else str(wanted.conversation_id)
-        key = place(caller, wanted.workspace, named)
-        if not await archive.create(key, wanted.title):
+        name = "" if body.conversation_id is None else str(body.conversation_id)
+        key = own_key(caller, body.workspace, name)
+        if not await archive.create(key, body.title):
             raise Problem(409, "conflict", "There is a conversation of that id.", "take another one, or ask in it")
         summary = await archive.summary(key)
         if summary is None:
             raise no_such_conversation()
-        answer.headers["Location"] = f"/api/conversations/{id_of(caller, key)}"
+        response.headers["Location"] = f"/api/conversations/{format_id(caller, key)}"
         return _shape(caller, summary)
 
     @router.get("/api/conversations/{conversationId}", response_model=ConversationDetail)
@@ -108,7 +110,7 @@ def routes(parts: WebDependencies) -> APIRouter:
         summary = await archive.summary(key)
         if summary is None:
             raise no_such_conversation()
-        views = await parts.engine.recent_turns(key, MOST_RESPONSES)
+        views = await dependencies.engine.recent_turns(key, MOST_RESPONSES)
         return ConversationDetail(
             **dict(_shape(caller, summary)),
             messages=[message for view in views for message in messages_of(view)],
@@ -133,42 +135,41 @@ def routes(parts: WebDependencies) -> APIRouter:
 
 
 async def _page(
-    archive: ReportingStore, beginnings: Sequence[str], page: int, size: int
+    archive: ReportingStore, prefixes: Sequence[str], page: int, size: int
 ) -> tuple[Sequence[ConversationSummary], int]:
     """Return a page of the conversations with these key prefixes, and their total number."""
-    before = (page - 1) * size
-    if before + size > MOST_ROWS:
+    offset = (page - 1) * size
+    if offset + size > MOST_ROWS:
         raise Problem(422, "invalid", f"A list ends after {MOST_ROWS} rows.", "name a workspace", {"page": "Too far."})
-    parts = [await archive.conversations(beginning, "", before + size, 0) for beginning in beginnings]
-    found = sorted((row for rows, _ in parts for row in rows), key=lambda each: -each.updated_at)
-    return found[before : before + size], sum(count for _, count in parts)
+    pages = [await archive.conversations(prefix, "", offset + size, 0) for prefix in prefixes]
+    summaries = sorted((row for rows, _ in pages for row in rows), key=lambda summary: -summary.updated_at)
+    return summaries[offset : offset + size], sum(count for _, count in pages)
 
 
 def _visible(caller: ApiClient, name: str, workspace: str) -> ConversationKey:
-    key = read_id(caller, name, workspace)
+    key = parse_id(caller, name, workspace)
     if not may_see(caller, key):
         raise no_such_conversation()
     return key
 
 
-def _beginnings(caller: ApiClient, workspace: str, *, own: bool) -> list[str]:
-    """Return the key prefixes of the conversations to list."""
+def _key_prefixes(caller: ApiClient, workspace: str, *, own: bool) -> list[str]:
     if own or not caller.may(ApiRole.ADMIN):
-        return [str(place(caller, workspace, "-")).removesuffix("-")]
+        return [str(own_key(caller, workspace, "-")).removesuffix("-")]
     if not workspace:
         return key_prefixes(caller)
-    return key_prefixes(ApiClient(caller.name, caller.role, place(caller, workspace, "-").workspace_key))
+    return key_prefixes(ApiClient(caller.name, caller.role, own_key(caller, workspace, "-").workspace_key))
 
 
 def _shape(caller: ApiClient, summary: ConversationSummary) -> ConversationShape:
     return ConversationShape(
-        id=id_of(caller, summary.key),
+        id=format_id(caller, summary.key),
         title=summary.title,
         status=ConversationStatus(summary.state),
         platform=summary.key.platform,
         workspace=summary.key.workspace_key,
         responses=summary.turns,
         started_by=summary.started_by,
-        created_at=moment(summary.created_at),
-        updated_at=moment(summary.updated_at),
+        created_at=format_time(summary.created_at),
+        updated_at=format_time(summary.updated_at),
     )

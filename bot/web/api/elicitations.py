@@ -15,7 +15,7 @@ from bot.domain.approvals import AlreadyDecided, ApprovalNotFound, NotAllowed
 from bot.domain.elicitation_answers import AnswerRejected, ElicitationAnswered, InvalidAnswer, OpenElicitation
 from bot.domain.elicitations import ElicitationAction, ElicitationResult, FormMode
 from bot.web.authentication import MemberCaller
-from bot.web.conversation_ids import id_of
+from bot.web.conversation_ids import format_id
 from bot.web.problems import Problem
 from bot.web.routes import RequestModel, ResponseModel, WebDependencies, api_router
 from bot.web.turn_schemas import ElicitationShape, elicitation_shape
@@ -43,10 +43,10 @@ class ElicitationOutcome(ResponseModel):
     action: ElicitationAction
 
 
-def routes(parts: WebDependencies) -> APIRouter:
+def routes(dependencies: WebDependencies) -> APIRouter:
     """Return the routes to read and answer elicitations."""
     router = api_router(tags=["elicitations"])
-    handler = _Handler(parts)
+    handler = _ElicitationHandler(dependencies)
 
     @router.get("/api/responses/elicitation/{elicitationId}", response_model=ElicitationShape)
     async def read_elicitation(elicitation_id: ElicitationId, caller: MemberCaller) -> ElicitationShape:
@@ -55,64 +55,68 @@ def routes(parts: WebDependencies) -> APIRouter:
 
     @router.post("/api/responses/elicitation/{elicitationId}", response_model=ElicitationOutcome)
     async def answer_elicitation(
-        elicitation_id: ElicitationId, said: ElicitationAnswer, caller: MemberCaller
+        elicitation_id: ElicitationId, body: ElicitationAnswer, caller: MemberCaller
     ) -> ElicitationOutcome:
         """Answer a server. Only the token that asked may answer; the first answer counts."""
-        return await handler.answer(caller, elicitation_id, said)
+        return await handler.answer(caller, elicitation_id, body)
 
     return router
 
 
-class _Handler:
+class _ElicitationHandler:
     """Handler of the routes. Every rejection is a Problem."""
 
-    def __init__(self, parts: WebDependencies) -> None:
-        self._engine = parts.engine
+    def __init__(self, dependencies: WebDependencies) -> None:
+        self._engine = dependencies.engine
 
     async def find(self, caller: ApiClient, elicitation_id: str) -> OpenElicitation:
         """Return an elicitation that the caller may answer now. Raises Problem."""
-        found = await self._engine.elicitations.get(elicitation_id, caller.member)
-        if not isinstance(found, OpenElicitation):
-            raise _refused(found)
-        if not caller.covers_workspace(found.turn.conversation.workspace_key):
+        elicitation = await self._engine.elicitations.get(elicitation_id, caller.member)
+        if not isinstance(elicitation, OpenElicitation):
+            raise _rejection_problem(elicitation)
+        if not caller.covers_workspace(elicitation.turn.conversation.workspace_key):
             raise _not_found()
-        return found
+        return elicitation
 
     def shape(self, caller: ApiClient, elicitation: OpenElicitation) -> ElicitationShape:
         """Return an elicitation for the response."""
         turn = elicitation.turn
         return elicitation_shape(
-            turn, elicitation.step, elicitation.elicitation, id_of(caller, turn.conversation), caller.author.principal
+            turn,
+            elicitation.step,
+            elicitation.elicitation,
+            format_id(caller, turn.conversation),
+            caller.author.principal,
         )
 
-    async def answer(self, caller: ApiClient, elicitation_id: str, said: ElicitationAnswer) -> ElicitationOutcome:
+    async def answer(self, caller: ApiClient, elicitation_id: str, body: ElicitationAnswer) -> ElicitationOutcome:
         """Apply an answer."""
-        found = await self.find(caller, elicitation_id)
-        match await self._engine.elicitations.answer(elicitation_id, _checked(said, found), caller.member):
+        elicitation = await self.find(caller, elicitation_id)
+        match await self._engine.elicitations.answer(elicitation_id, _parse_answer(body, elicitation), caller.member):
             case ElicitationAnswered(action):
                 return ElicitationOutcome(elicitation_id=elicitation_id, action=action)
             case InvalidAnswer(problems):
                 fields = {
                     ".".join(filter(None, ("content", problem.argument))): problem.problem for problem in problems
                 }
-                raise _wrong(fields)
-            case objection:
-                raise _refused(objection)
+                raise _invalid_fields(fields)
+            case rejection:
+                raise _rejection_problem(rejection)
 
 
-def _checked(said: ElicitationAnswer, elicitation: OpenElicitation) -> ElicitationResult:
+def _parse_answer(body: ElicitationAnswer, elicitation: OpenElicitation) -> ElicitationResult:
     """Return the parsed answer. Raises Problem for values that were not requested."""
-    form = isinstance(elicitation.elicitation.question.ask, FormMode)
-    if said.content is not None and not (form and said.action is ElicitationAction.ACCEPT):
-        raise _wrong({"content": "Only a form that is accepted has values."})
+    is_form = isinstance(elicitation.elicitation.question.ask, FormMode)
+    if body.content is not None and not (is_form and body.action is ElicitationAction.ACCEPT):
+        raise _invalid_fields({"content": "Only a form that is accepted has values."})
     return ElicitationResult(
-        said.action, (said.content or {}) if form and said.action is ElicitationAction.ACCEPT else None
+        body.action, (body.content or {}) if is_form and body.action is ElicitationAction.ACCEPT else None
     )
 
 
-def _refused(objection: AnswerRejected) -> Problem:
+def _rejection_problem(rejection: AnswerRejected) -> Problem:
     """Return the reason why an answer had no effect."""
-    match objection:
+    match rejection:
         case AlreadyDecided(how):
             return Problem(409, "already_settled", how, "see what has become of the response")
         case NotAllowed():
@@ -120,7 +124,7 @@ def _refused(objection: AnswerRejected) -> Problem:
         case ApprovalNotFound():
             return _not_found()
         case _:
-            assert_never(objection)
+            assert_never(rejection)
 
 
 def _not_found() -> Problem:
@@ -129,5 +133,5 @@ def _not_found() -> Problem:
     )
 
 
-def _wrong(fields: dict[str, str]) -> Problem:
+def _invalid_fields(fields: dict[str, str]) -> Problem:
     return Problem(422, "invalid", "Some fields cannot be used.", "correct the fields that are named", fields)

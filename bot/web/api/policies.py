@@ -16,10 +16,10 @@ from bot.domain.policies import ANY, Rule
 from bot.domain.policy_syntax import RuleError, describe_rule, parse_rule, rule_to_table
 from bot.web.problems import Problem
 from bot.web.routes import RequestModel, ResponseModel, WebDependencies, api_router
-from bot.web.server_responses import AskedManner, Moment, ResponseOptions
-from bot.web.server_scope import AtHere, Services
+from bot.web.server_responses import Moment, RequestedOptions, ResponseOptions
+from bot.web.server_scope import CurrentScope, Services
 
-_NAMED = {"server": "serverId", "server_id": "serverId", "tool": "toolName", "policy": "policy"}
+_FIELDS = {"server": "serverId", "server_id": "serverId", "tool": "toolName", "policy": "policy"}
 """Field names of a request body by the key of a rule."""
 
 
@@ -61,36 +61,38 @@ class PolicyRoutes:
     def __init__(self, services: Services) -> None:
         self._services = services
 
-    async def listed(
+    async def list_policies(
         self,
-        manner: AskedManner,
-        here: AtHere,
+        options: RequestedOptions,
+        scope: CurrentScope,
         *,
         effective: Annotated[bool, Query(description="With the operator's and the profile's that hold here.")] = False,
     ) -> list[PolicyAnswer]:
         """List the rules of admins for this scope, or all rules that apply in it."""
-        rules = await self._services.policies.rules(here.conversation)
+        rules = await self._services.policies.rules(scope.conversation)
         if effective:
-            rules = list(self._services.parts.administration.rules_in(here.conversation))
-        servers = await self._services.directory.all(here.conversation)
-        return [_answer(rule, servers, manner) for rule in rules]
+            rules = list(self._services.dependencies.administration.rules_in(scope.conversation))
+        servers = await self._services.directory.all(scope.conversation)
+        return [_answer(rule, servers, options) for rule in rules]
 
-    async def put(self, body: PolicyBody, manner: AskedManner, here: AtHere) -> PolicyAnswer:
+    async def set_policy(self, body: PolicyBody, options: RequestedOptions, scope: CurrentScope) -> PolicyAnswer:
         """Save a rule. It replaces the rule about the same calls."""
         policies = self._services.policies
-        seen = await policies.server(body.server_id, here.conversation)
-        tool = ANY if body.tool_name in ("", ANY) else await policies.tool(seen, body.tool_name)
-        profile = await policies.profile(body.profile, here.conversation)
-        own = {"policy": body.policy}
-        own |= {"server_id": seen.id} if seen else {}
-        own |= {"tool": tool} if tool != ANY else {}
-        own |= {"profile": profile} if profile else {}
-        ruled = await policies.set(replace(_read({**body.rule, **own}), workspace=here.workspace), here.author)
-        return _answer(ruled.rule, [seen] if seen else [], manner)
+        server = await policies.server(body.server_id, scope.conversation)
+        tool = ANY if body.tool_name in ("", ANY) else await policies.tool(server, body.tool_name)
+        profile = await policies.profile(body.profile, scope.conversation)
+        fields = {"policy": body.policy}
+        fields |= {"server_id": server.id} if server else {}
+        fields |= {"tool": tool} if tool != ANY else {}
+        fields |= {"profile": profile} if profile else {}
+        saved = await policies.set(
+            replace(_parse_rule({**body.rule, **fields}), workspace=scope.workspace), scope.author
+        )
+        return _answer(saved.rule, [server] if server else [], options)
 
-    async def cleared(
+    async def clear_policy(
         self,
-        here: AtHere,
+        scope: CurrentScope,
         *,
         rule_id: Annotated[str | None, Query(alias="id", description="The rule's id.")] = None,
         server_id: Annotated[
@@ -101,45 +103,47 @@ class PolicyRoutes:
         ] = None,
     ) -> None:
         """Delete a rule. The next matching rule applies again."""
-        rules = await self._services.policies.rules(here.conversation)
+        rules = await self._services.policies.rules(scope.conversation)
         if rule_id is not None:
-            rule = next((each for each in rules if each.id == rule_id), None)
+            rule = next((candidate for candidate in rules if candidate.id == rule_id), None)
         elif server_id is not None:
-            seen = await self._services.policies.server(server_id, here.conversation)
-            name = "" if tool_name in (None, ANY) else tool_name or ""
-            _, rule = self._services.policies.about(rules, seen, name, here.member)
+            server = await self._services.policies.server(server_id, scope.conversation)
+            tool = "" if tool_name in (None, ANY) else tool_name or ""
+            _, rule = self._services.policies.about(rules, server, tool, scope.member)
         else:
             raise Problem(
                 422, "invalid", "Which rule?", "send ?id=… or ?serverId=…&toolName=…", {"serverId": "It is missing."}
             )
-        if rule is None or not await self._services.policies.clear(rule, here.member):
+        if rule is None or not await self._services.policies.clear(rule, scope.member):
             raise NotFoundRejection("There is no such rule. Nothing was changed.")
 
 
-def routes(parts: WebDependencies) -> APIRouter:
+def routes(dependencies: WebDependencies) -> APIRouter:
     """Return the routes."""
-    services = Services.of(parts.command_parts)
-    router = api_router(prefix="/api/mcp/approval-policies", tags=["policies"], dependencies=[Depends(services.asked)])
+    services = Services.build(dependencies.command_dependencies)
+    router = api_router(
+        prefix="/api/mcp/approval-policies", tags=["policies"], dependencies=[Depends(services.query_scope)]
+    )
     policies = PolicyRoutes(services)
-    router.get("", name="list_policies", summary="What runs, what asks and what never runs")(policies.listed)
-    router.put("", name="set_policy", summary="Set the policy of a tool")(policies.put)
-    router.delete("", name="clear_policy", summary="Take a rule back", status_code=204)(policies.cleared)
+    router.get("", name="list_policies", summary="What runs, what asks and what never runs")(policies.list_policies)
+    router.put("", name="set_policy", summary="Set the policy of a tool")(policies.set_policy)
+    router.delete("", name="clear_policy", summary="Take a rule back", status_code=204)(policies.clear_policy)
     return router
 
 
-def _read(table: dict[str, Any]) -> Rule:
+def _parse_rule(table: dict[str, Any]) -> Rule:
     try:
         return parse_rule(table)
     except RuleError as error:
         key = error.key.partition(".")[0]
-        field = _NAMED.get(key, f"rule.{error.key}")
+        field = _FIELDS.get(key, f"rule.{error.key}")
         raise Problem(
             422, "invalid", "The rule cannot be used. Nothing was saved.", "correct it", {field: f"It {error.problem}."}
         ) from error
 
 
-def _answer(rule: Rule, servers: list[VisibleServer], manner: ResponseOptions) -> PolicyAnswer:
-    slug = next((seen.name for seen in servers if seen.id == rule.server_id), rule.server_id)
+def _answer(rule: Rule, servers: list[VisibleServer], options: ResponseOptions) -> PolicyAnswer:
+    slug = next((server.name for server in servers if server.id == rule.server_id), rule.server_id)
     return PolicyAnswer(
         id=rule.id,
         server_id=rule.server_id or None,
@@ -151,5 +155,5 @@ def _answer(rule: Rule, servers: list[VisibleServer], manner: ResponseOptions) -
         workspace=rule.workspace or None,
         managed_in="file" if rule.of_file else "database" if rule.at else "profile",
         set_by=rule.by or None,
-        set_at=manner.moment(rule.at),
+        set_at=options.moment(rule.at),
     )

@@ -13,8 +13,16 @@ from bot.commands.server_directory import VisibleServer
 from bot.domain.profiles import Profile
 from bot.web.problems import Problem
 from bot.web.routes import RequestModel, ResponseModel, WebDependencies, api_router
-from bot.web.server_responses import AskedManner, Moment, ResponseOptions
-from bot.web.server_scope import AtHere, IfMatch, RequestScope, Services, check, overtaken, tag
+from bot.web.server_responses import Moment, RequestedOptions, ResponseOptions
+from bot.web.server_scope import (
+    CurrentScope,
+    IfMatch,
+    RequestScope,
+    Services,
+    check_version,
+    format_etag,
+    version_conflict,
+)
 
 _FIELDS = {"servers": "enabledMcpServerIds"}
 """Field names of this API that differ from those of `/profile`."""
@@ -60,103 +68,108 @@ class ProfileRoutes:
     def __init__(self, services: Services) -> None:
         self._services = services
 
-    async def listed(self, manner: AskedManner, here: AtHere) -> list[AgentAnswer]:
+    async def list_agents(self, options: RequestedOptions, scope: CurrentScope) -> list[AgentAnswer]:
         """List the profiles of the workspace and the global ones."""
-        servers = await self._services.directory.all(here.conversation)
-        bound = await self._bound(here)
+        servers = await self._services.directory.all(scope.conversation)
+        places = await self._bound_places(scope)
         return [
-            _answer(profile, servers, bound, manner) for profile in await self._services.profiles.all(here.conversation)
+            _answer(profile, servers, places, options)
+            for profile in await self._services.profiles.all(scope.conversation)
         ]
 
-    async def shown(self, agent: AgentId, response: Response, manner: AskedManner, here: AtHere) -> AgentAnswer:
+    async def show_agent(
+        self, agent: AgentId, response: Response, options: RequestedOptions, scope: CurrentScope
+    ) -> AgentAnswer:
         """Return one profile."""
-        return await self._answered(await self._find(agent, here), response, manner, here)
+        return await self._respond(await self._find(agent, scope), response, options, scope)
 
-    async def put(
+    async def put_agent(
         self,
         agent: AgentId,
         body: AgentBody,
         response: Response,
-        manner: AskedManner,
-        here: AtHere,
+        options: RequestedOptions,
+        scope: CurrentScope,
         *,
         if_match: IfMatch = None,
     ) -> AgentAnswer:
         """Change a profile, or create it with everything enabled by default."""
         profiles = self._services.profiles
-        present = await profiles.named(agent, here.conversation)
-        profile = present or profiles.blank(agent, here.workspace)
-        profiles.may_change(profile, here.member)
-        if present is not None:
-            check(present, body.version, if_match)
+        existing = await profiles.named(agent, scope.conversation)
+        profile = existing or profiles.blank(agent, scope.workspace)
+        profiles.may_change(profile, scope.member)
+        if existing is not None:
+            check_version(existing, body.version, if_match)
         elif body.version or if_match is not None:
             raise Problem(
                 412 if if_match else 409, "conflict", "There is no such profile yet.", "leave out the version"
             )
-        servers = await self._services.directory.all(here.conversation)
-        fields = {"name": agent} if present is None else {}
-        drafted, errors = parse_profile(profile, {**fields, **_fields(body)}, servers)
-        other = await profiles.named(drafted.name, here.conversation)
+        servers = await self._services.directory.all(scope.conversation)
+        fields = {"name": agent} if existing is None else {}
+        draft, errors = parse_profile(profile, {**fields, **_fields(body)}, servers)
+        other = await profiles.named(draft.name, scope.conversation)
         if other is not None and other.id != profile.id:
             raise Problem(
                 409, "conflict", "There is a profile of that name.", "choose another", {"name": "It is taken."}
             )
         if errors:
-            wrong = {_FIELDS.get(name, name): error for name, error in errors.items()}
-            raise Problem(422, "invalid", "Some fields cannot be used. Nothing was saved.", "correct them", wrong)
-        kept = await profiles.save(drafted, here.author)
-        if isinstance(kept, Outdated):
-            raise overtaken(await self._find(profile.id, here), 409 if if_match is None else 412)
-        if present is None:
+            field_errors = {_FIELDS.get(name, name): error for name, error in errors.items()}
+            raise Problem(
+                422, "invalid", "Some fields cannot be used. Nothing was saved.", "correct them", field_errors
+            )
+        saved = await profiles.save(draft, scope.author)
+        if isinstance(saved, Outdated):
+            raise version_conflict(await self._find(profile.id, scope), 409 if if_match is None else 412)
+        if existing is None:
             response.status_code = 201
-            response.headers["Location"] = f"/api/workspaces/{here.workspace}/agents/{kept.id}"
-        return await self._answered(kept, response, manner, here)
+            response.headers["Location"] = f"/api/workspaces/{scope.workspace}/agents/{saved.id}"
+        return await self._respond(saved, response, options, scope)
 
-    async def deleted(self, agent: AgentId, here: AtHere, if_match: IfMatch = None) -> None:
+    async def delete_agent(self, agent: AgentId, scope: CurrentScope, if_match: IfMatch = None) -> None:
         """Delete a profile and its bindings."""
-        profile = await self._find(agent, here)
-        self._services.profiles.may_change(profile, here.member)
-        check(profile, None, if_match)
-        await self._services.profiles.delete(profile, here.author)
+        profile = await self._find(agent, scope)
+        self._services.profiles.may_change(profile, scope.member)
+        check_version(profile, None, if_match)
+        await self._services.profiles.delete(profile, scope.author)
 
-    async def _find(self, name: str, here: RequestScope) -> Profile:
-        profile = await self._services.profiles.named(name, here.conversation)
+    async def _find(self, name: str, scope: RequestScope) -> Profile:
+        profile = await self._services.profiles.named(name, scope.conversation)
         if profile is None:
             raise NotFoundRejection("There is no profile of that id or name in this workspace.")
         return profile
 
-    async def _answered(
-        self, profile: Profile, response: Response, manner: ResponseOptions, here: RequestScope
+    async def _respond(
+        self, profile: Profile, response: Response, options: ResponseOptions, scope: RequestScope
     ) -> AgentAnswer:
-        response.headers["ETag"] = tag(profile.version)
-        servers = await self._services.directory.all(here.conversation)
-        return _answer(profile, servers, await self._bound(here), manner)
+        response.headers["ETag"] = format_etag(profile.version)
+        servers = await self._services.directory.all(scope.conversation)
+        return _answer(profile, servers, await self._bound_places(scope), options)
 
-    async def _bound(self, here: RequestScope) -> dict[str, list[str]]:
+    async def _bound_places(self, scope: RequestScope) -> dict[str, list[str]]:
         """Return the conversations that profiles of this workspace are bound to, by profile."""
-        found: dict[str, list[str]] = {}
-        for binding in await self._services.parts.profiles.bindings():
-            if f"{binding.place}:".startswith(f"{here.workspace}:"):
-                found.setdefault(binding.profile, []).append(binding.place)
-        return found
+        places: dict[str, list[str]] = {}
+        for binding in await self._services.dependencies.profiles.bindings():
+            if f"{binding.place}:".startswith(f"{scope.workspace}:"):
+                places.setdefault(binding.profile, []).append(binding.place)
+        return places
 
 
-def routes(parts: WebDependencies) -> APIRouter:
+def routes(dependencies: WebDependencies) -> APIRouter:
     """Return the routes."""
-    services = Services.of(parts.command_parts)
+    services = Services.build(dependencies.command_dependencies)
     router = api_router(
-        prefix="/api/workspaces/{workspace}/agents", tags=["profiles"], dependencies=[Depends(services.in_workspace)]
+        prefix="/api/workspaces/{workspace}/agents", tags=["profiles"], dependencies=[Depends(services.workspace_scope)]
     )
     profiles = ProfileRoutes(services)
-    router.get("", name="list_agents", summary="Every profile of a workspace")(profiles.listed)
-    router.get("/{agent}", name="show_agent", summary="One profile")(profiles.shown)
+    router.get("", name="list_agents", summary="Every profile of a workspace")(profiles.list_agents)
+    router.get("/{agent}", name="show_agent", summary="One profile")(profiles.show_agent)
     router.put(
         "/{agent}",
         name="put_agent",
         summary="Which servers a profile may use, and who it is",
         responses={201: {"model": AgentAnswer, "description": "It has been made."}},
-    )(profiles.put)
-    router.delete("/{agent}", name="delete_agent", summary="Delete a profile", status_code=204)(profiles.deleted)
+    )(profiles.put_agent)
+    router.delete("/{agent}", name="delete_agent", summary="Delete a profile", status_code=204)(profiles.delete_agent)
     return router
 
 
@@ -176,7 +189,7 @@ def _fields(body: AgentBody) -> dict[str, str]:
 
 
 def _answer(
-    profile: Profile, servers: list[VisibleServer], bound: dict[str, list[str]], manner: ResponseOptions
+    profile: Profile, servers: list[VisibleServer], places: dict[str, list[str]], options: ResponseOptions
 ) -> AgentAnswer:
     values = profile_values(profile, servers)
     return AgentAnswer(
@@ -189,8 +202,8 @@ def _answer(
         policies=values["policies"].splitlines(),
         approvers=sorted(profile.approvers),
         workspace=profile.workspace or None,
-        bound_to=sorted(bound.get(profile.id, [])),
+        bound_to=sorted(places.get(profile.id, [])),
         version=profile.version,
-        updated_at=manner.moment(profile.updated_at),
+        updated_at=options.moment(profile.updated_at),
         updated_by=profile.updated_by or None,
     )

@@ -32,11 +32,11 @@ from bot.domain.turns import Receipt
 from bot.domain.views import TurnView
 from bot.errors import CountersignError, NotFound, QueueFull
 from bot.web.authentication import MemberCaller
-from bot.web.conversation_ids import id_of, is_own, may_see, own_conversation
+from bot.web.conversation_ids import format_id, is_own, may_see, own_conversation
 from bot.web.limits import RequestStreamPlace, StreamPlace
 from bot.web.problems import Problem, problem_of_error
 from bot.web.routes import RequestModel, ResponseModel, WebDependencies, api_router
-from bot.web.sse import EventStream, ServerEvent, stream_described
+from bot.web.sse import EventStream, ServerEvent, stream_description
 from bot.web.surface import Uploads
 from bot.web.turn_events import EVENTS, Cursor, EventEncoder
 from bot.web.turn_schemas import ResponseShape, is_waiting, response_shape
@@ -45,7 +45,7 @@ MOST_IMAGES = 5
 _DATA = re.compile(r"data:(image/(?:png|jpeg|gif|webp));base64,([A-Za-z0-9+/=\s]+)")
 _TEXTS = ("text", "input_text", "output_text")
 _IMAGES = ("image_url", "input_image")
-_PERSON = "user"
+_USER = "user"
 
 
 class Piece(BaseModel):
@@ -79,7 +79,7 @@ class Payload(BaseModel):
     stream: bool = True
 
     @property
-    def ignored(self) -> list[str]:
+    def ignored_fields(self) -> list[str]:
         """Names of the fields that have no effect."""
         return sorted(name for name in self.model_extra or {} if len(name) <= 64)[:50]
 
@@ -89,7 +89,7 @@ class ParsedInput:
     """Input text, earlier messages and images."""
 
     text: str
-    context: tuple[str, ...] = ()
+    earlier: tuple[str, ...] = ()
     attachments: tuple[Attachment, ...] = ()
 
 
@@ -104,49 +104,49 @@ def parse_input(payload: Payload, uploads: Uploads, owner: str) -> ParsedInput:
     missing or invalid.
     """
     messages = _messages(payload)
-    last = next((place for place in reversed(range(len(messages))) if messages[place].role == _PERSON), None)
+    last = next((index for index in reversed(range(len(messages))) if messages[index].role == _USER), None)
     if last is None:
-        raise _wrong("payload.messages", "There is no message of the role user.")
+        raise _invalid_field("payload.messages", "There is no message of the role user.")
     if last != len(messages) - 1:
-        raise _wrong("payload.messages", "The last message must be of the role user: it is the question.")
-    text, images = _read(messages[last])
+        raise _invalid_field("payload.messages", "The last message must be of the role user: it is the question.")
+    text, images = _text_and_images(messages[last])
     if len(images) > MOST_IMAGES:
-        raise _wrong("payload.messages", f"A question takes {MOST_IMAGES} images at most.")
+        raise _invalid_field("payload.messages", f"A question takes {MOST_IMAGES} images at most.")
     if not text.strip() and not images:
-        raise _wrong("payload.messages", "The question is empty.")
-    attachments = tuple(_kept(uploads, owner, number, each) for number, each in enumerate(images, start=1))
+        raise _invalid_field("payload.messages", "The question is empty.")
+    attachments = tuple(_store_image(uploads, owner, number, image) for number, image in enumerate(images, start=1))
     return ParsedInput(text.strip() or describe_files(attachments), _context(messages[:last]), attachments)
 
 
 def _messages(payload: Payload) -> Sequence[InputMessage]:
     if (payload.messages is None) == (payload.input is None):
-        raise _wrong("payload", "It takes either messages or input.")
+        raise _invalid_field("payload", "It takes either messages or input.")
     if payload.messages is not None:
         return payload.messages
     return [InputMessage(content=payload.input)] if isinstance(payload.input, str) else payload.input or []
 
 
-def _context(said: Sequence[InputMessage]) -> tuple[str, ...]:
+def _context(messages: Sequence[InputMessage]) -> tuple[str, ...]:
     """Return the earlier messages as lines, each with its role."""
     lines = []
-    for each in said:
-        text, images = _read(each)
-        lines.append((each.role, append_file_names(text, [f"image {n}" for n, _ in enumerate(images, start=1)])))
+    for message in messages:
+        text, images = _text_and_images(message)
+        lines.append((message.role, append_file_names(text, [f"image {n}" for n, _ in enumerate(images, start=1)])))
     return format_lines([line for line in lines if line[1].strip()])
 
 
-def _read(said: InputMessage) -> tuple[str, Sequence[_Image]]:
-    if isinstance(said.content, str):
-        return said.content, ()
+def _text_and_images(message: InputMessage) -> tuple[str, Sequence[_Image]]:
+    if isinstance(message.content, str):
+        return message.content, ()
     texts: list[str] = []
     images: list[_Image] = []
-    for piece in said.content:
+    for piece in message.content:
         if piece.type in _TEXTS and piece.text is not None:
             texts.append(piece.text)
         elif piece.type in _IMAGES and piece.image_url is not None:
             images.append(_image(piece.image_url))
         else:
-            raise _wrong("payload.messages", "A piece of a message must be a text or an image.")
+            raise _invalid_field("payload.messages", "A piece of a message must be a text or an image.")
     return "\n".join(texts), images
 
 
@@ -154,23 +154,23 @@ def _image(address: str | dict[str, Any]) -> _Image:
     url = address.get("url") if isinstance(address, dict) else address
     match = _DATA.fullmatch(url) if isinstance(url, str) else None
     if match is None:
-        raise _wrong(
+        raise _invalid_field(
             "payload.messages",
             "An image must be in the request itself: data:image/png;base64,… (PNG, JPEG, GIF or WebP).",
         )
     try:
         return _Image(base64.b64decode("".join(match[2].split()), validate=True), match[1])
     except binascii.Error:
-        raise _wrong("payload.messages", "An image is no base64.") from None
+        raise _invalid_field("payload.messages", "An image is no base64.") from None
 
 
-def _kept(uploads: Uploads, owner: str, number: int, image: _Image) -> Attachment:
+def _store_image(uploads: Uploads, owner: str, number: int, image: _Image) -> Attachment:
     name = f"image-{number}.{image.mime_type.removeprefix('image/')}"
-    return uploads.keep(image.data, name, image.mime_type, owner)
+    return uploads.store(image.data, name, image.mime_type, owner)
 
 
-def _wrong(field: str, said: str) -> Problem:
-    return Problem(422, "invalid", "Some fields cannot be used.", "correct the fields that are named", {field: said})
+def _invalid_field(field: str, error: str) -> Problem:
+    return Problem(422, "invalid", "Some fields cannot be used.", "correct the fields that are named", {field: error})
 
 
 WAIT_SECONDS = 50.0
@@ -188,7 +188,7 @@ IdempotencyKey = Annotated[
         description="Of this very question, the caller's own: sent again under it, it is asked once.",
     ),
 ]
-_STREAM = stream_described(*EVENTS)
+_STREAM = stream_description(*EVENTS)
 _UNFINISHED = {
     "model": ResponseShape,
     "description": "It waits for an approval or for an answer to a server, or is still being answered.",
@@ -220,16 +220,16 @@ class Stopped(ResponseModel):
     stopped: bool = Field(description="False if it had ended.")
 
 
-def routes(parts: WebDependencies) -> APIRouter:
+def routes(dependencies: WebDependencies) -> APIRouter:
     """Return the routes to create, follow, read and stop responses."""
     router = api_router(tags=["responses"])
-    responses = _Responses(parts)
+    responses = _Responses(dependencies)
 
     @router.post("/api/responses/stream", response_model=ResponseShape, responses={**_STREAM, 202: _UNFINISHED})
     async def create_response(
-        asked: ResponseRequest,
+        request: ResponseRequest,
         caller: MemberCaller,
-        answer: Response,
+        response: Response,
         *,
         place: RequestStreamPlace,
         idempotency_key: IdempotencyKey = None,
@@ -238,21 +238,21 @@ def routes(parts: WebDependencies) -> APIRouter:
         """Create a response. Returns events until the turn has ended. With `stream: false`, returns one document, or
         202 if the turn waits for an approval or an elicitation, or takes longer than a minute.
         """
-        named = "" if asked.conversation_id is None else str(asked.conversation_id)
-        key = own_conversation(caller, asked.workspace, named or _thread(idempotency_key))
+        name = "" if request.conversation_id is None else str(request.conversation_id)
+        key = own_conversation(caller, request.workspace, name or _thread(idempotency_key))
         if last_event_id and idempotency_key is None:
             raise _not_resumable()
-        waits = responses.take_place(place, asked.payload)
-        receipt = await responses.put(caller, key, asked, idempotency_key)
+        may_wait = responses.take_place(place, request.payload)
+        receipt = await responses.receive(caller, key, request, idempotency_key)
         place.follow(receipt.turn_id)
-        ignored = asked.payload.ignored
-        if asked.payload.stream:
-            opening = {"title": asked.title or None, "redelivery": receipt.redelivery, "ignored": ignored}
+        ignored = request.payload.ignored_fields
+        if request.payload.stream:
+            opening = {"title": request.title or None, "redelivery": receipt.redelivery, "ignored": ignored}
             return responses.stream(caller, receipt.turn_id, key, last_event_id, opening)
-        view = await (responses.settled if waits else parts.engine.view)(receipt.turn_id)
+        view = await (responses.wait if may_wait else dependencies.engine.view)(receipt.turn_id)
         if not view.turn.status.ended:
-            answer.status_code = 202
-            answer.headers["Location"] = f"/api/responses/{view.turn.id}"
+            response.status_code = 202
+            response.headers["Location"] = f"/api/responses/{view.turn.id}"
         return responses.shape(caller, view).model_copy(update={"ignored": ignored})
 
     @router.get("/api/responses/{responseId}", response_model=ResponseShape)
@@ -274,14 +274,14 @@ def routes(parts: WebDependencies) -> APIRouter:
     async def stop_response(response_id: ResponseId, caller: MemberCaller) -> Stopped:
         """Stop a response. Running calls are cancelled, too."""
         await responses.find(caller, response_id)
-        stopped = await parts.engine.stop(response_id, caller.author)
+        stopped = await dependencies.engine.stop(response_id, caller.author)
         return Stopped(response_id=response_id, stopped=stopped)
 
     @router.post(
         "/api/responses/{responseId}/calls/{outputIndex}/{attempt}", response_model=ResponseShape, status_code=202
     )
     async def try_again(
-        response_id: ResponseId, output_index: OutputIndex, attempt: Attempted, caller: MemberCaller, answer: Response
+        response_id: ResponseId, output_index: OutputIndex, attempt: Attempted, caller: MemberCaller, response: Response
     ) -> ResponseShape:
         """Continue after a call of unknown outcome. `check` asks the model to find out; `again` runs the call again
         after a new approval. `again` also retries a failed call. The result is a response of its own, created once for
@@ -290,9 +290,9 @@ def routes(parts: WebDependencies) -> APIRouter:
         view = await responses.find(caller, response_id)
         if not is_own(caller, view.turn.conversation):
             raise _no_such_response()
-        go_on = parts.engine.run_again if attempt is Attempted.AGAIN else parts.engine.check_outcome
-        receipt = await go_on(response_id, output_index, caller.author)
-        answer.headers["Location"] = f"/api/responses/{receipt.turn_id}"
+        retry = dependencies.engine.run_again if attempt is Attempted.AGAIN else dependencies.engine.check_outcome
+        receipt = await retry(response_id, output_index, caller.author)
+        response.headers["Location"] = f"/api/responses/{receipt.turn_id}"
         return responses.shape(caller, await responses.find(caller, receipt.turn_id))
 
     return router
@@ -301,11 +301,11 @@ def routes(parts: WebDependencies) -> APIRouter:
 class _Responses:
     """Shared implementation of the routes."""
 
-    def __init__(self, parts: WebDependencies) -> None:
-        self._parts = parts
-        self._engine = parts.engine
-        self._following = parts.following
-        self._uploads = parts.uploads
+    def __init__(self, dependencies: WebDependencies) -> None:
+        self._dependencies = dependencies
+        self._engine = dependencies.engine
+        self._subscriptions = dependencies.subscriptions
+        self._uploads = dependencies.uploads
 
     def take_place(self, place: StreamPlace, payload: Payload) -> bool:
         """Take a place for a stream or a wait. Return False without a place for a wait: the request is answered at
@@ -328,29 +328,31 @@ class _Responses:
 
     def shape(self, caller: ApiClient, view: TurnView) -> ResponseShape:
         """Return a turn for the response."""
-        who = self._parts.command_parts.administration.signed_by
-        return response_shape(view, id_of(caller, view.turn.conversation), who, caller.author.principal)
+        signed_by = self._dependencies.command_dependencies.administration.signed_by
+        return response_shape(view, format_id(caller, view.turn.conversation), signed_by, caller.author.principal)
 
-    async def put(self, caller: ApiClient, key: ConversationKey, asked: ResponseRequest, name: str | None) -> Receipt:
+    async def receive(
+        self, caller: ApiClient, key: ConversationKey, request: ResponseRequest, name: str | None
+    ) -> Receipt:
         """Store the input once. Raises Problem if the idempotency key belongs to other input."""
-        question = parse_input(asked.payload, self._uploads, caller.author.id)
-        began = bool(await self._engine.recent_turns(key, 1))
-        if asked.title.strip() and not began:
-            await self._parts.command_parts.archive.create(key, asked.title)
+        parsed = parse_input(request.payload, self._uploads, caller.author.id)
+        has_turns = bool(await self._engine.recent_turns(key, 1))
+        if request.title.strip() and not has_turns:
+            await self._dependencies.command_dependencies.archive.create(key, request.title)
         keys = (f"http:{caller.author.id}:{name}" if name is not None else f"http:{secrets.token_hex(16)}",)
         try:
             receipt = await self._engine.receive(
                 InboundMessage(
-                    keys, key, caller.author, question.text, question.attachments, () if began else question.context
+                    keys, key, caller.author, parsed.text, parsed.attachments, () if has_turns else parsed.earlier
                 )
             )
         except QueueFull:
-            self._forget(question)
+            self._drop_images(parsed)
             raise
         if receipt.redelivery:
-            self._forget(question)
+            self._drop_images(parsed)
             turn = (await self._engine.view(receipt.turn_id)).turn
-            if turn.question.text != question.text or turn.conversation != key:
+            if turn.question.text != parsed.text or turn.conversation != key:
                 raise Problem(
                     409,
                     "idempotency_key_reused",
@@ -359,9 +361,9 @@ class _Responses:
                 )
         return receipt
 
-    def _forget(self, question: ParsedInput) -> None:
-        for attachment in question.attachments:
-            self._uploads.forget(attachment)
+    def _drop_images(self, parsed: ParsedInput) -> None:
+        for attachment in parsed.attachments:
+            self._uploads.drop(attachment)
 
     def stream(
         self,
@@ -377,13 +379,13 @@ class _Responses:
         cursor = _cursor(turn_id, last_event_id)
         if cursor.is_over:
             return Response(status_code=204)
-        who = self._parts.command_parts.administration.signed_by
-        encoder = EventEncoder(id_of(caller, conversation), who, cursor, opening, caller.author.principal)
+        signed_by = self._dependencies.command_dependencies.administration.signed_by
+        encoder = EventEncoder(format_id(caller, conversation), signed_by, cursor, opening, caller.author.principal)
         return EventStream(self._events(turn_id, encoder))
 
     async def _events(self, turn_id: str, encoder: EventEncoder) -> AsyncGenerator[ServerEvent, None]:
         try:
-            async with aclosing(self._following.views(turn_id, self._engine.view)) as views:
+            async with aclosing(self._subscriptions.views(turn_id, self._engine.view)) as views:
                 async for view in views:
                     for event in encoder.encode(view):
                         yield ServerEvent(event.name, event.data, str(event.cursor))
@@ -392,13 +394,13 @@ class _Responses:
             problem = problem_of_error(error)
             yield ServerEvent("error", {"code": problem.code, "message": problem.message})
 
-    async def settled(self, turn_id: str) -> TurnView:
+    async def wait(self, turn_id: str) -> TurnView:
         """Return the turn once it has ended or waits for a user, or its current view after the timeout."""
         view = await self._engine.view(turn_id)
         try:
             async with (
                 asyncio.timeout(WAIT_SECONDS),
-                aclosing(self._following.views(turn_id, self._engine.view)) as views,
+                aclosing(self._subscriptions.views(turn_id, self._engine.view)) as views,
             ):
                 async for view in views:
                     if view.turn.status.ended or is_waiting(view):

@@ -26,8 +26,8 @@ from bot.ports import ServerAdmin
 from bot.web.limits import RequestStreamPlace
 from bot.web.problems import Problem
 from bot.web.routes import RequestModel, ResponseModel, WebDependencies, api_router
-from bot.web.server_responses import AskedManner, CapabilitiesAnswer, Moment, ResponseOptions, ServerSerializer
-from bot.web.server_scope import AtHere, ServerScope, Services
+from bot.web.server_responses import CapabilitiesAnswer, Moment, RequestedOptions, ResponseOptions, ServerSerializer
+from bot.web.server_scope import CurrentScope, ServerScope, Services
 from bot.web.sse import EventStream, ServerEvent
 
 # -------------------- events
@@ -40,49 +40,49 @@ async def stream_status(
     directory: ServerDirectory,
     server: VisibleServer,
     conversation: ConversationKey,
-    writer: ServerSerializer,
+    serializer: ServerSerializer,
 ) -> AsyncGenerator[ServerEvent, None]:
     """Yield the status as an event, now and after each change."""
-    last = _state(servers, server.id)
-    yield _event("status_update", server, writer)
+    current = _snapshot(servers, server.id)
+    yield _event("status_update", server, serializer)
     while True:
         await asyncio.sleep(LOOK_SECONDS)
-        before, last = last, _state(servers, server.id)
-        if before == last:
+        before, current = current, _snapshot(servers, server.id)
+        if before == current:
             continue
         try:
             server = await directory.find(server.id, conversation)
         except NotFoundRejection:
             yield ServerEvent("server_removed", {"id": server.id, "serverId": server.name})
             return
-        if _stands(before) != _stands(last):
-            yield _event("connection_change", server, writer)
-        if _was_asked(before, last):
-            yield _event("capabilities_synced", server, writer)
+        if _connection_state(before) != _connection_state(current):
+            yield _event("connection_change", server, serializer)
+        if _was_synced(before, current):
+            yield _event("capabilities_synced", server, serializer)
 
 
-def _event(name: str, server: VisibleServer, writer: ServerSerializer) -> ServerEvent:
-    return ServerEvent(name, writer.listed(server).model_dump(mode="json"))
+def _event(name: str, server: VisibleServer, serializer: ServerSerializer) -> ServerEvent:
+    return ServerEvent(name, serializer.summary(server).model_dump(mode="json"))
 
 
-def _state(servers: ServerAdmin, server_id: str) -> ServerSnapshot | None:
-    return next((state for state in servers.servers() if state.config.id == server_id), None)
+def _snapshot(servers: ServerAdmin, server_id: str) -> ServerSnapshot | None:
+    return next((snapshot for snapshot in servers.servers() if snapshot.config.id == server_id), None)
 
 
-def _stands(state: ServerSnapshot | None) -> tuple[object, ...]:
+def _connection_state(snapshot: ServerSnapshot | None) -> tuple[object, ...]:
     """Return the parts of a state about the connection and the definition."""
-    return () if state is None else (state.status, state.problem, state.config, state.server_version)
+    return () if snapshot is None else (snapshot.status, snapshot.problem, snapshot.config, snapshot.server_version)
 
 
-def _was_asked(before: ServerSnapshot | None, state: ServerSnapshot | None) -> bool:
+def _was_synced(before: ServerSnapshot | None, after: ServerSnapshot | None) -> bool:
     """Return True if a sync was attempted between two states."""
-    if state is None or state.status in _OFF or state.sync not in (SyncStatus.SYNCED, SyncStatus.SYNC_FAILED):
+    if after is None or after.status in _OFF or after.sync not in (SyncStatus.SYNCED, SyncStatus.SYNC_FAILED):
         return False
-    return before is None or (before.sync, before.synced_at) != (state.sync, state.synced_at)
+    return before is None or (before.sync, before.synced_at) != (after.sync, after.synced_at)
 
 
 _OFF = (ServerStatus.DISABLED, ServerStatus.DISCONNECTED)
-_WATCHED = (
+_STREAM_DESCRIPTION = (
     "Events `status_update` (at once), `connection_change`, `capabilities_synced` and `server_removed`, each with the "
     "server as in the list; comments while nothing happens."
 )
@@ -145,94 +145,96 @@ class ServerActions:
 
     def __init__(self, services: Services) -> None:
         self._services = services
-        self._servers = services.parts.servers
+        self._servers = services.dependencies.servers
         self._directory = services.directory
 
-    async def connected(self, ref: str, manner: AskedManner, here: AtHere) -> ConnectedAnswer:
+    async def connect(self, ref: str, options: RequestedOptions, scope: CurrentScope) -> ConnectedAnswer:
         """Connect a server that is not connected. A disconnected server reconnects automatically from now on."""
-        seen = await self._directory.find(ref, here.conversation)
-        if not await self._services.keeping.let_connect(seen, here.member):
-            raise _switched_off(seen)
-        state, sign_in_url = await self._servers.connect(seen.id), None
+        server = await self._directory.find(ref, scope.conversation)
+        if not await self._services.servers.let_connect(server, scope.member):
+            raise _off_problem(server)
+        state, sign_in_url = await self._servers.connect(server.id), None
         problem = state.problem
         if state.status is not ServerStatus.CONNECTED:
             try:
-                sign_in_url = await self._services.signing_in.address(seen, here.member, here.conversation)
+                sign_in_url = await self._services.sign_ins.address(server, scope.member, scope.conversation)
             except ServerTrouble as trouble:
                 problem = str(trouble)
         return ConnectedAnswer(
             connected=state.status is ServerStatus.CONNECTED,
-            status=manner.status(state.status),
+            status=options.status(state.status),
             last_error=problem or None,
             sign_in_url=sign_in_url,
         )
 
-    async def disconnected(self, ref: str, manner: AskedManner, here: AtHere) -> ConnectionAnswer:
+    async def disconnect(self, ref: str, options: RequestedOptions, scope: CurrentScope) -> ConnectionAnswer:
         """Close the connection, which stays closed until the next request to connect."""
-        seen = await self._directory.find(ref, here.conversation)
-        record = self._directory.record_of(seen, here.member)
+        server = await self._directory.find(ref, scope.conversation)
+        record = self._directory.record_of(server, scope.member)
         if record.standing is ServerEnablement.ON:
-            await self._services.keeping.set_enablement(record, ServerEnablement.DISCONNECTED, here.author)
-        present = await self._directory.find(seen.id, here.conversation)
-        return ConnectionAnswer(connected=False, status=manner.status(present.status), last_error=None)
+            await self._services.servers.set_enablement(record, ServerEnablement.DISCONNECTED, scope.author)
+        current = await self._directory.find(server.id, scope.conversation)
+        return ConnectionAnswer(connected=False, status=options.status(current.status), last_error=None)
 
-    async def verified(
+    async def verify(
         self,
         ref: str,
-        manner: AskedManner,
-        here: AtHere,
+        options: RequestedOptions,
+        scope: CurrentScope,
         *,
         deep: Annotated[bool, Query(description="Say of every look what it found.")] = False,
     ) -> VerifyAnswer:
         """Check a server from its address to its tools, and connect if all checks pass."""
-        seen = await self._directory.find(ref, here.conversation)
-        if seen.status in _OFF:
-            raise _switched_off(seen)
-        async with aclosing(self._servers.diagnose(seen.id)) as looks:
-            checks = [check async for check in looks]
+        server = await self._directory.find(ref, scope.conversation)
+        if server.status in _OFF:
+            raise _off_problem(server)
+        async with aclosing(self._servers.diagnose(server.id)) as results:
+            checks = [check async for check in results]
         if not any(check.finding is CheckStatus.BROKEN for check in checks):
-            await self._servers.connect(seen.id)
-        return _verified(await self._directory.find(seen.id, here.conversation), checks, manner, deep=deep)
+            await self._servers.connect(server.id)
+        return _verify_answer(await self._directory.find(server.id, scope.conversation), checks, options, deep=deep)
 
-    async def synced(self, ref: str, manner: AskedManner, here: AtHere) -> SyncAnswer:
+    async def sync(self, ref: str, options: RequestedOptions, scope: CurrentScope) -> SyncAnswer:
         """Fetch and store tools, resources and prompts."""
-        seen = await self._directory.find(ref, here.conversation)
-        if seen.status in _OFF:
-            raise _switched_off(seen)
-        fetched = await self._services.keeping.fetch(seen)
-        present, known = await self._directory.find(seen.id, here.conversation), fetched.capabilities
+        server = await self._directory.find(ref, scope.conversation)
+        if server.status in _OFF:
+            raise _off_problem(server)
+        fetched = await self._services.servers.fetch(server)
+        synced, capabilities = await self._directory.find(server.id, scope.conversation), fetched.capabilities
         return SyncAnswer(
-            sync_status=present.sync.name,
-            last_synced_at=manner.moment(present.state.synced_at if present.state else None),
-            tool_count=len(known.tools),
-            resource_count=len(known.resources) + len(known.templates),
-            prompt_count=len(known.prompts),
+            sync_status=synced.sync.name,
+            last_synced_at=options.moment(synced.state.synced_at if synced.state else None),
+            tool_count=len(capabilities.tools),
+            resource_count=len(capabilities.resources) + len(capabilities.templates),
+            prompt_count=len(capabilities.prompts),
             new=list(fetched.new),
             changed=list(fetched.changed),
             gone=list(fetched.gone),
         )
 
-    async def offered(self, ref: str, manner: AskedManner, here: AtHere) -> CapabilitiesAnswer:
+    async def show_capabilities(self, ref: str, options: RequestedOptions, scope: CurrentScope) -> CapabilitiesAnswer:
         """Return the known tools, resources and prompts; a server without any is synced first."""
-        seen = await self._services.directory.find_synced(ref, here.conversation)
-        present = await self._directory.find(seen.id, here.conversation)
-        return self._writer(manner).capabilities(present, here.conversation)
+        server = await self._services.directory.find_synced(ref, scope.conversation)
+        synced = await self._directory.find(server.id, scope.conversation)
+        return self._serializer(options).capabilities(synced, scope.conversation)
 
-    async def watched(self, ref: str, manner: AskedManner, here: AtHere, place: RequestStreamPlace) -> EventStream:
+    async def stream(
+        self, ref: str, options: RequestedOptions, scope: CurrentScope, place: RequestStreamPlace
+    ) -> EventStream:
         """Stream the status as server-sent events."""
         place.take()
-        seen = await self._directory.find(ref, here.conversation)
-        place.follow(seen.id)
-        events = stream_status(self._servers, self._directory, seen, here.conversation, self._writer(manner))
+        server = await self._directory.find(ref, scope.conversation)
+        place.follow(server.id)
+        events = stream_status(self._servers, self._directory, server, scope.conversation, self._serializer(options))
         return EventStream(events)
 
-    def _writer(self, manner: ResponseOptions) -> ServerSerializer:
-        return ServerSerializer(self._services.parts, self._directory, manner)
+    def _serializer(self, options: ResponseOptions) -> ServerSerializer:
+        return ServerSerializer(self._services.dependencies, self._directory, options)
 
 
-def routes(parts: WebDependencies) -> APIRouter:
+def routes(dependencies: WebDependencies) -> APIRouter:
     """Return the routes, for all workspaces and for one."""
-    services = Services.of(parts.command_parts)
+    services = Services.build(dependencies.command_dependencies)
     router = api_router()
     for scope in services.server_scopes():
         router.routes.extend(_action_routes(scope, services).routes)
@@ -245,46 +247,53 @@ def _action_routes(scope: ServerScope, services: Services) -> APIRouter:
     router = api_router(f"{scope.path}/{{ref}}", tags=["servers"], dependencies=[Depends(scope.dependency)])
     actions = ServerActions(services)
     posts = (
-        ("connect", "Connect to a server now", actions.connected),
-        ("disconnect", "Leave a server alone until it is connected again", actions.disconnected),
-        ("verify", "Whether a server can be used", actions.verified),
-        ("sync", "Ask a server for everything it offers", actions.synced),
+        ("connect", "Connect to a server now", actions.connect),
+        ("disconnect", "Leave a server alone until it is connected again", actions.disconnect),
+        ("verify", "Whether a server can be used", actions.verify),
+        ("sync", "Ask a server for everything it offers", actions.sync),
     )
     for verb, summary, action in posts:
         router.post(f"/{verb}", name=f"{scope.name}{verb}_server", summary=summary)(action)
-    router.get("/capabilities", name=f"{scope.name}show_capabilities", summary="What a server offers")(actions.offered)
+    router.get("/capabilities", name=f"{scope.name}show_capabilities", summary="What a server offers")(
+        actions.show_capabilities
+    )
     router.get(
         "/status/stream",
         name=f"{scope.name}watch_server",
         summary="How a server stands, as it changes",
         response_class=EventStream,
-        responses={200: {"content": {EventStream.media_type: {"schema": {"type": "string"}}}, "description": _WATCHED}},
-    )(actions.watched)
+        responses={
+            200: {
+                "content": {EventStream.media_type: {"schema": {"type": "string"}}},
+                "description": _STREAM_DESCRIPTION,
+            }
+        },
+    )(actions.stream)
     return router
 
 
-def _verified(server: VisibleServer, checks: list[Check], manner: ResponseOptions, *, deep: bool) -> VerifyAnswer:
+def _verify_answer(server: VisibleServer, checks: list[Check], options: ResponseOptions, *, deep: bool) -> VerifyAnswer:
     broken = next((check for check in checks if check.finding is CheckStatus.BROKEN), None)
-    times = [check.seconds for check in checks if check.seconds is not None]
+    durations = [check.seconds for check in checks if check.seconds is not None]
     problem = "" if server.status is ServerStatus.CONNECTED else server.problem or "It is not connected."
     return VerifyAnswer(
         ok=broken is None and not problem,
-        status=manner.status(server.status),
-        latency_ms=round(1000 * sum(times)) if times else None,
+        status=options.status(server.status),
+        latency_ms=round(1000 * sum(durations)) if durations else None,
         era=(server.state.protocol if server.state else "") or None,
         error=broken.detail if broken else problem or None,
         fix=(broken.fix if broken else "") or None,
         checks=[
             CheckAnswer(
-                name=each.name, finding=each.finding.value, detail=each.detail, fix=each.fix, seconds=each.seconds
+                name=check.name, finding=check.finding.value, detail=check.detail, fix=check.fix, seconds=check.seconds
             )
-            for each in checks
-            if deep or each.finding in (CheckStatus.BROKEN, CheckStatus.DOUBTFUL)
+            for check in checks
+            if deep or check.finding in (CheckStatus.BROKEN, CheckStatus.DOUBTFUL)
         ],
     )
 
 
-def _switched_off(server: VisibleServer) -> Problem:
+def _off_problem(server: VisibleServer) -> Problem:
     if server.status is ServerStatus.DISABLED:
         return Problem(409, "disabled", "The server is disabled.", 'enable it: PUT {"enabled": true}')
     return Problem(409, "disconnected", "The server is disconnected.", "connect it: POST …/connect")
@@ -337,48 +346,48 @@ class ReviewRoutes:
     def __init__(self, services: Services) -> None:
         self._services = services
 
-    async def shown(self, ref: str, manner: AskedManner, here: AtHere) -> ReviewAnswer:
+    async def show(self, ref: str, options: RequestedOptions, scope: CurrentScope) -> ReviewAnswer:
         """Return the unreviewed tools and their differences from the pins."""
-        seen = await self._services.directory.find_synced(ref, here.conversation)
-        waiting = await self._services.reviewing.waiting(seen.id)
+        server = await self._services.directory.find_synced(ref, scope.conversation)
+        tools = await self._services.review.waiting(server.id)
         return ReviewAnswer(
-            server_id=seen.name,
-            tools=[_waiting(each, manner) for each in waiting],
-            definition=combined_digest(each.tool for each in waiting) if waiting else None,
+            server_id=server.name,
+            tools=[_waiting_tool(tool, options) for tool in tools],
+            definition=combined_digest(tool.tool for tool in tools) if tools else None,
         )
 
-    async def approved(self, ref: str, body: ApprovalBody, here: AtHere) -> Approved:
+    async def approve(self, ref: str, body: ApprovalBody, scope: CurrentScope) -> Approved:
         """Approve tools in the reviewed version."""
-        seen = await self._services.directory.find(ref, here.conversation)
-        found = await self._services.reviewing.approve(seen, body.tool, body.definition, here.member)
-        if not found:
+        server = await self._services.directory.find(ref, scope.conversation)
+        approved = await self._services.review.approve(server, body.tool, body.definition, scope.member)
+        if not approved:
             raise Problem(
                 409, "conflict", "What waits is not what was looked at any more. Nothing was approved.", "look again"
             )
-        return Approved(approved=[each.tool.original_name for each in found])
+        return Approved(approved=[approved_tool.tool.original_name for approved_tool in approved])
 
 
 def _review_routes(scope: ServerScope, services: Services) -> APIRouter:
     router = api_router(f"{scope.path}/{{ref}}/review", tags=["servers"], dependencies=[Depends(scope.dependency)])
     reviews = ReviewRoutes(services)
-    router.get("", name=f"{scope.name}show_review", summary="Tools that wait for a review")(reviews.shown)
-    router.post("", name=f"{scope.name}approve_tools", summary="Approve tools as they were shown")(reviews.approved)
+    router.get("", name=f"{scope.name}show_review", summary="Tools that wait for a review")(reviews.show)
+    router.post("", name=f"{scope.name}approve_tools", summary="Approve tools as they were shown")(reviews.approve)
     return router
 
 
-def _waiting(waiting: UnreviewedTool, manner: ResponseOptions) -> WaitingTool:
-    pin = waiting.pin
+def _waiting_tool(unreviewed: UnreviewedTool, options: ResponseOptions) -> WaitingTool:
+    pin = unreviewed.pin
     return WaitingTool(
-        name=waiting.tool.original_name,
-        review=waiting.review.value,
-        flags=list(waiting.tool.flags),
+        name=unreviewed.tool.original_name,
+        review=unreviewed.review.value,
+        flags=list(unreviewed.tool.flags),
         differences=[
-            DefinitionDiff(part=alteration.part, before=alteration.before, after=alteration.after)
-            for alteration in waiting.alterations
+            DefinitionDiff(part=difference.part, before=difference.before, after=difference.after)
+            for difference in unreviewed.alterations
         ],
-        definition=waiting.tool.definition,
+        definition=unreviewed.tool.definition,
         pinned_by=pin.pinned_by if pin else None,
-        pinned_at=manner.moment(pin.pinned_at if pin else None),
+        pinned_at=options.moment(pin.pinned_at if pin else None),
     )
 
 
@@ -413,38 +422,40 @@ class Instructions(ResponseModel):
 
 
 def _common_routes(services: Services) -> APIRouter:
-    router = api_router("/api/mcp", tags=["servers"], dependencies=[Depends(services.asked)])
+    router = api_router("/api/mcp", tags=["servers"], dependencies=[Depends(services.query_scope)])
 
     @router.get("/instructions", summary="What the model is told of the servers")
-    async def list_instructions(here: AtHere) -> Instructions:
+    async def list_instructions(scope: CurrentScope) -> Instructions:
         """Return the instructions for the model. An unusable server contributes none."""
         entries = [
             Instruction(
-                server_id=seen.name,
-                name=seen.config.title or seen.name,
-                system_instruction=seen.config.system_instruction,
-                response_instruction=seen.config.response_instruction,
-                auto_context_tool=seen.config.auto_context_tool,
+                server_id=server.name,
+                name=server.config.title or server.name,
+                system_instruction=server.config.system_instruction,
+                response_instruction=server.config.response_instruction,
+                auto_context_tool=server.config.auto_context_tool,
             )
-            for seen in await services.directory.all(here.conversation)
-            if seen.status in (ServerStatus.CONNECTED, ServerStatus.IDLE)
+            for server in await services.directory.all(scope.conversation)
+            if server.status in (ServerStatus.CONNECTED, ServerStatus.IDLE)
         ]
         joined = "\n\n".join(entry.system_instruction for entry in entries if entry.system_instruction)
         return Instructions(instructions=joined, servers=entries)
 
     @router.post("/reload", summary="Read the operator's file again")
     async def reload_file(
-        here: AtHere,
+        scope: CurrentScope,
         *,
         dry_run: Annotated[bool, Query(alias="dryRun", description="Say what would change, change nothing.")] = False,
     ) -> FileDifference:
         """Apply servers and rules from the operator's file as it is now."""
-        found = await (services.parts.administration.difference() if dry_run else services.keeping.reload(here.member))
+        difference = await (
+            services.dependencies.administration.difference() if dry_run else services.servers.reload(scope.member)
+        )
         return FileDifference(
-            added=list(found.added),
-            changed=dict(found.changed),
-            removed=list(found.removed),
-            problems=list(found.problems),
+            added=list(difference.added),
+            changed=dict(difference.changed),
+            removed=list(difference.removed),
+            problems=list(difference.problems),
             applied=not dry_run,
         )
 

@@ -32,14 +32,22 @@ from bot.domain.servers import USER_SLOT, AuthenticationKind, ServerEnablement, 
 from bot.web.problems import Problem
 from bot.web.routes import RequestModel, WebDependencies, api_router
 from bot.web.server_responses import (
-    AskedManner,
+    RequestedOptions,
     ResponseOptions,
     ServerAnswer,
     ServerDetails,
     ServerSerializer,
-    wanted_standing,
 )
-from bot.web.server_scope import AtHere, IfMatch, RequestScope, ServerScope, Services, check, overtaken, tag
+from bot.web.server_scope import (
+    CurrentScope,
+    IfMatch,
+    RequestScope,
+    ServerScope,
+    Services,
+    check_version,
+    format_etag,
+    version_conflict,
+)
 
 _REFERENCES = ("env:", "file:")
 MISSING_SECRET = "It is missing: the secret itself, or env:NAME or file:/path, where it is."  # noqa: S105 - a sentence
@@ -134,28 +142,30 @@ class ServerBody(RequestModel):
 
 @dataclass(slots=True)
 class ParsedServer:
-    """A parsed server. `called` maps a field of a definition to its name in the request, for error messages."""
+    """A parsed server. `field_names` maps a field of a definition to its name in the request, for error messages."""
 
     fields: dict[str, str] = field(default_factory=dict)
     hidden: str = ""
     values: dict[str, str] = field(default_factory=dict)
     argv: tuple[str, ...] = ()
     errors: dict[str, str] = field(default_factory=dict)
-    called: dict[str, str] = field(default_factory=dict)
+    field_names: dict[str, str] = field(default_factory=dict)
 
-    def wrong(self, errors: Mapping[str, str]) -> dict[str, str]:
+    def all_errors(self, errors: Mapping[str, str]) -> dict[str, str]:
         """Return errors by the field names of the request."""
-        found = dict(self.errors)
+        errors_by_field = dict(self.errors)
         for name, error in errors.items():
-            said = MISSING_SECRET if name == "secret" and error.startswith("Its secret is missing.") else error
-            place = f"config.slots.{name.removeprefix(SLOT)}" if name.startswith(SLOT) else _CALLED.get(name, name)
+            message = MISSING_SECRET if name == "secret" and error.startswith("Its secret is missing.") else error
+            field_name = (
+                f"config.slots.{name.removeprefix(SLOT)}" if name.startswith(SLOT) else _FIELD_NAMES.get(name, name)
+            )
             if error == UNNAMED_SECRET:
-                said, place = f"{MISSING_SECRET} It is for the slot {name.removeprefix(SLOT)}.", "config.env"
-            found.setdefault(self.called.get(name, place), said)
-        return found
+                message, field_name = f"{MISSING_SECRET} It is for the slot {name.removeprefix(SLOT)}.", "config.env"
+            errors_by_field.setdefault(self.field_names.get(name, field_name), message)
+        return errors_by_field
 
 
-_CALLED = {
+_FIELD_NAMES = {
     "title": "name",
     "transport": "transportType",
     "auth": "authType",
@@ -191,9 +201,9 @@ _SECRET_FIELD = {
 }
 
 
-def given(body: ServerBody) -> ParsedServer:
+def parse_server(body: ServerBody) -> ParsedServer:
     """Parse a server."""
-    read = ParsedServer()
+    parsed = ParsedServer()
     config = body.config or ConfigBody()
     url = body.url if body.url is not None else config.url
     plain: Mapping[str, object] = {
@@ -221,37 +231,37 @@ def given(body: ServerBody) -> ParsedServer:
         else "\n".join(f"{tool}={seconds:g}" for tool, seconds in body.tool_timeouts.items()),
         "words": body.words,
         "sends": body.sends,
-        "tool_words": _by_tool(body.tool_words),
-        "tool_sends": _by_tool(body.tool_sends),
+        "tool_words": _tool_lines(body.tool_words),
+        "tool_sends": _tool_lines(body.tool_sends),
         "tool_recipients": None
         if body.tool_recipients is None
-        else _by_tool({tool: ",".join(names) for tool, names in body.tool_recipients.items()}),
+        else _tool_lines({tool: ",".join(names) for tool, names in body.tool_recipients.items()}),
     }
-    read.fields.update({name: _text(value) for name, value in plain.items() if value is not None})
-    read.fields.update({f"{SLOT}{name}": value for name, value in (config.slots or {}).items()})
+    parsed.fields.update({name: _text(value) for name, value in plain.items() if value is not None})
+    parsed.fields.update({f"{SLOT}{name}": value for name, value in (config.slots or {}).items()})
     if body.url is None and config.url is not None:
-        read.called["url"] = "config.url"
+        parsed.field_names["url"] = "config.url"
     if body.name is None:
-        read.called["name"] = "serverId"
+        parsed.field_names["name"] = "serverId"
     if config.command is not None:
-        read.argv = (config.command, *(config.args or ()))
-        read.fields.setdefault("transport", "stdio")
+        parsed.argv = (config.command, *(config.args or ()))
+        parsed.fields.setdefault("transport", "stdio")
     elif config.args:
-        read.errors["config.args"] = "These are arguments of a program: config.command is missing."
-    _read_secret(read, body, config)
-    _read_user(read, config)
+        parsed.errors["config.args"] = "These are arguments of a program: config.command is missing."
+    _parse_secret(parsed, body, config)
+    _parse_user(parsed, config)
     for name, prefix, values in (("headers", "header:", config.headers), ("env", "env:", config.env)):
         if values is not None:
-            read.fields[name] = "\n".join(_lines(read, prefix, values))
-    return read
+            parsed.fields[name] = "\n".join(_lines(parsed, prefix, values))
+    return parsed
 
 
-def _by_tool(values: Mapping[str, str] | None) -> str | None:
+def _tool_lines(values: Mapping[str, str] | None) -> str | None:
     """Return a mapping as the lines of a form, one tool per line."""
     return None if values is None else "\n".join(f"{tool}={value}" for tool, value in values.items())
 
 
-def _read_secret(read: ParsedServer, body: ServerBody, config: ConfigBody) -> None:
+def _parse_secret(parsed: ParsedServer, body: ServerBody, config: ConfigBody) -> None:
     sent = {
         "apiKey": body.api_key,
         "config.headerValue": config.header_value,
@@ -259,46 +269,48 @@ def _read_secret(read: ParsedServer, body: ServerBody, config: ConfigBody) -> No
         "config.clientSecret": config.client_secret,
     }
     values = {name: value.get_secret_value() for name, value in sent.items() if value is not None}
-    kind = read.fields.get("auth", "").lower().replace("-", "_")
+    kind = parsed.fields.get("auth", "").lower().replace("-", "_")
     name = _SECRET_FIELD.get(kind, "apiKey") if kind else next(iter(values), "apiKey")
     for other in values.keys() - {name}:
-        read.errors[other] = f"It goes with authType {AUTH_OF[other].value}."
-    read.called |= {"secret": name, "hidden": name}
+        parsed.errors[other] = f"It goes with authType {AUTH_OF[other].value}."
+    parsed.field_names |= {"secret": name, "hidden": name}
     if name not in values:
         return
     if not values[name]:
         # Removed: authentication ends unless the request sets another type.
-        read.fields.setdefault("auth", AuthenticationKind.NONE.value)
+        parsed.fields.setdefault("auth", AuthenticationKind.NONE.value)
         return
-    read.fields.setdefault("auth", AUTH_OF[name].value)
+    parsed.fields.setdefault("auth", AUTH_OF[name].value)
     if values[name].startswith(_REFERENCES):
-        read.fields["secret"] = values[name]
+        parsed.fields["secret"] = values[name]
     elif values[name] != KEEP:
-        read.hidden = values[name]
+        parsed.hidden = values[name]
 
 
-def _read_user(read: ParsedServer, config: ConfigBody) -> None:
+def _parse_user(parsed: ParsedServer, config: ConfigBody) -> None:
     """Parse the user name of basic authentication: plain text, a reference, or `***` for the stored one."""
     if config.username is None:
         return
     value = config.username.get_secret_value()
     if value in ("", KEEP) or _is_reference(value):
-        read.fields["username"] = value
+        parsed.fields["username"] = value
     else:
-        read.fields["username"] = KEEP
-        read.values[USER_SLOT] = value
+        parsed.fields["username"] = KEEP
+        parsed.values[USER_SLOT] = value
 
 
-def _lines(read: ParsedServer, prefix: str, values: Mapping[str, SecretStr]) -> Iterator[str]:
+def _lines(parsed: ParsedServer, prefix: str, values: Mapping[str, SecretStr]) -> Iterator[str]:
     """Yield secrets by name and plain headers as lines of a definition. Clear-text secrets are collected separately."""
     for name, secret in values.items():
         value = secret.get_secret_value()
         if "=" in name or name != name.strip() or not name.isprintable():
-            read.errors["config.headers" if prefix == "header:" else "config.env"] = "One of the names cannot be used."
+            parsed.errors["config.headers" if prefix == "header:" else "config.env"] = (
+                "One of the names cannot be used."
+            )
         elif value == KEEP or _is_reference(value) or (prefix == "header:" and is_plain_header(name, value)):
             yield f"{name}={value}"
         else:
-            read.values[f"{prefix}{name}"] = value
+            parsed.values[f"{prefix}{name}"] = value
             yield f"{name}={KEEP}"
 
 
@@ -330,26 +342,26 @@ class ServerRoutes:
 
     def __init__(self, services: Services) -> None:
         self._services = services
-        self._parts = services.parts
+        self._dependencies = services.dependencies
 
-    async def listed(self, manner: AskedManner, here: AtHere) -> list[ServerAnswer]:
+    async def list_servers(self, options: RequestedOptions, scope: CurrentScope) -> list[ServerAnswer]:
         """List the servers of this scope and the global ones."""
-        writer = self._writer(manner)
-        return [writer.listed(seen) for seen in await self._services.directory.all(here.conversation)]
+        writer = self._serializer(options)
+        return [writer.summary(server) for server in await self._services.directory.all(scope.conversation)]
 
-    async def added(
+    async def add_server(
         self,
         body: ServerBody,
         response: Response,
-        manner: AskedManner,
-        here: AtHere,
+        options: RequestedOptions,
+        scope: CurrentScope,
         *,
         upsert: Annotated[bool, Query(description="Change the one of that name, if there is one.")] = False,
         connect: Annotated[bool, Query(description="Connect to it before answering.")] = True,
     ) -> ServerAnswer:
         """Add a server: 201; with `upsert`, change an existing one: 200. Waits up to 45 seconds for the connection."""
-        present = await self._existing(body, here)
-        if present is not None and not upsert:
+        existing = await self._existing(body, scope)
+        if existing is not None and not upsert:
             raise Problem(
                 409,
                 "conflict",
@@ -357,124 +369,126 @@ class ServerRoutes:
                 "choose another name, or send ?upsert=true to change that one",
                 {"serverId" if body.server_id else "name": "It is taken."},
             )
-        if present is not None:
-            await self._change(present, body, here, None)
-            response.status_code, ref = 200, present.id
+        if existing is not None:
+            await self._change(existing, body, scope, None)
+            response.status_code, ref = 200, existing.id
         else:
-            record = await self._add(body, here)
+            record = await self._add(body, scope)
             if connect and record.standing is ServerEnablement.ON:
-                await self._connected(record)
+                await self._connect(record)
             ref = record.id
-        seen = await self._find(ref, here)
-        _tell_version(response, seen)
-        response.headers["Location"] = f"{here.servers}/{seen.id}"
-        return self._writer(manner).listed(seen)
+        server = await self._find(ref, scope)
+        _set_etag(response, server)
+        response.headers["Location"] = f"{scope.servers}/{server.id}"
+        return self._serializer(options).summary(server)
 
-    async def shown(self, ref: str, response: Response, manner: AskedManner, here: AtHere) -> ServerDetails:
+    async def show_server(
+        self, ref: str, response: Response, options: RequestedOptions, scope: CurrentScope
+    ) -> ServerDetails:
         """Return one server by its id, slug or name, with its definition; `***` stands for secrets."""
-        seen = await self._find(ref, here)
-        _tell_version(response, seen)
-        return self._writer(manner).details(seen)
+        server = await self._find(ref, scope)
+        _set_etag(response, server)
+        return self._serializer(options).details(server)
 
-    async def changed(
+    async def change_server(
         self,
         ref: str,
         body: ServerBody,
         response: Response,
-        manner: AskedManner,
-        here: AtHere,
+        options: RequestedOptions,
+        scope: CurrentScope,
         *,
         if_match: IfMatch = None,
     ) -> ServerDetails:
         """Change the fields in the body; `***` keeps a secret."""
-        seen = await self._find(ref, here)
-        await self._change(seen, body, here, if_match)
-        present = await self._find(seen.id, here)
-        _tell_version(response, present)
-        return self._writer(manner).details(present)
+        server = await self._find(ref, scope)
+        await self._change(server, body, scope, if_match)
+        present = await self._find(server.id, scope)
+        _set_etag(response, present)
+        return self._serializer(options).details(present)
 
-    async def removed(self, ref: str, here: AtHere, if_match: IfMatch = None) -> None:
+    async def remove_server(self, ref: str, scope: CurrentScope, if_match: IfMatch = None) -> None:
         """Delete a server with its secrets and rules."""
-        await self._remove(await self._find(ref, here), here, if_match)
+        await self._remove(await self._find(ref, scope), scope, if_match)
 
-    def _writer(self, manner: ResponseOptions) -> ServerSerializer:
-        return ServerSerializer(self._parts, self._services.directory, manner)
+    def _serializer(self, options: ResponseOptions) -> ServerSerializer:
+        return ServerSerializer(self._dependencies, self._services.directory, options)
 
-    async def _find(self, ref: str, here: RequestScope) -> VisibleServer:
-        return await self._services.directory.find(ref, here.conversation)
+    async def _find(self, ref: str, scope: RequestScope) -> VisibleServer:
+        return await self._services.directory.find(ref, scope.conversation)
 
-    async def _existing(self, body: ServerBody, here: RequestScope) -> VisibleServer | None:
-        servers = await self._services.directory.all(here.conversation)
+    async def _existing(self, body: ServerBody, scope: RequestScope) -> VisibleServer | None:
+        servers = await self._services.directory.all(scope.conversation)
         for name in filter(None, (body.server_id, body.name)):
-            found = name_in_use(servers, name)
-            if found is not None:
-                return found
+            server = name_in_use(servers, name)
+            if server is not None:
+                return server
         return None
 
-    async def _add(self, body: ServerBody, here: RequestScope) -> ServerRecord:
-        read = given(body)
+    async def _add(self, body: ServerBody, scope: RequestScope) -> ServerRecord:
+        parsed = parse_server(body)
         name = body.server_id or body.name or ""
         if body.server_id and not is_slug(body.server_id):
-            read.errors["serverId"] = "Lower-case letters, digits and dashes, at most 64 of them."
+            parsed.errors["serverId"] = "Lower-case letters, digits and dashes, at most 64 of them."
         if is_slug(name) and body.name == name:
-            read.fields.pop("title", None)
-        policy = _policy(body, read)
-        draft = await self._services.drafting.new(_wish(read, here, name))
-        self._admit(draft)
-        _check(read, draft)
-        kept = await self._services.keeping.add(draft, policy, here.author)
-        if isinstance(kept, InvalidServer):
-            raise _taken(read, kept)
-        record = kept.record
+            parsed.fields.pop("title", None)
+        policy = _policy(body, parsed)
+        draft = await self._services.validator.new(_server_request(parsed, scope, name))
+        self._check_name(draft)
+        _check_draft(parsed, draft)
+        outcome = await self._services.servers.add(draft, policy, scope.author)
+        if isinstance(outcome, InvalidServer):
+            raise _name_taken(parsed, outcome)
+        record = outcome.record
         if body.enabled is False:
-            record = await self._services.keeping.set_enablement(record, ServerEnablement.DISABLED, here.author)
+            record = await self._services.servers.set_enablement(record, ServerEnablement.DISABLED, scope.author)
         return record
 
-    async def _change(self, server: VisibleServer, body: ServerBody, here: RequestScope, if_match: str | None) -> None:
-        record = self._services.directory.record_of(server, here.member)
-        check(record, body.version, if_match)
-        read = given(body)
+    async def _change(self, server: VisibleServer, body: ServerBody, scope: RequestScope, if_match: str | None) -> None:
+        record = self._services.directory.record_of(server, scope.member)
+        check_version(record, body.version, if_match)
+        parsed = parse_server(body)
         if body.policy is not None:
-            read.errors["policy"] = "It is for new servers: PUT /api/mcp/approval-policies changes what holds."
+            parsed.errors["policy"] = "It is for new servers: PUT /api/mcp/approval-policies changes what holds."
         if body.server_id is not None:
-            read.fields["name"] = body.server_id
+            parsed.fields["name"] = body.server_id
         if body.name == record.config.name and not record.config.title:
-            read.fields.pop("title", None)
-        draft = await self._services.drafting.changed(record, _wish(read, here))
-        self._admit(draft)
-        _check(read, draft)
-        kept = await self._services.keeping.change(record, draft, here.author)
-        match kept:
+            parsed.fields.pop("title", None)
+        draft = await self._services.validator.changed(record, _server_request(parsed, scope))
+        self._check_name(draft)
+        _check_draft(parsed, draft)
+        outcome = await self._services.servers.change(record, draft, scope.author)
+        match outcome:
             case InvalidServer():
-                raise _taken(read, kept)
+                raise _name_taken(parsed, outcome)
             case VersionConflict(present):
-                raise overtaken(present, 409 if if_match is None else 412)
-        standing = wanted_standing(enabled=body.enabled, record=kept.record)
-        if standing is not None:
-            await self._services.keeping.set_enablement(kept.record, standing, here.author)
+                raise version_conflict(present, 409 if if_match is None else 412)
+        enablement = _requested_enablement(enabled=body.enabled, record=outcome.record)
+        if enablement is not None:
+            await self._services.servers.set_enablement(outcome.record, enablement, scope.author)
 
-    async def _remove(self, server: VisibleServer, here: RequestScope, if_match: str | None) -> None:
-        record = self._services.directory.record_of(server, here.member)
-        check(record, None, if_match)
-        late = await self._services.keeping.remove(record, here.author)
-        if late is not None:
-            raise overtaken(late.record, 409 if if_match is None else 412)
+    async def _remove(self, server: VisibleServer, scope: RequestScope, if_match: str | None) -> None:
+        record = self._services.directory.record_of(server, scope.member)
+        check_version(record, None, if_match)
+        conflict = await self._services.servers.remove(record, scope.author)
+        if conflict is not None:
+            raise version_conflict(conflict.record, 409 if if_match is None else 412)
 
-    async def _connected(self, record: ServerRecord) -> None:
+    async def _connect(self, record: ServerRecord) -> None:
         with suppress(TimeoutError):
             async with asyncio.timeout(CONNECTING_SECONDS):
-                await self._parts.servers.connect(record.id)
+                await self._dependencies.servers.connect(record.id)
 
-    def _admit(self, draft: ParsedDefinition) -> None:
-        if not self._services.drafting.is_name_allowed(draft.record.config.name):
+    def _check_name(self, draft: ParsedDefinition) -> None:
+        if not self._services.validator.is_name_allowed(draft.record.config.name):
             raise Problem(
                 403, "name_not_allowed", "The operator does not allow a server of this name.", "choose an allowed name"
             )
 
 
-def routes(parts: WebDependencies) -> APIRouter:
+def routes(dependencies: WebDependencies) -> APIRouter:
     """Return the routes, for all workspaces and for one."""
-    services = Services.of(parts.command_parts)
+    services = Services.build(dependencies.command_dependencies)
     router = api_router()
     for scope in services.server_scopes():
         router.routes.extend(_routes_in(scope, services).routes)
@@ -487,53 +501,66 @@ def _routes_in(scope: ServerScope, services: Services) -> APIRouter:
     changed: dict[int | str, dict[str, Any]] = {
         200: {"model": ServerAnswer, "description": "It was there, and has been changed (`upsert`)."}
     }
-    router.get("", name=f"{scope.name}list_servers", summary="Every server and how it stands")(servers.listed)
+    router.get("", name=f"{scope.name}list_servers", summary="Every server and how it stands")(servers.list_servers)
     router.post(
         "",
         name=f"{scope.name}add_server",
         summary="A new server, connected to at once",
         status_code=201,
         responses=changed,
-    )(servers.added)
-    router.get("/{ref}", name=f"{scope.name}show_server", summary="One server in full")(servers.shown)
-    router.put("/{ref}", name=f"{scope.name}change_server", summary="Change a server")(servers.changed)
+    )(servers.add_server)
+    router.get("/{ref}", name=f"{scope.name}show_server", summary="One server in full")(servers.show_server)
+    router.put("/{ref}", name=f"{scope.name}change_server", summary="Change a server")(servers.change_server)
     router.delete("/{ref}", name=f"{scope.name}remove_server", summary="Delete a server", status_code=204)(
-        servers.removed
+        servers.remove_server
     )
     return router
 
 
-def _tell_version(response: Response, server: VisibleServer) -> None:
+def _requested_enablement(*, enabled: bool | None, record: ServerRecord) -> ServerEnablement | None:
+    """Return the requested enablement of a server, None if it is unchanged."""
+    match enabled, record.standing:
+        case True, ServerEnablement.DISABLED:
+            return ServerEnablement.ON
+        case False, ServerEnablement.ON | ServerEnablement.DISCONNECTED:
+            return ServerEnablement.DISABLED
+        case _:
+            return None
+
+
+def _set_etag(response: Response, server: VisibleServer) -> None:
     if server.record is not None:
-        response.headers["ETag"] = tag(server.record.version)
+        response.headers["ETag"] = format_etag(server.record.version)
 
 
-def _wish(read: ParsedServer, here: RequestScope, name: str = "") -> ServerRequest:
+def _server_request(parsed: ParsedServer, scope: RequestScope, name: str = "") -> ServerRequest:
     return ServerRequest(
-        read.fields,
-        here.member,
-        here.conversation,
+        parsed.fields,
+        scope.member,
+        scope.conversation,
         name,
-        here.everywhere,
-        read.argv,
-        read.hidden,
-        read.values,
+        scope.everywhere,
+        parsed.argv,
+        parsed.hidden,
+        parsed.values,
     )
 
 
-def _policy(body: ServerBody, read: ParsedServer) -> ApprovalPolicy | None:
+def _policy(body: ServerBody, parsed: ParsedServer) -> ApprovalPolicy | None:
     policy = parse_policy(body.policy or "")
     if body.policy is not None and policy is None:
-        words = ", ".join((*(each.value for each in ApprovalPolicy), *POLICY_CHOICES))
-        read.errors["policy"] = f"One of {words}."
+        choices = ", ".join((*(policy_value.value for policy_value in ApprovalPolicy), *POLICY_CHOICES))
+        parsed.errors["policy"] = f"One of {choices}."
     return policy
 
 
-def _check(read: ParsedServer, draft: ParsedDefinition) -> None:
-    wrong = read.wrong(draft.errors)
-    if wrong:
-        raise Problem(422, "invalid", _INVALID, "correct the fields that are named", wrong)
+def _check_draft(parsed: ParsedServer, draft: ParsedDefinition) -> None:
+    errors = parsed.all_errors(draft.errors)
+    if errors:
+        raise Problem(422, "invalid", _INVALID, "correct the fields that are named", errors)
 
 
-def _taken(read: ParsedServer, faulty: InvalidServer) -> Problem:
-    return Problem(409, "conflict", "There is a server of that name.", "choose another name", read.wrong(faulty.errors))
+def _name_taken(parsed: ParsedServer, invalid: InvalidServer) -> Problem:
+    return Problem(
+        409, "conflict", "There is a server of that name.", "choose another name", parsed.all_errors(invalid.errors)
+    )

@@ -26,10 +26,10 @@ from bot.ports import EngineApi
 from bot.web.limits import RequestStreamPlace
 from bot.web.routes import RequestModel, ResponseModel, WebDependencies, api_router
 from bot.web.server_responses import ResponseOptions, ServerSerializer, ToolAnswer
-from bot.web.server_scope import AtHere, Services
+from bot.web.server_scope import CurrentScope, Services
 
 WAIT_SECONDS, LONGEST_WAIT = 30.0, 300.0
-_LOOKS = (0.05, 0.1, 0.2, 0.5)
+_POLL_SECONDS = (0.05, 0.1, 0.2, 0.5)
 """Seconds between reads of a turn; the last value repeats."""
 
 
@@ -126,88 +126,94 @@ class ToolRoutes:
 
     def __init__(self, services: Services, engine: EngineApi) -> None:
         self._services = services
-        self._servers = services.parts.servers
+        self._servers = services.dependencies.servers
         self._directory = services.directory
         self._engine = engine
 
-    async def tools(self, here: AtHere) -> list[OfferedTool]:
+    async def list_tools(self, scope: CurrentScope) -> list[OfferedTool]:
         """List the known tools of every enabled server."""
-        writer = ServerSerializer(self._services.parts, self._services.directory, ResponseOptions())
+        serializer = ServerSerializer(self._services.dependencies, self._services.directory, ResponseOptions())
         return [
-            OfferedTool(**writer.tool(tool, here.conversation).model_dump(by_alias=False), server_id=seen.name)
-            for seen in await self._services.directory.all(here.conversation)
-            if seen.status not in (ServerStatus.DISABLED, ServerStatus.DISCONNECTED)
-            for tool in self._services.directory.capabilities(seen).tools
+            OfferedTool(**serializer.tool(tool, scope.conversation).model_dump(by_alias=False), server_id=server.name)
+            for server in await self._services.directory.all(scope.conversation)
+            if server.status not in (ServerStatus.DISABLED, ServerStatus.DISCONNECTED)
+            for tool in self._services.directory.capabilities(server).tools
         ]
 
-    async def executed(self, body: Execution, here: AtHere, place: RequestStreamPlace) -> Executed | JSONResponse:
+    async def execute_tool(
+        self, body: Execution, scope: CurrentScope, place: RequestStreamPlace
+    ) -> Executed | JSONResponse:
         """Run a tool. Returns its result, or 202 if the call needs an approval or takes longer than `waitSeconds`; it
         continues then, and can be followed.
         """
-        seen = await self._directory.find_synced(body.server_id, here.conversation)
-        tool = self._directory.find_tool(seen, body.tool_name)
-        waits = body.wait_seconds > 0 and place.take_to_wait()
+        server = await self._directory.find_synced(body.server_id, scope.conversation)
+        tool = self._directory.find_tool(server, body.tool_name)
+        may_wait = body.wait_seconds > 0 and place.take_to_wait()
         # A conversation of its own, so that a call that waits for approval does not block others.
-        where = replace(here.conversation, thread=secrets.token_hex(8))
-        message = manual_call(tool, body.arguments, where, here.author)
+        conversation = replace(scope.conversation, thread=secrets.token_hex(8))
+        message = manual_call(tool, body.arguments, conversation, scope.author)
         turn_id = (await self._engine.receive(message)).turn_id
-        answer = await outcome(await watched(self._engine, turn_id, body.wait_seconds if waits else 0))
-        if isinstance(answer, Pending):
-            return JSONResponse(answer.model_dump(mode="json"), 202, {"Location": answer.follow})
-        return answer
+        result = await execution_result(
+            await wait_for_turn(self._engine, turn_id, body.wait_seconds if may_wait else 0)
+        )
+        if isinstance(result, Pending):
+            return JSONResponse(result.model_dump(mode="json"), 202, {"Location": result.follow})
+        return result
 
-    async def read(self, body: ReadBody, here: AtHere) -> ReadAnswer:
+    async def read_resource(self, body: ReadBody, scope: CurrentScope) -> ReadAnswer:
         """Read a resource."""
-        seen = await self._directory.find(body.server_id, here.conversation)
-        return ReadAnswer(contents=[_piece(each) for each in await self._servers.read_resource(seen.id, body.uri)])
+        server = await self._directory.find(body.server_id, scope.conversation)
+        return ReadAnswer(contents=[_piece(piece) for piece in await self._servers.read_resource(server.id, body.uri)])
 
-    async def written(self, body: PromptBody, here: AtHere) -> RenderedPrompt:
+    async def render_prompt(self, body: PromptBody, scope: CurrentScope) -> RenderedPrompt:
         """Render a prompt."""
-        seen = await self._directory.find_synced(body.server_id, here.conversation)
-        return RenderedPrompt(messages=_messages(await self._directory.render_prompt(seen, body.name, body.arguments)))
+        server = await self._directory.find_synced(body.server_id, scope.conversation)
+        return RenderedPrompt(
+            messages=_messages(await self._directory.render_prompt(server, body.name, body.arguments))
+        )
 
 
-def routes(parts: WebDependencies) -> APIRouter:
+def routes(dependencies: WebDependencies) -> APIRouter:
     """Return the routes."""
-    services = Services.of(parts.command_parts)
-    router = api_router(prefix="/api/mcp", tags=["tools"], dependencies=[Depends(services.asked)])
-    tools = ToolRoutes(services, parts.engine)
+    services = Services.build(dependencies.command_dependencies)
+    router = api_router(prefix="/api/mcp", tags=["tools"], dependencies=[Depends(services.query_scope)])
+    tools = ToolRoutes(services, dependencies.engine)
     later: dict[int | str, dict[str, Any]] = {
         202: {"model": Pending, "description": "It waits for an approval, or is still running."}
     }
-    router.get("/tools", name="list_tools", summary="Every tool that servers offer here")(tools.tools)
+    router.get("/tools", name="list_tools", summary="Every tool that servers offer here")(tools.list_tools)
     router.post("/tools/execute", name="execute_tool", summary="Run a tool", response_model=Executed, responses=later)(
-        tools.executed
+        tools.execute_tool
     )
-    router.post("/resources/read", name="read_resource", summary="Read a resource")(tools.read)
-    router.post("/prompts/get", name="get_prompt", summary="Have a prompt written out")(tools.written)
+    router.post("/resources/read", name="read_resource", summary="Read a resource")(tools.read_resource)
+    router.post("/prompts/get", name="get_prompt", summary="Have a prompt written out")(tools.render_prompt)
     return router
 
 
-async def watched(engine: EngineApi, turn_id: str, seconds: float) -> TurnView:
+async def wait_for_turn(engine: EngineApi, turn_id: str, seconds: float) -> TurnView:
     """Return the turn once it has ended or waits for approval, or its view after `seconds`."""
     loop = asyncio.get_running_loop()
-    until = loop.time() + seconds
-    looks = iter(_LOOKS)
+    deadline = loop.time() + seconds
+    intervals = iter(_POLL_SECONDS)
     while True:
         view = await engine.view(turn_id)
-        left = until - loop.time()
-        if view.turn.status.ended or view.awaiting or left <= 0:
+        remaining = deadline - loop.time()
+        if view.turn.status.ended or view.awaiting or remaining <= 0:
             return view
-        await asyncio.sleep(min(next(looks, _LOOKS[-1]), left))
+        await asyncio.sleep(min(next(intervals, _POLL_SECONDS[-1]), remaining))
 
 
-async def outcome(view: TurnView) -> Executed | Pending:
+async def execution_result(view: TurnView) -> Executed | Pending:
     """Return the result of a manual call, or its pending state."""
     turn = view.turn
-    waiting = next((step.approval for step in view.awaiting if step.approval is not None), None)
+    approval = next((step.approval for step in view.awaiting if step.approval is not None), None)
     if not turn.status.ended:
         return Pending(
-            status="approval_required" if waiting else "running",
+            status="approval_required" if approval else "running",
             turn_id=turn.id,
-            approval_request_id=waiting.id if waiting else None,
-            revision=waiting.revision if waiting else None,
-            approve=f"/api/responses/approval/{waiting.id}" if waiting else None,
+            approval_request_id=approval.id if approval else None,
+            revision=approval.revision if approval else None,
+            approve=f"/api/responses/approval/{approval.id}" if approval else None,
             follow=f"/api/responses/{turn.id}",
         )
     step = next((step for step in reversed(view.steps) if isinstance(step, ToolStep)), None)
@@ -224,20 +230,20 @@ async def outcome(view: TurnView) -> Executed | Pending:
 
 
 async def _contents(result: ToolResult, read: ReadFile | None) -> list[Content]:
-    found = []
+    contents = []
     for part in result.parts:
         match part:
             case TextPart(text):
-                found.append(Content(type="text", text=text))
+                contents.append(Content(type="text", text=text))
             case ImagePart(data, mime_type, name):
-                found.append(Content(type="image", data=_base64(data), mime_type=mime_type, name=name or None))
+                contents.append(Content(type="image", data=_base64(data), mime_type=mime_type, name=name or None))
             case FilePart(data, mime_type, name):
-                found.append(Content(type="resource", data=_base64(data), mime_type=mime_type, name=name))
+                contents.append(Content(type="resource", data=_base64(data), mime_type=mime_type, name=name))
             case StoredFile(file_id, mime_type, name):
-                kind = "image" if part.is_image else "resource"
+                content_type = "image" if part.is_image else "resource"
                 encoded = _base64(await read(file_id)) if read is not None and file_id else None
-                found.append(Content(type=kind, data=encoded, mime_type=mime_type, name=name or None))
-    return found
+                contents.append(Content(type=content_type, data=encoded, mime_type=mime_type, name=name or None))
+    return contents
 
 
 def _base64(data: bytes) -> str:

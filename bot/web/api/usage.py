@@ -14,7 +14,7 @@ from bot.domain.api_clients import ApiClient, ApiRole
 from bot.domain.servers import EVERYWHERE
 from bot.domain.usage import LimitPeriod, LimitUnit, UsageGrouping, UsageOwner, UsageQuery
 from bot.web.authentication import MemberCaller
-from bot.web.conversation_ids import place
+from bot.web.conversation_ids import own_key
 from bot.web.problems import Problem
 from bot.web.routes import ResponseModel, WebDependencies, api_router
 
@@ -72,10 +72,10 @@ class UsageShape(ResponseModel):
     limits: list[LimitShape]
 
 
-def routes(parts: WebDependencies) -> APIRouter:
+def routes(dependencies: WebDependencies) -> APIRouter:
     """Return the route."""
     router = api_router(tags=["usage"])
-    usage = parts.command_parts.usage
+    usage = dependencies.command_dependencies.usage
 
     @router.get("/api/usage", response_model=UsageShape)
     async def read_usage(
@@ -86,11 +86,11 @@ def routes(parts: WebDependencies) -> APIRouter:
         workspace: Annotated[str, Query(max_length=200, description="PLATFORM:ID; the token's own if empty.")] = "",
     ) -> UsageShape:
         """Return tokens and cost of turns, by default since the start of the month."""
-        query = _query(caller, of, workspace, _moment(since, parts.clock()))
-        found = await usage.totals_by(query, by)
-        spender = UsageOwner.of(caller.author, place(caller, workspace, "-"))
-        limits = await parts.command_parts.balances(spender) if of is Of.ME else ()
-        return UsageShape.model_validate(usage_report(query.since, by, found, limits))
+        query = _query(caller, of, workspace, _moment(since, dependencies.clock()))
+        sums = await usage.totals_by(query, by)
+        owner = UsageOwner.of(caller.author, own_key(caller, workspace, "-"))
+        limits = await dependencies.command_dependencies.balances(owner) if of is Of.ME else ()
+        return UsageShape.model_validate(usage_report(query.since, by, sums, limits))
 
     return router
 
@@ -108,10 +108,10 @@ def _moment(text: str, now: float) -> float:
 def _query(caller: ApiClient, of: Of, workspace: str, since: float) -> UsageQuery:
     match of:
         case Of.ME:
-            home = place(caller, workspace, "-").workspace_key if workspace else ""
-            return UsageQuery(since, person=caller.author.principal, workspace=home)
+            workspace_key = own_key(caller, workspace, "-").workspace_key if workspace else ""
+            return UsageQuery(since, person=caller.author.principal, workspace=workspace_key)
         case Of.WORKSPACE if caller.may(ApiRole.ADMIN):
-            return UsageQuery(since, workspace=place(caller, workspace, "-").workspace_key)
+            return UsageQuery(since, workspace=own_key(caller, workspace, "-").workspace_key)
         case Of.ALL if caller.may(ApiRole.ADMIN) and caller.workspace == EVERYWHERE:
             return UsageQuery(since)
         case _:
