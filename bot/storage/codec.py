@@ -44,6 +44,11 @@ def decode(kind: type[T], body: Mapping[str, Any], **columns: Any) -> T:
     return converter.structure({**body, **columns}, kind)
 
 
+def omit_fields(kind: type, *names: str) -> None:
+    """Leave fields out of the bodies of a dataclass. Decoding gives them their defaults, or takes them from columns."""
+    converter.register_unstructure_hook(kind, make_dict_unstructure_fn(kind, converter, **_omitting(*names)))
+
+
 def _reject_bytes(part: ImagePart | FilePart) -> NoReturn:
     raise TypeError(f"the bytes of {part.name!r} do not belong into a body")
 
@@ -75,9 +80,6 @@ for _union in (ResultPart, Part):
     configure_tagged_union(_union, converter, _PART_TYPES.__getitem__, "type")
 converter.register_unstructure_hook(Source, lambda source: converter.unstructure(source, type(source)))
 converter.register_structure_hook(Source, _structure_source)
-converter.register_unstructure_hook(ModelStep, make_dict_unstructure_fn(ModelStep, converter, **_omitting("n", "use")))
-converter.register_unstructure_hook(
-    ToolStep,
-    make_dict_unstructure_fn(ToolStep, converter, **_omitting("n", "status", "repeatable", "result", *_IN_TABLES)),
-)
+omit_fields(ModelStep, "n", "use")
+omit_fields(ToolStep, "n", "status", "repeatable", "result", *_IN_TABLES)
 converter.register_structure_hook(ToolStep, make_dict_structure_fn(ToolStep, converter, **_omitting(*_IN_TABLES)))

@@ -19,7 +19,7 @@ from bot.domain.servers import EVERYWHERE
 from bot.errors import Conflict, NotFound
 from bot.storage import audit
 from bot.storage.clock import now
-from bot.storage.codec import VERSION
+from bot.storage.codec import converter, decode, encode, omit_fields
 from bot.storage.config_version import bump, lock
 from bot.storage.database import Database, change_once, json_text, transaction
 from bot.storage.servers import changed_meanwhile, name_key
@@ -31,6 +31,14 @@ log = logging.getLogger(__name__)
 
 _LONGEST_VALUE = 200
 """Largest number of characters of a value in the audit."""
+
+
+# As admins write it, with its author and time. Registered before the fields of a profile, which have rules.
+converter.register_unstructure_hook(Rule, lambda rule: {**rule_to_table(rule), "by": rule.by, "at": rule.at})
+converter.register_structure_hook(
+    Rule, lambda body, _: replace(parse_rule(_without_author(body)), by=body["by"], at=body["at"])
+)
+omit_fields(Profile, "id", "name", "workspace", "version", "updated_at", "updated_by")
 
 _all = sa.select(profiles).order_by(profiles.c.name_key, profiles.c.workspace)
 _by_id = sa.select(profiles).where(profiles.c.id == bindparam("i"))
@@ -160,49 +168,30 @@ def _columns(profile: Profile) -> dict[str, Any]:
         "workspace": profile.workspace,
         "name": profile.name,
         "name_key": name_key(profile.name),
-        "body": json_text(
-            {
-                "v": VERSION,
-                "persona": profile.persona,
-                "model": profile.model,
-                "servers": None if profile.servers is None else sorted(profile.servers),
-                "tools": {server: sorted(tools) for server, tools in sorted(profile.tools.items())},
-                "policies": [_rule_body(rule) for rule in profile.policies],
-                "approvers": sorted(profile.approvers),
-            }
-        ),
+        "body": json_text(encode(replace(profile, tools=dict(sorted(profile.tools.items()))))),
     }
 
 
 def _read(row: Any) -> Profile:
     body = json.loads(row.body)
-    return Profile(
+    profile = decode(
+        Profile,
+        # A body without a restriction is unreadable: the defaults would enable all tools.
+        {**body, "servers": body["servers"], "tools": body["tools"]},
         id=row.id,
         name=row.name,
         workspace=row.workspace,
-        persona=body["persona"],
-        model=body["model"],
-        servers=None if body["servers"] is None else frozenset(body["servers"]),
-        tools={server: frozenset(tools) for server, tools in body["tools"].items()},
-        policies=_read_rules(body["policies"], row.name),
-        approvers=frozenset(body["approvers"]),
         version=row.version,
         updated_at=row.updated_at,
         updated_by=row.updated_by,
     )
+    # The id of a rule is its position in the profile.
+    rules = (replace(rule, id=f"{row.name}:{number}") for number, rule in enumerate(profile.policies, 1))
+    return replace(profile, policies=tuple(rules))
 
 
-def _rule_body(rule: Rule) -> Any:
-    return {**rule_to_table(rule), "by": rule.by, "at": rule.at}
-
-
-def _read_rules(bodies: Sequence[Any], profile: str) -> tuple[Rule, ...]:
-    """Decode rules. Their ids are their positions in the profile."""
-    rules = []
-    for number, body in enumerate(bodies, 1):
-        table = {key: value for key, value in body.items() if key not in ("by", "at")}
-        rules.append(replace(parse_rule(table), id=f"{profile}:{number}", by=body["by"], at=body["at"]))
-    return tuple(rules)
+def _without_author(body: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {name: value for name, value in body.items() if name not in ("by", "at")}
 
 
 def _is_equal(row: Any, columns: Mapping[str, Any]) -> bool:

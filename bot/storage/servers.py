@@ -12,7 +12,7 @@ import json
 import logging
 import unicodedata
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, BinaryIO
 from urllib.parse import urlsplit
@@ -23,16 +23,13 @@ from sqlalchemy import bindparam
 from bot.domain.approvals import ApprovalPolicy
 from bot.domain.capabilities import ServerCapabilities
 from bot.domain.conversations import Author
-from bot.domain.flows import Sends, ServerFlows, Words
 from bot.domain.policies import Rule
 from bot.domain.secret_binding import FindGrants, no_grants
 from bot.domain.secrets import SecretReference
 from bot.domain.servers import (
     EVERYWHERE,
     Authentication,
-    AuthenticationKind,
     CachedCapabilities,
-    HttpKind,
     HttpTransport,
     ServerConfig,
     ServerEnablement,
@@ -40,11 +37,12 @@ from bot.domain.servers import (
     StdioTransport,
     TemplateLaunch,
     Transport,
+    kind_of,
 )
 from bot.errors import Conflict, NotFound
 from bot.storage import audit, capabilities, grant_rows
 from bot.storage.clock import now
-from bot.storage.codec import VERSION, Body
+from bot.storage.codec import decode, encode, omit_fields
 from bot.storage.config_version import bump, lock, read_version
 from bot.storage.database import Database, json_text, transaction
 from bot.storage.encryption import SecretBox
@@ -72,13 +70,14 @@ from bot.storage.turn_reader import UNREADABLE
 
 log = logging.getLogger(__name__)
 
-_TEXTS = ("system_instruction", "response_instruction", "auto_context_tool")
-_TIMES = ("connect_timeout", "list_timeout", "tool_timeout", "tool_timeout_max", "tool_timeouts")
 _ENABLEMENT_KINDS = {
     ServerEnablement.ON: "switched server on",
     ServerEnablement.DISCONNECTED: "disconnected server",
     ServerEnablement.DISABLED: "switched server off",
 }
+
+# These have columns, but for the settings of OAuth, which depend on a secret.
+omit_fields(ServerConfig, "id", "name", "workspace", "title", "description", "trusted", "auto_connect", "sign_in")
 
 servers = mcp_servers.c
 _all = sa.select(mcp_servers).order_by(servers.slug, servers.workspace)
@@ -437,31 +436,15 @@ def name_key(name: str) -> str:
 def encode_server(record: ServerRecord) -> dict[str, Any]:
     """Return the columns of a server's definition."""
     config = record.config
-    transport = _transport_body(config.transport)
     return {
         "workspace": config.workspace,
         "slug": config.name,
         "title": config.title,
         "title_key": name_key(config.title or config.name),
         "description": config.description,
-        "transport": transport["kind"],
-        "definition": json_text(
-            {
-                "v": VERSION,
-                "transport": transport,
-                **{name: getattr(config, name) for name in (*_TEXTS, *_TIMES)},
-                "flows": _flows_body(config.flows),
-            }
-        ),
-        "authentication": json_text(
-            {
-                "v": VERSION,
-                "kind": record.authentication.kind.value,
-                "header": record.authentication.header,
-                "client_id": record.authentication.client_id,
-                "scope": record.authentication.scope,
-            }
-        ),
+        "transport": kind_of(config.transport),
+        "definition": json_text(encode(replace(config, transport=_stored_transport(config.transport)))),
+        "authentication": json_text(encode(record.authentication)),
         "trusted": config.trusted,
         "auto_connect": config.auto_connect,
         "standing": record.standing.value,
@@ -470,26 +453,20 @@ def encode_server(record: ServerRecord) -> dict[str, Any]:
 
 def decode_server(row: Any, secrets: Mapping[str, SecretReference]) -> ServerRecord:
     """Return the record of a row. Raises `turn_reader.UNREADABLE`."""
-    definition, authentication = json.loads(row.definition), json.loads(row.authentication)
+    config = decode(
+        ServerConfig,
+        json.loads(row.definition),
+        id=row.id,
+        name=row.slug,
+        workspace=row.workspace,
+        title=row.title,
+        description=row.description,
+        trusted=row.trusted,
+        auto_connect=row.auto_connect,
+    )
     return ServerRecord(
-        config=ServerConfig(
-            name=row.slug,
-            transport=_read_transport(definition["transport"]),
-            trusted=row.trusted,
-            id=row.id,
-            workspace=row.workspace,
-            title=row.title,
-            description=row.description,
-            auto_connect=row.auto_connect,
-            flows=_read_flows(definition["flows"]),
-            **{name: definition[name] for name in (*_TEXTS, *_TIMES)},
-        ),
-        authentication=Authentication(
-            AuthenticationKind(authentication["kind"]),
-            authentication["header"],
-            authentication["client_id"],
-            authentication["scope"],
-        ),
+        config=config,
+        authentication=decode(Authentication, json.loads(row.authentication)),
         secrets=secrets,
         standing=ServerEnablement(row.standing),
         version=row.version,
@@ -500,43 +477,10 @@ def decode_server(row: Any, secrets: Mapping[str, SecretReference]) -> ServerRec
     )
 
 
-def _flows_body(flows: ServerFlows) -> Body:
-    return {
-        "words": flows.words,
-        "sends": flows.sends,
-        "tool_words": dict(flows.tool_words),
-        "tool_sends": dict(flows.tool_sends),
-        "tool_recipients": {tool: list(names) for tool, names in flows.tool_recipients.items()},
-    }
-
-
-def _read_flows(body: Body) -> ServerFlows:
-    return ServerFlows(
-        body["words"] and Words(body["words"]),
-        body["sends"] and Sends(body["sends"]),
-        {tool: Words(words) for tool, words in body["tool_words"].items()},
-        {tool: Sends(sends) for tool, sends in body["tool_sends"].items()},
-        {tool: tuple(names) for tool, names in body["tool_recipients"].items()},
-    )
-
-
-def _transport_body(transport: Transport) -> Body:
+def _stored_transport(transport: Transport) -> Transport:
+    """Return the transport without the values that its launch template has."""
     match transport:
-        case StdioTransport(launch=TemplateLaunch(template, values)):
-            return {"kind": "stdio", "template": template, "values": dict(values)}
-        case StdioTransport(command, args, env, cwd):
-            return {"kind": "stdio", "command": command, "args": list(args), "env": dict(env), "cwd": cwd}
-        case HttpTransport(url, headers, kind):
-            return {"kind": kind.value, "url": url, "headers": dict(headers)}
-
-
-def _read_transport(body: Body) -> Transport:
-    match body["kind"]:
-        case "stdio" if "template" in body:
-            return StdioTransport("", launch=TemplateLaunch(body["template"], body["values"]))
-        case "stdio":
-            return StdioTransport(body["command"], tuple(body["args"]), body["env"], body["cwd"])
-        case word if word in list(HttpKind):
-            return HttpTransport(body["url"], body["headers"], HttpKind(word))
-        case other:
-            raise ValueError(f"a transport of kind {other!r} was written by a later release")
+        case StdioTransport(launch=TemplateLaunch() as launch):
+            return StdioTransport("", launch=launch)
+        case _:
+            return transport

@@ -15,25 +15,26 @@ import secrets
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy import bindparam
 
-from bot.domain.conversations import Author, ConversationKey
-from bot.domain.sign_ins import SIGN_IN_SECONDS, PendingSignIn, Registration, SignIn, SignInKey
+from bot.domain.conversations import Author
+from bot.domain.sign_ins import SIGN_IN_SECONDS, PendingSignIn, SignIn, SignInKey
 from bot.storage import audit
 from bot.storage.clock import now
-from bot.storage.codec import Body
+from bot.storage.codec import VERSION, decode, encode
 from bot.storage.config_version import bump, lock, read_version
-from bot.storage.database import Database, transaction
+from bot.storage.database import Database, json_text, transaction
 from bot.storage.encryption import SecretBox
 from bot.storage.tables import mcp_servers, sign_ins, sign_ins_under_way
 from bot.storage.turn_reader import UNREADABLE
 
 log = logging.getLogger(__name__)
 
-_VERSION = 1
+T = TypeVar("T")
+
 _BYTES = 32
 _columns = sign_ins.c
 _pending = sign_ins_under_way.c
@@ -111,7 +112,7 @@ class SqlSignInStore:
             return None
         body = await asyncio.to_thread(self._box.open, encrypted.ciphertext, encrypted.context)
         try:
-            return decode_sign_in(body, encrypted.version)
+            return _decode(SignIn, body, version=encrypted.version)
         except UNREADABLE:
             log.warning("sign-in to server %s: unreadable, ignored", key.server_id)
             return None
@@ -182,7 +183,7 @@ class SqlSignInStore:
         state = secrets.token_urlsafe(_BYTES)
         server_id, person = pending.key.server_id, pending.by.principal
         context = _pending_context(server_id, person)
-        ciphertext = await asyncio.to_thread(self._box.seal, encode_pending(pending), context)
+        ciphertext = await asyncio.to_thread(self._box.seal, json_text(encode(pending)), context)
         await self._add_pending(state, server_id, person, ciphertext)
         return state
 
@@ -201,7 +202,7 @@ class SqlSignInStore:
             return None
         body = await asyncio.to_thread(self._box.open, row.body, _pending_context(row.server_id, row.person))
         try:
-            return decode_pending(body, row.expires_at)
+            return _decode(PendingSignIn, body, expires_at=row.expires_at)
         except UNREADABLE:
             return None
 
@@ -210,7 +211,7 @@ class SqlSignInStore:
         return connection.execute(_take, {"h": _hash(state)}).first()
 
     async def _encrypt(self, key: SignInKey, sign_in: SignIn) -> EncryptedSignIn:
-        ciphertext = await asyncio.to_thread(self._box.seal, encode_sign_in(sign_in), _context(key))
+        ciphertext = await asyncio.to_thread(self._box.seal, json_text(encode(sign_in)), _context(key))
         return EncryptedSignIn(key, ciphertext, sign_in.version)
 
 
@@ -269,60 +270,9 @@ def _hash(state: str) -> str:
     return hashlib.sha256(state.encode()).hexdigest()
 
 
-def encode_sign_in(sign_in: SignIn) -> str:
-    """Encode a sign-in without its version."""
-    return json.dumps({"v": _VERSION, **_fields(sign_in)})
-
-
-def decode_sign_in(body: str, version: int) -> SignIn:
-    """Decode a sign-in. Raises `turn_reader.UNREADABLE`."""
-    return _sign_in(_read(body), version)
-
-
-def encode_pending(pending: PendingSignIn) -> str:
-    """Encode the state of a started sign-in."""
-    by = pending.by
-    return json.dumps(
-        {
-            "v": _VERSION,
-            "key": [pending.key.server_id, pending.key.person],
-            "by": [by.platform, by.id, by.name],
-            "conversation": str(pending.conversation),
-            "sign_in": _fields(pending.sign_in) | {"version": pending.sign_in.version},
-            "verifier": pending.verifier,
-            "redirect_uri": pending.redirect_uri,
-        }
-    )
-
-
-def decode_pending(body: str, expires_at: float) -> PendingSignIn:
-    """Decode the state of a started sign-in. Raises `turn_reader.UNREADABLE`."""
-    read = _read(body)
-    return PendingSignIn(
-        SignInKey(*read["key"]),
-        Author(*read["by"]),
-        ConversationKey.parse(read["conversation"]),
-        _sign_in(read["sign_in"], read["sign_in"]["version"]),
-        read["verifier"],
-        read["redirect_uri"],
-        expires_at,
-    )
-
-
-def _fields(sign_in: SignIn) -> Body:
-    fields = dataclasses.asdict(dataclasses.replace(sign_in, endpoints=dict(sign_in.endpoints)))
-    del fields["version"]
-    return fields
-
-
-def _read(body: str) -> Body:
-    read: Body = json.loads(body)
-    if read["v"] != _VERSION:
-        raise ValueError(f"a body of version {read['v']}")
-    return read
-
-
-def _sign_in(read: Body, version: int) -> SignIn:
-    known = {field.name for field in dataclasses.fields(SignIn)}
-    values = {name: value for name, value in read.items() if name in known}
-    return SignIn(**{**values, "registration": Registration(**read["registration"]), "version": version})
+def _decode(kind: type[T], text: str, **columns: Any) -> T:
+    """Return a value from its decrypted body. Raises `turn_reader.UNREADABLE`, also for a body of a later release."""
+    body = json.loads(text)
+    if body["v"] != VERSION:
+        raise ValueError(f"a body of version {body['v']}")
+    return decode(kind, body, **columns)

@@ -66,19 +66,20 @@ def test_only_what_is_offered_makes_a_difference(one: ServerCapabilities, other:
         assert same_offer(encode_capabilities(one), encode_capabilities(other))
 
 
-def test_tools_are_kept_in_the_words_of_the_protocol_with_the_fingerprint_of_each() -> None:
+def test_a_tool_is_stored_by_its_fields_with_the_fingerprint_of_its_definition() -> None:
     tool = Tool("s__run", "s", "run", "Run", "runs", MappingProxyType({"type": "object"}), None, Annotations(True))
     offer = ServerCapabilities(tools=(tool,))
     (body,) = json.loads(encode_capabilities(offer))["tools"]
-    told = {key: body[key] for key in ("name", "title", "description", "inputSchema", "outputSchema")}
-    assert told == {
-        "name": "run",
+    stored = {key: body[key] for key in ("original_name", "title", "description", "input_schema", "output_schema")}
+    assert stored == {
+        "original_name": "run",
         "title": "Run",
         "description": "runs",
-        "inputSchema": {"type": "object"},
-        "outputSchema": None,
+        "input_schema": {"type": "object"},
+        "output_schema": None,
     }
-    assert body["annotations"]["readOnlyHint"] is True
+    assert body["annotations"]["read_only"] is True
+    assert not {"place", "flow"} & body.keys()
     assert json.loads(definitions_text(offer)) == {"run": tool.definition}
 
 
