@@ -38,15 +38,15 @@ def can_receive(settings: Settings) -> bool:
 @asynccontextmanager
 async def open_slack(settings: Settings, observe: MetricSink = null_sink) -> AsyncIterator[SlackApp]:
     """Open the workspace of the configured bot token, which must be set. `observe` receives metrics."""
-    workspaces, live = await asyncio.gather(
-        *(asyncio.to_thread(importlib.import_module, f"bot.platforms.slack.{name}") for name in ("app", "streaming"))
+    workspaces, sending = await asyncio.gather(
+        *(asyncio.to_thread(importlib.import_module, f"bot.platforms.slack.{name}") for name in ("app", "sending"))
     )
     named = settings.admins | settings.approvers
     async with workspaces.open_slack(
         _plain(settings.slack_bot_token),
         url=settings.slack_api_url,
         groups=frozenset(each for each in named if each.startswith("slack-group:")),
-        streaming=live.Streaming(settings.slack_streaming),
+        streaming=sending.Streaming(settings.slack_streaming),
         observe=observe,
     ) as workspace:
         yield workspace
