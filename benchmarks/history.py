@@ -21,10 +21,9 @@ from bot.domain.history import ToolReplay
 from bot.domain.messages import ToolCall
 from bot.domain.tools import ToolOutcome
 from bot.engine.engine import Engine
-from bot.engine.history import HistoryBudget
-from bot.engine.policy import Policies
-from bot.engine.rules import RuleBook
-from bot.engine.system_prompt import SystemPrompt
+from bot.engine.policy.rules import Policies, RuleBook
+from bot.engine.prompt.context import SystemPrompt
+from bot.engine.prompt.history import HistoryBudget
 from bot.llm import anthropic, openai_responses
 from bot.llm.anthropic import request_body
 from bot.llm.hosted_model import HostedModel

@@ -18,10 +18,9 @@ from statistics import mean
 
 from bot.domain.tokenizer import terms
 from bot.domain.tools import ServerGuidance, Tool, ToolSet
-from bot.engine.builtin_tools.search_tools import format_search_result, search_tool_set
-from bot.engine.token_estimates import estimate_text, estimate_tools
-from bot.engine.tool_index import ToolIndex
-from bot.engine.tool_selection import within_limit
+from bot.engine.builtin_tools.search_tools import ToolIndex, format_search_result, search_tool_set
+from bot.engine.prompt.token_estimates import estimate_text, estimate_tools
+from bot.engine.prompt.tool_selection import within_limit
 
 _FOLDER = Path(__file__).parent
 _TOOL = re.compile(r"(\w+)\((.*?)\): (.*)")

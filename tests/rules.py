@@ -5,8 +5,7 @@ from __future__ import annotations
 from bot.domain.approvals import ApprovalPolicy
 from bot.domain.policies import ANY, Rule
 from bot.domain.tools import Tool
-from bot.engine.policy import Policies
-from bot.engine.rules import RuleBook
+from bot.engine.policy.rules import Policies, RuleBook
 from tests.fakes.parts import HALL
 
 

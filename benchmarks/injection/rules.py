@@ -13,10 +13,9 @@ from bot.domain.messages import ToolCall
 from bot.domain.sources import ToolSource
 from bot.domain.tools import Tool, ToolSet
 from bot.domain.turns import StepStatus
-from bot.engine.call_authorization import CallAuthorizer
-from bot.engine.policy import Policies
-from bot.engine.rules import Rules
-from bot.engine.taint import Taint, taint_sources
+from bot.engine.policy.authorization import CallAuthorizer
+from bot.engine.policy.rules import Policies, Rules
+from bot.engine.policy.taint import Taint, taint_sources
 
 _EVERYTHING_RUNS = Rules(Policies(ApprovalPolicy.ALWAYS_ALLOW))
 _ASKER = Author("benchmark", "asker", "Asker")

@@ -27,7 +27,7 @@ from bot.domain.secrets import SecretReference
 from bot.domain.servers import USER_SLOT, CachedCapabilities, DesiredServer, ServerConfig, ServerRecord
 from bot.domain.sign_ins import SignInKey
 from bot.domain.tools import Tool
-from bot.engine.rules import RuleBook, unmatched_rules
+from bot.engine.policy.rules import RuleBook, unmatched_rules
 from bot.errors import DatabaseError, SecretUnavailable
 from bot.mcp.config.checks import AllowedTargets, check_paths, check_target, resolve_launch
 from bot.mcp.config.credentials import inject_secrets

@@ -24,7 +24,7 @@ from bot.app.slack import examine_slack
 from bot.domain.health import Check, CheckStatus
 from bot.domain.secret_binding import SecretGrants
 from bot.domain.servers import ConnectPolicy
-from bot.engine.secret_grant_file import describe_grant
+from bot.engine.config_files import describe_grant
 from bot.errors import CountersignError, DatabaseError, SettingsError
 from bot.platforms.console.local_user import LocalUser
 from bot.rendering.text_safety import single_line

@@ -11,11 +11,8 @@ from bot.domain.completions import Usage
 from bot.domain.policies import Rule
 from bot.domain.secret_binding import SecretGrants
 from bot.domain.usage import NO_PRICES, LimitUnit, PriceList, UsageLimit
-from bot.engine.policy import Policies
-from bot.engine.policy_file import read_policies
-from bot.engine.rules import undeliverable_targets, unknown_servers
-from bot.engine.secret_grant_file import read_secret_grants
-from bot.engine.usage_files import read_limits, read_prices
+from bot.engine.config_files import read_limits, read_policies, read_prices, read_secret_grants
+from bot.engine.policy.rules import Policies, undeliverable_targets, unknown_servers
 from bot.errors import SettingsError
 from bot.mcp.config.file import ServersFile, load_servers
 from bot.mcp.config.templates import TemplatesFile, load_templates

@@ -20,9 +20,9 @@ from bot.domain.metrics import MetricSink, null_sink
 from bot.domain.turns import TurnLimits
 from bot.domain.usage import PriceList
 from bot.engine.engine import Engine
-from bot.engine.history import HistoryBudget
+from bot.engine.prompt.context import SystemPrompt, local_today
+from bot.engine.prompt.history import HistoryBudget
 from bot.engine.scheduler import Job, retention, tidying, usage_retention
-from bot.engine.system_prompt import SystemPrompt, local_today
 from bot.errors import CountersignError
 from bot.ports import Surface, TurnLog
 from bot.settings import Settings
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 from bot.domain.conversations import HTTP, ConversationKey
-from bot.engine.system_prompt import PlatformHint
+from bot.engine.prompt.context import PlatformHint
 
 # -------------------- platform hints
 

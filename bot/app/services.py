@@ -23,10 +23,9 @@ from bot.domain.conversations import Member
 from bot.domain.metrics import MetricSink, null_sink
 from bot.domain.servers import ConnectPolicy
 from bot.domain.turns import TurnLimits
-from bot.engine.policy import Approvers
-from bot.engine.rules import RuleBook
-from bot.engine.tool_selection import RefusedTools
-from bot.engine.usage_limits import UsageLimiter
+from bot.engine.policy.rules import Approvers, RuleBook
+from bot.engine.prompt.tool_selection import RefusedTools
+from bot.engine.usage import UsageLimiter
 from bot.logs import redact_logs
 from bot.mcp.hosts import read_hosts
 from bot.settings import Settings, read_environment

@@ -13,13 +13,12 @@ from functools import partial
 from time import time
 from typing import TypeVar
 
-from bot.app.approval_check import can_approve
 from bot.commands.dependencies import Rights
 from bot.domain.conversations import ConversationKey, Member
 from bot.domain.elicitation_answers import OpenElicitation
 from bot.domain.servers import EVERYWHERE, ServerSnapshot
 from bot.domain.turns import StepStatus, ToolStep, Turn
-from bot.engine.rules import RuleBook
+from bot.engine.policy.rules import RuleBook, can_approve
 from bot.errors import CountersignError
 from bot.platforms.slack.home import SHOWN, Home, PendingApprovalSummary
 from bot.ports import ServerAdmin, UserActivity

@@ -15,10 +15,10 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
-from bot.app.approval_check import can_approve
 from bot.app.runtime import Runtime
 from bot.domain.api_clients import OPERATOR_NAME, ApiClient, ApiRole
 from bot.domain.secret_detection import LEAST_OPERATOR_BITS, weakness
+from bot.engine.policy.rules import can_approve
 from bot.errors import SettingsError
 from bot.settings import Settings
 

@@ -16,7 +16,7 @@ from contextlib import asynccontextmanager
 from typing import TypeVar
 
 from bot.domain.conversations import Attachment, ConversationKey
-from bot.engine.author_labels import clean_name
+from bot.engine.prompt.text_format import clean_name
 from bot.ports import Commands, EngineApi
 from bot.rendering.text_safety import ELLIPSIS, single_line, strip_control
 

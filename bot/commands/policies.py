@@ -41,7 +41,7 @@ from bot.domain.policies import ANNOTATIONS, ANY, Rule, as_pattern, is_for_serve
 from bot.domain.policy_syntax import RuleError, describe_rule, format_duration, parse_rule, rule_to_table
 from bot.domain.servers import EVERYWHERE
 from bot.domain.tools import Tool
-from bot.engine.rules import undeliverable_targets
+from bot.engine.policy.rules import undeliverable_targets
 
 _OPTION = ParameterKind.OPTION
 CONDITIONS = (

@@ -24,7 +24,7 @@ from bot.domain.policies import PolicyResult
 from bot.domain.policy_syntax import describe_rule
 from bot.domain.tools import Tool
 from bot.domain.turns import ToolStep
-from bot.engine.taint import Taint, TaintSource, sends_of
+from bot.engine.policy.taint import Taint, TaintSource, sends_of
 
 _OPTION = ParameterKind.OPTION
 _WRITERS = {

@@ -1,7 +1,7 @@
 """Approvals of tool calls: requests, targets of their cards, decisions and results of a decision.
 
 In a rule, a destination is a place or APPROVERS. A stored approval holds the resolved places and users
-(`bot.engine.call_authorization`), which the platforms read here.
+(`bot.engine.policy.authorization`), which the platforms read here.
 """
 
 from __future__ import annotations

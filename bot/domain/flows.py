@@ -1,7 +1,7 @@
 """Information flow of tools: the authors of the text a tool returns, and the readers of the data its calls send.
 
 The two are separate, although one hint of MCP (`openWorldHint`) covers both: a mailbox holds the words of strangers,
-and searching it sends nothing to them. `bot.engine.taint` decides by these values (ADR 17).
+and searching it sends nothing to them. `bot.engine.policy.taint` decides by these values (ADR 17).
 """
 
 from __future__ import annotations

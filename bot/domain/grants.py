@@ -1,6 +1,6 @@
 """Grants: permissions by an approver for later calls of the same kind.
 
-A grant names a user, a tool with its definition, a place and a duration. `bot.engine.grants` decides if one may be
+A grant names a user, a tool with its definition, a place and a duration. `bot.engine.approvals` decides if one may be
 given. Only the database's clock decides if one is in force. Policies are evaluated first: a denial by a policy is not
 affected by grants.
 """

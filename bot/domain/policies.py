@@ -1,7 +1,7 @@
 """Rules for calls (run, ask or deny), and the policy result of one call.
 
 Rules have the same form in the operator's file, from admins and in a profile. `bot.domain.policy_syntax` reads and
-writes them. `bot.engine.policy_evaluation` selects the rule that counts. A rule may compare hosts (`Hosts`) in a text.
+writes them. `bot.engine.policy.evaluation` selects the rule that counts. A rule may compare hosts (`Hosts`) in a text.
 """
 
 from __future__ import annotations

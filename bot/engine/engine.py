@@ -14,20 +14,18 @@ from bot.domain.secret_detection import lookalikes, with_masks
 from bot.domain.tools import ToolSearch
 from bot.domain.turns import Claim, Receipt, StepStatus, ToolStep, Turn, TurnRecord
 from bot.domain.views import TurnView
-from bot.engine.approval_service import ApprovalService
+from bot.engine.approvals import ApprovalService, Reminders
 from bot.engine.elicitation import ElicitationService
-from bot.engine.history import USUAL_MEMORY, HistoryBudget
-from bot.engine.prompt_builder import PromptParts
-from bot.engine.reminders import Reminders
-from bot.engine.rules import RuleBook
+from bot.engine.policy.rules import RuleBook
+from bot.engine.prompt.builder import PromptParts
+from bot.engine.prompt.context import NO_INSTRUCTIONS, SystemPrompt
+from bot.engine.prompt.history import USUAL_MEMORY, HistoryBudget
+from bot.engine.prompt.token_estimates import Estimates
+from bot.engine.prompt.tool_selection import RefusedTools
 from bot.engine.scheduler import Job, Scheduler
 from bot.engine.surfaces import MemberLookup, surface_for
-from bot.engine.system_prompt import NO_INSTRUCTIONS, SystemPrompt
-from bot.engine.token_estimates import Estimates
-from bot.engine.tool_selection import RefusedTools
 from bot.engine.turn_runner import TurnParts, TurnRunner, check_question
-from bot.engine.usage_limits import no_limits
-from bot.engine.usage_metering import UsageMeters
+from bot.engine.usage import UsageMeters, no_limits
 from bot.engine.view_delivery import ViewDelivery
 from bot.engine.worker import Worker
 from bot.errors import NotFound

@@ -14,10 +14,10 @@ from bot.domain.messages import TextPart, ToolResult
 from bot.domain.policies import PolicyResult
 from bot.domain.tools import UNSURE, CallNeedsInput, CallNotSent, CallOutcomeUnknown, CallReturned, Tool, ToolOutcome
 from bot.domain.turns import Claim, StepStatus, ToolStep, TurnRecord
-from bot.engine.call_authorization import BARRED, NOT_ENABLED, WITHHELD
 from bot.engine.elicitation import TOO_MANY, PendingElicitations
 from bot.engine.monotonic_clock import monotonic
-from bot.engine.rules import Rules
+from bot.engine.policy.authorization import BARRED, NOT_ENABLED, WITHHELD
+from bot.engine.policy.rules import Rules
 from bot.ports import CallContext, Toolbox, TurnExecution
 
 

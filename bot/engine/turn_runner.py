@@ -32,18 +32,16 @@ from bot.domain.turns import (
 )
 from bot.domain.views import ModelRetry, TurnView
 from bot.engine.builtin_tools.read_result import is_read_result_call, is_read_result_step, read_result, ready_step
-from bot.engine.builtin_tools.search_tools import is_search_step, search, step_of
-from bot.engine.call_authorization import CallAuthorizer
+from bot.engine.builtin_tools.search_tools import ToolIndexes, is_search_step, search, step_of
 from bot.engine.elicitation import PendingElicitations
-from bot.engine.prompt_builder import PromptBuilder, PromptParts
-from bot.engine.result_visibility import ResultVisibility
-from bot.engine.rules import Rules
-from bot.engine.taint import UNTAINTED, Taint, taint_sources
+from bot.engine.policy.authorization import CallAuthorizer
+from bot.engine.policy.result_visibility import ResultVisibility
+from bot.engine.policy.rules import Rules
+from bot.engine.policy.taint import UNTAINTED, Taint, taint_sources
+from bot.engine.prompt.builder import PromptBuilder, PromptParts
+from bot.engine.prompt.tool_selection import SOMETHING_MISSING, select_tools
 from bot.engine.tool_execution import execute_call
-from bot.engine.tool_index import ToolIndexes
-from bot.engine.tool_selection import SOMETHING_MISSING, select_tools
-from bot.engine.usage_limits import no_limits
-from bot.engine.usage_metering import UsageMeter
+from bot.engine.usage import UsageMeter, no_limits
 from bot.ports import LanguageModels, Toolbox, TurnExecution
 
 _PREFIX = "The call "
@@ -51,6 +49,11 @@ _SUFFIX = (
     " was sent, but its answer got lost. Find out whether it happened, with tools that only read, and say what you "
     "found. Do not repeat the call."
 )
+
+MOST_CORRECTIONS = 2
+GAVE_UP = "Stopped using tools: the model kept requesting invalid calls."
+MAX_ROUNDS = 10
+MAX_RECOVERIES = 3
 
 
 def check_question(name: str, arguments: Mapping[str, Any]) -> str:
@@ -64,9 +67,6 @@ def is_check_question(question: str) -> bool:
 
 
 # -------------------- invalid call limit
-
-MOST_CORRECTIONS = 2
-GAVE_UP = "Stopped using tools: the model kept requesting invalid calls."
 
 
 def exceeds_invalid_calls(record: TurnRecord) -> bool:
@@ -90,10 +90,6 @@ def _is_invalid(step: ToolStep) -> bool:
     if step.tool is None or step.call.unreadable or is_read_result_step(step) or is_search_step(step):
         return True  # built-in tools fail for their arguments only
     return step.result is not None and step.result.text.startswith(MISFIT)
-
-
-MAX_ROUNDS = 10
-MAX_RECOVERIES = 3
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,19 @@ from bot.errors import CountersignError, DatabaseUnavailable, LostLease, ModelEr
 from bot.logs import in_context
 from bot.ports import TurnLog
 
+log = logging.getLogger(__name__)
+
+
 # -------------------- capacity
+
+POLL_SECONDS = 1.0
+HEARTBEAT_SECONDS = 4.0
+CLAIM_AT_ONCE = 8
+LONGEST_PAUSE_SECONDS = 60.0
+CLEAN_UP_SECONDS = 4.0
+"""Time limit, in seconds, for running calls at shutdown."""
+HAND_OVER_SECONDS = 2.0
+UNREADABLE = "The stored data of this question cannot be read."
 
 
 @dataclass(slots=True)
@@ -85,18 +97,6 @@ class Capacity:
             yield
         finally:
             self._claiming = 0
-
-
-log = logging.getLogger(__name__)
-
-POLL_SECONDS = 1.0
-HEARTBEAT_SECONDS = 4.0
-CLAIM_AT_ONCE = 8
-LONGEST_PAUSE_SECONDS = 60.0
-CLEAN_UP_SECONDS = 4.0
-"""Time limit, in seconds, for running calls at shutdown."""
-HAND_OVER_SECONDS = 2.0
-UNREADABLE = "The stored data of this question cannot be read."
 
 
 class Begin(Protocol):

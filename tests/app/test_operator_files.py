@@ -12,7 +12,7 @@ from bot.domain.approvals import ApprovalPolicy
 from bot.domain.completions import Usage
 from bot.domain.servers import HttpTransport
 from bot.domain.usage import NO_PRICES, LimitUnit
-from bot.engine.policy import Policies
+from bot.engine.policy.rules import Policies
 from bot.errors import SettingsError
 from bot.mcp.config.file import ServersFile
 from bot.settings import read_settings

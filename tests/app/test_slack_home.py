@@ -20,8 +20,7 @@ from bot.domain.profiles import Binding, Profile
 from bot.domain.servers import HttpTransport, ServerConfig, ServerSnapshot, ServerStatus
 from bot.domain.tools import CallNeedsInput
 from bot.domain.turns import StepStatus, ToolRef, ToolStep, Turn
-from bot.engine.policy import Approvers, Policies
-from bot.engine.rules import RuleBook
+from bot.engine.policy.rules import Approvers, Policies, RuleBook
 from bot.platforms.slack.home import SHOWN
 from bot.ports import ServerAdmin
 from bot.storage.reporting import SqlReporting

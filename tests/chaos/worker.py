@@ -24,8 +24,7 @@ from bot.domain.secrets import SecretSpan
 from bot.domain.tools import Annotations, ArgumentError, CallNeedsInput, CallReturned, Tool, ToolOutcome, ToolSet
 from bot.domain.views import MessageRefs, Notice, NoticeTarget, PostedMessage, TurnView
 from bot.engine.engine import Engine
-from bot.engine.policy import Approvers, Policies, ServerPolicy
-from bot.engine.rules import RuleBook
+from bot.engine.policy.rules import Approvers, Policies, RuleBook, ServerPolicy
 from bot.ports import CallContext
 from bot.storage.address import PostgresServer
 from bot.storage.pg_listen import listen

@@ -31,8 +31,7 @@ from bot.domain.servers import (
 )
 from bot.domain.tools import Annotations, Tool
 from bot.domain.views import TurnView
-from bot.engine.policy import Approvers, Policies, ServerPolicy
-from bot.engine.rules import RuleBook, Rules
+from bot.engine.policy.rules import Approvers, Policies, RuleBook, Rules, ServerPolicy
 from bot.errors import NotFound, ServerTrouble
 from bot.mcp.hosts import read_hosts
 from tests.commands.stores import (

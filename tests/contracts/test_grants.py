@@ -45,7 +45,7 @@ from bot.domain.policies import StoredPolicyResult
 from bot.domain.servers import HttpTransport, ServerConfig, ServerRecord
 from bot.domain.tools import Tool
 from bot.domain.turns import Claim, ModelStep, StepStatus, ToolRef, ToolStep, TurnStatus
-from bot.engine.grants import build_grant
+from bot.engine.approvals import build_grant
 from bot.storage.encryption import SecretBox
 from bot.storage.grant_store import SqlGrantStore
 from bot.storage.reporting import SqlReporting

@@ -11,9 +11,8 @@ from bot.domain.approvals import ApprovalPolicy
 from bot.domain.conversations import InboundMessage
 from bot.domain.turns import Claim, Receipt
 from bot.engine.engine import Engine
-from bot.engine.policy import Approvers, Policies, ServerPolicy
-from bot.engine.rules import RuleBook
-from bot.engine.system_prompt import SystemPrompt
+from bot.engine.policy.rules import Approvers, Policies, RuleBook, ServerPolicy
+from bot.engine.prompt.context import SystemPrompt
 from bot.storage.database import Database
 from bot.storage.sqlite import open_sqlite
 from bot.storage.turn_log import SqlTurnLog

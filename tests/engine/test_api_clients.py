@@ -9,9 +9,7 @@ from bot.domain.approval_requirements import ApprovalRequirements
 from bot.domain.approvals import ApproverEvidence, DecisionType, NotAllowed
 from bot.domain.conversations import Author, ConversationKey, Member
 from bot.domain.profiles import Binding, Profile
-from bot.engine.approver_check import check_approver
-from bot.engine.policy import Approvers
-from bot.engine.rules import RuleBook
+from bot.engine.policy.rules import Approvers, RuleBook, check_approver
 
 ANA = Author("slack", "U1", "Ana")
 NAMED = Approvers(frozenset({"slack:UADMIN"}), frozenset({"slack:UBEN"}))

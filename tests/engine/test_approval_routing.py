@@ -11,8 +11,8 @@ from bot.domain.approvals import Approval, ApprovalPolicy, ChannelTarget, Direct
 from bot.domain.conversations import Author, ConversationKey
 from bot.domain.policies import Rule
 from bot.domain.policy_syntax import parse_rule, rule_to_table
-from bot.engine.call_authorization import MAX_RECIPIENTS, route_approval
-from bot.engine.policy import Approvers
+from bot.engine.policy.authorization import MAX_RECIPIENTS, route_approval
+from bot.engine.policy.rules import Approvers
 
 WHERE = ConversationKey("slack", "T1", "C1", "1.1")
 ANA = Author("slack", "U1", "Ana")

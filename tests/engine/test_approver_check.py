@@ -27,10 +27,8 @@ from bot.domain.conversations import Author, Member
 from bot.domain.policies import Rule
 from bot.domain.turns import StepStatus, ToolRef, ToolStep
 from bot.domain.views import Notice, NoticeTarget, TurnView
-from bot.engine.approver_check import check_approver
 from bot.engine.engine import Engine
-from bot.engine.policy import Approvers, Policies
-from bot.engine.rules import RuleBook
+from bot.engine.policy.rules import Approvers, Policies, RuleBook, check_approver
 from bot.errors import DeliveryFailed
 from tests.engine.conftest import House
 from tests.fakes.parts import ANA, HALL, RecordingSurface, answers_ok, ask_for, call, message, running, say, tool, until

@@ -9,8 +9,7 @@ import pytest
 from bot.domain.approvals import ApprovalPolicy
 from bot.domain.policy_syntax import RuleError, describe_rule, parse_rule, rule_to_table
 from bot.domain.tools import Tool
-from bot.engine.policy import Policies
-from bot.engine.rules import Rules
+from bot.engine.policy.rules import Policies, Rules
 from bot.mcp.hosts import read_hosts
 
 ALLOW, ASK, DENY = ApprovalPolicy.ALWAYS_ALLOW, ApprovalPolicy.ASK_USER, ApprovalPolicy.ALWAYS_DENY

@@ -25,10 +25,9 @@ from bot.domain.audit import AuditQuery
 from bot.domain.conversations import Author, Member
 from bot.domain.policies import Rule
 from bot.domain.turns import StepStatus, ToolStep
-from bot.engine.approval_service import SETTLED, TOOL_CHANGED, UNCHANGED
+from bot.engine.approvals import SETTLED, TOOL_CHANGED, UNCHANGED
 from bot.engine.engine import Engine
-from bot.engine.policy import Approvers, Policies
-from bot.engine.rules import RuleBook
+from bot.engine.policy.rules import Approvers, Policies, RuleBook
 from bot.storage.reporting import SqlReporting
 from tests.engine.conftest import House
 from tests.fakes.parts import ANA, BEN, ask_for, call, member, message, running, say, tool, words

@@ -14,8 +14,8 @@ from bot.domain.envelopes import enclose
 from bot.domain.messages import FilePart, ImagePart, MessageRole, TextPart
 from bot.domain.turns import ModelStep, TurnStatus
 from bot.domain.views import TurnView
-from bot.engine import attachments
-from bot.engine.attachments import read_attachments
+from bot.engine.prompt import attachments
+from bot.engine.prompt.attachments import read_attachments
 from bot.errors import DeliveryFailed, NotFound
 from tests.engine.conftest import House
 from tests.fakes.parts import ANA, ask_for, call, member, message, running, say, tool, until, words

@@ -33,8 +33,7 @@ from bot.domain.tools import Tool, ToolSet
 from bot.domain.turns import StepStatus, ToolStep
 from bot.domain.views import TurnView
 from bot.engine.engine import Engine
-from bot.engine.policy import Approvers, Policies
-from bot.engine.rules import RuleBook
+from bot.engine.policy.rules import Approvers, Policies, RuleBook
 from bot.storage.reporting import SqlReporting
 from tests.engine.conftest import House
 from tests.fakes.parts import ANA, BEN, FakeToolbox, ask_for, call, message, running, say, tool, until

@@ -20,11 +20,9 @@ from bot.domain.messages import ToolCall
 from bot.domain.policies import Rule
 from bot.domain.tools import Tool, ToolSet
 from bot.domain.turns import Claim, ModelStep, StepStatus, ToolStep
-from bot.engine.builtin_tools.search_tools import CALL_TOOL, search, step_of
-from bot.engine.history import HistoryBudget
-from bot.engine.policy import Approvers, Policies
-from bot.engine.rules import RuleBook
-from bot.engine.tool_index import ToolIndex, ToolIndexes
+from bot.engine.builtin_tools.search_tools import CALL_TOOL, ToolIndex, ToolIndexes, search, step_of
+from bot.engine.policy.rules import Approvers, Policies, RuleBook
+from bot.engine.prompt.history import HistoryBudget
 from bot.errors import ModelRejected
 from bot.ports import TurnLog
 from bot.storage.reporting import SqlReporting

@@ -9,9 +9,8 @@ from bot.domain.servers import EVERYWHERE
 from bot.domain.tools import ToolSet
 from bot.domain.turns import StepStatus, ToolStep
 from bot.domain.views import TurnView
-from bot.engine.approval_service import TOOL_CHANGED
-from bot.engine.policy import Approvers, Policies
-from bot.engine.rules import RuleBook
+from bot.engine.approvals import TOOL_CHANGED
+from bot.engine.policy.rules import Approvers, Policies, RuleBook
 from tests.engine.conftest import House
 from tests.fakes.parts import (
     ANA,

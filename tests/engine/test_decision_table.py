@@ -16,8 +16,7 @@ from bot.domain.policies import Rule
 from bot.domain.policy_syntax import parse_rule, rule_to_table
 from bot.domain.profiles import Profile
 from bot.domain.tools import Annotations, Tool
-from bot.engine.policy_evaluation import STRICTEST_FIRST, evaluate
-from bot.engine.rule_matching import PolicyRequest, narrowness, outranks
+from bot.engine.policy.evaluation import STRICTEST_FIRST, PolicyRequest, evaluate, narrowness, outranks
 
 ALLOW, DENY, ASK, AUTO = (
     ApprovalPolicy.ALWAYS_ALLOW,

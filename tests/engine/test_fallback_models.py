@@ -9,8 +9,8 @@ from bot.domain.metrics import null_sink
 from bot.domain.turns import ModelStep, TurnStatus
 from bot.domain.views import TurnView
 from bot.engine.engine import Engine
-from bot.engine.history import HistoryBudget
-from bot.engine.token_estimates import estimate_messages
+from bot.engine.prompt.history import HistoryBudget
+from bot.engine.prompt.token_estimates import estimate_messages
 from bot.errors import ContextTooLong, ModelRejected, ModelUnavailable
 from bot.llm.model_wrappers import REST_SECONDS, FallbackModel, InstrumentedModel
 from bot.ports import LanguageModel

@@ -26,8 +26,7 @@ from bot.domain.tools import Tool
 from bot.domain.turns import StepStatus, ToolStep, TurnStatus
 from bot.domain.views import TurnView
 from bot.engine.engine import Engine
-from bot.engine.policy import Approvers, Policies
-from bot.engine.rules import RuleBook
+from bot.engine.policy.rules import Approvers, Policies, RuleBook
 from bot.storage.grant_store import SqlGrantStore
 from bot.storage.reporting import SqlReporting
 from tests.engine.conftest import House

@@ -17,12 +17,11 @@ from bot.domain.policies import TaintMode
 from bot.domain.tools import ToolOutcome
 from bot.domain.turns import ModelStep, TurnStatus
 from bot.domain.views import TurnView
-from bot.engine import history_prompt
 from bot.engine.engine import Engine
-from bot.engine.history import HistoryBudget
-from bot.engine.history_prompt import HISTORY_OMITTED
-from bot.engine.prompt_builder import NO_TOOLS
-from bot.engine.system_prompt import PlatformHint, SystemPrompt
+from bot.engine.prompt import history
+from bot.engine.prompt.builder import NO_TOOLS
+from bot.engine.prompt.context import PlatformHint, SystemPrompt
+from bot.engine.prompt.history import HISTORY_OMITTED, HistoryBudget
 from bot.errors import ContextTooLong, ModelRejected, ModelUnavailable
 from tests.engine.conftest import House
 from tests.fakes.parts import ANA, BEN, HALL, ask_for, call, message, returned, running, say, tool, words
@@ -108,7 +107,7 @@ async def test_a_summary_is_used_again_until_it_has_to_grow_and_then_goes_into_t
 async def test_as_many_turns_as_are_read_at_most_become_a_summary_however_short_they_are(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(history_prompt, "HISTORY_TURNS", 4)
+    monkeypatch.setattr(history, "HISTORY_TURNS", 4)
 
     async def answer(request: ModelRequest) -> Completion:
         return say("So far." if is_summary(request) else "a")

@@ -24,8 +24,7 @@ from bot.domain.grants import GrantRequest, HoursScope
 from bot.domain.messages import ToolCall, assistant
 from bot.domain.policies import Rule
 from bot.domain.turns import ModelStep, StepStatus, ToolRef, ToolStep
-from bot.engine.policy import Approvers, Policies
-from bot.engine.rules import RuleBook
+from bot.engine.policy.rules import Approvers, Policies, RuleBook
 from bot.storage.reporting import SqlReporting
 from tests.audited import audit_findings
 from tests.engine.conftest import House

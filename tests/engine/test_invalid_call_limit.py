@@ -12,7 +12,7 @@ from bot.domain.profiles import Binding, Profile
 from bot.domain.servers import EVERYWHERE
 from bot.domain.tools import MISFIT, CallReturned, ToolOutcome
 from bot.domain.turns import StepStatus, ToolStep
-from bot.engine.rules import RuleBook
+from bot.engine.policy.rules import RuleBook
 from bot.engine.turn_runner import GAVE_UP
 from bot.ports import CallContext
 from tests.engine.conftest import House

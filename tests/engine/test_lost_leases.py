@@ -225,7 +225,7 @@ async def test_nothing_is_sent_that_others_have_called_unknown_while_this_proces
 async def test_leaving_takes_seconds_though_the_database_is_gone(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in (
         "worker.HAND_OVER_SECONDS",
-        "usage_metering.SETTLE_SECONDS",
+        "usage.SETTLE_SECONDS",
         "view_delivery.SHUTDOWN_SECONDS",
         "view_delivery.RELEASE_SECONDS",
     ):

@@ -9,7 +9,7 @@ from typing import cast
 from bot.domain.history import ToolReplay
 from bot.domain.metrics import null_sink
 from bot.domain.turns import ModelStep
-from bot.engine.history import HistoryBudget
+from bot.engine.prompt.history import HistoryBudget
 from bot.llm.model_wrappers import REST_SECONDS, FallbackModel, InstrumentedModel
 from bot.ports import LanguageModel
 from tests.engine.conftest import House

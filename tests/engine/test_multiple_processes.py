@@ -18,8 +18,7 @@ from bot.domain.tools import ToolOutcome
 from bot.domain.turns import StepStatus, ToolStep, TurnStatus
 from bot.domain.views import TurnView
 from bot.engine.engine import Engine
-from bot.engine.policy import Approvers
-from bot.engine.rules import RuleBook
+from bot.engine.policy.rules import Approvers, RuleBook
 from bot.ports import CallContext
 from bot.storage.address import PostgresServer
 from bot.storage.pg_listen import listen

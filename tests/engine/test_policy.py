@@ -12,9 +12,8 @@ from bot.domain.approval_requirements import NO_TERMS, ApprovalRequirements, OnT
 from bot.domain.approvals import ApprovalPolicy, DecisionType, NotAllowed
 from bot.domain.conversations import Author, Member
 from bot.domain.policies import Rule
-from bot.engine.approver_check import check_approver
-from bot.engine.policy import Approvers, Policies
-from bot.engine.policy_file import read_policies
+from bot.engine.config_files import read_policies
+from bot.engine.policy.rules import Approvers, Policies, check_approver
 from bot.errors import SettingsError
 from tests.rules import policy_of
 

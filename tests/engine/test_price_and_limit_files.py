@@ -7,7 +7,7 @@ from decimal import Decimal
 import pytest
 
 from bot.domain.usage import NO_PRICES, LimitPeriod, LimitScope, LimitUnit, Price, PriceList, UsageLimit
-from bot.engine.usage_files import read_limits, read_prices
+from bot.engine.config_files import read_limits, read_prices
 from bot.errors import SettingsError
 
 PRICES = """

@@ -37,10 +37,10 @@ from bot.domain.turns import (
     TurnRecord,
     TurnStatus,
 )
-from bot.engine import prompt_context
-from bot.engine.history import history_turns
-from bot.engine.prompt_context import PromptContext
-from bot.engine.result_format import ResultTruncator, format_result
+from bot.engine.prompt import context
+from bot.engine.prompt.context import PromptContext
+from bot.engine.prompt.history import history_turns
+from bot.engine.prompt.text_format import ResultTruncator, format_result
 from tests.fakes.parts import ANA, HALL
 
 GUIDED = ToolSet(
@@ -97,7 +97,7 @@ def transcript(
     remembered = [
         message for turn in history_turns(history, replay, ResultTruncator(), shared=False) for message in turn.messages
     ]
-    return prompt_context.turn_messages(record, offered, PromptContext(prompt, remembered))
+    return context.turn_messages(record, offered, PromptContext(prompt, remembered))
 
 
 def shape(messages: tuple[Message, ...]) -> list[tuple[str, str]]:

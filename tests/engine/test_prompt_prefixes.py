@@ -12,8 +12,8 @@ from bot.domain.conversations import Attachment, InboundMessage
 from bot.domain.history import ToolReplay
 from bot.domain.messages import TextPart, ToolCall, ToolResult
 from bot.domain.tools import CallReturned, ServerGuidance, ToolOutcome
-from bot.engine.history import HistoryBudget
-from bot.engine.system_prompt import PlatformHint, SystemPrompt
+from bot.engine.prompt.context import PlatformHint, SystemPrompt
+from bot.engine.prompt.history import HistoryBudget
 from bot.errors import ModelRejected
 from tests.engine.conftest import House
 from tests.engine.test_history import LONG, SHORT, is_summary, numbered, talk

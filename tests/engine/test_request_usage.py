@@ -11,8 +11,8 @@ from bot.domain.completions import ModelEvent, TextDelta, Usage, UsageReported
 from bot.domain.conversations import ConversationKey
 from bot.domain.turns import Claim
 from bot.domain.usage import UsageKind
-from bot.engine.token_estimates import Estimates, estimate_text
-from bot.engine.usage_metering import RequestAttempt, RequestInfo
+from bot.engine.prompt.token_estimates import Estimates, estimate_text
+from bot.engine.usage import RequestAttempt, RequestInfo
 
 CLAIM = Claim("t1", ConversationKey("test", "w", "hall", "1"), 1, 0)
 WORDS = "Words that nobody has counted yet. "

@@ -16,10 +16,9 @@ from bot.domain.policies import Rule
 from bot.domain.profiles import Binding, Profile
 from bot.domain.tools import CallOutcomeUnknown, ToolOutcome
 from bot.domain.turns import StepStatus, ToolRef, ToolStep
-from bot.engine.history import WITHHELD_RESULT, HistoryBudget
-from bot.engine.policy import Approvers, Policies
-from bot.engine.result_visibility import ResultVisibility
-from bot.engine.rules import RuleBook
+from bot.engine.policy.result_visibility import ResultVisibility
+from bot.engine.policy.rules import Approvers, Policies, RuleBook
+from bot.engine.prompt.history import WITHHELD_RESULT, HistoryBudget
 from bot.errors import NotFound
 from tests.engine.conftest import House
 from tests.engine.test_history import large

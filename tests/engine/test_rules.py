@@ -11,8 +11,7 @@ from bot.domain.profiles import Binding, Profile
 from bot.domain.tools import ServerGuidance, Tool, ToolSet
 from bot.domain.turns import StepStatus, ToolStep, TurnStatus
 from bot.domain.views import TurnView
-from bot.engine.policy import Approvers, Policies, ServerPolicy
-from bot.engine.rules import RuleBook
+from bot.engine.policy.rules import Approvers, Policies, RuleBook, ServerPolicy
 from tests.engine.conftest import House
 from tests.fakes.parts import (
     ANA,

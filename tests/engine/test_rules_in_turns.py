@@ -11,8 +11,7 @@ from bot.domain.conversations import Author, ConversationKey, Member
 from bot.domain.policies import Rule, StoredPolicyResult
 from bot.domain.turns import StepStatus, ToolStep
 from bot.domain.views import TurnView
-from bot.engine.policy import Approvers, Policies
-from bot.engine.rules import RuleBook
+from bot.engine.policy.rules import Approvers, Policies, RuleBook
 from bot.errors import DeliveryFailed
 from tests.engine.conftest import House
 from tests.fakes.parts import (

@@ -23,10 +23,9 @@ from bot.domain.tools import ServerGuidance, Tool, ToolSearch, ToolSet
 from bot.domain.turns import StepStatus, ToolStep, TurnStatus
 from bot.domain.views import TurnView
 from bot.engine.builtin_tools.search_tools import CALL_TOOL, SEARCH_TOOLS
-from bot.engine.history import HistoryBudget
-from bot.engine.policy import Approvers, Policies
-from bot.engine.rules import RuleBook
-from bot.engine.tool_selection import FEW_TOOLS, RefusedTools, select_tools
+from bot.engine.policy.rules import Approvers, Policies, RuleBook
+from bot.engine.prompt.history import HistoryBudget
+from bot.engine.prompt.tool_selection import FEW_TOOLS, RefusedTools, select_tools
 from bot.errors import ModelRejected
 from bot.storage.reporting import SqlReporting
 from tests.engine.conftest import House

@@ -6,7 +6,7 @@ import pytest
 
 from bot.domain.secrets import SecretReference
 from bot.domain.servers import HttpTransport, ServerConfig, StdioTransport, TemplateLaunch, Transport
-from bot.engine.secret_grant_file import describe_grant, read_secret_grants
+from bot.engine.config_files import describe_grant, read_secret_grants
 
 FILE = """
 [[grant]]

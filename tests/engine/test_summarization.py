@@ -12,10 +12,10 @@ from bot.domain.conversations import Attachment
 from bot.domain.messages import TextPart, ToolCall, assistant
 from bot.domain.tools import ToolOutcome
 from bot.domain.turns import TurnStatus
-from bot.engine import history_prompt
-from bot.engine.history_prompt import HISTORY_EXCLUDED, HISTORY_OMITTED
-from bot.engine.system_prompt import SystemPrompt
-from bot.engine.token_estimates import estimate_messages, estimate_text, estimate_tools
+from bot.engine.prompt import history
+from bot.engine.prompt.context import SystemPrompt
+from bot.engine.prompt.history import HISTORY_EXCLUDED, HISTORY_OMITTED
+from bot.engine.prompt.token_estimates import estimate_messages, estimate_text, estimate_tools
 from bot.errors import ContextTooLong
 from tests.engine.conftest import House
 from tests.engine.test_history import LONG, SHORT, asked, is_summary, notes, numbered, summary_of, talk
@@ -131,7 +131,7 @@ async def test_people_are_told_of_turns_that_are_too_many_to_be_summed_up(
     engine = house.engine()
     async with running(engine):
         await talk(house, engine, *numbered(1, 6))
-        monkeypatch.setattr(history_prompt, "HISTORY_TURNS", 4)
+        monkeypatch.setattr(history, "HISTORY_TURNS", 4)
         *_, seventh, eighth = await talk(house, engine, "q7", "q8")
     assert (notes(seventh), notes(eighth)) == ([HISTORY_OMITTED], [])
     (request,) = filter(is_summary, house.model.requests)

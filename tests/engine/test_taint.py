@@ -19,8 +19,8 @@ from bot.domain.tools import Annotations, CallOutcomeUnknown, Tool, ToolOutcome,
 from bot.domain.turns import StepStatus, TurnStatus
 from bot.domain.views import TurnView
 from bot.engine.engine import Engine
-from bot.engine.history import HistoryBudget
-from bot.engine.taint import Taint, TaintSource
+from bot.engine.policy.taint import Taint, TaintSource
+from bot.engine.prompt.history import HistoryBudget
 from bot.ports import CallContext
 from tests.engine.conftest import House
 from tests.engine.test_history import LONG, SHORT, is_summary, numbered, talk

@@ -12,7 +12,7 @@ import pytest
 
 from benchmarks.tool_search import index_of, labelled_queries, recall, searches, shared_words, synthetic_tools
 from bot.domain.tools import ToolSet
-from bot.engine.tool_index import MOST_HITS, ToolIndex, ToolIndexes
+from bot.engine.builtin_tools.search_tools import MOST_HITS, ToolIndex, ToolIndexes
 from tests.fakes.parts import tool
 
 PATIENCE = 60.0

@@ -10,8 +10,8 @@ from bot.domain.messages import ToolCall
 from bot.domain.tools import ToolOutcome, ToolSearch, ToolSet
 from bot.domain.turns import ModelStep, TurnStatus
 from bot.domain.views import TurnView
-from bot.engine.result_format import READ_RESULT
-from bot.engine.tool_selection import MOST_TOOLS, RefusedTools, within_limit
+from bot.engine.prompt.text_format import READ_RESULT
+from bot.engine.prompt.tool_selection import MOST_TOOLS, RefusedTools, within_limit
 from bot.errors import ModelRejected
 from bot.ports import CallContext
 from tests.engine.conftest import House
@@ -39,7 +39,7 @@ async def test_a_tool_that_the_service_refuses_is_dropped_and_the_answer_says_so
     house.toolbox.add(tool("s__bad"))
     house.allow("s__good")
     house.model.script = [refuses("s__bad"), ask_for(call("s__good")), say("Done.")]
-    with caplog.at_level(logging.WARNING, "bot.engine.tool_selection"):
+    with caplog.at_level(logging.WARNING, "bot.engine.prompt.tool_selection"):
         view = await answered(house)
     assert view.turn.status is TurnStatus.DONE
     offered = [[each.name for each in request.tools] for request in house.model.requests]

@@ -6,7 +6,7 @@ from time import thread_time
 
 import pytest
 
-from bot.engine.call_authorization import closest_names
+from bot.engine.policy.authorization import closest_names
 from tests.fakes.parts import tool
 
 

@@ -8,7 +8,7 @@ from bot.domain.approval_requirements import APPROVERS, ASKER, ApprovalRequireme
 from bot.domain.approvals import ApprovalPolicy
 from bot.domain.policies import Rule
 from bot.domain.tools import Tool
-from bot.engine.rules import undeliverable_targets, unknown_servers, unmatched_rules
+from bot.engine.policy.rules import undeliverable_targets, unknown_servers, unmatched_rules
 
 DENY = ApprovalPolicy.ALWAYS_DENY
 TOOLS = [

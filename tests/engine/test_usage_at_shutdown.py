@@ -10,8 +10,8 @@ import pytest
 from bot.domain.completions import TextDelta
 from bot.domain.turns import Claim
 from bot.domain.usage import UsageEntry, UsageTotal
-from bot.engine import usage_metering
-from bot.engine.token_estimates import estimate_text
+from bot.engine import usage
+from bot.engine.prompt.token_estimates import estimate_text
 from bot.errors import DatabaseUnavailable
 from tests.engine.conftest import House
 from tests.engine.test_usage_metering import CUT, HALF, Counting, Waits, asked, spent
@@ -28,7 +28,7 @@ async def test_what_could_not_be_written_is_written_when_the_process_leaves(hous
 
 
 async def test_a_process_that_leaves_waits_for_no_database(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(usage_metering, "SETTLE_SECONDS", 0.05)
+    monkeypatch.setattr(usage, "SETTLE_SECONDS", 0.05)
 
     class Away(Counting):
         async def record_usage(self, _uses: Sequence[tuple[Claim, UsageEntry]]) -> None:

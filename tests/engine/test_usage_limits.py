@@ -28,7 +28,7 @@ from bot.domain.usage import (
 from bot.domain.views import TurnView
 from bot.engine.engine import Engine
 from bot.engine.scheduler import BATCH, DAY_SECONDS, usage_retention
-from bot.engine.usage_limits import LARGE_REQUESTS, LARGE_SECONDS, UsageLimiter
+from bot.engine.usage import LARGE_REQUESTS, LARGE_SECONDS, UsageLimiter
 from bot.engine.worker import Capacity
 from bot.storage.turn_log import SqlTurnLog
 from bot.storage.usage import SqlUsageStore

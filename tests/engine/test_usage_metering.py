@@ -38,12 +38,11 @@ from bot.domain.usage import (
 )
 from bot.domain.views import TurnView
 from bot.engine.engine import Engine
-from bot.engine.history import HistoryBudget
-from bot.engine.prompt_builder import ATTEMPTS
-from bot.engine.token_estimates import Estimates, estimate_text
-from bot.engine.usage_limits import UsageLimiter
-from bot.engine.usage_metering import NOTE_SECONDS, UsageMeter, UsageMeters
-from bot.engine.usage_metering import RequestInfo as Request
+from bot.engine.prompt.builder import ATTEMPTS
+from bot.engine.prompt.history import HistoryBudget
+from bot.engine.prompt.token_estimates import Estimates, estimate_text
+from bot.engine.usage import NOTE_SECONDS, UsageLimiter, UsageMeter, UsageMeters
+from bot.engine.usage import RequestInfo as Request
 from bot.errors import DatabaseError, DatabaseUnavailable, ModelRejected, ModelUnavailable
 from bot.llm.model_wrappers import FallbackModel, InstrumentedModel
 from bot.ports import LanguageModel

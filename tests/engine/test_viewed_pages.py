@@ -26,8 +26,7 @@ from bot.domain.grants import GrantRequest, ThreadScope
 from bot.domain.policies import Rule
 from bot.domain.turns import ToolStep
 from bot.engine.engine import Engine
-from bot.engine.policy import Approvers, Policies
-from bot.engine.rules import RuleBook
+from bot.engine.policy.rules import Approvers, Policies, RuleBook
 from bot.storage.reporting import SqlReporting
 from tests.engine.conftest import House
 from tests.fakes.parts import ANA, BEN, ask_for, call, member, message, running, say, tool

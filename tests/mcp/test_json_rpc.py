@@ -12,7 +12,7 @@ from bot.domain.approvals import ApprovalPolicy
 from bot.domain.conversations import ConversationKey
 from bot.domain.policies import Rule
 from bot.domain.servers import HttpKind, HttpTransport, ServerConfig, ServerStatus
-from bot.engine.rule_matching import PolicyRequest, RuleMatch, match_rule
+from bot.engine.policy.evaluation import PolicyRequest, RuleMatch, match_rule
 from bot.mcp.toolbox import McpToolbox
 from tests.fakes.mcp.endpoint import Answer, FakeEndpoint, HangUp, Message, Reaction, Silence
 from tests.mcp.boxes import call, error_text, started, text, tools_of, unknown, unsent, until

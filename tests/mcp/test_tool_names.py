@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from bot.domain.servers import HttpTransport, ServerConfig
 from bot.domain.tools import Tool, ToolSet
 from bot.engine.builtin_tools.search_tools import CALL_TOOL, SEARCH_TOOLS
-from bot.engine.result_format import READ_RESULT
+from bot.engine.prompt.text_format import READ_RESULT
 from bot.mcp.review import offered_name
 from bot.mcp.server.capabilities import apply_definition
 

@@ -15,9 +15,8 @@ from mcp import Client
 from bot.domain.approvals import ApprovalPolicy
 from bot.domain.servers import ServerConfig, StdioTransport
 from bot.domain.turns import CallOrigin
-from bot.engine.call_authorization import CallAuthorizer
-from bot.engine.policy import Policies
-from bot.engine.rules import Rules
+from bot.engine.policy.authorization import CallAuthorizer
+from bot.engine.policy.rules import Policies, Rules
 from mcp_servers.knowledge import server
 from mcp_servers.knowledge.folder import Refused
 from mcp_servers.knowledge.library import Library

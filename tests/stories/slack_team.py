@@ -10,7 +10,7 @@ from typing import Any
 
 from bot.chat.audience import AudiencePolicy
 from bot.domain.conversations import ConversationKey
-from bot.engine.rules import RuleBook
+from bot.engine.policy.rules import RuleBook
 from bot.platforms.slack.app import SlackSurface
 from bot.platforms.slack.channels import conversation
 from bot.platforms.slack.context import SlackLookups

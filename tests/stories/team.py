@@ -23,8 +23,7 @@ from bot.domain.policies import Rule
 from bot.domain.tools import ToolOutcome
 from bot.domain.views import TurnView
 from bot.engine.engine import Engine
-from bot.engine.policy import Approvers, Policies, ServerPolicy
-from bot.engine.rules import RuleBook
+from bot.engine.policy.rules import Approvers, Policies, RuleBook, ServerPolicy
 from bot.ports import CallContext, Commands, Listener, Surface, Toolbox
 from bot.storage.address import PostgresServer
 from bot.storage.pg_listen import listen

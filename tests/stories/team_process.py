@@ -14,8 +14,7 @@ from pathlib import Path
 
 from bot.domain.completions import Capabilities, ModelEvent, ModelRequest
 from bot.engine.engine import Engine
-from bot.engine.policy import Approvers, Policies
-from bot.engine.rules import RuleBook
+from bot.engine.policy.rules import Approvers, Policies, RuleBook
 from bot.ports import Listener, Surface
 from bot.storage.sqlite import open_sqlite
 from bot.storage.turn_log import SqlTurnLog

@@ -12,7 +12,7 @@ from bot.chat.rejection_messages import OUT_OF_DATE
 from bot.domain.approvals import Revision, fingerprint
 from bot.domain.conversations import Author
 from bot.domain.tools import CallOutcomeUnknown, ToolOutcome
-from bot.engine.policy import Approvers
+from bot.engine.policy.rules import Approvers
 from bot.ports import CallContext
 from bot.storage.sqlite import open_sqlite
 from tests.fakes.parts import ask_for, call, say, tool, words

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bot.domain.approval_requirements import APPROVERS, ApprovalRequirements
 from bot.domain.approvals import ApprovalPolicy
 from bot.domain.policies import Rule
-from bot.engine.policy import Approvers
+from bot.engine.policy.rules import Approvers
 from tests.fakes.parts import ask_for, call, say, tool, words
 from tests.stories.team import Talk, Team
 

@@ -14,7 +14,7 @@ from bot.domain.messages import TextPart, ToolCall, ToolResult
 from bot.domain.tools import OWN_SERVER, Annotations, Tool
 from bot.domain.turns import Claim, StepStatus, ToolRef, ToolStep, TurnRecord
 from bot.engine.monotonic_clock import monotonic
-from bot.engine.result_format import READ_RESULT, Address, result_id
+from bot.engine.prompt.text_format import READ_RESULT, Address, result_id
 from bot.ports import TurnExecution
 
 PAGE = 8_000

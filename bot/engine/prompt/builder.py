@@ -29,18 +29,23 @@ from bot.domain.tools import Tool, ToolSet
 from bot.domain.turns import Claim, TurnRecord
 from bot.domain.usage import UsageKind
 from bot.domain.views import ModelRetry
-from bot.engine.attachments import LARGEST, MOST_IMAGE_BYTES, Attached, FileKind, read_attachments
-from bot.engine.history import USUAL_MEMORY, HistoryBudget
-from bot.engine.history_prompt import HistoryPrompt
-from bot.engine.prompt_context import LAST_ROUND, PromptContext, large_results, older_results, turn_messages
-from bot.engine.result_format import HEAD, SHORT_HEAD
-from bot.engine.result_visibility import ResultVisibility
-from bot.engine.sources import sources_of_prompt
-from bot.engine.summarization import max_length
-from bot.engine.system_prompt import NO_INSTRUCTIONS, SystemPrompt
-from bot.engine.token_estimates import Estimates, estimate_messages, estimate_tools, is_text, reply_limits
-from bot.engine.tool_selection import RefusedTools, refused_note, with_reading
-from bot.engine.usage_metering import RequestAttempt, RequestInfo, UsageMeter, UsageMeters
+from bot.engine.policy.result_visibility import ResultVisibility
+from bot.engine.policy.taint import sources_of_prompt
+from bot.engine.prompt.attachments import LARGEST, MOST_IMAGE_BYTES, Attached, FileKind, read_attachments
+from bot.engine.prompt.context import (
+    LAST_ROUND,
+    NO_INSTRUCTIONS,
+    PromptContext,
+    SystemPrompt,
+    large_results,
+    older_results,
+    turn_messages,
+)
+from bot.engine.prompt.history import USUAL_MEMORY, HistoryBudget, HistoryPrompt, max_length
+from bot.engine.prompt.text_format import HEAD, SHORT_HEAD
+from bot.engine.prompt.token_estimates import Estimates, estimate_messages, estimate_tools, is_text, reply_limits
+from bot.engine.prompt.tool_selection import RefusedTools, refused_note, with_reading
+from bot.engine.usage import RequestAttempt, RequestInfo, UsageMeter, UsageMeters
 from bot.errors import ContextTooLong, ModelRejected, ModelUnavailable, NotFound, SmallerWindow
 from bot.ports import LanguageModel, TurnExecution
 
@@ -50,6 +55,16 @@ ATTEMPTS = 4
 LONGEST_WAIT_SECONDS = 60.0
 MAX_REFUSED = 8
 """Most tools to drop from one request. More rejections have another cause."""
+
+MAX_IMAGES = 5
+"""Most images in one request, the newest ones. Each costs 1,000 tokens or more."""
+NO_TOOLS = "This model does not support tools, so it answers without them."
+_MAX_MODEL_CHANGES = 3
+"""Changes to models of other capabilities in one request, so that a loop over unavailable models ends."""
+Offer = Callable[[str, Capabilities], ToolSet]
+"""Select the tools for a model, by its name and capabilities (`tool_selection.select_tools`)."""
+_THINKING = "Thinking"
+_SHORTENING = "That was too long for the model: asking again with a shorter request"
 
 
 async def complete_with_retry(
@@ -115,9 +130,6 @@ async def _attempt(
 
 # -------------------- result images
 
-MAX_IMAGES = 5
-"""Most images in one request, the newest ones. Each costs 1,000 tokens or more."""
-
 
 class ReturnedImages:
     """Cache of result images by file id. `read` returns the bytes of a file."""
@@ -150,15 +162,6 @@ def _newest(record: TurnRecord, most: int, largest: int) -> Iterator[str]:
                 if part.size <= largest:
                     count, room = count - 1, room - part.size
                     yield part.id
-
-
-NO_TOOLS = "This model does not support tools, so it answers without them."
-_MAX_MODEL_CHANGES = 3
-"""Changes to models of other capabilities in one request, so that a loop over unavailable models ends."""
-Offer = Callable[[str, Capabilities], ToolSet]
-"""Select the tools for a model, by its name and capabilities (`tool_selection.select_tools`)."""
-_THINKING = "Thinking"
-_SHORTENING = "That was too long for the model: asking again with a shorter request"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,14 +1,20 @@
-"""Approvals: decisions, grants, edits and whole views of calls that await one. Each checks the rights of the member.
+"""Approvals: decisions, grants, edits and whole views of calls that await one, and reminders.
 
-Possible approvers and the author may edit a call's arguments before its approval: they could as well request another
-call. Guests, external users and bots may not. An edit approves nothing: all approvals start again, and under four eyes
-an editor cannot approve.
+Each operation checks the rights of the member. Possible approvers and the author may edit a call's arguments before its
+approval: they could as well request another call. Guests, external users and bots may not. An edit approves nothing:
+all approvals start again, and under four eyes an editor cannot approve.
+
+An approval gets one reminder, at half of its time, if its requirements want it. Every process that delivers polls for
+due reminders. The database assigns each to one process, at most once: after a crash a reminder is lost, not repeated.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+import logging
+import random
+import secrets
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -23,6 +29,7 @@ from bot.domain.approvals import (
     ApprovalPolicy,
     ApprovedTogether,
     ApproverEvidence,
+    ChannelTarget,
     Decision,
     DecisionResult,
     DecisionType,
@@ -30,28 +37,114 @@ from bot.domain.approvals import (
     Portion,
     Revision,
     StaleRevision,
+    approval_targets,
     fingerprint,
 )
 from bot.domain.argument_edits import EditableCall, EditResult, InvalidArguments, NotEditable, RevisionAccepted
-from bot.domain.conversations import Author, Member
-from bot.domain.grants import GrantRequest
+from bot.domain.conversations import Author, ConversationKey, Member
+from bot.domain.grants import (
+    IDLE_SECONDS,
+    LONGEST_HOURS,
+    ArgumentsScope,
+    Grant,
+    GrantRequest,
+    HoursScope,
+    PermanentScope,
+    Scope,
+    ThreadScope,
+    requirements_digest,
+    scope_name,
+)
 from bot.domain.policies import PolicyResult
 from bot.domain.secret_detection import lookalikes, stored_secrets
 from bot.domain.tools import ArgumentError, Tool, canonical_json
 from bot.domain.turns import StepStatus, ToolStep, Turn
-from bot.engine.approver_check import check_approver
-from bot.engine.grants import build_grant, grant_rejection
-from bot.engine.rules import RuleBook
-from bot.engine.surfaces import MemberLookup
-from bot.ports import ApprovalLog, Toolbox
+from bot.domain.views import Notice, NoticeTarget
+from bot.engine.policy.authorization import named_people
+from bot.engine.policy.rules import RuleBook, Rules, check_approver
+from bot.engine.surfaces import MemberLookup, surface_for
+from bot.errors import DatabaseUnavailable, DeliveryFailed
+from bot.ports import ApprovalLog, Surface, Toolbox
+
+log = logging.getLogger(__name__)
+
+_HOUR = 3600.0
 
 SETTLED = "That is decided already and cannot be edited."
 TOOL_CHANGED = "The tool is missing or has changed since the request. Deny the call and ask again."
 OUTSIDER = "Only full members of this workspace may edit a call."
 UNCHANGED = "Nothing was changed."
-
 TOOLS_SECONDS = 5.0
 """Time limit, in seconds, of a tool lookup during a decision. Without the tool, the stored requirements apply."""
+POLL_SECONDS = 5.0
+NOTICE_SECONDS = 30.0
+BATCH = 20
+MAX_RECIPIENTS = 20
+
+
+def grant_rejection(request: GrantRequest, step: ToolStep, evidence: ApproverEvidence, *, admin: bool) -> str:
+    """Return the reason why an approver may not give this grant, in a sentence; empty if they may."""
+    if step.tool is None or step.approval is None:
+        return "This call can be approved, but not granted. Ask for it again."
+    if evidence.quorum > 1:
+        return f"This needs {evidence.quorum} approvals each time. It can be approved, not granted."
+    if not admin and (isinstance(request.scope, PermanentScope) or request.everyone or request.destructive):
+        return "Only an admin can allow that."
+    if step.tool.destructive and not request.destructive:
+        return "It may be destructive, so each call needs its own approval, unless an admin grants it."
+    if isinstance(request.scope, HoursScope) and not 0 < request.scope.hours <= LONGEST_HOURS:
+        return f"That takes between one minute and {LONGEST_HOURS:.0f} hours."
+    return ""
+
+
+def build_grant(request: GrantRequest, step: ToolStep, conversation: ConversationKey, by: Author) -> Grant:
+    """Return the grant for a request, given with the approval of this call."""
+    tool, approval = step.tool, step.approval
+    assert tool is not None
+    assert approval is not None
+    seconds = _seconds(request.scope)
+    return Grant(
+        id=secrets.token_hex(6),
+        scope=scope_name(request.scope),
+        server=tool.server_id,
+        server_name=tool.server,
+        tool=tool.name,
+        definition=tool.definition,
+        place=str(conversation) if _of_thread(request.scope) else conversation.workspace_key,
+        person="" if request.everyone else approval.requested_for.principal,
+        granted_by=by.principal,
+        granted_name=by.name,
+        approval_id=approval.id,
+        rule=asking_rule(step),
+        terms=requirements_digest(approval.terms),
+        fingerprint=_argument_fingerprint(request.scope, approval),
+        destructive=request.destructive,
+        lasts=seconds,
+        idle=_of_thread(request.scope),
+    )
+
+
+def asking_rule(step: ToolStep) -> str:
+    """Return the rule that asked for the approval (`Ruling.asked_by`); empty if no rule was evaluated."""
+    return step.ruling.asked_by if step.ruling is not None else ""
+
+
+def _of_thread(scope: Scope) -> bool:
+    return isinstance(scope, ThreadScope | ArgumentsScope)
+
+
+def _argument_fingerprint(scope: Scope, approval: Approval) -> str:
+    return approval.fingerprint if isinstance(scope, ArgumentsScope) else ""
+
+
+def _seconds(scope: Scope) -> float | None:
+    match scope:
+        case ThreadScope() | ArgumentsScope():
+            return IDLE_SECONDS
+        case HoursScope(hours):
+            return hours * _HOUR
+        case PermanentScope():
+            return None
 
 
 class ApprovalService:
@@ -297,3 +390,75 @@ def _invalid_arguments(
     if result.ruling.policy is ApprovalPolicy.ALWAYS_DENY:
         return InvalidArguments((ArgumentError("", "A policy forbids this call with these arguments."),))
     return None
+
+
+class Reminders:
+    """Background loop that sends due reminders to approvers."""
+
+    def __init__(
+        self,
+        turn_log: ApprovalLog,
+        surfaces: Sequence[Surface],
+        rules: Callable[[ConversationKey], Rules],
+        *,
+        pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._log = turn_log
+        self._surfaces = surfaces
+        self._rules = rules
+        self._pause = pause
+
+    async def run(self) -> None:
+        """Poll and send until cancelled."""
+        while True:
+            try:
+                await self.remind()
+            except DatabaseUnavailable:
+                pass  # logged by the database
+            except Exception:  # an error must not stop later reminders
+                log.exception("due reminders were not sent")
+            await self._pause(POLL_SECONDS * random.uniform(0.8, 1))  # noqa: S311 - jitter is no secret
+
+    async def remind(self) -> None:
+        """Send the reminders that are due."""
+        key_prefixes = [surface.key_prefix for surface in self._surfaces]
+        for turn, step in await self._log.take_reminders(key_prefixes, BATCH) if key_prefixes else ():
+            await self._remind_approvers(turn, step)
+
+    async def _remind_approvers(self, turn: Turn, step: ToolStep) -> None:
+        surface = surface_for(self._surfaces, turn.conversation)
+        if surface is None or step.approval is None:
+            return
+        signatories = self._rules(turn.conversation).signatories
+        terms = step.approval.terms
+        users = _approving_users(terms.approvers or (signatories.approvers,), step.approval)
+        place = str(turn.conversation)
+        targets = [NoticeTarget(place, user.partition(":")[2], private=True) for user in users[:MAX_RECIPIENTS]]
+        notice = Notice(_reminder_text(step, step.approval.requested_for, signatories.needed(terms)))
+        # Approvers without user ids are groups: remind all users in the card's channels.
+        for target in targets or _card_channels(step.approval, turn.conversation):
+            try:
+                async with asyncio.timeout(NOTICE_SECONDS):
+                    await surface.post_notice(target, notice)
+            except (DeliveryFailed, TimeoutError) as error:
+                log.warning("reminder for approval %s was not sent: %s", step.approval.id, error)
+
+
+def _approving_users(approvers: Iterable[frozenset[str]], approval: Approval) -> list[str]:
+    """Return the principals of the approvers who are named as users of the author's platform."""
+    asker = approval.requested_for
+    excluded = frozenset({asker.principal, *approval.editors}) if approval.terms.four_eyes else frozenset()
+    return named_people(approvers, asker, excluded)
+
+
+def _card_channels(approval: Approval, conversation: ConversationKey) -> list[NoticeTarget]:
+    """Return notices to all users in the channels of the approval card."""
+    channels = [target.id for target in approval_targets(approval) if isinstance(target, ChannelTarget)]
+    conversations = [replace(conversation, channel=channel, thread="") for channel in channels]
+    return [NoticeTarget(str(each)) for each in conversations or [conversation]]
+
+
+def _reminder_text(step: ToolStep, asker: Author, needed: str) -> str:
+    call_name = f"{step.tool.server}.{step.tool.name}" if step.tool else step.call.name
+    suffix = f" ({step.approval.id[:8]})" if step.approval else ""
+    return f"{call_name}{suffix}, which {asker.name} asked for, still awaits approval. It needs {needed}."

@@ -16,10 +16,9 @@ from bot.domain.tools import Tool, ToolSet
 from bot.domain.turns import StepStatus, ToolRef, ToolStep
 from bot.engine.builtin_tools.read_result import addressed, is_read_result_call
 from bot.engine.builtin_tools.search_tools import is_search_step
-from bot.engine.policy_evaluation import evaluate
-from bot.engine.result_format import ANSWERED, Address
-from bot.engine.rule_matching import PolicyRequest
-from bot.engine.rules import Rules
+from bot.engine.policy.evaluation import PolicyRequest, evaluate
+from bot.engine.policy.rules import Rules
+from bot.engine.prompt.text_format import ANSWERED, Address
 from bot.ports import TurnExecution
 
 GONE = "The result of this page no longer exists."

@@ -18,8 +18,8 @@ from bot.domain.conversations import Attachment
 from bot.domain.envelopes import enclose
 from bot.domain.file_signatures import detect_image_type
 from bot.domain.messages import FilePart, ImagePart, Message, MessageRole, TextPart, user
-from bot.engine.author_labels import single_line
-from bot.engine.token_estimates import reply_limits
+from bot.engine.prompt.text_format import single_line
+from bot.engine.prompt.token_estimates import reply_limits
 from bot.errors import CountersignError
 
 log = logging.getLogger(__name__)

@@ -15,9 +15,8 @@ from itertools import chain, zip_longest
 from bot.domain.completions import Capabilities
 from bot.domain.tools import OWN_SERVER, Tool, ToolSearch, ToolSet
 from bot.engine.builtin_tools.read_result import TOOL as READING
-from bot.engine.builtin_tools.search_tools import search_tool_set
-from bot.engine.token_estimates import estimate_tools
-from bot.engine.tool_index import MOST_HITS
+from bot.engine.builtin_tools.search_tools import MOST_HITS, search_tool_set
+from bot.engine.prompt.token_estimates import estimate_tools
 from bot.errors import ModelRejected
 
 log = logging.getLogger(__name__)

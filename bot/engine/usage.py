@@ -1,7 +1,10 @@
-"""Metering of model requests, from the first event of a reply, because services charge for broken-off replies, too.
+"""Usage of models: metering of requests, and limits that are checked before a turn's first request.
 
-A complete reply is stored with its row. Broken-off replies and summaries are stored here at once, running replies every
+Requests are metered from the first event of a reply, because services charge for broken-off replies, too. A complete
+reply is stored with its row. Broken-off replies and summaries are stored here at once, running replies every
 NOTE_SECONDS. Each request is counted once, by its id. Numbers that the service does not report are estimated.
+
+A limit does not end a running turn, and concurrent turns are not seen: both may exceed a limit.
 """
 
 from __future__ import annotations
@@ -10,9 +13,11 @@ import asyncio
 import contextlib
 import json
 import logging
+import time
 import uuid
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 from bot.domain.completions import (
     Completion,
@@ -24,11 +29,23 @@ from bot.domain.completions import (
     UsageReported,
 )
 from bot.domain.messages import Message
-from bot.domain.turns import Claim
-from bot.domain.usage import UsageEntry, UsageKind
-from bot.engine.token_estimates import Estimates, estimate_text
-from bot.errors import DatabaseUnavailable
-from bot.ports import TurnExecution
+from bot.domain.turns import Claim, Turn
+from bot.domain.usage import (
+    LimitPeriod,
+    LimitScope,
+    LimitStatus,
+    UsageEntry,
+    UsageKind,
+    UsageLimit,
+    UsageOwner,
+    UsageQuery,
+    UsageTotal,
+    limit_owner,
+    limits_for,
+)
+from bot.engine.prompt.token_estimates import Estimates, estimate_text
+from bot.errors import DatabaseUnavailable, LimitReached
+from bot.ports import TurnExecution, UsageStore
 
 log = logging.getLogger(__name__)
 
@@ -36,6 +53,12 @@ NOTE_SECONDS = 4.0
 """Seconds of usage that a killed process may lose."""
 SETTLE_SECONDS = 2.0
 """Seconds that a turn waits for the usage of a broken-off reply to be stored; later tries run in the background."""
+
+LARGE_REQUESTS = 2_000
+LARGE_SECONDS = 10.0
+"""Seconds for which a sum of many requests is cached: one request more changes little."""
+_WHOSE = {LimitScope.PERSON: "your", LimitScope.CHANNEL: "this channel's", LimitScope.WORKSPACE: "this workspace's"}
+_WHEN = {LimitPeriod.DAY: "for today", LimitPeriod.MONTH: "for this month"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,3 +257,83 @@ class UsageMeter:
             log.warning("usage of a model request not stored yet, the database is unavailable")
         except Exception:  # the turn ends normally
             log.exception("usage of a model request not stored")
+
+
+async def no_limits(_turn: Turn) -> None:
+    """Accept all turns."""
+
+
+class UsageLimiter:
+    """Usage limits with their present usage. `clock` is in epoch seconds."""
+
+    def __init__(
+        self,
+        limits: Sequence[UsageLimit],
+        usage: UsageStore,
+        currency: str = "",
+        *,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._limits = limits
+        self._usage = usage
+        self._currency = currency
+        self._clock = clock
+        self._large: dict[UsageQuery, tuple[float, UsageTotal]] = {}
+        """Cached large sums, with their expiry."""
+
+    async def check(self, turn: Turn) -> None:
+        """Raise LimitReached if a limit of this turn is used up."""
+        now = self._clock()
+        for status in await self.statuses(UsageOwner.of(turn.author, turn.conversation)):
+            if status.reached:
+                raise LimitReached(_limit_text(status, now))
+
+    async def statuses(self, owner: UsageOwner) -> Sequence[LimitStatus]:
+        """Return the status of every limit for this owner, in the order of the file."""
+        limits = limits_for(self._limits, owner)
+        if not limits:
+            return ()
+        now = self._clock()
+        sums = await self._sums([_query(limit, owner, now) for limit in limits], now)
+        return [
+            LimitStatus(limit, limit.used(total, self._currency), limit.every.end(now), self._currency)
+            for limit, total in zip(limits, sums, strict=True)
+        ]
+
+    async def _sums(self, queries: Sequence[UsageQuery], now: float) -> Sequence[UsageTotal]:
+        # The upper bound covers a clock that was set back.
+        self._large = {query: entry for query, entry in self._large.items() if now < entry[0] <= now + LARGE_SECONDS}
+        results = {query: self._large[query][1] for query in queries if query in self._large}
+        missing = [query for query in queries if query not in results]
+        if missing:
+            totals = dict(zip(missing, await self._usage.totals(missing), strict=True))
+            # A concurrent check may have replaced an entry: set, not kept.
+            expiry = now + LARGE_SECONDS
+            self._large |= {
+                query: (expiry, total) for query, total in totals.items() if total.requests >= LARGE_REQUESTS
+            }
+            results |= totals
+        return [results[query] for query in queries]
+
+
+def _query(limit: UsageLimit, owner: UsageOwner, now: float) -> UsageQuery:
+    since, name = limit.every.begin(now), limit_owner(limit, owner)
+    match limit.per:
+        case LimitScope.PERSON:
+            return UsageQuery(since, person=name)
+        case LimitScope.CHANNEL:
+            return UsageQuery(since, channel=name)
+        case LimitScope.WORKSPACE:
+            return UsageQuery(since, workspace=name)
+
+
+def _limit_text(status: LimitStatus, now: float) -> str:
+    limit = status.limit
+    when = datetime.fromtimestamp(status.resets_at, UTC)
+    hours = max(status.resets_at - now, 0) / 3600
+    wait = f"in {hours:.0f} h" if hours >= 2 else f"in {hours * 60:.0f} min"
+    wait = f"in {hours / 24:.0f} days" if hours >= 48 else wait
+    return (
+        f"The request was not sent: {_WHOSE[limit.per]} limit {_WHEN[limit.every]} is used up, {status.said}. "
+        f"It resets on {when.day} {when:%B} at 00:00 UTC, {wait}."
+    )

@@ -24,12 +24,23 @@ from bot.domain.secret_detection import stored_secrets
 from bot.domain.secrets import SecretSpan
 from bot.domain.tools import Tool, ToolSet
 from bot.domain.turns import CallOrigin, StepStatus, ToolRef, ToolStep
-from bot.engine.policy import Approvers
-from bot.engine.rules import Rules
-from bot.engine.taint import UNTAINTED, Taint
+from bot.engine.policy.rules import Approvers, Rules
+from bot.engine.policy.taint import UNTAINTED, Taint
 
 MAX_RECIPIENTS = 20
 """Most users who get a remote card. Above that, the card stays in the conversation."""
+
+_MAX_SUGGESTIONS = 3
+_MAX_TOOLS = 1_000
+"""Highest number of tools to compare with. Larger sets take too long; the model searches them instead."""
+_MAX_COMPARED = 12
+"""Spellings that the slower letter-by-letter comparison gets."""
+_MAX_LETTERS = 64
+"""Compared letters of a name. Names in model requests are not longer."""
+NOT_ENABLED = "{} is not enabled in this conversation's profile."
+BARRED = "the operator's settings exclude the server of {}. An administrator sees in `/mcp list` which setting."
+WITHHELD = "{} is new or has changed, and an admin has to review it first."
+_SHOWN_OF_UNREADABLE = 500
 
 
 def route_approval(
@@ -74,14 +85,6 @@ def _of_platform(approvers: Iterable[frozenset[str]], asker: Author) -> set[str]
 
 # -------------------- tool suggestions
 
-_MAX_SUGGESTIONS = 3
-_MAX_TOOLS = 1_000
-"""Highest number of tools to compare with. Larger sets take too long; the model searches them instead."""
-_MAX_COMPARED = 12
-"""Spellings that the slower letter-by-letter comparison gets."""
-_MAX_LETTERS = 64
-"""Compared letters of a name. Names in model requests are not longer."""
-
 
 def closest_names(written: str, tools: Sequence[Tool]) -> tuple[str, ...]:
     """Return up to three tool names that are most similar to `written`, best first. Names without the server's prefix
@@ -108,12 +111,6 @@ def _pairs(text: str) -> set[str]:
 
 def _similarity(some: set[str], others: set[str]) -> float:
     return len(some & others) / max(1, len(some) + len(others))
-
-
-NOT_ENABLED = "{} is not enabled in this conversation's profile."
-BARRED = "the operator's settings exclude the server of {}. An administrator sees in `/mcp list` which setting."
-WITHHELD = "{} is new or has changed, and an admin has to review it first."
-_SHOWN_OF_UNREADABLE = 500
 
 
 def allow_all(_tool: Tool, _call: ToolCall) -> str:

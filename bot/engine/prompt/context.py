@@ -1,32 +1,75 @@
-"""Messages of a model request, built from a turn's rows.
+"""Messages of a model request, built from a turn's rows, and the system prompt.
 
 Order: the system prompt with every server's `system_instruction`; the history; results of `auto_context_tool`s with
 their servers' `response_instruction`; the question; the rounds, in which each further server's `response_instruction`
-comes once. Stable parts come first, because services cache prefixes. Text of servers, tools and other users is data: it
-is never part of a system message.
+comes once. Stable parts come first, because services cache prefixes. For the same reason the system prompt is constant
+for a day: it holds no time of day and no names. Text of servers, tools and other users is data: it is never part of a
+system message.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import date, datetime
 from types import MappingProxyType
 
+from bot.domain.conversations import ConversationKey
 from bot.domain.envelopes import enclose
 from bot.domain.messages import Message, ToolResult, system, tool_results, user
 from bot.domain.tools import ToolSet
 from bot.domain.turns import CallOrigin, StepStatus, ToolStep, TurnRecord
-from bot.engine.author_labels import label_message
-from bot.engine.history import calls_of
-from bot.engine.result_format import ResultTruncator, format_result, is_large
+from bot.engine.prompt.history import calls_of
+from bot.engine.prompt.text_format import RULE, ResultTruncator, format_result, is_large, label_message
 
 WHOLE_CHARACTERS = 24_000
 """Characters of large results from older rounds that each round holds in full. Earlier results are truncated."""
-
 LAST_ROUND = (
     "The limit of tool calls for this question is reached: no further tool can be used. "
     "Answer now with what you have and say what is missing."
 )
+
+
+@dataclass(frozen=True, slots=True)
+class PlatformHint:
+    """Platform hint: the supported formatting, as text for the model. `shared` is True if several users write."""
+
+    formatting: str = ""
+    shared: bool = False
+
+
+def no_hint(_conversation: ConversationKey) -> PlatformHint:
+    """Return an empty hint."""
+    return PlatformHint()
+
+
+def local_today() -> date:
+    """Return the local date."""
+    return datetime.now().astimezone().date()
+
+
+@dataclass(frozen=True, slots=True)
+class SystemPrompt:
+    """Parts of the system prompt. `place` returns a conversation's hint. Without `today` no date is included."""
+
+    prompt: str = ""
+    place: Callable[[ConversationKey], PlatformHint] = no_hint
+    today: Callable[[], date] | None = None
+
+    def text(self, conversation: ConversationKey, persona: str) -> str:
+        """Return the system prompt of a conversation."""
+        place = self.place(conversation)
+        parts = [
+            self.prompt,
+            persona,
+            f"Today is {self.today():%A, %Y-%m-%d}." if self.today else "",
+            place.formatting,
+            RULE if place.shared else "",
+        ]
+        return "\n\n".join(part.strip() for part in parts if part.strip())
+
+
+NO_INSTRUCTIONS = SystemPrompt()
 
 
 @dataclass(frozen=True, slots=True)

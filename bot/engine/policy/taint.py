@@ -1,7 +1,8 @@
 """Information flow between tools: calls that need an approval because of the text that the model has read (ADR 17).
 
-A conversation is tainted by the text in its prompts; every reply and summary stores its sources (`bot.engine.sources`).
-The table applies to calls that a rule lets run:
+A conversation is tainted by the text in its prompts; every reply and summary stores its sources. A reply may repeat
+anything in its prompt, so a turn in the history adds the sources of all its replies, inherited ones included. The table
+applies to calls that a rule lets run:
 
 | the call                                            | own  | shared | strangers |
 |-----------------------------------------------------|------|--------|-----------|
@@ -26,15 +27,23 @@ A call counts as closed if the author has named all its recipients, or if it nam
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from bot.domain.approvals import ApprovalPolicy
 from bot.domain.flows import Sends, Words, holds_address
+from bot.domain.history import HistorySummary
 from bot.domain.policies import PolicyResult
-from bot.domain.sources import OtherSource, PersonSource, Source, ToolSource
+from bot.domain.sources import OtherSource, PersonSource, Source, Sources, ToolSource
 from bot.domain.tools import Tool, ToolSet
+from bot.domain.turns import ToolStep, TurnInput, TurnRecord
+from bot.engine.builtin_tools.read_result import addressed, is_read_result_call
+from bot.engine.builtin_tools.search_tools import is_search_step
+from bot.engine.prompt.text_format import ANSWERED, Address
+
+Known = Mapping[Address, ToolStep]
+"""Calls of a conversation, by result location."""
 
 _MOST_NAMED = 3
 _READS_OUTSIDE = "Its arguments could carry what was read from {} to the outside."
@@ -46,6 +55,64 @@ _QUESTIONS = "other people's questions here"
 _WRITERS = {Words.SHARED: "other people of the team", Words.STRANGERS: "strangers"}
 _HELD = (ApprovalPolicy.ALWAYS_ALLOW, ApprovalPolicy.ASK_USER)
 _NAME = r"[\w@.+-]"
+
+
+def known_calls(turns: Iterable[TurnRecord]) -> Known:
+    """Return the calls of these turns."""
+    return {(record.turn.seq, step.n): step for record in turns for step in record.calls}
+
+
+def sources_of_turn(record: TurnRecord, known: Known) -> Sources:
+    """Return the sources that a turn adds to prompts with it."""
+    asker = PersonSource(record.turn.author.principal)
+    replies = (source for reply in record.replies for source in reply.sources)
+    return merge_sources([asker], replies, _of_question(record.turn.question), _of_calls(record, known))
+
+
+def sources_of_prompt(record: TurnRecord, history: Iterable[Source], known: Known) -> Sources:
+    """Return the sources of a prompt for this turn. `history` are those of the earlier turns in it."""
+    return merge_sources(history, _of_question(record.turn.question), _of_calls(record, known))
+
+
+def sources_of_summary(summary: HistorySummary | None) -> Sources:
+    """Return the sources of a summary: empty without text."""
+    return () if summary is None or not summary.text else summary.sources
+
+
+def merge_sources(*sources: Iterable[Source]) -> Sources:
+    """Return all sources without repetition."""
+    return tuple(dict.fromkeys(source for group in sources for source in group))
+
+
+def _of_question(question: TurnInput) -> Iterator[Source]:
+    if question.attachments:
+        yield OtherSource.ATTACHMENT
+    if question.context:
+        yield OtherSource.THREAD
+
+
+def _of_calls(record: TurnRecord, known: Known) -> Iterator[Source]:
+    known = {**known, **known_calls([record])}
+    for step in record.calls:
+        has_server_text = step.status in ANSWERED and step.result is not None and not step.result.own
+        source = _of_call(record.turn.seq, step, known) if has_server_text and not is_search_step(step) else None
+        if source is not None:
+            yield source
+
+
+def _of_call(seq: int, step: ToolStep, known: Known) -> Source | None:
+    """Return the source of a call's result; None if the bot wrote it. A page of a result has that result's source."""
+    address: Address = (seq, step.n)
+    while is_read_result_call(step.call):
+        target = addressed(step.call)
+        target_step = None if target is None or target >= address else known.get(target)
+        if target is None or target_step is None:
+            return OtherSource.RESULT
+        address, step = target, target_step
+    if step.tool is None:
+        return None
+    tool = step.tool
+    return ToolSource(tool.server, tool.name, tool.server_id, tool.definition, tool.place)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,370 @@
+"""Rules of a conversation: its profile, its policies, its approvers, and the check of an approver.
+
+Three layers of rules are evaluated together (`bot.engine.policy.evaluation`): those of the operator's file, of the
+admins and of the profile. If none matches, the file's default applies. Rules without effect are found too: a misspelled
+pattern gives a false sense of safety, and a group cannot get a remote card.
+
+`check_approver` runs on every decision, with a freshly looked up member. The data of a button is not trusted. The
+evidence is stored with the decision. `can_approve` is a preview for displays and grants nothing.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from bot.domain.api_clients import ApiRole
+from bot.domain.approval_requirements import APPROVERS, ASKER, MEMBERS, ApprovalRequirements
+from bot.domain.approvals import ApprovalPolicy, ApproverEvidence, DecisionType, NotAllowed
+from bot.domain.conversations import HTTP, Author, ConversationKey, Member
+from bot.domain.policies import (
+    ANY,
+    PolicyResult,
+    ReadHosts,
+    Rule,
+    is_for_server,
+    is_for_tool,
+    matches_pattern,
+    no_hosts_read,
+)
+from bot.domain.policy_syntax import is_person
+from bot.domain.profiles import DEFAULT, Binding, Profile, binding_scopes
+from bot.domain.servers import EVERYWHERE
+from bot.domain.tools import ServerGuidance, Tool, ToolSet
+from bot.engine.policy.evaluation import PolicyRequest, Reviewed, evaluate, needs_member, nothing_reviewed
+from bot.ports import PendingApproval
+
+_NOWHERE = ConversationKey("", "", "", "")
+_ASKED = "You asked for this yourself, so others have to approve it."
+_EDITED = "You have edited it, so others have to approve it."
+
+
+@dataclass(frozen=True, slots=True)
+class ServerPolicy:
+    """Short form of a server's policies: by tool, with a default for the others."""
+
+    tools: Mapping[str, ApprovalPolicy] = field(default_factory=dict)
+    default: ApprovalPolicy | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Policies:
+    """Content of the operator's file. `default` applies to calls that no rule matches. `name` is the file's name;
+    `lines` are those of the short form, by server and tool.
+    """
+
+    default: ApprovalPolicy = ApprovalPolicy.ASK_USER
+    servers: Mapping[str, ServerPolicy] = field(default_factory=dict)
+    rules: tuple[Rule, ...] = ()
+    name: str = "policy.toml"
+    lines: Mapping[tuple[str, str], int] = field(default_factory=dict, compare=False)
+
+    @property
+    def all_rules(self) -> tuple[Rule, ...]:
+        """Rules of the long form, and those of the short form: one for each named tool, one for the server's
+        others.
+        """
+        long = (replace(rule, of_file=True) for rule in self.rules)
+        return (*long, *(rule for server, policy in self.servers.items() for rule in self._short(server, policy)))
+
+    def _short(self, server: str, policy: ServerPolicy) -> list[Rule]:
+        rules = [
+            Rule(policy, server=server, tool=tool, id=self._id(server, tool), of_file=True)
+            for tool, policy in policy.tools.items()
+        ]
+        if policy.default is not None:
+            others = frozenset(policy.tools)
+            rules.append(
+                Rule(policy.default, server=server, excluded_tools=others, id=self._id(server, ""), of_file=True)
+            )
+        return rules
+
+    def _id(self, server: str, tool: str) -> str:
+        return f"{self.name}:{self.lines.get((server, tool), f'{server}.{tool}' if tool else server)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Approvers:
+    """Admins and approvers, as principals and roles: `slack:U1`, `slack-group:S1`, `console:ana`.
+
+    `operator` is the user at the program's own terminal, who has both rights. `programs` are token roles that may
+    approve without being named: empty if a profile sets the approvers.
+    """
+
+    admins: frozenset[str] = frozenset()
+    approvers: frozenset[str] = frozenset()
+    operator: str = ""
+    programs: frozenset[str] = frozenset({ApiRole.APPROVER.principal})
+
+    def administers(self, member: Member) -> bool:
+        """Return True for the operator, named admins, and API clients with an admin's token; without named admins also
+        for the platform's own.
+        """
+        if self.operator and member.author.principal == self.operator:
+            return True
+        if member.guest or member.external:
+            return False
+        if is_program(member) and ApiRole.ADMIN.principal in member.roles:
+            return True
+        return _is_one_of(member, self.admins) or (not self.admins and member.platform_admin)
+
+    def signs(self, member: Member) -> bool:
+        """Return True for approvers, API clients with an approver's token, and admins; never for guests and external
+        users.
+        """
+        return bool(self.evidence(member))
+
+    def evidence(self, member: Member) -> str:
+        """Return the principal or role that lets this member approve; empty if there is none."""
+        if self.operator and member.author.principal == self.operator:
+            return "operator"
+        if member.guest or member.external:
+            return ""
+        own = {member.author.principal, *member.roles}
+        named = sorted(own & self.approvers) or sorted(own & self.admins)
+        if named:
+            return member.author.principal if member.author.principal in named else named[0]
+        if is_program(member):
+            return next(iter(sorted(own & {*self.programs, ApiRole.ADMIN.principal})), "")
+        return "platform admin" if self.administers(member) else ""
+
+    def needed(self, terms: ApprovalRequirements) -> str:
+        """Format the required approvers: `slack:U1`, `2 of slack-group:S1, not the asker`."""
+        named = [" or ".join(sorted(approver)) for approver in terms.approvers]
+        who = " and at once ".join(named) or ", ".join(sorted(self.approvers or self.admins)) or "an administrator"
+        count = f"{terms.quorum} of " if terms.quorum > 1 else ""
+        return f"{count}{who}{', neither the asker nor an editor' if terms.four_eyes else ''}"
+
+
+def is_program(member: Member) -> bool:
+    """Return True for an API client. The web has checked that its token is valid for the workspace."""
+    return member.author.platform == HTTP
+
+
+def _is_one_of(member: Member, principals: frozenset[str]) -> bool:
+    return member.author.principal in principals or bool(member.roles & principals)
+
+
+def unmatched_rules(rules: Iterable[Rule], tools: Sequence[Tool]) -> list[Rule]:
+    """Return the rules that name no tool of their servers. `tools` are all known tools; servers without any are
+    skipped.
+    """
+    return [
+        rule
+        for rule in rules
+        if rule.tool != ANY
+        and (server_tools := [tool for tool in tools if is_for_server(rule, tool)])
+        and not any(is_for_tool(rule, tool) for tool in server_tools)
+    ]
+
+
+def unknown_servers(rules: Iterable[Rule], servers: Iterable[str]) -> list[Rule]:
+    """Return the rules whose server pattern matches no name."""
+    names = list(servers)
+    return [
+        rule for rule in rules if not rule.server_id and not any(matches_pattern(name, rule.server) for name in names)
+    ]
+
+
+def undeliverable_targets(rule: Rule) -> list[str]:
+    """Return the approvers that cannot get the remote card that the rule asks for: groups, roles and all members."""
+    if APPROVERS not in rule.terms.deliver:
+        return []
+    entries = {approver for approvers in rule.terms.approvers for approver in approvers}
+    return sorted(entry for entry in entries if entry != ASKER and not is_person(entry))
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """Snapshot of the rules in the conversation `place`."""
+
+    file: Policies = Policies()
+    signatories: Approvers = Approvers()
+    profile: Profile = DEFAULT
+    set_by_admins: tuple[Rule, ...] = ()
+    place: ConversationKey = _NOWHERE
+    reviewed: Reviewed = nothing_reviewed
+    read_hosts: ReadHosts = no_hosts_read
+
+    @property
+    def all(self) -> tuple[Rule, ...]:
+        """Rules of all three layers."""
+        return (*self.file.all_rules, *self.set_by_admins, *self.profile.policies)
+
+    @property
+    def ask_who(self) -> bool:
+        """True if a rule needs the author as a member: roles, or guest status."""
+        return needs_member(self.all)
+
+    def judge(
+        self,
+        tool: Tool,
+        arguments: Mapping[str, Any] | None = None,
+        author: Author | None = None,
+        member: Member | None = None,
+    ) -> PolicyResult:
+        """Return the policy for a call, with the reason. `member` is the author, freshly looked up; None if unknown."""
+        return evaluate(
+            self.all,
+            PolicyRequest(tool, self.place, arguments, author, member, self.profile, self.read_hosts),
+            self.file.default,
+            self.reviewed,
+        )
+
+    def policy_of(self, tool: Tool) -> ApprovalPolicy:
+        """Return the policy for a tool, independent of author and arguments."""
+        return self.judge(tool).ruling.policy
+
+    def enabled(self, offered: ToolSet) -> ToolSet:
+        """Return the tools that the profile enables."""
+        if self.profile.enables_everything:
+            return offered
+        tools = tuple(tool for tool in offered.tools if self.profile.enables(tool))
+        names = {tool.name for tool in tools}
+        servers = {tool.server for tool in tools}
+        guidance = tuple(_without_disabled_tool(guide, names) for guide in offered.guidance if guide.server in servers)
+        return dataclasses.replace(offered, tools=tools, guidance=guidance)
+
+
+class RuleBook:
+    """Current rules: the operator's, and those of the admins, which change. `reviewed` returns True for a pinned
+    definition; `read_hosts` finds the hosts in an argument.
+    """
+
+    def __init__(
+        self,
+        file: Policies | None = None,
+        signatories: Approvers | None = None,
+        reviewed: Reviewed = nothing_reviewed,
+        read_hosts: ReadHosts = no_hosts_read,
+    ) -> None:
+        self._file = file or Policies()
+        self._signatories = signatories or Approvers()
+        self._reviewed = reviewed
+        self._read_hosts = read_hosts
+        self._admin_rules: tuple[Rule, ...] = ()
+        self._profiles: Mapping[str, Profile] = {}
+        self._profile_by_place: Mapping[str, str] = {}
+
+    def replace_file(self, file: Policies) -> None:
+        """Replace the rules of the operator's file."""
+        self._file = file
+
+    def amend(self, rules: Iterable[Rule], profiles: Iterable[Profile], bindings: Sequence[Binding]) -> None:
+        """Replace the admins' rules, profiles and bindings."""
+        self._admin_rules = tuple(rules)
+        self._profiles = {profile.id: profile for profile in profiles}
+        self._profile_by_place = {binding.place: binding.profile for binding in bindings}
+
+    @property
+    def named(self) -> frozenset[str]:
+        """Users, groups and roles that any rule or profile names."""
+        profiles = self._profiles.values()
+        rules = (
+            *self._file.all_rules,
+            *self._admin_rules,
+            *(rule for profile in profiles for rule in profile.policies),
+        )
+        approvers = (entries for rule in rules for entries in rule.terms.approvers)
+        return frozenset().union(
+            *approvers, *(rule.askers for rule in rules), *(profile.approvers for profile in profiles)
+        )
+
+    def rules(self, conversation: ConversationKey) -> Rules:
+        """Return the rules of a conversation. A channel's profile wins over its workspace's, and that over the global
+        one. Admins' rules apply in the admin's workspace.
+        """
+        profile_ids = (self._profile_by_place.get(place, "") for place in (*binding_scopes(conversation), EVERYWHERE))
+        profile = next(
+            (self._profiles[profile_id] for profile_id in profile_ids if profile_id in self._profiles), DEFAULT
+        )
+        signatories = self._signatories
+        if profile.approvers:
+            signatories = dataclasses.replace(signatories, approvers=profile.approvers, programs=frozenset())
+        admin_rules = tuple(
+            rule for rule in self._admin_rules if rule.workspace in (EVERYWHERE, conversation.workspace_key)
+        )
+        return Rules(self._file, signatories, profile, admin_rules, conversation, self._reviewed, self._read_hosts)
+
+
+def _without_disabled_tool(guidance: ServerGuidance, names: set[str]) -> ServerGuidance:
+    """Return the guidance without an `auto_context_tool` that is not enabled."""
+    if guidance.auto_context_tool in names:
+        return guidance
+    return dataclasses.replace(guidance, auto_context_tool="")
+
+
+def check_approver(
+    signatories: Approvers,
+    terms: ApprovalRequirements,
+    member: Member,
+    verdict: DecisionType,
+    *,
+    asker: Author,
+    editors: frozenset[str] = frozenset(),
+) -> ApproverEvidence | NotAllowed:
+    """Return the evidence on which the decision counts, or the reason why it does not. `editors` are the principals who
+    edited the arguments.
+
+    Authors may always deny their own calls: that equals a stop. A denial needs an approver, but no four eyes.
+    """
+    is_author = member.author.principal == asker.principal
+    if is_author and verdict is DecisionType.DENY:
+        return ApproverEvidence(ASKER, terms.quorum)
+    needed = f"It needs {signatories.needed(terms)}."
+    evidence = _evidence(signatories, terms, asker, member)
+    if not evidence:
+        return NotAllowed(f"You may not approve this. {needed}")
+    if terms.four_eyes and verdict is DecisionType.APPROVE:
+        if is_author:
+            return NotAllowed(f"{_ASKED} {needed}")
+        if member.author.principal in editors:
+            return NotAllowed(f"{_EDITED} {needed}")
+    excluded = frozenset({asker.principal, *editors}) if terms.four_eyes else frozenset()
+    return ApproverEvidence(evidence, terms.quorum, terms.approvers, excluded)
+
+
+def _evidence(signatories: Approvers, terms: ApprovalRequirements, asker: Author, member: Member) -> str:
+    """Return the principals or roles by which the member is in each set of approvers; empty if one set lacks the
+    member.
+    """
+    # Members and admins of another platform have no rights here. An API client belongs to its token's workspace.
+    same_platform = member.author.platform == asker.platform or is_program(member)
+    if not terms.approvers:
+        return signatories.evidence(member) if same_platform or member.author.principal == signatories.operator else ""
+    if not same_platform or member.guest or member.external:
+        return ""
+    matches = [_entry(approvers, asker, member) for approvers in terms.approvers]
+    return ", ".join(dict.fromkeys(matches)) if all(matches) else ""
+
+
+def _entry(approvers: frozenset[str], asker: Author, member: Member) -> str:
+    """Return the entry that matches the member, the most specific first."""
+    principal = member.author.principal
+    if principal in approvers:
+        return principal
+    if roles := sorted(member.roles & approvers):
+        return roles[0]
+    if ASKER in approvers and principal == asker.principal:
+        return ASKER
+    return MEMBERS if MEMBERS in approvers and _is_member(member, asker) else ""
+
+
+def _is_member(member: Member, asker: Author) -> bool:
+    """Return True for a full member of the author's workspace. An API client counts only among API clients, with an
+    approver's token.
+    """
+    if is_program(member):
+        return asker.platform == member.author.platform and ApiRole.APPROVER.principal in member.roles
+    return True
+
+
+def can_approve(rules: RuleBook, member: Member, call: PendingApproval) -> bool:
+    """Return True if this member may approve this call under its stored requirements."""
+    signatories = rules.rules(call.conversation).signatories
+    found = check_approver(
+        signatories, call.terms, member, DecisionType.APPROVE, asker=call.asked_by, editors=call.editors
+    )
+    return isinstance(found, ApproverEvidence)
