@@ -24,8 +24,8 @@ from bot.ports.reporting import (
     ServerActivity,
     UserActivity,
 )
+from bot.ports.sign_ins import AuthorizationResponse, SignedIn, SignInInfo, SignIns, SignInStore
 from bot.ports.stores import (
-    AuthorizationResponse,
     Feedback,
     FeedbackStore,
     GrantStore,
@@ -34,10 +34,6 @@ from bot.ports.stores import (
     PolicyStore,
     ProfileStore,
     ServerStore,
-    SignedIn,
-    SignInInfo,
-    SignIns,
-    SignInStore,
     TokenStore,
     UsageStore,
 )

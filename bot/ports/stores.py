@@ -1,9 +1,9 @@
-"""Stores of the administration: servers, their sign-ins, rules, grants, profiles, tokens, feedback and usage."""
+"""Stores of what admins and operators set: servers, rules, grants, profiles, tokens; and of usage and feedback."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from bot.domain.api_clients import ApiRole, ApiToken
@@ -16,180 +16,9 @@ from bot.domain.policies import Rule
 from bot.domain.profiles import Binding, Profile
 from bot.domain.secrets import SecretLink
 from bot.domain.servers import CachedCapabilities, ServerEnablement, ServerRecord
-from bot.domain.sign_ins import PendingSignIn, SignIn, SignInKey
 from bot.domain.tools import Tool
 from bot.domain.turns import ToolStep
 from bot.domain.usage import UsageGrouping, UsageQuery, UsageTotal
-
-
-class TokenStore(Protocol):
-    """Tokens of the HTTP API, created and revoked by the operator."""
-
-    async def create(
-        self, name: str, role: ApiRole, workspace: str, lifetime: float | None, by: Author
-    ) -> tuple[ApiToken, str]:
-        """Create a token that is valid for `lifetime` seconds; None means without an end. Return its record and the
-        token itself, which is not stored. Raises Conflict if a valid token has the same name.
-        """
-
-    async def tokens(self) -> Sequence[ApiToken]:
-        """Return all tokens by name, with revoked and expired ones."""
-
-    async def find_by_secret(self, token: str) -> ApiToken | None:
-        """Return the record of a valid token, or None."""
-
-    async def revoke(self, name: str, by: Author) -> bool:
-        """Revoke a token. Return False if it is missing or already revoked."""
-
-
-@dataclass(frozen=True, slots=True)
-class Feedback:
-    """Feedback on the answer of a turn. `person` is a principal, `at` epoch seconds."""
-
-    turn_id: str
-    good: bool
-    person: str
-    at: float
-
-
-class FeedbackStore(Protocol):
-    """Feedback on answers. Feedback is deleted with its turn and leaves no audit entry."""
-
-    async def save(self, turn_id: str, good: bool, by: Author) -> None:
-        """Save a user's feedback, replacing an earlier one. Raises NotFound if the turn was deleted."""
-
-    async def for_turn(self, turn_id: str) -> Sequence[Feedback]:
-        """Return the feedback on a turn's answer, oldest first."""
-
-
-class PolicyStore(Protocol):
-    """Rules set by admins. The operator's file has further ones."""
-
-    async def rules(self) -> Sequence[Rule]:
-        """Return all rules of all workspaces."""
-
-    async def set_rule(self, rule: Rule, by: Author) -> Rule:
-        """Save a rule, replacing the rule of its workspace with the same conditions. Return the stored rule with its
-        id. Raises NotFound if its server is gone.
-        """
-
-    async def clear_rule(self, rule_id: str, by: Author) -> bool:
-        """Delete a rule. Return False if it does not exist."""
-
-    async def stored_results(self, named: str, reach: str) -> Sequence[tuple[ConversationKey, ToolStep]]:
-        """Return past calls with their policy results, in conversations with the key prefix `reach`. `named` is the
-        beginning of an approval's id, a turn's id, or a turn's id and step number (`TURN:N`).
-        """
-
-
-class GrantStore(Protocol):
-    """Store of grants. Grants are given with an approval (`bot.ports.ApprovalLog.grant`)."""
-
-    async def active_grants(self, home: str) -> Sequence[Grant]:
-        """Return the active grants of a workspace (`platform:workspace`), newest first."""
-
-    async def revoke(self, grant_id: str, by: Author) -> bool:
-        """Revoke a grant for later calls. Return False if it is not active."""
-
-
-class ProfileStore(Protocol):
-    """Profiles and their bindings to places."""
-
-    async def profiles(self) -> Sequence[Profile]:
-        """Return all profiles by name."""
-
-    async def save(self, profile: Profile, by: Author) -> Profile:
-        """Store a new profile (version 0), or replace one of the same version. Raises Conflict, NotFound."""
-
-    async def delete(self, profile_id: str, by: Author) -> bool:
-        """Delete a profile and its bindings. Return False if it does not exist."""
-
-    async def bindings(self) -> Sequence[Binding]:
-        """Return all bindings."""
-
-    async def bind(self, place: str, profile_id: str, by: Author) -> None:
-        """Bind a profile to a place, replacing an earlier binding. Raises NotFound."""
-
-    async def unbind(self, place: str, by: Author) -> bool:
-        """Delete the binding of a place. Return False if there is none."""
-
-
-class UsageStore(Protocol):
-    """Recorded usage of models. The rows are written with their completions (`bot.ports.TurnLog`)."""
-
-    async def totals(self, queries: Sequence[UsageQuery]) -> Sequence[UsageTotal]:
-        """Return the sum of each query."""
-
-    async def totals_by(self, query: UsageQuery, by: UsageGrouping) -> Sequence[tuple[str, UsageTotal]]:
-        """Return the sums by name, the most expensive first; without prices, the most tokens first."""
-
-    async def delete_old(self, seconds: float, limit: int) -> int:
-        """Delete up to `limit` rows that are older than `seconds`. Return their number."""
-
-
-@dataclass(frozen=True, slots=True)
-class SignedIn:
-    """Completed sign-in: the user, the server by id, and the conversation of the request."""
-
-    server: str
-    by: Author
-    conversation: ConversationKey
-
-
-@dataclass(frozen=True, slots=True)
-class AuthorizationResponse:
-    """Response of an authorization server in a user's browser, a code or an error (RFC 6749 4.1.2), at the redirect
-    address that ends in `callback`. `issuer` is None if the response does not name one (RFC 9207).
-    """
-
-    callback: str
-    state: str = field(repr=False)
-    code: str = field(repr=False)
-    issuer: str | None
-    error: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class SignInInfo:
-    """Visible facts of a sign-in: the principal of the user, the time (epoch seconds), and the issuer of the tokens."""
-
-    by: str
-    since: float
-    issuer: str
-
-
-class SignIns(Protocol):
-    """Sign-ins to servers by OAuth, for admins and the redirect page. Only available if the operator has set the bot's
-    public address.
-    """
-
-    async def is_available(self, server: str) -> bool:
-        """Return True if a user can sign in to a server, by id, in a browser: its definition says so, there are tokens,
-        or it last demanded a sign-in and an authorization server is known or found now. Raises NotFound.
-        """
-
-    def redirect_uri(self, server: str) -> str:
-        """Return the OAuth redirect URI of this server, for registration at its authorization server."""
-
-    async def begin(self, server: str, by: Author, conversation: ConversationKey) -> str:
-        """Return the authorization URL for this user only, valid for `SIGN_IN_SECONDS`. Discovers the authorization
-        server and registers there, within a time limit. Raises NotFound and ServerTrouble.
-        """
-
-    async def complete(
-        self, response: AuthorizationResponse, allowed: Callable[[SignedIn], Awaitable[None]]
-    ) -> SignedIn:
-        """Finish a sign-in from its code or error: store the tokens and connect the server. The state is used up first.
-        `allowed` then checks the user's rights before the tokens are fetched; its exceptions pass through. Raises
-        NotFound if the server is gone or the state is unknown, used or expired; ServerTrouble, with cause and fix for
-        users.
-        """
-
-    async def get(self, server: str) -> SignInInfo | None:
-        """Return the sign-in if there are tokens for the server's current address, or None. Raises DatabaseError."""
-
-    async def sign_out(self, server: str, by: Author) -> bool:
-        """Sign out: delete the tokens, and revoke them if the server supports it. Return False if there were none."""
 
 
 class ServerStore(Protocol):
@@ -271,39 +100,106 @@ class LinkStore(Protocol):
         """Use up a link. Return it to one of several concurrent callers, None to the others."""
 
 
-class SignInStore(Protocol):
-    """OAuth sign-ins, stored encrypted, and pending ones. Expiry is by the database's clock. Every process is notified
-    of changes. All methods raise DatabaseError; those that encrypt or decrypt also raise SecretUnavailable.
-    """
+class PolicyStore(Protocol):
+    """Rules set by admins. The operator's file has further ones."""
 
-    async def find(self, key: SignInKey) -> SignIn | None:
-        """Return the stored sign-in; None if it is missing or unreadable by this release."""
+    async def rules(self) -> Sequence[Rule]:
+        """Return all rules of all workspaces."""
 
-    async def versions(self) -> Mapping[SignInKey, int]:
-        """Return the version of every stored sign-in."""
-
-    async def save(self, key: SignInKey, sign_in: SignIn) -> SignIn | None:
-        """Store new tokens or a new registration under the next version. Return None if the stored version is not
-        `sign_in.version` (0: none stored).
+    async def set_rule(self, rule: Rule, by: Author) -> Rule:
+        """Save a rule, replacing the rule of its workspace with the same conditions. Return the stored rule with its
+        id. Raises NotFound if its server is gone.
         """
 
-    async def signed_in(self, key: SignInKey, sign_in: SignIn, by: Author) -> SignIn:
-        """Replace any stored sign-in by this new one. Audited."""
+    async def clear_rule(self, rule_id: str, by: Author) -> bool:
+        """Delete a rule. Return False if it does not exist."""
 
-    async def mark_revoked(self, key: SignInKey, sign_in: SignIn) -> SignIn | None:
-        """Delete tokens that the authorization server has revoked, and keep the registration. Returns as `save`.
-        Audited.
+    async def stored_results(self, named: str, reach: str) -> Sequence[tuple[ConversationKey, ToolStep]]:
+        """Return past calls with their policy results, in conversations with the key prefix `reach`. `named` is the
+        beginning of an approval's id, a turn's id, or a turn's id and step number (`TURN:N`).
         """
 
-    async def forget(self, key: SignInKey, by: Author) -> bool:
-        """Delete a stored sign-in. Return False if there was none. Audited."""
 
-    async def begin(self, under_way: PendingSignIn) -> str:
-        """Store a pending sign-in for `SIGN_IN_SECONDS`, replacing this user's other one for the server. Return the
-        state for the link, which is not stored.
+class GrantStore(Protocol):
+    """Store of grants. Grants are given with an approval (`bot.ports.ApprovalLog.grant`)."""
+
+    async def active_grants(self, home: str) -> Sequence[Grant]:
+        """Return the active grants of a workspace (`platform:workspace`), newest first."""
+
+    async def revoke(self, grant_id: str, by: Author) -> bool:
+        """Revoke a grant for later calls. Return False if it is not active."""
+
+
+class ProfileStore(Protocol):
+    """Profiles and their bindings to places."""
+
+    async def profiles(self) -> Sequence[Profile]:
+        """Return all profiles by name."""
+
+    async def save(self, profile: Profile, by: Author) -> Profile:
+        """Store a new profile (version 0), or replace one of the same version. Raises Conflict, NotFound."""
+
+    async def delete(self, profile_id: str, by: Author) -> bool:
+        """Delete a profile and its bindings. Return False if it does not exist."""
+
+    async def bindings(self) -> Sequence[Binding]:
+        """Return all bindings."""
+
+    async def bind(self, place: str, profile_id: str, by: Author) -> None:
+        """Bind a profile to a place, replacing an earlier binding. Raises NotFound."""
+
+    async def unbind(self, place: str, by: Author) -> bool:
+        """Delete the binding of a place. Return False if there is none."""
+
+
+class TokenStore(Protocol):
+    """Tokens of the HTTP API, created and revoked by the operator."""
+
+    async def create(
+        self, name: str, role: ApiRole, workspace: str, lifetime: float | None, by: Author
+    ) -> tuple[ApiToken, str]:
+        """Create a token that is valid for `lifetime` seconds; None means without an end. Return its record and the
+        token itself, which is not stored. Raises Conflict if a valid token has the same name.
         """
 
-    async def take(self, state: str) -> PendingSignIn | None:
-        """Use up the state of a link. Return its pending sign-in to one of several callers; None if the state is not
-        valid.
-        """
+    async def tokens(self) -> Sequence[ApiToken]:
+        """Return all tokens by name, with revoked and expired ones."""
+
+    async def find_by_secret(self, token: str) -> ApiToken | None:
+        """Return the record of a valid token, or None."""
+
+    async def revoke(self, name: str, by: Author) -> bool:
+        """Revoke a token. Return False if it is missing or already revoked."""
+
+
+class UsageStore(Protocol):
+    """Recorded usage of models. The rows are written with their completions (`bot.ports.TurnLog`)."""
+
+    async def totals(self, queries: Sequence[UsageQuery]) -> Sequence[UsageTotal]:
+        """Return the sum of each query."""
+
+    async def totals_by(self, query: UsageQuery, by: UsageGrouping) -> Sequence[tuple[str, UsageTotal]]:
+        """Return the sums by name, the most expensive first; without prices, the most tokens first."""
+
+    async def delete_old(self, seconds: float, limit: int) -> int:
+        """Delete up to `limit` rows that are older than `seconds`. Return their number."""
+
+
+@dataclass(frozen=True, slots=True)
+class Feedback:
+    """Feedback on the answer of a turn. `person` is a principal, `at` epoch seconds."""
+
+    turn_id: str
+    good: bool
+    person: str
+    at: float
+
+
+class FeedbackStore(Protocol):
+    """Feedback on answers. Feedback is deleted with its turn and leaves no audit entry."""
+
+    async def save(self, turn_id: str, good: bool, by: Author) -> None:
+        """Save a user's feedback, replacing an earlier one. Raises NotFound if the turn was deleted."""
+
+    async def for_turn(self, turn_id: str) -> Sequence[Feedback]:
+        """Return the feedback on a turn's answer, oldest first."""
