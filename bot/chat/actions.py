@@ -1,12 +1,16 @@
-"""Actions of buttons, menus and forms, as values. Each platform encodes them in its own way.
+"""Actions of buttons, menus and forms, as values, and the text in which a button carries one.
 
 A button holds names and numbers only. The user's rights are checked at the press, against stored data.
 """
 
 from __future__ import annotations
 
+import json
+import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 from bot.rendering.available_actions import CheckCallAction, RunAgainAction, StopTurnAction
 
@@ -116,3 +120,143 @@ Action = (
     | RunCommandInNewReply
     | OpenConfirmation
 )
+
+
+def encode(action: Action) -> str:  # noqa: C901 - one case for each kind of action
+    """Return the text that a button carries: the kind of the action, a colon, and its content.
+
+    The text is short, because Discord's limit is 100 characters: ids of turns and approvals are letters and digits.
+    """
+    match action:
+        case Approve(cards):
+            content = ",".join(map(_encode_ref, cards))
+        case ApproveWithGrant(card, offer):
+            content = f"{_encode_ref(card)}:{offer}"
+        case Edit(card) | OpenDenyForm(card):
+            content = _encode_ref(card)
+        case ViewCall(card, page):
+            content = f"{_encode_ref(card)}:{page}"
+        case ViewPendingCall(approval_id):
+            content = approval_id
+        case CheckCallAction(turn_id, n) | RunAgainAction(turn_id, n):
+            content = f"{turn_id}:{n}"
+        case StopTurnAction(turn_id):
+            content = turn_id
+        case SendFeedback(turn_id, opinion):
+            content = f"{turn_id}:{opinion}"
+        case RunCommand(words) | RunCommandInNewReply(words):
+            content = _encode_words(words)
+        case OpenConfirmation(words, text, label):
+            content = _encode_words((text, label, *words))
+    return f"{kind_of(action)}:{content}"
+
+
+def decode(text: str) -> Action | None:
+    """Return the action of a button, or None if the text is not from `encode`."""
+    kind, _, content = text.partition(":")
+    try:
+        return _DECODERS[kind](content)
+    except (KeyError, ValueError):
+        return None
+
+
+def kind_of(action: Action) -> str:
+    """Return the word for the kind of an action, with which its text begins."""
+    return _KINDS[type(action)]
+
+
+def _encode_ref(card: ApprovalRef) -> str:
+    return f"{card.approval_id}:{card.revision}"
+
+
+def _encode_words(words: tuple[str, ...]) -> str:
+    """Words without blanks are separated by blanks; others are a JSON list."""
+    simple = all(word.split() == [word] for word in words) and not words[0].startswith("[")
+    return " ".join(words) if simple else json.dumps(words, ensure_ascii=False, separators=(",", ":"))
+
+
+def _decode_words(content: str) -> tuple[str, ...]:
+    words: Any = json.loads(content) if content.startswith("[") else content.split()
+    if not words or not all(isinstance(word, str) for word in words):
+        raise ValueError(content)
+    return tuple(words)
+
+
+def _decode_ref(approval_id: str, revision: str) -> ApprovalRef:
+    return ApprovalRef(approval_id, _decode_number(revision))
+
+
+def _decode_number(text: str) -> int:
+    """Parse a number. Raises ValueError for other digits, signs and numbers too large for the database."""
+    if re.fullmatch(r"[0-9]{1,9}", text) is None:
+        raise ValueError(text)
+    return int(text)
+
+
+def _decode_approve(content: str) -> Action:
+    return Approve(tuple(_decode_ref(*_fields(card, 2)) for card in content.split(",")))
+
+
+def _decode_grant(content: str) -> Action:
+    approval_id, revision, offer = _fields(content, 3)
+    return ApproveWithGrant(_decode_ref(approval_id, revision), offer)
+
+
+def _decode_view(content: str) -> Action:
+    approval_id, revision, page = _fields(content, 3)
+    return ViewCall(_decode_ref(approval_id, revision), _decode_number(page))
+
+
+def _decode_feedback(content: str) -> Action:
+    turn_id, opinion = _fields(content, 2)
+    return SendFeedback(turn_id, FeedbackValue(opinion))
+
+
+def _decode_confirmation(content: str) -> Action:
+    text, label, first, *more = _decode_words(content)
+    return OpenConfirmation((first, *more), text, label)
+
+
+def _decode_call(content: str) -> tuple[str, int]:
+    turn_id, n = _fields(content, 2)
+    return turn_id, _decode_number(n)
+
+
+def _fields(content: str, count: int) -> list[str]:
+    """Split a content. Raises ValueError if a field is missing or empty."""
+    fields = content.split(":")
+    if len(fields) != count or not all(fields):
+        raise ValueError(content)
+    return fields
+
+
+_KINDS: Mapping[type[Action], str] = {
+    Approve: "approve",
+    ApproveWithGrant: "allow",
+    Edit: "edit",
+    OpenDenyForm: "deny",
+    ViewCall: "view",
+    ViewPendingCall: "review",
+    CheckCallAction: "check",
+    RunAgainAction: "again",
+    StopTurnAction: "stop",
+    SendFeedback: "rate",
+    RunCommand: "run",
+    RunCommandInNewReply: "beside",
+    OpenConfirmation: "confirm",
+}
+_DECODERS: Mapping[str, Callable[[str], Action]] = {
+    "approve": _decode_approve,
+    "allow": _decode_grant,
+    "edit": lambda content: Edit(_decode_ref(*_fields(content, 2))),
+    "deny": lambda content: OpenDenyForm(_decode_ref(*_fields(content, 2))),
+    "view": _decode_view,
+    "review": lambda content: ViewPendingCall(*_fields(content, 1)),
+    "check": lambda content: CheckCallAction(*_decode_call(content)),
+    "again": lambda content: RunAgainAction(*_decode_call(content)),
+    "stop": lambda content: StopTurnAction(*_fields(content, 1)),
+    "rate": _decode_feedback,
+    "run": lambda content: RunCommand(_decode_words(content)),
+    "beside": lambda content: RunCommandInNewReply(_decode_words(content)),
+    "confirm": _decode_confirmation,
+}

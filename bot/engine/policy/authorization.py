@@ -27,6 +27,8 @@ from bot.domain.turns import CallOrigin, StepStatus, ToolRef, ToolStep
 from bot.engine.policy.rules import Approvers, Rules
 from bot.engine.policy.taint import UNTAINTED, Taint
 
+APPROVAL_ID_BYTES = 12
+"""Random bytes of an approval id. The button that approves all calls of a card has their ids in 100 characters."""
 MAX_RECIPIENTS = 20
 """Most users who get a remote card. Above that, the card stays in the conversation."""
 
@@ -205,7 +207,7 @@ class CallAuthorizer:
     def _request(self, call: ToolCall, tool: Tool, author: Author, terms: ApprovalRequirements = NO_TERMS) -> Approval:
         seconds = self.approval_seconds if terms.expires is None else terms.expires
         return Approval(
-            id=secrets.token_urlsafe(16),
+            id=secrets.token_urlsafe(APPROVAL_ID_BYTES),
             revision=1,
             fingerprint=fingerprint(tool, call.arguments),
             requested_for=author,

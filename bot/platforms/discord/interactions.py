@@ -32,6 +32,7 @@ from bot.chat.actions import (
     ViewCall,
     ViewPendingCall,
 )
+from bot.chat.card_messages import NAME, call_facts, decision_buttons
 from bot.chat.decisions import (
     approve_with_grant,
     decide,
@@ -56,10 +57,11 @@ from bot.platforms.discord.channels import (
     message_key,
     open_thread,
 )
-from bot.platforms.discord.components import Component, ResumePending, chosen, decode, menu, rows
+from bot.platforms.discord.components import Component, ResumePending, chosen, decode, menu
 from bot.platforms.discord.context import CommandHandler, PlatformContext
 from bot.platforms.discord.markdown import code_block
 from bot.platforms.discord.markup import escape, escape_to_limit, truncate, utf16_length
+from bot.platforms.discord.message_layout import button_components, spans_text
 from bot.platforms.discord.messages import UNREAD, ThreadMessage, to_thread_message
 from bot.platforms.discord.modals import (
     QUESTION,
@@ -81,7 +83,6 @@ from bot.platforms.discord.responders import (
     send_ephemeral,
 )
 from bot.platforms.discord.rest import FileUpload, map_errors
-from bot.platforms.discord.turns import NAME, decisions, facts
 from bot.platforms.discord.users import resolve_mentions
 from bot.rendering.approval_card import (
     ApprovalCard,
@@ -141,7 +142,7 @@ def whole_call_messages(step: ToolStep) -> tuple[CallDetails, ...]:
 def _messages(step: ToolStep, card: ApprovalCard | None) -> tuple[CallDetails, ...]:
     if card is None:
         return ()
-    title = f"**{escape(headline(step, card))}**\n{facts(card)}"
+    title = f"**{escape(headline(step, card))}**\n{spans_text(call_facts(card).spans)}"
     outcome = [escape(each) for each in (card.outcome, withheld_text(card)) if each]
     arguments = [piece for argument in card.arguments for piece in _pieces(argument)]
     contents = _joined([title, *(arguments or [NO_ARGUMENTS]), *outcome])
@@ -158,7 +159,7 @@ def _buttons(step: ToolStep, card: ApprovalCard) -> list[Component]:
     ref = ApprovalRef(card.approval_id, card.revision)
     offers = [(offer.label, offer.hint, ApproveWithGrant(ref, offer.word)) for offer in grant_offers(step)]
     allowing = menu(card.approval_id, ALLOW, offers) if not card.withheld else []
-    return [*rows(decisions(step, card)), *allowing]
+    return [*button_components(decision_buttons(step, card)), *allowing]
 
 
 def _pieces(argument: CardArgument) -> list[str]:

@@ -6,38 +6,37 @@ Enter it before use, and leave it after the last delivery.
 from __future__ import annotations
 
 import hashlib
-import logging
-from collections import OrderedDict
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
-from contextlib import aclosing, asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
-from itertools import groupby
 from time import time
 
 from bot.chat.audience import AudiencePolicy
-from bot.domain.approvals import ChannelTarget, DirectTarget
+from bot.chat.turn_delivery import RemoteMessage, TurnDelivery
+from bot.domain.approvals import ChannelTarget, Destination, DirectTarget
 from bot.domain.conversations import Attachment, Author, ConversationKey, Member
 from bot.domain.metrics import MetricSink, null_sink
-from bot.domain.turns import TurnStatus
+from bot.domain.turns import Turn, TurnStatus
 from bot.domain.views import MessageRefs, Notice, NoticeTarget, PostedMessage, TurnView
-from bot.errors import DeliveryFailed, NotFound
+from bot.errors import DeliveryFailed
 from bot.platforms.slack.blocks import OutgoingMessage
 from bot.platforms.slack.channels import PLATFORM, MessageRef, direct_channel
 from bot.platforms.slack.context import SlackLookups
 from bot.platforms.slack.files import fetch_file, share_file
 from bot.platforms.slack.listener import SlackListener
 from bot.platforms.slack.markup import defuse_mentions, escape
+from bot.platforms.slack.message_blocks import outgoing_message
 from bot.platforms.slack.rate_limits import RateLimiter
 from bot.platforms.slack.sending import Sender, Stream, Streaming, StreamManager, StreamSession, streams
-from bot.platforms.slack.turns import RemoteCard, SentCards, remote_cards, turn_messages
+from bot.platforms.slack.turns import SentCards, remote_cards, turn_messages
 from bot.platforms.slack.users import UserDirectory
 from bot.platforms.slack.web_api import API_URL, LOCKED_OUT, SlackWebApiError, WebApi
 from bot.ports import Quotas
-from bot.rendering.remote_cards import NO_MEMBER, NOT_THERE, UNREACHED, is_remote_slot, remote_approvals
-from bot.rendering.tool_status import LEFT_OUT, returned_files
+from bot.rendering.remote_cards import NO_MEMBER, remote_approvals
+from bot.rendering.tool_status import ToolFile
 
-log = logging.getLogger(__name__)
-
+LARGEST_FILE = 20 * 1024 * 1024
+"""In bytes."""
 FASTEST = 1.0
 SLOWEST = 2.0
 """Seconds between two deliveries of an unfinished turn. The end of a turn must not wait for long while many turns are
@@ -45,132 +44,171 @@ active.
 """
 RECENTLY = 60.0
 """A turn that was delivered unfinished within this many seconds counts as active."""
-LOCKED_OUT_SECONDS = 60.0
-REMOVED = "-"
-"""The reference of a slot that a turn had and has no more."""
-REMEMBERED_TURNS = 2000
-LARGEST = 20 * 1024 * 1024
-"""Bytes of a shared file."""
-
-# -------------------- remote cards
-# A card goes only to users who may approve the call at that moment, because its arguments are visible to them alone.
-# A call whose card reaches no channel must not wait for an approval.
 
 
-class RemoteCardPublisher:
-    """Posts and edits cards outside of their conversation."""
+class SlackTurnMessages:
+    """Messages of turns in their threads. Unfinished replies are edited only while the rate limits have headroom for
+    required calls: ends of turns and cards.
+    """
 
-    def __init__(self, api: WebApi, people: UserDirectory, sender: Sender) -> None:
+    largest_file = LARGEST_FILE
+
+    def __init__(
+        self, api: WebApi, people: UserDirectory, streaming: Streaming, clock: Callable[[], float] = time
+    ) -> None:
         self._api = api
         self._people = people
-        self._sender = sender
+        self._clock = clock
+        self._sender = Sender(api)
+        self._live = StreamManager(api, streaming)
+        self._active: dict[str, float] = {}
+        self._changed: dict[tuple[str, str], float] = {}
 
-    async def outside(self, view: TurnView, refs: MessageRefs) -> SentCards:
-        """Return the remote cards that the messages of the conversation link to. Raises DeliveryFailed."""
-        return SentCards((await self._api.identity()).url, dict(refs)) if remote_approvals(view) else SentCards()
+    async def render(self, view: TurnView, now: float, refs: MessageRefs) -> Sequence[OutgoingMessage]:
+        """Return the messages of a turn in its thread, in order."""
+        posted = SentCards((await self._api.identity()).url, dict(refs)) if remote_approvals(view) else SentCards()
+        return turn_messages(view, now, posted)
 
-    async def post_pending(
-        self, view: TurnView, refs: MessageRefs, now: float, *, search: bool
-    ) -> AsyncGenerator[PostedMessage, None]:
-        """Post the pending cards that have not been posted. A decided approval needs no remote card. Raises
-        DeliveryFailed, permanent if a card cannot be posted in any of its channels.
-        """
-        for _, places in groupby(await self._copies(view, now), lambda each: each.card):
-            out, failure = False, None
-            missed: list[RemoteCard] = []
-            for copy in places:
-                if copy.slot.name in refs or not copy.slot.asks:
-                    out = True
-                    continue
-                try:
-                    ref = await self._sender.post(
-                        view.turn.id, await self._placed(copy), view.turn.conversation, search=search
-                    )
-                except DeliveryFailed as error:
-                    if not _is_of_this_place(error):
-                        raise
-                    log.warning("turn %s: remote card not posted in a channel: %s", view.turn.id, error)
-                    failure = error
-                    missed.append(copy)
-                else:
-                    out = True
-                    yield PostedMessage(copy.slot.name, str(ref))
-            if failure is not None and not out:
-                raise DeliveryFailed(NOT_THERE.format(failure.cause), failure.fix, permanent=True) from failure
-            for copy in missed:
-                yield PostedMessage(copy.slot.name, UNREACHED)
-
-    async def update(self, view: TurnView, refs: MessageRefs, now: float) -> AsyncGenerator[PostedMessage, None]:
-        """Update the posted cards. A card that cannot be edited stays: its buttons are checked when a user clicks.
-        Raises DeliveryFailed.
-        """
-        for copy in await self._copies(view, now):
-            ref = MessageRef.parse(refs.get(copy.slot.name, ""))
-            if ref is None or self._sender.unchanged(view.turn.id, copy.slot):
-                continue
-            slot = replace(copy.slot, place=ref.channel)
-            try:
-                shown = await self._sender.edit(view.turn.id, slot, view.turn.conversation, ref)
-            except DeliveryFailed as error:
-                if not _is_of_this_place(error):
-                    raise
-                log.warning("turn %s: remote card not updated in a channel: %s", view.turn.id, error)
-                continue
-            yield PostedMessage(slot.name, str(shown))
-
-    async def _copies(self, view: TurnView, now: float) -> list[RemoteCard]:
+    async def render_remote(self, view: TurnView, now: float) -> Sequence[RemoteMessage[OutgoingMessage]]:
+        """Return the cards of a turn in other channels."""
         if not remote_approvals(view):
-            return []
-        return [*remote_cards(view, now, (await self._api.identity()).url)]
+            return ()
+        cards = remote_cards(view, now, (await self._api.identity()).url)
+        return [RemoteMessage(card.card, card.place, outgoing_message(card.message)) for card in cards]
 
-    async def _placed(self, copy: RemoteCard) -> OutgoingMessage:
-        """Return the card with the channel it goes to. Raises DeliveryFailed."""
-        match copy.place:
+    async def show(
+        self,
+        view: TurnView,
+        message: OutgoingMessage,
+        ref: str,
+        *,
+        is_last: bool,
+        search: bool,
+        taken: Collection[str],  # noqa: ARG002 - a post is found by its metadata
+    ) -> str:
+        """Stream, post or edit a message. An unfinished one waits for its share of the rate limit."""
+        posted = MessageRef.parse(ref)
+        growing = next((stream for stream in streams(view) if stream.open), None) if is_last else None
+        shown = await self._streamed(view, message, growing, posted)
+        is_active = view.turn.status is TurnStatus.RUNNING and not (view.awaiting or view.asks)
+        if shown is None and posted is not None and is_active and is_last and self._may_wait(view, message):
+            shown = posted
+        return str(shown or await self._send(view, message, posted, search=search))
+
+    async def show_remote(
+        self,
+        turn: Turn,
+        remote: RemoteMessage[OutgoingMessage],
+        ref: str,
+        *,
+        search: bool,
+        taken: Collection[str],  # noqa: ARG002 - a post is found by its metadata
+    ) -> str:
+        """Post or edit a card in another channel."""
+        posted = MessageRef.parse(ref)
+        if posted is None:
+            placed = replace(remote.message, place=await self._channel_of(remote.place))
+            return str(await self._sender.post(turn.id, placed, turn.conversation, search=search))
+        if self._sender.unchanged(turn.id, remote.message):
+            return ref
+        placed = replace(remote.message, place=posted.channel)
+        return str(await self._sender.edit(turn.id, placed, turn.conversation, posted))
+
+    async def share(
+        self,
+        turn: Turn,
+        file: ToolFile,
+        *,
+        search: bool,  # noqa: ARG002 - Slack has no lookup of files
+        taken: Collection[str],  # noqa: ARG002
+    ) -> str:
+        """Upload a file of a tool. Its ref is Slack's id."""
+        thread = turn.conversation
+        return await share_file(self._api, thread.channel, thread.thread, file.name, await file.read())
+
+    async def delete(self, turn: Turn, name: str, ref: str) -> None:
+        """Delete a message that no longer belongs to the turn."""
+        posted = MessageRef.parse(ref)
+        if posted is not None:
+            await self._live.stop(turn.id, name)
+            await self._sender.delete(turn.id, name, posted)
+
+    async def finish(self, view: TurnView) -> None:
+        """End the stream of a turn that has ended, and record which turns are active."""
+        turn, now = view.turn, self._clock()
+        if turn.status.ended:
+            await self._live.finish(turn)
+        self._active = {turn_id: at for turn_id, at in self._active.items() if at > now - RECENTLY}
+        self._changed = {key: at for key, at in self._changed.items() if at > now - RECENTLY}
+        if turn.status is TurnStatus.RUNNING:
+            self._active[turn.id] = now
+        else:
+            self._active.pop(turn.id, None)
+
+    def is_token_rejected(self, error: DeliveryFailed) -> bool:
+        """Return True if Slack rejected the bot's token."""
+        return isinstance(error, SlackWebApiError) and error.code in LOCKED_OUT
+
+    def interval(self, method: str = "chat.update") -> float:
+        """Return the seconds between two edits of one unfinished message, so that all active turns together stay below
+        Slack's limit. A single active turn may go faster for a short time.
+        """
+        now = self._clock()
+        active = sum(at > now - RECENTLY for at in self._active.values())
+        return active * 60 / self._api.pacing.remaining(method) if active > 1 else 0.0
+
+    async def _streamed(
+        self, view: TurnView, message: OutgoingMessage, stream: Stream | None, posted: MessageRef | None
+    ) -> MessageRef | None:
+        """Return the ref of a message that is being streamed, or None if it must be sent as a whole."""
+        turn = view.turn
+        if self._live.has(turn.id, message.name):
+            if posted is not None and stream is not None:
+                if self._may_wait(view, message, "chat.appendStream"):
+                    return posted
+                if await self._live.append(turn.id, stream):
+                    self._record_change(view, message)
+                    return posted
+            waits = view.awaiting or view.asks
+            await self._live.stop(turn.id, message.name, StreamSession.SUSPENDED if waits else StreamSession.ACTIVE)
+            return None
+        if posted is None and stream is not None:
+            return await self._live.start(turn, stream)
+        return None
+
+    async def _send(
+        self, view: TurnView, message: OutgoingMessage, posted: MessageRef | None, *, search: bool
+    ) -> MessageRef:
+        turn = view.turn
+        if posted is None:
+            return await self._sender.post(turn.id, message, turn.conversation, search=search)
+        if self._sender.unchanged(turn.id, message):
+            return posted
+        self._record_change(view, message)
+        return await self._sender.edit(turn.id, message, turn.conversation, posted)
+
+    def _may_wait(self, view: TurnView, message: OutgoingMessage, method: str = "chat.update") -> bool:
+        """Return True if an unfinished message has used its share of the limit, or the limit has no headroom."""
+        last = self._changed.get((view.turn.id, message.name), float("-inf"))
+        return self._clock() - last < self.interval(method) or not self._api.pacing.has_headroom(method)
+
+    def _record_change(self, view: TurnView, message: OutgoingMessage) -> None:
+        self._changed[view.turn.id, message.name] = self._clock()
+
+    async def _channel_of(self, place: Destination) -> str:
+        """Return the channel of a remote card. Raises DeliveryFailed, permanent for guests and external users."""
+        match place:
             case ChannelTarget(channel):
-                return replace(copy.slot, place=channel)
+                return channel
             case DirectTarget(user):
                 member = await self._people.member(user)
                 if member.guest or member.external:
                     raise DeliveryFailed(NO_MEMBER, permanent=True)
-                return replace(copy.slot, place=await direct_channel(self._api, user))
-
-
-def _is_of_this_place(error: DeliveryFailed) -> bool:
-    """Return True if the error concerns one channel only and a retry cannot help."""
-    return error.permanent and not (isinstance(error, SlackWebApiError) and error.code in LOCKED_OUT)
-
-
-# -------------------- tool files
-# The ref of a file is Slack's id. A file that Slack rejects permanently is omitted.
-
-
-async def share_tool_files(api: WebApi, view: TurnView, refs: MessageRefs) -> AsyncGenerator[PostedMessage, None]:
-    """Share the files that have not been shared yet. Raises DeliveryFailed."""
-    where = view.turn.conversation
-    for file in returned_files(view, LARGEST):
-        if file.slot in refs:
-            yield PostedMessage(file.slot, refs[file.slot])
-            continue
-        try:
-            yield PostedMessage(
-                file.slot, await share_file(api, where.channel, where.thread, file.name, await file.read())
-            )
-        except NotFound:
-            yield PostedMessage(file.slot, LEFT_OUT)
-        except DeliveryFailed as failure:
-            if not failure.permanent:
-                raise
-            log.warning("turn %s: file not shared: %s", view.turn.id, failure)
-            yield PostedMessage(file.slot, LEFT_OUT)
-
-
-# -------------------- surface
-# Any process can deliver any turn of the workspace from its refs. Unfinished replies are edited only while the rate
-# limits have headroom for required calls: ends of turns and cards.
+                return await direct_channel(self._api, user)
 
 
 class SlackSurface:
-    """Draws turns into their threads."""
+    """Surface of a Slack workspace."""
 
     def __init__(
         self,
@@ -182,14 +220,8 @@ class SlackSurface:
     ) -> None:
         self._api = api
         self._people = people
-        self._clock = clock
-        self._sender = Sender(api)
-        self._courier = RemoteCardPublisher(api, people, self._sender)
-        self._live = StreamManager(api, streaming)
-        self._started_at = clock()
-        self._known: OrderedDict[str, tuple[int, float]] = OrderedDict()
-        self._at_work: dict[str, float] = {}
-        self._changed: dict[tuple[str, str], float] = {}
+        self._messages = SlackTurnMessages(api, people, streaming, clock)
+        self._delivery = TurnDelivery(self._messages, clock=clock)
 
     @property
     def key_prefix(self) -> str:
@@ -199,70 +231,11 @@ class SlackSurface:
     @property
     def min_interval(self) -> float:
         """Seconds between two deliveries of one turn."""
-        return min(max(FASTEST, self._interval("chat.update") / 2), SLOWEST)
+        return min(max(FASTEST, self._messages.interval() / 2), SLOWEST)
 
-    async def deliver(self, view: TurnView, refs: MessageRefs) -> AsyncGenerator[PostedMessage, None]:
-        """Deliver a turn: post missing messages, edit changed ones, delete those that no longer belong to it. Raises
-        DeliveryFailed, which is not permanent if the token was rejected: the turn is delivered with the next token.
-        """
-        try:
-            async with aclosing(self._draw(view, refs)) as out:
-                async for drawn in out:
-                    yield drawn
-        except SlackWebApiError as refusal:
-            if refusal.code not in LOCKED_OUT:
-                raise
-            raise DeliveryFailed(refusal.cause, refusal.fix, retry_after=LOCKED_OUT_SECONDS) from refusal
-
-    async def _draw(self, view: TurnView, refs: MessageRefs) -> AsyncGenerator[PostedMessage, None]:
-        search = view.turn.id not in self._known and view.turn.created_at < self._started_at
-        since = self._since(view)
-        out = dict(refs)
-        async for drawn in self._courier.post_pending(view, refs, since, search=search):
-            out[drawn.slot] = drawn.ref
-            yield drawn
-        lost: DeliveryFailed | None = None
-        try:
-            async with aclosing(
-                self._draw_here(view, refs, since, await self._courier.outside(view, out), search=search)
-            ) as here:
-                async for drawn in here:
-                    yield drawn
-        except DeliveryFailed as failure:
-            if not failure.permanent:
-                raise
-            lost = failure  # what stands elsewhere must not go on asking
-        async for drawn in self._courier.update(view, out, since):
-            yield drawn
-        if lost is not None:
-            raise lost
-        self._note(view, since)
-
-    async def _draw_here(
-        self, view: TurnView, refs: MessageRefs, since: float, outside: SentCards, *, search: bool
-    ) -> AsyncGenerator[PostedMessage, None]:
-        """Deliver the messages of the turn's own conversation."""
-        slots = turn_messages(view, since, outside)
-        growing = {stream.name: stream for stream in streams(view) if stream.open}
-        for place, slot in enumerate(slots):
-            ref = MessageRef.parse(refs.get(slot.name, ""))
-            at_work = view.turn.status is TurnStatus.RUNNING and not (view.awaiting or view.asks)
-            unfinished = at_work and place == len(slots) - 1
-            shown = await self._streamed(view, slot, growing.get(slot.name), ref)
-            if shown is None and ref is not None and unfinished and self._may_wait(view, slot, "chat.update"):
-                shown = ref
-            if shown is None:
-                shown = await self._sent(view, slot, ref, search=search)
-            yield PostedMessage(slot.name, str(shown))
-        async for drawn in share_tool_files(self._api, view, refs):
-            yield drawn
-        for name in refs.keys() - {slot.name for slot in slots}:
-            if not is_remote_slot(name) and (ref := MessageRef.parse(refs[name])) is not None:
-                await self._live.stop(view.turn.id, name)
-                await self._sender.delete(view.turn.id, name, ref)
-                yield PostedMessage(name, REMOVED)
-        if view.turn.status.ended:
-            await self._live.finish(view.turn)
+    def deliver(self, view: TurnView, refs: MessageRefs) -> AsyncGenerator[PostedMessage, None]:
+        """Deliver a turn. Raises DeliveryFailed."""
+        return self._delivery.deliver(view, refs)
 
     async def post_notice(self, audience: NoticeTarget, notice: Notice) -> None:
         """Post a notice: an ephemeral message, a direct message, or a message in the channel. Raises DeliveryFailed."""
@@ -291,71 +264,6 @@ class SlackSurface:
     async def fetch(self, attachment: Attachment) -> bytes:
         """Download an attached file. Raises NotFound and DeliveryFailed."""
         return await fetch_file(self._api, attachment)
-
-    async def _streamed(
-        self, view: TurnView, slot: OutgoingMessage, stream: Stream | None, ref: MessageRef | None
-    ) -> MessageRef | None:
-        """Return the ref of a message that is being streamed, or None if it must be sent as a whole."""
-        turn = view.turn
-        if self._live.has(turn.id, slot.name):
-            if ref is not None and stream is not None:
-                if self._may_wait(view, slot, "chat.appendStream"):
-                    return ref
-                if await self._live.append(turn.id, stream):
-                    self._touched(view, slot)
-                    return ref
-            waits = view.awaiting or view.asks
-            await self._live.stop(turn.id, slot.name, StreamSession.SUSPENDED if waits else StreamSession.ACTIVE)
-            return None
-        if ref is None and stream is not None:
-            return await self._live.start(turn, stream)
-        return None
-
-    async def _sent(self, view: TurnView, slot: OutgoingMessage, ref: MessageRef | None, *, search: bool) -> MessageRef:
-        turn = view.turn
-        if ref is None:
-            return await self._sender.post(turn.id, slot, turn.conversation, search=search)
-        if self._sender.unchanged(turn.id, slot):
-            return ref
-        self._touched(view, slot)
-        return await self._sender.edit(turn.id, slot, turn.conversation, ref)
-
-    def _may_wait(self, view: TurnView, slot: OutgoingMessage, method: str) -> bool:
-        """Return True if an unfinished message has used its share of the limit, or the limit has no headroom."""
-        last = self._changed.get((view.turn.id, slot.name), float("-inf"))
-        return self._clock() - last < self._interval(method) or not self._api.pacing.has_headroom(method)
-
-    def _touched(self, view: TurnView, slot: OutgoingMessage) -> None:
-        self._changed[view.turn.id, slot.name] = self._clock()
-
-    def _interval(self, method: str) -> float:
-        """Return the seconds between two edits of one unfinished message, so that all active turns together stay below
-        Slack's limit. A single active turn may go faster for a short time.
-        """
-        now = self._clock()
-        at_work = sum(drawn > now - RECENTLY for drawn in self._at_work.values())
-        return at_work * 60 / self._api.pacing.remaining(method) if at_work > 1 else 0.0
-
-    def _since(self, view: TurnView) -> float:
-        """Return when this state of the turn was delivered first. The expiry of an unposted card counts from then, so
-        that a second delivery renders the same card.
-        """
-        known = self._known.get(view.turn.id)
-        return known[1] if known is not None and known[0] == view.revision else self._clock()
-
-    def _note(self, view: TurnView, since: float) -> None:
-        """Record the time of this delivery."""
-        turn_id, now = view.turn.id, self._clock()
-        self._known[turn_id] = (view.revision, since)
-        self._known.move_to_end(turn_id)
-        while len(self._known) > REMEMBERED_TURNS:
-            self._known.popitem(last=False)
-        self._at_work = {each: drawn for each, drawn in self._at_work.items() if drawn > now - RECENTLY}
-        self._changed = {each: changed for each, changed in self._changed.items() if changed > now - RECENTLY}
-        if view.turn.status is TurnStatus.RUNNING:
-            self._at_work[turn_id] = now
-        else:
-            self._at_work.pop(turn_id, None)
 
 
 @dataclass(frozen=True, slots=True)

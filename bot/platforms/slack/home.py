@@ -16,6 +16,8 @@ from time import monotonic, time
 
 from bot.chat.actions import RunCommand, ViewPendingCall
 from bot.chat.audience import AudiencePolicy
+from bot.chat.card_messages import elicitation_buttons, elicitation_expiry, elicitation_question
+from bot.chat.message_model import Button, Buttons, Footer, Heading, Span, Text, Time, TimeFormat
 from bot.domain.conversations import Member
 from bot.domain.elicitation_answers import OpenElicitation
 from bot.domain.servers import ServerSnapshot, ServerStatus
@@ -24,7 +26,6 @@ from bot.domain.views import TurnView
 from bot.errors import CountersignError
 from bot.platforms.slack.blocks import (
     Block,
-    Element,
     button,
     buttons,
     divider,
@@ -36,8 +37,8 @@ from bot.platforms.slack.blocks import (
     small,
     words,
 )
+from bot.platforms.slack.message_blocks import message_blocks
 from bot.platforms.slack.modals import View
-from bot.platforms.slack.turns import EXPIRES, elicitation_buttons, expiry, open_elicitation
 from bot.platforms.slack.users import UserDirectory
 from bot.platforms.slack.web_api import WebApi
 from bot.rendering.approval_card import approval_card, headline
@@ -129,11 +130,8 @@ def _waiting(home: Home) -> list[Block]:
         return [*blocks, section(NOTHING_WAITS if home.all_counted else NOT_ALL_READ)]
     for inquiry in home.inquiries[:SHOWN]:
         made = elicitation_card(inquiry.step, inquiry.elicitation, TurnView(inquiry.turn, (inquiry.step,), 0))
-        blocks += [
-            open_elicitation(made),
-            rich_text(rich_section(*expiry(made, home.now))),
-            *elicitation_buttons(made.offers),
-        ]
+        expiry = Footer(elicitation_expiry(made, home.now))
+        blocks += message_blocks([*elicitation_question(made), expiry, elicitation_buttons(made.offers)])
     return [*blocks, *_calls(home.waiting), *_more(calls)]
 
 
@@ -143,10 +141,11 @@ def _calls(waiting: Sequence[PendingApprovalSummary]) -> list[Block]:
         approval, made = each.step.approval, approval_card(each.step)
         if approval is None or made is None:
             continue
-        about: list[Element] = [words(headline(each.step, made), bold=True), words(f"\nAsked by {made.asked_by}")]
+        about: list[Span] = [Text(f"Asked by {made.asked_by}")]
         if approval.expires_at is not None:
-            about += [words(" · expires "), moment(approval.expires_at, EXPIRES, made.expiry)]
-        blocks += [rich_text(rich_section(*about)), *buttons([button("Review", ViewPendingCall(approval.id))])]
+            about += [Text(" · expires "), Time(approval.expires_at, TimeFormat.EXPIRY, made.expiry)]
+        review = Buttons((Button("Review", ViewPendingCall(approval.id)),))
+        blocks += message_blocks([Heading(headline(each.step, made)), Footer(tuple(about)), review])
     return blocks
 
 

@@ -18,6 +18,8 @@ from bot.chat.actions import (
     OpenConfirmation,
     ViewCall,
 )
+from bot.chat.card_messages import call_facts, decision_buttons
+from bot.chat.message_model import Heading
 from bot.domain.approvals import Portion
 from bot.domain.commands import Field, FieldKind, Form
 from bot.domain.turns import StepStatus, ToolStep
@@ -42,7 +44,7 @@ from bot.platforms.slack.blocks import (
     small,
     words,
 )
-from bot.platforms.slack.turns import decisions, facts
+from bot.platforms.slack.message_blocks import message_blocks
 from bot.rendering.approval_card import ApprovalCard, approval_card, headline, warning_lines, whole_card, withheld_text
 from bot.rendering.call_arguments import CardArgument
 from bot.rendering.text_safety import single_line
@@ -114,7 +116,7 @@ def _call_window(step: ToolStep, card: ApprovalCard | None, page: int, keep: str
     pages = _pages(card)
     page = min(max(page, 1), len(pages))
     ref = ApprovalRef(card.approval_id, card.revision)
-    blocks = [rich_text(rich_section(words(headline(step, card), bold=True)), facts(card)), *pages[page - 1]]
+    blocks = [*message_blocks((Heading(headline(step, card)), call_facts(card))), *pages[page - 1]]
     if len(pages) > 1:
         back = button("◀ Back", ViewCall(ref, page - 1)) if page > 1 else None
         on = button("More ▶", ViewCall(ref, page + 1)) if page < len(pages) else None
@@ -122,7 +124,7 @@ def _call_window(step: ToolStep, card: ApprovalCard | None, page: int, keep: str
     if step.status is StepStatus.AWAITING:
         blocks += small(withheld_text(card)) if card.withheld else []
         # Whoever approves has had every page before them.
-        blocks += decisions(step, card) if page == len(pages) else small(ON_THE_LAST_PAGE)
+        blocks += message_blocks([decision_buttons(step, card)]) if page == len(pages) else small(ON_THE_LAST_PAGE)
     elif card.outcome:
         blocks.append(section(card.outcome))
     return modal("Everything in this call", blocks, metadata=keep)

@@ -16,7 +16,8 @@ from bot.domain.conversations import Author, ConversationKey
 from bot.domain.turns import StepStatus, ToolRef, ToolStep, TurnStatus
 from bot.domain.views import TurnView
 from bot.platforms.discord.components import OutgoingMessage, decode
-from bot.platforms.discord.turns import CALLS_A_CARD, GREEN, GREY, ORANGE, RED, turn_messages
+from bot.platforms.discord.message_layout import GREEN, GREY, ORANGE, RED
+from bot.platforms.discord.turns import CALLS_A_CARD, turn_messages
 from bot.rendering.approval_card import RISKS
 from bot.rendering.available_actions import RunAgainAction
 from tests.platforms import scenes
@@ -150,7 +151,14 @@ def test_more_calls_than_a_card_holds_get_several() -> None:
     steps = [waiting({"n": n}, n=n) for n in range(1, CALLS_A_CARD + 3)]
     first, second = cards(a_view(*steps))
     assert (first.name, second.name) == ("card-1", "card-1-1")
-    assert len(labels(second.components)) == 2 * len(["Approve", *OTHERS])
+    assert len(labels(second.components)) == 2 * len(["Approve", *OTHERS]) + len(["Approve all 2"])
+
+
+def test_all_calls_of_a_card_can_be_approved_at_once_where_none_may_destroy_anything() -> None:
+    steps = [a_filing(StepStatus.AWAITING, n=n) for n in range(3, 3 + CALLS_A_CARD)]
+    (card,) = cards(a_view(*steps, status=TurnStatus.WAITING))
+    approve_all = decode(pressed(card.components, f"Approve all {CALLS_A_CARD}"))
+    assert approve_all == Approve(tuple(ApprovalRef(f"{n}a7f3c2e9b", 1) for n in range(3, 3 + CALLS_A_CARD)))
 
 
 def test_arguments_beyond_the_room_of_a_card_are_counted() -> None:

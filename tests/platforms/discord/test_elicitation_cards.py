@@ -19,7 +19,8 @@ from bot.domain.turns import StepStatus, ToolRef, TurnStatus
 from bot.domain.views import TurnView
 from bot.platforms.discord.app import DiscordSurface
 from bot.platforms.discord.components import LINK, OutgoingMessage, decode
-from bot.platforms.discord.turns import GREEN, GREY, ORANGE, turn_messages
+from bot.platforms.discord.message_layout import GREEN, GREY, ORANGE
+from bot.platforms.discord.turns import turn_messages
 from bot.rendering.elicitation_card import ANSWER, DECLINE, LIKE_ANOTHER, VISIT
 from tests.fakes.discord import Answer, Channel, Interaction, Message
 from tests.fakes.discord.components import BUTTON, walk

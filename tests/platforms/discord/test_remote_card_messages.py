@@ -62,7 +62,7 @@ async def test_the_card_links_to_where_it_was_asked_for_and_that_to_the_card() -
         _, line = place.posted()
         assert f"Asked in <#{place.channel.id}>" in drawn(card)
         address = f"https://discord.com/channels/{place.discord.guild.id}/{approvals.id}/{card.id}"
-        assert f"in <#{approvals.id}> ({address})" in drawn(line)
+        assert f"in <#{approvals.id}> ([card](<{address}>))" in drawn(line)
         assert "Approve" in drawn(card)
         assert "Approve" not in drawn(line)
         assert place.discord.calls.refused() == []

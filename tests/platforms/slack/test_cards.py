@@ -43,14 +43,14 @@ def test_a_card_says_what_would_happen_where_why_for_whom_and_until_when() -> No
         outline(card(scenes.ASKED).blocks)
         == f"""\
 *{TITLE}?*
-*Server *jira   *Tool *create_issue   *Risk *🟠 Writes data
+*Server* jira   *Tool* create_issue   *Risk* 🟠 Writes data
     project:     OPS
     summary:     Checkout 502s after the 14:05 deploy
     priority:    High
     label:       checkout
     description: {str(ISSUE["description"])[:200].rstrip()}… (399 characters)
-_Reason given by the model: “Shall I file it? Priya asked for it.”
-_Asked by @U0PRIYA · expires <within 30 min> · `3a7f3c2e`
+_Reason given by the model: “Shall I file it? Priya asked for it.”_
+Asked by @U0PRIYA · expires <within 30 min> · `3a7f3c2e`
 [Approve: Create issue](primary) [Allow in this thread] [Deny…] [Edit…] [View all] [⋯]"""
     )
 
@@ -125,20 +125,20 @@ def test_many_calls_get_several_cards() -> None:
 @pytest.mark.parametrize(
     ("name", "lines"),
     [
-        ("approved", f"*✅ {TITLE}*\nApproved by Sam · <08:01 UTC> · running · 3a7f3c2e"),
-        ("done", f"*✅ {TITLE}*\nApproved by Sam · <08:01 UTC> · Created OPS-512 · 3a7f3c2e"),
+        ("approved", f"✅ *{TITLE}*\nApproved by Sam · <08:01 UTC> · running · `3a7f3c2e`"),
+        ("done", f"✅ *{TITLE}*\nApproved by Sam · <08:01 UTC> · Created OPS-512 · `3a7f3c2e`"),
         (
             "failed",
-            f"*⚠ {TITLE}*\nApproved by Sam · <08:01 UTC> · but it failed: 403: missing scope write:issue · 3a7f3c2e",
+            f"⚠ *{TITLE}*\nApproved by Sam · <08:01 UTC> · but it failed: 403: missing scope write:issue · `3a7f3c2e`",
         ),
         (
             "unknown",
-            f"*⚠ {TITLE}*\n"  # noqa: ISC004 - one text
-            "Approved by Sam · <08:01 UTC> · it may or may not have happened · The connection was lost. · 3a7f3c2e",
+            f"⚠ *{TITLE}*\n"  # noqa: ISC004 - one text
+            "Approved by Sam · <08:01 UTC> · it may or may not have happened · The connection was lost. · `3a7f3c2e`",
         ),
-        ("denied", f"~{TITLE}~\nDenied by Sam: Use the INC project. · <08:01 UTC> · 3a7f3c2e"),
-        ("expired", f"~{TITLE}~\nTimed out. Not run. · 3a7f3c2e"),
-        ("cancelled", f"~{TITLE}~\nCancelled. Not run. · 3a7f3c2e"),
+        ("denied", f"~{TITLE}~\nDenied by Sam: Use the INC project. · <08:01 UTC> · `3a7f3c2e`"),
+        ("expired", f"~{TITLE}~\nTimed out. Not run. · `3a7f3c2e`"),
+        ("cancelled", f"~{TITLE}~\nCancelled. Not run. · `3a7f3c2e`"),
     ],
 )
 def test_the_same_message_becomes_its_outcome_without_buttons(name: str, lines: str) -> None:

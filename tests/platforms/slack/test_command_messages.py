@@ -176,9 +176,9 @@ def test_the_tab_shows_what_servers_want_to_hear_with_the_buttons_of_the_card() 
         == """\
 # Waiting for you (2)
 *travel wants a page visited*
-*Server *travel   *Tool *book_train
-*The page is on *`pay.example.com`
-The server says:
+*Server* travel   *Tool* book_train
+*The page is on* `pay.example.com`
+*The server says:*
 > Confirm the payment of £84.00 with your bank.
 expires <within 30 min>
 [Show the link…](primary) [Decline]

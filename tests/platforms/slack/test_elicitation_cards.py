@@ -65,9 +65,9 @@ def test_a_card_says_which_server_asks_whom_for_what_and_until_when() -> None:
         outline(slot.blocks)
         == """\
 *travel asks for an answer*
-*Server *travel   *Tool *book_train
-*It asks for *Seats, Class, A note for the guard
-The server says:
+*Server* travel   *Tool* book_train
+*It asks for* Seats, Class, A note for the guard
+*The server says:*
 > The 14:05 to Leeds has seats left.
 > How many, and in which class?
 For @U0PRIYA alone · the answer is private · expires <within 30 min>
@@ -85,7 +85,7 @@ def test_its_buttons_say_what_was_asked_and_no_more() -> None:
 
 def test_the_card_of_a_page_names_its_domain_and_not_the_way_there() -> None:
     slot = only(scenes.SENT_AWAY)
-    assert "*The page is on *`pay.example.com`" in outline(slot.blocks)
+    assert "*The page is on* `pay.example.com`" in outline(slot.blocks)
     assert "/c/7f3a" not in str(slot.blocks) + slot.text
     assert labels(slot.blocks) == ["Show the link…", "Decline"]
     assert decode(*pressed(slot.blocks, "Show the link…")) == RunCommandInNewReply((VISIT, "e7f3c2e9b0d14a"))
@@ -107,8 +107,8 @@ def test_a_question_that_is_not_out_yet_begins_to_run_off_now() -> None:
 @pytest.mark.parametrize(
     ("name", "lines"),
     [
-        ("answered", "*✅ travel asks for an answer*\nAnswered by Priya · book_train"),
-        ("visited", "*✅ travel wants a page visited*\nVisited by Priya · book_train"),
+        ("answered", "✅ *travel asks for an answer*\nAnswered by Priya · book_train"),
+        ("visited", "✅ *travel wants a page visited*\nVisited by Priya · book_train"),
         ("declined", "~travel asks for an answer~\nDeclined by Priya · book_train"),
         ("late", "~travel asks for an answer~\nThe question expired without an answer · book_train"),
         (

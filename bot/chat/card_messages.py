@@ -1,0 +1,351 @@
+"""Cards as messages: approvals, elicitations, and remote cards in other conversations.
+
+Calls of one model reply share a card; each has its own decision. A call with a hidden part that looks like a secret can
+only be approved in the private view of the whole call. Answers to an elicitation and page addresses never appear on a
+card. A remote card stands in its channel; a line in the conversation links to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+
+from bot.chat.actions import ApprovalRef, Approve, ApproveWithGrant, Edit, OpenDenyForm, RunCommandInNewReply, ViewCall
+from bot.chat.message_model import (
+    Arguments,
+    Block,
+    Button,
+    Buttons,
+    ButtonStyle,
+    ChannelLink,
+    Confirmation,
+    Details,
+    Footer,
+    Heading,
+    Link,
+    Mention,
+    MenuEntry,
+    Message,
+    Paragraph,
+    Quote,
+    Rule,
+    Span,
+    Spans,
+    Text,
+    Time,
+    TimeFormat,
+    Tone,
+)
+from bot.domain.approvals import Approval, ChannelTarget, Destination, DirectTarget
+from bot.domain.conversations import Author
+from bot.domain.elicitations import Elicitation, ElicitationAction
+from bot.domain.secret_detection import redact
+from bot.domain.turns import StepStatus, ToolStep
+from bot.domain.views import TurnView
+from bot.rendering.approval_card import (
+    ICONS,
+    RISKS,
+    VIEW_TO_APPROVE,
+    ApprovalCard,
+    approval_card,
+    call_title,
+    can_edit,
+    earliest_expiry,
+    edit_lines,
+    format_duration,
+    grant_offers,
+    headline,
+    outcome_parts,
+    signatures,
+    summary_line,
+    withheld_text,
+)
+from bot.rendering.available_actions import RunAgainAction
+from bot.rendering.elicitation_card import ElicitationButton, ElicitationCard, elicitation_card
+from bot.rendering.remote_cards import group_by_target, is_pending, remote_approvals, remote_slot, targets_of
+from bot.rendering.text_safety import single_line
+from bot.rendering.timeline import ApprovalEntry, ElicitationEntry, tool_text
+from bot.rendering.tool_status import tool_status
+
+TITLE, NAME, REASON, OUTCOME, RESULT, CHANGE, FIELDS, WARNING = 180, 70, 400, 240, 120, 120, 700, 300
+"""Maximum lengths on a platform with small messages, so that the calls of one card leave room for their arguments."""
+PRIVATE_ANSWER = "the answer is private"
+DIRECT_CONVERSATION = "a direct conversation"
+_NOT_RUN = frozenset({StepStatus.DENIED, StepStatus.EXPIRED, StepStatus.CANCELLED})
+_WENT_WRONG = frozenset({StepStatus.FAILED, StepStatus.UNKNOWN})
+_SEPARATOR = Text(" · ")
+
+CardAddress = Callable[[str], str]
+"""Return the URL of a posted message by its slot; empty if it is not posted or has no URL."""
+
+
+def without_address(slot: str) -> str:  # noqa: ARG001 - a CardAddress
+    """Return no URL."""
+    return ""
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteCard:
+    """A card in one of its places; `card` is its slot in the conversation."""
+
+    card: str
+    place: Destination
+    message: Message
+
+
+def approval_messages(
+    asking: ApprovalEntry, view: TurnView, now: float, *, calls_a_card: int, address: CardAddress = without_address
+) -> Iterator[Message]:
+    """Yield the messages for calls that were requested together: cards, or lines that link to remote cards.
+
+    The expiry of an unposted card counts from `now` (epoch seconds).
+    """
+    for group in group_by_target(asking):
+        cards = _cards(group, view, now, calls_a_card)
+        if targets_of(group) and is_pending(group):
+            yield _remote_line(cards[0].name, group, view, address)
+        else:
+            yield from cards
+
+
+def remote_cards(view: TurnView, now: float, origin: Span, *, calls_a_card: int) -> Iterator[RemoteCard]:
+    """Yield the remote cards of a turn by channel; `origin` links to its conversation."""
+    asked_in = Footer((Text("Asked in "), origin))
+    for asking in remote_approvals(view):
+        for card in _cards(asking, view, now, calls_a_card):
+            whole = replace(card, blocks=(*card.blocks, asked_in))
+            for place in targets_of(asking):
+                yield RemoteCard(card.name, place, replace(whole, name=remote_slot(card.name, place)))
+
+
+def elicitation_messages(entry: ElicitationEntry, view: TurnView, now: float) -> Iterator[Message]:
+    """Yield the elicitations of one call, one message each. An open one notifies the user who must answer."""
+    for elicitation in entry.elicitations:
+        card = elicitation_card(entry.step, elicitation, view)
+        name = f"question-{elicitation.id}"
+        if card.offers:
+            author = view.turn.author
+            about = (
+                Text("For "),
+                Mention(author),
+                Text(f" alone · {PRIVATE_ANSWER} · "),
+                *elicitation_expiry(card, now),
+            )
+            blocks = (*elicitation_question(card), Footer(about), elicitation_buttons(card.offers))
+            yield Message(name, blocks, Tone.PENDING, alert="Answer needed: ", notifies=(author,), asks=True)
+        else:
+            yield _closed_elicitation(name, card, elicitation)
+
+
+def call_facts(card: ApprovalCard) -> Paragraph:
+    """Return the server, the tool and the risk of a call."""
+    server = (Text("Server", bold=True), Text(" "), Text(card.server, limit=NAME), Text("   ")) if card.server else ()
+    tool = (Text("Tool", bold=True), Text(" "), Text(card.tool, limit=NAME), Text("   "))
+    return Paragraph((*server, *tool, Text("Risk", bold=True), Text(f" {RISKS[card.risk]}")))
+
+
+def decision_buttons(step: ToolStep, card: ApprovalCard, *more: Button) -> Buttons:
+    """Return the buttons of one pending call, with `more` after the decisions. The approve buttons are missing if a
+    part of the call is hidden.
+    """
+    ref = ApprovalRef(card.approval_id, card.revision)
+    deny = Button("Deny…", OpenDenyForm(ref))
+    if card.withheld:
+        return Buttons((deny, *more))
+    destructive = card.risk == "destructive"
+    question = Confirmation(headline(step, card), f"{card.tool} may destroy data, and cannot be taken back.", "Approve")
+    approve = Button(
+        f"Approve: {single_line(call_title(step), 40)}",
+        Approve((ref,)),
+        ButtonStyle.DANGER if destructive else ButtonStyle.POSITIVE,
+        question if destructive else None,
+    )
+    grants = [MenuEntry(offer.label, offer.hint, ApproveWithGrant(ref, offer.word)) for offer in grant_offers(step)]
+    allow = [Button(entry.label, entry.action) for entry in grants[:1]]
+    return Buttons((approve, *allow, deny, *more), tuple(grants[1:]))
+
+
+def elicitation_question(card: ElicitationCard) -> tuple[Block, ...]:
+    """Return the question of an open elicitation: server, requested data, message and warning."""
+    server = (Text("Server", bold=True), Text(" "), Text(card.server, limit=NAME), Text("   "))
+    blocks: list[Block] = [
+        Heading(card.title, TITLE),
+        Paragraph((*server, Text("Tool", bold=True), Text(" "), Text(card.tool, limit=NAME))),
+    ]
+    if card.fields:
+        asked = Text(", ".join(card.fields), limit=FIELDS, unlinked=True)
+        blocks.append(Paragraph((Text("It asks for", bold=True), Text(" "), asked)))
+    if card.domain:
+        blocks.append(Paragraph((Text("The page is on", bold=True), Text(" "), Text(card.domain, code=True))))
+    if card.message:
+        blocks += [Paragraph((Text("The server says:", bold=True),)), Quote(card.message)]
+    if card.warning:
+        blocks.append(Paragraph((Text("⚠ "), Text(card.warning, bold=True, limit=WARNING))))
+    return tuple(blocks)
+
+
+def elicitation_expiry(card: ElicitationCard, now: float) -> Spans:
+    """Return the expiry of an elicitation; that of an unposted one counts from `now`."""
+    if card.expires_in is None:
+        return (Text(card.expiry),)
+    return _expires(card.expires_at or now + card.expires_in, card.expires_in)
+
+
+def elicitation_buttons(offers: Sequence[ElicitationButton]) -> Buttons:
+    """Return the buttons of an open elicitation."""
+    return Buttons(
+        tuple(
+            Button(
+                offer.label,
+                RunCommandInNewReply(offer.words),
+                ButtonStyle.POSITIVE if offer.strong else ButtonStyle.PLAIN,
+            )
+            for offer in offers
+        )
+    )
+
+
+def _cards(asking: ApprovalEntry, view: TurnView, now: float, calls_a_card: int) -> tuple[Message, ...]:
+    """Return the cards of calls that were requested together, at most `calls_a_card` in each."""
+    pages = [asking.calls[start : start + calls_a_card] for start in range(0, len(asking.calls), calls_a_card)]
+    return tuple(
+        _card(f"card-{asking.number}" + (f"-{number}" if number else ""), calls, asking.reason, view, now)
+        for number, calls in enumerate(pages)
+    )
+
+
+def _card(name: str, calls: Sequence[ToolStep], reason: str, view: TurnView, now: float) -> Message:
+    waiting = [step for step in calls if step.status is StepStatus.AWAITING]
+    about = _requirements(waiting, reason, now) if waiting else ()
+    several = len(calls) > 1
+    blocks: list[Block] = []
+    if several:
+        blocks.append(Paragraph((Text(summary_line(len(calls), len(waiting)), bold=True),)))
+    for step in calls:
+        card = approval_card(step)
+        if card is None or step.approval is None:
+            continue
+        if blocks:
+            blocks.append(Rule())
+        if step in waiting:
+            blocks += [*_open_call(step, card), *(() if several else about), _open_call_buttons(step, card)]
+        else:
+            blocks += _decided_call(step, step.approval, card, view)
+    if about and several:
+        blocks += [Rule(), *about, *_approve_all(waiting)]
+    alert = "Approval needed: " if waiting else ""
+    return Message(name, tuple(blocks), _tone(calls, waiting), alert=alert, asks=bool(waiting))
+
+
+def _tone(calls: Sequence[ToolStep], waiting: Sequence[ToolStep]) -> Tone:
+    if waiting:
+        destructive = any(step.tool is None or step.tool.destructive for step in waiting)
+        return Tone.DANGER if destructive else Tone.PENDING
+    if any(step.status in _WENT_WRONG for step in calls):
+        return Tone.DANGER
+    return Tone.NEUTRAL if all(step.status in _NOT_RUN for step in calls) else Tone.SUCCESS
+
+
+def _open_call(step: ToolStep, card: ApprovalCard) -> Iterator[Block]:
+    yield Heading(headline(step, card), TITLE)
+    yield call_facts(card)
+    yield Arguments(card.arguments)
+    if changed := edit_lines(step):
+        yield Details(changed, CHANGE)
+    if card.withheld:
+        yield Paragraph((Text(withheld_text(card), bold=True),))
+
+
+def _open_call_buttons(step: ToolStep, card: ApprovalCard) -> Buttons:
+    ref = ApprovalRef(card.approval_id, card.revision)
+    edit = (Button("Edit…", Edit(ref)),) if can_edit(step) else ()
+    whole = Button("View all", ViewCall(ref))
+    if card.withheld:
+        whole = Button(VIEW_TO_APPROVE, ViewCall(ref), ButtonStyle.PRIMARY)
+    return decision_buttons(step, card, *edit, whole)
+
+
+def _decided_call(step: ToolStep, approval: Approval, card: ApprovalCard, view: TurnView) -> Iterator[Block]:
+    """Yield the call and its outcome. An expired call can be requested again after its turn has ended."""
+    icon = ICONS.get(step.status, "")
+    title = headline(step, card).removesuffix("?")
+    first = (
+        (Text(f"{icon} "), Text(title, bold=True, limit=TITLE)) if icon else (Text(title, strike=True, limit=TITLE),)
+    )
+    at = approval.decided_at
+    decided = (_SEPARATOR, Time(at, TimeFormat.CLOCK, _in_utc(at))) if at else ()
+    rest = [span for part in outcome_parts(step, view) for span in (_SEPARATOR, Text(part, limit=RESULT))]
+    outcome = Text(card.outcome, limit=OUTCOME)
+    yield Paragraph((*first, Text("\n"), outcome, *decided, *rest, _SEPARATOR, Text(card.short_id, code=True)))
+    if step.status is StepStatus.EXPIRED and view.turn.status.ended:
+        yield Buttons((Button("Ask again", RunAgainAction(view.turn.id, step.n)),))
+
+
+def _in_utc(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).strftime("%H:%M UTC")
+
+
+def _requirements(waiting: Sequence[ToolStep], reason: str, now: float) -> tuple[Block, ...]:
+    """Return the model's reason, the requester, the required approvers, the expiry and the approval ids."""
+    approvals = [step.approval for step in waiting if step.approval]
+    why = Text(f"Reason given by the model: “{redact(reason)}”", italic=True, limit=REASON)
+    needs = [span for line in signatures(approvals) for span in (_SEPARATOR, Text(line, limit=OUTCOME))]
+    ids = [span for each in approvals for span in (Text(", "), Text(single_line(each.id, 200)[:8], code=True))][1:]
+    asked = (Text("Asked by "), Mention(approvals[0].requested_for))
+    footer = Footer((*asked, *needs, _SEPARATOR, *_expiry(approvals, now), _SEPARATOR, *ids))
+    return (Paragraph((why,)), footer) if reason else (footer,)
+
+
+def _expiry(approvals: Sequence[Approval], now: float) -> Spans:
+    """Return the earliest expiry of these approvals."""
+    end = earliest_expiry(approvals, now)
+    return (Text("does not expire"),) if end is None else _expires(*end)
+
+
+def _expires(at: float, seconds: float) -> Spans:
+    return Text("expires "), Time(at, TimeFormat.EXPIRY, f"within {format_duration(seconds)}")
+
+
+def _approve_all(waiting: Sequence[ToolStep]) -> Iterator[Block]:
+    """Yield the button that approves all calls, unless one is destructive or has a hidden part."""
+    cards = [card for step in waiting if (card := approval_card(step))]
+    if len(cards) < 2 or any(card.risk == "destructive" or card.withheld for card in cards):
+        return
+    refs = tuple(ApprovalRef(card.approval_id, card.revision) for card in cards)
+    yield Buttons((Button(f"Approve all {len(cards)}", Approve(refs), ButtonStyle.POSITIVE),))
+
+
+def _closed_elicitation(name: str, card: ElicitationCard, elicitation: Elicitation) -> Message:
+    """Return one line for the question and one for its outcome."""
+    accepted = elicitation.reply is not None and elicitation.reply.action is ElicitationAction.ACCEPT
+    title = Text(card.title, bold=accepted, strike=not accepted, limit=TITLE)
+    first = (Text("✅ "), title) if accepted else (title,)
+    outcome = (Text(card.outcome, limit=OUTCOME), _SEPARATOR, Text(card.tool, limit=NAME))
+    return Message(name, (Paragraph((*first, Text("\n"), *outcome)),), Tone.SUCCESS if accepted else Tone.NEUTRAL)
+
+
+def _remote_line(name: str, asking: ApprovalEntry, view: TurnView, address: CardAddress) -> Message:
+    """Return one line for each call: its remote card, or its outcome."""
+    places = _places(name, targets_of(asking), view.turn.conversation.platform, address)
+    lines = (Paragraph(_call_line(step, view, places)) for step in asking.calls)
+    return Message(name, tuple(lines))
+
+
+def _call_line(step: ToolStep, view: TurnView, places: Spans) -> Spans:
+    line = Text(tool_text(replace(tool_status(step, view), summary="", more="")))
+    return (line, *places) if step.status is StepStatus.AWAITING else (line,)
+
+
+def _places(card: str, places: Sequence[Destination], platform: str, address: CardAddress) -> Spans:
+    spans: list[Span] = []
+    for number, place in enumerate(places):
+        spans.append(Text(", " if number else " "))
+        match place:
+            case ChannelTarget(channel):
+                spans += [Text("in "), ChannelLink(channel)]
+                if url := address(remote_slot(card, place)):
+                    spans += [Text(" ("), Link(url, "card"), Text(")")]
+            case DirectTarget(user):
+                spans += [Text("by "), Mention(Author(platform, user, ""))]
+    return tuple(spans)

@@ -1,0 +1,198 @@
+"""Message of the bot without the syntax of a platform; a renderer of each platform makes a native one of it.
+
+Text is literal: it has no markup, mention or link, whatever characters it contains. Only spans carry style, and only
+the renderer escapes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from bot.chat.actions import Action
+from bot.domain.conversations import Author
+from bot.rendering.call_arguments import CardArgument
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """Literal text. `limit` is the maximum number of characters on a platform with small messages, 0 for none. A web
+    address in `unlinked` text does not become a link.
+    """
+
+    text: str
+    bold: bool = False
+    italic: bool = False
+    strike: bool = False
+    code: bool = False
+    limit: int = 0
+    unlinked: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Mention:
+    """A user: a mention where the platform knows the id, the name elsewhere. It notifies only if `Message.notifies` has
+    the user.
+    """
+
+    user: Author
+
+
+class TimeFormat(Enum):
+    """Format of a time in the reader's time zone."""
+
+    CLOCK = "clock"
+    """Hours and minutes."""
+    EXPIRY = "expiry"
+    """Date and time, or the time that remains."""
+
+
+@dataclass(frozen=True, slots=True)
+class Time:
+    """A time in epoch seconds. `fallback` is for clients that cannot display local times."""
+
+    at: float
+    format: TimeFormat
+    fallback: str
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A link of the bot's own, never of outside text."""
+
+    url: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelLink:
+    """A channel by its id. Clients show the name only to users with access."""
+
+    channel: str
+
+
+Span = Text | Mention | Time | Link | ChannelLink
+Spans = tuple[Span, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Heading:
+    """Title of a card or of a call on it."""
+
+    text: str
+    limit: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Paragraph:
+    """Running text. A line end in a span starts a new line."""
+
+    spans: Spans
+
+
+@dataclass(frozen=True, slots=True)
+class Footer:
+    """Secondary facts below a card."""
+
+    spans: Spans
+
+
+@dataclass(frozen=True, slots=True)
+class Details:
+    """Secondary lines of a call. A renderer without room keeps the first one. `limit` is that of each line."""
+
+    lines: tuple[str, ...]
+    limit: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Quote:
+    """Text of somebody else, possibly with several lines. Its web addresses do not become links."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Arguments:
+    """Arguments of a call. They take the room that the rest of the message leaves; omitted ones are counted."""
+
+    arguments: tuple[CardArgument, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A line between two parts."""
+
+
+class ButtonStyle(Enum):
+    """Emphasis of a button."""
+
+    PLAIN = "plain"
+    PRIMARY = "primary"
+    POSITIVE = "positive"
+    DANGER = "danger"
+
+
+@dataclass(frozen=True, slots=True)
+class Confirmation:
+    """Question before the action of a button, for platforms with such a dialog."""
+
+    title: str
+    text: str
+    confirm: str
+
+
+@dataclass(frozen=True, slots=True)
+class Button:
+    """A button and its action. A button whose action cannot be encoded on a platform is omitted there."""
+
+    label: str
+    action: Action
+    style: ButtonStyle = ButtonStyle.PLAIN
+    confirmation: Confirmation | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MenuEntry:
+    """An entry of a menu and its action; `hint` explains it in a sentence."""
+
+    label: str
+    hint: str
+    action: Action
+
+
+@dataclass(frozen=True, slots=True)
+class Buttons:
+    """Buttons in as many rows as they need. `more` are rarer actions, for platforms with room for a menu."""
+
+    buttons: tuple[Button, ...]
+    more: tuple[MenuEntry, ...] = ()
+
+
+Block = Heading | Paragraph | Footer | Details | Quote | Arguments | Rule | Buttons
+
+
+class Tone(Enum):
+    """Color of a card."""
+
+    PENDING = "pending"
+    DANGER = "danger"
+    SUCCESS = "success"
+    NEUTRAL = "neutral"
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message.
+
+    `name` is the same in every delivery of its turn. `tone` is None for a message without a frame. `alert` begins the
+    text of its notification. `notifies` are the users who are notified when it is posted. If `asks` is True, it has
+    buttons that a user needs, so it must not be posted without them.
+    """
+
+    name: str
+    blocks: tuple[Block, ...]
+    tone: Tone | None = None
+    alert: str = ""
+    notifies: tuple[Author, ...] = ()
+    asks: bool = False

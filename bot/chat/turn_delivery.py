@@ -1,0 +1,262 @@
+"""Delivery of turns on a chat platform: which messages a view needs, and which of them are posted, edited or deleted.
+
+A platform implements `TurnMessages`. Any process can deliver any turn from its refs. Delivering a view twice posts each
+message once.
+
+Cards outside of the conversation go only to users who may approve the call at that moment, because its arguments are
+visible to them alone. A call whose card reaches no channel must not wait for an approval.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict
+from collections.abc import AsyncGenerator, Callable, Collection, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from itertools import groupby
+from time import time
+from typing import Generic, Protocol, TypeVar
+
+from bot.domain.approvals import Destination
+from bot.domain.turns import Turn
+from bot.domain.views import MessageRefs, PostedMessage, TurnView
+from bot.errors import DeliveryFailed, NotFound
+from bot.rendering.remote_cards import NOT_THERE, UNREACHED, is_remote_slot
+from bot.rendering.tool_status import FILE_PREFIX, LEFT_OUT, ToolFile, returned_files
+
+log = logging.getLogger(__name__)
+
+REMOVED = "-"
+"""Ref of a message that a turn had and has no more."""
+TOKEN_REJECTED_SECONDS = 60.0
+"""Seconds until the next try with a rejected token: the operator may set a new one."""
+MOST_REMEMBERED_TURNS = 2000
+
+
+class NativeMessage(Protocol):
+    """A message in the form of a platform. Its name is the same in every delivery of its turn."""
+
+    @property
+    def name(self) -> str:
+        """Slot of the message."""
+        ...
+
+    @property
+    def asks(self) -> bool:
+        """True if a user needs its buttons."""
+        ...
+
+
+M = TypeVar("M", bound=NativeMessage)
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteMessage(Generic[M]):
+    """A card in one of its places; `card` is its slot in the conversation."""
+
+    card: str
+    place: Destination
+    message: M
+
+
+class TurnMessages(Protocol[M]):
+    """Messages of turns on one platform. Refs are text. Every method that sends raises DeliveryFailed.
+
+    `search` is True if an earlier process may have posted the message: it is looked up first. Messages with refs in
+    `taken` are not the one that is looked up.
+    """
+
+    largest_file: int
+    """Maximum size of a tool's file, in bytes."""
+
+    async def render(self, view: TurnView, now: float, refs: MessageRefs) -> Sequence[M]:
+        """Return the messages of a turn in its conversation, in order. Unposted cards expire counted from `now`."""
+        ...
+
+    async def render_remote(self, view: TurnView, now: float) -> Sequence[RemoteMessage[M]]:
+        """Return the cards of a turn in other places, the places of each card together."""
+        ...
+
+    async def show(
+        self, view: TurnView, message: M, ref: str, *, is_last: bool, search: bool, taken: Collection[str]
+    ) -> str:
+        """Post a message, or edit the one with this ref if it has changed. Return its ref."""
+        ...
+
+    async def show_remote(
+        self, turn: Turn, remote: RemoteMessage[M], ref: str, *, search: bool, taken: Collection[str]
+    ) -> str:
+        """Do the same for a card in another place. DeliveryFailed is permanent if a user there may not see it."""
+        ...
+
+    async def share(self, turn: Turn, file: ToolFile, *, search: bool, taken: Collection[str]) -> str:
+        """Post a file of a tool. Return its ref. Raises NotFound if the file is gone."""
+        ...
+
+    async def delete(self, turn: Turn, name: str, ref: str) -> None:
+        """Delete a message that no longer belongs to the turn."""
+        ...
+
+    async def finish(self, view: TurnView) -> None:
+        """Act after a complete delivery, such as to end a stream."""
+        ...
+
+    def is_token_rejected(self, error: DeliveryFailed) -> bool:
+        """Return True if the platform rejected the bot's token."""
+        ...
+
+
+class TurnDelivery(Generic[M]):
+    """Delivers views of turns through the messages of one platform."""
+
+    def __init__(self, messages: TurnMessages[M], *, clock: Callable[[], float] = time) -> None:
+        self._messages = messages
+        self._clock = clock
+        self._started_at = clock()
+        self._known: OrderedDict[str, tuple[int, float]] = OrderedDict()
+
+    async def deliver(self, view: TurnView, refs: MessageRefs) -> AsyncGenerator[PostedMessage, None]:
+        """Deliver a turn: post missing messages, edit changed ones, delete those that no longer belong to it. Raises
+        DeliveryFailed, which is not permanent if the token was rejected: the turn is delivered with the next token.
+        """
+        try:
+            async with aclosing(self._deliver(view, refs)) as posted:
+                async for message in posted:
+                    yield message
+        except DeliveryFailed as error:
+            if not self._messages.is_token_rejected(error):
+                raise
+            raise DeliveryFailed(error.cause, error.fix, retry_after=TOKEN_REJECTED_SECONDS) from error
+
+    async def _deliver(self, view: TurnView, refs: MessageRefs) -> AsyncGenerator[PostedMessage, None]:
+        search = view.turn.id not in self._known and view.turn.created_at < self._started_at
+        since = self._delivered_since(view)
+        posted = dict(refs)
+        remotes = await self._messages.render_remote(view, since)
+        async for message in self._post_pending_remotes(view, remotes, posted, search=search):
+            yield message
+        failure: DeliveryFailed | None = None
+        try:
+            async with aclosing(self._deliver_conversation(view, posted, since, search=search)) as messages:
+                async for message in messages:
+                    yield message
+        except DeliveryFailed as error:
+            if not error.permanent:
+                raise
+            failure = error  # cards in other places must still be updated
+        async for message in self._update_remotes(view, remotes, posted):
+            yield message
+        if failure is not None:
+            raise failure
+        self._remember(view, since)
+        await self._messages.finish(view)
+
+    async def _deliver_conversation(
+        self, view: TurnView, posted: dict[str, str], since: float, *, search: bool
+    ) -> AsyncGenerator[PostedMessage, None]:
+        """Deliver the messages of the turn's own conversation. `posted` are all refs, also those of remote cards."""
+        turn, taken = view.turn, set(posted.values())
+        messages = await self._messages.render(view, since, posted)
+        for number, message in enumerate(messages, start=1):
+            ref = await self._messages.show(
+                view,
+                message,
+                posted.get(message.name, ""),
+                is_last=number == len(messages),
+                search=search,
+                taken=taken,
+            )
+            taken.add(ref)
+            yield PostedMessage(message.name, ref)
+        for file in returned_files(view, self._messages.largest_file):
+            ref = posted.get(file.slot) or await self._share(turn, file, search=search, taken=taken)
+            taken.add(ref)
+            yield PostedMessage(file.slot, ref)
+        for name in posted.keys() - {message.name for message in messages}:
+            if posted[name] != REMOVED and not name.startswith(FILE_PREFIX) and not is_remote_slot(name):
+                await self._messages.delete(turn, name, posted[name])
+                yield PostedMessage(name, REMOVED)
+
+    async def _share(self, turn: Turn, file: ToolFile, *, search: bool, taken: Collection[str]) -> str:
+        try:
+            return await self._messages.share(turn, file, search=search, taken=taken)
+        except NotFound:
+            return LEFT_OUT
+        except DeliveryFailed as error:
+            if not error.permanent:
+                raise
+            log.warning("turn %s: file not shared: %s", turn.id, error)
+            return LEFT_OUT
+
+    async def _post_pending_remotes(
+        self, view: TurnView, remotes: Sequence[RemoteMessage[M]], posted: dict[str, str], *, search: bool
+    ) -> AsyncGenerator[PostedMessage, None]:
+        """Post the pending cards that have not been posted. A decided approval needs no remote card. Raises
+        DeliveryFailed, permanent if a card cannot be posted in any of its places.
+        """
+        for _, places in groupby(remotes, lambda remote: remote.card):
+            is_posted, failure = False, None
+            missed: list[str] = []
+            for remote in places:
+                name = remote.message.name
+                if name in posted or not remote.message.asks:
+                    is_posted = True
+                    continue
+                try:
+                    ref = await self._messages.show_remote(
+                        view.turn, remote, "", search=search, taken=set(posted.values())
+                    )
+                except DeliveryFailed as error:
+                    if not self._concerns_one_place(error):
+                        raise
+                    log.warning("turn %s: remote card not posted in a channel: %s", view.turn.id, error)
+                    failure = error
+                    missed.append(name)
+                else:
+                    is_posted = True
+                    posted[name] = ref
+                    yield PostedMessage(name, ref)
+            if failure is not None and not is_posted:
+                raise DeliveryFailed(NOT_THERE.format(failure.cause), failure.fix, permanent=True) from failure
+            for name in missed:
+                posted[name] = UNREACHED
+                yield PostedMessage(name, UNREACHED)
+
+    async def _update_remotes(
+        self, view: TurnView, remotes: Sequence[RemoteMessage[M]], posted: dict[str, str]
+    ) -> AsyncGenerator[PostedMessage, None]:
+        """Update the posted cards. A card that cannot be edited stays: its buttons are checked when a user clicks.
+        Raises DeliveryFailed.
+        """
+        for remote in remotes:
+            name = remote.message.name
+            ref = posted.get(name, UNREACHED)
+            if ref == UNREACHED:
+                continue
+            try:
+                shown = await self._messages.show_remote(view.turn, remote, ref, search=False, taken=())
+            except DeliveryFailed as error:
+                if not self._concerns_one_place(error):
+                    raise
+                log.warning("turn %s: remote card not updated in a channel: %s", view.turn.id, error)
+                continue
+            if shown != ref:
+                yield PostedMessage(name, shown)
+
+    def _concerns_one_place(self, error: DeliveryFailed) -> bool:
+        """Return True if the error concerns one place only and a retry cannot help."""
+        return error.permanent and not self._messages.is_token_rejected(error)
+
+    def _delivered_since(self, view: TurnView) -> float:
+        """Return when this state of the turn was delivered first. The expiry of an unposted card counts from then, so
+        that a second delivery renders the same card.
+        """
+        known = self._known.get(view.turn.id)
+        return known[1] if known is not None and known[0] == view.revision else self._clock()
+
+    def _remember(self, view: TurnView, since: float) -> None:
+        self._known[view.turn.id] = (view.revision, since)
+        self._known.move_to_end(view.turn.id)
+        while len(self._known) > MOST_REMEMBERED_TURNS:
+            self._known.popitem(last=False)
