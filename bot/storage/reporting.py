@@ -130,7 +130,7 @@ _all_awaiting = (
         approvals.c.id,
         approvals.c.requested_for_id,
         approvals.c.requested_for_name,
-        approvals.c.terms,
+        approvals.c.requirements,
         approvals.c.editors,
         steps.c.created_at,
         _live.c.conversation,
@@ -411,7 +411,7 @@ def _name(body: str) -> str:
 def _pending_approval(row: Any) -> PendingApproval | None:
     conversation = ConversationKey.parse(row.conversation)
     try:
-        requirements = decode(ApprovalRequirements, row.terms)
+        requirements = decode(ApprovalRequirements, row.requirements)
     except UNREADABLE as error:
         log.warning("approval %s: requirements unreadable, left out: %r", row.id, error)
         return None

@@ -192,4 +192,4 @@ async def test_conversations_are_looked_for_with_an_index(ledger: PostgresLedger
         words = look.compile(dialect=connection.dialect, compile_kwargs={"literal_binds": True})
         return str(connection.exec_driver_sql(f"explain {words}").all())
 
-    assert "conversations_reach" in await ledger.database.run(plan)
+    assert "conversations_key_prefix" in await ledger.database.run(plan)
