@@ -183,7 +183,7 @@ async def test_conversations_are_looked_for_with_an_index(ledger: PostgresLedger
         "insert into conversations (key, last_seq, created_at, updated_at)"
         " select 'test:w' || n || ':hall:1', 1, 0, 0 from generate_series(1, 5000) n"
     )
-    look = reporting._count_of_workspace.params(prefix_bounds("reach", "test:w77:"))
+    look = reporting._count_of_workspace.params(prefix_bounds("key_prefix", "test:w77:"))
 
     def plan(connection: sa.Connection) -> str:
         connection.execute(fill)
