@@ -18,14 +18,13 @@ from bot.app.login import login_name
 from bot.app.operator_files import read_operator_files
 from bot.app.secrets import UsableSecrets, check_operator_secrets, secret_box
 from bot.app.services import open_services
-from bot.domain.commands import FieldKind, Form, FormSubmission, Invocation, Reply
+from bot.domain.commands import FieldKind, Form, FormSubmission, Invocation, Reply, reply_json
 from bot.domain.conversations import ConversationKey
 from bot.domain.servers import ConnectPolicy
 from bot.errors import SettingsError
 from bot.platforms.console.lines import strip_markdown
 from bot.platforms.console.local_user import LocalUser, fresh_conversation
 from bot.platforms.console.plain_output import reply_text
-from bot.rendering.reply_json import reply_json
 from bot.rendering.text_safety import single_line
 from bot.settings import Settings
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from bot.rendering.available_actions import CheckCallAction, RunAgainAction, StopTurnAction
+from bot.rendering.timeline import CheckCallAction, RunAgainAction, StopTurnAction
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from itertools import groupby
 
 from bot.chat.actions import ApprovalRef, Approve, ApproveWithGrant, Edit, OpenDenyForm, RunCommandInNewReply, ViewCall
 from bot.chat.message_model import (
@@ -37,7 +38,7 @@ from bot.chat.message_model import (
     TimeFormat,
     Tone,
 )
-from bot.domain.approvals import Approval, ChannelTarget, Destination, DirectTarget
+from bot.domain.approvals import Approval, ChannelTarget, Destination, DirectTarget, approval_targets
 from bot.domain.conversations import Author
 from bot.domain.elicitations import Elicitation, ElicitationAction
 from bot.domain.secret_detection import redact
@@ -61,11 +62,9 @@ from bot.rendering.approval_card import (
     summary_line,
     withheld_text,
 )
-from bot.rendering.available_actions import RunAgainAction
 from bot.rendering.elicitation_card import ElicitationButton, ElicitationCard, elicitation_card
-from bot.rendering.remote_cards import group_by_target, is_pending, remote_approvals, remote_slot, targets_of
 from bot.rendering.text_safety import single_line
-from bot.rendering.timeline import ApprovalEntry, ElicitationEntry, tool_text
+from bot.rendering.timeline import ApprovalEntry, ElicitationEntry, RunAgainAction, timeline, tool_text
 from bot.rendering.tool_status import tool_status
 
 TITLE, NAME, REASON, OUTCOME, RESULT, CHANGE, FIELDS, WARNING = 180, 70, 400, 240, 120, 120, 700, 300
@@ -75,6 +74,11 @@ DIRECT_CONVERSATION = "a direct conversation"
 _NOT_RUN = frozenset({StepStatus.DENIED, StepStatus.EXPIRED, StepStatus.CANCELLED})
 _WENT_WRONG = frozenset({StepStatus.FAILED, StepStatus.UNKNOWN})
 _SEPARATOR = Text(" · ")
+UNREACHED = "!"
+"""The reference of a card that could not be posted in this place, but was in another one."""
+NOT_THERE = "It was to be signed in another place. {}"
+NO_MEMBER = "That person does not belong here any more."
+_BETWEEN = "@"
 
 CardAddress = Callable[[str], str]
 """Return the URL of a posted message by its slot; empty if it is not posted or has no URL."""
@@ -101,9 +105,9 @@ def approval_messages(
 
     The expiry of an unposted card counts from `now` (epoch seconds).
     """
-    for group in group_by_target(asking):
+    for group in _group_by_target(asking):
         cards = _cards(group, view, now, calls_a_card)
-        if targets_of(group) and is_pending(group):
+        if _targets_of(group) and _is_pending(group):
             yield _remote_line(cards[0].name, group, view, address)
         else:
             yield from cards
@@ -115,7 +119,7 @@ def remote_cards(view: TurnView, now: float, origin: Span, *, calls_a_card: int)
     for asking in remote_approvals(view):
         for card in _cards(asking, view, now, calls_a_card):
             whole = replace(card, blocks=(*card.blocks, asked_in))
-            for place in targets_of(asking):
+            for place in _targets_of(asking):
                 yield RemoteCard(card.name, place, replace(whole, name=remote_slot(card.name, place)))
 
 
@@ -136,6 +140,38 @@ def elicitation_messages(entry: ElicitationEntry, view: TurnView, now: float) ->
             yield Message(name, blocks, Tone.PENDING, alert="Answer needed: ", notifies=(author,), asks=True)
         else:
             yield _closed_elicitation(name, card, elicitation)
+
+
+def _group_by_target(asking: ApprovalEntry) -> Sequence[ApprovalEntry]:
+    """Return the calls as entries whose calls go to the same places."""
+    groups = [tuple(calls) for _, calls in groupby(asking.calls, lambda step: approval_targets(step.approval))]
+    return [replace(asking, number=calls[0].n, calls=calls) for calls in groups]
+
+
+def _targets_of(asking: ApprovalEntry) -> tuple[Destination, ...]:
+    """Return the targets of these calls' cards outside the conversation; empty if they stay in it."""
+    return approval_targets(asking.calls[0].approval)
+
+
+def remote_approvals(view: TurnView) -> Sequence[ApprovalEntry]:
+    """Return the calls of a turn with cards in other places, in order, an entry for each card."""
+    entries = [entry for entry in timeline(view) if isinstance(entry, ApprovalEntry)]
+    return [group for entry in entries for group in _group_by_target(entry) if _targets_of(group)]
+
+
+def _is_pending(asking: ApprovalEntry) -> bool:
+    """Return True if one of these calls waits for a decision."""
+    return any(step.status is StepStatus.AWAITING for step in asking.calls)
+
+
+def remote_slot(card: str, place: Destination) -> str:
+    """Return the slot of a card in one of its places; `card` is its slot in the conversation."""
+    return f"{card}{_BETWEEN}{place.id}"
+
+
+def is_remote_slot(slot: str) -> bool:
+    """Return True for the slot of a remote card."""
+    return _BETWEEN in slot
 
 
 def call_facts(card: ApprovalCard) -> Paragraph:
@@ -327,7 +363,7 @@ def _closed_elicitation(name: str, card: ElicitationCard, elicitation: Elicitati
 
 def _remote_line(name: str, asking: ApprovalEntry, view: TurnView, address: CardAddress) -> Message:
     """Return one line for each call: its remote card, or its outcome."""
-    places = _places(name, targets_of(asking), view.turn.conversation.platform, address)
+    places = _places(name, _targets_of(asking), view.turn.conversation.platform, address)
     lines = (Paragraph(_call_line(step, view, places)) for step in asking.calls)
     return Message(name, tuple(lines))
 

@@ -17,7 +17,7 @@ from bot.domain.turns import StepStatus, ToolStep, Turn
 from bot.errors import NotFound, QueueFull
 from bot.ports import EngineApi
 from bot.rendering.approval_card import approval_card, parse_grant_option
-from bot.rendering.available_actions import CheckCallAction, Offer, RunAgainAction, StopTurnAction
+from bot.rendering.timeline import CheckCallAction, Offer, RunAgainAction, StopTurnAction
 
 
 @dataclass(frozen=True, slots=True)

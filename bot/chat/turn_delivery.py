@@ -18,11 +18,11 @@ from itertools import groupby
 from time import time
 from typing import Generic, Protocol, TypeVar
 
+from bot.chat.card_messages import NOT_THERE, UNREACHED, is_remote_slot
 from bot.domain.approvals import Destination
 from bot.domain.turns import Turn
 from bot.domain.views import MessageRefs, PostedMessage, TurnView
 from bot.errors import DeliveryFailed, NotFound
-from bot.rendering.remote_cards import NOT_THERE, UNREACHED, is_remote_slot
 from bot.rendering.tool_status import FILE_PREFIX, LEFT_OUT, ToolFile, returned_files
 
 log = logging.getLogger(__name__)

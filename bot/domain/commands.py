@@ -247,3 +247,39 @@ class Verb:
     def places(self) -> tuple[Parameter, ...]:
         """The positional parameters, in order."""
         return tuple(parameter for parameter in self.parameters if parameter.shape is ParameterKind.PLACE)
+
+
+def reply_json(reply: Reply | Form) -> dict[str, Any]:
+    """Return a reply as JSON, for administrative programs. The shape is stable: fields are added, never renamed.
+
+    A reply has `text`, `failed`, `rows` (one object a row, by the table's headings; null without a table), `details`
+    (an object), `actions` (label and command line), `page` (number, of; null if it is the only one) and `data` (null,
+    or the content as values for programs). A form has `form`, `fields` (name, label, error) and `instead`. Text is not
+    sanitized, because JSON escapes it.
+    """
+    match reply:
+        case Form():
+            return {
+                "form": reply.title,
+                "failed": True,
+                "fields": [{"name": field.name, "label": field.label, "error": field.error} for field in reply.fields],
+                "instead": reply.instead,
+            }
+        case Reply():
+            table = reply.table
+            return {
+                "text": reply.text,
+                "failed": reply.failed,
+                "rows": None
+                if table is None
+                else [dict(zip(_names(table.headings), row, strict=True)) for row in table.rows],
+                "details": dict(reply.details),
+                "actions": [{"label": action.label, "command": " ".join(action.words)} for action in reply.actions],
+                "page": None if reply.page is None else {"number": reply.page.number, "of": reply.page.of},
+                "data": None if reply.data is None else dict(reply.data),
+            }
+
+
+def _names(headings: tuple[str, ...]) -> list[str]:
+    """The headings as keys; one without a word is called by its number."""
+    return [heading or f"column{number}" for number, heading in enumerate(headings, start=1)]

@@ -36,15 +36,8 @@ from bot.domain.approvals import Approval
 from bot.domain.elicitations import Elicitation, FormMode, UrlMode
 from bot.domain.turns import ModelStep, StepStatus, ToolStep, TurnStatus
 from bot.domain.views import BlockingTurn, ModelRetry, TurnView
-from bot.rendering.available_actions import (
-    CheckCallAction,
-    Offer,
-    RunAgainAction,
-    StopTurnAction,
-    offers_behind,
-    offers_of_call,
-)
 from bot.rendering.call_arguments import whole_json
+from bot.rendering.timeline import CheckCallAction, Offer, RunAgainAction, StopTurnAction, offers_behind, offers_of_call
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ from bot.chat.actions import (
     decode,
     encode,
 )
-from bot.rendering.available_actions import CheckCallAction, RunAgainAction, StopTurnAction
+from bot.rendering.timeline import CheckCallAction, RunAgainAction, StopTurnAction
 
 ids = st.text("abcdefghijklmnopqrstuvwxyz0123456789-", min_size=1, max_size=32)
 numbers = st.integers(0, 999_999_999)

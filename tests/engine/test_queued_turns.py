@@ -9,7 +9,7 @@ from bot.domain.tools import CallNeedsInput, ToolOutcome
 from bot.domain.turns import StepStatus, ToolStep, TurnStatus
 from bot.domain.views import BlockingTurn, TurnView
 from bot.ports import CallContext
-from bot.rendering.available_actions import StopTurnAction, available_actions, waiting_text
+from bot.rendering.timeline import StopTurnAction, available_actions, waiting_text
 from tests.engine.conftest import House
 from tests.fakes.parts import ANA, BEN, ask_for, call, member, message, running, say, tool
 

@@ -9,7 +9,7 @@ import pytest
 from bot.domain.messages import ToolCall
 from bot.domain.turns import StepStatus, TurnInput, TurnStatus
 from bot.domain.views import BlockingTurn, TurnView
-from bot.rendering.available_actions import (
+from bot.rendering.timeline import (
     CheckCallAction,
     RunAgainAction,
     StopTurnAction,

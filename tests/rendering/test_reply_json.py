@@ -1,7 +1,6 @@
 from __future__ import annotations
 
-from bot.domain.commands import Field, Form, PageInfo, Reply, ReplyAction, Table
-from bot.rendering.reply_json import reply_json
+from bot.domain.commands import Field, Form, PageInfo, Reply, ReplyAction, Table, reply_json
 
 
 def test_rows_are_objects_by_their_headings_and_a_nameless_column_has_its_number() -> None:

@@ -30,9 +30,9 @@ from bot.platforms.console.transcript import (
     entries,
 )
 from bot.rendering.approval_card import approval_card
-from bot.rendering.available_actions import offers_behind, waiting_text
 from bot.rendering.elicitation_card import ElicitationCard, elicitation_card
 from bot.rendering.text_safety import single_line, strip_control
+from bot.rendering.timeline import offers_behind, waiting_text
 from bot.rendering.turn_events import answer, diff_events, event_json
 
 ARROW, BACK, ON = "→", "◀", "▶"

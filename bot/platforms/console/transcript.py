@@ -15,9 +15,9 @@ from bot.domain.views import TurnView
 from bot.platforms.console.lazy_renderer import LazyRenderer
 from bot.platforms.console.lines import fold, remark, safe_lines, tool_text
 from bot.platforms.console.theme import ConsoleTheme
-from bot.rendering.available_actions import offers_of_call
 from bot.rendering.markdown_blocks import split_blocks
 from bot.rendering.text_safety import single_line, strip_control
+from bot.rendering.timeline import offers_of_call
 from bot.rendering.tool_status import ToolStatus, tool_status
 
 

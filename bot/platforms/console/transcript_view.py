@@ -11,8 +11,8 @@ from bot.platforms.console.lines import cells, clip, remark, safe_lines
 from bot.platforms.console.screen import Screen
 from bot.platforms.console.theme import ConsoleTheme
 from bot.platforms.console.transcript import Piece, PieceKind, Transcript
-from bot.rendering.available_actions import offers_behind, waiting_text
 from bot.rendering.text_safety import single_line
+from bot.rendering.timeline import offers_behind, waiting_text
 from bot.rendering.tool_status import StatusIcon
 
 SLOW_SECONDS = 3

@@ -18,7 +18,7 @@ from bot.domain.views import TurnView
 from bot.errors import DatabaseUnavailable, NotFound
 from bot.platforms.console.local_user import LocalUser
 from bot.ports import EngineApi
-from bot.rendering.available_actions import blocking_turn, call_to_check, call_to_run_again
+from bot.rendering.timeline import blocking_turn, call_to_check, call_to_run_again
 
 LOOK_BACK = 50
 """Number of turns that are searched."""

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from time import monotonic, time
 
 from bot.chat.audience import AudiencePolicy
+from bot.chat.card_messages import NO_MEMBER, remote_approvals
 from bot.chat.turn_delivery import RemoteMessage, TurnDelivery
 from bot.domain.approvals import ChannelTarget, Destination, DirectTarget
 from bot.domain.conversations import Attachment, Author, ConversationKey, Member
@@ -33,7 +34,6 @@ from bot.platforms.discord.sending import Sender
 from bot.platforms.discord.turns import remote_cards, turn_messages
 from bot.platforms.discord.users import TtlCache, UserDirectory
 from bot.ports import Leases
-from bot.rendering.remote_cards import NO_MEMBER, remote_approvals
 from bot.rendering.text_safety import single_line
 from bot.rendering.tool_status import ToolFile
 

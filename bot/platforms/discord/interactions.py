@@ -93,8 +93,8 @@ from bot.rendering.approval_card import (
     whole_card,
     withheld_text,
 )
-from bot.rendering.available_actions import CheckCallAction, RunAgainAction, StopTurnAction
 from bot.rendering.call_arguments import CardArgument
+from bot.rendering.timeline import CheckCallAction, RunAgainAction, StopTurnAction
 
 log = logging.getLogger(__name__)
 

@@ -33,7 +33,7 @@ from bot.platforms.discord.rest import (
     DiscordConnectionError,
     Rest,
 )
-from bot.rendering.available_actions import StopTurnAction
+from bot.rendering.timeline import StopTurnAction
 
 log = logging.getLogger(__name__)
 

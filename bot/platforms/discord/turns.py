@@ -37,8 +37,7 @@ from bot.platforms.discord.markdown import code_block, dialect, inline_code
 from bot.platforms.discord.markup import escape, utf16_length
 from bot.platforms.discord.message_layout import outgoing_message
 from bot.platforms.discord.rest import FileUpload
-from bot.rendering.available_actions import StopTurnAction, available_actions
-from bot.rendering.markdown_split import SizeLimit, split
+from bot.rendering.markdown_text import SizeLimit, split
 from bot.rendering.text_safety import strip_control
 from bot.rendering.timeline import (
     AI_NOTICE,
@@ -52,8 +51,10 @@ from bot.rendering.timeline import (
     Failure,
     Note,
     ReplyText,
+    StopTurnAction,
     TimelineSection,
     ToolOutput,
+    available_actions,
     busy_text,
     drop_repeats,
     offer_label,

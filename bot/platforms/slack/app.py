@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from time import time
 
 from bot.chat.audience import AudiencePolicy
+from bot.chat.card_messages import NO_MEMBER, remote_approvals
 from bot.chat.turn_delivery import RemoteMessage, TurnDelivery
 from bot.domain.approvals import ChannelTarget, Destination, DirectTarget
 from bot.domain.conversations import Attachment, Author, ConversationKey, Member
@@ -32,7 +33,6 @@ from bot.platforms.slack.turns import SentCards, remote_cards, turn_messages
 from bot.platforms.slack.users import UserDirectory
 from bot.platforms.slack.web_api import API_URL, LOCKED_OUT, SlackWebApiError, WebApi
 from bot.ports import Quotas
-from bot.rendering.remote_cards import NO_MEMBER, remote_approvals
 from bot.rendering.tool_status import ToolFile
 
 LARGEST_FILE = 20 * 1024 * 1024

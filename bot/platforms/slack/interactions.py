@@ -74,8 +74,8 @@ from bot.platforms.slack.modals import (
 from bot.platforms.slack.responders import APART_SECONDS, ResponseTarget, send_ephemeral, text_message
 from bot.platforms.slack.users import resolve_mentions
 from bot.platforms.slack.web_api import WebApi
-from bot.rendering.available_actions import CheckCallAction, RunAgainAction, StopTurnAction
 from bot.rendering.text_safety import single_line
+from bot.rendering.timeline import CheckCallAction, RunAgainAction, StopTurnAction
 
 log = logging.getLogger(__name__)
 

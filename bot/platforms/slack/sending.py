@@ -30,8 +30,7 @@ from bot.platforms.slack.channels import MessageRef
 from bot.platforms.slack.turns import ReplyMessage, split_reply
 from bot.platforms.slack.web_api import SlackConnectionError, SlackWebApiError, WebApi
 from bot.rendering.approval_card import call_title
-from bot.rendering.markdown_split import text_weight
-from bot.rendering.safe_markdown import sanitize, sanitize_partial
+from bot.rendering.markdown_text import sanitize, sanitize_partial, text_weight
 from bot.rendering.text_safety import ELLIPSIS, single_line
 from bot.rendering.timeline import CallLine, ReplyText, TimelineSection, last_state, timeline
 from bot.rendering.tool_status import StatusIcon

@@ -1,6 +1,6 @@
 """Commands over HTTP, so that every chat command can be scripted: `/api/commands`.
 
-The response is the last reply of a command in the format of `bot.rendering.reply_json`, with its actions, or a form
+The response is the last reply of a command in the format of `bot.domain.commands`, with its actions, or a form
 with its id and fields.
 """
 
@@ -14,9 +14,8 @@ from pydantic import Field
 
 from bot.domain.api_clients import ApiClient
 from bot.domain.commands import Field as FormField
-from bot.domain.commands import Form, FormSubmission, Invocation, PageInfo, Reply, ReplyAction
+from bot.domain.commands import Form, FormSubmission, Invocation, PageInfo, Reply, ReplyAction, reply_json
 from bot.domain.conversations import ConversationKey, Member
-from bot.rendering.reply_json import reply_json
 from bot.web.authentication import MemberCaller
 from bot.web.conversation_ids import own_conversation
 from bot.web.routes import RequestModel, ResponseModel, WebDependencies, api_router

@@ -19,7 +19,7 @@ from bot.platforms.discord.components import OutgoingMessage, decode
 from bot.platforms.discord.message_layout import GREEN, GREY, ORANGE, RED
 from bot.platforms.discord.turns import CALLS_A_CARD, turn_messages
 from bot.rendering.approval_card import RISKS
-from bot.rendering.available_actions import RunAgainAction
+from bot.rendering.timeline import RunAgainAction
 from tests.platforms import scenes
 from tests.platforms.discord.accepted import check_slot, labels, pressed, texts
 from tests.platforms.scenes import ISSUE, NOW, a_call, a_filing, a_reply, a_view, an_approval

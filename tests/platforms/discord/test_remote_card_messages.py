@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
+from bot.chat.card_messages import UNREACHED
 from bot.domain.approval_requirements import ApprovalRequirements
 from bot.domain.conversations import Author
 from bot.domain.turns import Step, StepStatus, TurnStatus
 from bot.domain.views import TurnView
 from bot.errors import DeliveryFailed
 from bot.platforms.discord.app import DiscordSurface
-from bot.rendering.remote_cards import UNREACHED
 from tests.fakes.discord import Channel, Fails, Lost, Message
 from tests.platforms import scenes
 from tests.platforms.discord.workplace import Workplace, a_workplace

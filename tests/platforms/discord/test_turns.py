@@ -13,7 +13,7 @@ from bot.domain.turns import Step, StepStatus, TurnInput, TurnStatus
 from bot.domain.views import BlockingTurn, TurnView
 from bot.platforms.discord.components import OutgoingMessage, decode
 from bot.platforms.discord.turns import TOOL_LINES, turn_messages
-from bot.rendering.available_actions import CheckCallAction, RunAgainAction, StopTurnAction
+from bot.rendering.timeline import CheckCallAction, RunAgainAction, StopTurnAction
 from tests.platforms import scenes
 from tests.platforms.discord.accepted import check_slot, labels, pressed
 from tests.platforms.scenes import a_call, a_filing, a_reply, a_view

@@ -20,7 +20,7 @@ from bot.domain.approvals import (
     StaleRevision,
 )
 from bot.platforms.slack.blocks import button, buttons, decode, encode, fallback, small
-from bot.rendering.available_actions import StopTurnAction
+from bot.rendering.timeline import StopTurnAction
 from tests.platforms.slack.accepted import check_message
 
 

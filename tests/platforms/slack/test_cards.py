@@ -16,7 +16,7 @@ from bot.domain.turns import StepStatus, TurnStatus
 from bot.domain.views import TurnView
 from bot.platforms.slack.blocks import OutgoingMessage, decode
 from bot.platforms.slack.turns import turn_messages
-from bot.rendering.available_actions import RunAgainAction
+from bot.rendering.timeline import RunAgainAction
 from tests.platforms import scenes
 from tests.platforms.scenes import ISSUE, NOW, a_call, a_filing, a_reply, a_view, an_approval
 from tests.platforms.slack.accepted import check_message, labels, parts, pressed

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
+from bot.chat.card_messages import UNREACHED
 from bot.domain.approval_requirements import ApprovalRequirements
 from bot.domain.conversations import ConversationKey
 from bot.domain.turns import Step, StepStatus, TurnStatus
 from bot.domain.views import TurnView
 from bot.errors import DeliveryFailed
 from bot.platforms.slack.app import SlackSurface
-from bot.rendering.remote_cards import UNREACHED
 from tests.fakes.slack import Channel, Fails, Lost, Message
 from tests.platforms.scenes import SAM, a_filing, a_reply, a_view, at
 from tests.platforms.slack.workplace import Workplace, a_workplace

@@ -12,7 +12,7 @@ from bot.domain.turns import Step, StepStatus, TurnInput, TurnStatus
 from bot.domain.views import BlockingTurn, TurnView
 from bot.platforms.slack.blocks import OutgoingMessage, decode, fallback_text
 from bot.platforms.slack.turns import turn_messages
-from bot.rendering.available_actions import CheckCallAction, RunAgainAction, StopTurnAction
+from bot.rendering.timeline import CheckCallAction, RunAgainAction, StopTurnAction
 from tests.platforms import scenes
 from tests.platforms.scenes import a_call, a_filing, a_reply, a_view
 from tests.platforms.slack.accepted import check_message, labels, pressed
