@@ -80,15 +80,15 @@ class PlatformUserMessenger:
 
 def link_pages(parts: CommandDependencies, surfaces: Sequence[Surface]) -> Sequence[Page]:
     """Return the pages, an empty sequence without links. Loads the web libraries."""
-    if parts.linking is None:
+    if parts.links is None:
         return ()
     people = PlatformUserMessenger(surfaces)
     secrets = importlib.import_module("bot.commands.server_secrets")
     web = importlib.import_module("bot.web.pages")
-    routes: list[Page] = web.secret_routes(secrets.SecretEntry(parts, parts.linking.store, people))
+    routes: list[Page] = web.secret_routes(secrets.SecretEntry(parts, parts.links.store, people))
     if parts.sign_ins is not None:
         sign_in = importlib.import_module("bot.commands.sign_in")
-        routes += web.sign_in_routes(sign_in.OAuthCallback(parts, parts.sign_ins, people), parts.linking.address)
+        routes += web.sign_in_routes(sign_in.OAuthCallback(parts, parts.sign_ins, people), parts.links.address)
     return routes
 
 

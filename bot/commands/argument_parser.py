@@ -84,11 +84,11 @@ class Arguments:
 
 def parse_arguments(verb: Verb, words: Sequence[str], command: str) -> Arguments:
     """Parse the arguments of a verb. Raises CommandRejected."""
-    reader = _Reader(verb, command)
-    return reader.read(words)
+    reader = _Parser(verb, command)
+    return reader.parse(words)
 
 
-class _Reader:
+class _Parser:
     def __init__(self, verb: Verb, command: str) -> None:
         self._verb = verb
         self._command = command
@@ -97,40 +97,40 @@ class _Reader:
         }
         self._options.setdefault(PAGE.name, PAGE)
         self._values: dict[str, list[str]] = {}
-        self._standing: list[str] = []
+        self._positional: list[str] = []
 
-    def read(self, words: Sequence[str]) -> Arguments:
-        left = list(words)
-        while left:
-            word = left.pop(0)
-            if word.startswith("--") and len(word) > 2 and not self._swallows():
-                self._option(word[2:], left)
+    def parse(self, words: Sequence[str]) -> Arguments:
+        remaining = list(words)
+        while remaining:
+            word = remaining.pop(0)
+            if word.startswith("--") and len(word) > 2 and not self._takes_rest():
+                self._option(word[2:], remaining)
             else:
-                self._standing.append(word)
-        self._place()
-        self._check()
+                self._positional.append(word)
+        self._assign_positional()
+        self._check_required()
         return Arguments({name: tuple(values) for name, values in self._values.items()})
 
-    def _swallows(self) -> bool:
+    def _takes_rest(self) -> bool:
         """Return True if a trailing `KEY=VALUE…` has begun: it also takes options that are not the verb's."""
         places = self._verb.places
-        return bool(places) and places[-1].repeated and len(self._standing) >= len(places)
+        return bool(places) and places[-1].repeated and len(self._positional) >= len(places)
 
-    def _place(self) -> None:
+    def _assign_positional(self) -> None:
         """Assign positional arguments: first to required parameters, then to optional ones in order."""
-        spare = len(self._standing) - sum(place.required for place in self._verb.places)
+        spare = len(self._positional) - sum(place.required for place in self._verb.places)
         for place in self._verb.places:
             if place.repeated:
-                for word in self._standing:
-                    self._put(place, word)
-                self._standing.clear()
-            elif self._standing and (place.required or spare > 0):
+                for word in self._positional:
+                    self._add_value(place, word)
+                self._positional.clear()
+            elif self._positional and (place.required or spare > 0):
                 spare -= not place.required
-                self._put(place, self._standing.pop(0))
-        if self._standing:
+                self._add_value(place, self._positional.pop(0))
+        if self._positional:
             raise self._misuse("That is more than this takes.")
 
-    def _option(self, text: str, left: list[str]) -> None:
+    def _option(self, text: str, remaining: list[str]) -> None:
         name, assigned, value = text.partition("=")
         parameter = self._options.get(name.lower().replace("_", "-"))
         if parameter is None:
@@ -141,34 +141,34 @@ class _Reader:
             self._values[parameter.name] = ["yes"]
             return
         if not assigned:
-            if not left:
+            if not remaining:
                 raise self._misuse(f"`--{parameter.name}` needs a value: {parameter.hint}.")
-            value = left.pop(0)
+            value = remaining.pop(0)
         if parameter.name in self._values and not parameter.repeated:
             raise self._misuse(f"`--{parameter.name}` is given twice.")
-        self._put(parameter, value)
+        self._add_value(parameter, value)
 
-    def _put(self, parameter: Parameter, value: str) -> None:
+    def _add_value(self, parameter: Parameter, value: str) -> None:
         if parameter.choices and value:
-            fitting = [choice for choice in parameter.choices if choice.lower() == value.lower().replace("-", "_")]
-            fitting += [each for each in parameter.choices if each.lower() == value.lower()]
-            if not fitting:
-                choices = ", ".join(f"`{each}`" for each in parameter.choices)
+            matches = [choice for choice in parameter.choices if choice.lower() == value.lower().replace("-", "_")]
+            matches += [choice for choice in parameter.choices if choice.lower() == value.lower()]
+            if not matches:
+                choices = ", ".join(f"`{choice}`" for choice in parameter.choices)
                 known = did_you_mean(value, parameter.choices)
-                raise self._misuse(f"{_called(parameter)} is one of {choices}.{known}")
-            value = fitting[0]
+                raise self._misuse(f"{_display_name(parameter)} is one of {choices}.{known}")
+            value = matches[0]
         self._values.setdefault(parameter.name, []).append(value)
 
-    def _check(self) -> None:
+    def _check_required(self) -> None:
         for parameter in self._verb.parameters:
             if parameter.required and not any(self._values.get(parameter.name, ())):
-                raise self._misuse(f"{_called(parameter)} is missing: {parameter.hint}.")
+                raise self._misuse(f"{_display_name(parameter)} is missing: {parameter.hint}.")
 
     def _misuse(self, text: str) -> CommandRejected:
         return CommandRejected(f"{text} Usage: `/{self._command} {self._verb.usage}`")
 
 
-def _called(parameter: Parameter) -> str:
+def _display_name(parameter: Parameter) -> str:
     if parameter.shape is ParameterKind.PLACE:
         return f"`{parameter.metavar or parameter.name.upper()}`"
     return f"`--{parameter.name}`"

@@ -115,8 +115,8 @@ _DIGEST = re.compile(r"[0-9a-f]{64}")
 class AuditSearch:
     """Search in the audit."""
 
-    def __init__(self, parts: CommandDependencies, directory: ServerDirectory) -> None:
-        self._parts = parts
+    def __init__(self, dependencies: CommandDependencies, directory: ServerDirectory) -> None:
+        self._dependencies = dependencies
         self._directory = directory
 
     @property
@@ -128,25 +128,25 @@ class AuditSearch:
 
     async def _audit(self, request: CommandContext) -> AsyncIterator[Reply]:
         name, number = request.arguments.one("server"), request.arguments.page
-        seen = await self._directory.find(name, request.conversation) if name else None
-        query = await self._query(request, seen)
+        server = await self._directory.find(name, request.conversation) if name else None
+        query = await self._query(request, server)
         download = request.arguments.given("download")
         first, rows = (0, LONGEST_DOCUMENT) if download else (offset(number), ROWS)
-        entries, count = await self._parts.archive.audit(query, rows, first)
-        about = f" of {server_label(seen.config)}" if seen else ""
+        entries, count = await self._dependencies.archive.audit(query, rows, first)
+        about = f" of {server_label(server.config)}" if server else ""
         if not count:
             yield Reply(f"Nothing of that kind is in the audit{about}.")
             return
         if download:
             lines = [csv_head(), *(csv_line(entry) for entry in entries)]
-            left = count - len(entries)
-            cut = f" The {pluralize(left, 'row')} before them: `countersign audit export`." if left else ""
+            omitted = count - len(entries)
+            cut = f" The {pluralize(omitted, 'row')} before them: `countersign audit export`." if omitted else ""
             yield Reply(
                 f"Audit{about}: the last {pluralize(len(entries), 'row')}, times in UTC.{cut}",
                 document=ReplyFile("audit.csv", "\n".join((*lines, "")), "text/csv"),
             )
             return
-        again = _again(request, seen)
+        again = _command_words(request, server)
         yield Reply(
             f"Audit{about} · {count} · times in UTC",
             Table(("no.", "when", "what", "by", "where", "facts"), tuple(_row(entry) for entry in entries)),
@@ -155,28 +155,28 @@ class AuditSearch:
         )
 
     async def _query(self, request: CommandContext, server: VisibleServer | None) -> AuditQuery:
-        given = request.arguments.one
+        argument = request.arguments.one
         query = AuditQuery(
             subject=server.id if server else "",
-            person=_principal(given("person"), request.conversation),
-            kinds=KINDS[given("kind")] if given("kind") else (),
-            since=_moment(given("since"), self._parts.clock()) if given("since") else None,
+            person=_principal(argument("person"), request.conversation),
+            kinds=KINDS[argument("kind")] if argument("kind") else (),
+            since=_parse_since(argument("since"), self._dependencies.clock()) if argument("since") else None,
         )
-        if self._parts.rights.operates(request.member):
+        if self._dependencies.rights.operates(request.member):
             return query
         return dataclasses.replace(query, scope=await self._scope(request.conversation))
 
     async def _scope(self, conversation: ConversationKey) -> AuditScope:
-        servers = [seen.id for seen in await self._directory.all(conversation)]
+        servers = [server.id for server in await self._directory.all(conversation)]
         profiles = [
             profile.id
-            for profile in await self._parts.profiles.profiles()
+            for profile in await self._dependencies.profiles.profiles()
             if profile.workspace in (EVERYWHERE, conversation.workspace_key)
         ]
         return AuditScope(conversation.workspace_key, frozenset((*servers, *profiles)))
 
 
-def _again(request: CommandContext, server: VisibleServer | None) -> tuple[str, ...]:
+def _command_words(request: CommandContext, server: VisibleServer | None) -> tuple[str, ...]:
     """Return the command line that repeats the search."""
     words = ["mcp", "audit", *((server.name,) if server else ())]
     for option in ("person", "since", "kind"):
@@ -192,7 +192,7 @@ def _principal(text: str, conversation: ConversationKey) -> str:
     return person if not person or ":" in person else f"{conversation.platform}:{person}"
 
 
-def _moment(text: str, now: float) -> float:
+def _parse_since(text: str, now: float) -> float:
     try:
         return parse_time(text, now)
     except (ValueError, OverflowError):
@@ -212,7 +212,7 @@ def _facts(facts: Mapping[str, object]) -> str:
 def _value(value: object) -> str:
     match value:
         case Mapping():
-            return ", ".join(f"{name} {_value(each)}" for name, each in value.items())
+            return ", ".join(f"{name} {_value(item)}" for name, item in value.items())
         case list() | tuple():
             return ", ".join(map(_value, value))
         case str() if _DIGEST.fullmatch(value):

@@ -100,68 +100,68 @@ class Command:
 
     def resolve_verb(self, words: Sequence[str]) -> tuple[Verb, Sequence[str]] | None:
         """Return the verb at the start of the words, and the remaining words; None if there is none."""
-        found = self._found(words)
-        return None if found is None else (found[0].verb, found[1])
+        match = self._find_handler(words)
+        return None if match is None else (match[0].verb, match[1])
 
-    async def invoked(self, invocation: Invocation) -> Answers:
+    async def invoke(self, invocation: Invocation) -> Answers:
         """Run a command line."""
         try:
-            handler, words = self._handler(invocation.words)
-            self._allow(handler, invocation.member)
-            arguments = self._read(handler, words)
-            request = CommandContext(invocation.member, invocation.conversation, arguments, invocation.hidden_input)
-            async for answer in handler.do(request):
+            handler, words = self._get_handler(invocation.words)
+            self._check_access(handler, invocation.member)
+            arguments = self._parse(handler, words)
+            context = CommandContext(invocation.member, invocation.conversation, arguments, invocation.hidden_input)
+            async for answer in handler.do(context):
                 yield answer
-        except CommandRejected as refusal:
-            yield error_reply(str(refusal))
+        except CommandRejected as rejection:
+            yield error_reply(str(rejection))
         except CountersignError as error:
-            yield trouble(error)
+            yield failure_reply(error)
 
-    async def submitted(self, submission: FormSubmission) -> Answers:
+    async def submit(self, submission: FormSubmission) -> Answers:
         """Handle a submitted form. Values that look like tokens are removed, except from the secret field, which only a
         hidden prompt has.
         """
         path, *state = submission.form.removeprefix(f"{self.name} ").split(":")
         try:
-            fill = self._form(path, submission.member)
-            filled = SubmissionContext(
+            fill = self._form_handler(path, submission.member)
+            context = SubmissionContext(
                 submission.member,
                 submission.conversation,
                 tuple(state),
                 submission.fields,
                 hidden_input=submission.hidden_input,
             )
-            async for answer in fill(_without_tokens(filled, _opaque(self._handlers[path].verb))):
+            async for answer in fill(_without_tokens(context, _opaque_fields(self._handlers[path].verb))):
                 yield answer
-        except CommandRejected as refusal:
-            yield error_reply(str(refusal))
+        except CommandRejected as rejection:
+            yield error_reply(str(rejection))
         except CountersignError as error:
-            yield trouble(error)
+            yield failure_reply(error)
 
-    def _read(self, handler: VerbHandler, words: Sequence[str]) -> Arguments:
-        opaque = {f"--{name.replace('_', '-')}" for name in _opaque(handler.verb)}
+    def _parse(self, handler: VerbHandler, words: Sequence[str]) -> Arguments:
+        opaque = {f"--{name.replace('_', '-')}" for name in _opaque_fields(handler.verb)}
         for before, word in zip(("", *words), words, strict=False):
             free = handler.free or before in opaque or word.partition("=")[0] in opaque
             if known_token(word) if free else looks_like_token(word):
                 raise CommandRejected(WARNING)
         return parse_arguments(handler.verb, words, self.name)
 
-    def _form(self, path: str, member: Member) -> Callable[[SubmissionContext], Answers]:
+    def _form_handler(self, path: str, member: Member) -> Callable[[SubmissionContext], Answers]:
         handler = self._handlers.get(path)
         if handler is None or handler.fill is None:
             raise CommandRejected("This form is no longer open. Start again with the command.")
-        self._allow(handler, member)
+        self._check_access(handler, member)
         return handler.fill
 
-    def _handler(self, words: Sequence[str]) -> tuple[VerbHandler, Sequence[str]]:
-        found = self._found(words)
-        if found is None:
+    def _get_handler(self, words: Sequence[str]) -> tuple[VerbHandler, Sequence[str]]:
+        match = self._find_handler(words)
+        if match is None:
             hint = did_you_mean(" ".join(words[:2]), self._paths, f"/{self.name} ")
             hint = hint or did_you_mean(words[0], self._paths, f"/{self.name} ")
             raise CommandRejected(f"`/{self.name}` knows no such verb.{hint} `/{self.name} help` lists them.")
-        return found
+        return match
 
-    def _found(self, words: Sequence[str]) -> tuple[VerbHandler, Sequence[str]] | None:
+    def _find_handler(self, words: Sequence[str]) -> tuple[VerbHandler, Sequence[str]] | None:
         default = self._handlers[self._default]
         has_options = any(parameter.shape is ParameterKind.OPTION for parameter in default.verb.parameters)
         if not words or (has_options and words[0].startswith("--")):
@@ -172,38 +172,38 @@ class Command:
                 return handler, words[length:]
         return None
 
-    def _allow(self, handler: VerbHandler, member: Member) -> None:
+    def _check_access(self, handler: VerbHandler, member: Member) -> None:
         """Check the rights of a member. All permission checks are here."""
         verb = handler.verb
         objection = self._objection()
         if objection and verb is not HELP:
             raise CommandRejected(objection)
-        if not allowed(verb, member, self._rights):
+        if not is_allowed(verb, member, self._rights):
             everyone = ", ".join(
-                f"`/{self.name} {each.path}`" for each in self.verbs if each.who is RequiredRole.EVERYONE
+                f"`/{self.name} {other.path}`" for other in self.verbs if other.who is RequiredRole.EVERYONE
             )
-            who = "the operator" if verb.who is RequiredRole.OPERATOR else self._rights.who
-            raise CommandRejected(f"Only {who} can do this. You can use {everyone}.")
+            required = "the operator" if verb.who is RequiredRole.OPERATOR else self._rights.who
+            raise CommandRejected(f"Only {required} can do this. You can use {everyone}.")
 
     async def _help(self, request: CommandContext) -> Answers:
         wanted = request.arguments.many("verb")
         if wanted:
-            verb = self._handler(wanted)[0].verb
+            verb = self._get_handler(wanted)[0].verb
             facts = [("usage", f"/{self.name} {verb.usage}")]
             facts += [(parameter.usage.strip("[]"), parameter.hint) for parameter in verb.parameters]
             facts += [("also", ", ".join(verb.aliases))] if verb.aliases else []
             yield Reply(f"`/{self.name} {verb.path}`: {verb.summary}.", details=tuple(facts))
             return
-        mine = [verb for verb in self.verbs if allowed(verb, request.member, self._rights)]
-        others = len(self.verbs) - len(mine)
+        permitted = [verb for verb in self.verbs if is_allowed(verb, request.member, self._rights)]
+        others = len(self.verbs) - len(permitted)
         more = f" {others} more verbs are for {self._rights.who}." if others else ""
         yield Reply(
             f"{self.about}. `/{self.name} help VERB` says more of one.{more}",
-            details=tuple((f"/{self.name} {_short(verb)}", verb.summary) for verb in mine),
+            details=tuple((f"/{self.name} {_short_usage(verb)}", verb.summary) for verb in permitted),
         )
 
 
-def allowed(verb: Verb, member: Member, rights: Rights) -> bool:
+def is_allowed(verb: Verb, member: Member, rights: Rights) -> bool:
     """Return True if the member may use this verb."""
     match verb.who:
         case RequiredRole.EVERYONE:
@@ -214,33 +214,33 @@ def allowed(verb: Verb, member: Member, rights: Rights) -> bool:
             return rights.operates(member)
 
 
-def trouble(error: CountersignError) -> Reply:
+def failure_reply(error: CountersignError) -> Reply:
     """Return the reply to an error of a store or a server. Its text may hold anything, so it goes into the details."""
     facts = [("cause", error.cause), ("fix", error.fix)]
-    return Reply("That did not work.", details=tuple((name, said) for name, said in facts if said), failed=True)
+    return Reply("That did not work.", details=tuple((name, text) for name, text in facts if text), failed=True)
 
 
 SECRET_FIELD = "hidden"  # noqa: S105 - the name of a field
 """Name of the only field that takes a secret in clear text."""
 
 
-def _opaque(verb: Verb) -> frozenset[str]:
+def _opaque_fields(verb: Verb) -> frozenset[str]:
     """Return the fields whose values may look like tokens."""
     return frozenset(parameter.name.replace("-", "_") for parameter in verb.parameters if parameter.opaque)
 
 
-def _without_tokens(filled: SubmissionContext, opaque: Collection[str]) -> SubmissionContext:
-    fields, errors = dict(filled.fields), {}
-    for name, value in filled.fields.items():
+def _without_tokens(context: SubmissionContext, opaque: Collection[str]) -> SubmissionContext:
+    fields, errors = dict(context.fields), {}
+    for name, value in context.fields.items():
         secret = name == SECRET_FIELD
         is_token = known_token if name in opaque else looks_like_token
-        if (secret and not filled.hidden_input and value) or (not secret and is_token(value)):
+        if (secret and not context.hidden_input and value) or (not secret and is_token(value)):
             fields[name] = ""
             errors[name] = WARNING.replace("`", "")
-    return dataclasses.replace(filled, fields=fields, errors=errors)
+    return dataclasses.replace(context, fields=fields, errors=errors)
 
 
-def _short(verb: Verb) -> str:
+def _short_usage(verb: Verb) -> str:
     """Return a verb with its required parameters, for a list."""
     return " ".join(
         (

@@ -37,13 +37,13 @@ def format_transcript(conversation: ConversationKey, title: str, views: Sequence
     """Return a conversation as Markdown, oldest turn first. Calls and results are in fences that their text cannot
     close.
     """
-    parts = [
+    sections = [
         f"# {_heading(title) or 'Conversation'}",
         f"{inline_code(str(conversation))}, {pluralize(len(views), 'turn')}, times in UTC",
     ]
     for view in views:
-        parts += _turn(view)
-    return "\n\n".join(part for part in parts if part) + "\n"
+        sections += _turn(view)
+    return "\n\n".join(part for part in sections if part) + "\n"
 
 
 def fence(text: str, language: str = "") -> str:
@@ -66,7 +66,7 @@ def _turn(view: TurnView) -> Iterator[str]:
     turn = view.turn
     when = datetime.fromtimestamp(turn.created_at, UTC)
     yield f"## {inline_code(turn.author.name or turn.author.id)} · {when:%Y-%m-%d %H:%M}"
-    yield _quoted(turn.question.text)
+    yield _inline_code(turn.question.text)
     for attachment in turn.question.attachments:
         yield f"Attached: {inline_code(attachment.name)} ({inline_code(attachment.mime_type)}, {attachment.size} bytes)"
     for step in view.steps:
@@ -118,7 +118,7 @@ def _arguments(step: ToolStep) -> str:
     return json.dumps(masked, ensure_ascii=False, indent=2, default=str)
 
 
-def _quoted(text: str) -> str:
+def _inline_code(text: str) -> str:
     """Return a user's text as a quote, so that no line of it becomes a heading."""
     return "\n".join(f"> {line}".rstrip() for line in text.splitlines() or [""])
 
@@ -151,8 +151,8 @@ _NONE = "There is no such conversation. `/conversations list` lists them."
 class Conversations:
     """Verbs of `/conversations`."""
 
-    def __init__(self, parts: CommandDependencies) -> None:
-        self._parts = parts
+    def __init__(self, dependencies: CommandDependencies) -> None:
+        self._dependencies = dependencies
 
     @property
     def handlers(self) -> tuple[VerbHandler, ...]:
@@ -173,29 +173,29 @@ class Conversations:
 
     async def _list(self, request: CommandContext) -> AsyncIterator[Reply]:
         everybody = request.arguments.given("all")
-        if everybody and not self._parts.rights.administers(request.member):
+        if everybody and not self._dependencies.rights.administers(request.member):
             raise CommandRejected(
-                f"Only {self._parts.rights.who} can see everybody's. You can use `/conversations list`."
+                f"Only {self._dependencies.rights.who} can see everybody's. You can use `/conversations list`."
             )
         person, number = "" if everybody else request.author.principal, request.arguments.page
         # A user's own conversations are on the user's platform, also over HTTP in another platform's
         # workspace.
         reach = request.conversation.workspace_key if everybody else ":".join(str(request.conversation).split(":")[:2])
-        found, count = await self._parts.archive.conversations(f"{reach}:", person, ROWS, offset(number))
+        summaries, count = await self._dependencies.archive.conversations(f"{reach}:", person, ROWS, offset(number))
         if not count:
             yield Reply("No conversations yet.")
             return
-        now = self._parts.clock()
+        now = self._dependencies.clock()
         rows = tuple(
             (
-                _id(each.key),
-                shorten(each.title, 60),
-                each.state,
-                str(each.turns),
-                each.started_by,
-                format_ago(each.updated_at, now),
+                _id(summary.key),
+                shorten(summary.title, 60),
+                summary.state,
+                str(summary.turns),
+                summary.started_by,
+                format_ago(summary.updated_at, now),
             )
-            for each in found
+            for summary in summaries
         )
         yield Reply(
             f"Conversations · {count}",
@@ -205,7 +205,7 @@ class Conversations:
 
     async def _show(self, request: CommandContext) -> AsyncIterator[Reply]:
         key = await self._find(request)
-        views = await self._parts.recent(key, SHOWN_TURNS)
+        views = await self._dependencies.recent_turns(key, SHOWN_TURNS)
         if not views:
             raise CommandRejected(_NONE)
         rows = tuple(
@@ -230,7 +230,7 @@ class Conversations:
 
     async def _delete(self, request: CommandContext) -> AsyncIterator[Reply]:
         key = await self._find(request)
-        views = await self._parts.recent(key, EXPORTED_TURNS)
+        views = await self._dependencies.recent_turns(key, EXPORTED_TURNS)
         if not views:
             raise CommandRejected(_NONE)
         typed = request.arguments.one("confirm")
@@ -249,7 +249,7 @@ class Conversations:
             return
         if typed.strip() not in (word, _id(key)):
             raise CommandRejected("That was not its id. Nothing was deleted.")
-        if not await self._parts.archive.delete(key, request.author):
+        if not await self._dependencies.archive.delete(key, request.author):
             raise CommandRejected(
                 "It is not at rest: something runs or waits in it. Stop that first. Nothing was deleted."
             )
@@ -257,14 +257,14 @@ class Conversations:
 
     async def _export(self, request: CommandContext) -> AsyncIterator[Reply]:
         key = await self._find(request)
-        views = await self._parts.recent(key, EXPORTED_TURNS)
+        views = await self._dependencies.recent_turns(key, EXPORTED_TURNS)
         if not views:
             raise CommandRejected(_NONE)
         text = format_transcript(key, views[0].turn.question.text, views)
         safe = "".join(character if character.isalnum() else "-" for character in _id(key))[:80]
-        summary = await self._parts.archive.summary(key)
-        left = summary.turns - len(views) if summary is not None else 0
-        cut = f" The {pluralize(left, 'turn')} before them are left out." if left > 0 else ""
+        summary = await self._dependencies.archive.summary(key)
+        omitted = summary.turns - len(views) if summary is not None else 0
+        cut = f" The {pluralize(omitted, 'turn')} before them are left out." if omitted > 0 else ""
         yield Reply(
             f"The conversation as Markdown: {pluralize(len(views), 'turn')}.{cut}",
             document=ReplyFile(f"conversation-{safe}.md", text),
@@ -275,15 +275,17 @@ class Conversations:
         key = _meant(request.arguments.one("conversation"), request.conversation)
         if key is None or key.workspace_key != request.conversation.workspace_key:
             raise CommandRejected(_NONE)
-        took_part = await self._parts.archive.has_participant(key, request.author.principal)
-        if not (took_part or self._parts.rights.administers(request.member)):
+        took_part = await self._dependencies.archive.has_participant(key, request.author.principal)
+        if not (took_part or self._dependencies.rights.administers(request.member)):
             raise CommandRejected(_NONE)
         return key
 
 
-def conversations_command(parts: CommandDependencies) -> Command:
+def conversations_command(dependencies: CommandDependencies) -> Command:
     """Return the command with all its verbs."""
-    return Command("conversations", "Conversations", Conversations(parts).handlers, parts.rights, default="list")
+    return Command(
+        "conversations", "Conversations", Conversations(dependencies).handlers, dependencies.rights, default="list"
+    )
 
 
 def _id(key: ConversationKey) -> str:
@@ -294,9 +296,9 @@ def _id(key: ConversationKey) -> str:
 def _meant(text: str, conversation: ConversationKey) -> ConversationKey | None:
     """Parse a whole key, `channel:thread`, or a thread of this channel. Return None if it is invalid."""
     own = str(conversation).split(":")
-    parts = text.split(":") if text else own[3:]
+    words = text.split(":") if text else own[3:]
     try:
-        return ConversationKey.parse(":".join((*own[: 4 - len(parts)], *parts)))
+        return ConversationKey.parse(":".join((*own[: 4 - len(words)], *words)))
     except ValueError:
         return None
 

@@ -46,7 +46,7 @@ class ConfigDiff:
     problems: tuple[str, ...] = ()
 
     @property
-    def nothing(self) -> bool:
+    def is_empty(self) -> bool:
         """True if the file matches the running configuration."""
         return not (self.added or self.changed or self.removed)
 
@@ -142,12 +142,12 @@ def any_name(slug: str) -> bool:  # noqa: ARG001 - see CommandDependencies.admit
 class CommandDependencies:
     """Dependencies of the commands.
 
-    `recent` returns the last turns of a conversation, oldest first (`EngineApi.recent_turns`). `health` returns the
-    state of this process and never raises; `since_start` returns its counters of servers by slug. `balances` returns
-    the usage limits of a member and their current use. `file` is the display name of the operator's file of servers.
-    `admits` returns True if the operator allows a server of this slug. `clock` is in epoch seconds. `linking` is None
-    without one-time links, `sign_ins` without sign-ins in a browser. `templates` returns the operator's current launch
-    templates.
+    `recent_turns` returns the last turns of a conversation, oldest first (`EngineApi.recent_turns`). `health` returns
+    the state of this process and never raises; `process_counters` returns its counters of servers by slug.
+    `usage_limits` returns the usage limits of a member and their current use. `file` is the display name of the
+    operator's file of servers. `admits` returns True if the operator allows a server of this slug. `clock` is in epoch
+    seconds. `links` is None without one-time links, `sign_ins` without sign-ins in a browser. `templates` returns the
+    operator's current launch templates.
     """
 
     servers: ServerAdmin
@@ -159,14 +159,14 @@ class CommandDependencies:
     profiles: ProfileStore
     archive: ReportingStore
     grants: GrantStore
-    recent: Callable[[ConversationKey, int], Awaitable[Sequence[TurnView]]]
+    recent_turns: Callable[[ConversationKey, int], Awaitable[Sequence[TurnView]]]
     health: Callable[[], Awaitable[Health]]
-    since_start: Callable[[Collection[str]], ProcessCounters]
+    process_counters: Callable[[Collection[str]], ProcessCounters]
     usage: UsageStore
-    balances: Callable[[UsageOwner], Awaitable[Sequence[LimitStatus]]]
+    usage_limits: Callable[[UsageOwner], Awaitable[Sequence[LimitStatus]]]
     file: str = "config/mcp_servers.json"
     admits: Callable[[str], bool] = any_name
     clock: Callable[[], float] = time.time
-    linking: LinkService | None = None
+    links: LinkService | None = None
     sign_ins: SignIns | None = None
     templates: Callable[[], Templates] = no_templates

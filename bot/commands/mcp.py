@@ -74,8 +74,8 @@ _ARGUMENTS = Parameter(
 class ManualCalls:
     """Verbs of manual calls."""
 
-    def __init__(self, parts: CommandDependencies, directory: ServerDirectory) -> None:
-        self._servers = parts.servers
+    def __init__(self, dependencies: CommandDependencies, directory: ServerDirectory) -> None:
+        self._servers = dependencies.servers
         self._directory = directory
 
     @property
@@ -97,19 +97,21 @@ class ManualCalls:
         )
 
     async def _resource(self, request: CommandContext) -> AsyncIterator[Reply]:
-        seen = await self._directory.find(request.arguments.one("server"), request.conversation)
-        pieces = await self._servers.read_resource(seen.id, request.arguments.one("uri"))
-        yield _pieces_reply(f"Read from {server_label(seen.config)}", pieces)
+        server = await self._directory.find(request.arguments.one("server"), request.conversation)
+        pieces = await self._servers.read_resource(server.id, request.arguments.one("uri"))
+        yield _pieces_reply(f"Read from {server_label(server.config)}", pieces)
 
     async def _prompt(self, request: CommandContext) -> AsyncIterator[Reply]:
         arguments = request.arguments
-        seen = await self._directory.find_synced(arguments.one("server"), request.conversation)
-        pieces = await self._directory.render_prompt(seen, arguments.one("prompt"), _pairs(arguments.many("arguments")))
-        yield _pieces_reply(f"Written by {server_label(seen.config)}", pieces)
+        server = await self._directory.find_synced(arguments.one("server"), request.conversation)
+        pieces = await self._directory.render_prompt(
+            server, arguments.one("prompt"), _pairs(arguments.many("arguments"))
+        )
+        yield _pieces_reply(f"Written by {server_label(server.config)}", pieces)
 
     async def _run(self, request: CommandContext) -> AsyncIterator[Reply]:
-        seen = await self._directory.find_synced(request.arguments.one("server"), request.conversation)
-        tool = self._directory.find_tool(seen, request.arguments.one("tool"))
+        server = await self._directory.find_synced(request.arguments.one("server"), request.conversation)
+        tool = self._directory.find_tool(server, request.arguments.one("tool"))
         arguments = _arguments(request.arguments.many("arguments"), tool)
         message = manual_call(tool, arguments, request.conversation, request.author)
         yield Reply(f"Running {code(tool.name, 'a tool')}…", message=message, private=False)
@@ -205,7 +207,7 @@ def _json(text: str, objection: str) -> Any:
 # -------------------- grants
 # Users see grants by and for them; admins see all of their workspace.
 
-_WHICH = Parameter("grant", "its id as the list shows it", required=True, metavar="ID")
+_GRANT = Parameter("grant", "its id as the list shows it", required=True, metavar="ID")
 _SCOPES = {
     "thread": "all calls in the thread",
     "arguments": "this very call in the thread",
@@ -219,8 +221,8 @@ _ACTIONS = 5
 class Grants:
     """Verbs of grants."""
 
-    def __init__(self, parts: CommandDependencies) -> None:
-        self._parts = parts
+    def __init__(self, dependencies: CommandDependencies) -> None:
+        self._dependencies = dependencies
 
     @property
     def handlers(self) -> tuple[VerbHandler, ...]:
@@ -229,44 +231,44 @@ class Grants:
             "grants list", "what runs without asking, and who said so", (), RequiredRole.EVERYONE, ("grants",)
         )
         revoking = Verb(
-            "grants revoke", "let it ask again", (_WHICH,), RequiredRole.EVERYONE, ("grants remove", "revoke")
+            "grants revoke", "let it ask again", (_GRANT,), RequiredRole.EVERYONE, ("grants remove", "revoke")
         )
         return VerbHandler(listing, self._list), VerbHandler(revoking, self._revoke)
 
     async def _list(self, request: CommandContext) -> AsyncIterator[Reply]:
-        seen = await self._seen(request)
-        if not seen:
+        grants = await self._visible_grants(request)
+        if not grants:
             yield Reply("No grant is active: every call that needs an approval asks for one.")
             return
-        page = cut(seen, request.arguments.page)
+        page = cut(grants, request.arguments.page)
         yield Reply(
-            f"Grants · {len(seen)}",
+            f"Grants · {len(grants)}",
             Table(
                 ("id", "tool", "what runs", "where", "for", "granted by", "ends"),
                 tuple(self._row(grant) for grant in page),
             ),
-            actions=tuple(_revoking(grant) for grant in page[:_ACTIONS]),
-            page=page_of(request.arguments.page, len(seen), ("mcp", "grants", "list")),
+            actions=tuple(_revoke_action(grant) for grant in page[:_ACTIONS]),
+            page=page_of(request.arguments.page, len(grants), ("mcp", "grants", "list")),
         )
 
     async def _revoke(self, request: CommandContext) -> AsyncIterator[Reply]:
         wanted = request.arguments.one("grant").lower()
-        grant = next((each for each in await self._seen(request) if each.id == wanted), None)
-        if grant is None or not await self._parts.grants.revoke(grant.id, request.author):
+        grant = next((candidate for candidate in await self._visible_grants(request) if candidate.id == wanted), None)
+        if grant is None or not await self._dependencies.grants.revoke(grant.id, request.author):
             raise CommandRejected("There is no such grant that still holds. `/mcp grants list` lists them.")
         name = f"{code(grant.server_name, 'the server')}, {code(grant.tool, 'the tool')}"
         yield Reply(f"{name}: calls ask for an approval again. A call that runs already goes on.")
 
-    async def _seen(self, request: CommandContext) -> Sequence[Grant]:
+    async def _visible_grants(self, request: CommandContext) -> Sequence[Grant]:
         """Return the grants that the user may see."""
-        grants = await self._parts.grants.active_grants(request.conversation.workspace_key)
-        if self._parts.rights.administers(request.member):
+        grants = await self._dependencies.grants.active_grants(request.conversation.workspace_key)
+        if self._dependencies.rights.administers(request.member):
             return grants
         own = request.author.principal
         return [grant for grant in grants if own in (grant.granted_by, grant.person)]
 
     def _row(self, grant: Grant) -> tuple[str, ...]:
-        now = self._parts.clock()
+        now = self._dependencies.clock()
         what = _SCOPES.get(grant.scope, grant.scope)
         return (
             grant.id,
@@ -279,15 +281,15 @@ class Grants:
         )
 
 
-def _revoking(grant: Grant) -> ReplyAction:
+def _revoke_action(grant: Grant) -> ReplyAction:
     return ReplyAction(f"Revoke {grant.id}", ("mcp", "grants", "revoke", grant.id), ActionStyle.DANGER)
 
 
 def _end(grant: Grant, now: float) -> str:
     if grant.expires_at is None:
         return "when it is revoked"
-    left = format_expiry(grant.expires_at, now)
-    return f"{left}, unless it is used" if grant.idle else left
+    remaining = format_expiry(grant.expires_at, now)
+    return f"{remaining}, unless it is used" if grant.idle else remaining
 
 
 # -------------------- call log
@@ -296,8 +298,8 @@ def _end(grant: Grant, now: float) -> str:
 class CallLog:
     """Log of recent calls."""
 
-    def __init__(self, parts: CommandDependencies, directory: ServerDirectory) -> None:
-        self._parts = parts
+    def __init__(self, dependencies: CommandDependencies, directory: ServerDirectory) -> None:
+        self._dependencies = dependencies
         self._directory = directory
 
     @property
@@ -309,7 +311,9 @@ class CallLog:
     async def _log(self, request: CommandContext) -> AsyncIterator[Reply]:
         name, number = request.arguments.one("server"), request.arguments.page
         slug = (await self._directory.find(name, request.conversation)).name if name else ""
-        calls, count = await self._parts.archive.calls(slug, request.conversation.workspace_key, ROWS, offset(number))
+        calls, count = await self._dependencies.archive.calls(
+            slug, request.conversation.workspace_key, ROWS, offset(number)
+        )
         if not count:
             yield Reply("Nothing has been called yet.")
             return
@@ -352,10 +356,12 @@ _LISTENING = {
 class ServerStatistics:
     """Verbs of statistics."""
 
-    def __init__(self, parts: CommandDependencies, directory: ServerDirectory, signing_in: SignInSteps) -> None:
-        self._parts = parts
+    def __init__(
+        self, dependencies: CommandDependencies, directory: ServerDirectory, sign_in_steps: SignInSteps
+    ) -> None:
+        self._dependencies = dependencies
         self._directory = directory
-        self._signing_in = signing_in
+        self._sign_in_steps = sign_in_steps
 
     @property
     def handlers(self) -> tuple[VerbHandler, ...]:
@@ -368,10 +374,10 @@ class ServerStatistics:
         name = request.arguments.one("server")
         server = await self._directory.find(name, request.conversation) if name else None
         servers = [server] if server else await self._directory.all(request.conversation)
-        counts = _counter_facts(self._parts.since_start({server.name for server in servers}), servers)
+        counts = _counter_facts(self._dependencies.process_counters({server.name for server in servers}), servers)
         since = self._since(request)
-        home = EVERYWHERE if self._parts.rights.operates(request.member) else request.conversation.workspace_key
-        activity = await self._parts.archive.activity(since, home, server.id if server else "")
+        home = EVERYWHERE if self._dependencies.rights.operates(request.member) else request.conversation.workspace_key
+        activity = await self._dependencies.archive.activity(since, home, server.id if server else "")
         about = f" of {server_label(server.config)}" if server else ""
         if not (activity.turns or activity.servers or activity.approvals.asked):
             yield Reply(f"Nothing has happened{about} since {format_moment(since)} UTC.", details=counts)
@@ -386,13 +392,13 @@ class ServerStatistics:
         )
 
     async def _steps(self, server: VisibleServer) -> tuple[ReplyAction, ...]:
-        to_sign_in = await self._signing_in.steps(server.config)
+        to_sign_in = await self._sign_in_steps.steps(server.config)
         return to_sign_in or (ReplyAction(f"Find out about {server.name}", ("mcp", "doctor", server.name)),)
 
     async def _health(self, request: CommandContext) -> AsyncIterator[Reply]:
-        health = await self._parts.health()
+        health = await self._dependencies.health()
         servers = await self._directory.all(request.conversation)
-        backlog = await self._parts.archive.backlog() if health.database else None
+        backlog = await self._dependencies.archive.backlog() if health.database else None
         trouble = [server for server in servers if server.status in _IN_TROUBLE]
         yield Reply(
             f"{_MARKS[health.condition]} Countersign is {health.condition}",
@@ -407,7 +413,7 @@ class ServerStatistics:
         )
 
     def _since(self, request: CommandContext) -> float:
-        text, now = request.arguments.one("since"), self._parts.clock()
+        text, now = request.arguments.one("since"), self._dependencies.clock()
         if not text:
             return now - DAY
         try:
@@ -432,7 +438,7 @@ def _activity_row(server: ServerActivity) -> tuple[str, ...]:
 
 def _activity_facts(activity: Activity, *, of_one: bool) -> tuple[tuple[str, str], ...]:
     """Return all counts except calls. Turns do not belong to a server."""
-    left = len(activity.servers) - _MOST_SERVERS
+    omitted = len(activity.servers) - _MOST_SERVERS
     return (
         *((("turns", _turn_counts(activity.turns)),) if activity.turns and not of_one else ()),
         *((("approvals requested", _approval_counts(activity.approvals)),) if activity.approvals.asked else ()),
@@ -441,13 +447,12 @@ def _activity_facts(activity: Activity, *, of_one: bool) -> tuple[tuple[str, str
             if activity.approvals.median
             else ()
         ),
-        *((("left out", pluralize(left, "server")),) if left > 0 else ()),
+        *((("left out", pluralize(omitted, "server")),) if omitted > 0 else ()),
         *(() if activity.whole else (("counted", "only the latest: more has happened than is counted at once"),)),
     )
 
 
 def _counter_facts(counters: ProcessCounters, servers: Sequence[VisibleServer]) -> tuple[tuple[str, str], ...]:
-    """Return the counts of this process since its start."""
     facts: list[tuple[str, str]] = []
     if sessions := counters.sessions:
         now = sum(server.status is ServerStatus.CONNECTED for server in servers)
@@ -509,33 +514,33 @@ def _database_state(health: Health) -> str:
 OFF = "MCP is switched off (`MCP_ENABLED=false`), so there are no servers and no tools."
 
 
-def mcp_command(parts: CommandDependencies, directory: ServerDirectory) -> Command:
+def mcp_command(dependencies: CommandDependencies, directory: ServerDirectory) -> Command:
     """Return the command with all its verbs, those for all users first."""
-    signing_in = SignInSteps(parts, directory)
-    listing = ServerListing(parts, directory, signing_in)
-    drafting = ServerValidator(parts, directory)
-    keeping = ServerService(parts, directory)
+    sign_in_steps = SignInSteps(dependencies, directory)
+    listing = ServerListing(dependencies, directory, sign_in_steps)
+    validator = ServerValidator(dependencies, directory)
+    service = ServerService(dependencies, directory)
     return Command(
         "mcp",
         "MCP servers and their tools",
         (
             *listing.handlers,
-            ServerAdd(parts, drafting, keeping).handler,
-            ServerEdit(parts, directory, drafting, keeping).handler,
-            *ServerControl(parts, directory, keeping, signing_in).handlers,
-            *ServerChecks(parts, directory, signing_in).handlers,
-            *ServerPolicies(parts, directory).handlers,
-            PolicyExplain(parts, directory).handler,
-            *Grants(parts).handlers,
-            *ServerSecrets(parts, directory, drafting, signing_in).handlers,
-            CallLog(parts, directory).handler,
-            AuditSearch(parts, directory).handler,
-            *ServerStatistics(parts, directory, signing_in).handlers,
+            ServerAdd(dependencies, validator, service).handler,
+            ServerEdit(dependencies, directory, validator, service).handler,
+            *ServerControl(dependencies, directory, service, sign_in_steps).handlers,
+            *ServerChecks(dependencies, directory, sign_in_steps).handlers,
+            *ServerPolicies(dependencies, directory).handlers,
+            PolicyExplain(dependencies, directory).handler,
+            *Grants(dependencies).handlers,
+            *ServerSecrets(dependencies, directory, validator, sign_in_steps).handlers,
+            CallLog(dependencies, directory).handler,
+            AuditSearch(dependencies, directory).handler,
+            *ServerStatistics(dependencies, directory, sign_in_steps).handlers,
             # On platforms with a limit on verbs, the last ones move into a menu of their own.
-            *ManualCalls(parts, directory).handlers,
-            *ServerReview(parts, directory).handlers,
+            *ManualCalls(dependencies, directory).handlers,
+            *ServerReview(dependencies, directory).handlers,
             *listing.admin_handlers,
         ),
-        parts.rights,
-        objection=lambda: "" if parts.servers.enabled else OFF,
+        dependencies.rights,
+        objection=lambda: "" if dependencies.servers.enabled else OFF,
     )

@@ -57,7 +57,7 @@ TERMS = (
     Parameter("four-eyes", "neither the asker nor an editor may approve", ParameterKind.FLAG),
     Parameter("quorum", "number of approvals that a call needs", _OPTION, metavar="N"),
     Parameter("expires", "time until an approval expires", _OPTION, metavar="30m|2h|1d"),
-    Parameter("on-timeout", "what then", _OPTION, choices=tuple(each.value for each in OnTimeout)),
+    Parameter("on-timeout", "what then", _OPTION, choices=tuple(outcome.value for outcome in OnTimeout)),
     Parameter("remind", "remind the approvers after half of that time", ParameterKind.FLAG),
     Parameter("deliver", "where the card goes", _OPTION, repeated=True, metavar="thread|approvers|CHANNEL"),
 )
@@ -79,7 +79,7 @@ def given_rule(base: Rule, arguments: Arguments, conversation: ConversationKey) 
             for name, value in _pairs(arguments.many("annotation"), "annotation").items()
         }
     if arguments.given("in"):
-        table["in"] = [_place(channel, conversation) for channel in arguments.many("in")]
+        table["in"] = [_channel_key(channel, conversation) for channel in arguments.many("in")]
     if arguments.given("asker"):
         table["asker"] = list(arguments.many("asker"))
     try:
@@ -92,21 +92,21 @@ def given_rule(base: Rule, arguments: Arguments, conversation: ConversationKey) 
 def options_of(rule: Rule, slug: str) -> tuple[str, ...]:
     """Return the options of `/mcp policy set` for this rule."""
     words = [slug or ANY, *(() if rule.tool == ANY else (rule.tool,)), POLICY_SAID[rule.policy]]
-    words += _repeated("except", sorted(rule.excluded_tools))
-    words += _repeated("argument", [f"{path}={pattern}" for path, pattern in sorted(rule.arguments.items())])
+    words += _option_words("except", sorted(rule.excluded_tools))
+    words += _option_words("argument", [f"{path}={pattern}" for path, pattern in sorted(rule.arguments.items())])
     hints = sorted(rule.annotations.items())
-    words += _repeated("annotation", [f"{name}={'yes' if value else 'no'}" for name, value in hints])
-    words += _repeated("in", sorted(rule.places))
-    words += _repeated("profile", [rule.profile] if rule.profile else [])
-    words += _repeated("asker", sorted(rule.askers))
+    words += _option_words("annotation", [f"{name}={'yes' if value else 'no'}" for name, value in hints])
+    words += _option_words("in", sorted(rule.places))
+    words += _option_words("profile", [rule.profile] if rule.profile else [])
+    words += _option_words("asker", sorted(rule.askers))
     terms = rule.terms
-    words += _repeated("approver", sorted(terms.approvers[0]) if terms.approvers else [])
+    words += _option_words("approver", sorted(terms.approvers[0]) if terms.approvers else [])
     words += ["--four-eyes"] if terms.four_eyes else []
     words += ["--quorum", str(terms.quorum)] if terms.quorum > 1 else []
     words += ["--expires", format_duration(terms.expires)] if terms.expires is not None else []
     words += ["--on-timeout", terms.on_timeout.value] if terms.on_timeout else []
     words += ["--remind"] if terms.remind else []
-    words += _repeated("deliver", sorted(terms.deliver))
+    words += _option_words("deliver", sorted(terms.deliver))
     return tuple(words)
 
 
@@ -135,18 +135,20 @@ def _given_terms(arguments: Arguments, conversation: ConversationKey) -> Mapping
         terms["on_timeout"] = arguments.one("on-timeout")
     if arguments.given("deliver"):
         places = arguments.many("deliver")
-        terms["deliver"] = [place if place in (THREAD, APPROVERS) else _place(place, conversation) for place in places]
+        terms["deliver"] = [
+            place if place in (THREAD, APPROVERS) else _channel_key(place, conversation) for place in places
+        ]
     return terms
 
 
-def _pairs(given: Sequence[str], option: str) -> dict[str, str]:
-    pairs = [each.partition("=") for each in given]
+def _pairs(texts: Sequence[str], option: str) -> dict[str, str]:
+    pairs = [text.partition("=") for text in texts]
     if not all(name.strip() and assigned for name, assigned, _ in pairs):
         raise CommandRejected(f"`--{option}` is written NAME=VALUE.")
     return {name.strip(): value for name, _, value in pairs}
 
 
-def _place(channel: str, conversation: ConversationKey) -> str:
+def _channel_key(channel: str, conversation: ConversationKey) -> str:
     """Parse a channel id of this workspace, or a full key."""
     if ":" in channel:
         return channel
@@ -154,11 +156,11 @@ def _place(channel: str, conversation: ConversationKey) -> str:
     return str(key).rpartition(":")[0]
 
 
-def _repeated(option: str, values: Sequence[str]) -> list[str]:
+def _option_words(option: str, values: Sequence[str]) -> list[str]:
     return [word for value in values for word in (f"--{option}", value)]
 
 
-def shown_id(rule: Rule) -> str:
+def rule_label(rule: Rule) -> str:
     """Format a rule's id in Markdown."""
     return code(rule.id, "the rule")
 
@@ -174,15 +176,15 @@ class RuleSaved:
 class PolicyService:
     """Finds, saves and deletes rules, and applies changes to this process."""
 
-    def __init__(self, parts: CommandDependencies, directory: ServerDirectory) -> None:
-        self._parts = parts
+    def __init__(self, dependencies: CommandDependencies, directory: ServerDirectory) -> None:
+        self._dependencies = dependencies
         self._directory = directory
 
     async def rules(self, conversation: ConversationKey) -> list[Rule]:
         """Return the admins' rules that apply in a conversation."""
         return [
             rule
-            for rule in await self._parts.policies.rules()
+            for rule in await self._dependencies.policies.rules()
             if rule.workspace in (EVERYWHERE, conversation.workspace_key)
         ]
 
@@ -202,7 +204,7 @@ class PolicyService:
         """Return the id of a profile by its name or id; empty without a name. Raises NotFoundRejection."""
         if not name:
             return ""
-        for profile in await self._parts.profiles.profiles():
+        for profile in await self._dependencies.profiles.profiles():
             if profile.workspace in (EVERYWHERE, conversation.workspace_key) and name.strip().lower() in (
                 profile.name.lower(),
                 profile.id,
@@ -221,9 +223,9 @@ class PolicyService:
     def tool_name(self, server: VisibleServer | None, name: str) -> str:
         """Return the pattern of a known tool, or the given pattern. Raises NotFoundRejection."""
         tools = self._directory.capabilities(server).tools if server else ()
-        found = next((tool for tool in tools if name in (tool.original_name, tool.name)), None)
-        if found is not None:
-            return as_pattern(found.original_name)
+        tool = next((tool for tool in tools if name in (tool.original_name, tool.name)), None)
+        if tool is not None:
+            return as_pattern(tool.original_name)
         if server is None or is_pattern(name):
             return name
         hint = did_you_mean(name, (tool.original_name for tool in tools))
@@ -233,10 +235,12 @@ class PolicyService:
 
     async def set(self, rule: Rule, by: Author) -> RuleSaved:
         """Save a rule. It replaces the rule of its workspace about the same calls. Raises NotFound."""
-        before = next((each for each in await self._parts.policies.rules() if _same(each, rule)), None)
-        kept = await self._parts.policies.set_rule(rule, by)
-        await self._parts.administration.refresh()
-        return RuleSaved(kept, before)
+        before = next(
+            (candidate for candidate in await self._dependencies.policies.rules() if _same(candidate, rule)), None
+        )
+        saved = await self._dependencies.policies.set_rule(rule, by)
+        await self._dependencies.administration.refresh()
+        return RuleSaved(saved, before)
 
     def about(
         self, rules: Sequence[Rule], server: VisibleServer | None, name: str, member: Member
@@ -244,26 +248,26 @@ class PolicyService:
         """Return the tool pattern, and the rule about this server and tool alone, preferring one that the member may
         change. Raises NotFoundRejection.
         """
-        found = [rule for rule in rules if rule.server_id == (server.id if server else "") and bare(rule)]
-        tool = name if name in {each.tool for each in found} else self.tool_name(server, name) if name else ANY
-        fitting = [each for each in found if each.tool == tool]
-        mine = [each for each in fitting if self._may_change(each, member)]
-        return tool, next(iter(mine or fitting), None)
+        bare_rules = [rule for rule in rules if rule.server_id == (server.id if server else "") and is_bare(rule)]
+        tool = name if name in {rule.tool for rule in bare_rules} else self.tool_name(server, name) if name else ANY
+        matches = [rule for rule in bare_rules if rule.tool == tool]
+        editable = [rule for rule in matches if self._may_change(rule, member)]
+        return tool, next(iter(editable or matches), None)
 
     async def clear(self, rule: Rule, member: Member) -> bool:
         """Delete a rule. Return False if it is missing. Raises ForbiddenRejection."""
         if not self._may_change(rule, member):
-            raise ForbiddenRejection(f"{shown_id(rule)} holds in every workspace. Only the operator can change it.")
-        cleared = await self._parts.policies.clear_rule(rule.id, member.author)
+            raise ForbiddenRejection(f"{rule_label(rule)} holds in every workspace. Only the operator can change it.")
+        cleared = await self._dependencies.policies.clear_rule(rule.id, member.author)
         if cleared:
-            await self._parts.administration.refresh()
+            await self._dependencies.administration.refresh()
         return cleared
 
     def _may_change(self, rule: Rule, member: Member) -> bool:
-        return rule.workspace != EVERYWHERE or self._parts.rights.everywhere(member)
+        return rule.workspace != EVERYWHERE or self._dependencies.rights.everywhere(member)
 
 
-def bare(rule: Rule) -> bool:
+def is_bare(rule: Rule) -> bool:
     """Return True if the rule has no conditions besides server and tool."""
     return rule.conditions[3:] == Rule(rule.policy).conditions[3:]
 
@@ -293,10 +297,10 @@ _SERVER_OR_RULE = Parameter(
 class ServerPolicies:
     """Verbs of `/mcp policy`."""
 
-    def __init__(self, parts: CommandDependencies, directory: ServerDirectory) -> None:
-        self._parts = parts
+    def __init__(self, dependencies: CommandDependencies, directory: ServerDirectory) -> None:
+        self._dependencies = dependencies
         self._directory = directory
-        self._keeping = PolicyService(parts, directory)
+        self._service = PolicyService(dependencies, directory)
 
     @property
     def handlers(self) -> tuple[VerbHandler, ...]:
@@ -320,126 +324,133 @@ class ServerPolicies:
             servers = [await self._directory.find(name, request.conversation)]
         else:
             servers = await self._directory.all(request.conversation)
-        rules = await self._keeping.rules(request.conversation)
-        rows = [row for seen in servers for row in self._rows(seen, rules, request)]
-        others = self._other_rules(servers, request, whole=not name)
+        rules = await self._service.rules(request.conversation)
+        rows = [row for server in servers for row in self._rows(server, rules, request)]
+        others = self._other_rules(servers, request, all_servers=not name)
         if not rows and not others:
             yield Reply("No tools are loaded yet, and no server has a policy. `/mcp list` says why.")
             return
-        spoken = ("mcp", "policy", "list", *((servers[0].name,) if name else ()))
+        command = ("mcp", "policy", "list", *((servers[0].name,) if name else ()))
         yield Reply(
             f"Policies · {len(rows)}",
             Table(("server", "tool", "risk", "policy", "set by an admin"), tuple(cut(rows, request.arguments.page))),
             tuple(others),
-            page=page_of(request.arguments.page, len(rows), spoken),
+            page=page_of(request.arguments.page, len(rows), command),
         )
 
     def _rows(self, server: VisibleServer, rules: Sequence[Rule], request: CommandContext) -> list[tuple[str, ...]]:
         """Return the policy of each tool, with the rules about this server that depend only on the tool's name."""
         plain = [rule for rule in rules if rule.plain and rule.server_id == server.id]
         tools = self._directory.capabilities(server).tools
-        policy_of = self._parts.administration.policy_of
+        policy_of = self._dependencies.administration.policy_of
         rows = [self._general(server, rule) for rule in plain if rule.tool == ANY]
         for tool in tools:
-            said = ", ".join(self._said(rule) for rule in plain if rule.tool == tool.original_name)
+            setting = ", ".join(self._setting(rule) for rule in plain if rule.tool == tool.original_name)
             holds = POLICY_WORDS[policy_of(tool, request.conversation)]
-            rows.append((server.name, tool.original_name, risk(tool), holds, said))
+            rows.append((server.name, tool.original_name, risk(tool), holds, setting))
         known = {tool.original_name for tool in tools} | {ANY}
         for rule in plain:
             if rule.tool not in known:
                 about = "pattern" if is_pattern(rule.tool) else "not offered now"
-                rows.append((server.name, rule.tool, about, "", self._said(rule)))
+                rows.append((server.name, rule.tool, about, "", self._setting(rule)))
         return rows
 
     def _general(self, server: VisibleServer, rule: Rule) -> tuple[str, ...]:
         about = f"(all but {', '.join(sorted(rule.excluded_tools))})" if rule.excluded_tools else "(all its tools)"
-        return server.name, about, "", POLICY_WORDS[rule.policy], self._said(rule)
+        return server.name, about, "", POLICY_WORDS[rule.policy], self._setting(rule)
 
-    def _said(self, rule: Rule) -> str:
+    def _setting(self, rule: Rule) -> str:
         terms = "" if rule.terms == NO_TERMS else ", on terms"
-        return (
-            f"{POLICY_SAID[rule.policy]}{terms}, {format_ago(rule.at, self._parts.clock())} by {rule.by or 'somebody'}"
-        )
+        when = format_ago(rule.at, self._dependencies.clock())
+        return f"{POLICY_SAID[rule.policy]}{terms}, {when} by {rule.by or 'somebody'}"
 
     def _other_rules(
-        self, servers: Sequence[VisibleServer], request: CommandContext, *, whole: bool
+        self, servers: Sequence[VisibleServer], request: CommandContext, *, all_servers: bool
     ) -> list[tuple[str, str]]:
         """Return rules with conditions, requirements or patterns from all sources, each with its id, and rules of the
         file about unknown servers.
         """
-        ids = {seen.id for seen in servers}
-        found = [
+        ids = {server.id for server in servers}
+        rules = [
             rule
-            for rule in self._parts.administration.rules_in(request.conversation)
-            if (whole or not rule.server_id or rule.server_id in ids)
-            and (not _in_the_table(rule) or (not rule.server_id and self._idle(servers, rule, whole=whole)))
+            for rule in self._dependencies.administration.rules_in(request.conversation)
+            if (all_servers or not rule.server_id or rule.server_id in ids)
+            and (not _in_the_table(rule) or (not rule.server_id and self._idle(servers, rule, all_servers=all_servers)))
         ]
-        told = [
+        facts = [
             (
                 rule.id or "a rule",
-                f"{describe_rule(rule, self._name(servers, rule))}{self._idle(servers, rule, whole=whole)}",
+                f"{describe_rule(rule, self._name(servers, rule))}{self._idle(servers, rule, all_servers=all_servers)}",
             )
-            for rule in found[:MOST_RULES]
+            for rule in rules[:MOST_RULES]
         ]
-        left = len(found) - len(told)
-        return [*told, *([("more", f"{left} rules; name a server to see its own")] if left else [])]
+        omitted = len(rules) - len(facts)
+        return [*facts, *([("more", f"{omitted} rules; name a server to see its own")] if omitted else [])]
 
-    def _idle(self, servers: Sequence[VisibleServer], rule: Rule, *, whole: bool) -> str:
-        known = [tool for seen in servers for tool in self._directory.capabilities(seen).tools]
-        return "" if not whole or not known or _named_tools(rule, known) else " (fits no tool that is known now)"
+    def _idle(self, servers: Sequence[VisibleServer], rule: Rule, *, all_servers: bool) -> str:
+        known = [tool for server in servers for tool in self._directory.capabilities(server).tools]
+        return "" if not all_servers or not known or _named_tools(rule, known) else " (fits no tool that is known now)"
 
     # Setting and clearing
 
     async def _set(self, request: CommandContext) -> AsyncIterator[Reply]:
         arguments = request.arguments
-        seen = await self._keeping.server(arguments.one("server"), request.conversation)
+        server = await self._service.server(arguments.one("server"), request.conversation)
         policy = parse_policy(arguments.one("policy")) or ApprovalPolicy.ASK_USER
-        tool = await self._keeping.tool(seen, arguments.one("tool"))
-        profile = await self._keeping.profile(arguments.one("profile"), request.conversation)
-        home = EVERYWHERE if self._parts.rights.everywhere(request.member) else request.conversation.workspace_key
-        base = Rule(policy, server_id=seen.id if seen else "", tool=tool, profile=profile, workspace=home)
-        ruled = await self._keeping.set(given_rule(base, arguments, request.conversation), request.author)
-        rule = ruled.rule
-        slug = seen.name if seen else ""
+        tool = await self._service.tool(server, arguments.one("tool"))
+        profile = await self._service.profile(arguments.one("profile"), request.conversation)
+        workspace = (
+            EVERYWHERE if self._dependencies.rights.everywhere(request.member) else request.conversation.workspace_key
+        )
+        base = Rule(policy, server_id=server.id if server else "", tool=tool, profile=profile, workspace=workspace)
+        saved = await self._service.set(given_rule(base, arguments, request.conversation), request.author)
+        rule = saved.rule
+        slug = server.name if server else ""
+        warnings = await self._warnings(server, rule, request) + _undeliverable_warning(rule)
         yield Reply(
-            f"{_about(seen, tool)}: {POLICY_SAID[policy]}.{await self._overruled(seen, rule, request)}{_unsent(rule)}",
+            f"{_about(server, tool)}: {POLICY_SAID[policy]}.{warnings}",
             details=()
             if rule.plain and rule.terms == NO_TERMS and not rule.excluded_tools
             else ((rule.id, describe_rule(rule, slug)),),
-            actions=(_undo(rule, slug, ruled.before),),
+            actions=(_undo(rule, slug, saved.before),),
         )
 
     async def _clear(self, request: CommandContext) -> AsyncIterator[Reply]:
         wanted = request.arguments.one("server")
-        rules = await self._keeping.rules(request.conversation)
-        rule = next((each for each in rules if each.id == wanted), None)
+        rules = await self._service.rules(request.conversation)
+        rule = next((candidate for candidate in rules if candidate.id == wanted), None)
         if rule is None:
-            seen = await self._keeping.server(wanted, request.conversation)
-            tool, rule = self._keeping.about(rules, seen, request.arguments.one("tool"), request.member)
-            about = _about(seen, tool)
+            server = await self._service.server(wanted, request.conversation)
+            tool, rule = self._service.about(rules, server, request.arguments.one("tool"), request.member)
+            about = _about(server, tool)
         else:
-            seen = next(
-                (each for each in await self._directory.all(request.conversation) if each.id == rule.server_id), None
+            server = next(
+                (
+                    candidate
+                    for candidate in await self._directory.all(request.conversation)
+                    if candidate.id == rule.server_id
+                ),
+                None,
             )
-            about = shown_id(rule)
-        if rule is None or not await self._keeping.clear(rule, request.member):
+            about = rule_label(rule)
+        if rule is None or not await self._service.clear(rule, request.member):
             yield Reply(f"There is no rule about {about}. Nothing was changed.", failed=True)
             return
         yield Reply(
             f"{about}: back to what holds without it.",
-            actions=(ReplyAction("Undo", ("mcp", "policy", "set", *options_of(rule, seen.name if seen else ""))),),
+            actions=(ReplyAction("Undo", ("mcp", "policy", "set", *options_of(rule, server.name if server else ""))),),
         )
 
-    async def _overruled(self, seen: VisibleServer | None, rule: Rule, request: CommandContext) -> str:
+    async def _warnings(self, server: VisibleServer | None, rule: Rule, request: CommandContext) -> str:
         """Return warnings about rules with a higher priority, and about a rule without matching tools."""
-        servers = [seen] if seen else await self._directory.all(request.conversation)
+        servers = [server] if server else await self._directory.all(request.conversation)
         tools = [tool for server in servers for tool in self._directory.capabilities(server).tools]
         fitting = _named_tools(rule, tools)
         if tools and not fitting:
             return " It fits no tool that is known now."
-        if not bare(rule):
+        if not is_bare(rule):
             return ""
-        policy_of = self._parts.administration.policy_of
+        policy_of = self._dependencies.administration.policy_of
         wanted = (rule.policy, ApprovalPolicy.ASK_USER, ApprovalPolicy.ALWAYS_ALLOW)
         allowed = wanted if rule.policy is ApprovalPolicy.AUTO else wanted[:1]
         others = sum(policy_of(tool, request.conversation) not in allowed for tool in fitting)
@@ -450,10 +461,10 @@ class ServerPolicies:
         return f" For {others} of {len(fitting)} tools another rule counts more: `/mcp policy explain` says which."
 
     def _name(self, servers: Sequence[VisibleServer], rule: Rule) -> str:
-        return next((seen.name for seen in servers if seen.id == rule.server_id), "")
+        return next((server.name for server in servers if server.id == rule.server_id), "")
 
 
-def _unsent(rule: Rule) -> str:
+def _undeliverable_warning(rule: Rule) -> str:
     """Return the warning about a card that cannot be sent."""
     return (
         " Groups and roles cannot be written to, so the card stays in the thread."
@@ -462,11 +473,11 @@ def _unsent(rule: Rule) -> str:
     )
 
 
-def _about(seen: VisibleServer | None, tool: str) -> str:
-    server = server_label(seen.config) if seen else "Every server"
+def _about(server: VisibleServer | None, tool: str) -> str:
+    label = server_label(server.config) if server else "Every server"
     if tool == ANY:
-        return f"{server}, all its tools"
-    return f"{server}, {code(tool, 'these tools' if is_pattern(tool) else 'the tool')}"
+        return f"{label}, all its tools"
+    return f"{label}, {code(tool, 'these tools' if is_pattern(tool) else 'the tool')}"
 
 
 def _named_tools(rule: Rule, tools: Sequence[Tool]) -> list[Tool]:
@@ -478,7 +489,7 @@ def _in_the_table(rule: Rule) -> bool:
     by_name = bool(rule.server_id) or not is_pattern(rule.server)
     return (
         by_name
-        and bare(rule)
+        and is_bare(rule)
         and rule.terms == NO_TERMS
         and (rule.plain or rule.tool == ANY or not is_pattern(rule.tool))
     )

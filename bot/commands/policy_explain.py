@@ -62,8 +62,8 @@ EXPLAIN = Verb(
 class PolicyExplain:
     """Explanations of policies."""
 
-    def __init__(self, parts: CommandDependencies, directory: ServerDirectory) -> None:
-        self._parts = parts
+    def __init__(self, dependencies: CommandDependencies, directory: ServerDirectory) -> None:
+        self._dependencies = dependencies
         self._directory = directory
 
     @property
@@ -76,69 +76,71 @@ class PolicyExplain:
             yield await self._hypothetical(request)
             return
         wanted = request.arguments.one("server")
-        found = await self._parts.policies.stored_results(wanted, f"{request.conversation.workspace_key}:")
-        if not found:
+        results = await self._dependencies.policies.stored_results(wanted, f"{request.conversation.workspace_key}:")
+        if not results:
             raise CommandRejected(
                 "No call of that id was asked for here. Of a call that was not, say server and tool: "
                 "`/mcp policy explain SERVER TOOL`."
             )
-        for_people = [self._happened(conversation, step) for conversation, step in found]
+        call_facts = [self._earlier_result(conversation, step) for conversation, step in results]
         yield Reply(
             "What was decided of this call, when it was asked for."
-            if len(found) == 1
-            else f"What was decided of these {len(found)} calls, when they were asked for.",
-            details=tuple(fact for facts in for_people for fact in facts),
+            if len(results) == 1
+            else f"What was decided of these {len(results)} calls, when they were asked for.",
+            details=tuple(fact for facts in call_facts for fact in facts),
         )
 
     async def _hypothetical(self, request: CommandContext) -> Reply:
         arguments = request.arguments
         server = await self._directory.find_synced(arguments.one("server"), request.conversation)
         tool = self._directory.find_tool(server, arguments.one("tool"))
-        where = self._place(arguments.one("in"), request)
+        conversation = self._place(arguments.one("in"), request)
         call_arguments = _arguments(arguments.one("arguments", "{}"))
-        judged = self._parts.administration.judge(tool, call_arguments, _asker(request), where)
+        judged = self._dependencies.administration.judge(tool, call_arguments, _asker(request), conversation)
         facts = [
             ("call", f"{server.name}.{tool.original_name}"),
             ("policy", POLICY_WORDS[judged.ruling.policy]),
             ("decided by", judged.ruling.rule or "the default"),
             ("which says", judged.ruling.words),
             ("because", judged.ruling.why),
-            *self._signature(judged, where),
+            *self._approvers(judged, conversation),
             *_flow(tool, call_arguments, judged),
             *self._withheld(tool),
             *(
                 (
-                    each.rule.id or "another rule",
-                    f"{describe_rule(each.rule, _name(each.rule.server_id, tool))}: {each.why}",
+                    passed.rule.id or "another rule",
+                    f"{describe_rule(passed.rule, _name(passed.rule.server_id, tool))}: {passed.why}",
                 )
-                for each in judged.passed
+                for passed in judged.passed
             ),
         ]
         return Reply("What would happen to this call.", details=tuple(facts))
 
-    def _place(self, given: str, request: CommandContext) -> ConversationKey:
+    def _place(self, channel_or_key: str, request: CommandContext) -> ConversationKey:
         """Parse a channel id of this workspace, or a key as in rules: `slack:T1:C9`."""
         here = request.conversation
-        if ":" not in given:
-            return replace(here, channel=given.lstrip("#"), thread="") if given else here
-        platform, workspace, channel = [*given.split(":"), ""][:3]
-        where = ConversationKey(platform, workspace, channel, "")
-        if where.workspace_key != here.workspace_key and not self._parts.rights.operates(request.member):
+        if ":" not in channel_or_key:
+            return replace(here, channel=channel_or_key.lstrip("#"), thread="") if channel_or_key else here
+        platform, workspace, channel = [*channel_or_key.split(":"), ""][:3]
+        key = ConversationKey(platform, workspace, channel, "")
+        if key.workspace_key != here.workspace_key and not self._dependencies.rights.operates(request.member):
             raise CommandRejected("Rules of another workspace are shown to its admins and to the operator.")
-        return where
+        return key
 
-    def _signature(self, judged: PolicyResult, conversation: ConversationKey) -> list[tuple[str, str]]:
+    def _approvers(self, judged: PolicyResult, conversation: ConversationKey) -> list[tuple[str, str]]:
         if judged.ruling.policy is not ApprovalPolicy.ASK_USER:
             return []
-        return [("signed by", self._parts.administration.signed_by(judged.terms, conversation))]
+        return [("signed by", self._dependencies.administration.signed_by(judged.terms, conversation))]
 
     def _withheld(self, tool: Tool) -> list[tuple[str, str]]:
         """Return the note that an unreviewed tool is not offered, regardless of rules."""
-        if all(each.name != tool.name for each in withheld(self._parts.servers, tool.server_id)):
+        if all(
+            withheld_tool.name != tool.name for withheld_tool in withheld(self._dependencies.servers, tool.server_id)
+        ):
             return []
         return [("review", f"the tool is not offered before a review: /mcp review {tool.server}")]
 
-    def _happened(self, conversation: ConversationKey, step: ToolStep) -> list[tuple[str, str]]:
+    def _earlier_result(self, conversation: ConversationKey, step: ToolStep) -> list[tuple[str, str]]:
         ruling, approval = step.ruling, step.approval
         name = f"{step.tool.server}.{step.tool.name}" if step.tool else step.call.name
         facts = [("call", f"{name} ({step.status.value})")]
@@ -151,7 +153,7 @@ class PolicyExplain:
             ("because", ruling.why),
         ]
         if approval is not None:
-            facts.append(("signed by", self._parts.administration.signed_by(approval.terms, conversation)))
+            facts.append(("signed by", self._dependencies.administration.signed_by(approval.terms, conversation)))
             facts += [("decided", f"{step.status.value} by {approval.decided_by}")] if approval.decided_by else []
         return facts
 
@@ -173,8 +175,8 @@ def _flow(tool: Tool, arguments: Mapping[str, Any], judged: PolicyResult) -> lis
     return facts
 
 
-def _because(tool: Tool, said: Words | Sends | None) -> str:
-    if said is not None:
+def _because(tool: Tool, configured: Words | Sends | None) -> str:
+    if configured is not None:
         return "as set"
     return "by its server's hints" if tool.trusted else "its server is not marked trusted"
 
@@ -185,22 +187,22 @@ def _name(server_id: str, tool: Tool) -> str:
 
 def _arguments(text: str) -> Mapping[str, Any]:
     try:
-        found = json.loads(text, object_pairs_hook=unique_names)
+        value = json.loads(text, object_pairs_hook=unique_names)
     except DuplicateName as error:
         raise CommandRejected(f"`--arguments` cannot be used: {error}.") from None
     except (ValueError, RecursionError):
-        found = None
-    if not isinstance(found, dict):
+        value = None
+    if not isinstance(value, dict):
         raise CommandRejected('`--arguments` is a JSON object, such as `{"project": "OPS"}`.')
-    return found
+    return value
 
 
 def _asker(request: CommandContext) -> Member:
     """Return the member who would ask: the current user, or one with the given roles."""
     arguments = request.arguments
-    who = arguments.one("as")
-    if not who:
+    principal = arguments.one("as")
+    if not principal:
         return request.member
-    platform, colon, identifier = who.rpartition(":")
+    platform, colon, identifier = principal.rpartition(":")
     author = Author(platform if colon else request.author.platform, identifier, identifier)
     return Member(author, frozenset(arguments.many("role")), guest=arguments.given("guest"))

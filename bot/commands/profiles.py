@@ -110,36 +110,38 @@ class Outdated:
 class ProfileService:
     """Finds, saves and deletes profiles, and applies changes to this process."""
 
-    def __init__(self, parts: CommandDependencies) -> None:
-        self._parts = parts
-        self._remembered: dict[str, Sequence[str]] = {}
+    def __init__(self, dependencies: CommandDependencies) -> None:
+        self._dependencies = dependencies
+        self._known_names: dict[str, Sequence[str]] = {}
 
     @property
-    def remembered(self) -> Mapping[str, Sequence[str]]:
+    def known_names(self) -> Mapping[str, Sequence[str]]:
         """Profile names last read, by workspace. Completion uses them without a query."""
-        return self._remembered
+        return self._known_names
 
     async def all(self, conversation: ConversationKey) -> list[Profile]:
         """Return all profiles of a workspace and the global ones, sorted by name."""
         profiles = [
             profile
-            for profile in await self._parts.profiles.profiles()
+            for profile in await self._dependencies.profiles.profiles()
             if profile.workspace in (EVERYWHERE, conversation.workspace_key)
         ]
-        self._remembered[conversation.workspace_key] = tuple(each.name for each in profiles)
+        self._known_names[conversation.workspace_key] = tuple(profile.name for profile in profiles)
         return profiles
 
-    async def named(self, name: str, conversation: ConversationKey) -> Profile | None:
+    async def find_or_none(self, name: str, conversation: ConversationKey) -> Profile | None:
         """Return the profile by name or id; those of the workspace come before global ones. None if it is missing."""
         wanted = name.strip().lower()
-        found = [each for each in await self.all(conversation) if wanted in (each.name.lower(), each.id.lower())]
-        return min(found, key=lambda each: each.workspace == EVERYWHERE, default=None)
+        matches = [
+            profile for profile in await self.all(conversation) if wanted in (profile.name.lower(), profile.id.lower())
+        ]
+        return min(matches, key=lambda profile: profile.workspace == EVERYWHERE, default=None)
 
     async def find(self, name: str, conversation: ConversationKey) -> Profile:
         """Return the profile by name or id. Raises NotFoundRejection."""
-        profile = await self.named(name, conversation)
+        profile = await self.find_or_none(name, conversation)
         if profile is None:
-            hint = did_you_mean(name, self._remembered.get(conversation.workspace_key, ()))
+            hint = did_you_mean(name, self._known_names.get(conversation.workspace_key, ()))
             raise NotFoundRejection(f"There is no profile of that name.{hint} `/profile list` lists them.")
         return profile
 
@@ -149,22 +151,22 @@ class ProfileService:
 
     def may_change(self, profile: Profile, member: Member) -> None:
         """Check that the member may change the profile. Raises ForbiddenRejection."""
-        if profile.workspace == EVERYWHERE and not self._parts.rights.everywhere(member):
+        if profile.workspace == EVERYWHERE and not self._dependencies.rights.everywhere(member):
             raise ForbiddenRejection("This profile belongs to every workspace. Only the operator can change it.")
 
     async def save(self, profile: Profile, by: Author) -> Profile | Outdated:
         """Save a new profile, or a changed one if its version is current. Raises NotFound."""
         try:
-            kept = await self._parts.profiles.save(profile, by)
+            saved = await self._dependencies.profiles.save(profile, by)
         except Conflict as conflict:
             return Outdated(str(conflict))
-        await self._parts.administration.refresh()
-        return kept
+        await self._dependencies.administration.refresh()
+        return saved
 
     async def delete(self, profile: Profile, by: Author) -> None:
         """Delete a profile and its bindings."""
-        await self._parts.profiles.delete(profile.id, by)
-        await self._parts.administration.refresh()
+        await self._dependencies.profiles.delete(profile.id, by)
+        await self._dependencies.administration.refresh()
 
 
 # -------------------- form fields
@@ -177,7 +179,7 @@ def profile_form(profile: Profile, values: Mapping[str, str], errors: Mapping[st
     return Form(
         f"profile set:{profile.id}:{profile.version}:{number}",
         f"{'Edit' if profile.version else 'New'} profile · {number} of {len(STEPS)}",
-        tuple(replace(each, value=values.get(each.name, ""), error=errors.get(each.name, "")) for each in step),
+        tuple(replace(field, value=values.get(field.name, ""), error=errors.get(field.name, "")) for field in step),
         submit="Save" if number == len(STEPS) else "Continue",
         carried={name: value for name, value in values.items() if name not in names},
         instead=_INSTEAD,
@@ -186,10 +188,14 @@ def profile_form(profile: Profile, values: Mapping[str, str], errors: Mapping[st
 
 def profile_values(profile: Profile, servers: Sequence[VisibleServer]) -> dict[str, str]:
     """Return the current values, with servers by slug. A removed server keeps its id."""
-    slugs = {seen.id: seen.name for seen in servers}
+    slugs = {server.id: server.name for server in servers}
     tools = (f"{slugs.get(server, server)}.{tool}" for server, names in profile.tools.items() for tool in sorted(names))
-    policies = (_line(rule, slugs) for rule in profile.policies)
-    enabled = [EVERY_SERVER] if profile.servers is None else sorted(slugs.get(each, each) for each in profile.servers)
+    policies = (_rule_line(rule, slugs) for rule in profile.policies)
+    enabled = (
+        [EVERY_SERVER]
+        if profile.servers is None
+        else sorted(slugs.get(server_id, server_id) for server_id in profile.servers)
+    )
     return {
         "name": profile.name,
         "persona": profile.persona,
@@ -207,7 +213,7 @@ def parse_profile(
     """Return the profile with the given fields, and errors by field. An absent field is unchanged, an empty one is
     cleared.
     """
-    reader = _Reader(servers, profile)
+    reader = _LineParser(servers, profile)
     readers: Mapping[str, Callable[[str], Mapping[str, object]]] = {
         "name": lambda text: {"name": _name(text)},
         "persona": lambda text: {"persona": _persona(text)},
@@ -231,29 +237,29 @@ def parse_profile(
     return changed, errors
 
 
-class _Reader:
+class _LineParser:
     """Parser of lines about servers, by any of their names. Removed servers keep their ids."""
 
     def __init__(self, servers: Sequence[VisibleServer], profile: Profile) -> None:
         gone = {*(profile.servers or ()), *profile.tools, *(rule.server_id for rule in profile.policies)} - {""}
         # Slugs and ids are added last: a title equal to another server's slug does not hide it.
-        self._ids = {seen.config.title.lower(): seen.id for seen in servers if seen.config.title}
-        self._ids |= {seen.name.lower(): seen.id for seen in servers}
-        self._ids |= {server.lower(): server for server in (*gone, *(seen.id for seen in servers))}
+        self._ids = {server.config.title.lower(): server.id for server in servers if server.config.title}
+        self._ids |= {server.name.lower(): server.id for server in servers}
+        self._ids |= {server.lower(): server for server in (*gone, *(server.id for server in servers))}
 
     def servers(self, text: str) -> frozenset[str] | None:
         lines = _lines(text)
         return None if EVERY_SERVER in lines else frozenset(self._id(line) for line in lines)
 
     def tools(self, text: str) -> dict[str, frozenset[str]]:
-        found: dict[str, frozenset[str]] = {}
+        tools: dict[str, frozenset[str]] = {}
         for line in _lines(text):
             server, dot, tool = line.partition(".")
             if not dot or not tool:
                 raise ValueError("Each line is SERVER.TOOL.")
             server_id = self._id(server)
-            found[server_id] = found.get(server_id, frozenset()) | {tool}
-        return found
+            tools[server_id] = tools.get(server_id, frozenset()) | {tool}
+        return tools
 
     def policies(self, text: str) -> tuple[Rule, ...]:
         """Parse lines of the short form, and rules as JSON. A line about a server covers its tools without a line of
@@ -267,7 +273,11 @@ class _Reader:
             else:
                 short.append(self._short(line))
         for server, tool, policy in short:
-            others = frozenset(each for each_server, each, _ in short if each_server == server and not is_pattern(each))
+            others = frozenset(
+                other_tool
+                for other_server, other_tool, _ in short
+                if other_server == server and not is_pattern(other_tool)
+            )
             rules.append(
                 Rule(policy, server_id=server, tool=tool, excluded_tools=others if tool == ANY else frozenset())
             )
@@ -299,13 +309,13 @@ class _Reader:
             raise ValueError(f"A rule's {error.key}: {error}.") from error
 
     def _id(self, name: str) -> str:
-        found: str | None = self._ids.get(name.strip().lower())
-        if found is None:
+        server_id: str | None = self._ids.get(name.strip().lower())
+        if server_id is None:
             raise ValueError("One of the servers does not exist here; /mcp list lists them.")
-        return found
+        return server_id
 
 
-def _line(rule: Rule, slugs: Mapping[str, str]) -> str:
+def _rule_line(rule: Rule, slugs: Mapping[str, str]) -> str:
     """Format a rule: the short form if it is complete."""
     server = slugs.get(rule.server_id, rule.server_id)
     if (
@@ -330,7 +340,7 @@ def _line(rule: Rule, slugs: Mapping[str, str]) -> str:
 
 def _rule_lines(text: str) -> list[str]:
     lines = (line.strip() for line in text.splitlines())
-    return [each for line in lines for each in ([line] if line.startswith("{") else _lines(line))]
+    return [rule for line in lines for rule in ([line] if line.startswith("{") else _lines(line))]
 
 
 def _lines(text: str) -> list[str]:
@@ -356,10 +366,10 @@ def _model(text: str) -> str:
 
 
 def _approvers(text: str) -> frozenset[str]:
-    found = frozenset(_lines(text))
-    if not all(_PRINCIPAL.fullmatch(each) for each in found):
+    approvers = frozenset(_lines(text))
+    if not all(_PRINCIPAL.fullmatch(approver) for approver in approvers):
         raise ValueError("Each is PLATFORM:ID, such as slack:U123 or discord-role:7.")
-    return found
+    return approvers
 
 
 # -------------------- verbs
@@ -368,15 +378,15 @@ def _approvers(text: str) -> frozenset[str]:
 class Profiles:
     """Verbs of `/profile`."""
 
-    def __init__(self, parts: CommandDependencies, directory: ServerDirectory) -> None:
-        self._parts = parts
+    def __init__(self, dependencies: CommandDependencies, directory: ServerDirectory) -> None:
+        self._dependencies = dependencies
         self._directory = directory
-        self._keeping = ProfileService(parts)
+        self._service = ProfileService(dependencies)
 
     @property
-    def remembered(self) -> Mapping[str, Sequence[str]]:
+    def known_names(self) -> Mapping[str, Sequence[str]]:
         """Profile names last read, by workspace. Completion uses them without a query."""
-        return self._keeping.remembered
+        return self._service.known_names
 
     @property
     def handlers(self) -> tuple[VerbHandler, ...]:
@@ -386,28 +396,28 @@ class Profiles:
                 Verb("list", "every profile and where it holds", (), RequiredRole.EVERYONE, ("ls",)), self._list
             ),
             VerbHandler(Verb("show", "one profile in full", (PROFILE,), aliases=("get",)), self._show),
-            VerbHandler(SET, self._set, self._filled),
+            VerbHandler(SET, self._set, self._submit),
             VerbHandler(Verb("delete", "delete a profile", (PROFILE, CONFIRM), aliases=("remove", "rm")), self._delete),
             VerbHandler(Verb("bind", "let a profile hold in this channel, or wider", (PROFILE, _SCOPE)), self._bind),
             VerbHandler(Verb("unbind", "let none hold in this channel, or wider", (_SCOPE,)), self._unbind),
         )
 
     async def _list(self, request: CommandContext) -> AsyncIterator[Reply]:
-        profiles = await self._keeping.all(request.conversation)
+        profiles = await self._service.all(request.conversation)
         if not profiles:
-            how = " `/profile set NAME` makes one." if self._parts.rights.administers(request.member) else ""
+            how = " `/profile set NAME` makes one." if self._dependencies.rights.administers(request.member) else ""
             yield Reply(f"No profiles yet: everything is enabled everywhere.{how}")
             return
-        bound = await self._bound(request.conversation)
+        bindings = await self._bindings(request.conversation)
         rows = tuple(
             (
-                each.name,
-                ", ".join(bound.get(each.id, ())),
-                each.model or "the bot's own",
-                "all" if each.servers is None else pluralize(len(each.servers), "server"),
-                pluralize(len(each.policies), "rule"),
+                profile.name,
+                ", ".join(bindings.get(profile.id, ())),
+                profile.model or "the bot's own",
+                "all" if profile.servers is None else pluralize(len(profile.servers), "server"),
+                pluralize(len(profile.policies), "rule"),
             )
-            for each in cut(profiles, request.arguments.page)
+            for profile in cut(profiles, request.arguments.page)
         )
         yield Reply(
             f"Profiles · {len(profiles)}",
@@ -416,14 +426,14 @@ class Profiles:
         )
 
     async def _show(self, request: CommandContext) -> AsyncIterator[Reply]:
-        profile = await self._keeping.find(request.arguments.one("profile"), request.conversation)
+        profile = await self._service.find(request.arguments.one("profile"), request.conversation)
         servers = await self._directory.all(request.conversation)
-        bound = await self._bound(request.conversation)
+        bindings = await self._bindings(request.conversation)
         values = profile_values(profile, servers)
-        when = format_ago(profile.updated_at, self._parts.clock())
+        when = format_ago(profile.updated_at, self._dependencies.clock())
         facts = (
             ("name", profile.name),
-            ("holds in", ", ".join(bound.get(profile.id, ())) or "no place yet"),
+            ("holds in", ", ".join(bindings.get(profile.id, ())) or "no place yet"),
             ("persona", profile.persona),
             ("model", profile.model or "the bot's own"),
             ("servers", "all" if profile.servers is None else values["servers"].replace("\n", ", ") or "none"),
@@ -449,14 +459,14 @@ class Profiles:
     async def _set(self, request: CommandContext) -> AsyncIterator[Reply | Form]:
         arguments = request.arguments
         name = arguments.one("profile").strip()
-        present = await self._keeping.named(name, request.conversation) if name else None
+        present = await self._service.find_or_none(name, request.conversation) if name else None
         profile = present or self._blank(name, request.member, request.conversation)
-        self._keeping.may_change(profile, request.member)
+        self._service.may_change(profile, request.member)
         servers = await self._directory.all(request.conversation)
         if set(arguments.values) <= {"profile"}:
             yield profile_form(profile, profile_values(profile, servers), {})
             return
-        fields = _given(arguments)
+        fields = _given_fields(arguments)
         draft, errors = parse_profile(profile, fields, servers)
         if errors:
             options = {"name": "name", "servers": "--server", "tools": "--tool", "policies": "--policy"}
@@ -465,42 +475,42 @@ class Profiles:
             return
         yield await self._keep(draft, request.author)
 
-    async def _filled(self, filled: SubmissionContext) -> AsyncIterator[Reply | Form]:
-        profile_id, version, *_ = (*filled.state, "", "")
-        profiles = await self._keeping.all(filled.conversation)
-        profile = next((each for each in profiles if each.id == profile_id), None)
+    async def _submit(self, context: SubmissionContext) -> AsyncIterator[Reply | Form]:
+        profile_id, version, *_ = (*context.state, "", "")
+        profiles = await self._service.all(context.conversation)
+        profile = next((candidate for candidate in profiles if candidate.id == profile_id), None)
         if profile is None and version != "0":
             raise CommandRejected("That profile is gone. Nothing was saved.")
-        profile = profile or self._blank("", filled.member, filled.conversation)
-        self._keeping.may_change(profile, filled.member)
+        profile = profile or self._blank("", context.member, context.conversation)
+        self._service.may_change(profile, context.member)
         if str(profile.version) != version:
-            yield self._overtaken(profile)
+            yield self._version_conflict(profile)
             return
-        servers = await self._directory.all(filled.conversation)
-        draft, errors = parse_profile(profile, filled.fields, servers)
-        errors |= filled.errors
-        other = await self._keeping.named(draft.name, filled.conversation)
+        servers = await self._directory.all(context.conversation)
+        draft, errors = parse_profile(profile, context.fields, servers)
+        errors |= context.errors
+        other = await self._service.find_or_none(draft.name, context.conversation)
         if other is not None and other.id != profile.id:
             errors["name"] = "There is a profile of that name."
-        number = int(filled.state[-1]) if filled.state[-1:] in (("1",), ("2",)) else 1
-        step = _next(number, errors)
+        number = int(context.state[-1]) if context.state[-1:] in (("1",), ("2",)) else 1
+        step = _next_step(number, errors)
         if step is not None:
-            yield profile_form(profile, {**profile_values(profile, servers), **filled.fields}, errors, step)
+            yield profile_form(profile, {**profile_values(profile, servers), **context.fields}, errors, step)
             return
-        yield await self._keep(draft, filled.author)
+        yield await self._keep(draft, context.author)
 
     async def _keep(self, profile: Profile, by: Author) -> Reply:
-        kept = await self._keeping.save(profile, by)
-        if isinstance(kept, Outdated):
-            return replace(self._overtaken(profile), details=(("cause", kept.why),))
+        saved = await self._service.save(profile, by)
+        if isinstance(saved, Outdated):
+            return replace(self._version_conflict(profile), details=(("cause", saved.why),))
         return Reply(
             "Profile saved. It applies from the next answer in the places it is bound to.",
-            details=(("name", kept.name), ("version", str(kept.version))),
-            actions=(ReplyAction("Bind here", ("profile", "bind", kept.name), ActionStyle.PRIMARY),),
+            details=(("name", saved.name), ("version", str(saved.version))),
+            actions=(ReplyAction("Bind here", ("profile", "bind", saved.name), ActionStyle.PRIMARY),),
         )
 
-    def _overtaken(self, profile: Profile) -> Reply:
-        when = format_ago(profile.updated_at, self._parts.clock())
+    def _version_conflict(self, profile: Profile) -> Reply:
+        when = format_ago(profile.updated_at, self._dependencies.clock())
         return Reply(
             "The profile has been changed since you opened it. Nothing was saved.",
             details=(("changed", f"{when} by {profile.updated_by or 'somebody else'}"),),
@@ -509,18 +519,18 @@ class Profiles:
         )
 
     def _blank(self, name: str, member: Member, conversation: ConversationKey) -> Profile:
-        return self._keeping.blank(
-            name, EVERYWHERE if self._parts.rights.everywhere(member) else conversation.workspace_key
+        return self._service.blank(
+            name, EVERYWHERE if self._dependencies.rights.everywhere(member) else conversation.workspace_key
         )
 
     # Deleting and binding
 
     async def _delete(self, request: CommandContext) -> AsyncIterator[Reply]:
-        profile = await self._keeping.find(request.arguments.one("profile"), request.conversation)
-        self._keeping.may_change(profile, request.member)
+        profile = await self._service.find(request.arguments.one("profile"), request.conversation)
+        self._service.may_change(profile, request.member)
         typed = request.arguments.one("confirm")
         if not typed:
-            held = (await self._bound(request.conversation)).get(profile.id, ())
+            held = (await self._bindings(request.conversation)).get(profile.id, ())
             yield Reply(
                 "Delete this profile? The places where it holds will have none. This cannot be undone. Type its name "
                 "to confirm.",
@@ -534,40 +544,40 @@ class Profiles:
             return
         if typed.strip().lower() != profile.name.lower():
             raise CommandRejected("That was not its name. Nothing was deleted.")
-        await self._keeping.delete(profile, request.author)
+        await self._service.delete(profile, request.author)
         yield Reply("The profile is deleted.", details=(("name", profile.name),))
 
     async def _bind(self, request: CommandContext) -> AsyncIterator[Reply]:
-        profile = await self._keeping.find(request.arguments.one("profile"), request.conversation)
-        place, said = self._place(request)
-        before = {binding.place: binding.profile for binding in await self._parts.profiles.bindings()}.get(place)
-        await self._parts.profiles.bind(place, profile.id, request.author)
-        await self._parts.administration.refresh()
+        profile = await self._service.find(request.arguments.one("profile"), request.conversation)
+        place, scope_text = self._scope(request)
+        before = {binding.place: binding.profile for binding in await self._dependencies.profiles.bindings()}.get(place)
+        await self._dependencies.profiles.bind(place, profile.id, request.author)
+        await self._dependencies.administration.refresh()
         scope = request.arguments.one("scope", SCOPES[0])
-        names = {each.id: each.name for each in await self._keeping.all(request.conversation)}
+        names = {other.id: other.name for other in await self._service.all(request.conversation)}
         undo = ("profile", "bind", names[before], scope) if before in names else ("profile", "unbind", scope)
         yield Reply(
-            f"The profile holds in {said} from the next answer on.",
+            f"The profile holds in {scope_text} from the next answer on.",
             details=(("name", profile.name),),
             actions=(ReplyAction("Undo", undo),),
         )
 
     async def _unbind(self, request: CommandContext) -> AsyncIterator[Reply]:
-        place, said = self._place(request)
-        before = {binding.place: binding.profile for binding in await self._parts.profiles.bindings()}.get(place)
-        if not await self._parts.profiles.unbind(place, request.author):
-            yield Reply(f"No profile holds in {said}. Nothing was changed.", failed=True)
+        place, scope_text = self._scope(request)
+        before = {binding.place: binding.profile for binding in await self._dependencies.profiles.bindings()}.get(place)
+        if not await self._dependencies.profiles.unbind(place, request.author):
+            yield Reply(f"No profile holds in {scope_text}. Nothing was changed.", failed=True)
             return
-        await self._parts.administration.refresh()
-        names = {each.id: each.name for each in await self._keeping.all(request.conversation)}
+        await self._dependencies.administration.refresh()
+        names = {profile.id: profile.name for profile in await self._service.all(request.conversation)}
         scope = request.arguments.one("scope", SCOPES[0])
         undo = (ReplyAction("Undo", ("profile", "bind", names[before], scope)),) if before in names else ()
-        yield Reply(f"No profile holds in {said} any more.", actions=undo)
+        yield Reply(f"No profile holds in {scope_text} any more.", actions=undo)
 
-    def _place(self, request: CommandContext) -> tuple[str, str]:
+    def _scope(self, request: CommandContext) -> tuple[str, str]:
         channel, workspace = binding_scopes(request.conversation)
         match request.arguments.one("scope", SCOPES[0]):
-            case "everywhere" if not self._parts.rights.everywhere(request.member):
+            case "everywhere" if not self._dependencies.rights.everywhere(request.member):
                 raise CommandRejected("Only the operator can say what holds in every workspace.")
             case "everywhere":
                 return EVERYWHERE, "every workspace"
@@ -578,26 +588,28 @@ class Profiles:
 
     # Finding
 
-    async def _bound(self, conversation: ConversationKey) -> dict[str, list[str]]:
+    async def _bindings(self, conversation: ConversationKey) -> dict[str, list[str]]:
         """Return the bindings of each profile as display text. Other channels are shown by id."""
         channel, workspace = binding_scopes(conversation)
-        said = {channel: "this channel", workspace: "this workspace", EVERYWHERE: "every workspace"}
-        found: dict[str, list[str]] = {}
-        for binding in await self._parts.profiles.bindings():
-            if binding.place in said or binding.place.startswith(f"{workspace}:"):
-                found.setdefault(binding.profile, []).append(said.get(binding.place, binding.place.split(":")[-1]))
-        return found
+        scope_texts = {channel: "this channel", workspace: "this workspace", EVERYWHERE: "every workspace"}
+        bindings: dict[str, list[str]] = {}
+        for binding in await self._dependencies.profiles.bindings():
+            if binding.place in scope_texts or binding.place.startswith(f"{workspace}:"):
+                bindings.setdefault(binding.profile, []).append(
+                    scope_texts.get(binding.place, binding.place.split(":")[-1])
+                )
+        return bindings
 
 
 def profile_command(
-    parts: CommandDependencies, directory: ServerDirectory
+    dependencies: CommandDependencies, directory: ServerDirectory
 ) -> tuple[Command, Mapping[str, Sequence[str]]]:
     """Return the command with all its verbs, and the names for completion."""
-    profiles = Profiles(parts, directory)
-    return Command("profile", "Profiles", profiles.handlers, parts.rights, default="list"), profiles.remembered
+    profiles = Profiles(dependencies, directory)
+    return Command("profile", "Profiles", profiles.handlers, dependencies.rights, default="list"), profiles.known_names
 
 
-def _given(arguments: Arguments) -> dict[str, str]:
+def _given_fields(arguments: Arguments) -> dict[str, str]:
     fields = {name: arguments.one(name) for name in ("persona", "model") if arguments.given(name)}
     for option, field in (("server", "servers"), ("tool", "tools"), ("policy", "policies"), ("approver", "approvers")):
         if arguments.given(option):
@@ -607,7 +619,7 @@ def _given(arguments: Arguments) -> dict[str, str]:
     return fields
 
 
-def _next(number: int, errors: Mapping[str, str]) -> int | None:
+def _next_step(number: int, errors: Mapping[str, str]) -> int | None:
     """Return the first visited step with an error, else the next step; None at the end."""
     for index, step in enumerate(STEPS[:number], 1):
         if any(field.name in errors for field in step):

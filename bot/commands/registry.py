@@ -51,10 +51,12 @@ class Completion:
         command = self._commands.get(name)
         if command is None:
             return []
-        offers = dict.fromkeys(self._offers(command, words, word, conversation))
-        return [f"{head} {offer}" for offer in offers if offer.startswith(word)]
+        candidates = dict.fromkeys(self._candidates(command, words, word, conversation))
+        return [f"{head} {candidate}" for candidate in candidates if candidate.startswith(word)]
 
-    def _offers(self, command: Command, words: list[str], word: str, conversation: ConversationKey) -> Iterator[str]:
+    def _candidates(
+        self, command: Command, words: list[str], word: str, conversation: ConversationKey
+    ) -> Iterator[str]:
         """Yield candidates for the last word."""
         if not words:
             yield from dict.fromkeys(verb.path.split()[0] for verb in command.verbs)
@@ -63,17 +65,17 @@ class Completion:
         yield from self._second_words(command, words)
         if resolved is None:
             return
-        verb, rest = resolved
-        places, option, given = _where(verb, rest)
+        verb, remaining = resolved
+        places, option, server_name = _completion_state(verb, remaining)
         if option is not None:
-            yield from self._values(option, given, conversation)
+            yield from self._values(option, server_name, conversation)
             return
         if word.startswith("-") or not places:
             yield from (
                 f"--{parameter.name}" for parameter in verb.parameters if parameter.shape is not ParameterKind.PLACE
             )
         for place in places:
-            yield from self._values(place, given, conversation)
+            yield from self._values(place, server_name, conversation)
 
     def _second_words(self, command: Command, words: list[str]) -> Iterator[str]:
         """Yield second words of two-word verbs, such as `set` after `policy`."""
@@ -83,7 +85,7 @@ class Completion:
                 if name and group == words[0].lower():
                     yield name
 
-    def _values(self, parameter: Parameter, given: str, conversation: ConversationKey) -> Iterable[str]:
+    def _values(self, parameter: Parameter, server_name: str, conversation: ConversationKey) -> Iterable[str]:
         """Return a parameter's values; those of a server's tools, resources and prompts depend on the server given
         before.
         """
@@ -91,11 +93,17 @@ class Completion:
             case CompletionSource.SERVERS:
                 names: Iterable[str] = self._directory.names(conversation)
             case CompletionSource.TOOLS:
-                names = (tool.original_name for tool in self._directory.known(given, conversation).tools)
+                names = (
+                    tool.original_name for tool in self._directory.known_capabilities(server_name, conversation).tools
+                )
             case CompletionSource.RESOURCES:
-                names = (resource.uri for resource in self._directory.known(given, conversation).resources)
+                names = (
+                    resource.uri for resource in self._directory.known_capabilities(server_name, conversation).resources
+                )
             case CompletionSource.PROMPTS:
-                names = (prompt.name for prompt in self._directory.known(given, conversation).prompts)
+                names = (
+                    prompt.name for prompt in self._directory.known_capabilities(server_name, conversation).prompts
+                )
             case CompletionSource.PROFILES:
                 names = self._profiles.get(conversation.workspace_key, ())
             case CompletionSource.NOTHING:
@@ -103,32 +111,37 @@ class Completion:
         return (*parameter.choices, *(shlex.quote(name) for name in names))
 
 
-def _where(verb: Verb, words: Sequence[str]) -> tuple[list[Parameter], Parameter | None, str]:
+def _completion_state(verb: Verb, words: Sequence[str]) -> tuple[list[Parameter], Parameter | None, str]:
     """Return the next positional parameters, the option that expects its value, and the server named before."""
     options = {
         f"--{parameter.name}": parameter for parameter in verb.parameters if parameter.shape is ParameterKind.OPTION
     }
-    places, given, waiting = list(verb.places), "", None
+    places, server_name, waiting = list(verb.places), "", None
     for word in words:
         if waiting is not None:
             waiting = None
         elif word in options:
             waiting = options[word]
         elif not word.startswith("--") and places:
-            given = word if places[0].completes is CompletionSource.SERVERS else given
+            server_name = word if places[0].completes is CompletionSource.SERVERS else server_name
             if not places[0].repeated:
                 places.pop(0)
     needed = next((index for index, place in enumerate(places) if place.required), len(places) - 1)
-    return places[: needed + 1], waiting, given
+    return places[: needed + 1], waiting, server_name
 
 
 class CommandRegistry:
     """Looks up commands and runs them."""
 
-    def __init__(self, parts: CommandDependencies) -> None:
-        directory = ServerDirectory(parts)
-        profile, names = profile_command(parts, directory)
-        commands = (mcp_command(parts, directory), profile, conversations_command(parts), usage_command(parts))
+    def __init__(self, dependencies: CommandDependencies) -> None:
+        directory = ServerDirectory(dependencies)
+        profile, names = profile_command(dependencies, directory)
+        commands = (
+            mcp_command(dependencies, directory),
+            profile,
+            conversations_command(dependencies),
+            usage_command(dependencies),
+        )
         self._commands: Mapping[str, Command] = {command.name: command for command in commands}
         self._completion = Completion(self._commands, directory, names)
 
@@ -142,10 +155,10 @@ class CommandRegistry:
         match request:
             case Invocation(command=name):
                 command = self._commands.get(name.lower())
-                answers = command.invoked(request) if command is not None else _unknown(name, self._commands)
+                answers = command.invoke(request) if command is not None else _unknown_command(name, self._commands)
             case FormSubmission(form=form):
                 command = self._commands.get(form.partition(" ")[0])
-                answers = command.submitted(request) if command is not None else _closed()
+                answers = command.submit(request) if command is not None else _closed_form()
         async for answer in answers:
             yield answer
 
@@ -154,10 +167,10 @@ class CommandRegistry:
         return self._completion.complete(text, conversation)
 
 
-async def _unknown(name: str, commands: Mapping[str, Command]) -> AsyncIterator[Reply | Form]:
+async def _unknown_command(name: str, commands: Mapping[str, Command]) -> AsyncIterator[Reply | Form]:
     known = ", ".join(f"`/{command}`" for command in commands)
     yield error_reply(f"There is no such command.{did_you_mean(name, commands, '/')} What there is: {known}.")
 
 
-async def _closed() -> AsyncIterator[Reply | Form]:
+async def _closed_form() -> AsyncIterator[Reply | Form]:
     yield error_reply("This form is no longer open. Start again with the command.")

@@ -19,8 +19,8 @@ from bot.commands.dependencies import CommandDependencies
 from bot.commands.server_definition import ParsedDefinition, command_line, parse_definition
 from bot.commands.server_directory import ServerDirectory, VisibleServer, capabilities, name_in_use
 from bot.commands.server_fields import is_slug, slug_of
-from bot.commands.server_listing import reached
-from bot.commands.server_templates import SLOT, launch_of, place_of_template, placed
+from bot.commands.server_listing import endpoint_facts
+from bot.commands.server_templates import SLOT, fill_template, launch_of, place_of_template
 from bot.commands.sign_in import SignInSteps
 from bot.commands.text_format import format_duration, pluralize, server_label, shorten
 from bot.commands.tool_review import withheld
@@ -54,10 +54,12 @@ _SWITCHED_OFF = (ServerStatus.DISABLED, ServerStatus.DISCONNECTED)
 class ServerChecks:
     """Verbs that check servers and report progress."""
 
-    def __init__(self, parts: CommandDependencies, directory: ServerDirectory, signing_in: SignInSteps) -> None:
-        self._servers = parts.servers
+    def __init__(
+        self, dependencies: CommandDependencies, directory: ServerDirectory, sign_in_steps: SignInSteps
+    ) -> None:
+        self._servers = dependencies.servers
         self._directory = directory
-        self._signing_in = signing_in
+        self._sign_in_steps = sign_in_steps
 
     @property
     def handlers(self) -> tuple[VerbHandler, ...]:
@@ -67,15 +69,15 @@ class ServerChecks:
         return VerbHandler(verify, self._verify), VerbHandler(doctor, self._doctor)
 
     async def _verify(self, request: CommandContext) -> AsyncIterator[Reply]:
-        seen = await self._directory.find(request.arguments.one("server"), request.conversation)
-        if seen.status is ServerStatus.DISABLED:
+        server = await self._directory.find(request.arguments.one("server"), request.conversation)
+        if server.status is ServerStatus.DISABLED:
             yield Reply(
-                f"{server_label(seen.config)} is disabled. Enable it first.",
+                f"{server_label(server.config)} is disabled. Enable it first.",
                 failed=True,
-                actions=(ReplyAction("Enable", ("mcp", "enable", seen.name)),),
+                actions=(ReplyAction("Enable", ("mcp", "enable", server.name)),),
             )
             return
-        async for reply in verify_server(self._servers, self._signing_in, seen.config, "verified"):
+        async for reply in verify_server(self._servers, self._sign_in_steps, server.config, "verified"):
             yield reply
 
     async def _doctor(self, request: CommandContext) -> AsyncIterator[Reply]:
@@ -89,47 +91,47 @@ class ServerChecks:
             return
         rows: list[tuple[str, ...]] = []
         broken = 0
-        for seen in chosen:
-            async for check in self._looks(seen):
-                rows.append(_row(seen, check))
+        for server in chosen:
+            async for check in self._run_checks(server):
+                rows.append(_row(server, check))
                 broken += check.finding is CheckStatus.BROKEN
-                yield _report(f"Looking at {server_label(seen.config)}…", rows)
-        found = pluralize(broken, "thing is", "things are") + " wrong" if broken else "Nothing is wrong"
+                yield _report(f"Looking at {server_label(server.config)}…", rows)
+        summary = pluralize(broken, "thing is", "things are") + " wrong" if broken else "Nothing is wrong"
         text = (
-            f"{found} with {pluralize(len(chosen), 'server') if len(chosen) > 1 else server_label(chosen[0].config)}."
+            f"{summary} with {pluralize(len(chosen), 'server') if len(chosen) > 1 else server_label(chosen[0].config)}."
         )
-        waiting = await asyncio.gather(*(self._signing_in.steps(seen.config) for seen in chosen))
+        waiting = await asyncio.gather(*(self._sign_in_steps.steps(server.config) for server in chosen))
         yield _report(text, rows, failed=bool(broken), actions=tuple(chain(*waiting))[:_MOST_STEPS])
 
-    async def _looks(self, server: VisibleServer) -> AsyncIterator[Check]:
+    async def _run_checks(self, server: VisibleServer) -> AsyncIterator[Check]:
         if server.status in _SWITCHED_OFF:
             yield _switched_off(server)
             return
         try:
-            async with aclosing(self._servers.diagnose(server.id)) as looks:
-                async for check in looks:
+            async with aclosing(self._servers.diagnose(server.id)) as checks:
+                async for check in checks:
                     yield check
         except NotFound:
             yield Check("known", CheckStatus.DOUBTFUL, "This process does not follow it yet.", "try again in a moment")
 
 
 async def verify_server(
-    servers: ServerAdmin, signing_in: SignInSteps, config: ServerConfig, done: str
+    servers: ServerAdmin, sign_in_steps: SignInSteps, config: ServerConfig, done: str
 ) -> AsyncIterator[Reply]:
     """Check a saved server and report every step; the last reply has the result. `done` describes the change before."""
     checks: list[Check] = []
-    async with aclosing(servers.diagnose(config.id)) as looks:
-        async for check in looks:
+    async with aclosing(servers.diagnose(config.id)) as results:
+        async for check in results:
             checks.append(check)
-            yield Reply(f"Verifying {server_label(config)}… {_marked(checks)}")
+            yield Reply(f"Verifying {server_label(config)}… {_check_marks(checks)}")
     broken = [check for check in checks if check.finding is CheckStatus.BROKEN]
     if broken:
         # The need for a sign-in shows on the first connection, which may be in progress.
         await servers.wait_ready()
-        to_sign_in = await signing_in.steps(config)
+        to_sign_in = await sign_in_steps.steps(config)
         yield Reply(
-            f"{server_label(config)} is {done}, but does not work yet. {_marked(checks)}",
-            details=_explained(checks),
+            f"{server_label(config)} is {done}, but does not work yet. {_check_marks(checks)}",
+            details=_problems(checks),
             failed=done == "verified",
             actions=(
                 *to_sign_in,
@@ -147,15 +149,15 @@ async def verify_server(
     connected = state.status is ServerStatus.CONNECTED
     waiting = withheld(servers, config.id)
     yield Reply(
-        f"{server_label(config)} is {done}. {_marked(checks)} {'✓' if connected else '✗'} {count_tools(tools)}",
+        f"{server_label(config)} is {done}. {_check_marks(checks)} {'✓' if connected else '✗'} {count_tools(tools)}",
         details=(
-            *_explained(checks),
+            *_problems(checks),
             *((("problem", state.problem),) if state.problem else ()),
             *waits_for_review(waiting),
         ),
         failed=not connected and done == "verified",
         actions=(
-            *(await signing_in.steps(config)),
+            *(await sign_in_steps.steps(config)),
             *to_review(config, waiting),
             ReplyAction(
                 "Show tools", ("mcp", "tools", config.name), ActionStyle.PLAIN if waiting else ActionStyle.PRIMARY
@@ -187,21 +189,20 @@ def count_tools(tools: tuple[Tool, ...]) -> str:
     """Format the number of tools: `31 tools, 9 write, 2 destructive`."""
     writes = sum(not tool.read_only for tool in tools)
     destroys = sum(tool.destructive for tool in tools)
-    parts = [pluralize(len(tools), "tool")]
-    parts += [f"{writes} write"] if writes else []
-    parts += [f"{destroys} destructive"] if destroys else []
-    return ", ".join(parts)
+    texts = [pluralize(len(tools), "tool")]
+    texts += [f"{writes} write"] if writes else []
+    texts += [f"{destroys} destructive"] if destroys else []
+    return ", ".join(texts)
 
 
-def _marked(checks: list[Check]) -> str:
+def _check_marks(checks: list[Check]) -> str:
     """Format the checks on one line. Their names are this project's."""
     return " ".join(
         f"{MARKS[check.finding]} {check.name}" for check in checks if check.finding is not CheckStatus.SKIPPED
     )
 
 
-def _explained(checks: list[Check]) -> tuple[tuple[str, str], ...]:
-    """Return the failed checks with their fixes."""
+def _problems(checks: list[Check]) -> tuple[tuple[str, str], ...]:
     failures: list[tuple[str, str]] = []
     for check in checks:
         if check.finding in (CheckStatus.BROKEN, CheckStatus.DOUBTFUL):
@@ -224,8 +225,8 @@ def _switched_off(server: VisibleServer) -> Check:
         fix = "enable it" if server.status is ServerStatus.DISABLED else "connect it"
         return Check("switched on", CheckStatus.DOUBTFUL, f"An admin has made it {word}.", fix)
     if server.status is ServerStatus.DISABLED:
-        said = "The operator's file has it disabled: take out `disabled` to use it."
-        return Check("switched on", CheckStatus.SKIPPED, said)
+        text = "The operator's file has it disabled: take out `disabled` to use it."
+        return Check("switched on", CheckStatus.SKIPPED, text)
     return Check("switched on", CheckStatus.DOUBTFUL, f"It was {word} by hand.", "connect it")
 
 
@@ -261,23 +262,23 @@ class ServerRequest:
 class ServerValidator:
     """Creates and validates drafts."""
 
-    def __init__(self, parts: CommandDependencies, directory: ServerDirectory) -> None:
-        self._parts = parts
+    def __init__(self, dependencies: CommandDependencies, directory: ServerDirectory) -> None:
+        self._dependencies = dependencies
         self._directory = directory
-        self._signing_in = SignInSteps(parts, directory)
+        self._sign_in_steps = SignInSteps(dependencies, directory)
 
     def operates(self, member: Member) -> bool:
         """Return True if the member is the operator."""
-        return self._parts.rights.operates(member)
+        return self._dependencies.rights.operates(member)
 
     def may_define(self, config: ServerConfig, member: Member) -> None:
         """Check that the member may change such a definition. Raises ForbiddenRejection."""
-        if _free(config.transport) and not self.operates(member):
+        if _is_typed_program(config.transport) and not self.operates(member):
             raise ForbiddenRejection(f"{_OPERATORS} This server is one.")
 
     def is_name_allowed(self, slug: str) -> bool:
         """Return True if the operator allows this name."""
-        return self._parts.admits(slug)
+        return self._dependencies.admits(slug)
 
     async def check_allowed(self, config: ServerConfig) -> None:
         """Check the definition against the operator's settings, without resolving secrets. Raises CommandRejected."""
@@ -287,30 +288,30 @@ class ServerValidator:
                 "The "
                 "operator can add the name and restart the bot."
             )
-        if objection := await asyncio.to_thread(self._parts.administration.rejection_reason, config):
+        if objection := await asyncio.to_thread(self._dependencies.administration.rejection_reason, config):
             raise CommandRejected(f"{server_label(config)} does not run here and takes no secret. {objection}")
 
-    async def new(self, server_request: ServerRequest) -> ParsedDefinition:
+    async def draft_new(self, server_request: ServerRequest) -> ParsedDefinition:
         """Return the draft of a new server."""
         slug = server_request.name if is_slug(server_request.name) else slug_of(server_request.name)
         workspace = EVERYWHERE if server_request.everywhere else server_request.conversation.workspace_key
         blank = ServerConfig(slug, HttpTransport(""), id=str(uuid.uuid4()), workspace=workspace)
         record = ServerRecord(blank, created_by=server_request.member.author.principal)
-        draft = self._drafted(record, server_request)
-        self._judge_flows(record, draft, server_request.member)
+        draft = self._parse(record, server_request)
+        self._check_flows(record, draft, server_request.member)
         if not slug:
             draft.errors["name"] = "What is it called? There must be a letter from a to z or a digit in it."
         await self.validate(draft, server_request.member, server_request.conversation)
-        self.judge_references(draft, None, server_request.member)
+        self.check_references(draft, None, server_request.member)
         return draft
 
-    async def changed(self, record: ServerRecord, server_request: ServerRequest) -> ParsedDefinition:
+    async def draft_change(self, record: ServerRecord, server_request: ServerRequest) -> ParsedDefinition:
         """Return the draft of a changed server. Raises ForbiddenRejection."""
         self.may_define(record.config, server_request.member)
-        draft = self._drafted(record, server_request)
+        draft = self._parse(record, server_request)
         await self.validate(draft, server_request.member, server_request.conversation)
-        self.judge_references(draft, record, server_request.member)
-        self._judge_flows(record, draft, server_request.member)
+        self.check_references(draft, record, server_request.member)
+        self._check_flows(record, draft, server_request.member)
         return draft
 
     async def validate(
@@ -321,14 +322,14 @@ class ServerValidator:
         """
         config = draft.record.config
         local = isinstance(config.transport, StdioTransport)
-        if _free(config.transport) and not self.operates(member):
-            or_template = " or a launch template" if self._parts.templates() else ""
+        if _is_typed_program(config.transport) and not self.operates(member):
+            or_template = " or a launch template" if self._dependencies.templates() else ""
             draft.errors["transport"] = f"{_OPERATORS} Choose streamable_http{or_template}."
-        place = place_of_template(draft.record, self._parts.templates()) or ("command" if local else "url")
+        place = place_of_template(draft.record, self._dependencies.templates()) or ("command" if local else "url")
         misplaced = place in draft.errors or any(name.startswith(SLOT) for name in draft.errors)
         # In a thread, because it looks up paths on the disk.
         if not misplaced and (
-            objection := await asyncio.to_thread(self._parts.administration.rejection_reason, config)
+            objection := await asyncio.to_thread(self._dependencies.administration.rejection_reason, config)
         ):
             draft.errors[place] = objection
         if not self.is_name_allowed(config.name):
@@ -340,7 +341,7 @@ class ServerValidator:
                 draft.errors.setdefault(name, f"This is taken by {other.name}.")
         return draft
 
-    def judge_references(self, draft: ParsedDefinition, before: ServerRecord | None, member: Member) -> None:
+    def check_references(self, draft: ParsedDefinition, before: ServerRecord | None, member: Member) -> None:
         """Mark the operator's references as vouched for. Add an error for each ungranted reference of another member
         that is new or has a new target.
         """
@@ -348,14 +349,14 @@ class ServerValidator:
         for slot, reference in after.secrets.items():
             if reference.source is SecretSource.STORED:
                 continue
-            secrets[slot] = replace(reference, vouched=self._parts.rights.vouches(member))
+            secrets[slot] = replace(reference, vouched=self._dependencies.rights.vouches(member))
             if secrets[slot].vouched:
                 continue
             known = None if before is None else before.secrets.get(slot)
             stays = before is not None and binding_of(before, slot) == binding_of(after, slot)
             if stays and known is not None and known.same_place(reference):
                 secrets[slot] = known
-            elif objection := self._parts.administration.ungranted(reference, after.config):
+            elif objection := self._dependencies.administration.ungranted(reference, after.config):
                 draft.errors.setdefault(self._field_of(slot, after), objection)
         draft.record = replace(after, secrets=secrets)
 
@@ -363,56 +364,58 @@ class ServerValidator:
         """Return the field of a slot's reference."""
         kind, _, name = slot.partition(":")
         launch = launch_of(record)
-        template = self._parts.templates().get(launch.template) if launch is not None else None
+        template = self._dependencies.templates().get(launch.template) if launch is not None else None
         if template is not None:
-            return next((f"{SLOT}{each}" for each, variable in template.secrets.items() if variable == name), "env")
+            return next(
+                (f"{SLOT}{slot_name}" for slot_name, variable in template.secrets.items() if variable == name), "env"
+            )
         return {AUTH_SECRET: "secret", "header": "headers", "env": "env"}.get(kind, "secret")
 
-    def _judge_flows(self, before: ServerRecord, draft: ParsedDefinition, member: Member) -> None:
+    def _check_flows(self, before: ServerRecord, draft: ParsedDefinition, member: Member) -> None:
         """Add an error if calls would need approval less often: only the operator may decide that."""
-        flows, present = draft.record.config.flows, before.config.flows
-        if self.operates(member) or not flows.loosens(present):
+        flows, current = draft.record.config.flows, before.config.flows
+        if self.operates(member) or not flows.loosens(current):
             return
         changed = (
             name
             for name in ("words", "sends", "tool_words", "tool_sends", "tool_recipients")
-            if getattr(flows, name) != getattr(present, name)
+            if getattr(flows, name) != getattr(current, name)
         )
         draft.errors.setdefault(next(changed), _STRICTER_ONLY)
 
     async def reply_with_checks(self, record: ServerRecord, done: str, *, verify: bool) -> AsyncIterator[Reply]:
         """Yield the exact saved definition, and the result of the checks."""
-        facts = self.exactly(record)
+        facts = self.exact_definition(record)
         if not verify:
             yield Reply(f"{server_label(record.config)} is {done}.", details=facts)
             return
-        async for reply in verify_server(self._parts.servers, self._signing_in, record.config, done):
+        async for reply in verify_server(self._dependencies.servers, self._sign_in_steps, record.config, done):
             yield replace(reply, details=(*facts, *reply.details))
 
-    def exactly(self, record: ServerRecord) -> tuple[tuple[str, str], ...]:
+    def exact_definition(self, record: ServerRecord) -> tuple[tuple[str, str], ...]:
         """Return the exact address or command line, with separated words."""
-        return exactly(expand_template(record.config, self._parts.templates()))
+        return exact_definition(expand_template(record.config, self._dependencies.templates()))
 
-    def _drafted(self, record: ServerRecord, server_request: ServerRequest) -> ParsedDefinition:
-        found = placed(record, server_request.fields, server_request.argv, self._parts.templates())
-        argv = () if launch_of(found.record) else server_request.argv
+    def _parse(self, record: ServerRecord, server_request: ServerRequest) -> ParsedDefinition:
+        filled = fill_template(record, server_request.fields, server_request.argv, self._dependencies.templates())
+        argv = () if launch_of(filled.record) else server_request.argv
         draft = parse_definition(
-            found.record, found.fields, hidden=server_request.hidden, values=server_request.values, argv=argv
+            filled.record, filled.fields, hidden=server_request.hidden, values=server_request.values, argv=argv
         )
-        return ParsedDefinition(draft.record, draft.secrets, {**draft.errors, **found.errors})
+        return ParsedDefinition(draft.record, draft.secrets, {**draft.errors, **filled.errors})
 
 
-def _free(transport: Transport) -> bool:
+def _is_typed_program(transport: Transport) -> bool:
     """Return True for a program that a user has typed."""
     return isinstance(transport, StdioTransport) and transport.launch is None
 
 
-def starts(config: ServerConfig) -> str:
+def start_warning(config: ServerConfig) -> str:
     """Return the command line that a confirmation is about."""
     return f"It will start exactly this on the machine the bot runs on:\n{command_line(config)}"
 
 
-def exactly(config: ServerConfig) -> tuple[tuple[str, str], ...]:
+def exact_definition(config: ServerConfig) -> tuple[tuple[str, str], ...]:
     """Return the exact address or command line, with separated words."""
     match config.transport:
         case StdioTransport(launch=TemplateLaunch(template)):
@@ -420,4 +423,4 @@ def exactly(config: ServerConfig) -> tuple[tuple[str, str], ...]:
         case StdioTransport():
             return (("command", command_line(config)),)
         case HttpTransport():
-            return tuple(reached(config))
+            return tuple(endpoint_facts(config))

@@ -42,10 +42,10 @@ class ServerSaved:
 
 @dataclass(frozen=True, slots=True)
 class InvalidServer:
-    """Errors by field; no record was saved. `taken` is True if another server has the name."""
+    """Errors by field; no record was saved. `name_taken` is True if another server has the name."""
 
     errors: Mapping[str, str]
-    taken: bool = False
+    name_taken: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +68,8 @@ class SyncResult:
 class ServerService:
     """Saves servers, and applies changes to this process."""
 
-    def __init__(self, parts: CommandDependencies, directory: ServerDirectory) -> None:
-        self._parts = parts
+    def __init__(self, dependencies: CommandDependencies, directory: ServerDirectory) -> None:
+        self._dependencies = dependencies
         self._directory = directory
 
     async def add(
@@ -79,10 +79,10 @@ class ServerService:
         if draft.errors:
             return InvalidServer(draft.errors)
         try:
-            record = await self._parts.server_store.add(draft.record, draft.secrets, by, policy=policy)
+            record = await self._dependencies.server_store.add(draft.record, draft.secrets, by, policy=policy)
         except Conflict as conflict:
-            return InvalidServer({conflict.field or "name": str(conflict)}, taken=True)
-        await self._parts.administration.refresh()
+            return InvalidServer({conflict.field or "name": str(conflict)}, name_taken=True)
+        await self._dependencies.administration.refresh()
         return ServerSaved(record)
 
     async def change(
@@ -101,18 +101,18 @@ class ServerService:
         if not changes:
             return ServerSaved(before)
         try:
-            record = await self._parts.server_store.change(draft.record, draft.secrets, by, changes=changes)
+            record = await self._dependencies.server_store.change(draft.record, draft.secrets, by, changes=changes)
         except Conflict as conflict:
             if conflict.field:
-                return InvalidServer({conflict.field: str(conflict)}, taken=True)
-            return VersionConflict(await self._present(before))
-        await self._parts.administration.refresh()
+                return InvalidServer({conflict.field: str(conflict)}, name_taken=True)
+            return VersionConflict(await self._current(before))
+        await self._dependencies.administration.refresh()
         return ServerSaved(record, changes)
 
     async def set_enablement(self, record: ServerRecord, standing: ServerEnablement, by: Author) -> ServerRecord:
         """Enable or disable a server, in every process."""
-        present = await self._parts.server_store.set_enablement(record.id, standing, by)
-        await self._parts.administration.refresh()
+        present = await self._dependencies.server_store.set_enablement(record.id, standing, by)
+        await self._dependencies.administration.refresh()
         return present
 
     async def let_connect(self, server: VisibleServer, member: Member) -> bool:
@@ -130,7 +130,7 @@ class ServerService:
     async def fetch(self, server: VisibleServer) -> SyncResult:
         """Sync a server's capabilities. Raises ServerTrouble."""
         before = {tool.original_name: tool.definition for tool in self._directory.capabilities(server).tools}
-        known = await self._parts.servers.sync(server.id)
+        known = await self._dependencies.servers.sync(server.id)
         after = {tool.original_name: tool.definition for tool in known.tools}
         return SyncResult(
             known,
@@ -142,52 +142,60 @@ class ServerService:
     async def remove(self, record: ServerRecord, by: Author) -> VersionConflict | None:
         """Delete a server with its secrets and rules if its version is current."""
         try:
-            await self._parts.server_store.remove(record.id, record.version, by)
+            await self._dependencies.server_store.remove(record.id, record.version, by)
         except Conflict:
-            return VersionConflict(await self._present(record))
-        await self._parts.administration.refresh()
+            return VersionConflict(await self._current(record))
+        await self._dependencies.administration.refresh()
         return None
 
     async def reload(self, member: Member) -> ConfigDiff:
         """Apply the operator's file as it is now. Return the difference. Raises ForbiddenRejection, SettingsError."""
-        if self._parts.rights.is_confined(member):
+        if self._dependencies.rights.is_confined(member):
             raise ForbiddenRejection(
                 "The operator's file is for every workspace. Reading it again takes a token for all of them."
             )
-        return await self._parts.administration.reload()
+        return await self._dependencies.administration.reload()
 
-    async def _present(self, record: ServerRecord) -> ServerRecord:
-        """Return the current record."""
-        records = await self._parts.server_store.records()
-        return next((each for each in records if each.id == record.id), record)
+    async def _current(self, record: ServerRecord) -> ServerRecord:
+        records = await self._dependencies.server_store.records()
+        return next((candidate for candidate in records if candidate.id == record.id), record)
 
 
 class ServerControl:
     """Verbs that enable, connect, sync and remove servers."""
 
     def __init__(
-        self, parts: CommandDependencies, directory: ServerDirectory, keeping: ServerService, signing_in: SignInSteps
+        self,
+        dependencies: CommandDependencies,
+        directory: ServerDirectory,
+        service: ServerService,
+        sign_in_steps: SignInSteps,
     ) -> None:
-        self._parts = parts
+        self._dependencies = dependencies
         self._directory = directory
-        self._keeping = keeping
-        self._signing_in = signing_in
+        self._service = service
+        self._sign_in_steps = sign_in_steps
 
     @property
     def handlers(self) -> tuple[VerbHandler, ...]:
         """Return the verbs."""
-        one = (SERVER,)
+        server_only = (SERVER,)
         return (
             VerbHandler(
                 Verb("remove", "delete a server for good", (SERVER, CONFIRM, VERSION), aliases=("rm", "delete")),
                 self._remove,
             ),
-            VerbHandler(Verb("enable", "let a server be used again", one, aliases=("on",)), self._enable),
-            VerbHandler(Verb("disable", "disable a server until it is enabled", one, aliases=("off",)), self._disable),
-            VerbHandler(Verb("connect", "connect to a server now", one, aliases=("reconnect",)), self._connect),
-            VerbHandler(Verb("disconnect", "leave a server alone until it is connected again", one), self._disconnect),
+            VerbHandler(Verb("enable", "let a server be used again", server_only, aliases=("on",)), self._enable),
             VerbHandler(
-                Verb("sync", "ask a server again for everything it offers", one, aliases=("refresh",)), self._sync
+                Verb("disable", "disable a server until it is enabled", server_only, aliases=("off",)), self._disable
+            ),
+            VerbHandler(Verb("connect", "connect to a server now", server_only, aliases=("reconnect",)), self._connect),
+            VerbHandler(
+                Verb("disconnect", "leave a server alone until it is connected again", server_only), self._disconnect
+            ),
+            VerbHandler(
+                Verb("sync", "ask a server again for everything it offers", server_only, aliases=("refresh",)),
+                self._sync,
             ),
             VerbHandler(
                 Verb("reload", "read the operator's file again; the difference first", (_APPLY,)), self._reload
@@ -195,116 +203,116 @@ class ServerControl:
         )
 
     async def _enable(self, request: CommandContext) -> AsyncIterator[Reply]:
-        seen, record = await self._directory.get_editable(request.arguments.one("server"), request)
+        server, record = await self._directory.get_editable(request.arguments.one("server"), request)
         if record.standing is ServerEnablement.ON:
-            yield Reply(f"{server_label(seen.config)} is on already.")
+            yield Reply(f"{server_label(server.config)} is on already.")
             return
-        await self._keeping.set_enablement(record, ServerEnablement.ON, request.author)
+        await self._service.set_enablement(record, ServerEnablement.ON, request.author)
         yield Reply(
-            f"{server_label(seen.config)} is on.", actions=(ReplyAction("Verify", ("mcp", "verify", seen.name)),)
+            f"{server_label(server.config)} is on.", actions=(ReplyAction("Verify", ("mcp", "verify", server.name)),)
         )
 
     async def _disable(self, request: CommandContext) -> AsyncIterator[Reply]:
-        seen, record = await self._directory.get_editable(request.arguments.one("server"), request)
+        server, record = await self._directory.get_editable(request.arguments.one("server"), request)
         if record.standing is ServerEnablement.DISABLED:
-            yield Reply(f"{server_label(seen.config)} is off already.")
+            yield Reply(f"{server_label(server.config)} is off already.")
             return
-        waiting = await self._parts.archive.count_pending(seen.id)
-        await self._keeping.set_enablement(record, ServerEnablement.DISABLED, request.author)
-        note = f" {_waiting(waiting)}" if waiting else ""
+        waiting = await self._dependencies.archive.count_pending(server.id)
+        await self._service.set_enablement(record, ServerEnablement.DISABLED, request.author)
+        note = f" {_pending_warning(waiting)}" if waiting else ""
         undo = ReplyAction(
-            "Undo", ("mcp", "enable" if record.standing is ServerEnablement.ON else "disconnect", seen.name)
+            "Undo", ("mcp", "enable" if record.standing is ServerEnablement.ON else "disconnect", server.name)
         )
         yield Reply(
-            f"{server_label(seen.config)} is off: its tools are gone from the next answer on.{note}", actions=(undo,)
+            f"{server_label(server.config)} is off: its tools are gone from the next answer on.{note}", actions=(undo,)
         )
 
     async def _connect(self, request: CommandContext) -> AsyncIterator[Reply]:
-        seen = await self._directory.find(request.arguments.one("server"), request.conversation)
-        if not await self._keeping.let_connect(seen, request.member):
+        server = await self._directory.find(request.arguments.one("server"), request.conversation)
+        if not await self._service.let_connect(server, request.member):
             yield Reply(
-                f"{server_label(seen.config)} is disabled. Enable it first.",
+                f"{server_label(server.config)} is disabled. Enable it first.",
                 failed=True,
-                actions=(ReplyAction("Enable", ("mcp", "enable", seen.name)),),
+                actions=(ReplyAction("Enable", ("mcp", "enable", server.name)),),
             )
             return
-        yield Reply(f"Connecting to {server_label(seen.config)}…")
-        state = await self._parts.servers.connect(seen.id)
-        if not await self._signing_in.waits(seen.config):
-            yield self._stands(seen, state)
+        yield Reply(f"Connecting to {server_label(server.config)}…")
+        state = await self._dependencies.servers.connect(server.id)
+        if not await self._sign_in_steps.is_needed(server.config):
+            yield self._connect_result(server, state)
             return
-        self._signing_in.allow(seen, request.member)
-        yield Reply(f"{server_label(seen.config)} wants a sign-in. Asking where…")
-        said = f"{server_label(seen.config)} lets the bot in once somebody has signed in."
-        yield await self._signing_in.link(seen, request.member, request.conversation, said)
+        self._sign_in_steps.check_access(server, request.member)
+        yield Reply(f"{server_label(server.config)} wants a sign-in. Asking where…")
+        text = f"{server_label(server.config)} lets the bot in once somebody has signed in."
+        yield await self._sign_in_steps.link(server, request.member, request.conversation, text)
 
     async def _disconnect(self, request: CommandContext) -> AsyncIterator[Reply]:
-        seen, record = await self._directory.get_editable(request.arguments.one("server"), request)
+        server, record = await self._directory.get_editable(request.arguments.one("server"), request)
         if record.standing is ServerEnablement.DISCONNECTED:
-            yield Reply(f"{server_label(seen.config)} is disconnected already.")
+            yield Reply(f"{server_label(server.config)} is disconnected already.")
             return
-        await self._keeping.set_enablement(record, ServerEnablement.DISCONNECTED, request.author)
+        await self._service.set_enablement(record, ServerEnablement.DISCONNECTED, request.author)
         undo = ReplyAction(
-            "Undo", ("mcp", "connect" if record.standing is ServerEnablement.ON else "disable", seen.name)
+            "Undo", ("mcp", "connect" if record.standing is ServerEnablement.ON else "disable", server.name)
         )
         yield Reply(
-            f"{server_label(seen.config)} is disconnected, and stays so until it is connected again.", actions=(undo,)
+            f"{server_label(server.config)} is disconnected, and stays so until it is connected again.", actions=(undo,)
         )
 
     async def _sync(self, request: CommandContext) -> AsyncIterator[Reply]:
-        seen = await self._directory.find(request.arguments.one("server"), request.conversation)
-        if seen.status in (ServerStatus.DISABLED, ServerStatus.DISCONNECTED):
-            yield Reply(f"{server_label(seen.config)} is {seen.status.value}: it is not connected.", failed=True)
+        server = await self._directory.find(request.arguments.one("server"), request.conversation)
+        if server.status in (ServerStatus.DISABLED, ServerStatus.DISCONNECTED):
+            yield Reply(f"{server_label(server.config)} is {server.status.value}: it is not connected.", failed=True)
             return
-        yield Reply(f"Asking {server_label(seen.config)}…")
-        fetched = await self._keeping.fetch(seen)
-        known = fetched.capabilities
-        waiting = withheld(self._parts.servers, seen.id)
-        news = (("new", fetched.new), ("changed", fetched.changed), ("gone", fetched.gone))
-        beside = [
-            pluralize(len(known.resources) + len(known.templates), "resource"),
-            pluralize(len(known.prompts), "prompt"),
+        yield Reply(f"Asking {server_label(server.config)}…")
+        result = await self._service.fetch(server)
+        capabilities = result.capabilities
+        waiting = withheld(self._dependencies.servers, server.id)
+        news = (("new", result.new), ("changed", result.changed), ("gone", result.gone))
+        other_counts = [
+            pluralize(len(capabilities.resources) + len(capabilities.templates), "resource"),
+            pluralize(len(capabilities.prompts), "prompt"),
         ]
         yield Reply(
-            f"{server_label(seen.config)} is synced: {count_tools(known.tools)}, {', '.join(beside)}.",
+            f"{server_label(server.config)} is synced: {count_tools(capabilities.tools)}, {', '.join(other_counts)}.",
             details=(
                 *((name, ", ".join(names)) for name, names in news if names),
                 *waits_for_review(waiting),
             ),
-            actions=(*to_review(seen.config, waiting), ReplyAction("Show tools", ("mcp", "tools", seen.name))),
+            actions=(*to_review(server.config, waiting), ReplyAction("Show tools", ("mcp", "tools", server.name))),
         )
 
     async def _remove(self, request: CommandContext) -> AsyncIterator[Reply]:
-        seen, record = await self._directory.get_editable(request.arguments.one("server"), request)
+        server, record = await self._directory.get_editable(request.arguments.one("server"), request)
         typed, version = request.arguments.one("confirm"), request.arguments.one("version")
         if not typed or (version and version != str(record.version)):
-            yield await self._consequences(seen, record, overtaken=bool(typed))
+            yield await self._consequences(server, record, overtaken=bool(typed))
             return
         # An empty title is not a name.
-        if typed.strip().lower() not in {seen.name.lower(), seen.config.title.lower()} - {""}:
+        if typed.strip().lower() not in {server.name.lower(), server.config.title.lower()} - {""}:
             raise CommandRejected("That was not its name. Nothing was removed.")
-        if await self._keeping.remove(record, request.author) is not None:
-            seen, record = await self._directory.get_editable(record.id, request)
-            yield await self._consequences(seen, record, overtaken=True)
+        if await self._service.remove(record, request.author) is not None:
+            server, record = await self._directory.get_editable(record.id, request)
+            yield await self._consequences(server, record, overtaken=True)
             return
-        yield Reply(f"{server_label(seen.config)} is removed, with its secrets and rules.")
+        yield Reply(f"{server_label(server.config)} is removed, with its secrets and rules.")
 
     async def _consequences(self, server: VisibleServer, record: ServerRecord, *, overtaken: bool) -> Reply:
-        now = self._parts.clock()
-        waiting = await self._parts.archive.count_pending(server.id)
-        rules = sum(rule.server_id == server.id for rule in await self._parts.policies.rules())
-        calls, _ = await self._parts.archive.calls(server.name, server.config.workspace, LOOKED_THROUGH, 0)
+        now = self._dependencies.clock()
+        waiting = await self._dependencies.archive.count_pending(server.id)
+        rules = sum(rule.server_id == server.id for rule in await self._dependencies.policies.rules())
+        calls, _ = await self._dependencies.archive.calls(server.name, server.config.workspace, LOOKED_THROUGH, 0)
         recent = [call for call in calls if now - call.at < A_WEEK]
         people = len({call.asked_by for call in recent})
         secrets = len(record.secrets)
-        goes = [
+        consequences = [
             f"{pluralize(people, 'person', 'people')} used it this week, in {pluralize(len(recent), 'call')}"
             if recent
             else "It was not used this week",
             f"{pluralize(rules, 'rule goes', 'rules go')}" if rules else "no rules go",
             f"{pluralize(secrets, 'secret goes', 'secrets go')}" if secrets else "",
         ]
-        note = f"{', '.join(filter(None, goes))}. {_waiting(waiting)}".strip()
+        note = f"{', '.join(filter(None, consequences))}. {_pending_warning(waiting)}".strip()
         changed = f" It was changed {format_ago(record.updated_at, now)}, after you asked." if overtaken else ""
         words = ("mcp", "remove", server.name, "--version", str(record.version))
         return Reply(
@@ -315,23 +323,25 @@ class ServerControl:
         )
 
     async def _reload(self, request: CommandContext) -> AsyncIterator[Reply]:
-        file = self._parts.file
+        file = self._dependencies.file
         if request.arguments.given("apply"):
-            difference = await self._keeping.reload(request.member)
-            yield _told(f"The bot runs by `{file}` as it is now.", difference, ())
+            difference = await self._service.reload(request.member)
+            yield _difference_reply(f"The bot runs by `{file}` as it is now.", difference, ())
             return
-        difference = await self._parts.administration.difference()
-        if difference.nothing:
-            yield _told(f"`{file}` says what runs already.", difference, ())
+        difference = await self._dependencies.administration.difference()
+        if difference.is_empty:
+            yield _difference_reply(f"`{file}` says what runs already.", difference, ())
             return
         apply = (ReplyAction("Apply", ("mcp", "reload", "--apply"), ActionStyle.PRIMARY),)
-        yield _told(f"`{file}` and what runs are different. Nothing has been changed yet.", difference, apply)
+        yield _difference_reply(
+            f"`{file}` and what runs are different. Nothing has been changed yet.", difference, apply
+        )
 
-    def _stands(self, server: VisibleServer, state: ServerSnapshot) -> Reply:
+    def _connect_result(self, server: VisibleServer, state: ServerSnapshot) -> Reply:
         tools = self._directory.capabilities(server).tools
         if state.status is ServerStatus.CONNECTED:
             return Reply(f"{server_label(server.config)} is connected: {count_tools(tools)}.")
-        hint = self._signing_in.hint(replace(server, state=state))
+        hint = self._sign_in_steps.hint(replace(server, state=state))
         return Reply(
             f"{server_label(server.config)} is not connected.",
             details=(
@@ -344,14 +354,14 @@ class ServerControl:
         )
 
 
-def _waiting(count: int) -> str:
+def _pending_warning(count: int) -> str:
     """Return the warning about pending calls, which are checked again before they are sent and fail then."""
     if not count:
         return ""
     return f"{pluralize(count, 'approval is', 'approvals are')} waiting; {'it' if count == 1 else 'they'} will not run."
 
 
-def _told(text: str, difference: ConfigDiff, actions: tuple[ReplyAction, ...]) -> Reply:
+def _difference_reply(text: str, difference: ConfigDiff, actions: tuple[ReplyAction, ...]) -> Reply:
     facts = [(f"+ {name}", "new") for name in difference.added]
     facts += [(f"~ {name}", what) for name, what in difference.changed]
     facts += [(f"- {name}", "gone") for name in difference.removed]

@@ -92,7 +92,7 @@ def parse_definition(
     secret from a hidden prompt; `values` are those of other slots with a line `NAME=***`; `argv` is a command line
     split into words.
     """
-    return _Draft(base, fields, argv, values or {}).drafted(hidden)
+    return _DefinitionParser(base, fields, argv, values or {}).parse(hidden)
 
 
 def deferred_secrets(draft: ParsedDefinition) -> ParsedDefinition:
@@ -109,7 +109,7 @@ def deferred_secrets(draft: ParsedDefinition) -> ParsedDefinition:
     return ParsedDefinition(dataclasses.replace(draft.record, secrets=secrets), draft.secrets, errors)
 
 
-class _Draft:
+class _DefinitionParser:
     def __init__(
         self, base: ServerRecord, fields: Mapping[str, str], argv: Sequence[str], values: Mapping[str, str]
     ) -> None:
@@ -119,23 +119,23 @@ class _Draft:
         self._values = values
         self._errors: dict[str, str] = {}
 
-    def drafted(self, hidden: str) -> ParsedDefinition:
+    def parse(self, hidden: str) -> ParsedDefinition:
         config = dataclasses.replace(
             self._base.config,
-            name=self._read("name", self._base.config.name, read_slug),
+            name=self._parse("name", self._base.config.name, read_slug),
             title=self._text("title", self._base.config.title),
             description=self._text("description", self._base.config.description),
             transport=self._transport(),
             system_instruction=self._text("system_instruction", self._base.config.system_instruction),
             response_instruction=self._text("response_instruction", self._base.config.response_instruction),
             auto_context_tool=self._text("auto_context_tool", self._base.config.auto_context_tool),
-            connect_timeout=self._read("connect_timeout", self._base.config.connect_timeout, read_seconds_or_none),
-            list_timeout=self._read("list_timeout", self._base.config.list_timeout, read_seconds),
-            tool_timeout=self._read("tool_timeout", self._base.config.tool_timeout, read_seconds),
-            tool_timeout_max=self._read("tool_timeout_max", self._base.config.tool_timeout_max, read_seconds),
-            tool_timeouts=self._read("tool_timeouts", self._base.config.tool_timeouts, read_times),
-            auto_connect=self._read("auto_connect", self._base.config.auto_connect, read_switch),
-            trusted=self._read("trusted", self._base.config.trusted, read_switch),
+            connect_timeout=self._parse("connect_timeout", self._base.config.connect_timeout, read_seconds_or_none),
+            list_timeout=self._parse("list_timeout", self._base.config.list_timeout, read_seconds),
+            tool_timeout=self._parse("tool_timeout", self._base.config.tool_timeout, read_seconds),
+            tool_timeout_max=self._parse("tool_timeout_max", self._base.config.tool_timeout_max, read_seconds),
+            tool_timeouts=self._parse("tool_timeouts", self._base.config.tool_timeouts, read_times),
+            auto_connect=self._parse("auto_connect", self._base.config.auto_connect, read_switch),
+            trusted=self._parse("trusted", self._base.config.trusted, read_switch),
             flows=self._flows(self._base.config.flows),
         )
         authentication = self._authentication(config.transport)
@@ -146,18 +146,18 @@ class _Draft:
 
     def _flows(self, present: ServerFlows) -> ServerFlows:
         return ServerFlows(
-            self._read("words", present.words, read_words),
-            self._read("sends", present.sends, read_sends),
-            self._read("tool_words", present.tool_words, read_tool_words),
-            self._read("tool_sends", present.tool_sends, read_tool_sends),
-            self._read("tool_recipients", present.tool_recipients, read_tool_recipients),
+            self._parse("words", present.words, read_words),
+            self._parse("sends", present.sends, read_sends),
+            self._parse("tool_words", present.tool_words, read_tool_words),
+            self._parse("tool_sends", present.tool_sends, read_tool_sends),
+            self._parse("tool_recipients", present.tool_recipients, read_tool_recipients),
         )
 
     def _text(self, name: str, present: str) -> str:
         longest = LONGEST.get(name, LONGEST_INSTRUCTION)
-        return self._read(name, present, lambda text: read_text(text, longest))
+        return self._parse(name, present, lambda text: read_text(text, longest))
 
-    def _read(self, name: str, present: T, read: Callable[[str], T]) -> T:
+    def _parse(self, name: str, present: T, read: Callable[[str], T]) -> T:
         if name not in self._fields:
             return present
         try:
@@ -172,7 +172,7 @@ class _Draft:
         blank = not (present.command if isinstance(present, StdioTransport) else present.url)
         if "transport" not in self._fields and blank and (self._argv or self._fields.get("command")):
             now = STDIO
-        kind = self._read("transport", now, read_transport)
+        kind = self._parse("transport", now, read_transport)
         return self._stdio(present) if kind == STDIO else self._http(present, HttpKind(kind))
 
     def _stdio(self, present: Transport) -> Transport:
@@ -181,11 +181,11 @@ class _Draft:
             return before
         if self._fields.get("url"):
             self._errors["url"] = "A local program has no address: leave this empty."
-        words = tuple(self._argv) or self._read("command", (before.command, *before.args), read_command_line)
+        words = tuple(self._argv) or self._parse("command", (before.command, *before.args), read_command_line)
         if not words or not words[0]:
             self._errors.setdefault("command", "Which program? Its command line, such as: python -m my_server")
             return before
-        cwd = self._read("cwd", before.cwd or "", read_folder)
+        cwd = self._parse("cwd", before.cwd or "", read_folder)
         return StdioTransport(words[0], tuple(words[1:]), before.env, cwd or None)
 
     def _http(self, present: Transport, kind: HttpKind) -> Transport:
@@ -193,7 +193,7 @@ class _Draft:
         for name in ("command", "cwd"):
             if self._fields.get(name) or (name == "command" and self._argv):
                 self._errors[name] = "A remote server has no program: leave this empty."
-        url = self._read("url", before.url, read_address)
+        url = self._parse("url", before.url, read_address)
         if not url:
             self._errors.setdefault("url", "The address is missing. Example: https://example.com/mcp")
         headers = _plain_headers(self._fields["headers"]) if "headers" in self._fields else before.headers
@@ -203,29 +203,29 @@ class _Draft:
         if isinstance(transport, StdioTransport):
             return Authentication()
         before = self._base.authentication
-        kind = self._read("auth", before.kind, read_sign_in)
+        kind = self._parse("auth", before.kind, read_sign_in)
         if kind is AuthenticationKind.NONE and "auth" not in self._fields:
             if self._fields.get("client_id") or self._fields.get("scope"):
                 kind = AuthenticationKind.OAUTH
             elif self._fields.get("secret"):
                 kind = AuthenticationKind.API_KEY
-        client_id = self._read("client_id", before.client_id, read_client_id)
-        scope = self._read("scope", before.scope, read_scope)
+        client_id = self._parse("client_id", before.client_id, read_client_id)
+        scope = self._parse("scope", before.scope, read_scope)
         if kind in OAUTH_KINDS:
             if kind is AuthenticationKind.CLIENT_CREDENTIALS and not client_id:
                 self._errors.setdefault("client_id", _NO_CLIENT)
             return Authentication(kind, client_id=client_id, scope=scope)
-        header = self._read("auth_header", before.header, read_header) or "Authorization"
+        header = self._parse("auth_header", before.header, read_header) or "Authorization"
         return Authentication(kind, header)
 
     def _secrets(
         self, transport: Transport, authentication: Authentication, hidden: str
     ) -> tuple[dict[str, SecretReference], dict[str, str]]:
         local = isinstance(transport, StdioTransport)
-        mine = "env:" if local else HEADER_PREFIX
-        references = {slot: kept for slot, kept in self._base.secrets.items() if slot.startswith(mine)}
+        prefix = "env:" if local else HEADER_PREFIX
+        references = {slot: reference for slot, reference in self._base.secrets.items() if slot.startswith(prefix)}
         references = self._references(
-            "env" if local else "headers", mine, references, VARIABLE_NAME if local else HEADER_NAME
+            "env" if local else "headers", prefix, references, VARIABLE_NAME if local else HEADER_NAME
         )
         other = "headers" if local else "env"
         if self._fields.get(other, "").strip():
@@ -238,10 +238,10 @@ class _Draft:
             return references, {}
         if authentication.kind is AuthenticationKind.BASIC and (user := self._user()) is not None:
             references[USER_SLOT] = user
-        if hidden and (objection := unusable_secret(hidden)):
+        if hidden and (objection := secret_error(hidden)):
             self._errors["hidden"] = objection
         before = self._secret_before(authentication)
-        reference = self._read("secret", before, lambda text: read_reference(text) if text else before)
+        reference = self._parse("secret", before, lambda text: read_reference(text) if text else before)
         if hidden:
             reference = SecretReference(SecretSource.STORED)
         if reference is None:
@@ -256,12 +256,12 @@ class _Draft:
         """Return the reference to the user name, which is stored like the password."""
         text = self._fields.get("username", "").strip()
         if USER_SLOT in self._values:
-            if objection := unusable_user(self._values[USER_SLOT]):
+            if objection := user_error(self._values[USER_SLOT]):
                 self._errors["username"] = objection
             return SecretReference(SecretSource.STORED)
         before = self._base.secrets.get(USER_SLOT)
         if text and text != KEEP:
-            return self._read("username", before, read_reference)
+            return self._parse("username", before, read_reference)
         if before is None:
             self._errors.setdefault("username", _MISSING_USER)
         return before
@@ -281,7 +281,7 @@ class _Draft:
         """
         if name not in self._fields:
             return present
-        found: dict[str, SecretReference] = {}
+        references: dict[str, SecretReference] = {}
         for line in filter(None, map(str.strip, self._fields[name].splitlines())):
             slot, assigned, text = line.partition("=")
             slot = f"{prefix}{slot.strip()}"
@@ -293,33 +293,32 @@ class _Draft:
                     check_header(name_in_slot)
                     if is_plain_header(name_in_slot, text.strip()):
                         continue
-                found[slot] = self._given(slot, text.strip(), present)
+                references[slot] = self._parse_reference(slot, text.strip(), present)
             except ValueError as error:
                 self._errors[name] = str(error)
-        return found
+        return references
 
-    def _given(self, slot: str, text: str, present: Mapping[str, SecretReference]) -> SecretReference:
+    def _parse_reference(self, slot: str, text: str, present: Mapping[str, SecretReference]) -> SecretReference:
         if text == KEEP and slot in self._values:
-            if objection := unusable_secret(self._values[slot]):
+            if objection := secret_error(self._values[slot]):
                 raise ValueError(objection)
             return SecretReference(SecretSource.STORED)
         return present[slot] if text == KEEP and slot in present else read_reference(text)
 
 
 def _plain_headers(lines: str) -> dict[str, str]:
-    """Return the plain headers from lines of headers."""
     pairs = (line.partition("=") for line in lines.splitlines())
-    given = {name.strip(): value.strip() for name, _, value in pairs}
-    return {name: value for name, value in given.items() if is_plain_header(name, value)}
+    headers = {name.strip(): value.strip() for name, _, value in pairs}
+    return {name: value for name, value in headers.items() if is_plain_header(name, value)}
 
 
 KEEP = "***"
 """Value that keeps the stored secret."""
 
 
-def unusable_user(value: str) -> str:
+def user_error(value: str) -> str:
     """Return the error of a user name for basic authentication; empty if it is valid."""
-    return "A user name is without a colon." if ":" in value else _unsendable(value)
+    return "A user name is without a colon." if ":" in value else _header_value_error(value)
 
 
 def entered_values(record: ServerRecord, slot: str, value: str) -> tuple[dict[str, str], str]:
@@ -330,8 +329,8 @@ def entered_values(record: ServerRecord, slot: str, value: str) -> tuple[dict[st
         user, colon, password = value.partition(":")
         if not (user and colon and password):
             return {}, "Enter both, as USER:PASSWORD."
-        return {USER_SLOT: user, AUTH_SECRET: password}, unusable_user(user) or unusable_secret(password)
-    return {slot: value}, unusable_user(value) if slot == USER_SLOT else unusable_secret(value)
+        return {USER_SLOT: user, AUTH_SECRET: password}, user_error(user) or secret_error(password)
+    return {slot: value}, user_error(value) if slot == USER_SLOT else secret_error(value)
 
 
 def enters_pair(record: ServerRecord) -> bool:
@@ -342,16 +341,16 @@ def enters_pair(record: ServerRecord) -> bool:
     )
 
 
-def unusable_secret(value: str) -> str:
+def secret_error(value: str) -> str:
     """Return the error of a secret; empty if it is valid."""
-    if objection := _unsendable(value):
+    if objection := _header_value_error(value):
         return objection
     if why := weakness(value):
         return f"It is {why}, so it could be guessed. Use one made at random, as services give them out."
     return ""
 
 
-def _unsendable(value: str) -> str:
+def _header_value_error(value: str) -> str:
     if not value:
         return "It is empty."
     if len(value) > LONGEST_SECRET:
@@ -363,7 +362,7 @@ def _unsendable(value: str) -> str:
 
 def differences(before: ServerRecord, after: ServerRecord) -> dict[str, str]:
     """Return the changed fields as audit text: old and new value, no secret."""
-    old, new = _told(before), _told(after)
+    old, new = _audit_fields(before), _audit_fields(after)
     return {
         name: f"{old.get(name, '') or 'nothing'} → {new.get(name, '') or 'nothing'}"
         for name in dict.fromkeys((*old, *new))
@@ -387,7 +386,7 @@ def fields_of(record: ServerRecord) -> dict[str, str]:
         if slot not in (AUTH_SECRET, USER_SLOT)
     ]
     lines = "\n".join((*(f"{name}={value}" for name, value in plain_headers_of(config.transport)), *references))
-    kept, user = record.secrets.get(AUTH_SECRET), record.secrets.get(USER_SLOT)
+    secret, user = record.secrets.get(AUTH_SECRET), record.secrets.get(USER_SLOT)
     return {
         "name": config.name,
         "title": config.title,
@@ -398,7 +397,7 @@ def fields_of(record: ServerRecord) -> dict[str, str]:
         "username": "" if user is None else KEEP if user.source is SecretSource.STORED else str(user),
         "client_id": record.authentication.client_id,
         "scope": record.authentication.scope,
-        "secret": str(kept) if kept is not None and kept.source is not SecretSource.STORED else "",
+        "secret": str(secret) if secret is not None and secret.source is not SecretSource.STORED else "",
         "env" if local else "headers": lines,
         "system_instruction": config.system_instruction,
         "response_instruction": config.response_instruction,
@@ -442,5 +441,5 @@ def _transport_fields(transport: Transport) -> dict[str, str]:
             return {"transport": kind.value, "url": url}
 
 
-def _told(record: ServerRecord) -> dict[str, str]:
+def _audit_fields(record: ServerRecord) -> dict[str, str]:
     return {**fields_of(record), "secret": str(record.secrets.get(AUTH_SECRET, ""))}

@@ -27,12 +27,12 @@ from bot.domain.tools import Tool
 from bot.errors import NotFound, ServerTrouble
 from bot.ports import ServerAdmin
 
-_STANDING = {
+_STATUS_WHEN = {
     ServerEnablement.ON: ServerStatus.PENDING,
     ServerEnablement.DISCONNECTED: ServerStatus.DISCONNECTED,
     ServerEnablement.DISABLED: ServerStatus.DISABLED,
 }
-_RESTING = (ServerStatus.PENDING, ServerStatus.IDLE)
+_IDLE = (ServerStatus.PENDING, ServerStatus.IDLE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class VisibleServer:
         """Status: the last change by an admin comes before this process's state."""
         wanted = self.record.standing if self.record is not None else ServerEnablement.ON
         if wanted is not ServerEnablement.ON or self.state is None:
-            return _STANDING[wanted]
+            return _STATUS_WHEN[wanted]
         late = self.record is not None and self.state.status in (ServerStatus.DISABLED, ServerStatus.DISCONNECTED)
         return ServerStatus.PENDING if late else self.state.status
 
@@ -78,30 +78,30 @@ class VisibleServer:
 class ServerDirectory:
     """Lookup of servers by name among the workspace's own and the global ones."""
 
-    def __init__(self, parts: CommandDependencies) -> None:
-        self._parts = parts
-        self._servers = parts.servers
+    def __init__(self, dependencies: CommandDependencies) -> None:
+        self._dependencies = dependencies
+        self._servers = dependencies.servers
 
     async def all(self, conversation: ConversationKey) -> list[VisibleServer]:
         """Return all visible servers, sorted by name."""
-        templates = self._parts.templates()
+        templates = self._dependencies.templates()
         records = [
             replace(record, config=expand_template(record.config, templates))
-            for record in await self._parts.server_store.records()
+            for record in await self._dependencies.server_store.records()
             if _visible(record.config, conversation)
         ]
         states = self._states()
         if self._servers.enabled and any(record.id not in states for record in records):
             # Another process has added it, and this one has not polled yet.
-            await self._parts.administration.refresh()
+            await self._dependencies.administration.refresh()
             states = self._states()
-        seen = [VisibleServer(record.config, record, states.get(record.id)) for record in records]
-        seen += [
+        visible = [VisibleServer(record.config, record, states.get(record.id)) for record in records]
+        visible += [
             VisibleServer(state.config, None, state)
             for state in states.values()
             if state.config.from_file and _visible(state.config, conversation)
         ]
-        return sorted(seen, key=lambda server: (server.name, server.id))
+        return sorted(visible, key=lambda server: (server.name, server.id))
 
     def _states(self) -> dict[str, ServerSnapshot]:
         return {state.config.id: state for state in self._servers.servers()}
@@ -124,17 +124,17 @@ class ServerDirectory:
         """Return a server that the user may change, and its record. Raises NotFoundRejection, or ForbiddenRejection
         with the admins' names.
         """
-        seen = await self.find(name, request.conversation)
-        return seen, self.record_of(seen, request.member)
+        server = await self.find(name, request.conversation)
+        return server, self.record_of(server, request.member)
 
     def record_of(self, server: VisibleServer, member: Member) -> ServerRecord:
         """Return the record of a server that the member may change. Raises ForbiddenRejection."""
         if server.record is None:
             raise ForbiddenRejection(
-                f"{server_label(server.config)} is managed in the operator's file `{self._parts.file}` and is "
+                f"{server_label(server.config)} is managed in the operator's file `{self._dependencies.file}` and is "
                 "read-only here. Change it there, then use `/mcp reload`."
             )
-        if server.config.workspace == EVERYWHERE and not self._parts.rights.everywhere(member):
+        if server.config.workspace == EVERYWHERE and not self._dependencies.rights.everywhere(member):
             raise ForbiddenRejection(
                 f"{server_label(server.config)} belongs to every workspace. Only the operator can change it: "
                 "`countersign servers` on the machine that runs the bot."
@@ -148,7 +148,7 @@ class ServerDirectory:
         unsynced = [
             server
             for server in servers
-            if server.status in _RESTING and not server.problem and not self.capabilities(server).tools
+            if server.status in _IDLE and not server.problem and not self.capabilities(server).tools
         ]
         await asyncio.gather(*(self._connect(server.id) for server in unsynced))
         if any(server.status is ServerStatus.CONNECTING for server in servers):
@@ -162,9 +162,9 @@ class ServerDirectory:
 
     async def find_synced(self, name: str, conversation: ConversationKey) -> VisibleServer:
         """Return a server like `find`, with its capabilities synced if there are none yet. Raises NotFoundRejection."""
-        seen = await self.find(name, conversation)
-        await self.connect([seen])
-        return seen
+        server = await self.find(name, conversation)
+        await self.connect([server])
+        return server
 
     def find_tool(self, server: VisibleServer, name: str) -> Tool:
         """Return a tool by its original or its offered name. Raises NotFoundRejection."""
@@ -177,7 +177,7 @@ class ServerDirectory:
             )
         return tool
 
-    async def render_prompt(self, server: VisibleServer, name: str, given: Mapping[str, str]) -> Sequence[Piece]:
+    async def render_prompt(self, server: VisibleServer, name: str, arguments: Mapping[str, str]) -> Sequence[Piece]:
         """Render a prompt with the given arguments. Raises CommandRejected, ServerTrouble."""
         prompts = self.capabilities(server).prompts
         prompt = next((prompt for prompt in prompts if prompt.name == name), None)
@@ -186,8 +186,8 @@ class ServerDirectory:
             raise NotFoundRejection(
                 f"{server_label(server.config)} has no prompt of that name.{hint} `/mcp prompts` lists them."
             )
-        _check_arguments(prompt, given)
-        return await self._servers.get_prompt(server.id, name, given)
+        _check_arguments(prompt, arguments)
+        return await self._servers.get_prompt(server.id, name, arguments)
 
     def capabilities(self, server: VisibleServer) -> ServerCapabilities:
         """Return a server's capabilities from memory."""
@@ -198,7 +198,7 @@ class ServerDirectory:
         states: Sequence[ServerSnapshot] = self._servers.servers()
         return sorted({state.config.name for state in states if _visible(state.config, conversation)})
 
-    def known(self, name: str, conversation: ConversationKey) -> ServerCapabilities:
+    def known_capabilities(self, name: str, conversation: ConversationKey) -> ServerCapabilities:
         """Return a server's capabilities by slug, from memory."""
         for state in self._servers.servers():
             if state.config.name == name and _visible(state.config, conversation):
@@ -221,14 +221,16 @@ def name_in_use(servers: Iterable[VisibleServer], name: str, *, except_id: str =
     return next((other for other in others if wanted in (other.name.lower(), other.config.title.lower())), None)
 
 
-def _check_arguments(prompt: Prompt, given: Mapping[str, str]) -> None:
+def _check_arguments(prompt: Prompt, arguments: Mapping[str, str]) -> None:
     missing = [
-        code(argument.name, "one") for argument in prompt.arguments if argument.required and argument.name not in given
+        code(argument.name, "one")
+        for argument in prompt.arguments
+        if argument.required and argument.name not in arguments
     ]
     if missing:
         raise CommandRejected(f"The prompt needs more: {', '.join(missing)}, each as `KEY=VALUE`.")
     known = {argument.name for argument in prompt.arguments}
-    unknown = next((name for name in given if name not in known), None)
+    unknown = next((name for name in arguments if name not in known), None)
     if unknown is not None:
         raise CommandRejected(f"The prompt takes no such argument.{did_you_mean(unknown, known)}")
 

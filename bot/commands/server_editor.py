@@ -12,25 +12,25 @@ from dataclasses import replace
 from bot.commands.argument_parser import POLICY, SERVER, Arguments
 from bot.commands.command import SECRET_FIELD, CommandContext, SubmissionContext, VerbHandler
 from bot.commands.dependencies import CommandDependencies
-from bot.commands.server_checks import ServerRequest, ServerValidator, starts
+from bot.commands.server_checks import ServerRequest, ServerValidator, start_warning
 from bot.commands.server_control import InvalidServer, ServerService, VersionConflict
 from bot.commands.server_definition import KEEP, NO, YES, ParsedDefinition, command_line, fields_of
 from bot.commands.server_directory import ServerDirectory
 from bot.commands.server_fields import KINDS, SENDS, TRANSPORTS, WORDS, is_slug, slug_of
 from bot.commands.server_forms import SecretFieldMode, Step, form, steps_of_editing
-from bot.commands.server_secrets import SecretLinks, awaited, missing_slots, secret_form
+from bot.commands.server_secrets import SecretLinks, missing_secrets_text, missing_slots, secret_form
 from bot.commands.server_templates import (
     SLOT,
     TEMPLATE,
-    described,
+    changed_since_shown,
+    describe_templates,
     entered_later,
     is_confirming,
     launch_of,
-    seen,
+    parse_assignments,
+    shown_command_line,
     steps_of_refilling,
     steps_with_templates,
-    typed,
-    unseen,
     without_template,
 )
 from bot.commands.text_format import error_reply, format_ago, parse_policy, server_label
@@ -138,32 +138,36 @@ _CHOOSING = 2
 """Step of the form with the launch template."""
 
 
-def fields_given(arguments: Arguments) -> dict[str, str]:
+def option_fields(arguments: Arguments) -> dict[str, str]:
     """Return options and slots as fields, without absent ones. Raises CommandRejected."""
-    plain = [each.name for each in (*_DEFINING, *_TUNING) if not each.repeated and each.name != "command"]
+    plain = [
+        parameter.name for parameter in (*_DEFINING, *_TUNING) if not parameter.repeated and parameter.name != "command"
+    ]
     fields = {name.replace("-", "_"): arguments.one(name) for name in (*plain, "trusted") if arguments.given(name)}
     for option, field in _LINES.items():
         if arguments.given(option):
             fields[field] = "\n".join(arguments.many(option))
     if arguments.given("command"):
         fields["command"] = ""
-    return {**fields, **typed(arguments.many("slots"))}
+    return {**fields, **parse_assignments(arguments.many("slots"))}
 
 
-def argv_given(arguments: Arguments) -> tuple[str, ...]:
+def option_argv(arguments: Arguments) -> tuple[str, ...]:
     """Return the program and its arguments as separate words."""
     command = arguments.one("command")
     return (command, *arguments.many("arg")) if command else ()
 
 
-def split(fields: Mapping[str, str]) -> dict[str, str]:
+def split_target(fields: Mapping[str, str]) -> dict[str, str]:
     """Replace the combined field by the field for an address or a command line."""
-    place = "command" if fields.get("transport") == "stdio" else "url"
-    other = "url" if place == "command" else "command"
-    rest = {name: value for name, value in fields.items() if name not in ("where", other, "cwd", "env", "headers")}
-    mine = ("cwd", "env") if place == "command" else ("env",) if fields.get("transport") == TEMPLATE else ("headers",)
-    rest |= {name: fields[name] for name in mine if name in fields}
-    return {**rest, place: fields["where"]} if "where" in fields else rest
+    target = "command" if fields.get("transport") == "stdio" else "url"
+    other = "url" if target == "command" else "command"
+    result = {name: value for name, value in fields.items() if name not in ("where", other, "cwd", "env", "headers")}
+    own_fields = (
+        ("cwd", "env") if target == "command" else ("env",) if fields.get("transport") == TEMPLATE else ("headers",)
+    )
+    result |= {name: fields[name] for name in own_fields if name in fields}
+    return {**result, target: fields["where"]} if "where" in fields else result
 
 
 def values_of(record: ServerRecord) -> dict[str, str]:
@@ -172,19 +176,19 @@ def values_of(record: ServerRecord) -> dict[str, str]:
     return {**values, "where": values.get("command") or values.get("url", "")}
 
 
-def step_number(filled: SubmissionContext) -> int:
+def step_number(context: SubmissionContext) -> int:
     """Return the step of a submitted form."""
-    text = filled.state[-1] if filled.state else "1"
+    text = context.state[-1] if context.state else "1"
     return int(text) if text.isascii() and text.isdigit() and len(text) < 3 else 1
 
 
-def on_form(errors: Mapping[str, str]) -> dict[str, str]:
+def form_errors(errors: Mapping[str, str]) -> dict[str, str]:
     """Return errors by the fields of a form."""
-    places = {"url": "where", "command": "where", "name": "title"}
-    found: dict[str, str] = {}
+    form_fields = {"url": "where", "command": "where", "name": "title"}
+    by_field: dict[str, str] = {}
     for name, error in errors.items():
-        found.setdefault(places.get(name, name), error)
-    return found
+        by_field.setdefault(form_fields.get(name, name), error)
+    return by_field
 
 
 def next_step(steps: list[Step], number: int, errors: Mapping[str, str]) -> int | None:
@@ -199,20 +203,20 @@ def next_step(steps: list[Step], number: int, errors: Mapping[str, str]) -> int 
     return number + 1 if number < len(steps) else None
 
 
-def unconfirmed(fields: Mapping[str, str], name: str) -> dict[str, str]:
+def confirmation_errors(fields: Mapping[str, str], name: str) -> dict[str, str]:
     """Return the error of a confirmation by name; empty if it matches."""
     confirmed = fields.get("confirm", "").strip() in (name, slug_of(name))
     return {} if confirmed else {"confirm": f"Type {name} to allow this command line, or leave."}
 
 
-def all_wrong(text: str, errors: Mapping[str, str], verb: str) -> Reply:
+def errors_reply(text: str, errors: Mapping[str, str], verb: str) -> Reply:
     """Return a reply with all errors, by option."""
     names = {"name": "name", "headers": "--header", TEMPLATE: f"{TEMPLATE}="}
-    facts = tuple((names.get(name, _typed_as(name)), error) for name, error in errors.items())
+    facts = tuple((names.get(name, _option_name(name)), error) for name, error in errors.items())
     return replace(error_reply(f"{text} `/mcp help {verb}` explains the options."), details=facts)
 
 
-def _typed_as(name: str) -> str:
+def _option_name(name: str) -> str:
     return f"{name.removeprefix(SLOT)}=" if name.startswith(SLOT) else f"--{name.replace('_', '-')}"
 
 
@@ -220,73 +224,79 @@ class ServerEdit:
     """Verb of `/mcp edit`."""
 
     def __init__(
-        self, parts: CommandDependencies, directory: ServerDirectory, drafting: ServerValidator, keeping: ServerService
+        self,
+        dependencies: CommandDependencies,
+        directory: ServerDirectory,
+        validator: ServerValidator,
+        service: ServerService,
     ) -> None:
-        self._clock = parts.clock
-        self._templates = parts.templates
-        self._links = SecretLinks(parts)
+        self._clock = dependencies.clock
+        self._templates = dependencies.templates
+        self._links = SecretLinks(dependencies)
         self._directory = directory
-        self._drafting = drafting
-        self._keeping = keeping
+        self._validator = validator
+        self._service = service
 
     @property
     def handler(self) -> VerbHandler:
         """Return the verb."""
-        return VerbHandler(EDIT, self._edit, self._editing)
+        return VerbHandler(EDIT, self._edit, self._submit)
 
     async def _edit(self, request: CommandContext) -> AsyncIterator[Reply | Form]:
         arguments = request.arguments
         _, record = await self._directory.get_editable(arguments.one("server"), request)
-        self._drafting.may_define(record.config, request.member)
+        self._validator.may_define(record.config, request.member)
         if set(arguments.values) <= {"server"}:
             yield self._form(record, values_of(record), {}, 1)
             return
-        fields = fields_given(arguments)
+        fields = option_fields(arguments)
         if arguments.given("rename"):
             fields["name"] = arguments.one("rename")
-        server_request = ServerRequest(fields, request.member, request.conversation, argv=argv_given(arguments))
-        draft = await self._drafting.changed(record, server_request)
-        draft = draft if request.hidden_input else self._links.ready(draft)
+        server_request = ServerRequest(fields, request.member, request.conversation, argv=option_argv(arguments))
+        draft = await self._validator.draft_change(record, server_request)
+        draft = draft if request.hidden_input else self._links.without_missing(draft)
         if (
-            self._starts_other(record, draft.record)
+            self._changes_program(record, draft.record)
             and not draft.errors
-            and not self._drafting.operates(request.member)
+            and not self._validator.operates(request.member)
         ):
             yield self._consent(record, {**values_of(record), **fields}, draft.record)
             return
-        async for reply in self._keep(record, draft, request, verify=not arguments.given("no-verify")):
+        async for reply in self._save(record, draft, request, verify=not arguments.given("no-verify")):
             yield reply
 
-    async def _editing(self, filled: SubmissionContext) -> AsyncIterator[Reply | Form]:
-        server_id, version, *_ = (*filled.state, "", "")
-        seen = await self._directory.find(server_id, filled.conversation)
-        record = self._directory.record_of(seen, filled.member)
-        self._drafting.may_define(record.config, filled.member)
+    async def _submit(self, context: SubmissionContext) -> AsyncIterator[Reply | Form]:
+        server_id, version, *_ = (*context.state, "", "")
+        server = await self._directory.find(server_id, context.conversation)
+        record = self._directory.record_of(server, context.member)
+        self._validator.may_define(record.config, context.member)
         if str(record.version) != version:
-            yield self._overtaken(record)
+            yield self._version_conflict(record)
             return
         before = values_of(record)
-        fields, number = {**before, **filled.fields}, step_number(filled)
+        fields, number = {**before, **context.fields}, step_number(context)
         steps = self._steps(record, fields)
-        draft = await self._drafting.changed(record, ServerRequest(split(fields), filled.member, filled.conversation))
-        draft = draft if filled.hidden_input else self._links.ready(draft)
-        errors = {**on_form(draft.errors), **filled.errors}
+        draft = await self._validator.draft_change(
+            record, ServerRequest(split_target(fields), context.member, context.conversation)
+        )
+        draft = draft if context.hidden_input else self._links.without_missing(draft)
+        errors = {**form_errors(draft.errors), **context.errors}
         confirming, launched = is_confirming(steps), launch_of(record) is not None
         if number == len(steps) and confirming:
-            errors |= unconfirmed(fields, record.config.name)
-            errors |= unseen(fields, draft.record) if launched else {}
+            errors |= confirmation_errors(fields, record.config.name)
+            errors |= changed_since_shown(fields, draft.record) if launched else {}
         step = next_step(steps, number, errors)
         if step == len(steps) and confirming and launched:
             yield self._consent(record, fields, draft.record, errors)
             return
         if step is not None:
-            intro = starts(draft.record.config) if confirming and step == len(steps) else ""
+            intro = start_warning(draft.record.config) if confirming and step == len(steps) else ""
             yield self._form(record, fields, errors, step, intro=intro)
             return
-        async for reply in self._keep(record, draft, filled, verify=True):
+        async for reply in self._save(record, draft, context, verify=True):
             yield reply
 
-    async def _keep(
+    async def _save(
         self,
         before: ServerRecord,
         draft: ParsedDefinition,
@@ -294,39 +304,42 @@ class ServerEdit:
         *,
         verify: bool,
     ) -> AsyncIterator[Reply | Form]:
-        kept = await self._keeping.change(before, draft, context.author)
-        match kept:
+        outcome = await self._service.change(before, draft, context.author)
+        match outcome:
             case InvalidServer(errors):
-                yield all_wrong("Nothing was changed.", errors, "edit")
+                yield errors_reply("Nothing was changed.", errors, "edit")
                 return
             case VersionConflict(record):
-                yield self._overtaken(record)
+                yield self._version_conflict(record)
                 return
-        if not kept.changes:
+        if not outcome.changes:
             yield Reply(f"{server_label(before.config)} is as it was: nothing is different.")
             return
-        record = kept.record
-        changes = tuple((f"changed {name}", said) for name, said in kept.changes.items())
+        record = outcome.record
+        changes = tuple((f"changed {name}", text) for name, text in outcome.changes.items())
         if record.missing - before.missing and context.hidden_input:
             slot = missing_slots(record)[0]
-            cleared = kept.changes.get(f"secret {slot}", "")
+            cleared = outcome.changes.get(f"secret {slot}", "")
             yield secret_form(record, slot, intro=f"{server_label(record.config)} is changed. Secret {slot} {cleared}.")
             return
         if record.missing - before.missing:
-            said = f"{server_label(record.config)} is changed, and waits for {awaited(record)}."
-            reply = await self._links.asked(record, context.author, context.conversation, said)
+            text = f"{server_label(record.config)} is changed, and waits for {missing_secrets_text(record)}."
+            reply = await self._links.ask_reply(record, context.author, context.conversation, text)
             yield replace(reply, details=(*changes, *reply.details))
             return
-        look = verify and record.standing is ServerEnablement.ON
-        async for reply in self._drafting.reply_with_checks(record, "changed", verify=look):
+        checks_follow = verify and record.standing is ServerEnablement.ON
+        async for reply in self._validator.reply_with_checks(record, "changed", verify=checks_follow):
             yield replace(reply, details=(*changes, *reply.details))
 
-    def _overtaken(self, record: ServerRecord) -> Reply:
+    def _version_conflict(self, record: ServerRecord) -> Reply:
         """Return the reply to a version conflict: the last editor, and the current values."""
         when = format_ago(record.updated_at, self._clock())
         return Reply(
             f"{server_label(record.config)} has been changed since you opened it. Nothing was saved.",
-            details=(("changed", f"{when} by {record.updated_by or 'somebody else'}"), *self._drafting.exactly(record)),
+            details=(
+                ("changed", f"{when} by {record.updated_by or 'somebody else'}"),
+                *self._validator.exact_definition(record),
+            ),
             failed=True,
             actions=(ReplyAction("Edit again", ("mcp", "edit", record.config.name)),),
         )
@@ -337,7 +350,7 @@ class ServerEdit:
             return steps_of_editing(fields, before)
         return steps_of_refilling(launch, fields, before, self._templates())
 
-    def _starts_other(self, before: ServerRecord, after: ServerRecord) -> bool:
+    def _changes_program(self, before: ServerRecord, after: ServerRecord) -> bool:
         """Return True if the command line from a launch template changes."""
         return launch_of(before) is not None and command_line(before.config) != command_line(after.config)
 
@@ -349,8 +362,10 @@ class ServerEdit:
         errors: Mapping[str, str] | None = None,
     ) -> Form:
         """Return the last step: the exact command line, and a field to confirm the name."""
-        fields = {**fields, **seen(after)}
-        return self._form(record, fields, errors or {}, len(self._steps(record, fields)), intro=starts(after.config))
+        fields = {**fields, **shown_command_line(after)}
+        return self._form(
+            record, fields, errors or {}, len(self._steps(record, fields)), intro=start_warning(after.config)
+        )
 
     def _form(
         self, record: ServerRecord, fields: Mapping[str, str], errors: Mapping[str, str], step: int, intro: str = ""
@@ -371,30 +386,30 @@ class ServerEdit:
 class ServerAdd:
     """Verb of `/mcp add`."""
 
-    def __init__(self, parts: CommandDependencies, drafting: ServerValidator, keeping: ServerService) -> None:
-        self._rights = parts.rights
-        self._links = SecretLinks(parts)
-        self._templates = parts.templates
-        self._drafting = drafting
-        self._keeping = keeping
+    def __init__(self, dependencies: CommandDependencies, validator: ServerValidator, service: ServerService) -> None:
+        self._rights = dependencies.rights
+        self._links = SecretLinks(dependencies)
+        self._templates = dependencies.templates
+        self._validator = validator
+        self._service = service
 
     @property
     def handler(self) -> VerbHandler:
         """Return the verb."""
-        return VerbHandler(ADD, self._add, self._adding)
+        return VerbHandler(ADD, self._add, self._submit)
 
     async def _add(self, request: CommandContext) -> AsyncIterator[Reply | Form]:
         arguments, member = request.arguments, request.member
         if not arguments:
-            yield self._form({}, {}, 1, self._asking(request))
+            yield self._form({}, {}, 1, self._secret_mode(request))
             return
         name = arguments.one("name")
-        fields = fields_given(arguments)
+        fields = option_fields(arguments)
         if name and not is_slug(name):
             fields.setdefault("title", name)
         everywhere = self._rights.everywhere(member) and not arguments.given("here")
-        server_request = ServerRequest(fields, member, request.conversation, name, everywhere, argv_given(arguments))
-        draft = await self._drafting.new(server_request)
+        server_request = ServerRequest(fields, member, request.conversation, name, everywhere, option_argv(arguments))
+        draft = await self._validator.draft_new(server_request)
         draft = draft if request.hidden_input else self._ready(draft)
         if (
             "secret" in draft.errors
@@ -404,99 +419,99 @@ class ServerAdd:
         ):
             # All missing values can be typed here without echo.
             yield self._form(
-                _as_filled(server_request, arguments.one("policy")), {}, _SIGNING_IN, SecretFieldMode.PROMPT
+                _form_values(server_request, arguments.one("policy")), {}, _SIGNING_IN, SecretFieldMode.PROMPT
             )
             return
-        if launch_of(draft.record) and not draft.errors and not self._drafting.operates(member):
+        if launch_of(draft.record) and not draft.errors and not self._validator.operates(member):
             yield self._consent(
-                _as_filled(server_request, arguments.one("policy")), draft.record, self._asking(request)
+                _form_values(server_request, arguments.one("policy")), draft.record, self._secret_mode(request)
             )
             return
-        kept = await self._keeping.add(draft, parse_policy(arguments.one("policy")), request.author)
-        if isinstance(kept, InvalidServer):
-            yield all_wrong(_NOTHING, kept.errors, "add")
+        outcome = await self._service.add(draft, parse_policy(arguments.one("policy")), request.author)
+        if isinstance(outcome, InvalidServer):
+            yield errors_reply(_NOTHING, outcome.errors, "add")
             return
-        async for reply in self._added(kept.record, request, verify=not arguments.given("no-verify")):
+        async for reply in self._saved_replies(outcome.record, request, verify=not arguments.given("no-verify")):
             yield reply
 
-    async def _adding(self, filled: SubmissionContext) -> AsyncIterator[Reply | Form]:
-        fields = {"transport": TRANSPORTS[0], "auth": KINDS[0], **filled.fields}
+    async def _submit(self, context: SubmissionContext) -> AsyncIterator[Reply | Form]:
+        fields = {"transport": TRANSPORTS[0], "auth": KINDS[0], **context.fields}
         fields = fields if fields["transport"] == TEMPLATE else without_template(fields)
-        number, asking = step_number(filled), self._asking(filled)
-        steps = steps_with_templates(fields, asking, self._templates())
+        number, mode = step_number(context), self._secret_mode(context)
+        steps = steps_with_templates(fields, mode, self._templates())
         title, transport = fields.get("title", "").strip(), fields["transport"]
-        hidden, values = _typed(fields)
+        hidden, values = _typed_secret(fields)
         server_request = ServerRequest(
-            {**split(fields), **({"username": KEEP} if values else {})},
-            filled.member,
-            filled.conversation,
+            {**split_target(fields), **({"username": KEEP} if values else {})},
+            context.member,
+            context.conversation,
             title,
-            self._rights.everywhere(filled.member),
+            self._rights.everywhere(context.member),
             hidden=hidden,
             values=values,
         )
-        draft = await self._drafting.new(server_request)
-        draft = draft if filled.hidden_input else self._ready(draft)
-        errors = {**on_form(draft.errors), **filled.errors}
+        draft = await self._validator.draft_new(server_request)
+        draft = draft if context.hidden_input else self._ready(draft)
+        errors = {**form_errors(draft.errors), **context.errors}
         confirming = is_confirming(steps)
         if confirming and number == len(steps):
-            errors |= unconfirmed(fields, title)
-            errors |= unseen(fields, draft.record) if transport == TEMPLATE else {}
+            errors |= confirmation_errors(fields, title)
+            errors |= changed_since_shown(fields, draft.record) if transport == TEMPLATE else {}
         step = next_step(steps, number, errors)
         if step is not None and transport == TEMPLATE and confirming and step == len(steps):
-            yield self._consent(fields, draft.record, asking, errors)
+            yield self._consent(fields, draft.record, mode, errors)
             return
         if step is not None:
             intro = ""
             if step > 1 and transport == TEMPLATE:
-                intro = described(self._templates()) if step == _CHOOSING else ""
+                intro = describe_templates(self._templates()) if step == _CHOOSING else ""
             elif step > 1 and transport == "stdio":
-                intro = starts(draft.record.config)
-            yield self._form(fields, errors, step, asking, intro=intro)
+                intro = start_warning(draft.record.config)
+            yield self._form(fields, errors, step, mode, intro=intro)
             return
-        kept = await self._keeping.add(draft, parse_policy(fields.get("policy", "")), filled.author)
-        if isinstance(kept, InvalidServer):
-            yield self._form(fields, on_form(kept.errors), 1, asking)
+        outcome = await self._service.add(draft, parse_policy(fields.get("policy", "")), context.author)
+        if isinstance(outcome, InvalidServer):
+            yield self._form(fields, form_errors(outcome.errors), 1, mode)
             return
-        async for reply in self._added(kept.record, filled, verify=True):
+        async for reply in self._saved_replies(outcome.record, context, verify=True):
             yield reply
 
-    def _asking(self, context: CommandContext | SubmissionContext) -> SecretFieldMode:
+    def _secret_mode(self, context: CommandContext | SubmissionContext) -> SecretFieldMode:
         """Return the way to ask for a secret on this platform."""
         if context.hidden_input:
             return SecretFieldMode.PROMPT
-        return SecretFieldMode.LINK if self._links.on else SecretFieldMode.REFERENCE
+        return SecretFieldMode.LINK if self._links.enabled else SecretFieldMode.REFERENCE
 
     def _ready(self, draft: ParsedDefinition) -> ParsedDefinition:
         """Return the draft without errors about missing secrets that can be entered later."""
-        draft = self._links.ready(draft)
-        return entered_later(draft, self._templates()) if self._links.on else draft
+        draft = self._links.without_missing(draft)
+        return entered_later(draft, self._templates()) if self._links.enabled else draft
 
     def _consent(
         self,
         fields: Mapping[str, str],
         record: ServerRecord,
-        asking: SecretFieldMode,
+        mode: SecretFieldMode,
         errors: Mapping[str, str] | None = None,
     ) -> Form:
         """Return the last step: the exact command line, and a field to confirm the name."""
-        fields = {**fields, "transport": TEMPLATE, **seen(record)}
-        last = len(steps_with_templates(fields, asking, self._templates()))
-        return self._form(fields, errors or {}, last, asking, intro=starts(record.config))
+        fields = {**fields, "transport": TEMPLATE, **shown_command_line(record)}
+        last = len(steps_with_templates(fields, mode, self._templates()))
+        return self._form(fields, errors or {}, last, mode, intro=start_warning(record.config))
 
     def _form(
         self,
         fields: Mapping[str, str],
         errors: Mapping[str, str],
         step: int,
-        asking: SecretFieldMode,
+        mode: SecretFieldMode,
         *,
         intro: str = "",
     ) -> Form:
         return form(
             "mcp add",
             "Add an MCP server",
-            steps_with_templates(fields, asking, self._templates()),
+            steps_with_templates(fields, mode, self._templates()),
             step,
             values=fields,
             errors=errors,
@@ -505,19 +520,19 @@ class ServerAdd:
             instead=_INSTEAD,
         )
 
-    async def _added(
+    async def _saved_replies(
         self, record: ServerRecord, context: CommandContext | SubmissionContext, *, verify: bool
     ) -> AsyncIterator[Reply]:
         if record.missing:
-            said = f"{server_label(record.config)} is added, and waits for {awaited(record)}."
-            reply = await self._links.asked(record, context.author, context.conversation, said)
-            yield replace(reply, details=(*self._drafting.exactly(record), *reply.details))
+            text = f"{server_label(record.config)} is added, and waits for {missing_secrets_text(record)}."
+            reply = await self._links.ask_reply(record, context.author, context.conversation, text)
+            yield replace(reply, details=(*self._validator.exact_definition(record), *reply.details))
             return
-        async for reply in self._drafting.reply_with_checks(record, "added", verify=verify):
+        async for reply in self._validator.reply_with_checks(record, "added", verify=verify):
             yield reply
 
 
-def _typed(fields: Mapping[str, str]) -> tuple[str, Mapping[str, str]]:
+def _typed_secret(fields: Mapping[str, str]) -> tuple[str, Mapping[str, str]]:
     """Return the typed secret, and the user name by its slot."""
     hidden = fields.get(SECRET_FIELD, "").strip()
     user, colon, password = hidden.partition(":")
@@ -526,8 +541,7 @@ def _typed(fields: Mapping[str, str]) -> tuple[str, Mapping[str, str]]:
     return password, {USER_SLOT: user}
 
 
-def _as_filled(server_request: ServerRequest, policy: str) -> dict[str, str]:
-    """Return the options as fields of the form's steps."""
+def _form_values(server_request: ServerRequest, policy: str) -> dict[str, str]:
     fields = {
         "title": server_request.name,
         "transport": TRANSPORTS[0],

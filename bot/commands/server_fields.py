@@ -178,12 +178,12 @@ def read_tool_sends(text: str) -> dict[str, Sends]:
 
 def read_tool_recipients(text: str) -> dict[str, tuple[str, ...]]:
     """Parse the recipient arguments of single tools, one tool per line."""
-    found = {}
+    recipients = {}
     for tool, value in _by_tool(text, "send=to,cc"):
-        found[tool] = tuple(filter(None, map(str.strip, value.split(","))))
-        if not found[tool]:
+        recipients[tool] = tuple(filter(None, map(str.strip, value.split(","))))
+        if not recipients[tool]:
             raise ValueError(f"Which arguments of {tool}? Such as send=to,cc.")
-    return found
+    return recipients
 
 
 def _flow_value(text: str, choices: type[_Choice]) -> _Choice | None:

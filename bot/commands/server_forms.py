@@ -132,12 +132,12 @@ _CONNECT_TIME = Field("connect_timeout", "Seconds to connect", hint="empty: the 
 _CALL_TIME = Field("tool_timeout", "Seconds a call may take", longest=10)
 
 
-def steps_of_adding(fields: Mapping[str, str], asking: SecretFieldMode) -> list[Step]:
+def steps_of_adding(fields: Mapping[str, str], mode: SecretFieldMode) -> list[Step]:
     """Return the steps of adding that follow from the fields so far."""
     steps: list[Step] = [(_NAME, _TRANSPORT, _EITHER, _AUTH, _POLICY)]
     if fields.get("transport") == "stdio":
         return [*steps, (_ENV, _FOLDER, confirmation(fields.get("title", "")))]
-    return [*steps, *_signing_in(fields.get("auth", ""), asking)]
+    return [*steps, *_authentication_steps(fields.get("auth", ""), mode)]
 
 
 def steps_of_editing(fields: Mapping[str, str], before: Mapping[str, str]) -> list[Step]:
@@ -182,13 +182,13 @@ def form(
     filled in yet show no errors.
     """
     step = steps[number - 1]
-    names = {each.name for each in step}
-    errors = _for_what_was_asked(names, values, errors)
+    names = {field.name for field in step}
+    errors = _visible_errors(names, values, errors)
     last = number == len(steps)
     return Form(
         id=f"{form_id}:{number}",
         title=title if len(steps) == 1 else f"{title} · {number} of {len(steps)}",
-        fields=tuple(_filled(each, values, errors) for each in step),
+        fields=tuple(_with_value(field, values, errors) for field in step),
         submit=submit if last else "Continue",
         intro=intro,
         carried={name: value for name, value in values.items() if name not in names and name != SECRET_FIELD},
@@ -201,15 +201,15 @@ def switch(value: str) -> str:
     return YES if value.strip().lower() in ("yes", "on", "true", "y") else NO
 
 
-def _for_what_was_asked(names: set[str], values: Mapping[str, str], errors: Mapping[str, str]) -> Mapping[str, str]:
+def _visible_errors(names: set[str], values: Mapping[str, str], errors: Mapping[str, str]) -> Mapping[str, str]:
     """Return the errors of filled-in fields. A missing secret is an error at the field where it can be typed."""
-    asked = {name: error for name, error in errors.items() if name in values}
-    if SECRET_FIELD in names and "secret" in asked and not values["secret"]:
-        asked.setdefault(SECRET_FIELD, asked.pop("secret"))
-    return asked
+    visible = {name: error for name, error in errors.items() if name in values}
+    if SECRET_FIELD in names and "secret" in visible and not values["secret"]:
+        visible.setdefault(SECRET_FIELD, visible.pop("secret"))
+    return visible
 
 
-def _filled(field: Field, values: Mapping[str, str], errors: Mapping[str, str]) -> Field:
+def _with_value(field: Field, values: Mapping[str, str], errors: Mapping[str, str]) -> Field:
     value = "" if field.kind is FieldKind.SECRET else values.get(field.name, field.value)
     return Field(
         field.name,
@@ -224,16 +224,16 @@ def _filled(field: Field, values: Mapping[str, str], errors: Mapping[str, str]) 
     )
 
 
-def _signing_in(auth: str, asking: SecretFieldMode) -> list[Step]:
+def _authentication_steps(auth: str, mode: SecretFieldMode) -> list[Step]:
     match auth:
         case "header" | "api_key":
-            return [(_HEADER, *_ASKED[asking])]
+            return [(_HEADER, *_ASKED[mode])]
         case "basic":
-            return [(_USER, *_ASKED_OF_BASIC[asking])]
+            return [(_USER, *_ASKED_OF_BASIC[mode])]
         case "oauth":
-            return [(_CLIENT, _SCOPE, _CLIENT_SECRET, *_ASKED[asking][1:])]
+            return [(_CLIENT, _SCOPE, _CLIENT_SECRET, *_ASKED[mode][1:])]
         case "client_credentials":
-            return [(_OWN_CLIENT, _SCOPE, *_ASKED[asking])]
+            return [(_OWN_CLIENT, _SCOPE, *_ASKED[mode])]
         case _:
             return []
 

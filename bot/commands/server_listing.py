@@ -11,7 +11,7 @@ from bot.commands.command import CommandContext, VerbHandler
 from bot.commands.dependencies import CommandDependencies
 from bot.commands.server_definition import command_line, plain_headers_of
 from bot.commands.server_directory import ServerDirectory, VisibleServer
-from bot.commands.sign_in import SignInSteps, oauth_words
+from bot.commands.sign_in import SignInSteps, oauth_text
 from bot.commands.text_format import POLICY_WORDS, cut, format_ago, page_of, server_label, shorten
 from bot.commands.tool_review import withheld
 from bot.domain.commands import ActionStyle, Reply, ReplyAction, RequiredRole, Table, Verb
@@ -43,17 +43,20 @@ def server_details(record: ServerRecord, now: float) -> list[tuple[str, str]]:
         case AuthenticationKind.HEADER | AuthenticationKind.API_KEY:
             signs_in = f"{authentication.kind.value}, in {authentication.header}"
         case AuthenticationKind.OAUTH | AuthenticationKind.CLIENT_CREDENTIALS as kind:
-            signs_in = oauth_words(OAuthTerms(kind, authentication.client_id, scope=authentication.scope))
+            signs_in = oauth_text(OAuthTerms(kind, authentication.client_id, scope=authentication.scope))
         case AuthenticationKind.NONE:
             signs_in = "none"
-    kept = [
-        (f"secret {slot}", "missing: it is still to be entered" if slot in record.missing else _where(str(reference)))
+    secrets = [
+        (
+            f"secret {slot}",
+            "missing: it is still to be entered" if slot in record.missing else _secret_place(str(reference)),
+        )
         for slot, reference in sorted(record.secrets.items())
     ]
     return [
         ("sign-in", signs_in),
         *((f"header {name}", value) for name, value in plain_headers_of(record.config.transport)),
-        *kept,
+        *secrets,
         ("connects", "at the start" if record.config.auto_connect else "when needed"),
         ("for", "every workspace" if record.config.workspace == EVERYWHERE else "this workspace"),
         ("added", f"{format_ago(record.created_at, now)} by {record.created_by or 'somebody'}"),
@@ -71,7 +74,7 @@ def time_limits(config: ServerConfig) -> str:
     return f"{connecting:g} s to connect{at_first}, {config.tool_timeout:g} s a call{single}, {longest}"
 
 
-def _where(reference: str) -> str:
+def _secret_place(reference: str) -> str:
     return "set" if reference == "stored" else reference
 
 
@@ -95,10 +98,12 @@ _OFF = (ServerStatus.DISABLED, ServerStatus.DISCONNECTED)
 class ServerListing:
     """Verbs that show servers and their capabilities."""
 
-    def __init__(self, parts: CommandDependencies, directory: ServerDirectory, signing_in: SignInSteps) -> None:
-        self._parts = parts
+    def __init__(
+        self, dependencies: CommandDependencies, directory: ServerDirectory, sign_in_steps: SignInSteps
+    ) -> None:
+        self._dependencies = dependencies
         self._directory = directory
-        self._signing_in = signing_in
+        self._sign_in_steps = sign_in_steps
 
     @property
     def handlers(self) -> tuple[VerbHandler, ...]:
@@ -125,81 +130,84 @@ class ServerListing:
         )
 
     async def _list(self, request: CommandContext) -> AsyncIterator[Reply]:
-        async for reply in self._as_it_settles(self._listed, request):
+        async for reply in self._reply_until_settled(self._list_reply, request):
             yield reply
 
     async def _show(self, request: CommandContext) -> AsyncIterator[Reply]:
-        async for reply in self._as_it_settles(self._shown, request):
+        async for reply in self._reply_until_settled(self._show_reply, request):
             yield reply
 
     async def _tools(self, request: CommandContext) -> AsyncIterator[Reply]:
-        async for reply in self._once_known(self._tooled, request):
+        async for reply in self._reply_until_synced(self._tools_reply, request):
             yield reply
 
     async def _resources(self, request: CommandContext) -> AsyncIterator[Reply]:
-        async for reply in self._once_known(self._resourced, request):
+        async for reply in self._reply_until_synced(self._resources_reply, request):
             yield reply
 
     async def _prompts(self, request: CommandContext) -> AsyncIterator[Reply]:
-        async for reply in self._once_known(self._prompted, request):
+        async for reply in self._reply_until_synced(self._prompts_reply, request):
             yield reply
 
-    async def _once_known(
+    async def _reply_until_synced(
         self, answer: Callable[[CommandContext, list[VisibleServer]], Reply], request: CommandContext
     ) -> AsyncIterator[Reply]:
         """Reply at once, and again after servers without capabilities were synced."""
-        seen = await self._chosen(request)
-        yield answer(request, seen)
-        if await self._directory.connect(seen):
-            yield answer(request, await self._chosen(request))
+        servers = await self._requested_servers(request)
+        yield answer(request, servers)
+        if await self._directory.connect(servers):
+            yield answer(request, await self._requested_servers(request))
 
-    async def _as_it_settles(
+    async def _reply_until_settled(
         self, answer: Callable[[CommandContext, list[VisibleServer]], Awaitable[Reply]], request: CommandContext
     ) -> AsyncIterator[Reply]:
         """Reply at once, and again after connecting servers have settled."""
-        seen = await self._chosen(request)
-        yield await answer(request, seen)
-        if any(each.status is ServerStatus.CONNECTING for each in seen):
-            await self._parts.servers.wait_ready()
-            yield await answer(request, await self._chosen(request))
+        servers = await self._requested_servers(request)
+        yield await answer(request, servers)
+        if any(server.status is ServerStatus.CONNECTING for server in servers):
+            await self._dependencies.servers.wait_ready()
+            yield await answer(request, await self._requested_servers(request))
 
-    async def _chosen(self, request: CommandContext) -> list[VisibleServer]:
+    async def _requested_servers(self, request: CommandContext) -> list[VisibleServer]:
         name = request.arguments.one("server")
         if name:
             return [await self._directory.find(name, request.conversation)]
         return await self._directory.all(request.conversation)
 
-    async def _listed(self, request: CommandContext, servers: list[VisibleServer]) -> Reply:
-        administers = self._parts.rights.administers(request.member)
+    async def _list_reply(self, request: CommandContext, servers: list[VisibleServer]) -> Reply:
+        administers = self._dependencies.rights.administers(request.member)
         add = (ReplyAction("Add a server", ("mcp", "add"), ActionStyle.PRIMARY),) if administers else ()
         if not servers:
-            file = f"put one in `{self._parts.file}` and use `/mcp reload`"
-            how = f"Try `/mcp add`, or {file}." if administers else f"Ask {self._parts.rights.who} for one."
+            file = f"put one in `{self._dependencies.file}` and use `/mcp reload`"
+            how = f"Try `/mcp add`, or {file}." if administers else f"Ask {self._dependencies.rights.who} for one."
             return Reply(f"No servers yet. {how}", actions=add)
-        shown = cut(servers, request.arguments.page)
-        rows = tuple(self._row(each, request.conversation) for each in shown)
+        page = cut(servers, request.arguments.page)
+        rows = tuple(self._row(server, request.conversation) for server in page)
         trouble = sum(server.status in _TROUBLE for server in servers)
-        notes = [(each.name, self._note(each, request)) for each in shown]
+        notes = [(server.name, self._note(server, request)) for server in page]
         details = [(name, note) for name, note in notes if note]
         details += [
-            ("checked", format_ago(max((_checked(each) for each in servers), default=0.0), self._parts.clock()))
+            (
+                "checked",
+                format_ago(max((_checked_at(server) for server in servers), default=0.0), self._dependencies.clock()),
+            )
         ]
-        files = ", ".join(each.name for each in servers if each.record is None)
-        details += [(f"managed in {self._parts.file}", files)] if files else []
+        files = ", ".join(server.name for server in servers if server.record is None)
+        details += [(f"managed in {self._dependencies.file}", files)] if files else []
         return Reply(
             f"MCP servers · {len(servers)}" + (f" · {trouble} in trouble" if trouble else ""),
             Table(("server", "state", "transport", "tools", "policy"), rows),
             tuple(details),
-            actions=(*add, *(await self._next_steps(shown) if administers else ())),
+            actions=(*add, *(await self._next_steps(page) if administers else ())),
             page=page_of(request.arguments.page, len(servers), ("mcp", "list")),
         )
 
     async def _next_steps(self, servers: Sequence[VisibleServer]) -> list[ReplyAction]:
         """Return the actions for servers that are not usable."""
-        to_sign_in = await asyncio.gather(*(self._signing_in.steps(server.config) for server in servers))
+        to_sign_in = await asyncio.gather(*(self._sign_in_steps.steps(server.config) for server in servers))
         steps: list[ReplyAction] = []
-        for each, offered in zip(servers, to_sign_in, strict=True):
-            steps += offered or ([_next_step(each)] if _stands_still(each) else [])
+        for server, sign_in in zip(servers, to_sign_in, strict=True):
+            steps += sign_in or ([_next_step(server)] if _is_off(server) else [])
         return steps
 
     def _row(self, server: VisibleServer, conversation: ConversationKey) -> tuple[str, ...]:
@@ -216,41 +224,43 @@ class ServerListing:
 
     def _note(self, server: VisibleServer, request: CommandContext) -> str:
         """Return the problem of a server with its fix, or the pending review."""
-        return self._problem(server, request) or _sync_problem(server) or self._waits(server)
+        return self._problem(server, request) or _sync_problem(server) or self._review_note(server)
 
     def _problem(self, server: VisibleServer, request: CommandContext) -> str:
         """Return the problem of a server, for admins: it may name addresses and references."""
-        if not server.problem or self._parts.rights.administers(request.member):
+        if not server.problem or self._dependencies.rights.administers(request.member):
             return server.problem
         return "only administrators are shown what is wrong"
 
-    def _waits(self, server: VisibleServer) -> str:
+    def _review_note(self, server: VisibleServer) -> str:
         """Return the number of withheld tools."""
-        count = len(withheld(self._parts.servers, server.id))
+        count = len(withheld(self._dependencies.servers, server.id))
         return f"{count} {'waits' if count == 1 else 'wait'} for review: /mcp review {server.name}" if count else ""
 
     def _policies(self, tools: Sequence[Tool], conversation: ConversationKey) -> str:
         """Return the policy of a server's tools in one word, or the count of each."""
-        counts = Counter(POLICY_WORDS[self._parts.administration.policy_of(tool, conversation)] for tool in tools)
+        counts = Counter(
+            POLICY_WORDS[self._dependencies.administration.policy_of(tool, conversation)] for tool in tools
+        )
         if len(counts) <= 1:
             return next(iter(counts), "")
         return ", ".join(f"{count} {word}" for word, count in counts.most_common())
 
-    async def _shown(self, request: CommandContext, servers: list[VisibleServer]) -> Reply:
-        (seen,) = servers
-        administers = self._parts.rights.administers(request.member)
-        facts = self._facts(seen, request)
+    async def _show_reply(self, request: CommandContext, servers: list[VisibleServer]) -> Reply:
+        (server,) = servers
+        administers = self._dependencies.rights.administers(request.member)
+        facts = self._facts(server, request)
         if not administers:
-            details = tuple((name, value) for name, value in (*facts, *_outer_facts(seen.config)) if value)
-            return Reply(f"MCP server {server_label(seen.config)}", details=details)
-        facts += [("by a browser", self._signing_in.hint(seen)), *await self._signing_in.details(seen)]
-        details = tuple((name, value) for name, value in (*facts, *self._inner_facts(seen)) if value)
-        steps = (*await self._signing_in.steps(seen.config), *_steps(seen))
-        return Reply(f"MCP server {server_label(seen.config)}", details=details, actions=steps)
+            details = tuple((name, value) for name, value in (*facts, *_outer_facts(server.config)) if value)
+            return Reply(f"MCP server {server_label(server.config)}", details=details)
+        facts += [("by a browser", self._sign_in_steps.hint(server)), *await self._sign_in_steps.details(server)]
+        details = tuple((name, value) for name, value in (*facts, *self._inner_facts(server)) if value)
+        steps = (*await self._sign_in_steps.steps(server.config), *_steps(server))
+        return Reply(f"MCP server {server_label(server.config)}", details=details, actions=steps)
 
     def _facts(self, server: VisibleServer, request: CommandContext) -> list[tuple[str, str]]:
         tools = self._directory.capabilities(server).tools
-        state, now = server.state, self._parts.clock()
+        state, now = server.state, self._dependencies.clock()
         count = max(len(tools), state.tool_count if state else 0)
         writes = sum(not tool.read_only for tool in tools)
         synced = (
@@ -267,19 +277,19 @@ class ServerListing:
             ("server version", state.server_version if state else ""),
             ("connected", format_ago(state.connected_at, now) if state and state.connected_at else ""),
             ("tools", f"{count} ({writes} write)" if writes else str(count)),
-            ("review", self._waits(server)),
+            ("review", self._review_note(server)),
             ("what is known", synced if server.sync is not SyncStatus.NEVER_SYNCED else ""),
             ("trusted", "yes" if server.config.trusted else "no: its hints lower no risk"),
-            ("managed in", self._parts.file if server.record is None else "chat"),
+            ("managed in", self._dependencies.file if server.record is None else "chat"),
         ]
 
     def _inner_facts(self, server: VisibleServer) -> list[tuple[str, str]]:
         config = server.config
-        facts = reached(config)
+        facts = endpoint_facts(config)
         if config.sign_in is not None:
-            facts.append(("sign-in", oauth_words(config.sign_in)))
+            facts.append(("sign-in", oauth_text(config.sign_in)))
         if server.record is not None:
-            facts += server_details(server.record, self._parts.clock())
+            facts += server_details(server.record, self._dependencies.clock())
         return [
             *facts,
             ("system instruction", config.system_instruction),
@@ -289,65 +299,65 @@ class ServerListing:
             ("id", config.id),
         ]
 
-    def _tooled(self, request: CommandContext, servers: list[VisibleServer]) -> Reply:
-        tools = [(seen, tool) for seen in servers for tool in self._directory.capabilities(seen).tools]
+    def _tools_reply(self, request: CommandContext, servers: list[VisibleServer]) -> Reply:
+        tools = [(server, tool) for server in servers for tool in self._directory.capabilities(server).tools]
         if not tools:
             return Reply("No tools are offered now. `/mcp list` says why.")
-        waiting = {tool.name for seen in servers for tool in withheld(self._parts.servers, seen.id)}
+        waiting = {tool.name for server in servers for tool in withheld(self._dependencies.servers, server.id)}
         rows = tuple(
-            (tool.name, risk(tool), self._standing(seen, tool, waiting, request), _summary(tool))
-            for seen, tool in cut(tools, request.arguments.page)
+            (tool.name, risk(tool), self._tool_state(server, tool, waiting, request), _summary(tool))
+            for server, tool in cut(tools, request.arguments.page)
         )
-        reviews = tuple(("review", said) for seen in servers if (said := self._waits(seen)))
+        reviews = tuple(("review", note) for server in servers if (note := self._review_note(server)))
         return Reply(
             f"Tools · {len(tools)}",
             Table(("tool", "risk", "policy", "what it does"), rows),
             reviews,
-            page=page_of(request.arguments.page, len(tools), _again("tools", request, servers)),
+            page=page_of(request.arguments.page, len(tools), _command_words("tools", request, servers)),
         )
 
-    def _standing(self, server: VisibleServer, tool: Tool, waiting: Collection[str], request: CommandContext) -> str:
+    def _tool_state(self, server: VisibleServer, tool: Tool, waiting: Collection[str], request: CommandContext) -> str:
         """Return the policy or state of a tool in one or two words."""
         if server.status in _OFF:
             return str(server.status)
         if tool.name in waiting:
             return "waits for review"
-        return POLICY_WORDS[self._parts.administration.policy_of(tool, request.conversation)]
+        return POLICY_WORDS[self._dependencies.administration.policy_of(tool, request.conversation)]
 
-    def _resourced(self, request: CommandContext, servers: list[VisibleServer]) -> Reply:
+    def _resources_reply(self, request: CommandContext, servers: list[VisibleServer]) -> Reply:
         rows: list[tuple[str, ...]] = []
-        for seen in servers:
-            known = self._directory.capabilities(seen)
+        for server in servers:
+            capabilities = self._directory.capabilities(server)
             rows += [
-                (seen.name, resource.uri, resource.mime_type, _said(resource.title or resource.name))
-                for resource in known.resources
+                (server.name, resource.uri, resource.mime_type, _short(resource.title or resource.name))
+                for resource in capabilities.resources
             ]
             rows += [
-                (seen.name, template.pattern, template.mime_type, _said(template.title or template.name))
-                for template in known.templates
+                (server.name, template.pattern, template.mime_type, _short(template.title or template.name))
+                for template in capabilities.templates
             ]
         if not rows:
             return Reply("No resources are offered now. `/mcp list` says why.")
         return Reply(
             f"Resources · {len(rows)} · `/mcp resource NAME URI` reads one",
             Table(("server", "address", "kind", "what it is"), tuple(cut(rows, request.arguments.page))),
-            page=page_of(request.arguments.page, len(rows), _again("resources", request, servers)),
+            page=page_of(request.arguments.page, len(rows), _command_words("resources", request, servers)),
         )
 
-    def _prompted(self, request: CommandContext, servers: list[VisibleServer]) -> Reply:
+    def _prompts_reply(self, request: CommandContext, servers: list[VisibleServer]) -> Reply:
         rows: list[tuple[str, ...]] = []
-        for seen in servers:
-            for prompt in self._directory.capabilities(seen).prompts:
-                takes = ", ".join(
+        for server in servers:
+            for prompt in self._directory.capabilities(server).prompts:
+                arguments = ", ".join(
                     argument.name if argument.required else f"[{argument.name}]" for argument in prompt.arguments
                 )
-                rows.append((seen.name, prompt.name, takes, _said(prompt.title or prompt.description)))
+                rows.append((server.name, prompt.name, arguments, _short(prompt.title or prompt.description)))
         if not rows:
             return Reply("No prompts are offered now. `/mcp list` says why.")
         return Reply(
             f"Prompts · {len(rows)} · `/mcp prompt NAME PROMPT KEY=VALUE` writes one out",
             Table(("server", "prompt", "takes", "what it does"), tuple(cut(rows, request.arguments.page))),
-            page=page_of(request.arguments.page, len(rows), _again("prompts", request, servers)),
+            page=page_of(request.arguments.page, len(rows), _command_words("prompts", request, servers)),
         )
 
 
@@ -357,10 +367,10 @@ def transport_word(config: ServerConfig) -> str:
         case StdioTransport():
             return "stdio"
         case HttpTransport(kind=kind):
-            return _SPOKEN[kind]
+            return _TRANSPORT_NAMES[kind]
 
 
-_SPOKEN = {
+_TRANSPORT_NAMES = {
     HttpKind.STREAMABLE: "streamable HTTP",
     HttpKind.SSE: "HTTP+SSE",
     HttpKind.AUTO: "HTTP (auto)",
@@ -368,7 +378,7 @@ _SPOKEN = {
 }
 
 
-def reached(config: ServerConfig) -> list[tuple[str, str]]:
+def endpoint_facts(config: ServerConfig) -> list[tuple[str, str]]:
     """Return the address or command line of a server, for admins."""
     match config.transport:
         case StdioTransport(cwd=cwd, launch=TemplateLaunch(template)):
@@ -394,12 +404,12 @@ def _sync_problem(server: VisibleServer) -> str:
     return "its tools could not be asked for; what is known stays" if server.sync is SyncStatus.SYNC_FAILED else ""
 
 
-def _checked(server: VisibleServer) -> float:
+def _checked_at(server: VisibleServer) -> float:
     state = server.state
     return max(state.synced_at or 0.0, state.connected_at or 0.0) if state else 0.0
 
 
-def _stands_still(server: VisibleServer) -> bool:
+def _is_off(server: VisibleServer) -> bool:
     return server.record is not None and server.status in (ServerStatus.DISABLED, ServerStatus.DISCONNECTED, *_TROUBLE)
 
 
@@ -427,7 +437,7 @@ def _steps(server: VisibleServer) -> tuple[ReplyAction, ...]:
     )
 
 
-def _again(verb: str, request: CommandContext, servers: list[VisibleServer]) -> tuple[str, ...]:
+def _command_words(verb: str, request: CommandContext, servers: list[VisibleServer]) -> tuple[str, ...]:
     return ("mcp", verb, servers[0].name) if request.arguments.one("server") else ("mcp", verb)
 
 
@@ -436,5 +446,5 @@ def _summary(tool: Tool) -> str:
     return shorten(tool.title or (lines[0] if lines else ""))
 
 
-def _said(text: str) -> str:
+def _short(text: str) -> str:
     return shorten(text)

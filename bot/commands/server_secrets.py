@@ -52,8 +52,8 @@ SWITCH_ON = (
     "The operator can have secrets entered on a page of the bot's own instead, by one-time links: `PUBLIC_URL` "
     "switches them on."
 )
-_ASKING_SECONDS = 10.0
-_TELLING_SECONDS = 3.0
+_MEMBER_SECONDS = 10.0
+_MESSAGE_SECONDS = 3.0
 """Seconds that the page waits for the message to be sent."""
 _STORED = SecretReference(SecretSource.STORED)
 _WANTED_PAIR = "User name and password, as USER:PASSWORD,"
@@ -69,41 +69,41 @@ _REFERENCE = Parameter("reference", "where the secret is", metavar="env:NAME|fil
 class SecretLinks:
     """Creates one-time links if the operator has enabled them."""
 
-    def __init__(self, parts: CommandDependencies) -> None:
-        self._linking = parts.linking
+    def __init__(self, dependencies: CommandDependencies) -> None:
+        self._links = dependencies.links
 
     @property
-    def on(self) -> bool:
+    def enabled(self) -> bool:
         """True if one-time links are enabled."""
-        return self._linking is not None
+        return self._links is not None
 
-    def ready(self, draft: ParsedDefinition) -> ParsedDefinition:
+    def without_missing(self, draft: ParsedDefinition) -> ParsedDefinition:
         """Return the draft without errors about missing secrets that can be entered later."""
-        return deferred_secrets(draft) if self.on else draft
+        return deferred_secrets(draft) if self.enabled else draft
 
-    async def asked(self, record: ServerRecord, by: Author, conversation: ConversationKey, said: str) -> Reply:
+    async def ask_reply(self, record: ServerRecord, by: Author, conversation: ConversationKey, text: str) -> Reply:
         """Return a reply that asks for the missing secrets: with a link for the first, or with a command for each if
         links are disabled.
         """
         first, *others = missing_slots(record)
-        if self.on:
-            reply = await self.offered(record, first, by, conversation, said)
+        if self.enabled:
+            reply = await self.link_reply(record, first, by, conversation, text)
             return replace(reply, details=(*reply.details, *_commands(record, others)))
         how = f"The operator can type it in a terminal: `/mcp secret set {record.config.name} {first}`."
-        return Reply(f"{said} {how} {SWITCH_ON}", details=_commands(record, others))
+        return Reply(f"{text} {how} {SWITCH_ON}", details=_commands(record, others))
 
-    async def offered(
-        self, record: ServerRecord, slot: str, by: Author, conversation: ConversationKey, said: str
+    async def link_reply(
+        self, record: ServerRecord, slot: str, by: Author, conversation: ConversationKey, text: str
     ) -> Reply:
-        """Return a private reply with a link for this slot after `said`, which is Markdown of this project. Earlier
+        """Return a private reply with a link for this slot after `text`, which is Markdown of this project. Earlier
         links of the user for this slot become invalid.
         """
-        assert self._linking is not None, "links are switched off"
-        _, token = await self._linking.store.create_link(record.id, slot, by, conversation)
-        address = f"{self._linking.address}{PATH}{token}"
+        assert self._links is not None, "links are switched off"
+        _, token = await self._links.store.create_link(record.id, slot, by, conversation)
+        address = f"{self._links.address}{PATH}{token}"
         minutes = int(LINK_SECONDS // 60)
         return Reply(
-            f"{said} [Enter the secret]({address}). The link works once, for {minutes} minutes, for you: keep it to "
+            f"{text} [Enter the secret]({address}). The link works once, for {minutes} minutes, for you: keep it to "
             "yourself.",
             details=(("secret", slot),),
             actions=(ReplyAction("Another link", ("mcp", "secret", "set", record.config.name, slot)),),
@@ -117,7 +117,7 @@ def missing_slots(record: ServerRecord) -> tuple[str, ...]:
     return tuple(sorted(record.missing - with_password, key=lambda slot: (slot != AUTH_SECRET, slot)))
 
 
-def awaited(record: ServerRecord) -> str:
+def missing_secrets_text(record: ServerRecord) -> str:
     """Return a short text about the missing secrets."""
     slots = missing_slots(record)
     return "the secret it signs in with" if slots == (AUTH_SECRET,) else pluralize(len(slots), "secret")
@@ -134,78 +134,86 @@ class ServerSecrets:
     """Verbs of `/mcp secret`."""
 
     def __init__(
-        self, parts: CommandDependencies, directory: ServerDirectory, drafting: ServerValidator, signing_in: SignInSteps
+        self,
+        dependencies: CommandDependencies,
+        directory: ServerDirectory,
+        validator: ServerValidator,
+        sign_in_steps: SignInSteps,
     ) -> None:
-        self._parts = parts
+        self._dependencies = dependencies
         self._directory = directory
-        self._drafting = drafting
-        self._links = SecretLinks(parts)
-        self._signing_in = signing_in
+        self._validator = validator
+        self._links = SecretLinks(dependencies)
+        self._sign_in_steps = sign_in_steps
 
     @property
     def handlers(self) -> tuple[VerbHandler, ...]:
         """Return the verbs."""
-        put = Verb("secret set", "say where a secret is", (SERVER, _SLOT, _REFERENCE), aliases=("secret",))
-        gone = Verb("secret clear", "take a secret away", (SERVER, _SLOT), aliases=("secret remove",))
-        new = Verb("secret rotate", "use a new value of a secret", (SERVER, _A_SLOT, _REFERENCE))
-        return VerbHandler(put, self._set, self._given), VerbHandler(gone, self._clear), VerbHandler(new, self._rotate)
+        set_verb = Verb("secret set", "say where a secret is", (SERVER, _SLOT, _REFERENCE), aliases=("secret",))
+        clear_verb = Verb("secret clear", "take a secret away", (SERVER, _SLOT), aliases=("secret remove",))
+        rotate_verb = Verb("secret rotate", "use a new value of a secret", (SERVER, _A_SLOT, _REFERENCE))
+        return (
+            VerbHandler(set_verb, self._set, self._submit),
+            VerbHandler(clear_verb, self._clear),
+            VerbHandler(rotate_verb, self._rotate),
+        )
 
     async def _set(self, request: CommandContext) -> AsyncIterator[Reply | Form]:
         if _is_sign_in(request):
-            async for reply in self._signing_in.again(request):
+            async for reply in self._sign_in_steps.sign_in_again(request):
                 yield reply
             return
-        _, record = await self._changeable(request)
-        await self._drafting.check_allowed(record.config)
+        _, record = await self._editable(request)
+        await self._validator.check_allowed(record.config)
         slot = _slot(record, request.arguments.one("slot"))
         text = request.arguments.one("reference")
         if text:
-            async for reply in self._refer(record, slot, _reference(text), request.member):
+            async for reply in self._save_reference(record, slot, _reference(text), request.member):
                 yield reply
         elif request.hidden_input:
             check_use(record, slot)
             yield secret_form(record, slot)
-        elif self._links.on:
-            yield await self._linked(record, slot, request)
+        elif self._links.enabled:
+            yield await self._link(record, slot, request)
         else:
             raise CommandRejected(
                 "Where is the secret? Give `env:NAME` or `file:/path`. The secret itself can be typed only at the "
                 f"operator's own terminal. {SWITCH_ON}"
             )
 
-    async def _given(self, filled: SubmissionContext) -> AsyncIterator[Reply | Form]:
-        server_id, version, *_ = (*filled.state, "", "")
-        seen = await self._directory.find(server_id, filled.conversation)
-        record = self._directory.record_of(seen, filled.member)
-        self._drafting.may_define(record.config, filled.member)
-        await self._drafting.check_allowed(record.config)
-        slot = _slot(record, filled.fields.get("slot", ""))
-        value = filled.fields.get(SECRET_FIELD, "").strip()
-        if not value and not filled.errors:
+    async def _submit(self, context: SubmissionContext) -> AsyncIterator[Reply | Form]:
+        server_id, version, *_ = (*context.state, "", "")
+        server = await self._directory.find(server_id, context.conversation)
+        record = self._directory.record_of(server, context.member)
+        self._validator.may_define(record.config, context.member)
+        await self._validator.check_allowed(record.config)
+        slot = _slot(record, context.fields.get("slot", ""))
+        value = context.fields.get(SECRET_FIELD, "").strip()
+        if not value and not context.errors:
             # An empty pipe stays empty: do not ask again.
             raise CommandRejected("No secret was typed, so none is set.")
-        values, objection = entered_values(record, slot, value)
-        error = filled.errors.get(SECRET_FIELD, "") or objection
+        values, value_error = entered_values(record, slot, value)
+        error = context.errors.get(SECRET_FIELD, "") or value_error
         if error:
             yield secret_form(record, slot, error)
             return
         if str(record.version) != version:
-            yield self._overtaken(record)
+            yield self._version_conflict(record)
             return
-        async for reply in self._keep(record, slot, SecretReference(SecretSource.STORED), values, filled.author):
+        async for reply in self._save(record, slot, SecretReference(SecretSource.STORED), values, context.author):
             yield reply
 
     async def _clear(self, request: CommandContext) -> AsyncIterator[Reply]:
         if _is_sign_in(request):
-            async for reply in self._signing_in.end(request):
+            async for reply in self._sign_in_steps.sign_out(request):
                 yield reply
             return
-        seen, record = await self._changeable(request)
+        server, record = await self._editable(request)
         slot = _slot(record, request.arguments.one("slot"))
         if slot not in record.secrets:
-            yield Reply(f"{server_label(seen.config)} has no such secret. Nothing was changed.", failed=True)
+            yield Reply(f"{server_label(server.config)} has no such secret. Nothing was changed.", failed=True)
             return
-        secrets = {name: kept for name, kept in record.secrets.items() if name != slot}
+        secrets = {name: reference for name, reference in record.secrets.items() if name != slot}
         authentication = record.authentication
         if slot == AUTH_SECRET and authentication.kind is not AuthenticationKind.OAUTH:
             authentication = replace(authentication, kind=AuthenticationKind.NONE)
@@ -216,22 +224,22 @@ class ServerSecrets:
 
     async def _rotate(self, request: CommandContext) -> AsyncIterator[Reply | Form]:
         if _is_sign_in(request):
-            async for reply in self._signing_in.again(request):
+            async for reply in self._sign_in_steps.sign_in_again(request):
                 yield reply
             return
-        seen, record = await self._changeable(request)
-        await self._drafting.check_allowed(record.config)
+        server, record = await self._editable(request)
+        await self._validator.check_allowed(record.config)
         slot = _slot(record, request.arguments.one("slot") or AUTH_SECRET)
         reference, text = record.secrets.get(slot), request.arguments.one("reference")
         if reference is None:
-            raise CommandRejected(f"{server_label(seen.config)} has no such secret yet: `/mcp secret set` sets it.")
+            raise CommandRejected(f"{server_label(server.config)} has no such secret yet: `/mcp secret set` sets it.")
         if text:
-            async for reply in self._refer(record, slot, _reference(text), request.member):
+            async for reply in self._save_reference(record, slot, _reference(text), request.member):
                 yield reply
         elif reference.source is SecretSource.STORED and request.hidden_input:
             yield secret_form(record, slot)
-        elif reference.source is SecretSource.STORED and self._links.on:
-            yield await self._linked(record, slot, request)
+        elif reference.source is SecretSource.STORED and self._links.enabled:
+            yield await self._link(record, slot, request)
         elif reference.source is SecretSource.STORED:
             raise CommandRejected(
                 "This secret is kept by the bot. Type the new one at the operator's own terminal, or say where it is: "
@@ -239,33 +247,33 @@ class ServerSecrets:
             )
         else:
             # References are read again whenever the record is.
-            async for reply in self._refer(record, slot, reference, request.member):
+            async for reply in self._save_reference(record, slot, reference, request.member):
                 yield reply
 
-    async def _linked(self, record: ServerRecord, slot: str, request: CommandContext) -> Reply:
+    async def _link(self, record: ServerRecord, slot: str, request: CommandContext) -> Reply:
         """Return a link to enter the secret."""
         check_use(record, slot)
-        said = f"A secret of {server_label(record.config)} is entered on a page of the bot's own, never in a chat."
-        return await self._links.offered(record, slot, request.member.author, request.conversation, said)
+        text = f"A secret of {server_label(record.config)} is entered on a page of the bot's own, never in a chat."
+        return await self._links.link_reply(record, slot, request.member.author, request.conversation, text)
 
-    async def _changeable(self, request: CommandContext) -> tuple[VisibleServer, ServerRecord]:
+    async def _editable(self, request: CommandContext) -> tuple[VisibleServer, ServerRecord]:
         """Return a server whose secrets the user may set: environment variables can change a program's behavior."""
-        seen, record = await self._directory.get_editable(request.arguments.one("server"), request)
-        self._drafting.may_define(record.config, request.member)
-        return seen, record
+        server, record = await self._directory.get_editable(request.arguments.one("server"), request)
+        self._validator.may_define(record.config, request.member)
+        return server, record
 
-    async def _refer(
+    async def _save_reference(
         self, record: ServerRecord, slot: str, reference: SecretReference, member: Member
     ) -> AsyncIterator[Reply]:
         """Save a reference if it is the operator's or granted."""
         draft = ParsedDefinition(replace(record, secrets={**record.secrets, slot: reference}))
-        self._drafting.judge_references(draft, record, member)
+        self._validator.check_references(draft, record, member)
         if draft.errors:
             raise CommandRejected(" ".join(draft.errors.values()))
-        async for reply in self._keep(record, slot, draft.record.secrets[slot], {}, member.author):
+        async for reply in self._save(record, slot, draft.record.secrets[slot], {}, member.author):
             yield reply
 
-    async def _keep(
+    async def _save(
         self,
         record: ServerRecord,
         slot: str,
@@ -276,27 +284,27 @@ class ServerSecrets:
         before = record.secrets.get(slot)
         check_use(record, slot)
         changed = replace(record, secrets={**record.secrets, **dict.fromkeys(values, reference), slot: reference})
-        said = f"{before or 'nothing'} → {reference}"
-        async for reply in self._change(changed, values, by, {f"secret {slot}": said}, "set"):
+        change = f"{before or 'nothing'} → {reference}"
+        async for reply in self._change(changed, values, by, {f"secret {slot}": change}, "set"):
             yield reply
 
     async def _change(
         self, record: ServerRecord, values: Mapping[str, str], by: Author, changes: Mapping[str, str], done: str
     ) -> AsyncIterator[Reply]:
         try:
-            await self._parts.server_store.change(record, values, by, changes=changes)
+            await self._dependencies.server_store.change(record, values, by, changes=changes)
         except Conflict as conflict:
-            yield replace(self._overtaken(record), details=(("cause", str(conflict)),))
+            yield replace(self._version_conflict(record), details=(("cause", str(conflict)),))
             return
-        await self._parts.administration.refresh()
-        kept = pluralize(len(record.secrets), "secret")
+        await self._dependencies.administration.refresh()
+        count = pluralize(len(record.secrets), "secret")
         yield Reply(
-            f"The secret of {server_label(record.config)} is {done}; it has {kept} now, and connects again.",
+            f"The secret of {server_label(record.config)} is {done}; it has {count} now, and connects again.",
             actions=(ReplyAction("Verify", ("mcp", "verify", record.config.name)),),
         )
 
-    def _overtaken(self, record: ServerRecord) -> Reply:
-        when = format_ago(record.updated_at, self._parts.clock())
+    def _version_conflict(self, record: ServerRecord) -> Reply:
+        when = format_ago(record.updated_at, self._dependencies.clock())
         return Reply(
             f"{server_label(record.config)} has been changed meanwhile. Nothing was saved.",
             details=(("changed", f"{when} by {record.updated_by or 'somebody else'}"),),
@@ -358,14 +366,14 @@ def _slot(record: ServerRecord, text: str) -> str:
 
 def check_use(record: ServerRecord, slot: str) -> None:
     """Check that the server uses such a secret, before it is typed. Raises CommandRejected."""
-    signing_in = record.authentication
-    if slot == AUTH_SECRET and signing_in.kind is AuthenticationKind.OAUTH and not signing_in.client_id:
+    authentication = record.authentication
+    if slot == AUTH_SECRET and authentication.kind is AuthenticationKind.OAUTH and not authentication.client_id:
         raise CommandRejected(
             f"{server_label(record.config)} is signed in to without a client of its own, so there is no secret of "
             "one. Say "
             f"which client: `/mcp edit {record.config.name} --client-id ID`."
         )
-    if slot == AUTH_SECRET and signing_in.kind is AuthenticationKind.NONE:
+    if slot == AUTH_SECRET and authentication.kind is AuthenticationKind.NONE:
         raise CommandRejected(
             f"{server_label(record.config)} does not sign in. Say how it should: `/mcp edit {record.config.name} "
             "--auth api_key --secret env:NAME`."
@@ -450,45 +458,45 @@ Outcome = SecretSaved | SecretRejected | ServerChanged | Denied | AccessCheckFai
 class SecretEntry:
     """Shows the form of a link, and saves the secret."""
 
-    def __init__(self, parts: CommandDependencies, links: LinkStore, people: UserMessenger) -> None:
-        self._parts = parts
+    def __init__(self, dependencies: CommandDependencies, links: LinkStore, people: UserMessenger) -> None:
+        self._dependencies = dependencies
         self._links = links
-        self._people = people
-        self._directory = ServerDirectory(parts)
-        self._drafting = ServerValidator(parts, self._directory)
+        self._messenger = people
+        self._directory = ServerDirectory(dependencies)
+        self._validator = ServerValidator(dependencies, self._directory)
 
-    async def look(self, token: str) -> SecretPrompt | None:
+    async def show(self, token: str) -> SecretPrompt | None:
         """Return the form of a link, None if the link is invalid. The link stays valid. Raises DatabaseError."""
-        found = await self._find(token)
-        return None if found is None else _entry(*found)
+        match = await self._find(token)
+        return None if match is None else _prompt(*match)
 
     async def enter(self, token: str, version: str, value: str) -> Outcome:
         """Save a secret. `version` is the server's version in the form. Raises DatabaseError."""
-        found = await self._find(token)
-        if found is None:
+        match = await self._find(token)
+        if match is None:
             return LinkExpired()
-        link, record = found
-        entry, value = _entry(link, record), value.strip()
+        link, record = match
+        prompt, value = _prompt(link, record), value.strip()
         values, why = entered_values(record, link.slot, value)
         if why:
-            return SecretRejected(entry, why)
+            return SecretRejected(prompt, why)
         if str(record.version) != version:
             # The server may have a new address, for which the secret was not meant.
-            return ServerChanged(entry)
-        member = await self._allowed(link, record)
+            return ServerChanged(prompt)
+        member = await self._check_access(link, record)
         if not isinstance(member, Member):
             return member
         if await self._links.take(token) is None:
             return LinkExpired()
-        return await self._keep(entry, record, values, member.author)
+        return await self._save(prompt, record, values, member.author)
 
-    async def tell(self, entry: SecretPrompt) -> None:
+    async def tell(self, prompt: SecretPrompt) -> None:
         """Send a message to the user who requested the link, if possible."""
-        link = entry.link
-        said = f"The secret {link.slot} of {entry.server} is set. /mcp verify {entry.server} says whether it works."
+        link = prompt.link
+        text = f"The secret {link.slot} of {prompt.server} is set. /mcp verify {prompt.server} says whether it works."
         try:
-            async with asyncio.timeout(_TELLING_SECONDS):
-                await self._people.tell(link.person, link.conversation, said)
+            async with asyncio.timeout(_MESSAGE_SECONDS):
+                await self._messenger.tell(link.person, link.conversation, text)
         except (DeliveryFailed, TimeoutError) as failure:
             log.info("message about a saved secret was not sent: %s", failure or "no answer in time")
 
@@ -503,32 +511,32 @@ class SecretEntry:
         )
         return None if record is None else (link, record)
 
-    async def _allowed(self, link: SecretLink, record: ServerRecord) -> Member | Denied | AccessCheckFailed:
+    async def _check_access(self, link: SecretLink, record: ServerRecord) -> Member | Denied | AccessCheckFailed:
         """Return the user who requested the link if the rights still suffice."""
         try:
-            async with asyncio.timeout(_ASKING_SECONDS):
-                member = await self._people.member(link.person, link.conversation)
+            async with asyncio.timeout(_MEMBER_SECONDS):
+                member = await self._messenger.member(link.person, link.conversation)
         except DeliveryFailed as failure:
             return AccessCheckFailed(failure.cause)
         except TimeoutError:
             return AccessCheckFailed("Your platform did not answer in time.")
-        if not self._parts.rights.administers(member):
-            return Denied(f"Only {self._parts.rights.who} can do this, and you cannot any more.")
+        if not self._dependencies.rights.administers(member):
+            return Denied(f"Only {self._dependencies.rights.who} can do this, and you cannot any more.")
         try:
             self._directory.record_of(VisibleServer(record.config, record), member)
-            self._drafting.may_define(record.config, member)
+            self._validator.may_define(record.config, member)
             check_use(record, link.slot)
-            await self._drafting.check_allowed(record.config)
-        except CommandRejected as refusal:
-            return Denied(str(refusal))
+            await self._validator.check_allowed(record.config)
+        except CommandRejected as rejection:
+            return Denied(str(rejection))
         return member
 
-    async def _keep(self, entry: SecretPrompt, record: ServerRecord, values: Mapping[str, str], by: Author) -> Outcome:
-        slot = entry.link.slot
+    async def _save(self, prompt: SecretPrompt, record: ServerRecord, values: Mapping[str, str], by: Author) -> Outcome:
+        slot = prompt.link.slot
         changed = replace(record, secrets={**record.secrets, **dict.fromkeys(values, _STORED)})
         changes = {f"secret {slot}": f"{record.secrets.get(slot) or 'nothing'} → {_STORED}, by a one-time link"}
         try:
-            await self._parts.server_store.change(changed, values, by, changes=changes)
+            await self._dependencies.server_store.change(changed, values, by, changes=changes)
         except Conflict:
             return Denied("The server was changed at this very moment. Ask for another link.")
         except NotFound:
@@ -536,17 +544,17 @@ class SecretEntry:
         except DatabaseError:
             # It may be saved: only the response to the COMMIT may have been lost.
             return Denied(
-                f"The database went away just now. `/mcp show {entry.server}` says whether the secret is set."
+                f"The database went away just now. `/mcp show {prompt.server}` says whether the secret is set."
             )
         except CountersignError as error:
             return Denied(str(error))
         with suppress(DatabaseError):
             # It is saved: if this process cannot refresh now, its next poll does.
-            await self._parts.administration.refresh()
-        return SecretSaved(entry)
+            await self._dependencies.administration.refresh()
+        return SecretSaved(prompt)
 
 
-def _entry(link: SecretLink, record: ServerRecord) -> SecretPrompt:
+def _prompt(link: SecretLink, record: ServerRecord) -> SecretPrompt:
     config = record.config
     match config.transport:
         case HttpTransport(url):
@@ -555,15 +563,15 @@ def _entry(link: SecretLink, record: ServerRecord) -> SecretPrompt:
         case StdioTransport():
             goes_to = command_line(config)
     return SecretPrompt(
-        link, config.name, config.title or config.name, _wanted(link.slot, record), goes_to, record.version
+        link, config.name, config.title or config.name, _slot_text(link.slot, record), goes_to, record.version
     )
 
 
-def _wanted(slot: str, record: ServerRecord) -> str:
+def _slot_text(slot: str, record: ServerRecord) -> str:
     """Return the description of a slot in the provider's words."""
-    signing_in = record.authentication
+    authentication = record.authentication
     kind, _, name = slot.partition(":")
-    match kind, signing_in.kind:
+    match kind, authentication.kind:
         case "header", _:
             return f"Value of the header {name}"
         case "env", _:
@@ -574,6 +582,6 @@ def _wanted(slot: str, record: ServerRecord) -> str:
         case _, AuthenticationKind.API_KEY:
             return "API key"
         case _, AuthenticationKind.OAUTH | AuthenticationKind.CLIENT_CREDENTIALS:
-            return f"Secret of the OAuth client {signing_in.client_id}".rstrip()
+            return f"Secret of the OAuth client {authentication.client_id}".rstrip()
         case _, AuthenticationKind.HEADER | AuthenticationKind.NONE:
-            return f"Value of the header {signing_in.header}"
+            return f"Value of the header {authentication.header}"

@@ -51,7 +51,7 @@ class FilledTemplate:
     errors: Mapping[str, str]
 
 
-def typed(words: Sequence[str]) -> dict[str, str]:
+def parse_assignments(words: Sequence[str]) -> dict[str, str]:
     """Parse `template=git repo=docs` into fields. Raises CommandRejected."""
     fields: dict[str, str] = {}
     for word in words:
@@ -86,7 +86,7 @@ def place_of_template(record: ServerRecord, templates: Templates) -> str:
     return f"{SLOT}{paths[0]}" if len(paths) == 1 else TEMPLATE
 
 
-def wanted(record: ServerRecord, fields: Mapping[str, str]) -> bool:
+def is_about_template(record: ServerRecord, fields: Mapping[str, str]) -> bool:
     """Return True if the fields are about a server started by a template."""
     transport = fields.get("transport", "").lower()
     by_name = TEMPLATE in fields and transport in ("", STDIO)
@@ -98,19 +98,19 @@ def without_template(fields: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in fields.items() if name != TEMPLATE and not name.startswith(SLOT)}
 
 
-def placed(
+def fill_template(
     record: ServerRecord, fields: Mapping[str, str], argv: Sequence[str], templates: Templates
 ) -> FilledTemplate:
     """Return the record with the template in the fields, or with its own template and new values."""
     slots = {name.removeprefix(SLOT): value.strip() for name, value in fields.items() if name.startswith(SLOT)}
-    rest = without_template(fields)
-    if not wanted(record, fields):
+    other_fields = without_template(fields)
+    if not is_about_template(record, fields):
         errors = {f"{SLOT}{name}": "Say which launch template this is for: template=NAME." for name in slots}
-        return FilledTemplate(record, rest, errors)
-    return _Placing(record, rest, slots, templates).placed(fields.get(TEMPLATE, "").strip(), argv)
+        return FilledTemplate(record, other_fields, errors)
+    return _TemplateFiller(record, other_fields, slots, templates).fill(fields.get(TEMPLATE, "").strip(), argv)
 
 
-class _Placing:
+class _TemplateFiller:
     def __init__(
         self, record: ServerRecord, fields: dict[str, str], slots: Mapping[str, str], templates: Templates
     ) -> None:
@@ -120,7 +120,7 @@ class _Placing:
         self._templates = templates
         self._errors: dict[str, str] = {}
 
-    def placed(self, chosen: str, argv: Sequence[str]) -> FilledTemplate:
+    def fill(self, chosen: str, argv: Sequence[str]) -> FilledTemplate:
         before = launch_of(self._record)
         for name in _THEIRS:
             if self._fields.pop(name, "") or (name == "command" and argv):
@@ -132,16 +132,16 @@ class _Placing:
         values = dict(before.values) if before is not None else {}
         template = self._templates.get(name)
         if template is None:
-            self._errors[TEMPLATE] = _unknown(name, self._templates)
+            self._errors[TEMPLATE] = _unknown_template(name, self._templates)
             transport = StdioTransport("", launch=TemplateLaunch(name, values))
         else:
-            transport = self._filled(template, values)
+            transport = self._transport(template, values)
             self._fields["env"] = "\n".join(self._secrets(template))
         return FilledTemplate(
             replace(self._record, config=replace(self._record.config, transport=transport)), self._fields, self._errors
         )
 
-    def _filled(self, template: LaunchTemplate, values: dict[str, str]) -> StdioTransport:
+    def _transport(self, template: LaunchTemplate, values: dict[str, str]) -> StdioTransport:
         values |= {name: value for name, value in self._slots.items() if name not in template.secrets}
         try:
             return template.filled(values)
@@ -152,20 +152,20 @@ class _Placing:
     def _secrets(self, template: LaunchTemplate) -> Iterator[str]:
         """Yield the references to secrets as lines of the field `env`."""
         lines = (line.partition("=") for line in self._fields.get("env", "").splitlines() if line.strip())
-        given = {variable.strip(): text.strip() for variable, _, text in lines}
+        lines_by_variable = {variable.strip(): text.strip() for variable, _, text in lines}
         for slot, variable in template.secrets.items():
-            line = given.pop(variable, "")
-            kept = KEEP if f"env:{variable}" in self._record.secrets else ""
-            text = self._slots.get(slot) or line or kept
-            if objection := _unusable(text):
+            line = lines_by_variable.pop(variable, "")
+            stored = KEEP if f"env:{variable}" in self._record.secrets else ""
+            text = self._slots.get(slot) or line or stored
+            if objection := _reference_error(text):
                 self._errors[f"{SLOT}{slot}"] = objection
             else:
                 yield f"{variable}={text}"
-        if given:
+        if lines_by_variable:
             self._errors["env"] = f"The launch template {template.name} has no place for such a variable."
 
 
-def _unusable(text: str) -> str:
+def _reference_error(text: str) -> str:
     """Return the error of a reference to a secret."""
     if not text:
         return MISSING_SECRET
@@ -177,9 +177,9 @@ def _unusable(text: str) -> str:
     return ""
 
 
-def _unknown(name: str, templates: Templates) -> str:
-    there_are = f"There are: {', '.join(sorted(templates))}." if templates else "The operator has written none."
-    return f"There is no launch template of this name. {there_are}" if name else f"Which launch template? {there_are}"
+def _unknown_template(name: str, templates: Templates) -> str:
+    available = f"There are: {', '.join(sorted(templates))}." if templates else "The operator has written none."
+    return f"There is no launch template of this name. {available}" if name else f"Which launch template? {available}"
 
 
 def entered_later(draft: ParsedDefinition, templates: Templates) -> ParsedDefinition:
@@ -243,19 +243,19 @@ def is_confirming(steps: Sequence[Step]) -> bool:
     return any(field.name == "confirm" for field in steps[-1])
 
 
-def seen(record: ServerRecord) -> dict[str, str]:
+def shown_command_line(record: ServerRecord) -> dict[str, str]:
     """Return the carried field that identifies the shown command line."""
     return {_SEEN: digest(command_line(record.config))[:_SEEN_LENGTH]}
 
 
-def unseen(fields: Mapping[str, str], record: ServerRecord) -> dict[str, str]:
+def changed_since_shown(fields: Mapping[str, str], record: ServerRecord) -> dict[str, str]:
     """Return an error if the template was changed after the form was shown."""
-    if fields.get(_SEEN) == seen(record)[_SEEN]:
+    if fields.get(_SEEN) == shown_command_line(record)[_SEEN]:
         return {}
     return {"confirm": "This is not what you were shown before: the operator has changed it meanwhile. Look again."}
 
 
-def described(templates: Templates) -> str:
+def describe_templates(templates: Templates) -> str:
     """Return the descriptions of the templates, one per line."""
     lines = (
         f"{name}: {'. '.join(filter(None, (templates[name].title, templates[name].description)))}"
@@ -276,13 +276,13 @@ def _or_by_template(field: Field) -> Field:
 
 
 def _slot_steps(slots: Sequence[TemplateSlot]) -> list[Step]:
-    fields = [_field(slot) for slot in slots]
+    fields = [_slot_field(slot) for slot in slots]
     return [tuple(fields[first : first + FIELDS_A_STEP]) for first in range(0, len(fields), FIELDS_A_STEP)]
 
 
-def _field(slot: TemplateSlot) -> Field:
+def _slot_field(slot: TemplateSlot) -> Field:
     name, label = f"{SLOT}{slot.name}", slot.title or slot.name
-    hint = ". ".join(filter(None, (slot.help.rstrip("."), _takes(slot))))
+    hint = ". ".join(filter(None, (slot.help.rstrip("."), _slot_hint(slot))))
     value = slot.default or ""
     match slot.rule:
         case ChoiceRule(choices):
@@ -293,7 +293,7 @@ def _field(slot: TemplateSlot) -> Field:
             return Field(name, label, hint=hint, required=not value, value=value, longest=LONGEST_VALUE)
 
 
-def _takes(slot: TemplateSlot) -> str:
+def _slot_hint(slot: TemplateSlot) -> str:
     match slot.rule:
         case IntegerRule(least, most):
             return f"{least} to {most}"

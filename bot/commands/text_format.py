@@ -153,16 +153,16 @@ def format_duration(seconds: float | None) -> str:
     return f"{seconds * 1000:.0f} ms" if seconds < 1 else f"{seconds:.1f} s"
 
 
-def closest_match(typed: str, known: Iterable[str]) -> str:
+def closest_match(text: str, known: Iterable[str]) -> str:
     """Return the closest known name, empty if none is close."""
-    by_lower = {each.lower(): each for each in known}
-    close = difflib.get_close_matches(typed.lower()[:100], by_lower, n=1)
+    by_lower = {name.lower(): name for name in known}
+    close = difflib.get_close_matches(text.lower()[:100], by_lower, n=1)
     return by_lower[close[0]] if close else ""
 
 
-def did_you_mean(typed: str, known: Iterable[str], before: str = "") -> str:
+def did_you_mean(text: str, known: Iterable[str], before: str = "") -> str:
     """Return ` Did you mean `jira`?` or an empty text. The input is not repeated, because it may be a secret."""
-    close = code(closest_match(typed, known), "")
+    close = code(closest_match(text, known), "")
     return f" Did you mean `{before}{close[1:]}?" if close else ""
 
 

@@ -58,17 +58,17 @@ class UnreviewedTool:
 class ToolReview:
     """Lists unreviewed tools, and pins them."""
 
-    def __init__(self, parts: CommandDependencies) -> None:
-        self._parts = parts
+    def __init__(self, dependencies: CommandDependencies) -> None:
+        self._dependencies = dependencies
 
-    async def waiting(self, server_id: str) -> tuple[UnreviewedTool, ...]:
+    async def unreviewed(self, server_id: str) -> tuple[UnreviewedTool, ...]:
         """Return the tools of a server without a pin on their definition."""
-        pins = {pin.tool: pin for pin in await self._parts.pins.pins_of(server_id)}
+        pins = {pin.tool: pin for pin in await self._dependencies.pins.pins_of(server_id)}
         pinned = {tool: pin.definition for tool, pin in pins.items()}
         # Another process may have pinned it a moment ago.
         return tuple(
-            _waiting(tool, pins.get(tool.original_name))
-            for tool in unpinned(self._parts.servers, server_id)
+            _unreviewed(tool, pins.get(tool.original_name))
+            for tool in unpinned_tools(self._dependencies.servers, server_id)
             if review_status(tool, pinned) is not ReviewStatus.PINNED
         )
 
@@ -79,26 +79,26 @@ class ToolReview:
         digest. Return the pinned tools. Raises NotFound without the server; ForbiddenRejection if the pin would apply
         beyond a token's workspace.
         """
-        if server.config.workspace == EVERYWHERE and self._parts.rights.is_confined(member):
+        if server.config.workspace == EVERYWHERE and self._dependencies.rights.is_confined(member):
             raise ForbiddenRejection(
                 f"{server_label(server.config)} belongs to every workspace. Approving its tools takes a token for all "
                 "of them."
             )
-        waiting = await self.waiting(server.id)
-        chosen = tuple(each for each in waiting if tool in ("", each.tool.original_name))
-        shown = (
-            combined_digest(each.tool for each in chosen)
+        waiting = await self.unreviewed(server.id)
+        chosen = tuple(unreviewed for unreviewed in waiting if tool in ("", unreviewed.tool.original_name))
+        current_digest = (
+            combined_digest(unreviewed.tool for unreviewed in chosen)
             if not tool
-            else next((each.tool.definition for each in chosen), "")
+            else next((unreviewed.tool.definition for unreviewed in chosen), "")
         )
-        if not chosen or shown != definition:
+        if not chosen or current_digest != definition:
             return ()
-        await self._parts.pins.pin(server.id, [each.tool for each in chosen], member.author)
-        await self._parts.administration.refresh()
+        await self._dependencies.pins.pin(server.id, [unreviewed.tool for unreviewed in chosen], member.author)
+        await self._dependencies.administration.refresh()
         return chosen
 
 
-def unpinned(servers: ServerAdmin, server_id: str) -> Sequence[Tool]:
+def unpinned_tools(servers: ServerAdmin, server_id: str) -> Sequence[Tool]:
     """Return the tools of a server without a pin on their definition; empty if the server is not loaded."""
     try:
         return servers.unpinned_tools(server_id)
@@ -108,10 +108,10 @@ def unpinned(servers: ServerAdmin, server_id: str) -> Sequence[Tool]:
 
 def withheld(servers: ServerAdmin, server_id: str) -> Sequence[Tool]:
     """Return the tools that are not offered because they have no pin."""
-    return unpinned(servers, server_id) if servers.review is ReviewPolicy.CHANGED else ()
+    return unpinned_tools(servers, server_id) if servers.review is ReviewPolicy.CHANGED else ()
 
 
-def _waiting(tool: Tool, pin: Pin | None) -> UnreviewedTool:
+def _unreviewed(tool: Tool, pin: Pin | None) -> UnreviewedTool:
     pinned = {pin.tool: pin.definition} if pin is not None else {}
     return UnreviewedTool(
         tool, review_status(tool, pinned), definition_changes(pin.seen if pin is not None else None, tool), pin
@@ -145,10 +145,10 @@ _MEANING = {
 class ServerReview:
     """Verbs of `/mcp review`."""
 
-    def __init__(self, parts: CommandDependencies, directory: ServerDirectory) -> None:
-        self._parts = parts
+    def __init__(self, dependencies: CommandDependencies, directory: ServerDirectory) -> None:
+        self._dependencies = dependencies
         self._directory = directory
-        self._reviewing = ToolReview(parts)
+        self._review = ToolReview(dependencies)
 
     @property
     def handlers(self) -> tuple[VerbHandler, ...]:
@@ -168,75 +168,80 @@ class ServerReview:
         if not name:
             yield self._servers(await self._directory.all(request.conversation), request)
             return
-        seen = await self._directory.find(name, request.conversation)
-        await self._directory.connect([seen])
-        yield await self._shown(seen, request)
+        server = await self._directory.find(name, request.conversation)
+        await self._directory.connect([server])
+        yield await self._show_server(server, request)
 
     async def _approve(self, request: CommandContext) -> AsyncIterator[Reply]:
         arguments = request.arguments
-        seen = await self._directory.find(arguments.one("server"), request.conversation)
+        server = await self._directory.find(arguments.one("server"), request.conversation)
         definition = arguments.one("definition")
         if not definition:
             # An approval implies a review.
-            yield await self._shown(seen, request)
+            yield await self._show_server(server, request)
             return
-        approved = await self._reviewing.approve(seen, arguments.one("tool"), definition, request.member)
+        approved = await self._review.approve(server, arguments.one("tool"), definition, request.member)
         if not approved:
-            again = ReplyAction("Review", ("mcp", "review", "show", seen.name), ActionStyle.PRIMARY)
+            again = ReplyAction("Review", ("mcp", "review", "show", server.name), ActionStyle.PRIMARY)
             yield Reply(
-                f"What waits in {server_label(seen.config)} is not what you have looked at any more. Nothing was "
+                f"What waits in {server_label(server.config)} is not what you have looked at any more. Nothing was "
                 "approved.",
                 failed=True,
                 actions=(again,),
             )
             return
-        names = ", ".join(escape_invisible(each.tool.original_name) for each in approved)
+        names = ", ".join(escape_invisible(unreviewed.tool.original_name) for unreviewed in approved)
         count = pluralize(len(approved), "tool")
         yield Reply(
-            f"Approved: {count} of {server_label(seen.config)}, to be offered from the next answer on.",
+            f"Approved: {count} of {server_label(server.config)}, to be offered from the next answer on.",
             details=(("approved", names),),
         )
 
     def _servers(self, servers: Sequence[VisibleServer], request: CommandContext) -> Reply:
-        waiting = [(seen, tools) for seen in servers if (tools := unpinned(self._parts.servers, seen.id))]
+        waiting = [
+            (server, tools) for server in servers if (tools := unpinned_tools(self._dependencies.servers, server.id))
+        ]
         if not waiting:
             return Reply("No tool waits for a review: every definition is the accepted one.")
         total = sum(len(tools) for _, tools in waiting)
         page = cut(waiting, request.arguments.page)
+        counts = f"{pluralize(total, 'tool')} of {pluralize(len(waiting), 'server')}"
         return Reply(
-            f"{pluralize(total, 'tool')} of {pluralize(len(waiting), 'server')} {_wait(total)}. {self._meanwhile}",
+            f"{counts} {_waits_for_review(total)}. {self._meanwhile}",
             Table(
                 ("server", "tools", "which"),
                 tuple(
                     (
-                        seen.name,
+                        server.name,
                         str(len(tools)),
                         shorten(", ".join(escape_invisible(tool.original_name) for tool in tools)),
                     )
-                    for seen, tools in page
+                    for server, tools in page
                 ),
             ),
             actions=tuple(
-                ReplyAction(f"Review {seen.name}", ("mcp", "review", "show", seen.name))
-                for seen, _ in page[:_MOST_ACTIONS]
+                ReplyAction(f"Review {server.name}", ("mcp", "review", "show", server.name))
+                for server, _ in page[:_MOST_ACTIONS]
             ),
             page=page_of(request.arguments.page, len(waiting), ("mcp", "review", "show")),
         )
 
-    async def _shown(self, server: VisibleServer, request: CommandContext) -> Reply:
-        waiting = await self._reviewing.waiting(server.id)
+    async def _show_server(self, server: VisibleServer, request: CommandContext) -> Reply:
+        waiting = await self._review.unreviewed(server.id)
         wanted = request.arguments.one("tool")
-        chosen = [each for each in waiting if wanted in ("", each.tool.original_name, each.tool.name)]
+        chosen = [
+            unreviewed for unreviewed in waiting if wanted in ("", unreviewed.tool.original_name, unreviewed.tool.name)
+        ]
         if not chosen:
-            return self._nothing(server, wanted, waiting)
+            return self._nothing_to_review(server, wanted, waiting)
         if len(chosen) == 1:
-            return self._one(server, chosen[0])
-        return self._several(server, chosen, request)
+            return self._one_tool(server, chosen[0])
+        return self._several_tools(server, chosen, request)
 
-    def _nothing(self, server: VisibleServer, wanted: str, waiting: Sequence[UnreviewedTool]) -> Reply:
+    def _nothing_to_review(self, server: VisibleServer, wanted: str, waiting: Sequence[UnreviewedTool]) -> Reply:
         tools = self._directory.capabilities(server).tools
         if wanted and not any(wanted in (tool.original_name, tool.name) for tool in tools):
-            hint = did_you_mean(wanted, (each.tool.original_name for each in waiting))
+            hint = did_you_mean(wanted, (unreviewed.tool.original_name for unreviewed in waiting))
             raise CommandRejected(
                 f"{server_label(server.config)} has no tool of that name.{hint} `/mcp tools` lists them."
             )
@@ -245,47 +250,52 @@ class ServerReview:
             f"{what} of {server_label(server.config)} has its accepted definition. No tool waits for a review."
         )
 
-    def _one(self, server: VisibleServer, waiting: UnreviewedTool) -> Reply:
-        tool = waiting.tool
-        facts = (*self._facts(waiting), *_differences(waiting))
+    def _one_tool(self, server: VisibleServer, unreviewed: UnreviewedTool) -> Reply:
+        tool = unreviewed.tool
+        facts = (*self._facts(unreviewed), *_differences(unreviewed))
         long = _too_long(facts)
         words = ("mcp", "review", "approve", server.name, tool.original_name, "--definition", tool.definition)
         return Reply(
             f"{code(tool.original_name, 'A tool')} of {server_label(server.config)} waits for a review: "
-            f"{_MEANING[waiting.review]}. {self._meanwhile}",
-            details=tuple(self._facts(waiting)) if long else facts,
+            f"{_MEANING[unreviewed.review]}. {self._meanwhile}",
+            details=tuple(self._facts(unreviewed)) if long else facts,
             actions=(ReplyAction("Approve", words, ActionStyle.PRIMARY),),
-            document=_document(server, [waiting]) if long else None,
+            document=_document(server, [unreviewed]) if long else None,
         )
 
-    def _several(self, server: VisibleServer, waiting: Sequence[UnreviewedTool], request: CommandContext) -> Reply:
+    def _several_tools(
+        self, server: VisibleServer, waiting: Sequence[UnreviewedTool], request: CommandContext
+    ) -> Reply:
         facts = [
-            (f"{escape_invisible(each.tool.original_name)} · {name}", said)
-            for each in waiting
-            for name, said in _differences(each)
+            (f"{escape_invisible(unreviewed.tool.original_name)} · {name}", text)
+            for unreviewed in waiting
+            for name, text in _differences(unreviewed)
         ]
         long = _too_long(facts)
         page = cut(waiting, request.arguments.page)
-        everything = combined_digest(each.tool for each in waiting)
+        digest = combined_digest(unreviewed.tool for unreviewed in waiting)
         rows = tuple(
             (
-                escape_invisible(each.tool.original_name),
-                each.review.value,
-                shorten(", ".join(one.part for one in each.alterations) if each.pin else "all of it"),
-                shorten("; ".join(each.tool.flags)),
+                escape_invisible(unreviewed.tool.original_name),
+                unreviewed.review.value,
+                shorten(", ".join(change.part for change in unreviewed.alterations) if unreviewed.pin else "all of it"),
+                shorten("; ".join(unreviewed.tool.flags)),
             )
-            for each in page
+            for unreviewed in page
         )
         return Reply(
-            f"{pluralize(len(waiting), 'tool')} of {server_label(server.config)} {_wait(len(waiting))}. "
+            f"{pluralize(len(waiting), 'tool')} of {server_label(server.config)} {_waits_for_review(len(waiting))}. "
             f"{self._meanwhile}",
             Table(("tool", "is", "what is different", "look at"), rows),
             details=() if long else tuple(facts),
             actions=(
-                *(_looking(server, each, number) for number, each in enumerate(page[:_MOST_ACTIONS], 1)),
+                *(
+                    _review_action(server, unreviewed, number)
+                    for number, unreviewed in enumerate(page[:_MOST_ACTIONS], 1)
+                ),
                 ReplyAction(
                     f"Approve all {len(waiting)}",
-                    ("mcp", "review", "approve", server.name, "--definition", everything),
+                    ("mcp", "review", "approve", server.name, "--definition", digest),
                     ActionStyle.PRIMARY,
                 ),
             ),
@@ -295,7 +305,7 @@ class ServerReview:
 
     @property
     def _meanwhile(self) -> str:
-        if self._parts.servers.review is ReviewPolicy.OFF:
+        if self._dependencies.servers.review is ReviewPolicy.OFF:
             return "What waits is offered all the same (`MCP_REVIEW=off`); `AUTO` asks before it runs."
         return "What waits is not offered."
 
@@ -304,7 +314,7 @@ class ServerReview:
         yield "is", waiting.review.value
         pin = waiting.pin
         if pin is not None:
-            when = format_ago(pin.pinned_at, self._parts.clock())
+            when = format_ago(pin.pinned_at, self._dependencies.clock())
             yield (
                 "pinned",
                 f"{when}, by the first sync" if pin.pinned_by == FIRST_SYNC else f"{when} by {pin.pinned_by}",
@@ -314,21 +324,21 @@ class ServerReview:
         yield from (("look at", flag) for flag in waiting.tool.flags)
 
 
-def _wait(count: int) -> str:
+def _waits_for_review(count: int) -> str:
     return "waits for a review" if count == 1 else "wait for a review"
 
 
-def _looking(server: VisibleServer, waiting: UnreviewedTool, number: int) -> ReplyAction:
+def _review_action(server: VisibleServer, waiting: UnreviewedTool, number: int) -> ReplyAction:
     name = waiting.tool.original_name
     label = f"Review {name}" if code(name, "") else f"Review tool {number}"
     return ReplyAction(label, ("mcp", "review", "show", server.name, name))
 
 
 def _differences(waiting: UnreviewedTool) -> tuple[tuple[str, str], ...]:
-    return tuple((alteration.part, _said(alteration, waiting)) for alteration in waiting.alterations)
+    return tuple((alteration.part, _difference_text(alteration, waiting)) for alteration in waiting.alterations)
 
 
-def _said(alteration: DefinitionChange, waiting: UnreviewedTool) -> str:
+def _difference_text(alteration: DefinitionChange, waiting: UnreviewedTool) -> str:
     """Return a part of a new tool, or its values before and after a change."""
     if waiting.pin is None or waiting.pin.seen is None:
         return alteration.after or ""
@@ -345,22 +355,21 @@ def _lines(alteration: DefinitionChange) -> Iterator[str]:
 def _too_long(facts: Sequence[tuple[str, str]]) -> bool:
     return (
         len(facts) > _MOST_DETAILS
-        or any(len(said) > _LONGEST_VALUE for _, said in facts)
-        or sum(len(name) + len(said) for name, said in facts) > _LONGEST_IN_ALL
+        or any(len(text) > _LONGEST_VALUE for _, text in facts)
+        or sum(len(name) + len(text) for name, text in facts) > _LONGEST_IN_ALL
     )
 
 
 def _document(server: VisibleServer, waiting: Sequence[UnreviewedTool]) -> ReplyFile:
-    """Return all unreviewed tools as a document."""
     lines = [f"{server.name}: tools that wait for a review", ""]
-    for each in waiting:
-        lines += [f"* {escape_invisible(each.tool.original_name)} ({each.review.value})"]
-        lines += [f"  look at: {flag}" for flag in each.tool.flags]
-        for alteration in each.alterations:
+    for unreviewed in waiting:
+        lines += [f"* {escape_invisible(unreviewed.tool.original_name)} ({unreviewed.review.value})"]
+        lines += [f"  look at: {flag}" for flag in unreviewed.tool.flags]
+        for alteration in unreviewed.alterations:
             lines += [f"  {alteration.part}", *(f"    {line}" for line in _lines(alteration))]
-        words = f"/mcp review approve {server.name} {escape_invisible(each.tool.original_name)}"
-        lines += [f"  to approve this tool: {words} --definition {each.tool.definition}", ""]
+        words = f"/mcp review approve {server.name} {escape_invisible(unreviewed.tool.original_name)}"
+        lines += [f"  to approve this tool: {words} --definition {unreviewed.tool.definition}", ""]
     if len(waiting) > 1:
-        together = combined_digest(each.tool for each in waiting)
-        lines += [f"To approve all of them: /mcp review approve {server.name} --definition {together}", ""]
+        digest = combined_digest(unreviewed.tool for unreviewed in waiting)
+        lines += [f"To approve all of them: /mcp review approve {server.name} --definition {digest}", ""]
     return ReplyFile(f"review-{server.name}.txt", "\n".join(lines), "text/plain")

@@ -50,8 +50,8 @@ _PRICES = "not counted as money. The operator sets prices in config/prices.toml"
 class UsageVerbs:
     """Verbs of `/usage`: totals and limits."""
 
-    def __init__(self, parts: CommandDependencies) -> None:
-        self._parts = parts
+    def __init__(self, dependencies: CommandDependencies) -> None:
+        self._dependencies = dependencies
 
     @property
     def handlers(self) -> tuple[VerbHandler, ...]:
@@ -75,51 +75,57 @@ class UsageVerbs:
     async def _me(self, request: CommandContext) -> AsyncIterator[Reply]:
         query = UsageQuery(self._since(request), person=request.author.principal)
         spender = UsageOwner.of(request.author, request.conversation)
-        yield await self._reply("Your questions", query, UsageGrouping.MODEL, await self._parts.balances(spender))
+        yield await self._reply(
+            "Your questions", query, UsageGrouping.MODEL, await self._dependencies.usage_limits(spender)
+        )
 
     async def _channel(self, request: CommandContext) -> AsyncIterator[Reply]:
         spender = UsageOwner.of(request.author, request.conversation)
         query = UsageQuery(self._since(request), channel=spender.channel, workspace=spender.workspace)
         limits = [
-            balance for balance in await self._parts.balances(spender) if balance.limit.per is not LimitScope.PERSON
+            balance
+            for balance in await self._dependencies.usage_limits(spender)
+            if balance.limit.per is not LimitScope.PERSON
         ]
-        yield await self._reply("This channel", query, _by(request, UsageGrouping.PERSON), limits)
+        yield await self._reply("This channel", query, _grouping(request, UsageGrouping.PERSON), limits)
 
     async def _workspace(self, request: CommandContext) -> AsyncIterator[Reply]:
         spender = UsageOwner.of(request.author, request.conversation)
         query = UsageQuery(self._since(request), workspace=spender.workspace)
         limits = [
-            balance for balance in await self._parts.balances(spender) if balance.limit.per is LimitScope.WORKSPACE
+            balance
+            for balance in await self._dependencies.usage_limits(spender)
+            if balance.limit.per is LimitScope.WORKSPACE
         ]
-        yield await self._reply("This workspace", query, _by(request, UsageGrouping.PERSON), limits)
+        yield await self._reply("This workspace", query, _grouping(request, UsageGrouping.PERSON), limits)
 
     async def _all(self, request: CommandContext) -> AsyncIterator[Reply]:
-        if not self._parts.rights.everywhere(request.member):
+        if not self._dependencies.rights.everywhere(request.member):
             raise CommandRejected("Only the operator sees every workspace. You can use `/usage workspace`.")
         query = UsageQuery(self._since(request))
-        yield await self._reply("All workspaces", query, _by(request, UsageGrouping.WORKSPACE), ())
+        yield await self._reply("All workspaces", query, _grouping(request, UsageGrouping.WORKSPACE), ())
 
     async def _reply(self, whose: str, query: UsageQuery, by: UsageGrouping, limits: Sequence[LimitStatus]) -> Reply:
-        sums = await self._parts.usage.totals_by(query, by)
-        whole = total(spent for _, spent in sums)
-        now = self._parts.clock()
-        left = tuple((_name(limit), _left(limit, now)) for limit in limits)
+        sums = await self._dependencies.usage.totals_by(query, by)
+        overall = total(spent for _, spent in sums)
+        now = self._dependencies.clock()
+        limit_facts = tuple((_limit_name(limit), _limit_text(limit, now)) for limit in limits)
         data = usage_report(query.since, by, sums, limits)
-        if not whole.requests:
+        if not overall.requests:
             return Reply(
-                f"{whose}: no model was asked since {format_moment(query.since)} UTC.", details=left, data=data
+                f"{whose}: no model was asked since {format_moment(query.since)} UTC.", details=limit_facts, data=data
             )
         rows = tuple((name or "not known", *_row(spent)) for name, spent in sums[:ROWS])
+        tokens = f"{_estimate_mark(overall)}{overall.tokens:,} tokens{_cost_text(overall)}"
         return Reply(
-            f"{whose} · {_about(whole)}{whole.tokens:,} tokens{_priced(whole)} · since {format_moment(query.since)} "
-            "UTC",
+            f"{whose} · {tokens} · since {format_moment(query.since)} UTC",
             Table((by.value, "requests", "in", "cached", "out", "cost"), rows),
-            (*left, *_facts(whole, len(sums) - ROWS)),
+            (*limit_facts, *_facts(overall, len(sums) - ROWS)),
             data=data,
         )
 
     def _since(self, request: CommandContext) -> float:
-        text, now = request.arguments.one("since"), self._parts.clock()
+        text, now = request.arguments.one("since"), self._dependencies.clock()
         if not text:
             return LimitPeriod.MONTH.begin(now)
         try:
@@ -128,55 +134,55 @@ class UsageVerbs:
             raise CommandRejected(f"`--since` is a point in time: {MOMENT}.") from None
 
 
-def usage_command(parts: CommandDependencies) -> Command:
+def usage_command(dependencies: CommandDependencies) -> Command:
     """Return the command with all its verbs."""
-    return Command("usage", "Tokens and money", UsageVerbs(parts).handlers, parts.rights, default="me")
+    return Command("usage", "Tokens and money", UsageVerbs(dependencies).handlers, dependencies.rights, default="me")
 
 
-def _by(request: CommandContext, otherwise: UsageGrouping) -> UsageGrouping:
+def _grouping(request: CommandContext, otherwise: UsageGrouping) -> UsageGrouping:
     word = request.arguments.one("by")
     return UsageGrouping(word) if word else otherwise
 
 
 def _row(spent: UsageTotal) -> tuple[str, ...]:
-    usage, about = spent.usage, _about(spent)
+    usage, about = spent.usage, _estimate_mark(spent)
     tokens = (f"{about}{usage.input_tokens:,}", f"{usage.cached_tokens:,}", f"{about}{usage.output_tokens:,}")
     return (str(spent.requests), *tokens, _money(spent) or "no price")
 
 
 def _money(spent: UsageTotal) -> str:
-    about = _about(spent)
+    about = _estimate_mark(spent)
     return ", ".join(f"{about}{format_money(cost)} {currency}" for currency, cost in sorted(spent.costs.items()))
 
 
-def _about(spent: UsageTotal) -> str:
+def _estimate_mark(spent: UsageTotal) -> str:
     """Return the mark before a number that is partly estimated."""
     return "~" if spent.estimated else ""
 
 
-def _priced(spent: UsageTotal) -> str:
+def _cost_text(spent: UsageTotal) -> str:
     return f" · {_money(spent)}" if spent.costs else ""
 
 
-def _name(balance: LimitStatus) -> str:
+def _limit_name(balance: LimitStatus) -> str:
     return f"{_WHOSE[balance.limit.per]} {_LENGTHS[balance.limit.every]}"
 
 
-def _left(balance: LimitStatus, now: float) -> str:
+def _limit_text(balance: LimitStatus, now: float) -> str:
     end = ", nothing is left" if balance.reached else ""
     return f"{balance.said}{end}; resets at 00:00 UTC, {format_expiry(balance.resets_at, now)}"
 
 
-def _facts(whole: UsageTotal, left_out: int) -> tuple[tuple[str, str], ...]:
+def _facts(overall: UsageTotal, left_out: int) -> tuple[tuple[str, str], ...]:
     facts: list[tuple[str, str]] = []
-    if whole.usage.cache_writes:
-        facts.append(("written to the cache", f"{whole.usage.cache_writes:,} tokens of those that went in"))
-    if whole.usage.reasoning_tokens:
-        facts.append(("reasoning", f"{whole.usage.reasoning_tokens:,} tokens of those that came out"))
-    if whole.estimated:
-        facts.append(("estimated", f"{pluralize(whole.estimated, 'request')}; {_UNCOUNTED}"))
-    if whole.unpriced:
-        facts.append(("without a price", f"{pluralize(whole.unpriced, 'request')}; {_PRICES}"))
+    if overall.usage.cache_writes:
+        facts.append(("written to the cache", f"{overall.usage.cache_writes:,} tokens of those that went in"))
+    if overall.usage.reasoning_tokens:
+        facts.append(("reasoning", f"{overall.usage.reasoning_tokens:,} tokens of those that came out"))
+    if overall.estimated:
+        facts.append(("estimated", f"{pluralize(overall.estimated, 'request')}; {_UNCOUNTED}"))
+    if overall.unpriced:
+        facts.append(("without a price", f"{pluralize(overall.unpriced, 'request')}; {_PRICES}"))
     if left_out > 0:
         facts.append(("left out", pluralize(left_out, "name")))
     return tuple(facts)

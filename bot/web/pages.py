@@ -94,7 +94,7 @@ class _SecretPage:
         return _to_response(page)
 
     async def _show(self, token: str, request: Request) -> HtmlDocument:
-        prompt = await self._entry.look(token)
+        prompt = await self._entry.show(token)
         return self._invalid(request) if prompt is None else secret_page(prompt, self._clock())
 
     async def _save(self, token: str, request: Request) -> HtmlDocument:
@@ -324,7 +324,7 @@ class _CallbackPage:
         if not (_STATE.fullmatch(state) and CALLBACK_ID.fullmatch(callback_id)):
             return self._invalid(request)
         issuer = _parameter(request, "iss") if "iss" in request.query_params else None
-        outcome = await self._callback.back(
+        outcome = await self._callback.handle(
             AuthorizationResponse(callback_id, state, code, issuer, _parameter(request, "error"))
         )
         match outcome:

@@ -183,7 +183,7 @@ async def test_the_operators_files_are_read_again_on_demand_and_the_difference_i
         assert await here.administration.reload() == difference
         assert set(states(here)) == {"weather", "jira"}
         assert here.administration.policy_of(TOOL, HALL) is ApprovalPolicy.ALWAYS_DENY
-        assert (await here.administration.difference()).nothing
+        assert (await here.administration.difference()).is_empty
 
 
 async def test_a_file_that_cannot_be_read_again_changes_nothing(folder: Path) -> None:

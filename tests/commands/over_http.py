@@ -125,7 +125,7 @@ def _parts(now: _Now) -> WebDependencies:
     given: Mapping[str, Any] = {
         "engine": now.engine,
         "commands": now,
-        "command_parts": Office().parts,
+        "command_dependencies": Office().parts,
         "tokens": now.tokens,
     }
     rest = {

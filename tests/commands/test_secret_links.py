@@ -48,7 +48,7 @@ class Linked(Office):
 
     @property
     def parts(self) -> CommandDependencies:
-        return replace(super().parts, linking=LinkService(self.links, ADDRESS))
+        return replace(super().parts, links=LinkService(self.links, ADDRESS))
 
 
 @pytest.fixture

@@ -296,7 +296,7 @@ async def test_a_secret_that_nobody_has_named_is_entered_behind_a_link() -> None
     links = _Links()
 
     def parts() -> CommandDependencies:
-        return replace(held.parts, linking=LinkService(links, "https://bot.example.com"))  # type: ignore[arg-type]
+        return replace(held.parts, links=LinkService(links, "https://bot.example.com"))  # type: ignore[arg-type]
 
     async def last(request: Invocation | FormSubmission) -> Reply | Form:
         return [answer async for answer in CommandRegistry(parts()).handle(request)][-1]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bot.commands.server_checks import starts
+from bot.commands.server_checks import start_warning
 from bot.commands.server_definition import command_line
 from bot.commands.server_forms import confirmation, form
 from bot.domain.commands import Form
@@ -28,7 +28,9 @@ def longest(letter: str) -> ServerConfig:
 
 
 def consent(config: ServerConfig) -> Form:
-    return form("mcp add", "Add", [(confirmation("x"),)], 1, values={}, errors={}, submit="Add", intro=starts(config))
+    return form(
+        "mcp add", "Add", [(confirmation("x"),)], 1, values={}, errors={}, submit="Add", intro=start_warning(config)
+    )
 
 
 @pytest.mark.parametrize("letter", ["a", "'", "*", "_", "\\", "<", "`", "|"])

@@ -510,7 +510,7 @@ def test_links_cross_a_network_encrypted_or_not_at_all(
 
 async def test_a_database_that_is_away_is_said_without_saying_where_it_is() -> None:
     class Away:
-        async def look(self, token: str) -> None:
+        async def show(self, token: str) -> None:
             raise DatabaseUnavailable("The database db.internal/bot is away.", "start it")
 
     routes = secret_routes(Away())  # type: ignore[arg-type]

@@ -95,7 +95,7 @@ class ProfileRoutes:
     ) -> AgentAnswer:
         """Change a profile, or create it with everything enabled by default."""
         profiles = self._services.profiles
-        existing = await profiles.named(agent, scope.conversation)
+        existing = await profiles.find_or_none(agent, scope.conversation)
         profile = existing or profiles.blank(agent, scope.workspace)
         profiles.may_change(profile, scope.member)
         if existing is not None:
@@ -107,7 +107,7 @@ class ProfileRoutes:
         servers = await self._services.directory.all(scope.conversation)
         fields = {"name": agent} if existing is None else {}
         draft, errors = parse_profile(profile, {**fields, **_fields(body)}, servers)
-        other = await profiles.named(draft.name, scope.conversation)
+        other = await profiles.find_or_none(draft.name, scope.conversation)
         if other is not None and other.id != profile.id:
             raise Problem(
                 409, "conflict", "There is a profile of that name.", "choose another", {"name": "It is taken."}
@@ -133,7 +133,7 @@ class ProfileRoutes:
         await self._services.profiles.delete(profile, scope.author)
 
     async def _find(self, name: str, scope: RequestScope) -> Profile:
-        profile = await self._services.profiles.named(name, scope.conversation)
+        profile = await self._services.profiles.find_or_none(name, scope.conversation)
         if profile is None:
             raise NotFoundRejection("There is no profile of that id or name in this workspace.")
         return profile

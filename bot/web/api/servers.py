@@ -433,7 +433,7 @@ class ServerRoutes:
         if is_slug(name) and body.name == name:
             parsed.fields.pop("title", None)
         policy = _policy(body, parsed)
-        draft = await self._services.validator.new(_server_request(parsed, scope, name))
+        draft = await self._services.validator.draft_new(_server_request(parsed, scope, name))
         self._check_name(draft)
         _check_draft(parsed, draft)
         outcome = await self._services.servers.add(draft, policy, scope.author)
@@ -454,7 +454,7 @@ class ServerRoutes:
             parsed.fields["name"] = body.server_id
         if body.name == record.config.name and not record.config.title:
             parsed.fields.pop("title", None)
-        draft = await self._services.validator.changed(record, _server_request(parsed, scope))
+        draft = await self._services.validator.draft_change(record, _server_request(parsed, scope))
         self._check_name(draft)
         _check_draft(parsed, draft)
         outcome = await self._services.servers.change(record, draft, scope.author)

@@ -89,7 +89,7 @@ def routes(dependencies: WebDependencies) -> APIRouter:
         query = _query(caller, of, workspace, _moment(since, dependencies.clock()))
         sums = await usage.totals_by(query, by)
         owner = UsageOwner.of(caller.author, own_key(caller, workspace, "-"))
-        limits = await dependencies.command_dependencies.balances(owner) if of is Of.ME else ()
+        limits = await dependencies.command_dependencies.usage_limits(owner) if of is Of.ME else ()
         return UsageShape.model_validate(usage_report(query.since, by, sums, limits))
 
     return router
