@@ -18,11 +18,9 @@ from benchmarks.load_program import ANSWER, LABEL
 _STANDING = sa.text(
     "select (select count(*) from turns),"
     " (select count(*) from turns where status in ('queued', 'running', 'waiting'))"
-    " + (select count(*) from deliveries where drawn < wanted)"
+    " + (select count(*) from deliveries where delivered_revision < revision)"
 )
-_TURNS = sa.text(
-    "select id, conversation, status, question, created_at, ended_at from turns order by conversation, seq"
-)
+_TURNS = sa.text("select id, conversation, status, input, created_at, ended_at from turns order by conversation, seq")
 _REPLIES = sa.text("select turn_id, body from steps order by turn_id, n")
 
 
@@ -75,7 +73,7 @@ class Ledger:
         return [self._row(each, last.get(each.id, "")) for each in await self._read(_TURNS)]
 
     def _row(self, turn: Any, reply: str) -> Row:
-        match = LABEL.search(str(turn.question))
+        match = LABEL.search(str(turn.input))
         label = match[0] if match else ""
         answered = turn.status == "done" and ANSWER.format(label) in reply
         return Row(turn.conversation, label, turn.created_at, turn.ended_at, answered)

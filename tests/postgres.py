@@ -181,7 +181,7 @@ def end_leases(address: str, owner: str = "%") -> None:
     with psycopg.connect(address) as connection:
         connection.execute("update turns set lease_until = 0 where owner like %s", [owner])
         connection.execute("update deliveries set lease_until = 0 where owner like %s", [owner])
-        connection.execute("update leases set until = 0 where holder like %s", [owner])
+        connection.execute("update leases set expires_at = 0 where holder like %s", [owner])
 
 
 async def _upgraded(address: str) -> None:

@@ -61,30 +61,28 @@ class UserActivity(Protocol):
     """Activity of one user now."""
 
     async def pending_approvals(
-        self, reaches: Sequence[str], limit: int, behind: PendingApprovalPosition | None = None
+        self, key_prefixes: Sequence[str], limit: int, behind: PendingApprovalPosition | None = None
     ) -> PendingApprovalPage:
-        """Return up to `limit` calls that wait for an approval and have not expired, newest first. Their conversation
-        keys begin with one of `reaches`. Unreadable calls are left out.
+        """Return up to `limit` calls that wait for an approval and have not expired, newest first, in conversations
+        with one of the key prefixes. Unreadable calls are left out.
         """
 
-    async def recent_turns(self, person: str, reach: str, limit: int) -> Sequence[Turn]:
-        """Return up to `limit` recent turns of this principal in conversations with the key prefix `reach`, newest
-        first. Unreadable turns are left out.
+    async def recent_turns(self, principal: str, key_prefix: str, limit: int) -> Sequence[Turn]:
+        """Return up to `limit` recent turns of this principal in conversations with the key prefix, newest first.
+        Unreadable turns are left out.
         """
 
-    async def open_elicitations(self, person: str, reach: str, limit: int) -> Sequence[str]:
-        """Return up to `limit` ids of open elicitations of this principal in conversations with the key prefix `reach`,
-        newest first.
+    async def open_elicitations(self, principal: str, key_prefix: str, limit: int) -> Sequence[str]:
+        """Return up to `limit` ids of open elicitations of this principal in conversations with the key prefix, newest
+        first.
         """
 
 
 class ActiveThreads(Protocol):
     """Threads in which users and the bot are active."""
 
-    async def active_conversations(self, reach: str, seconds: float, limit: int) -> Sequence[ConversationKey]:
-        """Return up to `limit` conversations with the key prefix `reach` and a turn in the last `seconds`, newest
-        first.
-        """
+    async def active_conversations(self, key_prefix: str, seconds: float, limit: int) -> Sequence[ConversationKey]:
+        """Return up to `limit` conversations with the key prefix and a turn in the last `seconds`, newest first."""
 
 
 BATCH = 500
@@ -92,8 +90,8 @@ BATCH = 500
 
 
 async def read_pending_approvals(
-    overview: UserActivity,
-    reaches: Sequence[str],
+    activity: UserActivity,
+    key_prefixes: Sequence[str],
     concerns: Callable[[PendingApproval], bool],
     *,
     limit: int,
@@ -103,17 +101,17 @@ async def read_pending_approvals(
     """Return up to `limit` calls that concern the reader, newest first. At most `most_read` calls, rounded up to a
     BATCH, are read: a page with fewer calls than `limit` has a next one as long as its `behind` is not None.
     """
-    found: list[PendingApproval] = []
+    calls: list[PendingApproval] = []
     for _ in range(0, most_read, BATCH):
-        page = await overview.pending_approvals(reaches, BATCH, behind)
-        found += filter(concerns, page.calls)
+        page = await activity.pending_approvals(key_prefixes, BATCH, behind)
+        calls += filter(concerns, page.calls)
         behind = page.behind
-        if len(found) > limit:
-            last = found[limit - 1]
-            return PendingApprovalPage(found[:limit], PendingApprovalPosition(last.asked_at, last.approval_id))
+        if len(calls) > limit:
+            last = calls[limit - 1]
+            return PendingApprovalPage(calls[:limit], PendingApprovalPosition(last.asked_at, last.approval_id))
         if behind is None:
             break
-    return PendingApprovalPage(found, behind)
+    return PendingApprovalPage(calls, behind)
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,10 +202,10 @@ class ReportingStore(Protocol):
     """Reports on past activity."""
 
     async def conversations(
-        self, reach: str, person: str, limit: int, offset: int
+        self, key_prefix: str, principal: str, limit: int, offset: int
     ) -> tuple[Sequence[ConversationSummary], int]:
-        """Return a page of the conversations with the key prefix `reach`, newest first, and their total number.
-        `person`, a principal, selects conversations with a turn of that user; empty for all.
+        """Return a page of the conversations with the key prefix, newest first, and their total number. `principal`
+        selects conversations with a turn of that user; empty for all.
         """
 
     async def summary(self, conversation: ConversationKey) -> ConversationSummary | None:
@@ -216,7 +214,7 @@ class ReportingStore(Protocol):
     async def create(self, conversation: ConversationKey, title: str) -> bool:
         """Create a conversation without turns, with this title. Return False if it exists."""
 
-    async def has_participant(self, conversation: ConversationKey, person: str) -> bool:
+    async def has_participant(self, conversation: ConversationKey, principal: str) -> bool:
         """Return True if this principal is the author of a turn in the conversation."""
 
     async def delete(self, conversation: ConversationKey, by: Author) -> bool:

@@ -114,8 +114,8 @@ class PolicyStore(Protocol):
     async def clear_rule(self, rule_id: str, by: Author) -> bool:
         """Delete a rule. Return False if it does not exist."""
 
-    async def stored_results(self, named: str, reach: str) -> Sequence[tuple[ConversationKey, ToolStep]]:
-        """Return past calls with their policy results, in conversations with the key prefix `reach`. `named` is the
+    async def stored_results(self, call: str, key_prefix: str) -> Sequence[tuple[ConversationKey, ToolStep]]:
+        """Return past calls with their policy results, in conversations with the key prefix. `call` is the
         beginning of an approval's id, a turn's id, or a turn's id and step number (`TURN:N`).
         """
 
@@ -123,7 +123,7 @@ class PolicyStore(Protocol):
 class GrantStore(Protocol):
     """Store of grants. Grants are given with an approval (`bot.ports.ApprovalLog.grant`)."""
 
-    async def active_grants(self, home: str) -> Sequence[Grant]:
+    async def active_grants(self, workspace: str) -> Sequence[Grant]:
         """Return the active grants of a workspace (`platform:workspace`), newest first."""
 
     async def revoke(self, grant_id: str, by: Author) -> bool:

@@ -152,7 +152,7 @@ def _facts(body: str) -> Mapping[str, Any]:
 
 
 _live = (
-    sa.select(turns.c.id, turns.c.conversation, turns.c.seq, turns.c.status, turns.c.created_at, turns.c.person)
+    sa.select(turns.c.id, turns.c.conversation, turns.c.seq, turns.c.status, turns.c.created_at, turns.c.principal)
     .where(is_live(turns))
     .order_by(turns.c.created_at)
     .limit(_MOST)
@@ -170,7 +170,7 @@ _waiting = (
 _undrawn = sa.select(sa.func.count()).select_from(
     sa.select(deliveries.c.turn_id)
     .join(turns, turns.c.id == deliveries.c.turn_id)
-    .where(sa.text("drawn < wanted"), turns.c.status != TurnStatus.RUNNING.value)
+    .where(sa.text("delivered_revision < revision"), turns.c.status != TurnStatus.RUNNING.value)
     .limit(_MOST)
     .subquery()
 )
@@ -180,15 +180,15 @@ _undrawn = sa.select(sa.func.count()).select_from(
 def _first_ready(most_running: int) -> sa.Select[float]:
     """Return a query for the age of the oldest claimable turn, in seconds."""
     at_limit = (
-        sa.select(_beside.c.person)
+        sa.select(_beside.c.principal)
         .where(_beside.c.status == TurnStatus.RUNNING.value)
-        .group_by(_beside.c.person)
+        .group_by(_beside.c.principal)
         .having(sa.func.count() >= most_running)
     )
     return sa.select(now() - sa.func.min(_live.c.created_at)).where(
         _live.c.status == TurnStatus.QUEUED.value,
         ~sa.exists().where(_ahead.c.conversation == _live.c.conversation, _ahead.c.seq < _live.c.seq),
-        _live.c.person.not_in(at_limit),
+        _live.c.principal.not_in(at_limit),
     )
 
 

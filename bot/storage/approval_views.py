@@ -22,18 +22,18 @@ _asked = (
 _this_view = sa.and_(
     approval_views.c.approval_id == bindparam("a"),
     approval_views.c.revision == bindparam("r"),
-    approval_views.c.person == bindparam("p"),
+    approval_views.c.principal == bindparam("p"),
 )
-_select_view = sa.select(approval_views.c.pages, approval_views.c.seen).where(_this_view)
+_select_view = sa.select(approval_views.c.pages, approval_views.c.viewed).where(_this_view)
 _add = approval_views.insert().values(
     approval_id=bindparam("a"),
     revision=bindparam("r"),
-    person=bindparam("p"),
+    principal=bindparam("p"),
     pages=bindparam("pages"),
-    seen=bindparam("seen"),
+    viewed=bindparam("viewed"),
     at=now(),
 )
-_update = approval_views.update().where(_this_view).values(pages=bindparam("to_pages"), seen=bindparam("to_seen"))
+_update = approval_views.update().where(_this_view).values(pages=bindparam("to_pages"), viewed=bindparam("to_viewed"))
 
 
 def record_view(connection: sa.Connection, approval_id: str, revision: int, portion: Portion, by: Author) -> bool:
@@ -51,10 +51,10 @@ def record_view(connection: sa.Connection, approval_id: str, revision: int, port
     key = {"a": approval_id, "r": revision, "p": by.principal}
     view = connection.execute(_select_view, key).first()
     # Another release may split the call into other pages; counting restarts then.
-    before = view.seen if view is not None and view.pages == portion.of else 0
-    seen = portion.number if portion.number == before + 1 else before
+    before = view.viewed if view is not None and view.pages == portion.of else 0
+    viewed = portion.number if portion.number == before + 1 else before
     if view is None:
-        connection.execute(_add, {**key, "pages": portion.of, "seen": seen})
+        connection.execute(_add, {**key, "pages": portion.of, "viewed": viewed})
         audit.record(
             connection,
             "opened",
@@ -66,8 +66,8 @@ def record_view(connection: sa.Connection, approval_id: str, revision: int, port
             revision=revision,
             fingerprint=row.fingerprint,
         )
-    elif portion.number and (view.pages, view.seen) != (portion.of, seen):
-        connection.execute(_update, {**key, "to_pages": portion.of, "to_seen": seen})
+    elif portion.number and (view.pages, view.viewed) != (portion.of, viewed):
+        connection.execute(_update, {**key, "to_pages": portion.of, "to_viewed": viewed})
     return True
 
 
@@ -75,4 +75,4 @@ def has_viewed(connection: sa.Connection, decision: Decision) -> bool:
     """Return True if the approver has opened every page of the whole call at this revision."""
     key = {"a": decision.approval_id, "r": decision.revision, "p": decision.by.principal}
     view = connection.execute(_select_view, key).first()
-    return view is not None and view.seen >= view.pages
+    return view is not None and view.viewed >= view.pages

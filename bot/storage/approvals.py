@@ -45,11 +45,11 @@ _asked = (
         approvals.c.n,
         approvals.c.revision,
         approvals.c.decided_by,
-        sa.func.coalesce(approvals.c.revised, approvals.c.proposed, type_=Json).label("asked"),
+        sa.func.coalesce(approvals.c.revised_arguments, approvals.c.proposed_arguments, type_=Json).label("asked"),
         approvals.c.fingerprint,
-        approvals.c.terms,
+        approvals.c.requirements,
         approvals.c.editors,
-        approvals.c.signers,
+        approvals.c.approver_names,
         steps.c.status,
         (approvals.c.expires_at <= now()).label("overdue"),
     )
@@ -64,9 +64,9 @@ _settle_step = (
 _settle_approval = (
     approvals.update()
     .where(approvals.c.id == bindparam("a"))
-    .values(decided_by=bindparam("by"), decided_at=now(), reason=bindparam("why"), signed=bindparam("what"))
+    .values(decided_by=bindparam("by"), decided_at=now(), reason=bindparam("why"), approved_arguments=bindparam("what"))
 )
-_count = approvals.update().where(approvals.c.id == bindparam("a")).values(signers=bindparam("who", type_=Json))
+_count = approvals.update().where(approvals.c.id == bindparam("a")).values(approver_names=bindparam("who", type_=Json))
 # A later denial by the same approver replaces the approval.
 _add_decision = Upsert(
     lambda insert: (
@@ -74,18 +74,18 @@ _add_decision = Upsert(
         .values(
             approval_id=bindparam("a"),
             revision=bindparam("r"),
-            person=bindparam("p"),
+            principal=bindparam("p"),
             name=bindparam("name"),
-            verdict=bindparam("verdict"),
+            decision=bindparam("decision"),
             reason=bindparam("why"),
             key=bindparam("key"),
             evidence=bindparam("evidence"),
             at=now(),
         )
         .on_conflict_do_update(
-            index_elements=["approval_id", "revision", "person"],
+            index_elements=["approval_id", "revision", "principal"],
             set_={
-                "verdict": bindparam("verdict"),
+                "decision": bindparam("decision"),
                 "reason": bindparam("why"),
                 "key": bindparam("key"),
                 "evidence": bindparam("evidence"),
@@ -94,27 +94,27 @@ _add_decision = Upsert(
         )
     )
 )
-_decided = sa.select(decisions.c.verdict, decisions.c.approval_id).where(decisions.c.key == bindparam("key"))
-_signed = sa.select(decisions.c.person, decisions.c.name, decisions.c.evidence).where(
+_decided = sa.select(decisions.c.decision, decisions.c.approval_id).where(decisions.c.key == bindparam("key"))
+_signed = sa.select(decisions.c.principal, decisions.c.name, decisions.c.evidence).where(
     decisions.c.approval_id == bindparam("a"),
     decisions.c.revision == bindparam("r"),
-    decisions.c.verdict == DecisionType.APPROVE.value,
+    decisions.c.decision == DecisionType.APPROVE.value,
 )
 _remove_decision = decisions.delete().where(
     decisions.c.approval_id == bindparam("a"),
     decisions.c.revision == bindparam("r"),
-    decisions.c.person == bindparam("p"),
+    decisions.c.principal == bindparam("p"),
 )
 _revise = (
     approvals.update()
     .where(approvals.c.id == bindparam("a"), approvals.c.revision == bindparam("was"))
     .values(
         revision=approvals.c.revision + 1,
-        revised=bindparam("what"),
+        revised_arguments=bindparam("what"),
         revised_by=bindparam("by"),
         editors=bindparam("editors", type_=Json),
         # No approval holds for the new arguments.
-        signers=sa.null(),
+        approver_names=sa.null(),
         fingerprint=bindparam("print"),
         revised_secrets=bindparam("secrets"),
     )
@@ -129,7 +129,7 @@ def decide(
     """
     made = connection.execute(_decided, {"key": key}).first()
     if made is not None:
-        return _repeated_result(connection, made.approval_id, DecisionType(made.verdict), signing)
+        return _repeated_result(connection, made.approval_id, DecisionType(made.decision), signing)
     asked = connection.execute(_asked, {"approval_id": decision.approval_id}).first()
     if asked is None:
         return ApprovalNotFound()
@@ -156,7 +156,7 @@ def decide(
             **position,
             "p": decision.by.principal,
             "name": decision.by.name,
-            "verdict": decision.verdict.value,
+            "decision": decision.verdict.value,
             "why": decision.reason,
             "key": key,
             "evidence": signing.evidence,
@@ -195,7 +195,7 @@ def _repeated_result(
     """Return the result of a decision that was committed before, after a lost COMMIT response."""
     asked = connection.execute(_asked, {"approval_id": approval_id}).one()
     waits = asked.status == StepStatus.AWAITING
-    return MoreApprovalsNeeded(_missing(asked, len(asked.signers or ()), signing)) if waits else Decided(verdict)
+    return MoreApprovalsNeeded(_missing(asked, len(asked.approver_names or ()), signing)) if waits else Decided(verdict)
 
 
 def _settle(connection: sa.Connection, asked: Any, decision: Decision, signers: str) -> None:
@@ -223,18 +223,18 @@ def _counted_approvers(
     """Return the approvers that count, in their order, and those that no longer count because a rule has become
     stricter. The latter may approve again if the rule permits it.
     """
-    order = {name: position for position, name in enumerate(asked.signers or ())}
+    order = {name: position for position, name in enumerate(asked.approver_names or ())}
     rows = connection.execute(_signed, {"a": decision.approval_id, "r": decision.revision}).all()
     counted: dict[str, str] = {}
     outdated: dict[str, str] = {}
     for row in sorted(rows, key=lambda row: order.get(row.name, 0)):
-        (counted if signing.accepts(row.person, row.evidence) else outdated)[row.person] = row.name
+        (counted if signing.accepts(row.principal, row.evidence) else outdated)[row.principal] = row.name
     return counted, outdated
 
 
 def _missing(asked: Any, signers: int, signing: ApproverEvidence) -> int:
     """Return the number of missing approvers. The larger quorum of request and current rule applies."""
-    quorum: int = max(signing.quorum, decode(ApprovalRequirements, asked.terms).quorum)
+    quorum: int = max(signing.quorum, decode(ApprovalRequirements, asked.requirements).quorum)
     return quorum - signers
 
 

@@ -32,7 +32,7 @@ _ran = (
         turns.c.author_id,
         # As text, because an unreadable body must not block the end of its turn.
         sa.cast(steps.c.body, sa.Text).label("body"),
-        sa.cast(approvals.c.revised, sa.Text).label("revised"),
+        sa.cast(approvals.c.revised_arguments, sa.Text).label("revised"),
         approvals.c.id.label("approval"),
         steps.c.status,
         steps.c.started_at,

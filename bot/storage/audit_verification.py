@@ -71,7 +71,7 @@ _calls = (
         steps.c.started_at,
         # As text, because an unreadable body must not end the verification.
         sa.cast(steps.c.body, sa.Text).label("body"),
-        sa.cast(approvals.c.revised, sa.Text).label("revised"),
+        sa.cast(approvals.c.revised_arguments, sa.Text).label("revised"),
         approvals.c.id.label("approval"),
         approvals.c.fingerprint,
     )
@@ -182,7 +182,7 @@ def _compare(connection: sa.Connection, ids: Sequence[str]) -> dict[str, list[Au
             where = f"step {decision.n} of turn {decision.turn_id}"
             add(
                 decision.turn_id,
-                f"{decision.person} said {decision.verdict} to {where}, and no row says so.",
+                f"{decision.principal} said {decision.decision} to {where}, and no row says so.",
                 "somebody deleted rows of the audit, or wrote a decision into the database by hand",
             )
     for row in rows:
@@ -207,10 +207,10 @@ class _Row:
             self.facts = {}
 
     def is_decision(self, decision: Any) -> bool:
-        facts = (decision.approval_id, decision.revision, decision.verdict)
+        facts = (decision.approval_id, decision.revision, decision.decision)
         return (
             self.kind in ("decided", "signed")
-            and self.actor == decision.person
+            and self.actor == decision.principal
             and (self.facts.get("approval"), self.facts.get("revision"), self.facts.get("verdict")) == facts
         )
 

@@ -83,7 +83,7 @@ _save_capabilities = Upsert(
             definitions=bindparam("prints"),
             server_version=bindparam("release"),
             synced_at=now(),
-            problem="",
+            error="",
         )
         .on_conflict_do_update(
             index_elements=["server_id"],
@@ -93,7 +93,7 @@ _save_capabilities = Upsert(
                 "definitions": bindparam("prints"),
                 "server_version": bindparam("release"),
                 "synced_at": now(),
-                "problem": "",
+                "error": "",
             },
         )
     )
@@ -102,9 +102,9 @@ _save_capabilities = Upsert(
 _save_failure = Upsert(
     lambda insert: (
         insert(mcp_capabilities)
-        .values(server_id=bindparam("i"), status=SyncStatus.SYNC_FAILED.value, problem=bindparam("why"))
+        .values(server_id=bindparam("i"), status=SyncStatus.SYNC_FAILED.value, error=bindparam("why"))
         .on_conflict_do_update(
-            index_elements=["server_id"], set_={"status": SyncStatus.SYNC_FAILED.value, "problem": bindparam("why")}
+            index_elements=["server_id"], set_={"status": SyncStatus.SYNC_FAILED.value, "error": bindparam("why")}
         )
     )
 )
@@ -162,7 +162,7 @@ def read_rows(connection: sa.Connection) -> Iterable[Any]:
 def read_cached(row: Any) -> CachedCapabilities:
     """Return the cached capabilities of a row. Raises `turn_reader.UNREADABLE`."""
     capabilities = decode_capabilities(row.capabilities)
-    return CachedCapabilities(SyncStatus(row.status), capabilities, row.synced_at, row.problem)
+    return CachedCapabilities(SyncStatus(row.status), capabilities, row.synced_at, row.error)
 
 
 def save_capabilities(connection: sa.Connection, server_id: str, capabilities: ServerCapabilities) -> None:

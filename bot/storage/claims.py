@@ -87,7 +87,7 @@ def _age(turn: WaitingTurn) -> tuple[float, str]:
     return turn.created_at, turn.conversation
 
 
-_wanted = sa.select(deliveries.c.wanted).where(deliveries.c.turn_id == turns.c.id).scalar_subquery()
+_wanted = sa.select(deliveries.c.revision).where(deliveries.c.turn_id == turns.c.id).scalar_subquery()
 _other = turns.alias("other")
 _CLAIMS = 0x636C61696D73
 """Id of PostgreSQL's advisory lock on claims, which makes each claim see the previous one committed."""
@@ -127,14 +127,14 @@ def _loads(dialect: str) -> sa.Select[Any]:
     """Return a query for the unfinished turns of each user in each workspace."""
     return (
         sa.select(
-            turns.c.person,
+            turns.c.principal,
             turns.c.workspace,
             _number(_is_running).label("running"),
             _number(_LOST[dialect]).label("lost"),
             sa.func.min(sa.case((_is_due, turns.c.created_at))).label("waits_since"),
         )
         .where(is_live(turns))
-        .group_by(turns.c.person, turns.c.workspace)
+        .group_by(turns.c.principal, turns.c.workspace)
     )
 
 
@@ -159,9 +159,9 @@ def _lost_within(dialect: str, reaches: tuple[str, ...]) -> sa.Select[str]:
 @lru_cache
 def _waiting_within(reaches: tuple[str, ...]) -> sa.Select[Any]:
     """Return a query for the claimable turns of some users."""
-    return sa.select(turns.c.id, turns.c.person, turns.c.workspace, turns.c.conversation, turns.c.created_at).where(
+    return sa.select(turns.c.id, turns.c.principal, turns.c.workspace, turns.c.conversation, turns.c.created_at).where(
         is_live(turns),
-        turns.c.person.in_(bindparam("persons", expanding=True)),
+        turns.c.principal.in_(bindparam("persons", expanding=True)),
         _is_due,
         _is_deliverable(reaches),
         _is_first,
@@ -285,11 +285,11 @@ def _choose(
     dialect = connection.dialect.name
     loads, waits, lost = Loads(), dict[str, tuple[float, str]](), 0
     for row in connection.execute(_loads(dialect), given):
-        loads.add(row.person, row.workspace, row.running)
+        loads.add(row.principal, row.workspace, row.running)
         lost += row.lost
         if row.waits_since is not None:
             first = (row.waits_since, row.workspace)
-            waits[row.person] = min(first, waits.get(row.person, first))
+            waits[row.principal] = min(first, waits.get(row.principal, first))
     ids: list[str] = []
     if lost:
         ids += connection.execute(_lost_within(dialect, reaches), {**given, "limit": limit}).scalars().all()
@@ -318,7 +318,7 @@ def claimed(row: Any) -> Claim:
         # The first claim of a turn: it has no steps and no leftovers.
         fresh = TurnRecord(read_turn(row), (), row.revision) if row.fence == 1 else None
     where = ConversationKey.parse(row.conversation)
-    return Claim(row.id, where, row.fence, row.recoveries, fresh, person=row.person)
+    return Claim(row.id, where, row.fence, row.recoveries, fresh, person=row.principal)
 
 
 def renew(connection: sa.Connection, me: str, claims: Sequence[Claim]) -> frozenset[str]:

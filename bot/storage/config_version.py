@@ -9,23 +9,23 @@ from __future__ import annotations
 import sqlalchemy as sa
 
 from bot.storage.pg_notify import notify_config_changed
-from bot.storage.tables import revisions
+from bot.storage.tables import config_version
 from bot.storage.upsert import Upsert
 
-_read = sa.select(revisions.c.number)
+_read = sa.select(config_version.c.version)
 # An upsert locks the row until the end of the transaction, also for the very first change.
 _lock = Upsert(
     lambda insert: (
-        insert(revisions)
-        .values(id=1, number=0)
-        .on_conflict_do_update(index_elements=["id"], set_={"number": revisions.c.number})
+        insert(config_version)
+        .values(id=1, version=0)
+        .on_conflict_do_update(index_elements=["id"], set_={"version": config_version.c.version})
     )
 )
 _bump = Upsert(
     lambda insert: (
-        insert(revisions)
-        .values(id=1, number=1)
-        .on_conflict_do_update(index_elements=["id"], set_={"number": revisions.c.number + 1})
+        insert(config_version)
+        .values(id=1, version=1)
+        .on_conflict_do_update(index_elements=["id"], set_={"version": config_version.c.version + 1})
     )
 )
 

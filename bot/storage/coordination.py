@@ -89,11 +89,11 @@ _until = now() + bindparam("seconds", type_=sa.Double())
 _hold = Upsert(
     lambda insert: (
         insert(leases)
-        .values(name=bindparam("lease"), holder=bindparam("me"), until=_until)
+        .values(name=bindparam("lease"), holder=bindparam("me"), expires_at=_until)
         .on_conflict_do_update(
             index_elements=["name"],
-            set_={"holder": bindparam("me"), "until": _until},
-            where=sa.or_(leases.c.holder == bindparam("me"), leases.c.until <= now()),
+            set_={"holder": bindparam("me"), "expires_at": _until},
+            where=sa.or_(leases.c.holder == bindparam("me"), leases.c.expires_at <= now()),
         )
         .returning(leases.c.name)
     )

@@ -20,7 +20,7 @@ from bot.storage import audit, elicitation_rows
 from bot.storage.clock import now
 from bot.storage.codec import converter, encode
 from bot.storage.pg_notify import notify_all, notify_turn
-from bot.storage.tables import approvals, deliveries, drawings, is_live, steps, turns
+from bot.storage.tables import approvals, deliveries, is_live, message_refs, steps, turns
 from bot.storage.turn_completion import LEASE_SECONDS, mark_view_stale, requeue
 from bot.storage.turn_reader import read_record
 from bot.storage.turn_steps import park_until_decided
@@ -40,7 +40,7 @@ _undelivered_approvals = (
     .where(
         approvals.c.turn_id == bindparam("t"),
         approvals.c.posted_at.is_(None),
-        approvals.c.seen_from <= bindparam("upto"),
+        approvals.c.view_revision <= bindparam("upto"),
         steps.c.status == StepStatus.AWAITING,
     )
     .order_by(approvals.c.n)
@@ -106,13 +106,13 @@ def _number(condition: sa.ColumnElement[bool]) -> sa.ColumnElement[int]:
 
 _others = (
     sa.select(
-        turns.c.person,
+        turns.c.principal,
         _number(turns.c.status == TurnStatus.RUNNING).label("running"),
         _number(_competes).label("queued"),
         _number(sa.and_(_competes, turns.c.created_at < bindparam("created_at"))).label("older"),
     )
     .where(is_live(turns), turns.c.conversation != bindparam("conversation"))
-    .group_by(turns.c.person)
+    .group_by(turns.c.principal)
 )
 
 
@@ -121,7 +121,7 @@ def position_of(connection: sa.Connection, turn: Turn) -> int:
     author that are older, and of everybody else those that find fewer turns of their author running.
     """
     given = {"conversation": str(turn.conversation), "created_at": turn.created_at}
-    rows: dict[str, Any] = {row.person: row for row in connection.execute(_others, given)}
+    rows: dict[str, Any] = {row.principal: row for row in connection.execute(_others, given)}
     own_row = rows.pop(turn.author.principal, None)
     before = own_row.older if own_row else 0
     level = before + (own_row.running if own_row else 0)
@@ -139,7 +139,7 @@ _behind = (
     sa.select(deliveries.c.turn_id)
     .join(turns, turns.c.id == deliveries.c.turn_id)
     .where(
-        deliveries.c.drawn < deliveries.c.wanted,
+        deliveries.c.delivered_revision < deliveries.c.revision,
         deliveries.c.due_at <= now(),
         _available,
         turns.c.status != TurnStatus.RUNNING,
@@ -157,14 +157,16 @@ _waits_unannounced = (
         is_live(turns),
         turns.c.status == TurnStatus.QUEUED,
         turns.c.created_at <= now() - SHOWN_AFTER_SECONDS,
-        deliveries.c.wanted == 0,
+        deliveries.c.revision == 0,
         sa.func.substr(turns.c.conversation + ":", 1, bindparam("length")) == bindparam("reach"),
     )
     .order_by(turns.c.created_at)
     .limit(bindparam("limit"))
 )
 _show_waiting = (
-    deliveries.update().where(deliveries.c.turn_id.in_(_waits_unannounced), deliveries.c.wanted == 0).values(wanted=1)
+    deliveries.update()
+    .where(deliveries.c.turn_id.in_(_waits_unannounced), deliveries.c.revision == 0)
+    .values(revision=1)
 )
 _awaits_approval = sa.exists().where(steps.c.turn_id == turns.c.id, steps.c.status == StepStatus.AWAITING)
 _ahead = (
@@ -178,7 +180,7 @@ _recent = (
     .order_by(turns.c.seq.desc())
     .limit(bindparam("limit"))
 )
-_refs = sa.select(drawings.c.slot, drawings.c.ref).where(drawings.c.turn_id == bindparam("turn_id"))
+_refs = sa.select(message_refs.c.slot, message_refs.c.ref).where(message_refs.c.turn_id == bindparam("turn_id"))
 _driven_elsewhere = sa.exists().where(
     turns.c.id == deliveries.c.turn_id, turns.c.status == TurnStatus.RUNNING, turns.c.owner != bindparam("me")
 )
@@ -186,7 +188,7 @@ _acquire = (
     deliveries.update()
     .where(
         deliveries.c.turn_id == bindparam("t"),
-        deliveries.c.drawn <= bindparam("revision"),
+        deliveries.c.delivered_revision <= bindparam("known"),
         _available,
         ~_driven_elsewhere,
     )
@@ -220,7 +222,7 @@ _release = (
     deliveries.update()
     .where(deliveries.c.turn_id == bindparam("t"), deliveries.c.owner == bindparam("me"))
     .values(owner=None, lease_until=None)
-    .returning((deliveries.c.drawn < deliveries.c.wanted).label("behind"))
+    .returning((deliveries.c.delivered_revision < deliveries.c.revision).label("behind"))
 )
 _still_owned = (
     sa.select(deliveries.c.turn_id, bindparam("s", type_=sa.String), bindparam("r", type_=sa.String))
@@ -229,21 +231,24 @@ _still_owned = (
 )
 _save_ref = Upsert(
     lambda insert: (
-        insert(drawings)
+        insert(message_refs)
         .from_select(["turn_id", "slot", "ref"], _still_owned)
         .on_conflict_do_update(index_elements=["turn_id", "slot"], set_={"ref": bindparam("r")})
-        .returning(drawings.c.turn_id)
+        .returning(message_refs.c.turn_id)
     )
 )
 _running = sa.exists().where(turns.c.id == deliveries.c.turn_id, turns.c.status == TurnStatus.RUNNING)
-_is_over = sa.and_(bindparam("upto") >= deliveries.c.wanted, ~_running)
+_is_over = sa.and_(bindparam("upto") >= deliveries.c.revision, ~_running)
 _drawn = (
     deliveries.update()
     .where(deliveries.c.turn_id == bindparam("t"), deliveries.c.owner == bindparam("me"))
     .values(
-        drawn=sa.case((deliveries.c.drawn < bindparam("upto"), bindparam("upto")), else_=deliveries.c.drawn),
+        delivered_revision=sa.case(
+            (deliveries.c.delivered_revision < bindparam("upto"), bindparam("upto")),
+            else_=deliveries.c.delivered_revision,
+        ),
         attempts=0,
-        problem="",
+        error="",
         owner=sa.case((_is_over, None), else_=bindparam("me")),
         lease_until=sa.case((_is_over, None), else_=now() + LEASE_SECONDS),
     )
@@ -254,7 +259,7 @@ _posted = (
     .where(
         approvals.c.turn_id == bindparam("t"),
         approvals.c.posted_at.is_(None),
-        approvals.c.seen_from <= bindparam("upto"),
+        approvals.c.view_revision <= bindparam("upto"),
         sa.exists().where(
             steps.c.turn_id == approvals.c.turn_id, steps.c.n == approvals.c.n, steps.c.status == StepStatus.AWAITING
         ),
@@ -266,7 +271,7 @@ _unposted = sa.select(
         sa.exists().where(
             approvals.c.turn_id == bindparam("t"),
             approvals.c.posted_at.is_(None),
-            approvals.c.seen_from <= bindparam("upto"),
+            approvals.c.view_revision <= bindparam("upto"),
         ),
         elicitation_rows.unposted,
     )
@@ -279,8 +284,8 @@ _postpone = (
 )
 _give_up = (
     deliveries.update()
-    .where(deliveries.c.turn_id == bindparam("t"), deliveries.c.drawn < bindparam("upto"))
-    .values(drawn=bindparam("upto"), problem=bindparam("why"))
+    .where(deliveries.c.turn_id == bindparam("t"), deliveries.c.delivered_revision < bindparam("upto"))
+    .values(delivered_revision=bindparam("upto"), error=bindparam("why"))
 )
 
 
@@ -325,7 +330,7 @@ def acquire(connection: sa.Connection, me: str, turn_id: str, revision: int) -> 
     """Acquire the delivery lease of a turn. Return its posted messages. Raises LostLease if another process delivers or
     runs it, or has delivered more than `revision`.
     """
-    if connection.execute(_acquire, {"t": turn_id, "me": me, "revision": revision}).first() is None:
+    if connection.execute(_acquire, {"t": turn_id, "me": me, "known": revision}).first() is None:
         raise LostLease(turn_id)
     return {row.slot: row.ref for row in connection.execute(_refs, {"turn_id": turn_id})}
 

@@ -34,7 +34,7 @@ from bot.storage.tables import deliveries, elicitations, steps, turns
 
 _add = elicitations.insert().values(
     created_at=now(),
-    seen_from=sa.select(deliveries.c.wanted + 1).where(deliveries.c.turn_id == bindparam("t")).scalar_subquery(),
+    view_revision=sa.select(deliveries.c.revision + 1).where(deliveries.c.turn_id == bindparam("t")).scalar_subquery(),
 )
 _rounds = sa.select(sa.func.coalesce(sa.func.max(elicitations.c.round), 0)).where(
     elicitations.c.turn_id == bindparam("t"), elicitations.c.n == bindparam("i")
@@ -91,11 +91,11 @@ _wait = (
 )
 _posted = (
     elicitations.update()
-    .where(_of_this_turn, _open, elicitations.c.expires_at.is_(None), elicitations.c.seen_from <= bindparam("upto"))
+    .where(_of_this_turn, _open, elicitations.c.expires_at.is_(None), elicitations.c.view_revision <= bindparam("upto"))
     .values(expires_at=now() + elicitations.c.expires_in)
 )
 _unseen = sa.select(elicitations.c.id).where(
-    _of_this_turn, _open, elicitations.c.expires_at.is_(None), elicitations.c.seen_from <= bindparam("upto")
+    _of_this_turn, _open, elicitations.c.expires_at.is_(None), elicitations.c.view_revision <= bindparam("upto")
 )
 _soonest = sa.select(sa.func.min(elicitations.c.expires_at)).where(_of_this_turn, _open)
 
@@ -104,7 +104,7 @@ unposted = sa.exists().where(
     _open,
     elicitations.c.expires_at.is_(None),
     elicitations.c.expires_in.is_not(None),
-    elicitations.c.seen_from <= bindparam("upto"),
+    elicitations.c.view_revision <= bindparam("upto"),
 )
 """Condition: an elicitation of turn `t` up to revision `upto` has not started to expire."""
 asked_back = sa.exists().where(elicitations.c.turn_id == turns.c.id)
@@ -200,7 +200,7 @@ def replies_of(rows: Sequence[Any]) -> ElicitationResults | None:
     if not last:
         return None
     of_last = [row for row in rows if row.round == last]
-    answered = {row.body["key"]: reply for row in of_last if (reply := _read_reply(row)) is not None}
+    answered = {row.request["key"]: reply for row in of_last if (reply := _read_reply(row)) is not None}
     return ElicitationResults(answered, of_last[0].state)
 
 
@@ -236,7 +236,7 @@ def _insert(
             "n": n,
             "round": new.round,
             "key": new.question.key if new.round else new.id,
-            "body": _body(new.question),
+            "request": _body(new.question),
             "state": state,
             "fence": fence,
             "status": DECLINED.action.value if reason else "open",
@@ -269,7 +269,7 @@ def _body(question: ElicitationRequest) -> dict[str, Any]:
 
 
 def _read(row: Any) -> Elicitation:
-    body = row.body
+    body = row.request
     url_mode = UrlMode(body["link"]) if "link" in body else FormMode(body["form"])
     return Elicitation(
         row.id,

@@ -15,7 +15,7 @@ import os
 import threading
 import uuid
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, TypeVar
 
@@ -197,12 +197,9 @@ def _bytes(text: str) -> bytes:
 class KeyFile:
     """A key in the format of MCP_ENCRYPTION_KEY, its file, and True if it was created now."""
 
-    text: str
+    text: str = field(repr=False)
     path: Path
     new: bool
-
-    def __repr__(self) -> str:
-        return f"KeptKey({self.path}, new={self.new})"
 
 
 def load_or_create_key(database: Path) -> KeyFile:
@@ -211,7 +208,7 @@ def load_or_create_key(database: Path) -> KeyFile:
     """
     path = key_path(database)
     try:
-        new = not path.exists() and _make(path)
+        new = not path.exists() and _create_key_file(path)
         text = path.read_text("ascii").strip()
     except (OSError, UnicodeDecodeError) as error:
         raise SettingsError(
@@ -228,7 +225,7 @@ def key_path(database: Path) -> Path:
     return database.with_name(database.name + ".key")
 
 
-def _make(path: Path) -> bool:
+def _create_key_file(path: Path) -> bool:
     """Write the file atomically unless it exists. Return True if it was written."""
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f"{path.name}.{uuid.uuid4().hex}")

@@ -12,19 +12,19 @@ from bot.errors import NotFound
 from bot.ports import Feedback
 from bot.storage.clock import now
 from bot.storage.database import Database, transaction
-from bot.storage.tables import opinions, turns
+from bot.storage.tables import feedback, turns
 from bot.storage.upsert import Upsert
 
 # Locked, so that the turn is not deleted in between.
 _turn = sa.select(turns.c.id).where(turns.c.id == bindparam("t")).with_for_update(read=True, key_share=True)
 _save = Upsert(
     lambda insert: (
-        insert(opinions)
-        .values(turn_id=bindparam("t"), person=bindparam("who"), good=bindparam("good"), at=now())
-        .on_conflict_do_update(index_elements=["turn_id", "person"], set_={"good": bindparam("good"), "at": now()})
+        insert(feedback)
+        .values(turn_id=bindparam("t"), principal=bindparam("who"), good=bindparam("good"), at=now())
+        .on_conflict_do_update(index_elements=["turn_id", "principal"], set_={"good": bindparam("good"), "at": now()})
     )
 )
-_of_turn = sa.select(opinions).where(opinions.c.turn_id == bindparam("t")).order_by(opinions.c.at, opinions.c.person)
+_of_turn = sa.select(feedback).where(feedback.c.turn_id == bindparam("t")).order_by(feedback.c.at, feedback.c.principal)
 
 
 class SqlFeedbackStore:
@@ -44,4 +44,4 @@ class SqlFeedbackStore:
     def for_turn(self, connection: sa.Connection, turn_id: str) -> Sequence[Feedback]:
         """Return the feedback on a turn's answer."""
         rows = connection.execute(_of_turn, {"t": turn_id})
-        return [Feedback(row.turn_id, row.good, row.person, row.at) for row in rows]
+        return [Feedback(row.turn_id, row.good, row.principal, row.at) for row in rows]

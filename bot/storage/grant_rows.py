@@ -44,9 +44,9 @@ _give = Upsert(
             **{
                 name: bindparam(name)
                 for name in (
-                    "id", "scope", "server", "server_name", "tool", "definition", "conversation", "person",
-                    "granted_by", "granted_name", "approval_id", "rule", "terms", "fingerprint", "destructive",
-                    "idle_seconds",
+                    "id", "scope", "server", "server_name", "tool", "definition", "conversation", "principal",
+                    "granted_by", "granted_by_name", "approval_id", "rule", "requirements_digest", "fingerprint",
+                    "destructive", "idle_seconds",
                 )
             },
             created_at=now(),
@@ -70,7 +70,7 @@ _revoke = (
     grants.update()
     .where(grants.c.id == bindparam("i"), _in_force)
     .values(revoked_at=now(), revoked_by=bindparam("who"))
-    .returning(grants.c.server, grants.c.server_name, grants.c.tool, grants.c.conversation, grants.c.person)
+    .returning(grants.c.server, grants.c.server_name, grants.c.tool, grants.c.conversation, grants.c.principal)
 )
 _revoke_of_server = (
     grants.update()
@@ -81,7 +81,7 @@ _delete = grants.delete().where(grants.c.conversation == bindparam("k"))
 _delete_ended = grants.delete().where(
     sa.or_(grants.c.revoked_at < now() - bindparam("seconds"), grants.c.expires_at < now() - bindparam("seconds"))
 )
-_turn = sa.select(turns.c.conversation, turns.c.question).where(turns.c.id == bindparam("t"))
+_turn = sa.select(turns.c.conversation, turns.c.input).where(turns.c.id == bindparam("t"))
 _there = sa.select(steps.c.n).where(steps.c.turn_id == bindparam("t"), steps.c.n.in_(bindparam("ns", expanding=True)))
 
 
@@ -111,7 +111,7 @@ def use(connection: sa.Connection, turn_id: str, calls: Sequence[ToolStep]) -> S
     if not any(step.status is StepStatus.AWAITING for step in calls):
         return calls
     turn = connection.execute(_turn, {"t": turn_id}).one()
-    if decode(TurnInput, turn.question).again:
+    if decode(TurnInput, turn.input).again:
         return calls
     there = set(connection.execute(_there, {"t": turn_id, "ns": [step.n for step in calls]}).scalars())
     conversation = ConversationKey.parse(turn.conversation)
@@ -133,12 +133,12 @@ def give(connection: sa.Connection, grant: Grant) -> bool:
         "tool": grant.tool,
         "definition": grant.definition,
         "conversation": grant.place,
-        "person": grant.person,
+        "principal": grant.person,
         "granted_by": grant.granted_by,
-        "granted_name": grant.granted_name,
+        "granted_by_name": grant.granted_name,
         "approval_id": grant.approval_id,
         "rule": grant.rule,
-        "terms": grant.terms,
+        "requirements_digest": grant.terms,
         "fingerprint": grant.fingerprint,
         "destructive": grant.destructive,
         "idle_seconds": grant.lasts if grant.idle else None,
@@ -161,7 +161,7 @@ def revoke(connection: sa.Connection, grant_id: str, by: Author) -> bool:
         grant=grant_id,
         server=row.server_name,
         tool=row.tool,
-        person=row.person,
+        person=row.principal,
     )
     return True
 
@@ -208,12 +208,12 @@ def _grant(row: Any) -> Grant:
         tool=row.tool,
         definition=row.definition,
         place=row.conversation,
-        person=row.person,
+        person=row.principal,
         granted_by=row.granted_by,
-        granted_name=row.granted_name,
+        granted_name=row.granted_by_name,
         approval_id=row.approval_id,
         rule=row.rule,
-        terms=row.terms,
+        terms=row.requirements_digest,
         fingerprint=row.fingerprint,
         destructive=row.destructive,
         lasts=row.idle_seconds,

@@ -18,9 +18,9 @@ class SqlGrantStore:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def active_grants(self, home: str) -> Sequence[Grant]:
+    async def active_grants(self, workspace: str) -> Sequence[Grant]:
         """Return the active grants in a workspace, newest first."""
-        return await self._database.run(lambda connection: grant_rows.read_of_home(connection, home))
+        return await self._database.run(lambda connection: grant_rows.read_of_home(connection, workspace))
 
     async def revoke(self, grant_id: str, by: Author) -> bool:
         """Revoke an active grant. Return False if it is not active."""

@@ -58,7 +58,7 @@ _add_key = Upsert(
     )
 )
 _add_delivery = deliveries.insert()
-_add_claimed_delivery = deliveries.insert().values(wanted=0, lease_until=now() + LEASE_SECONDS)
+_add_claimed_delivery = deliveries.insert().values(revision=0, lease_until=now() + LEASE_SECONDS)
 _ahead = (
     sa.select(sa.func.count())
     .select_from(turns)
@@ -70,7 +70,7 @@ def _counted(of_person: sa.ColumnElement[bool]) -> sa.Select[int]:
     some = (
         sa.select(sa.literal(1))
         .select_from(turns)
-        .where(is_live(turns), turns.c.person == bindparam("person"), of_person)
+        .where(is_live(turns), turns.c.principal == bindparam("principal"), of_person)
         .limit(bindparam("most"))
     )
     return sa.select(sa.func.count()).select_from(some.subquery())
@@ -107,7 +107,7 @@ def enqueue(
     connection.execute(_add_turn, _turn_row(message, turn_id, seq))
     _add_keys(connection, message, turn_id)
     # Only a turn that has to wait is marked for a view here; others are when they run.
-    connection.execute(_add_delivery, {"turn_id": turn_id, "wanted": 1 if ahead else 0})
+    connection.execute(_add_delivery, {"turn_id": turn_id, "revision": 1 if ahead else 0})
     notify_all(connection)
     return Receipt(turn_id, queue_position=ahead)
 
@@ -123,7 +123,7 @@ def take_in(
     seq, ahead = _queue_position(connection, message)
     if ahead or _must_wait(connection, message, limits):
         connection.execute(_add_turn, _turn_row(message, turn_id, seq))
-        connection.execute(_add_delivery, {"turn_id": turn_id, "wanted": 1 if ahead else 0})
+        connection.execute(_add_delivery, {"turn_id": turn_id, "revision": 1 if ahead else 0})
         claim = None
     else:
         row = connection.execute(_add_driven, {**_turn_row(message, turn_id, seq), "owner": me}).one()
@@ -141,7 +141,7 @@ def _is_full(connection: sa.Connection, message: InboundMessage, limits: TurnLim
     if connection.dialect.name == "postgresql":
         # Messages of one user are counted one after the other.
         connection.execute(_lock_person, {"person": person})
-    queued: int = connection.execute(_queued_of, {"person": person, "most": limits.queued}).scalar_one()
+    queued: int = connection.execute(_queued_of, {"principal": person, "most": limits.queued}).scalar_one()
     return queued >= limits.queued
 
 
@@ -149,7 +149,7 @@ def _must_wait(connection: sa.Connection, message: InboundMessage, limits: TurnL
     """Return True if the author's earlier turns use up the limit of running turns."""
     if limits.running == NO_LIMIT:
         return False
-    given = {"person": message.author.principal, "most": limits.running}
+    given = {"principal": message.author.principal, "most": limits.running}
     busy: int = sum(connection.execute(counted, given).scalar_one() for counted in (_running_of, _queued_of))
     return busy >= limits.running
 
@@ -168,12 +168,12 @@ def _turn_row(message: InboundMessage, turn_id: str, seq: int) -> dict[str, Any]
         "id": turn_id,
         "conversation": str(message.conversation),
         "seq": seq,
-        "kind": "call" if message.call else "question",
+        "kind": "call" if message.call else "message",
         "author_id": message.author.id,
         "author_name": message.author.name,
-        "person": message.author.principal,
+        "principal": message.author.principal,
         "workspace": message.conversation.workspace_key,
-        "question": encode(TurnInput(message.text, message.attachments, message.context, message.call, message.again)),
+        "input": encode(TurnInput(message.text, message.attachments, message.context, message.call, message.again)),
     }
 
 

@@ -24,7 +24,7 @@ _BYTES = 32
 _links = one_time_links.c
 _delete_old = one_time_links.delete().where(_links.expires_at <= now())
 _delete_same = one_time_links.delete().where(
-    _links.server_id == bindparam("i"), _links.slot == bindparam("s"), _links.person == bindparam("who")
+    _links.server_id == bindparam("i"), _links.slot == bindparam("s"), _links.principal == bindparam("who")
 )
 _add = (
     one_time_links.insert()
@@ -62,8 +62,8 @@ class SqlLinkStore:
             "hash": _hash(token),
             "server_id": link.server_id,
             "slot": link.slot,
-            "person": by.principal,
-            "person_name": by.name,
+            "principal": by.principal,
+            "user_name": by.name,
             "conversation": str(link.conversation),
             "seconds": LINK_SECONDS,
         }
@@ -91,8 +91,8 @@ def _read(row: Any) -> SecretLink | None:
     if row is None:
         return None
     try:
-        platform, _, person = row.person.partition(":")
-        author = Author(platform, person, row.person_name)
+        platform, _, person = row.principal.partition(":")
+        author = Author(platform, person, row.user_name)
         return SecretLink(row.server_id, row.slot, author, ConversationKey.parse(row.conversation), row.expires_at)
     except UNREADABLE:
         return None

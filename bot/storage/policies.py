@@ -51,9 +51,9 @@ _past_calls = (
     .outerjoin(approvals, sa.and_(approvals.c.turn_id == steps.c.turn_id, approvals.c.n == steps.c.n))
     .where(
         steps.c.kind == "tool",
-        sa.func.substr(turns.c.conversation, 1, bindparam("length")) == bindparam("reach"),
+        sa.func.substr(turns.c.conversation, 1, bindparam("length")) == bindparam("key_prefix"),
         sa.or_(
-            sa.func.substr(approvals.c.id, 1, bindparam("long")) == bindparam("named"),
+            sa.func.substr(approvals.c.id, 1, bindparam("long")) == bindparam("approval"),
             sa.and_(steps.c.turn_id == bindparam("turn"), bindparam("n", type_=sa.Integer) == 0),
             sa.and_(steps.c.turn_id == bindparam("turn"), steps.c.n == bindparam("n", type_=sa.Integer)),
         ),
@@ -115,19 +115,19 @@ class SqlPolicyStore:
 
     @transaction
     def stored_results(
-        self, connection: sa.Connection, named: str, reach: str
+        self, connection: sa.Connection, call: str, key_prefix: str
     ) -> Sequence[tuple[ConversationKey, ToolStep]]:
         """Return past calls with their policy results."""
-        turn, _, n = named.partition(":")
+        turn, _, n = call.partition(":")
         # A shorter prefix is no approval id, and an empty one would match all of them.
-        prefix = named if len(named) >= _SHORTEST_ID else ""
+        prefix = call if len(call) >= _SHORTEST_ID else ""
         values = {
-            "named": prefix or "-",
+            "approval": prefix or "-",
             "long": len(prefix) or 1,
             "turn": turn,
             "n": int(n) if n.isascii() and n.isdigit() and len(n) < 7 else 0 if not n else -1,
-            "reach": reach,
-            "length": len(reach),
+            "key_prefix": key_prefix,
+            "length": len(key_prefix),
         }
         calls = []
         for row in connection.execute(_past_calls, values).all():

@@ -50,19 +50,19 @@ _same_name = sa.select(profiles.c.id).where(
     profiles.c.id != bindparam("i"),
     sa.or_(profiles.c.workspace.in_([bindparam("w"), EVERYWHERE]), bindparam("w", type_=sa.Text) == EVERYWHERE),
 )
-_bindings = sa.select(profile_bindings).order_by(profile_bindings.c.place)
-_bound = sa.select(profile_bindings.c.profile_id).where(profile_bindings.c.place == bindparam("p"))
+_bindings = sa.select(profile_bindings).order_by(profile_bindings.c.scope)
+_bound = sa.select(profile_bindings.c.profile_id).where(profile_bindings.c.scope == bindparam("p"))
 _bind = Upsert(
     lambda insert: (
         insert(profile_bindings)
-        .values(place=bindparam("p"), profile_id=bindparam("i"), set_by=bindparam("who"), set_at=now())
+        .values(scope=bindparam("p"), profile_id=bindparam("i"), set_by=bindparam("who"), set_at=now())
         .on_conflict_do_update(
-            index_elements=["place"],
+            index_elements=["scope"],
             set_={"profile_id": bindparam("i"), "set_by": bindparam("who"), "set_at": now()},
         )
     )
 )
-_unbind = profile_bindings.delete().where(profile_bindings.c.place == bindparam("p"))
+_unbind = profile_bindings.delete().where(profile_bindings.c.scope == bindparam("p"))
 
 
 class SqlProfileStore:
@@ -118,7 +118,7 @@ class SqlProfileStore:
     @transaction
     def bindings(self, connection: sa.Connection) -> Sequence[Binding]:
         """Return the bindings of profiles to places."""
-        return [Binding(row.place, row.profile_id) for row in connection.execute(_bindings)]
+        return [Binding(row.scope, row.profile_id) for row in connection.execute(_bindings)]
 
     @transaction
     def bind(self, connection: sa.Connection, place: str, profile_id: str, by: Author) -> None:

@@ -57,10 +57,10 @@ _states = sa.table(
     sa.column("updated_at", sa.Double),
 )
 _key = conversations.c.key
-_person = bindparam("person", type_=StorableText)
-_has_turn_of_person = sa.exists().where(turns.c.conversation == _key, turns.c.author_id == _person)
-_has_prefix = has_prefix(_key, "reach")
-_is_of_user = sa.and_(_has_prefix, has_prefix(_key, "platform"), _has_turn_of_person)
+_principal = bindparam("principal", type_=StorableText)
+_has_turn_of_principal = sa.exists().where(turns.c.conversation == _key, turns.c.author_id == _principal)
+_has_prefix = has_prefix(_key, "key_prefix")
+_is_of_user = sa.and_(_has_prefix, has_prefix(_key, "platform"), _has_turn_of_principal)
 _number = sa.select(sa.func.count()).select_from(turns).where(turns.c.conversation == _states.c.id).scalar_subquery()
 _first = (
     sa.select(sa.case((turns.c.author_name != "", turns.c.author_name), else_=turns.c.author_id))
@@ -69,10 +69,10 @@ _first = (
     .limit(1)
     .scalar_subquery()
 )
-_turn_of_person = (
+_turn_of_principal = (
     sa.select(turns.c.id)
     .where(turns.c.conversation == bindparam("k"), has_prefix(turns.c.conversation, "platform"))
-    .where(turns.c.author_id == _person)
+    .where(turns.c.author_id == _principal)
     .limit(1)
 )
 _create = Upsert(
@@ -130,7 +130,7 @@ _all_awaiting = (
         approvals.c.id,
         approvals.c.requested_for_id,
         approvals.c.requested_for_name,
-        approvals.c.terms,
+        approvals.c.requirements,
         approvals.c.editors,
         steps.c.created_at,
         _live.c.conversation,
@@ -153,21 +153,21 @@ _open_elicitations = (
     .join(turns, turns.c.id == _live.c.id)
     .join(elicitations, elicitations.c.turn_id == _live.c.id)
     .where(
-        turns.c.author_id == bindparam("person", type_=StorableText),
+        turns.c.author_id == bindparam("principal", type_=StorableText),
         has_prefix(_live.c.conversation, "platform"),
-        has_prefix(_live.c.conversation, "reach"),
+        has_prefix(_live.c.conversation, "key_prefix"),
         elicitations.c.status == "open",
         sa.or_(elicitations.c.expires_at.is_(None), elicitations.c.expires_at > now()),
     )
     .order_by(elicitations.c.created_at.desc(), elicitations.c.id)
     .limit(bindparam("limit"))
 )
-_turns_of_person = (
+_turns_of_principal = (
     sa.select(turns)
     .where(
-        turns.c.author_id == bindparam("person", type_=StorableText),
+        turns.c.author_id == bindparam("principal", type_=StorableText),
         has_prefix(turns.c.conversation, "platform"),
-        has_prefix(turns.c.conversation, "reach"),
+        has_prefix(turns.c.conversation, "key_prefix"),
     )
     .order_by(turns.c.created_at.desc(), turns.c.seq.desc(), turns.c.id)
     .limit(bindparam("limit"))
@@ -175,9 +175,11 @@ _turns_of_person = (
 
 
 @cache
-def _awaiting(reaches: int, *, behind: bool) -> sa.Select[Any]:
+def _awaiting(key_prefixes: int, *, behind: bool) -> sa.Select[Any]:
     """Return the query for a number of key prefixes, after a position if `behind`."""
-    select = _all_awaiting.where(sa.or_(*(has_prefix(_live.c.conversation, f"reach{n}") for n in range(reaches))))
+    select = _all_awaiting.where(
+        sa.or_(*(has_prefix(_live.c.conversation, f"key_prefix{n}") for n in range(key_prefixes)))
+    )
     return select.where(_behind) if behind else select
 
 
@@ -202,7 +204,7 @@ def _in_postgresql(element: server_of, compiler: Any, **arguments: Any) -> str:
 
 _server = sa.select(mcp_servers.c.slug, mcp_servers.c.workspace).where(mcp_servers.c.id == bindparam("i"))
 _is_of_server = server_of(steps.c.body) == bindparam("server", type_=StorableText)
-_is_call_here = sa.and_(steps.c.kind == "tool", has_prefix(turns.c.conversation, "reach"))
+_is_call_here = sa.and_(steps.c.kind == "tool", has_prefix(turns.c.conversation, "key_prefix"))
 _calls = sa.select(steps.c.turn_id).join(turns, turns.c.id == steps.c.turn_id).where(_is_call_here)
 _page_of_calls = (
     sa.select(
@@ -234,7 +236,7 @@ _count_pending = (
         is_live(turns),
         steps.c.kind == "tool",
         steps.c.status == StepStatus.AWAITING.value,
-        has_prefix(turns.c.conversation, "reach"),
+        has_prefix(turns.c.conversation, "key_prefix"),
         _is_of_server,
     )
 )
@@ -253,11 +255,11 @@ class SqlReporting:
 
     @report
     def conversations(
-        self, connection: sa.Connection, reach: str, person: str, limit: int, offset: int
+        self, connection: sa.Connection, key_prefix: str, principal: str, limit: int, offset: int
     ) -> tuple[Sequence[ConversationSummary], int]:
         """Return a page of conversations, newest first, and the number of all."""
-        page, count = (_page_of_user, _count_of_user) if person else (_page_of_workspace, _count_of_workspace)
-        values = {**prefix_bounds("reach", reach), **_principal_params(person)}
+        page, count = (_page_of_user, _count_of_user) if principal else (_page_of_workspace, _count_of_workspace)
+        values = {**prefix_bounds("key_prefix", key_prefix), **_principal_params(principal)}
         rows = connection.execute(page, {**values, "limit": limit, "offset": offset})
         return [_summary(row) for row in rows], connection.execute(count, values).scalar_one()
 
@@ -274,17 +276,17 @@ class SqlReporting:
         return connection.execute(_create.on(connection), values).first() is not None
 
     @report
-    def has_participant(self, connection: sa.Connection, conversation: ConversationKey, person: str) -> bool:
+    def has_participant(self, connection: sa.Connection, conversation: ConversationKey, principal: str) -> bool:
         """Return True if the user is the author of a turn in the conversation."""
-        values = {"k": str(conversation), **_principal_params(person)}
-        return connection.execute(_turn_of_person, values).first() is not None
+        values = {"k": str(conversation), **_principal_params(principal)}
+        return connection.execute(_turn_of_principal, values).first() is not None
 
     @report
     def active_conversations(
-        self, connection: sa.Connection, reach: str, seconds: float, limit: int
+        self, connection: sa.Connection, key_prefix: str, seconds: float, limit: int
     ) -> Sequence[ConversationKey]:
         """Return the recently active conversations, newest first."""
-        values = {**prefix_bounds("reach", reach), "seconds": seconds, "limit": limit}
+        values = {**prefix_bounds("key_prefix", key_prefix), "seconds": seconds, "limit": limit}
         return [ConversationKey.parse(key) for key in connection.execute(_active, values).scalars()]
 
     @change_once
@@ -300,7 +302,7 @@ class SqlReporting:
     ) -> tuple[Sequence[CallSummary], int]:
         """Return a page of calls, newest first, and the number of all. `server` is an id or a slug."""
         page, count = (_page_of_server, _count_of_server) if server else (_page_of_calls, _count_of_calls)
-        values: dict[str, Any] = prefix_bounds("reach", _key_prefix(workspace))
+        values: dict[str, Any] = prefix_bounds("key_prefix", _prefix_of(workspace))
         if server:
             values["server"] = _slug_and_workspace(connection, server)[0]
         rows = connection.execute(page, {**values, "limit": limit, "offset": offset})
@@ -310,7 +312,7 @@ class SqlReporting:
     def count_pending(self, connection: sa.Connection, server: str) -> int:
         """Return the number of calls to a server's tools that await approval. `server` is its id or slug."""
         slug, workspace = _slug_and_workspace(connection, server)
-        values = {"server": slug, **prefix_bounds("reach", _key_prefix(workspace))}
+        values = {"server": slug, **prefix_bounds("key_prefix", _prefix_of(workspace))}
         return int(connection.execute(_count_pending, values).scalar_one())
 
     @report
@@ -336,31 +338,33 @@ class SqlReporting:
     def pending_approvals(
         self,
         connection: sa.Connection,
-        reaches: Sequence[str],
+        key_prefixes: Sequence[str],
         limit: int,
         behind: PendingApprovalPosition | None = None,
     ) -> PendingApprovalPage:
         """Return calls that await approval, newest first."""
         values: dict[str, object] = {"limit": limit}
-        for n, prefix in enumerate(reaches):
-            values |= prefix_bounds(f"reach{n}", prefix)
+        for n, prefix in enumerate(key_prefixes):
+            values |= prefix_bounds(f"key_prefix{n}", prefix)
         if behind is not None:
             values |= {"at": behind.at, "id": behind.approval_id}
-        rows = connection.execute(_awaiting(len(reaches), behind=behind is not None), values).all()
+        rows = connection.execute(_awaiting(len(key_prefixes), behind=behind is not None), values).all()
         last = PendingApprovalPosition(rows[-1].created_at, rows[-1].id) if len(rows) == limit else None
         return PendingApprovalPage([call for row in rows if (call := _pending_approval(row)) is not None], last)
 
     @report
-    def recent_turns(self, connection: sa.Connection, person: str, reach: str, limit: int) -> Sequence[Turn]:
+    def recent_turns(self, connection: sa.Connection, principal: str, key_prefix: str, limit: int) -> Sequence[Turn]:
         """Return a user's recent turns, newest first."""
-        values = {**_principal_params(person), **prefix_bounds("reach", reach), "limit": limit}
-        rows = connection.execute(_turns_of_person, values)
+        values = {**_principal_params(principal), **prefix_bounds("key_prefix", key_prefix), "limit": limit}
+        rows = connection.execute(_turns_of_principal, values)
         return [turn for row in rows if (turn := _turn(row)) is not None]
 
     @report
-    def open_elicitations(self, connection: sa.Connection, person: str, reach: str, limit: int) -> Sequence[str]:
+    def open_elicitations(
+        self, connection: sa.Connection, principal: str, key_prefix: str, limit: int
+    ) -> Sequence[str]:
         """Return the ids of a user's open elicitations, newest first."""
-        values = {**_principal_params(person), **prefix_bounds("reach", reach), "limit": limit}
+        values = {**_principal_params(principal), **prefix_bounds("key_prefix", key_prefix), "limit": limit}
         return connection.execute(_open_elicitations, values).scalars().all()
 
 
@@ -394,7 +398,7 @@ def _slug_and_workspace(connection: sa.Connection, server: str) -> tuple[str, st
     return (server.removeprefix(FILE), EVERYWHERE) if row is None else (row.slug, row.workspace)
 
 
-def _key_prefix(workspace: str) -> str:
+def _prefix_of(workspace: str) -> str:
     return f"{workspace}:" if workspace else ""
 
 
@@ -411,7 +415,7 @@ def _name(body: str) -> str:
 def _pending_approval(row: Any) -> PendingApproval | None:
     conversation = ConversationKey.parse(row.conversation)
     try:
-        requirements = decode(ApprovalRequirements, row.terms)
+        requirements = decode(ApprovalRequirements, row.requirements)
     except UNREADABLE as error:
         log.warning("approval %s: requirements unreadable, left out: %r", row.id, error)
         return None
@@ -429,7 +433,7 @@ def _turn(row: sa.Row[tuple[object, ...]]) -> Turn | None:
         return None
 
 
-def _principal_params(person: str) -> dict[str, str]:
+def _principal_params(principal: str) -> dict[str, str]:
     """Return a principal as query parameters. A user id is unique only within its platform."""
-    platform, _, name = person.partition(":")
-    return {"person": name, **prefix_bounds("platform", f"{quote(platform, safe='')}:")} if person else {}
+    platform, _, name = principal.partition(":")
+    return {"principal": name, **prefix_bounds("platform", f"{quote(platform, safe='')}:")} if principal else {}

@@ -28,7 +28,7 @@ _old = (
     .where(
         ~is_live(turns),
         turns.c.ended_at < now() - bindparam("seconds"),
-        deliveries.c.drawn >= deliveries.c.wanted,
+        deliveries.c.delivered_revision >= deliveries.c.revision,
     )
     .order_by(turns.c.ended_at)
     .limit(bindparam("limit"))

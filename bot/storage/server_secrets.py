@@ -150,7 +150,7 @@ class SecretValues:
         """Raise SecretUnavailable unless the operator set this reference for this endpoint, or granted it."""
         reference = record.secrets[slot]
         is_bound_here = row is not None and row.bound_to == binding_of(record, slot)
-        if reference.vouched and is_bound_here and (row.source, row.place) == (reference.source, reference.place):
+        if reference.vouched and is_bound_here and (row.source, row.location) == (reference.source, reference.place):
             return
         cause, fix = self._grants().objection(reference, record.config)
         if cause:
@@ -216,7 +216,7 @@ def write_secrets(connection: sa.Connection, record: ServerRecord, ciphertexts: 
             "server_id": record.id,
             "slot": slot,
             "source": reference.source.value,
-            "place": reference.place,
+            "location": reference.place,
             "bound_to": binding_of(record, slot),
             "vouched": reference.vouched,
         }
@@ -238,4 +238,4 @@ def replace_encrypted_secrets(connection: sa.Connection, pairs: Iterable[tuple[E
 
 
 def _reference(row: Any) -> SecretReference:
-    return SecretReference(SecretSource(row.source), row.place, bool(row.vouched))
+    return SecretReference(SecretSource(row.source), row.location, bool(row.vouched))

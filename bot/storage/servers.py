@@ -211,7 +211,7 @@ class SqlServerStore:
         _check_version(before, record.version)
         _check_names(connection, record)
         # `set_enablement` changes the enablement.
-        columns = {**encode_server(record), "standing": before.standing}
+        columns = {**encode_server(record), "enablement": before.enablement}
         connection.execute(_change.values(**columns), {"i": record.id, "who": by.principal})
         if _transport(before.definition) != _transport(columns["definition"]):
             # The endpoint may be another server, for which no grants were given.
@@ -231,9 +231,9 @@ class SqlServerStore:
         """Change a server's enablement. Raises NotFound."""
         lock(connection)
         before = _row(connection, server_id)
-        if before.standing != standing:
-            connection.execute(_change.values(standing=standing.value), {"i": server_id, "who": by.principal})
-            facts = {"server": before.slug, "changes": {"standing": f"{before.standing} → {standing}"}}
+        if before.enablement != standing:
+            connection.execute(_change.values(enablement=standing.value), {"i": server_id, "who": by.principal})
+            facts = {"server": before.slug, "changes": {"standing": f"{before.enablement} → {standing}"}}
             audit.record(connection, _ENABLEMENT_KINDS[standing], by.principal, subject=server_id, **facts)
             bump(connection)
         return _read(connection, server_id)
@@ -374,7 +374,7 @@ def _is_changed(
     columns = encode_server(record)
     secrets = read_secrets(connection, record.id)
     return (
-        all(getattr(row, name) == value for name, value in columns.items() if name != "standing")
+        all(getattr(row, name) == value for name, value in columns.items() if name != "enablement")
         and references_of(secrets.values()) == record.secrets
         and all(slot in secrets and secrets[slot].ciphertext == text for slot, text in ciphertexts.items())
     )
@@ -447,7 +447,7 @@ def encode_server(record: ServerRecord) -> dict[str, Any]:
         "authentication": json_text(encode(record.authentication)),
         "trusted": config.trusted,
         "auto_connect": config.auto_connect,
-        "standing": record.standing.value,
+        "enablement": record.standing.value,
     }
 
 
@@ -468,7 +468,7 @@ def decode_server(row: Any, secrets: Mapping[str, SecretReference]) -> ServerRec
         config=config,
         authentication=decode(Authentication, json.loads(row.authentication)),
         secrets=secrets,
-        standing=ServerEnablement(row.standing),
+        standing=ServerEnablement(row.enablement),
         version=row.version,
         created_at=row.created_at,
         created_by=row.created_by,

@@ -28,7 +28,7 @@ from bot.storage.codec import VERSION, decode, encode
 from bot.storage.config_version import bump, lock, read_version
 from bot.storage.database import Database, json_text, transaction
 from bot.storage.encryption import SecretBox
-from bot.storage.tables import mcp_servers, sign_ins, sign_ins_under_way
+from bot.storage.tables import mcp_servers, pending_sign_ins, sign_ins
 from bot.storage.turn_reader import UNREADABLE
 
 log = logging.getLogger(__name__)
@@ -37,14 +37,14 @@ T = TypeVar("T")
 
 _BYTES = 32
 _columns = sign_ins.c
-_pending = sign_ins_under_way.c
-_of_user = (_columns.server_id == bindparam("i"), _columns.person == bindparam("whose"))
+_pending = pending_sign_ins.c
+_of_user = (_columns.server_id == bindparam("i"), _columns.principal == bindparam("whose"))
 _find = sa.select(sign_ins).where(*_of_user)
-_versions = sa.select(_columns.server_id, _columns.person, _columns.version)
+_versions = sa.select(_columns.server_id, _columns.principal, _columns.version)
 _all = (
     sa.select(sign_ins, mcp_servers.c.slug)
     .select_from(sign_ins.outerjoin(mcp_servers, mcp_servers.c.id == _columns.server_id))
-    .order_by(_columns.server_id, _columns.person)
+    .order_by(_columns.server_id, _columns.principal)
 )
 _add = sign_ins.insert().values(updated_at=now())
 _change = sign_ins.update().where(*_of_user).values(updated_at=now())
@@ -52,18 +52,18 @@ _reencrypt = sign_ins.update().where(*_of_user, _columns.body == bindparam("was"
 _delete = sign_ins.delete().where(*_of_user)
 _delete_of_server = sign_ins.delete().where(_columns.server_id == bindparam("i"))
 _slug = sa.select(mcp_servers.c.slug).where(mcp_servers.c.id == bindparam("i"))
-_begin = sign_ins_under_way.insert().values(created_at=now(), expires_at=now() + bindparam("seconds"))
-_delete_old = sign_ins_under_way.delete().where(_pending.expires_at <= now())
-_delete_same = sign_ins_under_way.delete().where(
-    _pending.server_id == bindparam("i"), _pending.person == bindparam("whose")
+_begin = pending_sign_ins.insert().values(created_at=now(), expires_at=now() + bindparam("seconds"))
+_delete_old = pending_sign_ins.delete().where(_pending.expires_at <= now())
+_delete_same = pending_sign_ins.delete().where(
+    _pending.server_id == bindparam("i"), _pending.principal == bindparam("whose")
 )
-_delete_pending_of_server = sign_ins_under_way.delete().where(_pending.server_id == bindparam("i"))
+_delete_pending_of_server = pending_sign_ins.delete().where(_pending.server_id == bindparam("i"))
 
 # One query for missing, used and expired states, so that a response does not tell them apart.
 _take = (
-    sign_ins_under_way.delete()
+    pending_sign_ins.delete()
     .where(_pending.hash == bindparam("h"), _pending.expires_at > now())
-    .returning(*sign_ins_under_way.c)
+    .returning(*pending_sign_ins.c)
 )
 
 
@@ -125,7 +125,7 @@ class SqlSignInStore:
     @transaction
     def versions(self, connection: sa.Connection) -> Mapping[SignInKey, int]:
         """Return the versions of all sign-ins."""
-        return {SignInKey(row.server_id, row.person): row.version for row in connection.execute(_versions)}
+        return {SignInKey(row.server_id, row.principal): row.version for row in connection.execute(_versions)}
 
     async def save(self, key: SignInKey, sign_in: SignIn) -> SignIn | None:
         """Save a sign-in, replacing the version it was read at."""
@@ -192,7 +192,7 @@ class SqlSignInStore:
         """Save a pending sign-in, replace the user's other one for the same server, and delete all expired ones."""
         connection.execute(_delete_old)
         connection.execute(_delete_same, {"i": server_id, "whose": person})
-        row = {"hash": _hash(state), "server_id": server_id, "person": person, "body": ciphertext}
+        row = {"hash": _hash(state), "server_id": server_id, "principal": person, "body": ciphertext}
         connection.execute(_begin, {**row, "seconds": SIGN_IN_SECONDS})
 
     async def take(self, state: str) -> PendingSignIn | None:
@@ -200,7 +200,7 @@ class SqlSignInStore:
         row = await self._take(state)
         if row is None:
             return None
-        body = await asyncio.to_thread(self._box.open, row.body, _pending_context(row.server_id, row.person))
+        body = await asyncio.to_thread(self._box.open, row.body, _pending_context(row.server_id, row.principal))
         try:
             return _decode(PendingSignIn, body, expires_at=row.expires_at)
         except UNREADABLE:
@@ -224,7 +224,7 @@ def delete_sign_ins(connection: sa.Connection, server_id: str) -> None:
 def read_encrypted_sign_ins(connection: sa.Connection) -> Sequence[EncryptedSignIn]:
     """Return all stored sign-ins."""
     return [
-        EncryptedSignIn(SignInKey(row.server_id, row.person), row.body, row.version, row.slug or row.server_id)
+        EncryptedSignIn(SignInKey(row.server_id, row.principal), row.body, row.version, row.slug or row.server_id)
         for row in connection.execute(_all)
     ]
 
@@ -251,7 +251,7 @@ def _write(connection: sa.Connection, sign_in: EncryptedSignIn, by: str) -> int:
     if sign_in.version:
         connection.execute(_change.values(**values), _params(sign_in.key))
     else:
-        connection.execute(_add, {"server_id": sign_in.key.server_id, "person": sign_in.key.person, **values})
+        connection.execute(_add, {"server_id": sign_in.key.server_id, "principal": sign_in.key.person, **values})
     return version
 
 

@@ -59,8 +59,8 @@ _raise_wanted = (
     # A writing owner is alive, so its delivery lease is extended. The lease of a dead owner must not be extended by the
     # next owner of the turn.
     .values(
-        wanted=deliveries.c.wanted + 1,
-        problem="",
+        revision=deliveries.c.revision + 1,
+        error="",
         lease_until=sa.case((_delivered_by_owner, now() + LEASE_SECONDS), else_=deliveries.c.lease_until),
     )
 )
@@ -82,7 +82,7 @@ _raise_wanted_of_queued = (
             .with_for_update(of=_of_turn)
         )
     )
-    .values(wanted=deliveries.c.wanted + 1)
+    .values(revision=deliveries.c.revision + 1)
 )
 _expire = (
     steps.update()

@@ -56,7 +56,7 @@ _step_columns = (
 _asked = sa.and_(approvals.c.turn_id == steps.c.turn_id, approvals.c.n == steps.c.n)
 # One statement for each record, because this is the most frequent read.
 _record = (
-    sa.select(turns, deliveries.c.wanted.label("revision"), elicitation_rows.asked_back.label("asks"), *_step_columns)
+    sa.select(turns, deliveries.c.revision.label("revision"), elicitation_rows.asked_back.label("asks"), *_step_columns)
     .select_from(turns)
     .join(deliveries, deliveries.c.turn_id == turns.c.id)
     .outerjoin(steps, steps.c.turn_id == turns.c.id)
@@ -86,7 +86,7 @@ _call_at = (
 _turn_of_approval = sa.select(approvals.c.turn_id, approvals.c.n).where(approvals.c.id == bindparam("approval_id"))
 _turns = sa.select(turns).where(turns.c.id.in_(bindparam("ids", expanding=True)))
 _ended_before = (
-    sa.select(turns.c.id, deliveries.c.wanted.label("revision"))
+    sa.select(turns.c.id, deliveries.c.revision.label("revision"))
     .join(deliveries, deliveries.c.turn_id == turns.c.id)
     .where(
         turns.c.conversation == bindparam("conversation"),
@@ -190,7 +190,7 @@ def read_turn(row: Any) -> Turn:
         conversation=conversation,
         seq=row.seq,
         author=Author(conversation.platform, row.author_id, row.author_name),
-        question=decode(TurnInput, row.question),
+        question=decode(TurnInput, row.input),
         status=TurnStatus(row.status),
         created_at=row.created_at,
         failure=row.failure,
@@ -205,7 +205,7 @@ def _read_step(row: Any, platform: str) -> Step:
     step = decode(ToolStep, row.step_body, **columns)
     if row.approval_id is None:
         return step
-    revised = row.approval_revised
+    revised = row.approval_revised_arguments
     call = step.call if revised is None else dataclasses.replace(step.call, arguments=revised)
     return dataclasses.replace(step, call=call, approval=_read_approval(row, platform))
 
@@ -218,7 +218,7 @@ def _with_elicitations(step: Step, rows: Sequence[Any]) -> Step:
 
 
 def _read_approval(row: Any, platform: str) -> Approval:
-    revised = row.approval_revised is not None
+    revised = row.approval_revised_arguments is not None
     proposed_secrets = converter.structure(row.approval_proposed_secrets, _Secrets)
     return Approval(
         id=row.approval_id,
@@ -230,11 +230,11 @@ def _read_approval(row: Any, platform: str) -> Approval:
         decided_by=row.approval_decided_by,
         decided_at=row.approval_decided_at,
         reason=row.approval_reason,
-        proposed=row.approval_proposed if revised else None,
+        proposed=row.approval_proposed_arguments if revised else None,
         revised_by=row.approval_revised_by,
         editors=frozenset(row.approval_editors or ()),
-        terms=decode(ApprovalRequirements, row.approval_terms),
-        signers=tuple(row.approval_signers or ()),
+        terms=decode(ApprovalRequirements, row.approval_requirements),
+        signers=tuple(row.approval_approver_names or ()),
         remind_in=row.approval_remind_in,
         granted=parse_scope(row.granted_scope or "", row.granted_seconds),
         secrets=converter.structure(row.approval_revised_secrets, _Secrets) if revised else proposed_secrets,

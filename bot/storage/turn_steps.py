@@ -59,14 +59,14 @@ _add_approval = Upsert(
             n=bindparam("n"),
             revision=bindparam("revision"),
             fingerprint=bindparam("fingerprint"),
-            proposed=bindparam("proposed"),
+            proposed_arguments=bindparam("proposed_arguments"),
             requested_for_id=bindparam("requested_for_id"),
             requested_for_name=bindparam("requested_for_name"),
             expires_in=bindparam("expires_in"),
-            terms=bindparam("terms"),
+            requirements=bindparam("requirements"),
             remind_in=bindparam("remind_in"),
             proposed_secrets=bindparam("proposed_secrets"),
-            seen_from=sa.select(deliveries.c.wanted + 1)
+            view_revision=sa.select(deliveries.c.revision + 1)
             .where(deliveries.c.turn_id == bindparam("turn_id"))
             .scalar_subquery(),
         )
@@ -345,11 +345,11 @@ def _approval_row(turn_id: str, step: ToolStep) -> dict[str, Any]:
         "n": step.n,
         "revision": approval.revision,
         "fingerprint": approval.fingerprint,
-        "proposed": dict(step.call.arguments),
+        "proposed_arguments": dict(step.call.arguments),
         "requested_for_id": approval.requested_for.id,
         "requested_for_name": approval.requested_for.name,
         "expires_in": approval.expires_in,
-        "terms": encode(approval.terms),
+        "requirements": encode(approval.terms),
         "proposed_secrets": converter.unstructure(approval.secrets),
         "remind_in": approval.remind_in,
     }

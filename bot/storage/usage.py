@@ -60,7 +60,7 @@ _add = Upsert(
             at=now(),
             workspace=bindparam("workspace"),
             channel=bindparam("channel"),
-            person=bindparam("person"),
+            principal=bindparam("principal"),
             model=bindparam("model"),
             input_tokens=bindparam("input_tokens"),
             cached_tokens=bindparam("cached_tokens"),
@@ -91,7 +91,7 @@ _SUMS = (
     usage.c.currency,
 )
 _COLUMNS = {
-    UsageGrouping.PERSON: usage.c.person,
+    UsageGrouping.PERSON: usage.c.principal,
     UsageGrouping.CHANNEL: usage.c.channel,
     UsageGrouping.WORKSPACE: usage.c.workspace,
     UsageGrouping.MODEL: usage.c.model,
@@ -155,7 +155,7 @@ def _row(claim: Claim, charge: PricedUsage) -> Mapping[str, Any]:
         "kind": use.kind,
         "workspace": claim.conversation.workspace_key,
         "channel": channel_of(claim.conversation),
-        "person": claim.person,
+        "principal": claim.person,
         "model": use.model,
         "input_tokens": use.usage.input_tokens,
         "cached_tokens": use.usage.cached_tokens,
@@ -169,7 +169,7 @@ def _row(claim: Claim, charge: PricedUsage) -> Mapping[str, Any]:
 
 
 def _conditions(query: UsageQuery) -> Sequence[sa.ColumnElement[bool]]:
-    named = ((usage.c.person, query.person), (usage.c.channel, query.channel), (usage.c.workspace, query.workspace))
+    named = ((usage.c.principal, query.person), (usage.c.channel, query.channel), (usage.c.workspace, query.workspace))
     return (usage.c.at >= query.since, *(column == name for column, name in named if name))
 
 

@@ -52,7 +52,7 @@ _asked = sa.text(
 _live = sa.text("select id from turns where status in ('queued', 'running', 'waiting')")
 _unfinished = sa.text(
     "select count(*) from turns t join deliveries d on d.turn_id = t.id"
-    " where t.status in ('queued', 'running', 'waiting') or d.drawn < d.wanted"
+    " where t.status in ('queued', 'running', 'waiting') or d.delivered_revision < d.revision"
 )
 _turns = sa.text("select id, conversation, seq, status, ended_at from turns order by conversation, seq")
 _steps = sa.text("select turn_id, n, kind, status, created_at from steps")

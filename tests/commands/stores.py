@@ -176,9 +176,9 @@ class MemoryPolicies:
         self.audit.append(("policy_cleared", rule.server_id, by.principal))
         return True
 
-    async def stored_results(self, named: str, reach: str) -> Sequence[tuple[ConversationKey, ToolStep]]:
-        found = self.calls.get(named)
-        return [found] if found and f"{found[0]}:".startswith(reach) else []
+    async def stored_results(self, call: str, key_prefix: str) -> Sequence[tuple[ConversationKey, ToolStep]]:
+        found = self.calls.get(call)
+        return [found] if found and f"{found[0]}:".startswith(key_prefix) else []
 
 
 @dataclass
@@ -230,10 +230,10 @@ class MemoryGrants:
     audit: list[Line] = field(default_factory=list)
     away: bool = False
 
-    async def active_grants(self, home: str) -> Sequence[Grant]:
+    async def active_grants(self, workspace: str) -> Sequence[Grant]:
         if self.away:
             raise DatabaseError("The database is away.", "start it")
-        return [each for each in self.kept if f"{each.place}:".startswith(f"{home}:")]
+        return [each for each in self.kept if f"{each.place}:".startswith(f"{workspace}:")]
 
     async def revoke(self, grant_id: str, by: Author) -> bool:
         if all(each.id != grant_id for each in self.kept):
@@ -261,12 +261,13 @@ class MemoryArchive:
     """What was asked for of `activities`: since when, where, with which server."""
 
     async def conversations(
-        self, reach: str, person: str, limit: int, offset: int
+        self, key_prefix: str, principal: str, limit: int, offset: int
     ) -> tuple[Sequence[ConversationSummary], int]:
         found = [
             summary
             for summary in self.summaries
-            if str(summary.key).startswith(reach) and (not person or person in self.takers.get(str(summary.key), set()))
+            if str(summary.key).startswith(key_prefix)
+            and (not principal or principal in self.takers.get(str(summary.key), set()))
         ]
         return found[offset : offset + limit], len(found)
 
@@ -279,8 +280,8 @@ class MemoryArchive:
         self.summaries.append(ConversationSummary(conversation, title, "CREATED", 0, "", 0.0, 0.0))
         return True
 
-    async def has_participant(self, conversation: ConversationKey, person: str) -> bool:
-        return person in self.takers.get(str(conversation), set())
+    async def has_participant(self, conversation: ConversationKey, principal: str) -> bool:
+        return principal in self.takers.get(str(conversation), set())
 
     async def delete(self, conversation: ConversationKey, by: Author) -> bool:
         if self.busy:

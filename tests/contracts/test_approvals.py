@@ -96,7 +96,7 @@ async def test_signatures_are_counted_until_there_are_enough_over_a_restart(ledg
     step = await call(ledger)
     assert step.approval is not None
     assert (step.status, step.approval.decided_by) == (StepStatus.READY, "Ben and Zoe and Kim")
-    question = "select person, verdict, evidence from decisions order by person"
+    question = "select principal, decision, evidence from decisions order by principal"
     assert await rows(ledger, question) == [
         ("test:ben", "approve", "test:ben"),
         ("test:kim", "approve", "members"),
@@ -134,7 +134,7 @@ async def test_a_signature_that_counts_no_more_is_taken_out_and_may_be_given_ane
     assert await ledger.log.decide(signed(BEN), stricter) == MoreApprovalsNeeded(1)
     assert isinstance(await ledger.log.decide(signed(BEN), stricter), AlreadyDecided)
     assert await ledger.log.decide(signed(KIM), stricter) == Decided(DecisionType.APPROVE)
-    assert await rows(ledger, "select person from decisions order by person") == [
+    assert await rows(ledger, "select principal from decisions order by principal") == [
         ("test:ben",),
         ("test:kim",),
         ("test:zoe",),
@@ -163,7 +163,7 @@ async def test_one_denial_settles_it_and_a_signature_can_be_taken_back_by_one(le
     step = await call(ledger)
     assert step.approval is not None
     assert (step.status, step.approval.decided_by) == (StepStatus.DENIED, "Ben")
-    assert await rows(ledger, "select person, verdict from decisions") == [("test:ben", "deny")]
+    assert await rows(ledger, "select principal, decision from decisions") == [("test:ben", "deny")]
 
 
 async def test_a_signature_is_on_the_arguments_as_they_were(ledger: Ledger) -> None:
@@ -207,7 +207,7 @@ async def test_of_many_clicks_at_once_as_many_people_decide_as_have_to(ledger: L
     settled = await asyncio.gather(*(ledger.log.decide(click) for click in clicks))
     assert [each for each in settled if isinstance(each, Decided)] == [Decided(DecisionType.APPROVE)]
     assert sorted(each.needed for each in settled if isinstance(each, MoreApprovalsNeeded)) == list(range(1, quorum))
-    assert len(await rows(ledger, "select person from decisions where verdict = 'approve'")) == quorum
+    assert len(await rows(ledger, "select principal from decisions where decision = 'approve'")) == quorum
 
 
 # ------------------------------------------------------------------ reminders

@@ -346,7 +346,7 @@ async def test_turns_that_retention_or_a_person_deleted_are_no_finding_and_turns
         await ledger.log.finish(claim, TurnStatus.DONE, [ModelStep(3, assistant("no"))], "")
         ledger.time += 1000
     assert await ledger.log.delete_conversation(ConversationKey("test", "w", "hall", "1"), BEN)
-    await ledger.database.run(lambda c: c.execute(sa.text("update deliveries set drawn = wanted")))
+    await ledger.database.run(lambda c: c.execute(sa.text("update deliveries set delivered_revision = revision")))
     assert await ledger.log.delete_old(1500, 10) == 1
     assert await audit_findings(ledger.database) == []
     await ledger.database.run(lambda c: c.execute(sa.text("delete from turns")))

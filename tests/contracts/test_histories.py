@@ -92,7 +92,7 @@ async def test_what_is_known_of_earlier_turns_is_what_is_read_of_them(ledger: Le
 async def test_a_turn_that_has_changed_since_it_ended_is_read_again(ledger: Ledger) -> None:
     def change(connection: sa.Connection) -> None:
         connection.execute(steps.update().values(result=None))
-        connection.execute(deliveries.update().values(wanted=deliveries.c.wanted + 1))
+        connection.execute(deliveries.update().values(revision=deliveries.c.revision + 1))
 
     await ended(ledger, "one")
     (before,) = (await ledger.log.history(HALL, 9, 9)).turns

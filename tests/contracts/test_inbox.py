@@ -28,7 +28,7 @@ async def row(ledger: Ledger, turn_id: str) -> list[Any]:
         turn = connection.execute(sa.select(turns).where(turns.c.id == turn_id)).one()._asdict()
         delivery = connection.execute(sa.select(deliveries).where(deliveries.c.turn_id == turn_id)).one()._asdict()
         return [
-            {name: value for name, value in found.items() if name not in ("id", "turn_id", "conversation", "question")}
+            {name: value for name, value in found.items() if name not in ("id", "turn_id", "conversation", "input")}
             for found in (turn, delivery)
         ]
 

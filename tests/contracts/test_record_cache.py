@@ -136,7 +136,7 @@ async def test_what_somebody_else_has_changed_is_read(ledger: Ledger) -> None:
 
     def deny(connection: sa.Connection) -> None:
         connection.execute(sa.text("update steps set status = 'denied' where n = 2"))
-        connection.execute(sa.text("update deliveries set wanted = wanted + 1"))
+        connection.execute(sa.text("update deliveries set revision = revision + 1"))
 
     await ledger.database.run(deny)
     record = await ledger.log.append(claim, asked(3), [])

@@ -17,7 +17,7 @@ from bot.storage.config_version import read_version
 from bot.storage.encryption import SecretBox
 from bot.storage.servers import SqlServerStore
 from bot.storage.sign_ins import SqlSignInStore
-from bot.storage.tables import sign_ins, sign_ins_under_way
+from bot.storage.tables import pending_sign_ins, sign_ins
 from tests.audited import audit_rows
 from tests.fakes.parts import ANA, BEN, HALL
 from tests.ledgers import START, Ledger, PostgresLedger
@@ -133,7 +133,7 @@ async def test_every_change_is_news(ledger: Ledger, store: SqlSignInStore) -> No
 async def test_nothing_secret_is_on_disk(ledger: Ledger, store: SqlSignInStore, tmp_path: Path) -> None:
     await store.signed_in(JIRA, TOKENS, ANA)
     state = await store.begin(UNDER_WAY)
-    said = repr([*await rows(ledger, sign_ins), *await rows(ledger, sign_ins_under_way)])
+    said = repr([*await rows(ledger, sign_ins), *await rows(ledger, pending_sign_ins)])
     said += repr(await ledger.database.run(audit_rows))
     files = b"".join(file.read_bytes() for file in tmp_path.glob("turns.db*"))  # noqa: ASYNC240
     for secret in ("access-token-1", "refresh-token-1", "client-secret-1", "verifier-1", state):

@@ -1311,6 +1311,6 @@ async def test_what_a_person_has_asked_is_found_the_latest_first_however_it_stan
 async def test_a_turn_that_cannot_be_read_is_left_out_of_what_was_asked(ledger: Ledger) -> None:
     await asked(ledger, at("hall"), "first")
     await asked(ledger, at("hall", "2"), "second")
-    await execute(ledger, "update turns set question = '{\"v\": 9}' where conversation = :c", c=str(at("hall")))
+    await execute(ledger, "update turns set input = '{\"v\": 9}' where conversation = :c", c=str(at("hall")))
     found = await SqlReporting(ledger.database).recent_turns(ANA.principal, "", 10)
     assert [turn.question.text for turn in found] == ["second"]

@@ -63,7 +63,7 @@ async def test_a_turn_whose_steps_cannot_be_read_ends_as_failed_and_others_go_on
 
 async def test_a_question_that_cannot_be_read_holds_up_no_other_question(house: House) -> None:
     spoilt = await house.log.enqueue(message("spoilt"))
-    await change(house, "update turns set question = '{}'")
+    await change(house, "update turns set input = '{}'")
     house.model.script = [say("Fine.")]
     engine = house.engine()
     async with running(engine):
@@ -112,7 +112,7 @@ async def test_an_earlier_turn_that_cannot_be_read_is_left_out_of_what_the_model
         await house.surface.ended(first.turn_id)
         await house.surface.ended((await engine.receive(message("second"))).turn_id)
         await change(house, f"update steps set body = '{{}}' where turn_id = '{first.turn_id}'")
-        await change(house, "update deliveries set wanted = wanted + 1, drawn = drawn + 1")
+        await change(house, "update deliveries set revision = revision + 1, delivered_revision = revision + 1")
         view = await house.surface.ended((await engine.receive(message("third"))).turn_id)
     assert view.turn.status is TurnStatus.DONE
     told = words(house.model.requests[2])

@@ -183,7 +183,7 @@ async def test_conversations_are_looked_for_with_an_index(ledger: PostgresLedger
         "insert into conversations (key, last_seq, created_at, updated_at)"
         " select 'test:w' || n || ':hall:1', 1, 0, 0 from generate_series(1, 5000) n"
     )
-    look = reporting._count_of_workspace.params(prefix_bounds("reach", "test:w77:"))
+    look = reporting._count_of_workspace.params(prefix_bounds("key_prefix", "test:w77:"))
 
     def plan(connection: sa.Connection) -> str:
         connection.execute(fill)
@@ -192,4 +192,4 @@ async def test_conversations_are_looked_for_with_an_index(ledger: PostgresLedger
         words = look.compile(dialect=connection.dialect, compile_kwargs={"literal_binds": True})
         return str(connection.exec_driver_sql(f"explain {words}").all())
 
-    assert "conversations_reach" in await ledger.database.run(plan)
+    assert "conversations_key_prefix" in await ledger.database.run(plan)

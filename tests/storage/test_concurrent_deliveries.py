@@ -64,7 +64,7 @@ async def test_what_another_takes_over_is_kept_no_more(
     assert await other.acquire_delivery(turn_id, NEWEST) == {THEIRS.slot: THEIRS.ref}
 
 
-@pytest.mark.parametrize("held_up_before", ["insert into drawings", "commit"])
+@pytest.mark.parametrize("held_up_before", ["insert into message_refs", "commit"])
 async def test_whoever_takes_over_knows_what_was_kept_before(ledger: PostgresLedger, held_up_before: str) -> None:
     turn_id = await slept(ledger)
     mine, refs = await overlapping(

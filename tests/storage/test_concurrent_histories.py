@@ -27,7 +27,7 @@ async def ledger(request: pytest.FixtureRequest) -> AsyncIterator[PostgresLedger
 
 def change(connection: sa.Connection) -> None:
     connection.execute(steps.update().values(result=None))
-    connection.execute(deliveries.update().values(wanted=deliveries.c.wanted + 1))
+    connection.execute(deliveries.update().values(revision=deliveries.c.revision + 1))
 
 
 @pytest.mark.parametrize("which", [1, 2, 3, 4])

@@ -20,10 +20,10 @@ from tests.fakes.parts import HALL, NEWEST, message
 from tests.ledgers import SqliteLedger, sqlite_ledger
 
 GROWING = (
-    "turns|steps|approvals|decisions|deliveries|drawings|message_keys|conversations|usage|audit|files|elicitations"
+    "turns|steps|approvals|decisions|deliveries|message_refs|message_keys|conversations|usage|audit|files|elicitations"
 )
 WHOLE = re.compile(rf"SCAN ({GROWING}|[a-z_]+)(?: USING (?:COVERING )?INDEX (\w+))?$")
-SMALL = frozenset({"turns_live", "turns_person", "turns_one_active", "deliveries_behind", "approvals_to_remind"})
+SMALL = frozenset({"turns_live", "turns_principal", "turns_one_active", "deliveries_stale", "approvals_to_remind"})
 """Indexes of what is unfinished: that they are read as a whole is what they are for."""
 ALIASES = frozenset({"candidate", "other", "theirs", "waiting_behind", "ahead"})
 

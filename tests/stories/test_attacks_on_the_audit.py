@@ -197,7 +197,7 @@ def _edit_a_checkpoint(crime: Crime) -> None:
 
 
 def _say_who_approved(crime: Crime) -> None:
-    crime.run("update decisions set person = 'console:boss'")
+    crime.run("update decisions set principal = 'console:boss'")
 
 
 def _approve_by_hand(crime: Crime) -> None:
@@ -219,8 +219,8 @@ def _delete_a_turn(crime: Crime) -> None:
 
 def _forge_a_grant(crime: Crime) -> None:
     crime.run(
-        "insert into grants (id, scope, server, server_name, tool, definition, conversation, person, granted_by,"
-        " granted_name, approval_id, rule, terms, fingerprint, destructive, created_at)"
+        "insert into grants (id, scope, server, server_name, tool, definition, conversation, principal, granted_by,"
+        " granted_by_name, approval_id, rule, requirements_digest, fingerprint, destructive, created_at)"
         " values ('g-1', 'always', 'notes', 'notes', 'add', '', '', '', 'console:boss', '', '', '', '', '', false, 1.0)"
     )
 

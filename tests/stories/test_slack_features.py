@@ -49,7 +49,7 @@ def model(clerk: Clerk) -> Iterator[FakeLanguageModel]:
 def opinions(company: Company) -> list[tuple[str, int]]:
     """What is kept of what people think: who, and whether the answer was good."""
     with closing(sqlite3.connect(company.place.data / "countersign.db")) as database:
-        return database.execute("select person, good from opinions").fetchall()
+        return database.execute("select principal, good from feedback").fetchall()
 
 
 async def test_files_opinions_the_shortcut_and_the_queue(

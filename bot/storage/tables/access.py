@@ -26,8 +26,8 @@ one_time_links = sa.Table(
     sa.Column("hash", sa.Text, primary_key=True),
     sa.Column("server_id", StorableText, nullable=False),
     sa.Column("slot", StorableText, nullable=False),
-    sa.Column("person", StorableText, nullable=False),
-    sa.Column("person_name", StorableText, nullable=False),
+    sa.Column("principal", StorableText, nullable=False),
+    sa.Column("user_name", StorableText, nullable=False),
     sa.Column("conversation", sa.Text, nullable=False),
     sa.Column("created_at", sa.Double, nullable=False),
     sa.Column("expires_at", sa.Double, nullable=False),
@@ -40,21 +40,21 @@ sign_ins = sa.Table(
     "sign_ins",
     metadata,
     sa.Column("server_id", StorableText, primary_key=True),
-    sa.Column("person", StorableText, primary_key=True),
+    sa.Column("principal", StorableText, primary_key=True),
     sa.Column("body", sa.Text, nullable=False),
     sa.Column("version", sa.BigInteger, nullable=False),
     sa.Column("updated_at", sa.Double, nullable=False),
     sa.Column("updated_by", StorableText, nullable=False),
 )
 
-sign_ins_under_way = sa.Table(
-    "sign_ins_under_way",
+pending_sign_ins = sa.Table(
+    "pending_sign_ins",
     metadata,
     sa.Column("hash", sa.Text, primary_key=True),
     sa.Column("server_id", StorableText, nullable=False),
-    sa.Column("person", StorableText, nullable=False),
+    sa.Column("principal", StorableText, nullable=False),
     sa.Column("body", sa.Text, nullable=False),
     sa.Column("created_at", sa.Double, nullable=False),
     sa.Column("expires_at", sa.Double, nullable=False),
 )
-sa.Index("sign_ins_under_way_expiry", sign_ins_under_way.c.expires_at)
+sa.Index("pending_sign_ins_expiry", pending_sign_ins.c.expires_at)

@@ -18,7 +18,7 @@ leases = sa.Table(
     metadata,
     sa.Column("name", sa.Text, primary_key=True),
     sa.Column("holder", sa.Text, nullable=False),
-    sa.Column("until", sa.Double, nullable=False),
+    sa.Column("expires_at", sa.Double, nullable=False),
 )
 
 quotas = sa.Table(
@@ -28,9 +28,9 @@ quotas = sa.Table(
     sa.Column("due_at", sa.Double, nullable=False),
 )
 
-revisions = sa.Table(
-    "revisions",
+config_version = sa.Table(
+    "config_version",
     metadata,
     sa.Column("id", sa.Integer, primary_key=True, autoincrement=False),
-    sa.Column("number", sa.BigInteger, nullable=False),
+    sa.Column("version", sa.BigInteger, nullable=False),
 )

@@ -11,19 +11,19 @@ deliveries = sa.Table(
     "deliveries",
     metadata,
     sa.Column("turn_id", sa.ForeignKey(turns.c.id, ondelete="CASCADE"), primary_key=True),
-    sa.Column("wanted", sa.BigInteger, nullable=False),
-    sa.Column("drawn", sa.BigInteger, nullable=False, server_default="0"),
+    sa.Column("revision", sa.BigInteger, nullable=False),
+    sa.Column("delivered_revision", sa.BigInteger, nullable=False, server_default="0"),
     sa.Column("due_at", sa.Double, nullable=False, server_default="0"),
     sa.Column("attempts", sa.Integer, nullable=False, server_default="0"),
-    sa.Column("problem", StorableText, nullable=False, server_default=""),
+    sa.Column("error", StorableText, nullable=False, server_default=""),
     sa.Column("owner", sa.Text),
     sa.Column("lease_until", sa.Double),
 )
-_behind = sa.text("drawn < wanted")
-sa.Index("deliveries_behind", deliveries.c.due_at, sqlite_where=_behind, postgresql_where=_behind)
+_behind = sa.text("delivered_revision < revision")
+sa.Index("deliveries_stale", deliveries.c.due_at, sqlite_where=_behind, postgresql_where=_behind)
 
-drawings = sa.Table(
-    "drawings",
+message_refs = sa.Table(
+    "message_refs",
     metadata,
     sa.Column("turn_id", sa.ForeignKey(turns.c.id, ondelete="CASCADE"), primary_key=True),
     sa.Column("slot", sa.Text, primary_key=True),

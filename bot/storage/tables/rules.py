@@ -35,7 +35,7 @@ profiles = sa.Table(
 profile_bindings = sa.Table(
     "profile_bindings",
     metadata,
-    sa.Column("place", StorableText, primary_key=True),
+    sa.Column("scope", StorableText, primary_key=True),
     sa.Column("profile_id", sa.ForeignKey(profiles.c.id, ondelete="CASCADE"), nullable=False, index=True),
     sa.Column("set_by", StorableText, nullable=False),
     sa.Column("set_at", sa.Double, nullable=False),

@@ -21,7 +21,7 @@ mcp_servers = sa.Table(
     sa.Column("authentication", sa.Text, nullable=False),
     sa.Column("trusted", sa.Boolean, nullable=False),
     sa.Column("auto_connect", sa.Boolean, nullable=False),
-    sa.Column("standing", sa.Text, nullable=False),
+    sa.Column("enablement", sa.Text, nullable=False),
     sa.Column("version", sa.BigInteger, nullable=False),
     sa.Column("created_at", sa.Double, nullable=False),
     sa.Column("created_by", StorableText, nullable=False),
@@ -37,7 +37,7 @@ mcp_secrets = sa.Table(
     sa.Column("server_id", sa.ForeignKey(mcp_servers.c.id, ondelete="CASCADE"), primary_key=True),
     sa.Column("slot", StorableText, primary_key=True),
     sa.Column("source", sa.Text, nullable=False),
-    sa.Column("place", StorableText, nullable=False, server_default=""),
+    sa.Column("location", StorableText, nullable=False, server_default=""),
     sa.Column("ciphertext", sa.Text),
     sa.Column("updated_at", sa.Double, nullable=False),
     sa.Column("updated_by", StorableText, nullable=False),
@@ -55,7 +55,7 @@ mcp_capabilities = sa.Table(
     sa.Column("definitions", sa.Text),
     sa.Column("server_version", StorableText, nullable=False, server_default=""),
     sa.Column("synced_at", sa.Double),
-    sa.Column("problem", StorableText, nullable=False, server_default=""),
+    sa.Column("error", StorableText, nullable=False, server_default=""),
 )
 
 # One row for each pinned tool. The row without a tool marks the server's first sync.

@@ -31,7 +31,7 @@ conversations = sa.Table(
     sa.Column("updated_at", sa.Double, nullable=False),
 )
 # Prefixes of keys are compared byte by byte, independent of the server's collation.
-sa.Index("conversations_reach", conversations.c.key, postgresql_ops={"key": "text_pattern_ops"})
+sa.Index("conversations_key_prefix", conversations.c.key, postgresql_ops={"key": "text_pattern_ops"})
 
 summaries = sa.Table(
     "summaries",
@@ -54,9 +54,9 @@ turns = sa.Table(
     sa.Column("author_id", StorableText, nullable=False),
     sa.Column("author_name", StorableText, nullable=False),
     # `Author.principal` and `ConversationKey.workspace_key`: claims are distributed fairly among these.
-    sa.Column("person", StorableText, nullable=False),
+    sa.Column("principal", StorableText, nullable=False),
     sa.Column("workspace", sa.Text, nullable=False),
-    sa.Column("question", Json, nullable=False),
+    sa.Column("input", Json, nullable=False),
     sa.Column("failure", StorableText, nullable=False, server_default=""),
     sa.Column("owner", sa.Text),
     sa.Column("fence", sa.BigInteger, nullable=False, server_default="0"),
@@ -73,7 +73,7 @@ _active = sa.text("status in ('running', 'waiting')")
 sa.Index("turns_live", turns.c.created_at, sqlite_where=_live, postgresql_where=_live)
 # The database itself enforces one running turn a conversation.
 sa.Index("turns_one_active", turns.c.conversation, unique=True, sqlite_where=_active, postgresql_where=_active)
-sa.Index("turns_person", turns.c.person, turns.c.created_at, sqlite_where=_live, postgresql_where=_live)
+sa.Index("turns_principal", turns.c.principal, turns.c.created_at, sqlite_where=_live, postgresql_where=_live)
 sa.Index("turns_author", turns.c.author_id, turns.c.created_at)
 sa.Index("turns_created", turns.c.created_at)
 
@@ -101,11 +101,11 @@ steps = sa.Table(
     sa.Column("ended_at", sa.Double),
 )
 
-opinions = sa.Table(
-    "opinions",
+feedback = sa.Table(
+    "feedback",
     metadata,
     sa.Column("turn_id", sa.ForeignKey(turns.c.id, ondelete="CASCADE"), primary_key=True),
-    sa.Column("person", StorableText, primary_key=True),
+    sa.Column("principal", StorableText, primary_key=True),
     sa.Column("good", sa.Boolean, nullable=False),
     sa.Column("at", sa.Double, nullable=False),
 )
@@ -131,7 +131,7 @@ usage = sa.Table(
     sa.Column("at", sa.Double, nullable=False),
     sa.Column("workspace", sa.Text, nullable=False),
     sa.Column("channel", sa.Text, nullable=False),
-    sa.Column("person", StorableText, nullable=False),
+    sa.Column("principal", StorableText, nullable=False),
     sa.Column("model", StorableText, nullable=False),
     sa.Column("input_tokens", sa.BigInteger, nullable=False),
     sa.Column("cached_tokens", sa.BigInteger, nullable=False),
@@ -144,6 +144,6 @@ usage = sa.Table(
     # Estimated: the provider does not report usage, or the reply is incomplete.
     sa.Column("estimated", sa.Boolean, nullable=False),
 )
-sa.Index("usage_person", usage.c.person, usage.c.at)
+sa.Index("usage_principal", usage.c.principal, usage.c.at)
 sa.Index("usage_channel", usage.c.channel, usage.c.at)
 sa.Index("usage_at", usage.c.at)

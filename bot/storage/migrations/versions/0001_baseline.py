@@ -25,8 +25,8 @@ MESSAGES = {
     "sqlite": """
 create view messages as
 select t.id || ':0' as id, t.conversation as conversation_id, t.id as turn_id, 0 as output_index, 'user' as role,
-       json_extract(t.question, '$.text') as content, t.question as raw_json, t.created_at as created_at
-from turns t where t.kind = 'question'
+       json_extract(t.input, '$.text') as content, t.input as raw_json, t.created_at as created_at
+from turns t where t.kind = 'message'
 union all
 select s.turn_id || ':' || s.n, t.conversation, s.turn_id, s.n, 'assistant',
        (select coalesce(group_concat(json_extract(p.value, '$.text'), ''), '')
@@ -37,9 +37,9 @@ from steps s join turns t on t.id = s.turn_id where s.kind = 'model'
     "postgresql": """
 create view messages as
 select t.id || ':0' as id, t.conversation as conversation_id, t.id as turn_id, 0 as output_index, 'user' as role,
-       countersign_readable(t.question) ->> 'text' as content, t.question as raw_json,
+       countersign_readable(t.input) ->> 'text' as content, t.input as raw_json,
        t.created_at as created_at
-from turns t where t.kind = 'question'
+from turns t where t.kind = 'message'
 union all
 select s.turn_id || ':' || s.n, t.conversation, s.turn_id, s.n, 'assistant',
        (select coalesce(string_agg(p ->> 'text', ''), '')
@@ -103,10 +103,10 @@ TABLES = (
     "elicitations",
     "approvals",
     "steps",
-    "opinions",
+    "feedback",
     "message_keys",
     "files",
-    "drawings",
+    "message_refs",
     "deliveries",
     "turns",
     "summaries",
@@ -114,9 +114,9 @@ TABLES = (
     "mcp_secrets",
     "usage",
     "tool_pins",
-    "sign_ins_under_way",
+    "pending_sign_ins",
     "sign_ins",
-    "revisions",
+    "config_version",
     "quotas",
     "profiles",
     "policy_rules",
@@ -198,7 +198,7 @@ def create_administration() -> None:
         sa.Column("tool", sa.Text(), nullable=False),
         sa.Column("fingerprint", sa.Text(), nullable=False),
         sa.Column("conversation", sa.Text(), nullable=False),
-        sa.Column("person", sa.Text(), nullable=False),
+        sa.Column("principal", sa.Text(), nullable=False),
         sa.Column("granted_by", sa.Text(), nullable=False),
         sa.Column("created_at", sa.Double(), nullable=False),
         sa.Column("expires_at", sa.Double(), nullable=True),
@@ -210,10 +210,10 @@ def create_administration() -> None:
         sa.Column("destructive", sa.Boolean(), nullable=False),
         sa.Column("idle_seconds", sa.Double(), nullable=True),
         sa.Column("used_at", sa.Double(), nullable=True),
-        sa.Column("granted_name", sa.Text(), nullable=False),
+        sa.Column("granted_by_name", sa.Text(), nullable=False),
         sa.Column("approval_id", sa.Text(), nullable=False),
         sa.Column("rule", sa.Text(), nullable=False),
-        sa.Column("terms", sa.Text(), nullable=False),
+        sa.Column("requirements_digest", sa.Text(), nullable=False),
         sa.PrimaryKeyConstraint("id", name=op.f("grants_pkey")),
     )
     op.create_index("grants_tool", "grants", ["server", "tool"], unique=False)
@@ -227,7 +227,7 @@ def create_administration() -> None:
         "leases",
         sa.Column("name", sa.Text(), nullable=False),
         sa.Column("holder", sa.Text(), nullable=False),
-        sa.Column("until", sa.Double(), nullable=False),
+        sa.Column("expires_at", sa.Double(), nullable=False),
         sa.PrimaryKeyConstraint("name", name=op.f("leases_pkey")),
     )
     op.create_table(
@@ -238,7 +238,7 @@ def create_administration() -> None:
         sa.Column("definitions", sa.Text(), nullable=True),
         sa.Column("server_version", sa.Text(), server_default="", nullable=False),
         sa.Column("synced_at", sa.Double(), nullable=True),
-        sa.Column("problem", sa.Text(), server_default="", nullable=False),
+        sa.Column("error", sa.Text(), server_default="", nullable=False),
         sa.PrimaryKeyConstraint("server_id", name=op.f("mcp_capabilities_pkey")),
     )
     op.create_table(
@@ -254,7 +254,7 @@ def create_administration() -> None:
         sa.Column("authentication", sa.Text(), nullable=False),
         sa.Column("trusted", sa.Boolean(), nullable=False),
         sa.Column("auto_connect", sa.Boolean(), nullable=False),
-        sa.Column("standing", sa.Text(), nullable=False),
+        sa.Column("enablement", sa.Text(), nullable=False),
         sa.Column("version", sa.BigInteger(), nullable=False),
         sa.Column("created_at", sa.Double(), nullable=False),
         sa.Column("created_by", sa.Text(), nullable=False),
@@ -269,8 +269,8 @@ def create_administration() -> None:
         sa.Column("hash", sa.Text(), nullable=False),
         sa.Column("server_id", sa.Text(), nullable=False),
         sa.Column("slot", sa.Text(), nullable=False),
-        sa.Column("person", sa.Text(), nullable=False),
-        sa.Column("person_name", sa.Text(), nullable=False),
+        sa.Column("principal", sa.Text(), nullable=False),
+        sa.Column("user_name", sa.Text(), nullable=False),
         sa.Column("conversation", sa.Text(), nullable=False),
         sa.Column("created_at", sa.Double(), nullable=False),
         sa.Column("expires_at", sa.Double(), nullable=False),
@@ -309,32 +309,32 @@ def create_administration() -> None:
         sa.PrimaryKeyConstraint("name", name=op.f("quotas_pkey")),
     )
     op.create_table(
-        "revisions",
+        "config_version",
         sa.Column("id", sa.Integer(), autoincrement=False, nullable=False),
-        sa.Column("number", sa.BigInteger(), nullable=False),
-        sa.PrimaryKeyConstraint("id", name=op.f("revisions_pkey")),
+        sa.Column("version", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("id", name=op.f("config_version_pkey")),
     )
     op.create_table(
         "sign_ins",
         sa.Column("server_id", sa.Text(), nullable=False),
-        sa.Column("person", sa.Text(), nullable=False),
+        sa.Column("principal", sa.Text(), nullable=False),
         sa.Column("body", sa.Text(), nullable=False),
         sa.Column("version", sa.BigInteger(), nullable=False),
         sa.Column("updated_at", sa.Double(), nullable=False),
         sa.Column("updated_by", sa.Text(), nullable=False),
-        sa.PrimaryKeyConstraint("server_id", "person", name=op.f("sign_ins_pkey")),
+        sa.PrimaryKeyConstraint("server_id", "principal", name=op.f("sign_ins_pkey")),
     )
     op.create_table(
-        "sign_ins_under_way",
+        "pending_sign_ins",
         sa.Column("hash", sa.Text(), nullable=False),
         sa.Column("server_id", sa.Text(), nullable=False),
-        sa.Column("person", sa.Text(), nullable=False),
+        sa.Column("principal", sa.Text(), nullable=False),
         sa.Column("body", sa.Text(), nullable=False),
         sa.Column("created_at", sa.Double(), nullable=False),
         sa.Column("expires_at", sa.Double(), nullable=False),
-        sa.PrimaryKeyConstraint("hash", name=op.f("sign_ins_under_way_pkey")),
+        sa.PrimaryKeyConstraint("hash", name=op.f("pending_sign_ins_pkey")),
     )
-    op.create_index("sign_ins_under_way_expiry", "sign_ins_under_way", ["expires_at"], unique=False)
+    op.create_index("pending_sign_ins_expiry", "pending_sign_ins", ["expires_at"], unique=False)
     op.create_table(
         "tool_pins",
         sa.Column("server_id", sa.Text(), nullable=False),
@@ -354,7 +354,7 @@ def create_administration() -> None:
         sa.Column("at", sa.Double(), nullable=False),
         sa.Column("workspace", sa.Text(), nullable=False),
         sa.Column("channel", sa.Text(), nullable=False),
-        sa.Column("person", sa.Text(), nullable=False),
+        sa.Column("principal", sa.Text(), nullable=False),
         sa.Column("model", sa.Text(), nullable=False),
         sa.Column("input_tokens", sa.BigInteger(), nullable=False),
         sa.Column("cached_tokens", sa.BigInteger(), nullable=False),
@@ -368,13 +368,13 @@ def create_administration() -> None:
     )
     op.create_index("usage_at", "usage", ["at"], unique=False)
     op.create_index("usage_channel", "usage", ["channel", "at"], unique=False)
-    op.create_index("usage_person", "usage", ["person", "at"], unique=False)
+    op.create_index("usage_principal", "usage", ["principal", "at"], unique=False)
     op.create_table(
         "mcp_secrets",
         sa.Column("server_id", sa.Text(), nullable=False),
         sa.Column("slot", sa.Text(), nullable=False),
         sa.Column("source", sa.Text(), nullable=False),
-        sa.Column("place", sa.Text(), server_default="", nullable=False),
+        sa.Column("location", sa.Text(), server_default="", nullable=False),
         sa.Column("ciphertext", sa.Text(), nullable=True),
         sa.Column("updated_at", sa.Double(), nullable=False),
         sa.Column("updated_by", sa.Text(), nullable=False),
@@ -387,14 +387,14 @@ def create_administration() -> None:
     )
     op.create_table(
         "profile_bindings",
-        sa.Column("place", sa.Text(), nullable=False),
+        sa.Column("scope", sa.Text(), nullable=False),
         sa.Column("profile_id", sa.Text(), nullable=False),
         sa.Column("set_by", sa.Text(), nullable=False),
         sa.Column("set_at", sa.Double(), nullable=False),
         sa.ForeignKeyConstraint(
             ["profile_id"], ["profiles.id"], name=op.f("profile_bindings_profile_id_profiles"), ondelete="CASCADE"
         ),
-        sa.PrimaryKeyConstraint("place", name=op.f("profile_bindings_pkey")),
+        sa.PrimaryKeyConstraint("scope", name=op.f("profile_bindings_pkey")),
     )
     op.create_index(op.f("profile_bindings_profile_id"), "profile_bindings", ["profile_id"], unique=False)
 
@@ -411,7 +411,7 @@ def create_turns() -> None:
         sa.PrimaryKeyConstraint("key", name=op.f("conversations_pkey")),
     )
     op.create_index(
-        "conversations_reach", "conversations", ["key"], unique=False, postgresql_ops={"key": "text_pattern_ops"}
+        "conversations_key_prefix", "conversations", ["key"], unique=False, postgresql_ops={"key": "text_pattern_ops"}
     )
     op.create_table(
         "summaries",
@@ -437,9 +437,9 @@ def create_turns() -> None:
         sa.Column("kind", sa.Text(), nullable=False),
         sa.Column("author_id", sa.Text(), nullable=False),
         sa.Column("author_name", sa.Text(), nullable=False),
-        sa.Column("person", sa.Text(), nullable=False),
+        sa.Column("principal", sa.Text(), nullable=False),
         sa.Column("workspace", sa.Text(), nullable=False),
-        sa.Column("question", sa.JSON(), nullable=False),
+        sa.Column("input", sa.JSON(), nullable=False),
         sa.Column("failure", sa.Text(), server_default="", nullable=False),
         sa.Column("owner", sa.Text(), nullable=True),
         sa.Column("fence", sa.BigInteger(), server_default="0", nullable=False),
@@ -474,9 +474,9 @@ def create_turns() -> None:
         postgresql_where=sa.text("status in ('running', 'waiting')"),
     )
     op.create_index(
-        "turns_person",
+        "turns_principal",
         "turns",
-        ["person", "created_at"],
+        ["principal", "created_at"],
         unique=False,
         sqlite_where=sa.text("status in ('queued', 'running', 'waiting')"),
         postgresql_where=sa.text("status in ('queued', 'running', 'waiting')"),
@@ -484,31 +484,31 @@ def create_turns() -> None:
     op.create_table(
         "deliveries",
         sa.Column("turn_id", sa.Text(), nullable=False),
-        sa.Column("wanted", sa.BigInteger(), nullable=False),
-        sa.Column("drawn", sa.BigInteger(), server_default="0", nullable=False),
+        sa.Column("revision", sa.BigInteger(), nullable=False),
+        sa.Column("delivered_revision", sa.BigInteger(), server_default="0", nullable=False),
         sa.Column("due_at", sa.Double(), server_default="0", nullable=False),
         sa.Column("attempts", sa.Integer(), server_default="0", nullable=False),
-        sa.Column("problem", sa.Text(), server_default="", nullable=False),
+        sa.Column("error", sa.Text(), server_default="", nullable=False),
         sa.Column("owner", sa.Text(), nullable=True),
         sa.Column("lease_until", sa.Double(), nullable=True),
         sa.ForeignKeyConstraint(["turn_id"], ["turns.id"], name=op.f("deliveries_turn_id_turns"), ondelete="CASCADE"),
         sa.PrimaryKeyConstraint("turn_id", name=op.f("deliveries_pkey")),
     )
     op.create_index(
-        "deliveries_behind",
+        "deliveries_stale",
         "deliveries",
         ["due_at"],
         unique=False,
-        sqlite_where=sa.text("drawn < wanted"),
-        postgresql_where=sa.text("drawn < wanted"),
+        sqlite_where=sa.text("delivered_revision < revision"),
+        postgresql_where=sa.text("delivered_revision < revision"),
     )
     op.create_table(
-        "drawings",
+        "message_refs",
         sa.Column("turn_id", sa.Text(), nullable=False),
         sa.Column("slot", sa.Text(), nullable=False),
         sa.Column("ref", sa.Text(), nullable=False),
-        sa.ForeignKeyConstraint(["turn_id"], ["turns.id"], name=op.f("drawings_turn_id_turns"), ondelete="CASCADE"),
-        sa.PrimaryKeyConstraint("turn_id", "slot", name=op.f("drawings_pkey")),
+        sa.ForeignKeyConstraint(["turn_id"], ["turns.id"], name=op.f("message_refs_turn_id_turns"), ondelete="CASCADE"),
+        sa.PrimaryKeyConstraint("turn_id", "slot", name=op.f("message_refs_pkey")),
     )
     op.create_table(
         "files",
@@ -527,13 +527,13 @@ def create_turns() -> None:
     )
     op.create_index(op.f("message_keys_turn_id"), "message_keys", ["turn_id"], unique=False)
     op.create_table(
-        "opinions",
+        "feedback",
         sa.Column("turn_id", sa.Text(), nullable=False),
-        sa.Column("person", sa.Text(), nullable=False),
+        sa.Column("principal", sa.Text(), nullable=False),
         sa.Column("good", sa.Boolean(), nullable=False),
         sa.Column("at", sa.Double(), nullable=False),
-        sa.ForeignKeyConstraint(["turn_id"], ["turns.id"], name=op.f("opinions_turn_id_turns"), ondelete="CASCADE"),
-        sa.PrimaryKeyConstraint("turn_id", "person", name=op.f("opinions_pkey")),
+        sa.ForeignKeyConstraint(["turn_id"], ["turns.id"], name=op.f("feedback_turn_id_turns"), ondelete="CASCADE"),
+        sa.PrimaryKeyConstraint("turn_id", "principal", name=op.f("feedback_pkey")),
     )
     op.create_table(
         "steps",
@@ -559,24 +559,24 @@ def create_turns() -> None:
         sa.Column("n", sa.Integer(), nullable=False),
         sa.Column("revision", sa.Integer(), nullable=False),
         sa.Column("fingerprint", sa.Text(), nullable=False),
-        sa.Column("proposed", sa.JSON(), nullable=False),
-        sa.Column("revised", sa.JSON(), nullable=True),
+        sa.Column("proposed_arguments", sa.JSON(), nullable=False),
+        sa.Column("revised_arguments", sa.JSON(), nullable=True),
         sa.Column("revised_by", sa.Text(), server_default="", nullable=False),
-        sa.Column("signed", sa.JSON(), nullable=True),
+        sa.Column("approved_arguments", sa.JSON(), nullable=True),
         sa.Column("requested_for_id", sa.Text(), nullable=False),
         sa.Column("requested_for_name", sa.Text(), nullable=False),
-        sa.Column("seen_from", sa.BigInteger(), nullable=False),
+        sa.Column("view_revision", sa.BigInteger(), nullable=False),
         sa.Column("expires_in", sa.Double(), nullable=True),
         sa.Column("posted_at", sa.Double(), nullable=True),
         sa.Column("expires_at", sa.Double(), nullable=True),
         sa.Column("decided_by", sa.Text(), server_default="", nullable=False),
         sa.Column("decided_at", sa.Double(), nullable=True),
         sa.Column("reason", sa.Text(), server_default="", nullable=False),
-        sa.Column("terms", sa.JSON(), nullable=False),
+        sa.Column("requirements", sa.JSON(), nullable=False),
         sa.Column("remind_in", sa.Double(), nullable=True),
         sa.Column("reminded_at", sa.Double(), nullable=True),
         sa.Column("editors", sa.JSON(), nullable=True),
-        sa.Column("signers", sa.JSON(), nullable=True),
+        sa.Column("approver_names", sa.JSON(), nullable=True),
         sa.Column("proposed_secrets", sa.JSON(), nullable=False),
         sa.Column("revised_secrets", sa.JSON(), nullable=True),
         sa.ForeignKeyConstraint(
@@ -600,7 +600,7 @@ def create_turns() -> None:
         sa.Column("n", sa.Integer(), nullable=False),
         sa.Column("round", sa.Integer(), nullable=False),
         sa.Column("key", sa.Text(), nullable=False),
-        sa.Column("body", sa.JSON(), nullable=False),
+        sa.Column("request", sa.JSON(), nullable=False),
         sa.Column("state", sa.JSON(), nullable=True),
         sa.Column("fence", sa.BigInteger(), nullable=True),
         sa.Column("status", sa.Text(), nullable=False),
@@ -610,7 +610,7 @@ def create_turns() -> None:
         sa.Column("created_at", sa.Double(), nullable=False),
         sa.Column("answered_at", sa.Double(), nullable=True),
         sa.Column("expires_in", sa.Double(), nullable=True),
-        sa.Column("seen_from", sa.BigInteger(), nullable=False),
+        sa.Column("view_revision", sa.BigInteger(), nullable=False),
         sa.Column("expires_at", sa.Double(), nullable=True),
         sa.ForeignKeyConstraint(
             ["turn_id", "n"], ["steps.turn_id", "steps.n"], name=op.f("elicitations_turn_id_steps"), ondelete="CASCADE"
@@ -622,22 +622,22 @@ def create_turns() -> None:
         "approval_views",
         sa.Column("approval_id", sa.Text(), nullable=False),
         sa.Column("revision", sa.Integer(), autoincrement=False, nullable=False),
-        sa.Column("person", sa.Text(), nullable=False),
+        sa.Column("principal", sa.Text(), nullable=False),
         sa.Column("pages", sa.Integer(), nullable=False),
-        sa.Column("seen", sa.Integer(), nullable=False),
+        sa.Column("viewed", sa.Integer(), nullable=False),
         sa.Column("at", sa.Double(), nullable=False),
         sa.ForeignKeyConstraint(
             ["approval_id"], ["approvals.id"], name=op.f("approval_views_approval_id_approvals"), ondelete="CASCADE"
         ),
-        sa.PrimaryKeyConstraint("approval_id", "revision", "person", name=op.f("approval_views_pkey")),
+        sa.PrimaryKeyConstraint("approval_id", "revision", "principal", name=op.f("approval_views_pkey")),
     )
     op.create_table(
         "decisions",
         sa.Column("approval_id", sa.Text(), nullable=False),
         sa.Column("revision", sa.Integer(), autoincrement=False, nullable=False),
-        sa.Column("person", sa.Text(), nullable=False),
+        sa.Column("principal", sa.Text(), nullable=False),
         sa.Column("name", sa.Text(), nullable=False),
-        sa.Column("verdict", sa.Text(), nullable=False),
+        sa.Column("decision", sa.Text(), nullable=False),
         sa.Column("reason", sa.Text(), server_default="", nullable=False),
         sa.Column("at", sa.Double(), nullable=False),
         sa.Column("key", sa.Text(), nullable=False),
@@ -645,7 +645,7 @@ def create_turns() -> None:
         sa.ForeignKeyConstraint(
             ["approval_id"], ["approvals.id"], name=op.f("decisions_approval_id_approvals"), ondelete="CASCADE"
         ),
-        sa.PrimaryKeyConstraint("approval_id", "revision", "person", name=op.f("decisions_pkey")),
+        sa.PrimaryKeyConstraint("approval_id", "revision", "principal", name=op.f("decisions_pkey")),
     )
 
 
