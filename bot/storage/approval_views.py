@@ -14,7 +14,7 @@ from bot.storage.clock import now
 from bot.storage.tables import approval_views, approvals, steps
 from bot.storage.turn_completion import lock_turn
 
-_asked = (
+_viewed_call = (
     sa.select(approvals.c.turn_id, approvals.c.n, approvals.c.revision, approvals.c.fingerprint, steps.c.status)
     .join(steps, sa.and_(steps.c.turn_id == approvals.c.turn_id, steps.c.n == approvals.c.n))
     .where(approvals.c.id == bindparam("approval_id"))
@@ -40,12 +40,12 @@ def record_view(connection: sa.Connection, approval_id: str, revision: int, port
     """Record that a user opened a page of a whole call; the first page also goes to the audit. Pages count only in
     their order. Return False if the call is not awaiting approval at this revision.
     """
-    row = connection.execute(_asked, {"approval_id": approval_id}).first()
+    row = connection.execute(_viewed_call, {"approval_id": approval_id}).first()
     if row is None:
         return False
     lock_turn(connection, row.turn_id)
     # Re-read under the lock: the call may have been decided or revised.
-    row = connection.execute(_asked, {"approval_id": approval_id}).first()
+    row = connection.execute(_viewed_call, {"approval_id": approval_id}).first()
     if row is None or row.status != StepStatus.AWAITING or row.revision != revision:
         return False
     key = {"a": approval_id, "r": revision, "p": by.principal}

@@ -34,6 +34,10 @@ T = TypeVar("T")
 
 PATIENCE_SECONDS = 10.0
 """Seconds that a user's request waits for an unavailable database."""
+OWNER_PATIENCE_SECONDS = 300.0
+"""Seconds that a turn's owner waits for an unavailable database, because a tool's result must not be lost."""
+NO_RETRIES = 0.0
+"""Patience of requests that are repeated anyway."""
 
 _strictly = json.JSONEncoder(allow_nan=False).encode
 _FIRST_PAUSE = 0.05

@@ -19,6 +19,7 @@ from bot.errors import LostLease
 from bot.storage import audit, elicitation_rows
 from bot.storage.clock import now
 from bot.storage.codec import converter, encode
+from bot.storage.database import NO_RETRIES, OWNER_PATIENCE_SECONDS, Database, transaction
 from bot.storage.pg_notify import notify_all, notify_turn
 from bot.storage.tables import approvals, deliveries, is_live, message_refs, steps, turns
 from bot.storage.turn_completion import LEASE_SECONDS, mark_view_stale, requeue
@@ -289,7 +290,101 @@ _give_up = (
 )
 
 
-def read_view(connection: sa.Connection, turn_id: str) -> TurnView:
+class SqlDeliveryQueue:
+    """Deliveries of a database; see `bot.ports.DeliveryQueue`. Part of `SqlTurnLog`."""
+
+    _database: Database
+    me: str
+
+    @transaction
+    def get_view(self, connection: sa.Connection, turn_id: str) -> TurnView:
+        """Return the turn's view, from the database alone. Raises NotFound."""
+        return _read_view(connection, turn_id)
+
+    @transaction
+    def recent_turns(self, connection: sa.Connection, conversation: ConversationKey, limit: int) -> Sequence[TurnView]:
+        """Return the last turns of a conversation, oldest first."""
+        turn_ids = connection.execute(_recent, {"conversation": str(conversation), "limit": limit}).scalars().all()
+        return [_read_view(connection, turn_id) for turn_id in reversed(turn_ids)]
+
+    @transaction(patience=NO_RETRIES)
+    def stale_views(self, connection: sa.Connection, reach: str, limit: int) -> Sequence[str]:
+        """Return turns with a stale view and no delivery lease, in conversations with the prefix `reach`. Turns queued
+        for longer than SHOWN_AFTER_SECONDS are among them.
+        """
+        prefix = {"reach": reach, "length": len(reach), "limit": limit}
+        connection.execute(_show_waiting, prefix)
+        return connection.execute(_behind, {"me": self.me, **prefix}).scalars().all()
+
+    @transaction
+    def acquire_delivery(self, connection: sa.Connection, turn_id: str, revision: int) -> MessageRefs:
+        """Acquire the delivery lease of a turn. Return its posted messages. Raises LostLease if another process
+        delivers or runs it, or has delivered more than `revision`.
+        """
+        if connection.execute(_acquire, {"t": turn_id, "me": self.me, "known": revision}).first() is None:
+            raise LostLease(turn_id)
+        return {row.slot: row.ref for row in connection.execute(_refs, {"turn_id": turn_id})}
+
+    @transaction(patience=NO_RETRIES, urgent=True)
+    def renew_deliveries(self, connection: sa.Connection, turn_ids: Collection[str]) -> frozenset[str]:
+        """Renew delivery leases. Return those that are still owned."""
+        parameters = {"ids": list(turn_ids), "me": self.me}
+        connection.execute(_renew, parameters)
+        return frozenset(connection.execute(_owned, parameters).scalars())
+
+    @transaction
+    def release_delivery(self, connection: sa.Connection, turn_id: str) -> None:
+        """Release a delivery lease."""
+        released = connection.execute(_release, {"t": turn_id, "me": self.me}).first()
+        if released is not None and released.behind:
+            notify_all(connection)
+
+    @transaction(patience=OWNER_PATIENCE_SECONDS)
+    def save_message_ref(self, connection: sa.Connection, turn_id: str, drawn: PostedMessage) -> None:
+        """Save the ref of a posted message. Raises LostLease, because an expired owner must not replace the refs of the
+        next one.
+        """
+        saved = connection.execute(
+            _save_ref.on(connection), {"t": turn_id, "me": self.me, "s": drawn.slot, "r": drawn.ref}
+        )
+        if saved.first() is None:
+            raise LostLease(turn_id)
+
+    @transaction(patience=OWNER_PATIENCE_SECONDS)
+    def mark_delivered(self, connection: sa.Connection, turn_id: str, revision: int) -> bool:
+        """Mark the view as delivered up to `revision`, and start the expiry of the approvals in it. Return True if a
+        newer revision is wanted and the lease is still owned. Raises LostLease.
+        """
+        _start_expiry(connection, turn_id, revision)
+        released = connection.execute(_drawn, {"t": turn_id, "me": self.me, "upto": revision}).first()
+        if released is None:
+            raise LostLease(turn_id)
+        return released.owner is not None
+
+    @transaction
+    def retry_delivery_at(self, connection: sa.Connection, turn_id: str, seconds: float) -> None:
+        """Retry the delivery after that time."""
+        connection.execute(_postpone, {"t": turn_id, "seconds": seconds})
+
+    @transaction
+    def give_up_delivery(self, connection: sa.Connection, turn_id: str, revision: int, reason: str) -> bool:
+        """Give up the delivery up to `revision`, and deny calls whose card was part of it. Return True if there were
+        any. Raises LostLease, because the next owner may be posting the card.
+        """
+        denied = deny_undeliverable(connection, turn_id, revision, reason)
+        withdrawn = elicitation_rows.cancel_undelivered(connection, turn_id, revision, reason)
+        if connection.execute(_prove, {"t": turn_id, "me": self.me}).first() is None:
+            raise LostLease(turn_id)
+        connection.execute(_give_up, {"t": turn_id, "upto": revision, "why": reason})
+        record_undeliverable(connection, turn_id, denied)
+        if withdrawn:
+            requeue(connection, turn_id)
+            mark_view_stale(connection, turn_id)
+            notify_turn(connection, turn_id)
+        return bool(denied) or withdrawn
+
+
+def _read_view(connection: sa.Connection, turn_id: str) -> TurnView:
     """Return the turn's view, from the database alone. Raises NotFound."""
     record = read_record(connection, turn_id)
     turn = record.turn
@@ -309,86 +404,6 @@ def _blocker(row: sa.Row[tuple[str, str, bool, bool]]) -> BlockingTurn:
     """Return the blocking reason. A missing approval comes first, because the call is not sent without it."""
     asks = row.asks and not row.signs
     return BlockingTurn(row.id, awaits_signature=row.status == TurnStatus.WAITING and not asks, awaits_answer=asks)
-
-
-def read_recent(connection: sa.Connection, conversation: ConversationKey, limit: int) -> Sequence[TurnView]:
-    """Return the last turns of a conversation, oldest first."""
-    found = connection.execute(_recent, {"conversation": str(conversation), "limit": limit}).scalars().all()
-    return [read_view(connection, turn_id) for turn_id in reversed(found)]
-
-
-def stale_views(connection: sa.Connection, me: str, reach: str, limit: int) -> Sequence[str]:
-    """Return turns with a stale view and no delivery lease, in conversations with the prefix `reach`. Turns queued for
-    longer than SHOWN_AFTER_SECONDS are among them.
-    """
-    found = {"me": me, "reach": reach, "length": len(reach), "limit": limit}
-    connection.execute(_show_waiting, {"reach": reach, "length": len(reach), "limit": limit})
-    return connection.execute(_behind, found).scalars().all()
-
-
-def acquire(connection: sa.Connection, me: str, turn_id: str, revision: int) -> MessageRefs:
-    """Acquire the delivery lease of a turn. Return its posted messages. Raises LostLease if another process delivers or
-    runs it, or has delivered more than `revision`.
-    """
-    if connection.execute(_acquire, {"t": turn_id, "me": me, "known": revision}).first() is None:
-        raise LostLease(turn_id)
-    return {row.slot: row.ref for row in connection.execute(_refs, {"turn_id": turn_id})}
-
-
-def renew(connection: sa.Connection, me: str, turn_ids: Collection[str]) -> frozenset[str]:
-    """Renew delivery leases. Return those that are still owned."""
-    wanted = {"ids": list(turn_ids), "me": me}
-    connection.execute(_renew, wanted)
-    return frozenset(connection.execute(_owned, wanted).scalars())
-
-
-def release(connection: sa.Connection, me: str, turn_id: str) -> None:
-    """Release a delivery lease."""
-    released = connection.execute(_release, {"t": turn_id, "me": me}).first()
-    if released is not None and released.behind:
-        notify_all(connection)
-
-
-def save_message_ref(connection: sa.Connection, me: str, turn_id: str, drawn: PostedMessage) -> None:
-    """Save the ref of a posted message. Raises LostLease, because an expired owner must not replace the refs of the
-    next one.
-    """
-    saved = connection.execute(_save_ref.on(connection), {"t": turn_id, "me": me, "s": drawn.slot, "r": drawn.ref})
-    if saved.first() is None:
-        raise LostLease(turn_id)
-
-
-def mark_drawn(connection: sa.Connection, me: str, turn_id: str, revision: int) -> bool:
-    """Mark the view as delivered up to `revision`, and start the expiry of the approvals in it. Return True if a newer
-    revision is wanted and the lease is still owned. Raises LostLease.
-    """
-    _start_expiry(connection, turn_id, revision)
-    released = connection.execute(_drawn, {"t": turn_id, "me": me, "upto": revision}).first()
-    if released is None:
-        raise LostLease(turn_id)
-    return released.owner is not None
-
-
-def postpone(connection: sa.Connection, turn_id: str, seconds: float) -> None:
-    """Retry the delivery after that time."""
-    connection.execute(_postpone, {"t": turn_id, "seconds": seconds})
-
-
-def give_up(connection: sa.Connection, me: str, turn_id: str, revision: int, reason: str) -> bool:
-    """Give up the delivery up to `revision`, and deny calls whose card was part of it. Return True if there were any.
-    Raises LostLease, because the next owner may be posting the card.
-    """
-    denied = deny_undeliverable(connection, turn_id, revision, reason)
-    withdrawn = elicitation_rows.cancel_undelivered(connection, turn_id, revision, reason)
-    if connection.execute(_prove, {"t": turn_id, "me": me}).first() is None:
-        raise LostLease(turn_id)
-    connection.execute(_give_up, {"t": turn_id, "upto": revision, "why": reason})
-    record_undeliverable(connection, turn_id, denied)
-    if withdrawn:
-        requeue(connection, turn_id)
-        mark_view_stale(connection, turn_id)
-        notify_turn(connection, turn_id)
-    return bool(denied) or withdrawn
 
 
 def _start_expiry(connection: sa.Connection, turn_id: str, revision: int) -> None:

@@ -8,6 +8,7 @@ from sqlalchemy import bindparam
 from bot.domain.conversations import Author, ConversationKey
 from bot.storage import audit, grant_rows, summaries
 from bot.storage.clock import now
+from bot.storage.database import NO_RETRIES, Database, transaction
 from bot.storage.tables import conversations, deliveries, is_live, jobs, turns
 from bot.storage.upsert import Upsert
 
@@ -50,28 +51,41 @@ _delete_conversation = (
 _live_in = sa.select(turns.c.id).where(turns.c.conversation == bindparam("k"), is_live(turns)).limit(1)
 
 
-def try_start_job(connection: sa.Connection, name: str, seconds: float) -> bool:
-    """Return True if this process is to run the job now. The job is due again after `seconds`."""
-    if connection.execute(_start_job, {"job": name, "seconds": seconds}).first() is not None:
-        return True
-    connection.execute(_add_job.on(connection), {"name": name})
-    return connection.execute(_start_job, {"job": name, "seconds": seconds}).first() is not None
+class SqlRetention:
+    """Retention of a database; see `bot.ports.TurnRetention`. Part of `SqlTurnLog`."""
 
+    _database: Database
 
-def delete_old(connection: sa.Connection, seconds: float, limit: int) -> int:
-    """Delete up to `limit` turns that ended before the given age and whose end was delivered, and grants that ended as
-    long ago. Return the number of turns.
-    """
-    grant_rows.forget_ended(connection, seconds)
-    ids = connection.execute(_old, {"seconds": seconds, "limit": limit}).scalars().all()
-    if ids:
-        keys = set(connection.execute(_delete_turns, {"ids": ids}).scalars())
-        summaries.forget(connection, keys)
-        # Re-read under the locks: a message may have arrived.
-        at_rest = connection.execute(_at_rest, {"keys": list(keys)}).scalars().all()
-        connection.execute(_delete_empty, {"keys": at_rest})
-        audit.record(connection, "deleted old turns", audit.NOBODY, count=len(ids))
-    return len(ids)
+    @transaction(patience=NO_RETRIES)
+    def try_start_job(self, connection: sa.Connection, name: str, seconds: float) -> bool:
+        """Return True if this process is to run the job now. The job is due again after `seconds`."""
+        if connection.execute(_start_job, {"job": name, "seconds": seconds}).first() is not None:
+            return True
+        connection.execute(_add_job.on(connection), {"name": name})
+        return connection.execute(_start_job, {"job": name, "seconds": seconds}).first() is not None
+
+    @transaction
+    def delete_old(self, connection: sa.Connection, seconds: float, limit: int) -> int:
+        """Delete up to `limit` turns that ended before the given age and whose end was delivered, and grants that ended
+        as long ago. Return the number of turns.
+        """
+        grant_rows.forget_ended(connection, seconds)
+        ids = connection.execute(_old, {"seconds": seconds, "limit": limit}).scalars().all()
+        if ids:
+            keys = set(connection.execute(_delete_turns, {"ids": ids}).scalars())
+            summaries.forget(connection, keys)
+            # Re-read under the locks: a message may have arrived.
+            at_rest = connection.execute(_at_rest, {"keys": list(keys)}).scalars().all()
+            connection.execute(_delete_empty, {"keys": at_rest})
+            audit.record(connection, "deleted old turns", audit.NOBODY, count=len(ids))
+        return len(ids)
+
+    @transaction
+    def delete_conversation(self, connection: sa.Connection, conversation: ConversationKey, by: Author) -> bool:
+        """Delete a conversation and all its rows but the audit. Return False if it does not exist or has an unfinished
+        turn.
+        """
+        return delete_conversation(connection, conversation, by)
 
 
 def delete_conversation(connection: sa.Connection, conversation: ConversationKey, by: Author) -> bool:

@@ -45,27 +45,26 @@ from bot.domain.turns import (
     Wakeup,
 )
 from bot.domain.usage import NO_PRICES, PricedUsage, PriceList, UsageEntry, UsageKind
-from bot.domain.views import MessageRefs, PostedMessage, TurnView
 from bot.errors import LostLease, QueueFull, TurnInterrupted
 from bot.storage import (
     approval_views,
     approvals,
     audit_calls,
     claims,
-    deliveries,
     elicitations,
     files,
     grants,
     inbox,
     reminders,
-    retention,
     turn_reader,
     turn_steps,
     usage,
 )
 from bot.storage.database import PATIENCE_SECONDS, Database
+from bot.storage.deliveries import SqlDeliveryQueue
 from bot.storage.history_cache import HistoryCache
 from bot.storage.record_cache import RecordCache
+from bot.storage.retention import SqlRetention
 from bot.storage.turn_completion import LEASE_SECONDS
 
 P = ParamSpec("P")
@@ -83,7 +82,7 @@ async def _never_wake(_on_wakeup: Callable[[Wakeup], None]) -> None:
     await asyncio.Event().wait()
 
 
-class SqlTurnLog:
+class SqlTurnLog(SqlDeliveryQueue, SqlRetention):
     """Turns on a database, claimed under the name `me`, which is new at every start, so that a dead process cannot
     claim its old leases. `prices` are the current prices of models; `limits` are those on the turns of one user.
     """
@@ -311,67 +310,13 @@ class SqlTurnLog:
         """Return a call by its conversation, turn and step."""
         return await self._run(turn_reader.read_call_at, conversation, seq, n)
 
-    async def recent_turns(self, conversation: ConversationKey, limit: int) -> Sequence[TurnView]:
-        """Return the last turns of a conversation."""
-        return await self._run(deliveries.read_recent, conversation, limit)
-
     async def latest_conversation(self, reach: str) -> ConversationKey | None:
         """Return the conversation with the latest message."""
         return await self._run(turn_reader.read_latest, reach)
 
-    async def get_view(self, turn_id: str) -> TurnView:
-        """Return the turn's view."""
-        return await self._run(deliveries.read_view, turn_id)
-
     async def get_file(self, turn_id: str, file_id: str) -> bytes:
         """Return the bytes of a file returned by a tool."""
         return await self._run(files.read_file, turn_id, file_id)
-
-    async def stale_views(self, reach: str, limit: int) -> Sequence[str]:
-        """Return turns with a stale view and no delivery lease."""
-        return await self._at_once(deliveries.stale_views, self.me, reach, limit)
-
-    async def acquire_delivery(self, turn_id: str, revision: int) -> MessageRefs:
-        """Acquire the delivery lease of a turn."""
-        return await self._run(deliveries.acquire, self.me, turn_id, revision)
-
-    async def renew_deliveries(self, turn_ids: Collection[str]) -> frozenset[str]:
-        """Renew delivery leases."""
-        return await self._urgently(deliveries.renew, self.me, turn_ids)
-
-    async def release_delivery(self, turn_id: str) -> None:
-        """Release a delivery lease."""
-        await self._run(deliveries.release, self.me, turn_id)
-
-    async def save_message_ref(self, turn_id: str, drawn: PostedMessage) -> None:
-        """Save the ref of a posted message."""
-        await self._drive(deliveries.save_message_ref, self.me, turn_id, drawn)
-
-    async def mark_delivered(self, turn_id: str, revision: int) -> bool:
-        """Mark the view as delivered up to `revision`. Return True if a newer revision is wanted and the lease is still
-        owned.
-        """
-        return await self._drive(deliveries.mark_drawn, self.me, turn_id, revision)
-
-    async def retry_delivery_at(self, turn_id: str, seconds: float) -> None:
-        """Retry the delivery later."""
-        await self._run(deliveries.postpone, turn_id, seconds)
-
-    async def give_up_delivery(self, turn_id: str, revision: int, reason: str) -> bool:
-        """Give up the delivery. Return True if calls were denied with it."""
-        return await self._run(deliveries.give_up, self.me, turn_id, revision, reason)
-
-    async def try_start_job(self, name: str, seconds: float) -> bool:
-        """Return True if this process is to run a job now."""
-        return await self._at_once(retention.try_start_job, name, seconds)
-
-    async def delete_old(self, seconds: float, limit: int) -> int:
-        """Delete turns that ended long ago."""
-        return await self._run(retention.delete_old, seconds, limit)
-
-    async def delete_conversation(self, conversation: ConversationKey, by: Author) -> bool:
-        """Delete a conversation with everything of it but the audit."""
-        return await self._run(retention.delete_conversation, conversation, by)
 
     def _charges(self, new: Sequence[Step]) -> Sequence[PricedUsage]:
         return [
