@@ -1,10 +1,12 @@
-"""Transactions of approvals: decisions and edits of arguments. Any process may run them. The caller has checked that
-the user may decide.
+"""Approvals: decisions, grants, edits of arguments, viewed pages and reminders. Any process may run these transactions.
+The caller has checked that the user may decide.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import dataclasses
+import uuid
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import sqlalchemy as sa
@@ -13,28 +15,54 @@ from sqlalchemy import bindparam
 from bot.domain.approval_requirements import ApprovalRequirements
 from bot.domain.approvals import (
     NO_EVIDENCE,
+    NOBODY_ELSE,
     AlreadyDecided,
     ApprovalNotFound,
+    ApprovedTogether,
     ApproverEvidence,
     Decided,
     Decision,
     DecisionResult,
     DecisionType,
     MoreApprovalsNeeded,
+    Portion,
     Revision,
     StaleRevision,
     ViewRequired,
 )
-from bot.domain.turns import StepStatus
-from bot.storage import approval_views, audit
-from bot.storage.audit_calls import server_id_of
+from bot.domain.conversations import Author
+from bot.domain.grants import Grant, covers
+from bot.domain.turns import StepStatus, ToolStep, Turn
+from bot.storage import audit, grant_rows
+from bot.storage.audit_calls import record_refused, server_id_of
 from bot.storage.clock import now
 from bot.storage.codec import converter, decode
+from bot.storage.database import Database, transaction
 from bot.storage.pg_notify import notify_turn
-from bot.storage.tables import Json, approvals, decisions, steps
+from bot.storage.tables import Json, approval_views, approvals, decisions, steps, turns
 from bot.storage.turn_completion import lock_turn, mark_view_stale, requeue
+from bot.storage.turn_reader import read_approval, read_record
 from bot.storage.tx_metrics import note_approvals_ended
 from bot.storage.upsert import Upsert
+
+_this_view = sa.and_(
+    approval_views.c.approval_id == bindparam("a"),
+    approval_views.c.revision == bindparam("r"),
+    approval_views.c.principal == bindparam("p"),
+)
+_select_view = sa.select(approval_views.c.pages, approval_views.c.viewed).where(_this_view)
+_add_view = approval_views.insert().values(
+    approval_id=bindparam("a"),
+    revision=bindparam("r"),
+    principal=bindparam("p"),
+    pages=bindparam("pages"),
+    viewed=bindparam("viewed"),
+    at=now(),
+)
+_update_view = (
+    approval_views.update().where(_this_view).values(pages=bindparam("to_pages"), viewed=bindparam("to_viewed"))
+)
+
 
 _Approvers = Mapping[str, str]
 """Names by principal."""
@@ -121,8 +149,221 @@ _revise = (
 )
 
 
-def decide(
-    connection: sa.Connection, decision: Decision, key: str, signing: ApproverEvidence = NO_EVIDENCE
+_due_reminders = (
+    sa.select(approvals.c.id, turns.c.conversation)
+    .join(steps, sa.and_(steps.c.turn_id == approvals.c.turn_id, steps.c.n == approvals.c.n))
+    .join(turns, turns.c.id == approvals.c.turn_id)
+    .where(
+        approvals.c.remind_in.is_not(None),
+        approvals.c.reminded_at.is_(None),
+        approvals.c.posted_at + approvals.c.remind_in <= now(),
+        sa.or_(approvals.c.expires_at.is_(None), approvals.c.expires_at > now()),
+        steps.c.status == StepStatus.AWAITING,
+    )
+    .order_by(approvals.c.posted_at)
+)
+# The update decides between concurrent processes.
+_claim_reminder = (
+    approvals.update()
+    .where(approvals.c.id == bindparam("a"), approvals.c.reminded_at.is_(None))
+    .values(reminded_at=now())
+    .returning(approvals.c.id)
+)
+
+
+class SqlApprovalLog:
+    """Decisions on approvals; see `bot.ports.ApprovalLog`. Part of `SqlTurnLog`."""
+
+    _database: Database
+
+    async def decide(self, decision: Decision, signing: ApproverEvidence = NO_EVIDENCE) -> DecisionResult:
+        """Settle an approval that is still awaiting and unchanged, or count one approver of several."""
+        return await self._decide(decision, uuid.uuid4().hex, signing)
+
+    @transaction
+    def _decide(
+        self, connection: sa.Connection, decision: Decision, key: str, signing: ApproverEvidence
+    ) -> DecisionResult:
+        return _record_decision(connection, decision, key, signing)
+
+    async def grant(
+        self,
+        decision: Decision,
+        grant: Grant,
+        signing: ApproverEvidence = NO_EVIDENCE,
+        following: ApprovedTogether = NOBODY_ELSE,
+    ) -> DecisionResult:
+        """Approve a call and add a grant. Other calls of the turn that the grant covers are approved with it, as far as
+        the approver may decide them: `following` has the grounds. A rejected decision adds no grant.
+        """
+        return await self._grant(decision, grant, uuid.uuid4().hex, signing, following=following)
+
+    @transaction
+    def _grant(
+        self,
+        connection: sa.Connection,
+        decision: Decision,
+        grant: Grant,
+        key: str,
+        signing: ApproverEvidence,
+        *,
+        following: ApprovedTogether,
+    ) -> DecisionResult:
+        result = _record_decision(connection, decision, key, signing)
+        if result != Decided(DecisionType.APPROVE) or not grant_rows.give(connection, grant):
+            return result
+        turn_and_step = read_approval(connection, decision.approval_id)
+        assert turn_and_step is not None
+        turn, _ = turn_and_step
+        also_approved = []
+        for step in read_record(connection, turn.id).calls_awaiting_approval:
+            request = grant_rows.wanted_of(step, turn.conversation)
+            if request is None or step.approval is None or turn.question.again or not covers(grant, request):
+                continue
+            grounds = following.get((step.approval.id, step.approval.revision))
+            if grounds is None:
+                continue
+            same = dataclasses.replace(decision, approval_id=step.approval.id, revision=step.approval.revision)
+            if isinstance(_record_decision(connection, same, f"{key}:{step.n}", grounds), Decided):
+                also_approved.append(step.approval.id)
+        audit.record(
+            connection,
+            "granted",
+            decision.by.principal,
+            turn_id=turn.id,
+            subject=grant.server,
+            grant=grant.id,
+            approval=grant.approval_id,
+            scope=grant.scope,
+            server=grant.server_name,
+            tool=grant.tool,
+            place=grant.place,
+            person=grant.person or "everyone",
+            fingerprint=grant.fingerprint,
+            destructive=grant.destructive,
+            seconds=grant.lasts,
+            followed=also_approved,
+        )
+        return result
+
+    @transaction
+    def revise(self, connection: sa.Connection, revision: Revision) -> bool:
+        """Replace the arguments of a waiting approval. Return False if it is settled, overdue or was edited by another
+        user.
+        """
+        asked = connection.execute(_asked, {"approval_id": revision.approval_id}).first()
+        if asked is None:
+            return False
+        lock_turn(connection, asked.turn_id)
+        asked = connection.execute(_asked, {"approval_id": revision.approval_id}).first()
+        if asked is None:
+            return False
+        if asked.revision == revision.of + 1 and asked.fingerprint == revision.fingerprint:
+            return True
+        if asked.status != StepStatus.AWAITING or asked.revision != revision.of or asked.overdue:
+            return False
+        connection.execute(
+            _revise,
+            {
+                "a": revision.approval_id,
+                "was": revision.of,
+                "what": dict(revision.arguments),
+                "by": revision.by.name,
+                "editors": sorted({*(asked.editors or ()), revision.by.principal}),
+                "print": revision.fingerprint,
+                "secrets": converter.unstructure(revision.secrets),
+            },
+        )
+        mark_view_stale(connection, asked.turn_id)
+        audit.record(
+            connection,
+            "revised",
+            revision.by.principal,
+            turn_id=asked.turn_id,
+            subject=server_id_of(connection, revision.approval_id),
+            step=asked.n,
+            approval=revision.approval_id,
+            revision=revision.of + 1,
+            fingerprint=revision.fingerprint,
+        )
+        notify_turn(connection, asked.turn_id)
+        return True
+
+    @transaction
+    def record_view(
+        self, connection: sa.Connection, approval_id: str, revision: int, portion: Portion, by: Author
+    ) -> bool:
+        """Record that a user opened a page of a whole call; the first page also goes to the audit. Pages count only in
+        their order. Return False if the call is not awaiting approval at this revision.
+        """
+        row = connection.execute(_asked, {"approval_id": approval_id}).first()
+        if row is None:
+            return False
+        lock_turn(connection, row.turn_id)
+        # Re-read under the lock: the call may have been decided or revised.
+        row = connection.execute(_asked, {"approval_id": approval_id}).first()
+        if row is None or row.status != StepStatus.AWAITING or row.revision != revision:
+            return False
+        key = {"a": approval_id, "r": revision, "p": by.principal}
+        view = connection.execute(_select_view, key).first()
+        # Another release may split the call into other pages; counting restarts then.
+        before = view.viewed if view is not None and view.pages == portion.of else 0
+        viewed = portion.number if portion.number == before + 1 else before
+        if view is None:
+            connection.execute(_add_view, {**key, "pages": portion.of, "viewed": viewed})
+            audit.record(
+                connection,
+                "opened",
+                by.principal,
+                turn_id=row.turn_id,
+                subject=server_id_of(connection, approval_id),
+                step=row.n,
+                approval=approval_id,
+                revision=revision,
+                fingerprint=row.fingerprint,
+            )
+        elif portion.number and (view.pages, view.viewed) != (portion.of, viewed):
+            connection.execute(_update_view, {**key, "to_pages": portion.of, "to_viewed": viewed})
+        return True
+
+    @transaction
+    def record_rejection(self, connection: sa.Connection, approval_id: str, by: Author, reason: str) -> None:
+        """Record a decision by a user who may not decide."""
+        record_refused(connection, approval_id, by, reason)
+
+    @transaction
+    def take_reminders(
+        self, connection: sa.Connection, reaches: Sequence[str], limit: int
+    ) -> Sequence[tuple[Turn, ToolStep]]:
+        """Claim the calls whose approvers are due for a reminder, in conversations with one of the prefixes `reaches`.
+        Each call is claimed by one process only.
+        """
+        due = [
+            row.id for row in connection.execute(_due_reminders) if f"{row.conversation}:".startswith(tuple(reaches))
+        ]
+        # Sorted, because two transactions that claim the same rows could deadlock.
+        claimed = [
+            approval_id
+            for approval_id in sorted(due[:limit])
+            if connection.execute(_claim_reminder, {"a": approval_id}).first() is not None
+        ]
+        return [reminder for approval_id in claimed if (reminder := read_approval(connection, approval_id)) is not None]
+
+    @transaction
+    def get_approval(self, connection: sa.Connection, approval_id: str) -> tuple[Turn, ToolStep] | None:
+        """Return the turn and the step of an approval."""
+        return read_approval(connection, approval_id)
+
+
+def _has_viewed(connection: sa.Connection, decision: Decision) -> bool:
+    """Return True if the approver has opened every page of the whole call at this revision."""
+    key = {"a": decision.approval_id, "r": decision.revision, "p": decision.by.principal}
+    view = connection.execute(_select_view, key).first()
+    return view is not None and view.viewed >= view.pages
+
+
+def _record_decision(
+    connection: sa.Connection, decision: Decision, key: str, signing: ApproverEvidence
 ) -> DecisionResult:
     """Settle an approval that is still awaiting and unchanged, or count one approver of several. `key` is unique to
     this decision: a second run with it returns the same result.
@@ -140,7 +381,7 @@ def decide(
     if asked is None or rejection is not None:
         return rejection or ApprovalNotFound()
     approved = decision.verdict is DecisionType.APPROVE
-    if approved and signing.must_view and not approval_views.has_viewed(connection, decision):
+    if approved and signing.must_view and not _has_viewed(connection, decision):
         return ViewRequired()
     position = {"a": decision.approval_id, "r": decision.revision}
     counted, outdated = _counted_approvers(connection, asked, decision, signing)
@@ -240,49 +481,6 @@ def _missing(asked: Any, signers: int, signing: ApproverEvidence) -> int:
 
 def _more_approvals(count: int) -> str:
     return "1 more approval" if count == 1 else f"{max(count, 0)} more approvals"
-
-
-def revise(connection: sa.Connection, revision: Revision) -> bool:
-    """Replace the arguments of a waiting approval. Return False if it is settled, overdue or was edited by another
-    user.
-    """
-    asked = connection.execute(_asked, {"approval_id": revision.approval_id}).first()
-    if asked is None:
-        return False
-    lock_turn(connection, asked.turn_id)
-    asked = connection.execute(_asked, {"approval_id": revision.approval_id}).first()
-    if asked is None:
-        return False
-    if asked.revision == revision.of + 1 and asked.fingerprint == revision.fingerprint:
-        return True
-    if asked.status != StepStatus.AWAITING or asked.revision != revision.of or asked.overdue:
-        return False
-    connection.execute(
-        _revise,
-        {
-            "a": revision.approval_id,
-            "was": revision.of,
-            "what": dict(revision.arguments),
-            "by": revision.by.name,
-            "editors": sorted({*(asked.editors or ()), revision.by.principal}),
-            "print": revision.fingerprint,
-            "secrets": converter.unstructure(revision.secrets),
-        },
-    )
-    mark_view_stale(connection, asked.turn_id)
-    audit.record(
-        connection,
-        "revised",
-        revision.by.principal,
-        turn_id=asked.turn_id,
-        subject=server_id_of(connection, revision.approval_id),
-        step=asked.n,
-        approval=revision.approval_id,
-        revision=revision.of + 1,
-        fingerprint=revision.fingerprint,
-    )
-    notify_turn(connection, asked.turn_id)
-    return True
 
 
 def _rejection(asked: Any, decision: Decision) -> DecisionResult | None:

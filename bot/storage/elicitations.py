@@ -5,6 +5,7 @@ Each is safe to run twice. Answers hold values that a user has typed; the audit 
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,11 +14,13 @@ import sqlalchemy as sa
 from bot.domain.approvals import AlreadyDecided, ApprovalNotFound
 from bot.domain.conversations import Author
 from bot.domain.elicitation_answers import AnswerRejected, ElicitationAnswered, OpenElicitation
-from bot.domain.elicitations import Elicitation, ElicitationAction, ElicitationResult
+from bot.domain.elicitations import Elicitation, ElicitationAction, ElicitationRequest, ElicitationResult
+from bot.domain.tools import CallNeedsInput
 from bot.domain.turns import Claim, TurnRecord
 from bot.storage import audit
 from bot.storage import elicitation_rows as rows
 from bot.storage.claims import own
+from bot.storage.database import OWNER_PATIENCE_SECONDS, Database, transaction
 from bot.storage.pg_notify import notify_turn
 from bot.storage.turn_completion import lock_turn, mark_view_stale, requeue
 from bot.storage.turn_reader import read_record
@@ -25,75 +28,97 @@ from bot.storage.turn_reader import read_record
 TOO_LATE = "It had expired."
 
 
-def ask(
-    connection: sa.Connection, claim: Claim, n: int, new: Sequence[Elicitation], *, state: str | None
-) -> TurnRecord:
-    """Save the elicitations of a call that is sent again with the answers. Raises LostLease and Stopped."""
-    own(connection, claim)
-    rows.ask(connection, claim.turn_id, n, new, state)
-    mark_view_stale(connection, claim.turn_id)
-    return read_record(connection, claim.turn_id)
+class SqlElicitations:
+    """Elicitations of a database; see `bot.ports.ApprovalLog` and `TurnExecution`. Part of `SqlTurnLog`."""
 
+    _database: Database
 
-def ask_meanwhile(connection: sa.Connection, claim: Claim, n: int, new: Elicitation) -> TurnRecord:
-    """Save the elicitation of a running call. Raises LostLease and Stopped."""
-    own(connection, claim)
-    rows.ask_meanwhile(connection, claim.turn_id, n, new, claim.fence)
-    mark_view_stale(connection, claim.turn_id)
-    return read_record(connection, claim.turn_id)
+    async def suspend_for_elicitation(
+        self, claim: Claim, n: int, asked: CallNeedsInput, expires_in: float | None
+    ) -> TurnRecord:
+        """Save the elicitations of a call that is sent again with the answers. Raises LostLease and Stopped."""
+        new = [Elicitation(uuid.uuid4().hex, request, expires_in=expires_in) for request in asked.questions]
+        return await self._suspend(claim, n, new, asked.state)
 
+    @transaction(patience=OWNER_PATIENCE_SECONDS)
+    def _suspend(
+        self, connection: sa.Connection, claim: Claim, n: int, new: Sequence[Elicitation], state: str | None
+    ) -> TurnRecord:
+        own(connection, claim)
+        rows.ask(connection, claim.turn_id, n, new, state)
+        mark_view_stale(connection, claim.turn_id)
+        return read_record(connection, claim.turn_id)
 
-def withdraw(connection: sa.Connection, claim: Claim, elicitation_id: str, reason: str) -> TurnRecord:
-    """Withdraw an elicitation unless it is answered. Raises LostLease and Stopped."""
-    own(connection, claim)
-    rows.withdraw(connection, elicitation_id, reason)
-    mark_view_stale(connection, claim.turn_id)
-    return read_record(connection, claim.turn_id)
+    async def open_elicitation(
+        self, claim: Claim, n: int, question: ElicitationRequest, expires_in: float | None
+    ) -> tuple[TurnRecord, str]:
+        """Save the elicitation of a running call. Return its id with the record. Raises LostLease and Stopped."""
+        new = Elicitation(uuid.uuid4().hex, question, expires_in=expires_in)
+        return await self._open(claim, n, new), new.id
 
+    @transaction(patience=OWNER_PATIENCE_SECONDS)
+    def _open(self, connection: sa.Connection, claim: Claim, n: int, new: Elicitation) -> TurnRecord:
+        own(connection, claim)
+        rows.ask_meanwhile(connection, claim.turn_id, n, new, claim.fence)
+        mark_view_stale(connection, claim.turn_id)
+        return read_record(connection, claim.turn_id)
 
-def get_elicitation(connection: sa.Connection, elicitation_id: str) -> OpenElicitation | None:
-    """Return an elicitation and its call."""
-    row = rows.find(connection, elicitation_id)
-    if row is None:
-        return None
-    record = read_record(connection, row.turn_id)
-    step = next(step for step in record.calls if step.n == row.n)
-    return OpenElicitation(
-        record.turn, step, next(elicitation for elicitation in step.elicitations if elicitation.id == elicitation_id)
-    )
+    @transaction(patience=OWNER_PATIENCE_SECONDS)
+    def cancel_elicitation(
+        self, connection: sa.Connection, claim: Claim, elicitation_id: str, reason: str
+    ) -> TurnRecord:
+        """Withdraw an elicitation unless it is answered. Raises LostLease and Stopped."""
+        own(connection, claim)
+        rows.withdraw(connection, elicitation_id, reason)
+        mark_view_stale(connection, claim.turn_id)
+        return read_record(connection, claim.turn_id)
 
+    @transaction
+    def get_elicitation(self, connection: sa.Connection, elicitation_id: str) -> OpenElicitation | None:
+        """Return an elicitation and its call."""
+        row = rows.find(connection, elicitation_id)
+        if row is None:
+            return None
+        record = read_record(connection, row.turn_id)
+        step = next(step for step in record.calls if step.n == row.n)
+        return OpenElicitation(
+            record.turn,
+            step,
+            next(elicitation for elicitation in step.elicitations if elicitation.id == elicitation_id),
+        )
 
-def answer(
-    connection: sa.Connection, elicitation_id: str, reply: ElicitationResult, by: Author
-) -> ElicitationAnswered | AnswerRejected:
-    """Save an answer if the elicitation is open. A second run by the same user returns the same result."""
-    row = rows.find(connection, elicitation_id)
-    if row is None:
-        return ApprovalNotFound()
-    lock_turn(connection, row.turn_id)
-    # Re-read under the lock: another answer may have been faster.
-    row = rows.find(connection, elicitation_id)
-    if row is None:
-        return ApprovalNotFound()
-    if row.status != "open":
-        same = row.answered_by == by.name and (row.status, row.answer) == (reply.action, rows.content_of(reply))
-        return ElicitationAnswered(reply.action) if same else AlreadyDecided(_how(row))
-    if row.overdue:
-        return AlreadyDecided(TOO_LATE)
-    rows.close(connection, elicitation_id, reply, by.name)
-    requeue(connection, row.turn_id)
-    mark_view_stale(connection, row.turn_id)
-    audit.record(
-        connection,
-        "answered",
-        by.principal,
-        turn_id=row.turn_id,
-        step=row.n,
-        elicitation=elicitation_id,
-        action=reply.action.value,
-    )
-    notify_turn(connection, row.turn_id)
-    return ElicitationAnswered(reply.action)
+    @transaction
+    def answer_elicitation(
+        self, connection: sa.Connection, elicitation_id: str, reply: ElicitationResult, by: Author
+    ) -> ElicitationAnswered | AnswerRejected:
+        """Save an answer if the elicitation is open. A second run by the same user returns the same result."""
+        row = rows.find(connection, elicitation_id)
+        if row is None:
+            return ApprovalNotFound()
+        lock_turn(connection, row.turn_id)
+        # Re-read under the lock: another answer may have been faster.
+        row = rows.find(connection, elicitation_id)
+        if row is None:
+            return ApprovalNotFound()
+        if row.status != "open":
+            same = row.answered_by == by.name and (row.status, row.answer) == (reply.action, rows.content_of(reply))
+            return ElicitationAnswered(reply.action) if same else AlreadyDecided(_how(row))
+        if row.overdue:
+            return AlreadyDecided(TOO_LATE)
+        rows.close(connection, elicitation_id, reply, by.name)
+        requeue(connection, row.turn_id)
+        mark_view_stale(connection, row.turn_id)
+        audit.record(
+            connection,
+            "answered",
+            by.principal,
+            turn_id=row.turn_id,
+            step=row.n,
+            elicitation=elicitation_id,
+            action=reply.action.value,
+        )
+        notify_turn(connection, row.turn_id)
+        return ElicitationAnswered(reply.action)
 
 
 def _how(row: Any) -> str:

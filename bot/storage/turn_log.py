@@ -13,23 +13,9 @@ from typing import Concatenate, ParamSpec, TypeVar
 import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
 
-from bot.domain.approvals import (
-    NO_EVIDENCE,
-    NOBODY_ELSE,
-    ApprovedTogether,
-    ApproverEvidence,
-    Decision,
-    DecisionResult,
-    Portion,
-    Revision,
-)
 from bot.domain.conversations import Author, ConversationKey, InboundMessage
-from bot.domain.elicitation_answers import AnswerRejected, ElicitationAnswered, OpenElicitation
-from bot.domain.elicitations import Elicitation, ElicitationRequest, ElicitationResult
-from bot.domain.grants import Grant
 from bot.domain.history import History, HistorySummary
 from bot.domain.messages import ToolResult
-from bot.domain.tools import CallNeedsInput
 from bot.domain.turns import (
     NO_TURN_LIMITS,
     Claim,
@@ -38,7 +24,6 @@ from bot.domain.turns import (
     Step,
     StepStatus,
     ToolStep,
-    Turn,
     TurnLimits,
     TurnRecord,
     TurnStatus,
@@ -46,22 +31,11 @@ from bot.domain.turns import (
 )
 from bot.domain.usage import NO_PRICES, PricedUsage, PriceList, UsageEntry, UsageKind
 from bot.errors import LostLease, QueueFull, TurnInterrupted
-from bot.storage import (
-    approval_views,
-    approvals,
-    audit_calls,
-    claims,
-    elicitations,
-    files,
-    grants,
-    inbox,
-    reminders,
-    turn_reader,
-    turn_steps,
-    usage,
-)
+from bot.storage import claims, files, inbox, turn_reader, turn_steps, usage
+from bot.storage.approvals import SqlApprovalLog
 from bot.storage.database import PATIENCE_SECONDS, Database
 from bot.storage.deliveries import SqlDeliveryQueue
+from bot.storage.elicitations import SqlElicitations
 from bot.storage.history_cache import HistoryCache
 from bot.storage.record_cache import RecordCache
 from bot.storage.retention import SqlRetention
@@ -82,7 +56,7 @@ async def _never_wake(_on_wakeup: Callable[[Wakeup], None]) -> None:
     await asyncio.Event().wait()
 
 
-class SqlTurnLog(SqlDeliveryQueue, SqlRetention):
+class SqlTurnLog(SqlDeliveryQueue, SqlRetention, SqlApprovalLog, SqlElicitations):
     """Turns on a database, claimed under the name `me`, which is new at every start, so that a dead process cannot
     claim its old leases. `prices` are the current prices of models; `limits` are those on the turns of one user.
     """
@@ -141,52 +115,6 @@ class SqlTurnLog(SqlDeliveryQueue, SqlRetention):
             raise QueueFull(self._limits.queued)
         return receipt
 
-    async def decide(self, decision: Decision, signing: ApproverEvidence = NO_EVIDENCE) -> DecisionResult:
-        """Record a decision if the approval's revision is unchanged."""
-        return await self._run(approvals.decide, decision, uuid.uuid4().hex, signing)
-
-    async def grant(
-        self,
-        decision: Decision,
-        grant: Grant,
-        signing: ApproverEvidence = NO_EVIDENCE,
-        following: ApprovedTogether = NOBODY_ELSE,
-    ) -> DecisionResult:
-        """Approve a call and add a grant."""
-        return await self._run(
-            grants.approve_with_grant, decision, grant, uuid.uuid4().hex, signing, following=following
-        )
-
-    async def take_reminders(self, reaches: Sequence[str], limit: int) -> Sequence[tuple[Turn, ToolStep]]:
-        """Claim approvals that are due for a reminder."""
-        return await self._run(reminders.claim_due, reaches, limit)
-
-    async def record_rejection(self, approval_id: str, by: Author, reason: str) -> None:
-        """Record a decision by a user who may not decide."""
-        await self._run(audit_calls.record_refused, approval_id, by, reason)
-
-    async def revise(self, revision: Revision) -> bool:
-        """Replace the arguments of a waiting approval."""
-        return await self._run(approvals.revise, revision)
-
-    async def record_view(self, approval_id: str, revision: int, portion: Portion, by: Author) -> bool:
-        """Record that a user opened a page of a whole call."""
-        return await self._run(approval_views.record_view, approval_id, revision, portion, by)
-
-    async def get_approval(self, approval_id: str) -> tuple[Turn, ToolStep] | None:
-        """Return the turn and the step of an approval."""
-        return await self._run(turn_reader.read_approval, approval_id)
-
-    async def get_elicitation(self, elicitation_id: str) -> OpenElicitation | None:
-        """Return an elicitation and its call."""
-        return await self._run(elicitations.get_elicitation, elicitation_id)
-
-    async def answer_elicitation(
-        self, elicitation_id: str, reply: ElicitationResult, by: Author
-    ) -> ElicitationAnswered | AnswerRejected:
-        """Save an answer if it is the first."""
-        return await self._run(elicitations.answer, elicitation_id, reply, by)
-
     async def stop(self, turn_id: str, by: Author) -> bool:
         """End a turn without an owner, or ask its owner to end it."""
         return await self._run(inbox.stop, turn_id, by)
@@ -239,24 +167,6 @@ class SqlTurnLog(SqlDeliveryQueue, SqlRetention):
         """Record the intent to send a call."""
         record = self._records.pop(claim)
         return self._records.put(claim, await self._drive(turn_steps.start_call, claim, n, record=record))
-
-    async def suspend_for_elicitation(
-        self, claim: Claim, n: int, asked: CallNeedsInput, expires_in: float | None
-    ) -> TurnRecord:
-        """Record that a call waits for answers before it is sent again."""
-        new = [Elicitation(uuid.uuid4().hex, question, expires_in=expires_in) for question in asked.questions]
-        return await self._drive(elicitations.ask, claim, n, new, state=asked.state)
-
-    async def open_elicitation(
-        self, claim: Claim, n: int, question: ElicitationRequest, expires_in: float | None
-    ) -> tuple[TurnRecord, str]:
-        """Record that a call that is under way waits for an answer."""
-        new = Elicitation(uuid.uuid4().hex, question, expires_in=expires_in)
-        return await self._drive(elicitations.ask_meanwhile, claim, n, new), new.id
-
-    async def cancel_elicitation(self, claim: Claim, elicitation_id: str, reason: str) -> TurnRecord:
-        """Withdraw an elicitation unless it is answered."""
-        return await self._drive(elicitations.withdraw, claim, elicitation_id, reason)
 
     async def finish_call(
         self, claim: Claim, n: int, status: StepStatus, result: ToolResult, seconds: float | None = None
