@@ -50,7 +50,7 @@ from bot.mcp.errors import InvalidDefinition, status_phrase
 from bot.mcp.redaction import USER_NAME, Redaction, address
 from bot.mcp.registry import ManagedServer
 from bot.mcp.server.connection import Connection
-from bot.mcp.server.output import NoiseCounter, ServerLog
+from bot.mcp.server.output import ServerLog, StrayLineCounter
 from bot.mcp.server.retry import StartLimiter
 from bot.mcp.server.session import ConnectionDependencies
 from bot.mcp.server.status import ServerStatusTracker, SyncNotifier
@@ -179,7 +179,9 @@ class NetworkProbes:
     async def http(self) -> Check:
         """Check that a web server answers, and its status."""
         with request_context.begin() as attempt:
-            below = network(self._config, self._allowances, self._shared.resolve, self._shared.bearer(self._config))
+            below = network(
+                self._config, self._allowances, self._shared.resolve, self._shared.token_provider(self._config)
+            )
             async with (
                 http_client(self._endpoint.headers, self._config.tool_timeout, below) as client,
                 self._asked(client) as response,
@@ -219,7 +221,7 @@ class NetworkProbes:
     async def authentication(self) -> Check:
         """Check that the server accepts the credentials."""
         sent = next((value for name, value in self._endpoint.headers.items() if name.lower() == "authorization"), "")
-        bearer = self._shared.bearer(self._config)
+        bearer = self._shared.token_provider(self._config)
         kind = "Bearer" if bearer is not None and bearer.has_token else _scheme(sent) if sent else ""
         shown = f"an Authorization header of the kind {kind}" if kind else "no Authorization header"
         if self._status not in (401, 403):
@@ -313,8 +315,8 @@ class ServerDiagnostics:
 
     def __init__(self, shared: ConnectionDependencies, refused: RefusedBy) -> None:
         self._refused = refused
-        turnstile = StartLimiter(_AT_ONCE, shared.pacing.start_slot_seconds)
-        self._shared = replace(shared, turnstile=turnstile, reports=SyncNotifier())
+        start_limiter = StartLimiter(_AT_ONCE, shared.timing.start_slot_seconds)
+        self._shared = replace(shared, start_limiter=start_limiter, sync_notifier=SyncNotifier())
         self._trials: set[Connection] = set()
 
     async def close(self, limit: float) -> None:
@@ -342,7 +344,7 @@ class ServerDiagnostics:
             return await self._test_connection(trial)
 
         async def tools() -> Check:
-            return _check_tools(trial.condition)
+            return _check_tools(trial.tracker)
 
         looks = self._run_in_order([*self._network_checks(entry.config), ("MCP", mcp), ("tools", tools)])
         async with aclosing(looks):
@@ -363,13 +365,13 @@ class ServerDiagnostics:
         connection = kept.connection
         if connection is None:
             return
-        condition = connection.condition
+        tracker = connection.tracker
 
         async def mcp() -> Check:
-            if kept.entry.standing is not ServerEnablement.ON and condition.status is not ServerStatus.CONNECTED:
+            if kept.entry.standing is not ServerEnablement.ON and tracker.status is not ServerStatus.CONNECTED:
                 return Check("MCP", CheckStatus.SKIPPED, "It is disconnected.")
             await connection.connect()
-            check = _check_handshake(condition)
+            check = _check_handshake(tracker)
             if check.finding is CheckStatus.WELL:
                 try:
                     await connection.sync()
@@ -378,20 +380,20 @@ class ServerDiagnostics:
             return check
 
         async def tools() -> Check:
-            return _check_tools(condition)
+            return _check_tools(tracker)
 
         looks = self._run_in_order([*self._network_checks(kept.config), ("MCP", mcp), ("tools", tools)])
         async with aclosing(looks):
             async for check in looks:
                 yield check
         for check in (
-            *_check_flows(condition),
-            *_check_rejections(condition, self._refused),
-            *_check_output(condition.junk),
-            *_check_log(condition.words),
+            *_check_flows(tracker),
+            *_check_rejections(tracker, self._refused),
+            *_check_output(tracker.stray_lines),
+            *_check_log(tracker.server_log),
         ):
             yield check
-        yield _check_sync(condition)
+        yield _check_sync(tracker)
         yield _check_calls(connection)
 
     def _network_checks(self, config: ServerConfig) -> Sequence[tuple[str, CheckFunction]]:
@@ -449,7 +451,7 @@ class ServerDiagnostics:
         self._trials.add(trial)
         try:
             await trial.connect()
-            check = _check_handshake(trial.condition)
+            check = _check_handshake(trial.tracker)
         finally:
             await trial.disconnect(_GENTLE_SECONDS)
             self._trials.discard(trial)
@@ -473,13 +475,13 @@ async def _run_timed(name: str, run_check: CheckFunction) -> Check:
     return replace(check, seconds=loop.time() - began)
 
 
-def _check_handshake(condition: ServerStatusTracker) -> Check:
+def _check_handshake(tracker: ServerStatusTracker) -> Check:
     """Check the result of the MCP handshake."""
-    if condition.status is not ServerStatus.CONNECTED:
-        return _split("MCP", condition.problem or "It did not answer in time. Fix: raise its connect_timeout.")
-    known = condition.synced.capabilities
+    if tracker.status is not ServerStatus.CONNECTED:
+        return _split("MCP", tracker.problem or "It did not answer in time. Fix: raise its connect_timeout.")
+    known = tracker.synced.capabilities
     version = f", version {known.server_version}" if known.server_version else ""
-    if kind_of(condition.config.transport) == HttpKind.JSONRPC:
+    if kind_of(tracker.config.transport) == HttpKind.JSONRPC:
         return Check(
             "MCP",
             CheckStatus.SKIPPED,
@@ -490,25 +492,25 @@ def _check_handshake(condition: ServerStatusTracker) -> Check:
     return Check("MCP", CheckStatus.WELL, f"speaks MCP {known.protocol}{over}{version}")
 
 
-def _check_tools(condition: ServerStatusTracker) -> Check:
+def _check_tools(tracker: ServerStatusTracker) -> Check:
     """Check the tools: their number, and those that are left out or renamed, with the reason."""
-    tools = condition.synced.capabilities.tools
+    tools = tracker.synced.capabilities.tools
     changing = [tool for tool in tools if not tool.read_only]
     destructive = [tool for tool in tools if tool.destructive]
     detail = f"{len(tools)} tools, {len(changing)} of which may change something and {len(destructive)} may destroy"
-    wanted = condition.config.auto_context_tool
+    wanted = tracker.config.auto_context_tool
     if wanted and all(tool.original_name != wanted for tool in tools):
         return Check("tools", CheckStatus.DOUBTFUL, f"{detail}; there is no {wanted}", "correct its auto_context_tool")
-    if condition.pinning.withheld:
-        count = len(condition.pinning.withheld)
+    if tracker.pinning.withheld:
+        count = len(tracker.pinning.withheld)
         said = f"{detail}; {count} not offered, because no admin has reviewed {'it' if count == 1 else 'them'} yet"
-        return Check("tools", CheckStatus.DOUBTFUL, said, f"use /mcp review {condition.config.name}")
-    if condition.left_out:
-        said = f"{detail}; not offered: {', '.join(condition.left_out[:_NAMED])}"
+        return Check("tools", CheckStatus.DOUBTFUL, said, f"use /mcp review {tracker.config.name}")
+    if tracker.left_out:
+        said = f"{detail}; not offered: {', '.join(tracker.left_out[:_NAMED])}"
         return Check("tools", CheckStatus.DOUBTFUL, said, "correct them on the server, then sync")
     if not tools:
         return Check("tools", CheckStatus.DOUBTFUL, "It has no tools.", "check that the server has any, then sync")
-    return Check("tools", CheckStatus.WELL, f"{detail}{_renamed(condition.config, tools)}")
+    return Check("tools", CheckStatus.WELL, f"{detail}{_renamed(tracker.config, tools)}")
 
 
 def _renamed(config: ServerConfig, tools: Sequence[Tool]) -> str:
@@ -522,7 +524,7 @@ def _renamed(config: ServerConfig, tools: Sequence[Tool]) -> str:
 
 def _check_status(kept: ManagedServer) -> Check:
     """Check the status of a managed server."""
-    state = kept.state
+    state = kept.snapshot
     if kept.problem:
         return _split("standing", kept.problem)
     match state.status:
@@ -553,17 +555,17 @@ def _check_secrets(kept: ManagedServer) -> Check | None:
     return Check("secrets", CheckStatus.DOUBTFUL, f"{said[0].upper()}{said[1:]}", "set a random one")
 
 
-def _check_flows(condition: ServerStatusTracker) -> Iterator[Check]:
+def _check_flows(tracker: ServerStatusTracker) -> Iterator[Check]:
     """Check the server's information-flow settings."""
-    for said, fix in flow_warnings(condition.config, condition.synced.capabilities.tools):
+    for said, fix in flow_warnings(tracker.config, tracker.synced.capabilities.tools):
         yield Check("information flow", CheckStatus.DOUBTFUL, f"{said[0].upper()}{said[1:]}.", fix)
 
 
-def _check_rejections(condition: ServerStatusTracker, refused: RefusedBy) -> Iterator[Check]:
+def _check_rejections(tracker: ServerStatusTracker, refused: RefusedBy) -> Iterator[Check]:
     """Check for tools that models have rejected since this process started."""
     found = [
         f"{tool.name} by {model or 'the model'}: {why.rstrip('.')}"
-        for tool in condition.synced.capabilities.tools
+        for tool in tracker.synced.capabilities.tools
         for model, why in refused(tool).items()
     ]
     if found:
@@ -574,27 +576,28 @@ def _check_rejections(condition: ServerStatusTracker, refused: RefusedBy) -> Ite
         )
 
 
-def _check_output(junk: NoiseCounter) -> Iterator[Check]:
+def _check_output(stray_lines: StrayLineCounter) -> Iterator[Check]:
     """Check for lines in standard output that are not messages."""
-    if not junk.example:
+    if not stray_lines.example:
         return
-    said = (
-        f"It writes lines to its standard output that are not messages, more than 20 a minute, such as: {junk.example}"
+    cause = (
+        "It writes lines to its standard output that are not messages, more than 20 a minute, "
+        f"such as: {stray_lines.example}"
     )
-    yield Check("output", CheckStatus.DOUBTFUL, said, "let it log to its standard error")
+    yield Check("output", CheckStatus.DOUBTFUL, cause, "let it log to its standard error")
 
 
-def _check_log(words: ServerLog) -> Iterator[Check]:
+def _check_log(server_log: ServerLog) -> Iterator[Check]:
     """Check the server's recent log messages."""
-    if words.last:
-        said = "; ".join(f"{each.level}: {each.text}" for each in words.last)
+    if server_log.last:
+        said = "; ".join(f"{each.level}: {each.text}" for each in server_log.last)
         yield Check("its log", CheckStatus.DOUBTFUL, f"It said: {said}")
 
 
-def _check_sync(condition: ServerStatusTracker) -> Check:
+def _check_sync(tracker: ServerStatusTracker) -> Check:
     """Check the age of the capabilities. Those of a new connection have no time until they are stored."""
-    synced = condition.synced
-    if synced.at is None and condition.status is ServerStatus.CONNECTED:
+    synced = tracker.synced
+    if synced.at is None and tracker.status is ServerStatus.CONNECTED:
         return Check("sync", CheckStatus.WELL, "just now")
     if synced.at is None:
         return Check("sync", CheckStatus.DOUBTFUL, "Its tools have not been loaded yet.", "connect it, then sync")

@@ -51,6 +51,9 @@ class Problem:
         return cls(text, text)
 
 
+NO_PROBLEM = Problem("", "")
+
+
 def root_cause(error: BaseException) -> BaseException:
     """Return the first error inside groups of errors."""
     while isinstance(error, BaseExceptionGroup):

@@ -48,10 +48,10 @@ class ManagedServer:
         return self.entry.config
 
     @property
-    def state(self) -> ServerSnapshot:
+    def snapshot(self) -> ServerSnapshot:
         """Current snapshot of the server."""
         if self.connection is not None:
-            return self.connection.condition.state
+            return self.connection.tracker.snapshot
         known = self.entry.synced
         return ServerSnapshot(
             self.config,
@@ -66,24 +66,24 @@ class ManagedServer:
     @property
     def tools(self) -> tuple[Tool, ...]:
         """Tools that may be called now."""
-        return () if self.connection is None else self.connection.condition.tools
+        return () if self.connection is None else self.connection.tracker.tools
 
     @property
     def withheld(self) -> frozenset[str]:
         """Names of tools that wait for an admin's review."""
-        return frozenset() if self.connection is None else self.connection.condition.withheld
+        return frozenset() if self.connection is None else self.connection.tracker.withheld
 
     @property
     def known(self) -> tuple[Tool, ...]:
         """All known tools."""
-        synced = self.entry.synced if self.connection is None else self.connection.condition.synced
+        synced = self.entry.synced if self.connection is None else self.connection.tracker.synced
         return synced.capabilities.tools
 
     @property
     def unpinned(self) -> tuple[Tool, ...]:
         """Tools whose definition differs from the pin."""
         if self.connection is not None:
-            return self.connection.condition.pinning.unpinned_tools
+            return self.connection.tracker.pinning.unpinned_tools
         pinned = first_pins(self.known) if self.entry.pinned is None else self.entry.pinned
         return tuple(tool for tool in self.known if review_status(tool, pinned) is not ReviewStatus.PINNED)
 
@@ -166,12 +166,12 @@ class ServerRegistry:
 
     def _let_go(self, kept: ManagedServer, limit: float) -> None:
         connection = kept.connection
-        self._shared.reports.forget(kept.config.id)
+        self._shared.sync_notifier.forget(kept.config.id)
         if connection is None:
             self._shared.secrets.close(kept.config.id, kept.redact)
             return
         # Also one that is unused yet, because a caller may hold it.
-        connection.condition.detach()
+        connection.tracker.detach()
         task = asyncio.create_task(connection.disconnect(limit), name=f"mcp:leaving:{kept.config.name}")
         self._leaving[connection] = task
         task.add_done_callback(lambda _: self._has_left(kept, connection))

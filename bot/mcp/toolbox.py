@@ -162,7 +162,7 @@ class McpToolbox:
         """Start connecting to the enabled servers, and return at once."""
         contain_library_logs(self._shared.secrets)
         self._first_wait_ends = asyncio.get_running_loop().time() + self._first_wait
-        self._shared.reports.start()
+        self._shared.sync_notifier.start()
         self._servers.start()
 
     async def close(self, limit: float = _GENTLE_SECONDS) -> None:
@@ -173,7 +173,7 @@ class McpToolbox:
         await asyncio.gather(self._servers.close(limit), self._doctor.close(limit))
         if self._bearers is not None:
             await self._bearers.close(min(limit, _REPORT_SECONDS))
-        await self._shared.reports.close(min(limit, _REPORT_SECONDS))
+        await self._shared.sync_notifier.close(min(limit, _REPORT_SECONDS))
 
     async def reconcile(self, entries: Sequence[DesiredServer]) -> None:
         """Manage exactly these servers. Returns at once; the next offers wait for new servers as after the start."""
@@ -257,7 +257,7 @@ class McpToolbox:
     def capabilities(self, server: str) -> ServerCapabilities:
         """Return a server's cached capabilities. Raises NotFound."""
         kept = self._found(server)
-        return (kept.entry.synced if kept.connection is None else kept.connection.condition.synced).capabilities
+        return (kept.entry.synced if kept.connection is None else kept.connection.tracker.synced).capabilities
 
     @property
     def review(self) -> ReviewPolicy:
@@ -271,7 +271,7 @@ class McpToolbox:
     def reviewed(self, tool: Tool) -> bool:
         """Return True if this definition is pinned."""
         kept = self._servers.get(tool.server_id)
-        return kept is not None and kept.connection is not None and kept.connection.condition.pinning.pins(tool)
+        return kept is not None and kept.connection is not None and kept.connection.tracker.pinning.pins(tool)
 
     async def connect(self, server: str) -> ServerSnapshot:
         """Connect now, unless it is connected. Return the new snapshot. Raises NotFound."""
@@ -289,7 +289,7 @@ class McpToolbox:
         connected = [
             kept.connection
             for kept in self._servers
-            if kept.connection is not None and kept.state.status is ServerStatus.CONNECTED
+            if kept.connection is not None and kept.snapshot.status is ServerStatus.CONNECTED
         ]
         await asyncio.gather(*map(_synced, connected))
 
@@ -321,7 +321,7 @@ class McpToolbox:
         )
 
     def _shown(self, kept: ManagedServer) -> ServerSnapshot:
-        return redacted_snapshot(kept.state, kept.redact)
+        return redacted_snapshot(kept.snapshot, kept.redact)
 
     def _found(self, server: str) -> ManagedServer:
         kept = self._servers.get(server)
@@ -338,16 +338,16 @@ class McpToolbox:
     def _count_use(self, servers: Iterable[ManagedServer]) -> None:
         for kept in servers:
             if kept.connection is not None:
-                known = kept.connection.condition.is_callable
+                known = kept.connection.tracker.is_callable
                 self._shared.observe(CacheUsed(kept.config.name, "hit" if known else "miss"))
 
     def _absent(self, servers: Iterable[ManagedServer]) -> Iterable[str]:
         for kept in servers:
-            name, status = kept.config.name, kept.state.status
+            name, status = kept.config.name, kept.snapshot.status
             if kept.withheld:
                 yield _withheld_text(name, len(kept.withheld))
             if kept.entry.standing is ServerEnablement.DISABLED or (
-                kept.connection is not None and kept.connection.condition.is_callable
+                kept.connection is not None and kept.connection.tracker.is_callable
             ):
                 continue
             match status:
@@ -358,7 +358,7 @@ class McpToolbox:
                 case ServerStatus.PENDING if kept.connection is not None and not kept.connection.started:
                     yield f"Server {name} has not been connected yet. Fix: an admin can connect it."
                 case _:
-                    yield kept.state.own_problem or f"Server {name} is still connecting. Fix: ask again in a moment."
+                    yield kept.snapshot.own_problem or f"Server {name} is still connecting. Fix: ask again in a moment."
 
 
 def _withheld_text(server: str, count: int) -> str:
@@ -394,7 +394,7 @@ def _by_name(servers: Iterable[ManagedServer]) -> tuple[Tool, ...]:
 def _guidance(servers: Iterable[ManagedServer]) -> Iterable[ServerGuidance]:
     for kept in servers:
         config = kept.config
-        if kept.connection is None or not kept.connection.condition.is_callable:
+        if kept.connection is None or not kept.connection.tracker.is_callable:
             continue
         wanted = (tool.name for tool in kept.tools if tool.original_name == config.auto_context_tool)
         guidance = ServerGuidance(

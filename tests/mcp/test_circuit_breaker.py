@@ -6,8 +6,7 @@ import math
 
 import pytest
 
-from bot.mcp.server.connection import ReconnectBackoff
-from bot.mcp.server.retry import AT_ONCE, BreakerSettings, CircuitBreaker, ConnectionTiming
+from bot.mcp.server.retry import AT_ONCE, BreakerSettings, CircuitBreaker, ConnectionTiming, ReconnectBackoff
 from bot.mcp.server.session import ActivityTracker
 
 

@@ -14,7 +14,7 @@ from bot.domain.capabilities import ServerCapabilities
 from bot.domain.characters import visible
 from bot.domain.health import CheckStatus
 from bot.domain.servers import DesiredServer
-from bot.mcp.server.output import Junk, NoiseCounter
+from bot.mcp.server.output import StrayLine, StrayLineCounter
 from tests.mcp.boxes import FAST, call, named, raw, started, tools_of, until
 
 PACING = replace(FAST, apart=5.0, quiet_after=None)
@@ -117,17 +117,17 @@ async def test_a_log_on_standard_output_is_warned_of_once_with_one_of_its_lines(
 
 def test_twenty_lines_a_minute_are_nobodys_trouble_and_a_long_line_is_shown_short() -> None:
     clock = Clock()
-    count = NoiseCounter("s", clock)
+    count = StrayLineCounter("s", clock)
     for _ in range(5):
         for _ in range(20):
-            count.heard(Junk(b"\x1b[31mnoise " + b"x" * 5_000), visible)
+            count.add(StrayLine(b"\x1b[31mnoise " + b"x" * 5_000), visible)
         clock.ahead += 61
     assert not count.example
     for _ in range(21):
-        count.heard(Junk(b"\x1b[31mnoise " + b"x" * 5_000), visible)
+        count.add(StrayLine(b"\x1b[31mnoise " + b"x" * 5_000), visible)
     assert len(count.example) == 201
     assert count.example.isprintable()
 
 
 def test_a_line_that_is_too_long_to_be_kept_is_not_kept() -> None:
-    assert len(Junk(b"x" * 8_000_000).line) == 2_000
+    assert len(StrayLine(b"x" * 8_000_000).line) == 2_000

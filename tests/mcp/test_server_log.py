@@ -20,8 +20,8 @@ async def test_what_a_server_says_of_itself_is_in_the_doctors_report_without_sec
             await call(complain, box, level="info", text="all is well")
             await call(complain, box, level="error", text="disk full,\nkey hunter22 \x1b[31mred")
             assert box._servers.get("file:s") is not None
-            condition = box._servers.get("file:s").connection.condition  # type: ignore[union-attr]
-            await until(lambda: bool(condition.words.last))
+            tracker = box._servers.get("file:s").connection.tracker  # type: ignore[union-attr]
+            await until(lambda: bool(tracker.server_log.last))
             [check] = [check async for check in box.diagnose("file:s") if check.name == "its log"]
             return check.detail
 
@@ -39,14 +39,14 @@ def test_only_the_last_few_are_kept_and_a_flood_is_not_listened_to() -> None:
     clock = Clock()
     words = ServerLog(clock)
     for n in range(1_000):
-        words.heard("warning", f"message {n}", visible)
+        words.add("warning", f"message {n}", visible)
     assert [each.text for each in words.last] == [f"message {n}" for n in range(15, 20)]
     clock.ahead += 61
-    words.heard("error", {"code": 7}, visible)
+    words.add("error", {"code": 7}, visible)
     assert words.last[-1] == LogLine("error", '{"code": 7}')
 
 
 def test_a_long_message_is_shown_short() -> None:
     words = ServerLog()
-    words.heard("alert", "x" * 5_000, visible)
+    words.add("alert", "x" * 5_000, visible)
     assert len(words.last[0].text) == 201

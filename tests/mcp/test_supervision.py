@@ -18,6 +18,7 @@ from bot.domain.capabilities import ServerCapabilities
 from bot.domain.servers import CachedCapabilities, ConnectPolicy, DesiredServer, ServerStatus, SyncStatus
 from bot.domain.tools import Tool
 from bot.mcp.server.retry import BreakerSettings
+from bot.mcp.server.state import State
 from bot.mcp.toolbox import McpToolbox
 from tests.fakes.mcp.endpoint import Answer, FakeEndpoint, result
 from tests.mcp.boxes import FAST, alive, call, named, raw, remote, started, text, unknown, unsent, until
@@ -145,7 +146,7 @@ async def test_a_call_that_comes_while_a_server_is_let_go_starts_it_again(tmp_pa
         tool = named(box, "pid")
         [connection] = [kept.connection for kept in box._servers]
         assert connection is not None
-        await until(lambda: connection._session is not None and connection._session.over)
+        await until(lambda: connection.tracker.state is State.IDLE_CLOSING)
         assert int(text(await call(tool, box))) == pids(tmp_path)[1]
 
 

@@ -10,7 +10,7 @@ import asyncio
 import logging
 import math
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TypeVar
@@ -31,9 +31,19 @@ from bot.mcp.oauth.tokens import TokenProvider
 from bot.mcp.redaction import Redaction
 from bot.mcp.request_context import RequestContext
 from bot.mcp.review import ToolPinning
-from bot.mcp.server.output import NoiseCounter, ServerLog
-from bot.mcp.server.retry import CircuitBreaker, ConnectionTiming
+from bot.mcp.server.output import ServerLog, StrayLineCounter
+from bot.mcp.server.retry import CircuitBreaker, ReconnectBackoff
 from bot.mcp.server.session import ActivityTracker, ConnectionDependencies, ProtocolNegotiation, Session
+from bot.mcp.server.state import (
+    ESTABLISHED,
+    Event,
+    State,
+    can_connect_for_call,
+    can_send,
+    is_before_first_session,
+    is_session_over,
+    was_lost,
+)
 from bot.mcp.server.status import ServerStatusTracker
 from bot.ports import CallContext
 
@@ -109,42 +119,6 @@ def _signed_out(bearer: TokenProvider | None, *, worked: bool) -> Problem | None
     return Problem(bearer.problem, bearer.own_problem) if bearer.problem else None
 
 
-class ReconnectBackoff:
-    """Pauses before the next attempt, in seconds; None means no attempt before the next use. `chance` returns random
-    numbers in [0, 1).
-    """
-
-    def __init__(self, pacing: ConnectionTiming, chance: Callable[[], float]) -> None:
-        self._pacing = pacing
-        self._chance = chance
-        self._failures = 0
-
-    def failed(self) -> float | None:
-        """Return the pause after a failed attempt to connect."""
-        self._failures += 1
-        return self._planned(self._failures)
-
-    def lost(self, lived: float) -> float | None:
-        """Return the pause after the loss of a connection that lived `lived` seconds. A long life resets the failures,
-        and the first attempt after it is immediate.
-        """
-        self._failures = 0 if lived >= self._pacing.steady_after else self._failures + 1
-        if self._failures <= 1 and self._pacing.tries:
-            return self._pacing.quick_pause
-        return self._planned(max(1, self._failures - 1))
-
-    def refused(self) -> float:
-        """Return the pause after a rejected sign-in. It is long, because these attempts have no limit."""
-        return self._pacing.sign_in_pause
-
-    def afresh(self) -> None:
-        """Reset the failures."""
-        self._failures = 0
-
-    def _planned(self, failures: int) -> float | None:
-        return None if failures > self._pacing.tries else self._pacing.pause(failures, self._chance())
-
-
 class Connection:
     """Connection to one server, kept until it is closed. `redact` has its secrets. `synced` are its cached
     capabilities, and `pinned` their pins.
@@ -161,34 +135,32 @@ class Connection:
         disconnected: bool = False,
     ) -> None:
         self.config = config
-        self.condition = ServerStatusTracker(
+        self.tracker = ServerStatusTracker(
             config,
             synced,
-            shared.reports,
+            shared.sync_notifier,
             ToolPinning(config.name, shared.review, pinned),
-            CircuitBreaker(shared.pacing.tripping, shared.clock),
-            junk=NoiseCounter(config.name, shared.clock),
-            words=ServerLog(shared.clock),
+            CircuitBreaker(shared.timing.tripping, shared.clock),
+            stray_lines=StrayLineCounter(config.name, shared.clock),
+            server_log=ServerLog(shared.clock),
             disconnected=disconnected,
             observe=shared.observe,
         )
         self.durations: deque[float] = deque(maxlen=_REMEMBERED_CALLS)
         self._shared = shared
         self._redact = redact
-        self._hurry = asyncio.Event()
+        self._retry_now = asyncio.Event()
         self._closing = asyncio.Event()
-        self._leaving = False
         self._session: Session | None = None
         self._scope: anyio.CancelScope | None = None
         self._owner: asyncio.Task[None] | None = None
-        self._schedule = ReconnectBackoff(shared.pacing, shared.chance)
-        self._use = ActivityTracker(shared.clock, self.condition.notify)
+        self._backoff = ReconnectBackoff(shared.timing, shared.chance)
+        self._activity = ActivityTracker(shared.clock, self.tracker.notify)
         self._calls = ActiveCalls(config.name, redact)
-        self._failed_tries = 0
-        self._asleep = True
+        self._failed_attempts = 0
         known = synced.capabilities
-        self._approach = ProtocolNegotiation(config, known.handshake, version=known.server_version)
-        self._bearer = shared.bearer(config)
+        self._negotiation = ProtocolNegotiation(config, known.handshake, version=known.server_version)
+        self._token_provider = shared.token_provider(config)
 
     @property
     def started(self) -> bool:
@@ -197,20 +169,21 @@ class Connection:
 
     def learn(self, synced: CachedCapabilities, pinned: Pinned | None) -> None:
         """Take over capabilities and pins that another process has synced."""
-        self.condition.update_cache(synced)
-        if self.condition.learn_pins(pinned) and self._session is not None and self._session.usable:
-            self._session.line.mark_list_changed()
+        self.tracker.update_cache(synced)
+        session = self._live_session
+        if self.tracker.learn_pins(pinned) and session is not None:
+            session.listings.mark_changed()
 
     def learn_sign_in(self, version: int) -> None:
         """Record the stored version of the sign-in, 0 for none. A connection that waits for a sign-in retries."""
-        if self._bearer is None or not self._bearer.learn(version):
+        if self._token_provider is None or not self._token_provider.learn(version):
             return
-        if self.condition.status is ServerStatus.AUTH_REQUIRED and version:
-            self._schedule.afresh()
+        if self.tracker.state is State.SIGN_IN_REQUIRED and version:
+            self._backoff.afresh()
             self.start()
-            self._hurry.set()
-        elif not version and self._session is not None and self._session.usable:
-            self._session.line.mark_suspect()
+            self._retry_now.set()
+        elif not version and (session := self._live_session) is not None:
+            session.report(Event.REQUEST_FAILED)
 
     def start(self) -> None:
         """Begin to connect, and reconnect until closed."""
@@ -221,19 +194,18 @@ class Connection:
 
     async def first_attempt_done(self) -> None:
         """Wait until the first running attempt to connect has ended. Return at once if the tools are known."""
-        fresh = (ServerStatus.PENDING, ServerStatus.CONNECTING)
-        while self.started and not self.condition.known and self.condition.status in fresh and not self._failed_tries:
-            await self.condition.change()
+        while self.started and not self.tracker.known and self._is_first_attempt:
+            await self.tracker.change()
 
     async def close(self, limit: float) -> None:
         """End the connection and its process, gracefully for `limit` seconds, then by force."""
         self._closing.set()
-        self._hurry.set()
+        self._retry_now.set()
         if self._owner is None:
-            self.condition.ended()
+            self.tracker.apply(Event.CLOSED)
             return
-        if self._session is not None and self._session.idle:
-            self._session.line.interrupt()
+        if self._session is not None and self._session.is_waiting:
+            self._session.wake()
         elif self._scope is not None:
             self._scope.cancel()
         # Never `wait_for` and never a second cancellation: both would leave the child process behind.
@@ -246,17 +218,16 @@ class Connection:
 
     async def disconnect(self, limit: float) -> None:
         """Close after the running calls have ended, at most `limit` seconds later. Nothing is reported from now on."""
-        self._leaving = True
-        self.condition.detach()
+        self.tracker.detach()
         with suppress(TimeoutError):
-            async with asyncio.timeout(self._shared.pacing.farewell):
-                while self._use.running and not self._closing.is_set():
-                    await self.condition.change()
+            async with asyncio.timeout(self._shared.timing.farewell):
+                while self._activity.running and not self._closing.is_set():
+                    await self.tracker.change()
         await self.close(limit)
 
     async def connect(self) -> None:
         """Connect now, ignoring the breaker, and wait for the result."""
-        with self._use.track_user():
+        with self._activity.track_user():
             await self._connect()
 
     async def confirm(self) -> str:
@@ -264,7 +235,7 @@ class Connection:
         text.
         """
         since = self._shared.clock()
-        with self._use.track_user():
+        with self._activity.track_user():
             session = await self._call_session(calls.Deadline(None))
             if session is None:
                 return self._why_not()
@@ -278,10 +249,10 @@ class Connection:
         """Run a tool. A call that never reached the server, or is repeatable on a trusted server, is sent again once if
         the connection is back in time.
         """
-        with self._use.track_user():
+        with self._activity.track_user():
             outcome = await self._call(tool, call, context)
             if isinstance(outcome, CallOutcomeUnknown):
-                self._use.mark_unresponsive()
+                self._activity.mark_unresponsive()
             return outcome
 
     async def _call(self, tool: Tool, call: ToolCall, context: CallContext) -> ToolOutcome:
@@ -308,19 +279,19 @@ class Connection:
                 break
             if limits.silence <= 0:
                 return unknown or CallNotSent(f"There was no time left for server {self.config.name}.")
-            if objection := self.condition.rejection_reason(tool):
+            if objection := self.tracker.rejection_reason(tool):
                 # An idle server may have changed since its tools were offered.
                 return unknown or CallNotSent(objection)
             began = asyncio.get_running_loop().time()
             outcome = await calls.send(session.client, tool, call, under_way, limits=limits, redact=self._redact)
-            if self._bearer is not None and self._bearer.out:
-                session.line.mark_closed()
+            if self._token_provider is not None and self._token_provider.out:
+                session.report(Event.CONNECTION_LOST)
             match outcome:
                 case calls.RequestNotSent(reason, gone):
-                    session.line.mark_closed() if gone else session.line.mark_suspect()
+                    session.report(Event.CONNECTION_LOST if gone else Event.REQUEST_FAILED)
                 case calls.NoResponse() if tool.repeatable:
                     unknown = CallOutcomeUnknown(outcome.reason)
-                    session.line.mark_suspect()
+                    session.report(Event.REQUEST_FAILED)
                 case calls.NoResponse():
                     return CallOutcomeUnknown(outcome.reason)
                 case CallReturned():
@@ -332,7 +303,7 @@ class Connection:
 
     async def sync(self) -> ServerCapabilities:
         """Fetch all capabilities of the server; connect if needed. Raises ServerTrouble."""
-        with self._use.track_internal():
+        with self._activity.track_internal():
             session = await self._admin_session()
             try:
                 return await session.sync()
@@ -342,14 +313,14 @@ class Connection:
 
     async def read(self, uri: str) -> Sequence[Piece]:
         """Read a resource. Raises ServerTrouble."""
-        with self._use.track_user():
+        with self._activity.track_user():
             session = await self._admin_session()
             with self._calls.beside():
                 return await self._asked("the resource", results.format_resource(session.client, uri, self._redact))
 
     async def prompt(self, name: str, arguments: Mapping[str, str]) -> Sequence[Piece]:
         """Get a prompt. Raises ServerTrouble."""
-        with self._use.track_user():
+        with self._activity.track_user():
             session = await self._admin_session()
             asking = results.format_prompt(session.client, name, arguments, self._redact)
             with self._calls.beside():
@@ -368,66 +339,82 @@ class Connection:
     @property
     def _signed_out(self) -> str:
         """Reason of a rejected sign-in, else empty."""
-        return self._bearer.problem if self._bearer is not None and self._bearer.out else ""
+        return self._token_provider.problem if self._token_provider is not None and self._token_provider.out else ""
 
     async def _admin_session(self) -> Session:
         """Return a session for a request of an admin; wait for a connection at most the connect timeout. Raises
         ServerTrouble.
         """
-        if self.condition.status is ServerStatus.DISCONNECTED:
+        if self.tracker.status is ServerStatus.DISCONNECTED:
             raise error_message(self._why_not())
         await self._connect()
-        session = self._session
-        if session is None or not session.usable:
+        session = self._live_session
+        if session is None:
             raise error_message(self._why_not())
         return session
 
+    @property
+    def _live_session(self) -> Session | None:
+        """Session to which requests may be sent, or None."""
+        return self._session if can_send(self.tracker.state) else None
+
+    @property
+    def _is_first_attempt(self) -> bool:
+        return is_before_first_session(self.tracker.state) and not self._failed_attempts
+
     async def _connect(self) -> None:
-        if self._session is None or not self._session.usable:
-            self.condition.breaker.reset()
-            self._schedule.afresh()
+        if self._live_session is None:
+            self.tracker.breaker.reset()
+            self._backoff.afresh()
             self.start()
-            await self._usable_session(self.condition.connect_limit + self._shared.pacing.patience)
+            await self._usable_session(self.tracker.connect_limit + self._shared.timing.patience)
 
     async def _call_session(self, deadline: calls.Deadline) -> Session | None:
         """Return a session for a call, or None. An idle server is connected, within the connect timeout. A failing one,
         or one that needs a sign-in, is not.
         """
-        if self._session is not None and self._session.usable:
-            return self._session
-        out = self.condition.status in (ServerStatus.AUTH_REQUIRED, ServerStatus.DISCONNECTED)
-        if out or self.condition.breaker.left:
+        if (session := self._live_session) is not None:
+            return session
+        if not can_connect_for_call(self.tracker.state) or self.tracker.breaker.left:
             return None
-        asleep = self._asleep or (self._session is not None and self._session.line.idle_closing)
         self.start()
-        patience = self.condition.connect_limit if asleep else self._shared.pacing.patience
+        patience = self._shared.timing.patience if self._is_retrying else self.tracker.connect_limit
         return await self._usable_session(deadline.within(patience))
+
+    @property
+    def _is_retrying(self) -> bool:
+        """True if the next attempt is planned, or the current session comes from such an attempt."""
+        state = self.tracker.state
+        if state is State.IDLE_CLOSING:
+            return False
+        return state is State.BACKOFF if self._session is None else self._session.is_retry
 
     async def _usable_session(self, patience: float) -> Session | None:
         """Return the live session, waiting at most `patience` seconds for a connection in progress."""
-        tries = self._failed_tries
+        failed_before = self._failed_attempts
 
-        def settled() -> bool:
-            usable = self._session is not None and self._session.usable
-            return usable or self._failed_tries > tries or self._closing.is_set() or self._leaving
+        def is_settled() -> bool:
+            stopping = self._closing.is_set() or self.tracker.is_detached
+            return can_send(self.tracker.state) or self._failed_attempts > failed_before or stopping
 
         with suppress(TimeoutError):
             async with asyncio.timeout(patience):
-                while not settled():
-                    if (self._session is None or self._session.over) and not self.condition.breaker.left:
-                        self._hurry.set()
-                    await self.condition.change()
-        return self._session if self._session is not None and self._session.usable else None
+                while not is_settled():
+                    without_session = self._session is None or is_session_over(self.tracker.state)
+                    if without_session and not self.tracker.breaker.left:
+                        self._retry_now.set()
+                    await self.tracker.change()
+        return self._live_session
 
     def _why_not(self, reason: str = "") -> str:
-        name, problem = self.config.name, self.condition.problem
-        left = self.condition.breaker.left
+        name, problem = self.config.name, self.tracker.problem
+        left = self.tracker.breaker.left
         if left and problem:
             until = "until an admin connects it" if math.isinf(left) else f"for {math.ceil(left)} s"
             return f"Server {name} keeps failing and is left alone {until}. {problem}"
         if problem or reason:
             return problem or reason
-        if self.condition.status is ServerStatus.DISCONNECTED and not self._closing.is_set():
+        if self.tracker.status is ServerStatus.DISCONNECTED and not self._closing.is_set():
             return f"Server {name} is disconnected. Fix: connect it again."
         return f"Server {name} is not connected."
 
@@ -435,63 +422,74 @@ class Connection:
         try:
             await self._keep_up()
         finally:
-            self.condition.ended()
+            self.tracker.apply(Event.CLOSED)
 
     async def _keep_up(self) -> None:
+        is_retry = False
         while not self._closing.is_set():
             began = asyncio.get_running_loop().time()
-            ended = await self._connect_and_serve()
+            ended = await self._connect_and_serve(is_retry=is_retry)
             if self._closing.is_set():
                 return
             if ended is None:
-                self._asleep = True
-                self.condition.mark_idle()
-                await self._hurry.wait()
+                self.tracker.apply(Event.IDLE_CLOSED)
+                await self._retry_now.wait()
+                is_retry = False
             else:
-                await self._wait_for_retry(self._next_try(ended, asyncio.get_running_loop().time() - began))
+                pause = self._record_failure(ended, asyncio.get_running_loop().time() - began)
+                await self._wait_for_retry(pause)
+                is_retry = pause is not None
 
-    def _next_try(self, ended: Ended, lived: float) -> float | None:
-        """Return the pause before the next attempt in seconds; None if the next use starts it."""
+    def _record_failure(self, ended: Ended, lived: float) -> float | None:
+        """Record the end of a session that lived `lived` seconds. Return the pause before the next attempt in seconds;
+        None if the next use starts it.
+        """
         if ended.worked:
-            self.condition.breaker.lost()
-            pause = self._schedule.lost(lived)
+            self.tracker.breaker.lost()
+            pause = self._backoff.lost(lived)
         elif ended.status is ServerStatus.AUTH_REQUIRED:
-            pause = self._schedule.refused()
+            pause = self._backoff.refused()
         else:
-            self.condition.breaker.failed()
-            pause = self._schedule.failed()
-        self._failed_tries += not ended.worked
-        self.condition.failed(ended.status, ended.problem)
+            self.tracker.breaker.failed()
+            pause = self._backoff.failed()
+        self._failed_attempts += not ended.worked
+        self.tracker.apply(_failure_event(ended.status, pause), ended.problem)
         if pause is None:
             log.warning("MCP server %s has no retries left, the next use connects again", self.config.name)
         return pause
 
     async def _wait_for_retry(self, pause: float | None) -> None:
         """Wait before the next attempt. A use shortens the pause to its minimum."""
-        self._asleep = pause is None
-        minimum = self._shared.pacing.minimum_pause
+        minimum = self._shared.timing.minimum_pause
         least = asyncio.get_running_loop().time() + (minimum if pause is None else min(pause, minimum))
         with suppress(TimeoutError):
             async with asyncio.timeout(pause):
-                await self._hurry.wait()
+                await self._retry_now.wait()
         with suppress(TimeoutError):
             async with asyncio.timeout_at(least):
                 await self._closing.wait()
 
-    async def _connect_and_serve(self) -> Ended | None:
+    def _report(self, session: Session, event: Event) -> None:
+        """Record an event of a session. A session that has been left changes nothing."""
+        if session is self._session:
+            self.tracker.report(event)
+
+    async def _connect_and_serve(self, *, is_retry: bool) -> Ended | None:
         """Run one session. Return the reason of its end, None if it was idle."""
-        self._hurry.clear()
+        self._retry_now.clear()
         session = self._session = Session(
-            self.condition,
+            self.tracker,
             self._shared,
-            self._closing,
-            self._approach,
-            self._use,
+            self._negotiation,
+            activity=self._activity,
+            closing=self._closing,
+            report=self._report,
+            is_retry=is_retry,
             redact=self._redact,
             calls=self._calls,
         )
         error: BaseException | None = None
-        limit = self.condition.connect_limit
+        limit = self.tracker.connect_limit
         with request_context.begin() as attempt:
             try:
                 with anyio.CancelScope() as self._scope:
@@ -503,16 +501,23 @@ class Connection:
                 error = raised
             finally:
                 self._session = self._scope = None
-        line = session.line
-        if line.idle_closing and not line.lost:
+        state = self.tracker.state
+        if state is State.IDLE_CLOSING:
             return None
-        worked = line.client is not None
-        if not worked and self._approach.on_failed(error, attempt, hung_up=line.lost) and not self._closing.is_set():
-            return await self._connect_and_serve()
-        ending = DisconnectReason(error, attempt, session.words.lines, limit, worked, line.lost)
-        ended = ending.classify(self.config, self._bearer, self._redact)
+        worked, lost = state in ESTABLISHED, was_lost(state)
+        if not worked and self._negotiation.on_failed(error, attempt, hung_up=lost) and not self._closing.is_set():
+            self.tracker.apply(Event.OTHER_TRANSPORT_CHOSEN)
+            return await self._connect_and_serve(is_retry=is_retry)
+        ending = DisconnectReason(error, attempt, session.stderr.lines, limit, worked, lost)
+        ended = ending.classify(self.config, self._token_provider, self._redact)
         text, own = map(self._redact.clean, (ended.problem.text, ended.problem.own))
         return replace(ended, problem=Problem(text, own))
+
+
+def _failure_event(status: ServerStatus, pause: float | None) -> Event:
+    if status is ServerStatus.AUTH_REQUIRED:
+        return Event.SIGN_IN_REJECTED
+    return Event.RETRIES_EXHAUSTED if pause is None else Event.RETRY_PLANNED
 
 
 def error_message(sentence: str) -> ServerTrouble:

@@ -39,7 +39,7 @@ LEVEL: Literal["warning"] = "warning"
 _LINES_PER_WINDOW = 20
 """Maximum number of lines in a minute without a warning."""
 _WINDOW_SECONDS = 60.0
-_JUNK_BYTES = 2_000
+_STRAY_LINE_BYTES = 2_000
 _LONGEST_EXAMPLE = 200
 
 
@@ -80,7 +80,7 @@ class StderrTail(asyncio.Protocol):
             log.debug("%s: %s", self._server, line)
 
     @asynccontextmanager
-    async def listening(self) -> AsyncIterator[TextIO]:
+    async def open(self) -> AsyncIterator[TextIO]:
         """Open a file for the process's stderr. Close it after the start. All output is in the tail after the block."""
         read_end, write_end = os.pipe()
         reader, writer = os.fdopen(read_end, "rb", buffering=0), os.fdopen(write_end, "w")
@@ -112,42 +112,42 @@ class ServerLog:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._heard: deque[float] = deque(maxlen=_LOG_LINES_PER_WINDOW)
-        self._kept: deque[LogLine] = deque(maxlen=_LOG_LINES)
+        self._times: deque[float] = deque(maxlen=_LOG_LINES_PER_WINDOW)
+        self._lines: deque[LogLine] = deque(maxlen=_LOG_LINES)
 
     @property
     def last(self) -> tuple[LogLine, ...]:
         """Last messages, oldest first."""
-        return tuple(self._kept)
+        return tuple(self._lines)
 
-    def heard(self, level: str, data: Any, clean: Callable[[str], str]) -> None:
+    def add(self, level: str, data: Any, clean: Callable[[str], str]) -> None:
         """Add a message. `data` is any JSON; `clean` redacts a text."""
         if level not in WORTH_TELLING:
             return
         now = self._clock()
-        if len(self._heard) == _LOG_LINES_PER_WINDOW and now - self._heard[0] < _LOG_WINDOW_SECONDS:
+        if len(self._times) == _LOG_LINES_PER_WINDOW and now - self._times[0] < _LOG_WINDOW_SECONDS:
             return
-        self._heard.append(now)
+        self._times.append(now)
         text = data if isinstance(data, str) else json.dumps(data, ensure_ascii=False, default=str)
         line = " ".join(clean(text).split())
-        self._kept.append(LogLine(level, f"{line[:_LONGEST_LOG_LINE]}…" if len(line) > _LONGEST_LOG_LINE else line))
+        self._lines.append(LogLine(level, f"{line[:_LONGEST_LOG_LINE]}…" if len(line) > _LONGEST_LOG_LINE else line))
 
 
-class Junk(ValueError):
+class StrayLine(ValueError):
     """Beginning of a line that is not a message."""
 
     def __init__(self, line: bytes) -> None:
         super().__init__("a line that is no JSON-RPC message")
-        self.line = line[:_JUNK_BYTES]
+        self.line = line[:_STRAY_LINE_BYTES]
 
 
-class NoiseCounter:
+class StrayLineCounter:
     """Count of one server's lines. `clock` is in seconds."""
 
     def __init__(self, server: str, clock: Callable[[], float] = time.monotonic) -> None:
         self._server = server
         self._clock = clock
-        self._heard: deque[float] = deque(maxlen=_LINES_PER_WINDOW + 1)
+        self._times: deque[float] = deque(maxlen=_LINES_PER_WINDOW + 1)
         self._example = ""
 
     @property
@@ -155,13 +155,13 @@ class NoiseCounter:
         """One of the lines, shortened; empty unless there were more than 20 in a minute."""
         return self._example
 
-    def heard(self, junk: Junk, clean: Callable[[str], str]) -> None:
+    def add(self, stray: StrayLine, clean: Callable[[str], str]) -> None:
         """Count a line. `clean` redacts a text."""
         now = self._clock()
-        self._heard.append(now)
-        if self._example or len(self._heard) <= _LINES_PER_WINDOW or now - self._heard[0] > _WINDOW_SECONDS:
+        self._times.append(now)
+        if self._example or len(self._times) <= _LINES_PER_WINDOW or now - self._times[0] > _WINDOW_SECONDS:
             return
-        line = " ".join(clean(junk.line.decode("utf-8", "replace")).split())
+        line = " ".join(clean(stray.line.decode("utf-8", "replace")).split())
         self._example = f"{line[:_LONGEST_EXAMPLE]}…" if len(line) > _LONGEST_EXAMPLE else line or "an empty line"
         log.warning(
             "MCP server %s writes to its standard output what is no message, more than %d lines a minute. Fix: let it "

@@ -139,6 +139,42 @@ class ConnectionTiming:
         return planned * (1 + self.spread * (2 * chance - 1))
 
 
+class ReconnectBackoff:
+    """Pauses before the next attempt, in seconds; None means no attempt before the next use. `chance` returns random
+    numbers in [0, 1).
+    """
+
+    def __init__(self, timing: ConnectionTiming, chance: Callable[[], float]) -> None:
+        self._timing = timing
+        self._chance = chance
+        self._failures = 0
+
+    def failed(self) -> float | None:
+        """Return the pause after a failed attempt to connect."""
+        self._failures += 1
+        return self._planned(self._failures)
+
+    def lost(self, lived: float) -> float | None:
+        """Return the pause after the loss of a connection that lived `lived` seconds. A long life resets the failures,
+        and the first attempt after it is immediate.
+        """
+        self._failures = 0 if lived >= self._timing.steady_after else self._failures + 1
+        if self._failures <= 1 and self._timing.tries:
+            return self._timing.quick_pause
+        return self._planned(max(1, self._failures - 1))
+
+    def refused(self) -> float:
+        """Return the pause after a rejected sign-in. It is long, because these attempts have no limit."""
+        return self._timing.sign_in_pause
+
+    def afresh(self) -> None:
+        """Reset the failures."""
+        self._failures = 0
+
+    def _planned(self, failures: int) -> float | None:
+        return None if failures > self._timing.tries else self._timing.pause(failures, self._chance())
+
+
 class StartLimiter:
     """Limiter of `at_once` slots. A slot is released after `seconds` at the latest, so that silent servers block no
     others.

@@ -36,14 +36,14 @@ from bot.domain.tools import Tool
 from bot.mcp import request_context
 from bot.mcp.calls import BROKEN, ActiveCalls
 from bot.mcp.config.checks import AllowedTargets, Resolve, endpoint_fingerprint, resolve_host
-from bot.mcp.connection_events import ConnectionEvents
 from bot.mcp.errors import failed_listing, root_cause
 from bot.mcp.oauth.tokens import TokenProvider, no_token_provider
 from bot.mcp.redaction import KnownSecrets, Redaction
 from bot.mcp.request_context import RequestContext
 from bot.mcp.server.capabilities import CapabilityFetcher
-from bot.mcp.server.output import LEVEL, Junk, StderrTail
+from bot.mcp.server.output import LEVEL, StderrTail, StrayLine
 from bot.mcp.server.retry import ConnectionTiming, StartLimiter
+from bot.mcp.server.state import Event, State, is_serving
 from bot.mcp.server.status import ServerStatusTracker, SyncNotifier
 from bot.mcp.transports.open import open_transport
 
@@ -200,34 +200,38 @@ class ActivityTracker:
 
 
 async def monitor(
-    client: Client, line: ConnectionEvents, use: ActivityTracker, pacing: ConnectionTiming, clock: Callable[[], float]
+    client: Client,
+    report: Callable[[Event], None],
+    activity: ActivityTracker,
+    timing: ConnectionTiming,
+    clock: Callable[[], float],
 ) -> None:
-    """Ping a quiet server, and one that did not answer a call; end an idle session.
+    """Ping a quiet server, and one that did not answer a call; report a failure, and when the server is unused.
 
     A hanging process or a lost network path sends no event: without pings the next call would be the first to fail.
-    Returns when the connection is suspect or idle.
+    Returns when the server is unused.
     """
-    idle_after = math.inf if pacing.idle_after is None else pacing.idle_after
-    quiet_after = math.inf if pacing.quiet_after is None else pacing.quiet_after
-    began = asked = clock()
-    use.unresponsive.clear()
+    idle_after = math.inf if timing.idle_after is None else timing.idle_after
+    quiet_after = math.inf if timing.quiet_after is None else timing.quiet_after
+    began = pinged = clock()
+    activity.unresponsive.clear()
     while True:
-        rests_at = max(began, use.unused_since) + idle_after
-        asks_at = max(asked, use.unused_since) + quiet_after
+        idle_at = max(began, activity.unused_since) + idle_after
+        ping_at = max(pinged, activity.unused_since) + quiet_after
         now = clock()
-        if now >= rests_at:
-            line.mark_idle()
+        if now >= idle_at:
+            report(Event.UNUSED_TOO_LONG)
             return
-        if now >= asks_at or use.unresponsive.is_set():
-            use.unresponsive.clear()
-            if not await _is_alive(client, pacing.quiet_limit):
-                line.mark_suspect()
-            asked = clock()
+        if now >= ping_at or activity.unresponsive.is_set():
+            activity.unresponsive.clear()
+            if not await _is_alive(client, timing.quiet_limit):
+                report(Event.REQUEST_FAILED)
+            pinged = clock()
             continue
-        ends = min(rests_at, asks_at) - now
+        pause = min(idle_at, ping_at) - now
         with suppress(TimeoutError):
-            async with asyncio.timeout(None if math.isinf(ends) else ends):
-                await use.unresponsive.wait()
+            async with asyncio.timeout(None if math.isinf(pause) else pause):
+                await activity.unresponsive.wait()
 
 
 async def _is_alive(client: Client, limit: float) -> bool:
@@ -249,6 +253,73 @@ async def _is_alive(client: Client, limit: float) -> bool:
     return True
 
 
+class ListingSchedule:
+    """Time of the next listing of the tools, after notifications of changes.
+
+    Changes are collected until the server is quiet for `settle` seconds, at most for `apart` seconds. Two listings are
+    at least `apart` seconds apart. `on_due` is called when a listing is due. `stale`: the tools may have changed since
+    the last listing began. `listing`: a listing has begun and has not succeeded.
+    """
+
+    def __init__(
+        self, settle: float, apart: float, on_due: Callable[[], None], clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.stale = False
+        self.listing = False
+        self._settle = settle
+        self._apart = apart
+        self._on_due = on_due
+        self._clock = clock
+        self._listed_at = -math.inf
+        self._first_change = self._last_change = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+
+    @property
+    def is_due(self) -> bool:
+        """True if the tools may have changed and it is time to list them."""
+        quiet_at = min(self._last_change + self._settle, self._first_change + self._apart)
+        return self.stale and self._clock() >= max(quiet_at, self._listed_at + self._apart)
+
+    def mark_changed(self) -> None:
+        """Record that the tools may have changed."""
+        self._last_change = self._clock()
+        if not self.stale:
+            self._first_change = self._last_change
+        self.stale = True
+        self._start_timer()
+
+    def listing_started(self) -> None:
+        """Record the start of a listing. Its response may lack changes from now on."""
+        self.listing = True
+        self.stale = False
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def listing_succeeded(self) -> None:
+        """Record a complete listing."""
+        self.listing = False
+        self._listed_at = self._clock()
+        self._start_timer()
+
+    def listing_cancelled(self) -> None:
+        """Record a listing without a response in time. The cached tools may be outdated."""
+        self.listing = False
+        self.mark_changed()
+
+    def _start_timer(self) -> None:
+        """Poll `is_due`, because a timer for each notification would restart the wait."""
+        if self.stale and self._timer is None and not self.listing:
+            self._timer = asyncio.get_running_loop().call_later(self._settle, self._check)
+
+    def _check(self) -> None:
+        self._timer = None
+        if self.is_due:
+            self._on_due()
+        else:
+            self._start_timer()
+
+
 def no_names(config: ServerConfig) -> frozenset[str]:  # noqa: ARG001 - see ConnectionDependencies
     """Return no names, for a server without others."""
     return frozenset()
@@ -256,109 +327,117 @@ def no_names(config: ServerConfig) -> frozenset[str]:  # noqa: ARG001 - see Conn
 
 @dataclass(frozen=True, slots=True)
 class ConnectionDependencies:
-    """Dependencies of all connections. `clock` is in seconds. `bearer` returns the token provider of a server."""
+    """Dependencies of all connections. `clock` is in seconds. `names_beside` returns other servers' tool names."""
 
-    turnstile: StartLimiter
+    start_limiter: StartLimiter
     secrets: KnownSecrets = field(default_factory=KnownSecrets)
-    pacing: ConnectionTiming = ConnectionTiming()
+    timing: ConnectionTiming = ConnectionTiming()
     chance: Callable[[], float] = random.random
     allowances: AllowedTargets = AllowedTargets()
     resolve: Resolve = resolve_host
-    reports: SyncNotifier = field(default_factory=SyncNotifier)
+    sync_notifier: SyncNotifier = field(default_factory=SyncNotifier)
     observe: MetricSink = null_sink
     review: ReviewPolicy = ReviewPolicy.CHANGED
     names_beside: Callable[[ServerConfig], frozenset[str]] = no_names
     clock: Callable[[], float] = time.monotonic
-    bearer: Callable[[ServerConfig], TokenProvider | None] = no_token_provider
+    token_provider: Callable[[ServerConfig], TokenProvider | None] = no_token_provider
 
 
 class Session:
-    """One session, to be run once, negotiated by `approach`. It ends when `closing` is set and it is woken."""
+    """One session, to be run once. It ends when its state or `closing` says so and it is woken.
+
+    `negotiation` chooses the transport and the protocol. `report` takes the session's events, from any task.
+    `is_retry`: the attempt was planned after a failure, so calls wait less for it.
+    """
 
     def __init__(
         self,
-        condition: ServerStatusTracker,
+        tracker: ServerStatusTracker,
         shared: ConnectionDependencies,
-        closing: asyncio.Event,
-        approach: ProtocolNegotiation,
-        use: ActivityTracker,
+        negotiation: ProtocolNegotiation,
         *,
+        activity: ActivityTracker,
+        closing: asyncio.Event,
+        report: Callable[[Session, Event], None],
+        is_retry: bool,
         redact: Redaction,
         calls: ActiveCalls,
     ) -> None:
-        self.line = ConnectionEvents(shared.pacing.settle, shared.pacing.apart, shared.clock)
-        self.words = StderrTail(condition.config.name, redact)
-        self._condition = condition
-        self._config = condition.config
+        self.is_retry = is_retry
+        self.stderr = StderrTail(tracker.config.name, redact)
+        self.listings = ListingSchedule(shared.timing.settle, shared.timing.apart, self.wake, shared.clock)
+        self._client: Client | None = None
+        self._wakeup = asyncio.Event()
+        self._report = report
+        self._tracker = tracker
+        self._config = tracker.config
         self._shared = shared
         self._redact = redact
-        self._bearer = shared.bearer(condition.config)
+        self._token_provider = shared.token_provider(tracker.config)
         self._closing = closing
-        self._approach = approach
-        self._use = use
+        self._negotiation = negotiation
+        self._activity = activity
         self._calls = calls
         calls.reset_elicitations()
-        self._ended = False
-        self._known = condition.synced.capabilities
-        self._catalogue = CapabilityFetcher(condition.config, redact, shared.names_beside)
-        self._asking = asyncio.Lock()
+        self._known = tracker.synced.capabilities
+        self._fetcher = CapabilityFetcher(tracker.config, redact, shared.names_beside)
+        self._fetching = asyncio.Lock()
         self._listing = asyncio.Lock()
         self._listed_at = self._fresh_until = -math.inf
 
     @property
-    def usable(self) -> bool:
-        """True if requests may be sent."""
-        return self.line.usable and not self._ended
-
-    @property
-    def over(self) -> bool:
-        """True if it has ended or is about to."""
-        return self._ended or self.line.lost or self.line.idle_closing
-
-    @property
-    def idle(self) -> bool:
-        """True if it is connected and only waits for events."""
-        asking = self._ended or self._asking.locked()
-        return self.line.client is not None and self.line.idle and not asking
+    def is_waiting(self) -> bool:
+        """True if the owner task only waits for events, so that `wake` ends the session gracefully."""
+        listing = self.listings.listing or self.listings.is_due or self._fetching.locked()
+        return self._tracker.state is State.READY and not listing
 
     @property
     def client(self) -> Client:
-        """Client of the library, valid while the session is usable."""
-        assert self.line.client is not None
-        return self.line.client
+        """Client of the library, valid while requests can be sent."""
+        assert self._client is not None
+        return self._client
+
+    def report(self, event: Event) -> None:
+        """Report an event of this session, and wake the owner task."""
+        self._report(self, event)
+        self.wake()
+
+    def wake(self) -> None:
+        """Wake the owner task."""
+        self._wakeup.set()
 
     async def live(self, scope: anyio.CancelScope) -> None:
         """Connect, and serve until the connection is lost or closed. `scope` surrounds this call."""
-        async with self._shared.turnstile.acquire() as make_room:
-            self._condition.mark_connecting()
-            if self._bearer is not None:
-                self._bearer.begins()
-            scope.deadline = anyio.current_time() + self._condition.connect_limit
+        async with self._shared.start_limiter.acquire() as release_slot:
+            self._tracker.apply(Event.ATTEMPT_STARTED)
+            if self._token_provider is not None:
+                self._token_provider.begins()
+            scope.deadline = anyio.current_time() + self._tracker.connect_limit
             async with self._new_client() as client:
                 tools = await self._tools(client)
                 scope.deadline = math.inf
-                make_room()
-                self.line.client = client
+                release_slot()
                 info = client.server_info
                 version = "" if info is None else self._redact.clean(info.version)
                 self._known = replace(
                     self._known,
                     tools=tools,
-                    protocol=self._approach.protocol_label(client.protocol_version),
-                    handshake=self._approach.on_connected(client.protocol_version, version),
+                    protocol=self._negotiation.protocol_label(client.protocol_version),
+                    handshake=self._negotiation.on_connected(client.protocol_version, version),
                     server_version=version,
                 )
+                self._client = client
+                self._tracker.connected(self._known)
                 try:
-                    self._condition.listed(self._known)
                     await self._serve(client)
                 finally:
-                    self._ended = True
+                    self._tracker.session_ended()
                     scope.deadline = anyio.current_time() + _GOODBYE_SECONDS
 
     async def sync(self) -> ServerCapabilities:
         """Fetch all capabilities, from any task. Raises TimeoutError and `calls.BROKEN`."""
         known = await self._fetched()
-        self._condition.sync_succeeded(known)
+        self._tracker.sync_succeeded(known)
         return known
 
     async def confirm(self, since: float) -> None:
@@ -370,97 +449,99 @@ class Session:
         """
         client, before = self.client, self._known.tools
         try:
-            async with asyncio.timeout(self._shared.pacing.confirm), self._listing:
+            async with asyncio.timeout(self._shared.timing.confirm), self._listing:
                 if self._is_fresh(since):
                     return
                 try:
                     tools = await self._tools(client)
                 except asyncio.CancelledError:
-                    self.line.listing_failed()
+                    self.listings.listing_cancelled()
                     raise
                 self._known = replace(self._known, tools=tools)
-                self._condition.listed(self._known)
+                self._tracker.tools_listed(self._known)
         except BROKEN as error:
             self._failed(error)
             raise
         if tools != before:
             # The owner task stores changes and notifies others.
-            self.line.mark_list_changed()
+            self.listings.mark_changed()
 
     def _is_fresh(self, since: float) -> bool:
-        return not self.line.stale and (self._listed_at >= since or self._shared.clock() < self._fresh_until)
+        return not self.listings.stale and (self._listed_at >= since or self._shared.clock() < self._fresh_until)
 
     async def _fetched(self) -> ServerCapabilities:
         client = self.client
-        async with self._asking:
-            self._condition.syncing()
+        async with self._fetching:
+            self._tracker.syncing()
             try:
                 async with asyncio.timeout(self._config.list_timeout):
                     async with self._listing:
                         self._known = replace(self._known, tools=await self._tools(client))
-                        self._condition.listed(self._known)
+                        self._tracker.tools_listed(self._known)
                     await self._fetch_others(client)
             except (*BROKEN, TimeoutError) as error:
                 self._failed(error)
                 raise
             except asyncio.CancelledError:
-                self.line.mark_suspect()
+                self.report(Event.REQUEST_FAILED)
                 raise
             return self._known
 
     def _failed(self, error: Exception) -> None:
         problem = self._redact.clean(failed_listing(self._config, error, self._redact))
         log.debug("MCP server %s: %s", self._config.name, problem)
-        self._condition.sync_failed(problem)
-        if self.line.listing:
-            self.line.mark_suspect()
+        self._tracker.sync_failed(problem)
+        if self.listings.listing:
+            self.report(Event.REQUEST_FAILED)
 
     def _new_client(self) -> Client:
-        async def heard(message: types.ServerNotification | Exception) -> None:
+        async def on_message(message: types.ServerNotification | Exception) -> None:
             if isinstance(message, _CHANGES):
-                self.line.mark_list_changed()
-            elif isinstance(message, Junk):
-                self._condition.junk.heard(message, self._redact.clean)
+                self.listings.mark_changed()
+            elif isinstance(message, StrayLine):
+                self._tracker.stray_lines.add(message, self._redact.clean)
 
-        async def said(params: types.LoggingMessageNotificationParams) -> None:
-            self._condition.words.heard(params.level, params.data, self._redact.clean)
+        async def on_log(params: types.LoggingMessageNotificationParams) -> None:
+            self._tracker.server_log.add(params.level, params.data, self._redact.clean)
 
-        async def asked(
+        async def on_elicitation(
             context: ClientRequestContext,  # noqa: ARG001 - the library gives it by name
             params: types.ElicitRequestParams,
         ) -> types.ElicitResult | types.ErrorData:
-            if self.line.client is not None and self.client.protocol_version in MODERN_PROTOCOL_VERSIONS:
+            if self._client is not None and self._client.protocol_version in MODERN_PROTOCOL_VERSIONS:
                 # Only tool calls set a context; other requests come from the library.
                 return types.ErrorData(code=types.INVALID_REQUEST, message=_ONLY_CALLS)
             return await self._calls.on_elicitation(params)
 
         return Client(
             open_transport(
-                self._approach.config,
-                self.words,
-                self.line,
+                self._negotiation.config,
+                self.stderr,
+                on_end=lambda: self.report(Event.CONNECTION_LOST),
+                on_request_failed=lambda: self.report(Event.REQUEST_FAILED),
                 allowances=self._shared.allowances,
                 resolve=self._shared.resolve,
-                bearer=self._bearer,
+                token_provider=self._token_provider,
             ),
-            message_handler=heard,
-            logging_callback=said,
+            message_handler=on_message,
+            logging_callback=on_log,
             log_level=LEVEL,
-            elicitation_callback=asked,
+            elicitation_callback=on_elicitation,
             client_info=types.Implementation(name="countersign", version=bot.__version__),
-            mode=self._approach.mode,
+            mode=self._negotiation.mode,
             cache=None,
         )
 
     async def _tools(self, client: Client) -> tuple[Tool, ...]:
-        self.line.listing_started()
+        self.listings.listing_started()
         began = self._shared.clock()
         self._shared.observe(CacheUsed(self._config.name, "refresh"))
-        listing = await self._catalogue.tools(client)
-        self.line.listing_finished()
+        listing = await self._fetcher.tools(client)
+        self.listings.listing_succeeded()
+        self._report(self, Event.TOOLS_LISTED)
         self._listed_at = began
-        self._fresh_until = began + min(listing.ttl, self._shared.pacing.longest_ttl)
-        self._condition.left_out = listing.left_out
+        self._fresh_until = began + min(listing.ttl, self._shared.timing.longest_ttl)
+        self._tracker.left_out = listing.left_out
         return listing.tools
 
     async def _serve(self, client: Client) -> None:
@@ -469,47 +550,48 @@ class Session:
             if client.protocol_version in MODERN_PROTOCOL_VERSIONS and any(_change_notifications(client)):
                 watchers.start_soon(self._read_notifications, client)
             await self._others(client)
-            watchers.start_soon(monitor, client, self.line, self._use, self._shared.pacing, self._shared.clock)
-            while not (self.line.lost or self.line.idle_closing or self._closing.is_set()):
-                if self.line.is_list_due or self.line.suspect:
+            watchers.start_soon(monitor, client, self.report, self._activity, self._shared.timing, self._shared.clock)
+            while is_serving(self._tracker.state) and not self._closing.is_set():
+                if self.listings.is_due or self._tracker.state is State.SUSPECT:
                     await self._refresh()
-                await self.line.wait()
+                await self._wakeup.wait()
+                self._wakeup.clear()
             watchers.cancel_scope.cancel()
 
     async def _others(self, client: Client) -> None:
         """Fetch resources, templates and prompts for the first time. Calls do not wait for it, and a failure is
         ignored.
         """
-        async with self._asking:
-            self._condition.syncing()
+        async with self._fetching:
+            self._tracker.syncing()
             try:
                 async with asyncio.timeout(self._config.list_timeout):
                     await self._fetch_others(client)
             except (*BROKEN, TimeoutError) as error:
                 self._failed(error)
             else:
-                self._condition.sync_succeeded(self._known)
+                self._tracker.sync_succeeded(self._known)
 
     async def _fetch_others(self, client: Client) -> None:
         """Fetch resources, templates and prompts. The tools may be listed concurrently."""
-        others = await self._catalogue.others(client, self._known)
+        others = await self._fetcher.others(client, self._known)
         self._known = replace(others, tools=self._known.tools)
 
     async def _refresh(self) -> None:
         """Fetch again after a change notification or a timer. Report only changes. Raises the error of a failed
         listing, which ends the connection.
         """
-        before = self._condition.synced
+        before = self._tracker.synced
         try:
             known = await self._fetched()
         except (*BROKEN, TimeoutError):
-            if self.line.listing:
+            if self.listings.listing:
                 raise
             return
         if before.status is SyncStatus.SYNCED and known == before.capabilities:
-            self._condition.sync_confirmed()
+            self._tracker.sync_confirmed()
         else:
-            self._condition.sync_succeeded(known)
+            self._tracker.sync_succeeded(known)
 
     async def _read_notifications(self, client: Client) -> None:
         """Read the stream of change notifications of newer servers, and open it again when it breaks. Missed
@@ -524,19 +606,19 @@ class Session:
                     tools_list_changed=tools, resources_list_changed=resources, prompts_list_changed=prompts
                 ) as changes:
                     if failures:
-                        self.line.mark_list_changed()
+                        self.listings.mark_changed()
                     async for _ in changes:
-                        self.line.mark_list_changed()
+                        self.listings.mark_changed()
             except (SubscriptionLost, TimeoutError):
                 log.debug("MCP server %s: notification stream ended", self._config.name)
             except MCPError as error:
                 log.debug("MCP server %s: no notification stream: %s", self._config.name, error.message)
-                if not self.line.lost and error.code != types.CONNECTION_CLOSED:
+                if self._tracker.state is not State.LOST and error.code != types.CONNECTION_CLOSED:
                     return
-            self.line.mark_suspect()
-            steady = anyio.current_time() - began >= self._shared.pacing.steady_after
+            self.report(Event.REQUEST_FAILED)
+            steady = anyio.current_time() - began >= self._shared.timing.steady_after
             failures = 1 if steady else failures + 1
-            await anyio.sleep(self._shared.pacing.pause(failures, self._shared.chance()))
+            await anyio.sleep(self._shared.timing.pause(failures, self._shared.chance()))
 
 
 def _change_notifications(client: Client) -> tuple[bool, bool, bool]:

@@ -1,7 +1,4 @@
-"""Status and capabilities of one server.
-
-The `connection` and its `session` write them; each change wakes the waiting tasks.
-"""
+"""Status and capabilities of one server, and the delivery of fetched capabilities to the store."""
 
 from __future__ import annotations
 
@@ -16,18 +13,26 @@ from bot.domain.metrics import MetricSink, SessionChanged, SessionEvent, null_si
 from bot.domain.pins import Pinned
 from bot.domain.servers import CachedCapabilities, ServerConfig, ServerSnapshot, ServerStatus, SyncStatus
 from bot.domain.tools import Tool
-from bot.mcp.errors import Problem
+from bot.mcp.errors import NO_PROBLEM, Problem
 from bot.mcp.review import ToolPinning
 from bot.mcp.server.capabilities import apply_definition
-from bot.mcp.server.output import NoiseCounter, ServerLog
+from bot.mcp.server.output import ServerLog, StrayLineCounter
 from bot.mcp.server.retry import CircuitBreaker
+from bot.mcp.server.state import (
+    ESTABLISHED,
+    SESSION_EVENTS,
+    Event,
+    State,
+    hides_tools,
+    next_state,
+    status_of,
+)
 
 log = logging.getLogger(__name__)
 
 OnSynced = Callable[[str, ServerCapabilities], Awaitable[None]]
 OnSyncFailed = Callable[[str, str], Awaitable[None]]
-_LONGEST = 30.0
-_OUT = frozenset((ServerStatus.AUTH_REQUIRED, ServerStatus.DISCONNECTED))
+_LONGEST_DELIVERY = 30.0
 
 
 class SyncNotifier:
@@ -38,80 +43,82 @@ class SyncNotifier:
     def __init__(self, on_synced: OnSynced | None = None, on_sync_failed: OnSyncFailed | None = None) -> None:
         self._on_synced = on_synced
         self._on_sync_failed = on_sync_failed
-        self._waiting: dict[str, ServerCapabilities | str] = {}
-        self._news = asyncio.Event()
+        self._queue: dict[str, ServerCapabilities | str] = {}
+        self._wakeup = asyncio.Event()
         self._ending = False
-        self._teller: asyncio.Task[None] | None = None
+        self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
         """Start the delivery task."""
-        if self._teller is None:
-            self._teller = asyncio.create_task(self._tell_all(), name="mcp:reports")
+        if self._task is None:
+            self._task = asyncio.create_task(self._deliver_all(), name="mcp:reports")
 
     def synced(self, server_id: str, capabilities: ServerCapabilities) -> None:
         """Queue the capabilities of a server."""
-        self._put(server_id, capabilities)
+        self._enqueue(server_id, capabilities)
 
     def sync_failed(self, server_id: str, problem: str) -> None:
         """Queue a failed sync of a server."""
-        self._put(server_id, problem)
+        self._enqueue(server_id, problem)
 
     def forget(self, server_id: str) -> None:
         """Drop the queued result of a removed or changed server."""
-        self._waiting.pop(server_id, None)
+        self._queue.pop(server_id, None)
 
     async def close(self, limit: float) -> None:
         """Deliver the queued results, at most `limit` seconds."""
         self._ending = True
-        self._news.set()
-        if self._teller is None:
+        self._wakeup.set()
+        if self._task is None:
             return
-        done, _ = await asyncio.wait({self._teller}, timeout=limit)
+        done, _ = await asyncio.wait({self._task}, timeout=limit)
         if not done:
-            self._teller.cancel()
-            await asyncio.wait({self._teller})
+            self._task.cancel()
+            await asyncio.wait({self._task})
 
-    def _put(self, server_id: str, report: ServerCapabilities | str) -> None:
-        self._waiting[server_id] = report
-        self._news.set()
+    def _enqueue(self, server_id: str, result: ServerCapabilities | str) -> None:
+        self._queue[server_id] = result
+        self._wakeup.set()
 
-    async def _tell_all(self) -> None:
+    async def _deliver_all(self) -> None:
         while True:
-            while self._waiting:
-                server_id = next(iter(self._waiting))
-                await self._tell(server_id, self._waiting.pop(server_id))
+            while self._queue:
+                server_id = next(iter(self._queue))
+                await self._deliver(server_id, self._queue.pop(server_id))
             if self._ending:
                 return
-            self._news.clear()
-            await self._news.wait()
+            self._wakeup.clear()
+            await self._wakeup.wait()
 
-    async def _tell(self, server_id: str, report: ServerCapabilities | str) -> None:
+    async def _deliver(self, server_id: str, result: ServerCapabilities | str) -> None:
         try:
-            async with asyncio.timeout(_LONGEST):
-                if isinstance(report, str):
+            async with asyncio.timeout(_LONGEST_DELIVERY):
+                if isinstance(result, str):
                     if self._on_sync_failed is not None:
-                        await self._on_sync_failed(server_id, report)
+                        await self._on_sync_failed(server_id, result)
                 elif self._on_synced is not None:
-                    await self._on_synced(server_id, report)
+                    await self._on_synced(server_id, result)
         except Exception as error:  # noqa: BLE001 - whatever it is, the connections go on
             log.warning("capabilities of MCP server %s were not stored: %s", server_id, type(error).__name__)
 
 
 class ServerStatusTracker:
-    """Status of one server. `synced` are its cached capabilities. A `disconnected` server stays so until an admin
-    connects it. `left_out` are reasons why tools cannot be offered.
+    """State of one server, its status for users, and its capabilities.
+
+    `synced` are its cached capabilities. A `disconnected` server stays so until an admin connects it. `left_out` are
+    reasons why tools cannot be offered. Every change that users can see wakes the waiting tasks.
     """
 
     def __init__(
         self,
         config: ServerConfig,
         synced: CachedCapabilities,
-        reports: SyncNotifier,
+        notifier: SyncNotifier,
         pinning: ToolPinning,
         breaker: CircuitBreaker,
         *,
-        junk: NoiseCounter,
-        words: ServerLog,
+        stray_lines: StrayLineCounter,
+        server_log: ServerLog,
         disconnected: bool,
         observe: MetricSink = null_sink,
     ) -> None:
@@ -119,40 +126,50 @@ class ServerStatusTracker:
         self.left_out: tuple[str, ...] = ()
         self.pinning = pinning
         self.breaker = breaker
-        self.junk = junk
-        self.words = words
+        self.stray_lines = stray_lines
+        self.server_log = server_log
         self._synced = _with_definition(synced, config)
         pinning.know(self._synced.capabilities.tools)
-        at_rest = ServerStatus.IDLE if self.known else ServerStatus.PENDING
-        self._state = ServerSnapshot(config, ServerStatus.DISCONNECTED if disconnected else at_rest)
-        self._reports = reports
+        self._state = State.DISCONNECTED if disconnected else State.UNUSED
+        self._problem = NO_PROBLEM
+        self._connected_at: float | None = None
+        # Remembers a state that hides the tools, until the next connection.
+        self._hidden_by: State | None = self._state if hides_tools(self._state) else None
+        self._notifier: SyncNotifier | None = notifier
         self._observe = observe
-        self._silent = False
-        self._withdrawn = disconnected
         self._changed = asyncio.Event()
 
     @property
-    def state(self) -> ServerSnapshot:
-        """Current snapshot of the server."""
-        known = self._synced.capabilities
-        return replace(
-            self._state,
+    def state(self) -> State:
+        """Current state."""
+        return self._state
+
+    @property
+    def snapshot(self) -> ServerSnapshot:
+        """Status and capabilities for display."""
+        capabilities = self._synced.capabilities
+        return ServerSnapshot(
+            self.config,
+            self.status,
+            self._problem.text,
+            own_problem=self._problem.own,
+            connected_at=self._connected_at,
             sync=self._synced.status,
             synced_at=self._synced.at,
-            tool_count=len(known.tools),
-            server_version=known.server_version,
-            protocol=known.protocol,
+            tool_count=len(capabilities.tools),
+            server_version=capabilities.server_version,
+            protocol=capabilities.protocol,
         )
 
     @property
     def status(self) -> ServerStatus:
         """Status word."""
-        return self._state.status
+        return status_of(self._state, known=self.known)
 
     @property
     def problem(self) -> str:
         """Sentence with cause and fix; empty without a problem."""
-        return self._state.problem
+        return self._problem.text
 
     @property
     def synced(self) -> CachedCapabilities:
@@ -177,9 +194,9 @@ class ServerStatusTracker:
         A failed server stays callable and is connected by the call, so that the offered tools do not change too
         often. With an open circuit breaker it is not callable.
         """
-        if self.status is ServerStatus.CONNECTED:
+        if self._state in ESTABLISHED:
             return True
-        return self.known and not self._withdrawn and not self.breaker.left
+        return self.known and self._hidden_by is None and not self.breaker.left
 
     @property
     def tools(self) -> tuple[Tool, ...]:
@@ -194,10 +211,10 @@ class ServerStatusTracker:
     def rejection_reason(self, tool: Tool) -> str:
         """Return the reason why an offered tool must not be called now; empty if there is none."""
         listed = self._synced.capabilities.tools
-        now = next((entry for entry in listed if entry.original_name == tool.original_name), tool)
-        if now.name in self.pinning.withheld:
+        current = next((entry for entry in listed if entry.original_name == tool.original_name), tool)
+        if current.name in self.pinning.withheld:
             return f"{tool.name} is new or has changed, and an admin has to review it first."
-        if now != tool and now.definition != tool.definition:
+        if current != tool and current.definition != tool.definition:
             return f"{tool.name} has changed since it was asked for. Ask for it once more."
         return ""
 
@@ -211,18 +228,23 @@ class ServerStatusTracker:
         changed.set()
 
     def detach(self) -> None:
-        """Stop reporting, because the server is removed or replaced."""
-        self._silent = True
+        """Stop storing capabilities, because the server is removed or replaced."""
+        self._notifier = None
         self.notify()
+
+    @property
+    def is_detached(self) -> bool:
+        """True if the server is removed or replaced."""
+        return self._notifier is None
 
     def update_cache(self, synced: CachedCapabilities) -> None:
         """Take over capabilities that another process has synced. Those of a live connection take precedence."""
-        if self.status is ServerStatus.CONNECTED or (synced.at or 0.0) <= (self._synced.at or 0.0):
+        if self._state in ESTABLISHED or (synced.at or 0.0) <= (self._synced.at or 0.0):
             return
         self._synced = _with_definition(synced, self.config)
         self.pinning.compare(self._synced.capabilities.tools)
-        if self.status is ServerStatus.PENDING:
-            self._become(ServerSnapshot(self.config, ServerStatus.IDLE))
+        if self._state is State.UNUSED:
+            self.notify()
 
     def learn_pins(self, pinned: Pinned | None) -> bool:
         """Take over the pins. Return True if offered tools are withheld now."""
@@ -230,29 +252,42 @@ class ServerStatusTracker:
         self.notify()
         return fewer
 
-    def mark_connecting(self) -> None:
-        """Record the start of an attempt to connect."""
-        self._become(replace(self._state, status=ServerStatus.CONNECTING))
+    def report(self, event: Event) -> None:
+        """Record an event of the live session, from any task. Users see no difference."""
+        assert event in SESSION_EVENTS
+        self._state = next_state(self._state, event)
 
-    def listed(self, capabilities: ServerCapabilities) -> None:
+    def session_ended(self) -> None:
+        """Record that the client is being closed. Users see no difference before it is."""
+        self._state = next_state(self._state, Event.SESSION_ENDED)
+
+    def apply(self, event: Event, problem: Problem = NO_PROBLEM) -> None:
+        """Record an event of an attempt, or the end of a connection. `problem` is the reason of a failure."""
+        if event in (Event.ATTEMPT_STARTED, Event.OTHER_TRANSPORT_CHOSEN):
+            # Users see the last problem until the attempt has ended.
+            problem = self._problem
+        before = self._shown
+        self._state, self._problem, self._connected_at = next_state(self._state, event), problem, None
+        if hides_tools(self._state):
+            self._hidden_by = self._state
+        self._count(before[0])
+        self._show(before)
+
+    def connected(self, capabilities: ServerCapabilities) -> None:
         """Record the connection and its tools. Other capabilities stay."""
-        self._synced = replace(self._synced, capabilities=capabilities)
-        self.pinning.compare(capabilities.tools)
-        wanted = self.config.auto_context_tool
-        if wanted and all(tool.original_name != wanted for tool in capabilities.tools):
-            log.warning("MCP server %s has no tool %s for its auto_context_tool", self.config.name, wanted)
-        since = self._state.connected_at if self.status is ServerStatus.CONNECTED else time.time()
-        self._withdrawn = False
+        before = self._shown
+        self._take_tools(capabilities)
+        self._state = next_state(self._state, Event.CONNECTED)
+        self._problem, self._connected_at, self._hidden_by = NO_PROBLEM, time.time(), None
         self.breaker.works()
-        self._become(
-            ServerSnapshot(
-                self.config,
-                ServerStatus.CONNECTED,
-                protocol=capabilities.protocol,
-                tool_count=len(capabilities.tools),
-                connected_at=since,
-            )
-        )
+        self._count(before[0])
+        self._show(before)
+
+    def tools_listed(self, capabilities: ServerCapabilities) -> None:
+        """Record the tools of another listing. Other capabilities stay."""
+        before = self._shown
+        self._take_tools(capabilities)
+        self._show(before)
 
     def syncing(self) -> None:
         """Record the start of a sync."""
@@ -261,8 +296,8 @@ class ServerStatusTracker:
     def sync_succeeded(self, capabilities: ServerCapabilities) -> None:
         """Record all capabilities."""
         self._synced = CachedCapabilities(SyncStatus.SYNCED, capabilities, time.time())
-        if not self._silent:
-            self._reports.synced(self.config.id, capabilities)
+        if self._notifier is not None:
+            self._notifier.synced(self.config.id, capabilities)
         self.notify()
 
     def sync_confirmed(self) -> None:
@@ -273,31 +308,44 @@ class ServerStatusTracker:
     def sync_failed(self, problem: str) -> None:
         """Record a failed sync."""
         self._synced = replace(self._synced, status=SyncStatus.SYNC_FAILED, problem=problem)
-        if not self._silent:
-            self._reports.sync_failed(self.config.id, problem)
+        if self._notifier is not None:
+            self._notifier.sync_failed(self.config.id, problem)
         self.notify()
 
-    def failed(self, status: ServerStatus, problem: Problem) -> None:
-        """Record the end of a connection, or a failed attempt."""
-        self._become(ServerSnapshot(self.config, status, problem.text, own_problem=problem.own))
+    def _take_tools(self, capabilities: ServerCapabilities) -> None:
+        self._synced = replace(self._synced, capabilities=capabilities)
+        self.pinning.compare(capabilities.tools)
+        wanted = self.config.auto_context_tool
+        if wanted and all(tool.original_name != wanted for tool in capabilities.tools):
+            log.warning("MCP server %s has no tool %s for its auto_context_tool", self.config.name, wanted)
 
-    def mark_idle(self) -> None:
-        """Record the end of an idle connection; the next use connects again."""
-        self._become(ServerSnapshot(self.config, ServerStatus.IDLE))
+    @property
+    def _shown(self) -> tuple[ServerStatus, str, int]:
+        """Status, problem, and the number of tools of an established connection."""
+        count = len(self._synced.capabilities.tools) if self._state in ESTABLISHED else 0
+        return self.status, self.problem, count
 
-    def ended(self) -> None:
-        """Record that the connection was closed by request."""
-        self._become(ServerSnapshot(self.config, ServerStatus.DISCONNECTED))
+    def _show(self, before: tuple[ServerStatus, str, int]) -> None:
+        """Log a change and wake the waiting tasks."""
+        if before != self._shown:
+            self._log(before[1])
+        self.notify()
 
-    def _become(self, state: ServerSnapshot) -> None:
-        before, self._state = self._state, state
-        if state.status in _OUT:
-            self._withdrawn = True
-        if (before.status, before.problem, before.tool_count) != (state.status, state.problem, state.tool_count):
-            _log(before, state)
-        if (event := _session_event(before.status, state.status)) is not None:
+    def _count(self, before: ServerStatus) -> None:
+        if (event := _session_event(before, self.status)) is not None:
             self._observe(SessionChanged(self.config.name, event))
-        self.notify()
+
+    def _log(self, problem_before: str) -> None:
+        name, capabilities = self.config.name, self._synced.capabilities
+        match self.status:
+            case ServerStatus.CONNECTED:
+                log.info(
+                    "MCP server %s: connected, tools: %d, %s", name, len(capabilities.tools), capabilities.protocol
+                )
+            case ServerStatus.FAILED | ServerStatus.AUTH_REQUIRED if self.problem != problem_before:
+                log.warning("MCP server %s: %s", name, self.problem)
+            case status:
+                log.debug("MCP server %s: %s", name, status)
 
 
 def _with_definition(synced: CachedCapabilities, config: ServerConfig) -> CachedCapabilities:
@@ -318,13 +366,3 @@ def _session_event(before: ServerStatus, after: ServerStatus) -> SessionEvent | 
             return "closed"
         case _:
             return None
-
-
-def _log(before: ServerSnapshot, state: ServerSnapshot) -> None:
-    match state.status:
-        case ServerStatus.CONNECTED:
-            log.info("MCP server %s: connected, tools: %d, %s", state.config.name, state.tool_count, state.protocol)
-        case ServerStatus.FAILED | ServerStatus.AUTH_REQUIRED if state.problem != before.problem:
-            log.warning("MCP server %s: %s", state.config.name, state.problem)
-        case _:
-            log.debug("MCP server %s: %s", state.config.name, state.status)

@@ -28,7 +28,6 @@ from pydantic import TypeAdapter, ValidationError
 from bot.domain.servers import HttpKind, HttpTransport, ServerConfig, StdioTransport
 from bot.mcp import request_context
 from bot.mcp.config.checks import AllowedTargets, Resolve, check_start
-from bot.mcp.connection_events import ConnectionEvents
 from bot.mcp.errors import LARGEST_ANSWER
 from bot.mcp.oauth.tokens import AuthTransport, TokenProvider
 from bot.mcp.server.output import StderrTail
@@ -333,45 +332,47 @@ class _Outgoing:
 
 def open_transport(
     config: ServerConfig,
-    words: StderrTail,
-    line: ConnectionEvents,
+    stderr: StderrTail,
     *,
+    on_end: Callable[[], None],
+    on_request_failed: Callable[[], None],
     allowances: AllowedTargets,
     resolve: Resolve,
-    bearer: TokenProvider | None = None,
+    token_provider: TokenProvider | None = None,
 ) -> AbstractAsyncContextManager[TransportStreams]:
     """Open the transport to a server for the block.
 
-    `words` receives the process's stderr; `line` is notified when the other side closes. `allowances` limit the
-    servers of admins; `bearer` has the token of a server with OAuth.
+    `stderr` receives the process's standard error. `on_end` is called when the other side closes, `on_request_failed`
+    when a request fails whose failure the library does not report. `allowances` limit the servers of admins;
+    `token_provider` has the token of a server with OAuth.
     """
     match config.transport:
         case StdioTransport() as process:
-            return instrument(_stdio(config, process, words, allowances), line.mark_closed)
+            return instrument(_stdio(config, process, stderr, allowances), on_end)
         case HttpTransport() as endpoint:
-            below = network(config, allowances, resolve, bearer)
+            below = network(config, allowances, resolve, token_provider)
             client = http_client(endpoint.headers, config.max_read_timeout, below)
-            return instrument(_http(endpoint, config, client, line), line.mark_closed)
+            return instrument(_http(endpoint, config, client, on_request_failed), on_end)
 
 
 def network(
-    config: ServerConfig, allowances: AllowedTargets, resolve: Resolve, bearer: TokenProvider | None = None
+    config: ServerConfig, allowances: AllowedTargets, resolve: Resolve, token_provider: TokenProvider | None = None
 ) -> httpx2.AsyncBaseTransport:
     """Return the network for this server, with its token if it has one."""
     below = pool() if config.from_file else GuardedTransport(allowances, resolve)
-    if bearer is None or not isinstance(config.transport, HttpTransport):
+    if token_provider is None or not isinstance(config.transport, HttpTransport):
         return below
-    return AuthTransport(below, bearer, config.transport.url)
+    return AuthTransport(below, token_provider, config.transport.url)
 
 
 @asynccontextmanager
 async def _stdio(
-    config: ServerConfig, process: StdioTransport, words: StderrTail, allowances: AllowedTargets
+    config: ServerConfig, process: StdioTransport, stderr: StderrTail, allowances: AllowedTargets
 ) -> AsyncIterator[TransportStreams]:
     await asyncio.to_thread(check_start, config, allowances.templates())
     command = (process.command, *process.args)
     async with (
-        words.listening() as errors,
+        stderr.open() as errors,
         child_process(command, child_environment(process), process.cwd, errors) as streams,
     ):
         errors.close()
@@ -388,18 +389,18 @@ def child_environment(process: StdioTransport) -> dict[str, str]:
 
 @asynccontextmanager
 async def _http(
-    endpoint: HttpTransport, config: ServerConfig, client: httpx2.AsyncClient, line: ConnectionEvents
+    endpoint: HttpTransport, config: ServerConfig, client: httpx2.AsyncClient, on_request_failed: Callable[[], None]
 ) -> AsyncIterator[TransportStreams]:
-    async with client, _spoken(endpoint, config, client, line) as streams:
+    async with client, _open_kind(endpoint, config, client, on_request_failed) as streams:
         yield streams
 
 
-def _spoken(
-    endpoint: HttpTransport, config: ServerConfig, client: httpx2.AsyncClient, line: ConnectionEvents
+def _open_kind(
+    endpoint: HttpTransport, config: ServerConfig, client: httpx2.AsyncClient, on_request_failed: Callable[[], None]
 ) -> AbstractAsyncContextManager[TransportStreams]:
     match endpoint.kind:
         case HttpKind.SSE:
-            return sse_client(client, endpoint.url, line.mark_suspect)
+            return sse_client(client, endpoint.url, on_request_failed)
         case HttpKind.JSONRPC:
             return json_rpc_client(client, endpoint.url, config)
         case HttpKind.STREAMABLE | HttpKind.AUTO:

@@ -34,7 +34,7 @@ from mcp.types import INVALID_REQUEST, ErrorData, JSONRPCError, jsonrpc_message_
 
 from bot.mcp.errors import LARGEST_ANSWER, TOO_LARGE
 from bot.mcp.sdk import WriteStream
-from bot.mcp.server.output import Junk
+from bot.mcp.server.output import StrayLine
 
 log = logging.getLogger(__name__)
 
@@ -299,7 +299,7 @@ def _message(line: bytes) -> Incoming:
     try:
         return SessionMessage(jsonrpc_message_adapter.validate_json(line.decode("utf-8", "replace"), by_name=False))
     except ValueError:
-        return Junk(line)
+        return StrayLine(line)
 
 
 class _Outgoing(WriteStream):

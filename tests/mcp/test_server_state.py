@@ -1,0 +1,192 @@
+"""The state machine of one server: every pair of state and event, and the facts derived from a state."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import pytest
+
+from bot.domain.metrics import SessionChanged
+from bot.domain.pins import ReviewPolicy
+from bot.domain.servers import CachedCapabilities, ServerConfig, ServerStatus, StdioTransport
+from bot.mcp.errors import Problem
+from bot.mcp.review import ToolPinning
+from bot.mcp.server import state as facts
+from bot.mcp.server.output import ServerLog, StrayLineCounter
+from bot.mcp.server.retry import BreakerSettings, CircuitBreaker
+from bot.mcp.server.state import SESSION_EVENTS, TRANSITIONS, Event, IllegalTransition, State, next_state, status_of
+from bot.mcp.server.status import ServerStatusTracker, SyncNotifier
+
+EVENTS = (
+    Event.ATTEMPT_STARTED,
+    Event.OTHER_TRANSPORT_CHOSEN,
+    Event.CONNECTED,
+    Event.TOOLS_LISTED,
+    Event.REQUEST_FAILED,
+    Event.CONNECTION_LOST,
+    Event.UNUSED_TOO_LONG,
+    Event.SESSION_ENDED,
+    Event.IDLE_CLOSED,
+    Event.RETRY_PLANNED,
+    Event.RETRIES_EXHAUSTED,
+    Event.SIGN_IN_REJECTED,
+    Event.CLOSED,
+)
+SHORT = {
+    "conn": State.CONNECTING,
+    "drop": State.DROPPED,
+    "redy": State.READY,
+    "susp": State.SUSPECT,
+    "icls": State.IDLE_CLOSING,
+    "lost": State.LOST,
+    "endg": State.ENDING,
+    "idle": State.IDLE,
+    "back": State.BACKOFF,
+    "exha": State.EXHAUSTED,
+    "sign": State.SIGN_IN_REQUIRED,
+    "clsd": State.CLOSED,
+    "-": None,
+}
+EXPECTED = """
+                  attempt other con'd  listd reqfd lost  unusd ended idlec retry exhau sign  closed
+UNUSED            conn    -     -      -     -     -     -     -     -     -     -     -     clsd
+DISCONNECTED      conn    -     -      -     -     -     -     -     -     -     -     -     clsd
+CONNECTING        conn    conn  redy   conn  conn  drop  -     -     -     back  exha  sign  clsd
+DROPPED           -       conn  lost   drop  drop  drop  -     -     -     back  exha  sign  clsd
+READY             -       -     -      redy  susp  lost  icls  endg  -     -     -     -     clsd
+SUSPECT           -       -     -      redy  susp  lost  icls  endg  -     -     -     -     clsd
+IDLE_CLOSING      -       -     -      icls  icls  lost  icls  icls  idle  -     -     -     clsd
+LOST              -       -     -      lost  lost  lost  lost  lost  -     back  exha  sign  clsd
+ENDING            -       -     -      endg  endg  lost  endg  -     -     back  exha  sign  clsd
+IDLE              conn    -     -      -     -     -     -     -     -     -     -     -     clsd
+BACKOFF           conn    -     -      -     -     -     -     -     -     -     -     -     clsd
+EXHAUSTED         conn    -     -      -     -     -     -     -     -     -     -     -     clsd
+SIGN_IN_REQUIRED  conn    -     -      -     -     -     -     -     -     -     -     -     clsd
+CLOSED            -       -     -      -     -     -     -     -     -     -     -     -     clsd
+"""
+
+
+def expected() -> dict[tuple[State, Event], State | None]:
+    """Return the state after each pair, None for an impossible one."""
+    rows = [line.split() for line in EXPECTED.strip().splitlines()[1:]]
+    return {
+        (State[name], event): SHORT[cell] for name, *cells in rows for event, cell in zip(EVENTS, cells, strict=True)
+    }
+
+
+@pytest.mark.parametrize(("state", "event"), list(product(State, Event)), ids=lambda value: value.name)
+def test_every_pair_leads_to_one_state_or_is_an_error(state: State, event: Event) -> None:
+    target = expected()[state, event]
+    if target is not None:
+        assert next_state(state, event) is target
+        return
+    with pytest.raises(IllegalTransition, match=f"{event.name} cannot happen in the state {state.name}"):
+        next_state(state, event)
+
+
+def test_every_state_is_reached_from_the_first_two() -> None:
+    reached = {State.UNUSED, State.DISCONNECTED}
+    while more := {target for (state, _), target in TRANSITIONS.items() if state in reached} - reached:
+        reached |= more
+    assert reached == set(State)
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_users_see_no_event_of_a_session(known: bool) -> None:
+    for (state, event), target in TRANSITIONS.items():
+        if event in SESSION_EVENTS or event is Event.SESSION_ENDED:
+            assert status_of(state, known=known) is status_of(target, known=known), (state, event)
+
+
+STATUS = {
+    State.UNUSED: ServerStatus.PENDING,
+    State.DISCONNECTED: ServerStatus.DISCONNECTED,
+    State.CONNECTING: ServerStatus.CONNECTING,
+    State.DROPPED: ServerStatus.CONNECTING,
+    State.READY: ServerStatus.CONNECTED,
+    State.SUSPECT: ServerStatus.CONNECTED,
+    State.IDLE_CLOSING: ServerStatus.CONNECTED,
+    State.LOST: ServerStatus.CONNECTED,
+    State.ENDING: ServerStatus.CONNECTED,
+    State.IDLE: ServerStatus.IDLE,
+    State.BACKOFF: ServerStatus.FAILED,
+    State.EXHAUSTED: ServerStatus.FAILED,
+    State.SIGN_IN_REQUIRED: ServerStatus.AUTH_REQUIRED,
+    State.CLOSED: ServerStatus.DISCONNECTED,
+}
+
+
+def test_every_state_has_a_status() -> None:
+    assert {state: status_of(state, known=False) for state in State} == STATUS
+    assert {state: status_of(state, known=True) for state in State} == STATUS | {State.UNUSED: ServerStatus.IDLE}
+
+
+def test_the_facts_derived_from_a_state() -> None:
+    def states(fact: object) -> set[State]:
+        assert callable(fact)
+        return {state for state in State if fact(state)}
+
+    no_call = {State.SIGN_IN_REQUIRED, State.DISCONNECTED, State.CLOSED}
+    assert states(facts.can_send) == {State.READY}
+    assert states(facts.is_serving) == {State.READY, State.SUSPECT}
+    assert states(facts.was_lost) == {State.DROPPED, State.LOST}
+    assert states(facts.is_session_over) == {State.DROPPED, State.IDLE_CLOSING, State.LOST, State.ENDING}
+    assert states(facts.is_before_first_session) == {State.UNUSED, State.CONNECTING, State.DROPPED}
+    assert states(facts.hides_tools) == no_call
+    assert states(facts.can_connect_for_call) == set(State) - no_call
+
+
+def tracker(events: list[SessionChanged]) -> ServerStatusTracker:
+    return ServerStatusTracker(
+        ServerConfig("s", StdioTransport("python")),
+        CachedCapabilities(),
+        SyncNotifier(),
+        ToolPinning("s", ReviewPolicy.CHANGED, None),
+        CircuitBreaker(BreakerSettings(), lambda: 0.0),
+        stray_lines=StrayLineCounter("s"),
+        server_log=ServerLog(),
+        disconnected=False,
+        observe=lambda event: events.append(event) if isinstance(event, SessionChanged) else None,
+    )
+
+
+def test_an_impossible_event_changes_nothing_and_is_an_error() -> None:
+    events: list[SessionChanged] = []
+    status = tracker(events)
+    for impossible in (Event.IDLE_CLOSED, Event.RETRY_PLANNED):
+        with pytest.raises(IllegalTransition):
+            status.apply(impossible, Problem.without_quote("It broke."))
+    with pytest.raises(IllegalTransition):
+        status.report(Event.REQUEST_FAILED)
+    with pytest.raises(AssertionError):
+        status.report(Event.CLOSED)
+    assert (status.state, status.problem, events) == (State.UNUSED, "", [])
+
+
+def test_a_life_as_users_see_it() -> None:
+    events: list[SessionChanged] = []
+    status = tracker(events)
+    seen = [status.status]
+    status.apply(Event.ATTEMPT_STARTED)
+    seen.append(status.status)
+    status.apply(Event.RETRY_PLANNED, Problem.without_quote("It broke."))
+    seen.append(status.status)
+    status.apply(Event.ATTEMPT_STARTED)
+    assert status.problem == "It broke."
+    status.connected(status.synced.capabilities)
+    seen.append(status.status)
+    assert (status.problem, status.snapshot.connected_at is None) == ("", False)
+    status.report(Event.CONNECTION_LOST)
+    status.session_ended()
+    seen.append(status.status)
+    status.apply(Event.CLOSED)
+    seen.append(status.status)
+    assert seen == [
+        ServerStatus.PENDING,
+        ServerStatus.CONNECTING,
+        ServerStatus.FAILED,
+        ServerStatus.CONNECTED,
+        ServerStatus.CONNECTED,
+        ServerStatus.DISCONNECTED,
+    ]
+    assert [event.event for event in events] == ["error", "created", "closed"]
