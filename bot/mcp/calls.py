@@ -24,7 +24,7 @@ from typing import Any, Self, cast
 import anyio
 from mcp import Client, MCPError, types
 from mcp.shared.dispatcher import ProgressFnT
-from mcp.types import CONNECTION_CLOSED, HEADER_MISMATCH, INTERNAL_ERROR, METHOD_NOT_FOUND, PARSE_ERROR
+from mcp.types import HEADER_MISMATCH
 from mcp.types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import TypeAdapter, ValidationError
 
@@ -34,7 +34,7 @@ from bot.domain.messages import ToolCall
 from bot.domain.servers import ServerConfig
 from bot.domain.tools import CallNotSent, CallOutcomeUnknown, CallReturned, Tool, ToolOutcome
 from bot.errors import CountersignError
-from bot.mcp import elicitation, request_context
+from bot.mcp import elicitation, request_context, sdk
 from bot.mcp.elicitation import UnsupportedElicitation, parse_request, result
 from bot.mcp.errors import NOT_RPC, TOO_LARGE, refused_status
 from bot.mcp.redaction import Redaction
@@ -54,8 +54,6 @@ _ANSWER: TypeAdapter[types.CallToolResult | types.InputRequiredResult] = TypeAda
     types.CallToolResult | types.InputRequiredResult
 )
 _LONGEST_PROGRESS = 200
-_STAND_INS = {INTERNAL_ERROR: "Server returned an error response", METHOD_NOT_FOUND: "Not Found"}
-"""Messages of the library for an HTTP error without a JSON-RPC body."""
 _GATEWAY_GAVE_UP = frozenset((502, 504))
 BROKEN = (
     MCPError,
@@ -367,7 +365,7 @@ async def send(
         except BROKEN as error:
             log.debug("MCP server %s, tool %s: %s", tool.server, tool.original_name, redact(str(error)))
             if isinstance(error, MCPError) and not modern:
-                under_way.answered = not _is_stream_end(error)
+                under_way.answered = not sdk.is_stream_end(error)
                 if (visits := _required_visits(error, tool, call, redact)) is not None:
                     return visits
             match _outcome_of_error(error, attempt, tool, client.protocol_version):
@@ -441,7 +439,7 @@ def _outcome_of_error(
     unanswered = _undelivered(error, attempt, tool, protocol) or _unknown(error, attempt, tool)
     if unanswered is not None:
         return unanswered
-    if isinstance(error, MCPError) and _STAND_INS.get(error.code) != error.message:
+    if isinstance(error, MCPError) and not sdk.is_http_error_stand_in(error):
         return error_text(error)
     if attempt.status is None or attempt.status < 300:
         return f"Error calling MCP server: {error}"
@@ -465,11 +463,11 @@ def _unknown(error: Exception, attempt: RequestContext, tool: Tool) -> NoRespons
     if attempt.failure:
         why = attempt.failure.rstrip(".")
         return NoResponse(f"The connection to server {tool.server} broke before it answered: {why}.")
-    if not isinstance(error, MCPError) or _is_invalid_response(error):
+    if not isinstance(error, MCPError) or sdk.is_unparsable_response(error):
         return CallOutcomeUnknown(f"The call was sent to server {tool.server}, but its answer could not be read.")
     if why := _unreadable_reason(error):
         return CallOutcomeUnknown(f"Server {tool.server} answered, but {why}.")
-    if _is_stream_end(error):
+    if sdk.is_stream_end(error):
         return NoResponse(f"The connection to server {tool.server} was lost before it answered.")
     if attempt.status in _GATEWAY_GAVE_UP:
         return NoResponse(f"{refused_status(tool.server, attempt.status)}. The call may have arrived.")
@@ -477,21 +475,7 @@ def _unknown(error: Exception, attempt: RequestContext, tool: Tool) -> NoRespons
 
 
 def _unreadable_reason(error: MCPError) -> str:
-    """Return the reason why a response could not be read. The library has its own message for an SSE event above the
-    size limit.
-    """
-    if error.message.startswith("SSE stream failed: ") and error.message.endswith("byte limit."):
+    """Return the reason why a response could not be read; empty if the error is another one."""
+    if sdk.is_event_too_large(error):
         return TOO_LARGE
     return error.message if error.message in (TOO_LARGE, NOT_RPC) else ""
-
-
-def _is_stream_end(error: MCPError) -> bool:
-    """Return True if the library made this error because the stream has ended."""
-    return error.code == CONNECTION_CLOSED and (
-        error.message == "Connection closed" or error.message.startswith("SSE stream ")
-    )
-
-
-def _is_invalid_response(error: MCPError) -> bool:
-    """Return True if the library made this error because the response is not JSON-RPC."""
-    return error.code == PARSE_ERROR and error.message.startswith("Failed to parse")

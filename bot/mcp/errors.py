@@ -11,7 +11,7 @@ from http import HTTPStatus
 
 import httpx2
 from mcp import MCPError
-from mcp.types import CONNECTION_CLOSED, INTERNAL_ERROR, METHOD_NOT_FOUND, ErrorData
+from mcp.types import CONNECTION_CLOSED, ErrorData
 from pydantic import BaseModel, ValidationError
 
 from bot.domain.servers import HttpTransport, ServerConfig, StdioTransport
@@ -19,6 +19,7 @@ from bot.mcp import request_context
 from bot.mcp.redaction import Redaction, address
 from bot.mcp.request_context import RequestContext
 from bot.mcp.results import error_text
+from bot.mcp.sdk import http_error_stand_in, unsupported_version
 
 _QUOTED_LINES = 3
 _LONGEST_SAYING = 500
@@ -29,7 +30,6 @@ TOO_LARGE = f"its answer has more than {LARGEST_ANSWER // 1024**2} MB"
 """Reason for a rejected response, as a part of a sentence."""
 NOT_RPC = "its answer is not JSON-RPC 2.0"
 """Reason for an unreadable response, as a part of a sentence."""
-STAND_IN = ErrorData(code=INTERNAL_ERROR, message="Server returned an error response")
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,128}")
 
 
@@ -149,7 +149,7 @@ def connect_failure(
             known = _http_failure(config, url, attempt)
     if known:
         return known
-    if version := _foreign_version(cause):
+    if version := unsupported_version(cause):
         said = redact(version)[:_LONGEST_VERSION]
         unknown = f"Server {config.name} speaks a version of MCP that is not known here."
         return Problem.quoting(unknown, f": {said}", "Fix: update one of the two.")
@@ -157,12 +157,6 @@ def connect_failure(
     said = redact(said)[:_LONGEST_SAYING].rstrip(".")
     unusable = f"Server {config.name} could not be used."
     return Problem.quoting(unusable, f": {said}", "Fix: check that it is an MCP server.")
-
-
-def _foreign_version(cause: BaseException) -> str:
-    """Return the protocol version that the library rejected; empty if the error is another one."""
-    before, found, version = str(cause).partition("Unsupported protocol version from the server: ")
-    return version if isinstance(cause, RuntimeError) and found and not before else ""
 
 
 def _process_failure(
@@ -222,9 +216,7 @@ def http_error_response(response: httpx2.Response | None) -> ErrorData | None:
     try:
         return _Body.model_validate_json(response.content).error
     except ValidationError:
-        if response.status_code == 404:
-            return ErrorData(code=METHOD_NOT_FOUND, message="Not Found")
-        return STAND_IN
+        return http_error_stand_in(response.status_code)
 
 
 class InvalidDefinition(Exception):

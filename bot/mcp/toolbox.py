@@ -39,6 +39,7 @@ from bot.domain.tools import (
     ToolSet,
 )
 from bot.errors import NotFound, ServerTrouble
+from bot.mcp import sdk
 from bot.mcp.argument_validation import group_by_argument, validate
 from bot.mcp.config.checks import AllowedTargets, Resolve, resolve_host
 from bot.mcp.doctor import RefusedBy, ServerDiagnostics, never_refused
@@ -55,9 +56,6 @@ from bot.ports import CallContext
 
 log = logging.getLogger(__name__)
 
-_LOGGERS = ("mcp", "client")
-_WHOLE_MESSAGES = ("Sending client message: ", "SSE message: ", "Received server message: ")
-"""Beginnings of log lines with whole messages, which may hold users' answers to elicitations."""
 _TARGET = logging.getLogger(f"{__name__}.mcp")
 _AT_ONCE = 4
 """Maximum number of servers that start at the same time."""
@@ -81,7 +79,7 @@ class _DemotingFilter(logging.Handler):
         if not _TARGET.isEnabledFor(logging.DEBUG):
             return
         said = record.getMessage()
-        if not said.startswith(_WHOLE_MESSAGES):
+        if not said.startswith(sdk.WHOLE_MESSAGES):
             # Redact before the cut, because a part of a secret would not be recognized.
             _TARGET.debug("%s: %.500s", record.name, self._redact(said))
 
@@ -90,7 +88,7 @@ def contain_library_logs(redact: Callable[[str], str]) -> None:
     """Turn every log line of the MCP library into a redacted debug line. The library logs tracebacks for stray
     output, and whole messages. A second call replaces `redact`.
     """
-    for name in _LOGGERS:
+    for name in sdk.LOGGERS:
         logger = logging.getLogger(name)
         for handler in [each for each in logger.handlers if isinstance(each, _DemotingFilter)]:
             logger.removeHandler(handler)

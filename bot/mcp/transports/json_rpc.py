@@ -18,8 +18,6 @@ import httpx2
 from anyio.abc import TaskGroup
 from anyio.streams.memory import MemoryObjectSendStream
 from mcp import MCPError
-from mcp.client._transport import TransportStreams
-from mcp.shared._httpx_utils import request_within_origin
 from mcp.shared.message import SessionMessage
 from mcp.types import (
     CONNECTION_CLOSED,
@@ -36,10 +34,10 @@ from pydantic import BaseModel, ValidationError
 
 from bot.domain.servers import ServerConfig
 from bot.mcp import request_context
-from bot.mcp.errors import NOT_RPC, STAND_IN
+from bot.mcp.errors import NOT_RPC
 from bot.mcp.results import error_text
 from bot.mcp.review import generic_name
-from bot.mcp.sdk import WriteStream
+from bot.mcp.sdk import HTTP_ERROR, OutgoingStream, TransportStreams, request_within_origin
 
 log = logging.getLogger(__name__)
 
@@ -95,7 +93,7 @@ class _Answer(BaseModel):
         return self.id == request_id and "result" in self.model_fields_set
 
 
-class _Outgoing(WriteStream):
+class _Outgoing(OutgoingStream):
     """Write stream that answers MCP requests."""
 
     def __init__(
@@ -175,7 +173,7 @@ class _Outgoing(WriteStream):
             case None if response.is_success:
                 return ErrorData(code=INTERNAL_ERROR, message=NOT_RPC)
             case _:
-                return STAND_IN
+                return HTTP_ERROR
 
 
 def _read(response: httpx2.Response, request_id: str) -> _Answer | None:

@@ -19,7 +19,6 @@ from typing import Any
 import anyio
 import httpx2
 from mcp import types
-from mcp.client._transport import ReadStream, TransportStreams, WriteStream
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.message import SessionMessage
 from mcp.types import JSONRPCError, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse
@@ -30,6 +29,7 @@ from bot.mcp import request_context
 from bot.mcp.config.checks import AllowedTargets, Resolve, check_start
 from bot.mcp.errors import LARGEST_ANSWER
 from bot.mcp.oauth.tokens import AuthTransport, TokenProvider
+from bot.mcp.sdk import ReadStream, TransportStreams, WriteStream
 from bot.mcp.server.output import StderrTail
 from bot.mcp.transports.http import GuardedTransport, http_client, pool
 from bot.mcp.transports.json_rpc import json_rpc_client

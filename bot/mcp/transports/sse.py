@@ -15,13 +15,11 @@ import anyio
 import httpx2
 from anyio.abc import TaskGroup, TaskStatus
 from anyio.streams.memory import MemoryObjectSendStream
-from mcp.client._transport import TransportStreams
-from mcp.shared._httpx_utils import request_within_origin, sse_within_origin
 from mcp.shared.message import SessionMessage
 from mcp.types import JSONRPCError, JSONRPCRequest, jsonrpc_message_adapter
 
 from bot.mcp.errors import LARGEST_ANSWER, InvalidDefinition, http_error_response
-from bot.mcp.sdk import WriteStream
+from bot.mcp.sdk import OutgoingStream, TransportStreams, request_within_origin, sse_within_origin
 
 log = logging.getLogger(__name__)
 
@@ -112,7 +110,7 @@ def _message(data: str) -> Incoming:
         return error
 
 
-class _Outgoing(WriteStream):
+class _Outgoing(OutgoingStream):
     """Write stream that sends each message as a request. Requests run concurrently, in the sender's context. A
     notification is sent before `send` returns, so that it arrives first.
     """

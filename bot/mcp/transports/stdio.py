@@ -26,14 +26,11 @@ from typing import Self, TextIO, cast
 import anyio
 import anyio.lowlevel
 from anyio.abc import Process
-from mcp.client._transport import TransportStreams
-from mcp.client.stdio import get_default_environment
-from mcp.os.posix.utilities import terminate_posix_process_tree
 from mcp.shared.message import SessionMessage
 from mcp.types import INVALID_REQUEST, ErrorData, JSONRPCError, jsonrpc_message_adapter
 
 from bot.mcp.errors import LARGEST_ANSWER, TOO_LARGE
-from bot.mcp.sdk import WriteStream
+from bot.mcp.sdk import OutgoingStream, TransportStreams, get_default_environment, terminate_posix_process_tree
 from bot.mcp.server.output import StrayLine
 
 log = logging.getLogger(__name__)
@@ -302,7 +299,7 @@ def _message(line: bytes) -> Incoming:
         return StrayLine(line)
 
 
-class _Outgoing(WriteStream):
+class _Outgoing(OutgoingStream):
     """Write stream to the process."""
 
     def __init__(self, pipes: SubprocessPipes) -> None:
