@@ -13,7 +13,7 @@ from bot.storage.coordination import SqlLeases, SqlQuotas
 from bot.storage.database import Database
 from bot.storage.encryption import SecretBox
 from bot.storage.feedback import SqlFeedbackStore
-from bot.storage.grant_store import SqlGrantStore
+from bot.storage.grants import SqlGrantStore
 from bot.storage.links import SqlLinkStore
 from bot.storage.policies import SqlPolicyStore
 from bot.storage.profiles import SqlProfileStore

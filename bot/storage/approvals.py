@@ -33,11 +33,12 @@ from bot.domain.approvals import (
 from bot.domain.conversations import Author
 from bot.domain.grants import Grant, covers
 from bot.domain.turns import StepStatus, ToolStep, Turn
-from bot.storage import audit, grant_rows
+from bot.storage import audit
 from bot.storage.audit_calls import record_refused, server_id_of
 from bot.storage.clock import now
 from bot.storage.codec import converter, decode
 from bot.storage.database import Database, transaction
+from bot.storage.grants import add_grant, call_to_cover
 from bot.storage.pg_notify import notify_turn
 from bot.storage.tables import Json, approval_views, approvals, decisions, steps, turns
 from bot.storage.turn_completion import lock_turn, mark_view_stale, requeue
@@ -210,14 +211,14 @@ class SqlApprovalLog:
         following: ApprovedTogether,
     ) -> DecisionResult:
         result = _record_decision(connection, decision, key, signing)
-        if result != Decided(DecisionType.APPROVE) or not grant_rows.give(connection, grant):
+        if result != Decided(DecisionType.APPROVE) or not add_grant(connection, grant):
             return result
         turn_and_step = read_approval(connection, decision.approval_id)
         assert turn_and_step is not None
         turn, _ = turn_and_step
         also_approved = []
         for step in read_record(connection, turn.id).calls_awaiting_approval:
-            request = grant_rows.wanted_of(step, turn.conversation)
+            request = call_to_cover(step, turn.conversation)
             if request is None or step.approval is None or turn.question.again or not covers(grant, request):
                 continue
             grounds = following.get((step.approval.id, step.approval.revision))

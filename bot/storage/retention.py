@@ -6,9 +6,10 @@ import sqlalchemy as sa
 from sqlalchemy import bindparam
 
 from bot.domain.conversations import Author, ConversationKey
-from bot.storage import audit, grant_rows, summaries
+from bot.storage import audit, summaries
 from bot.storage.clock import now
 from bot.storage.database import NO_RETRIES, Database, transaction
+from bot.storage.grants import delete_ended_grants, delete_grants_of_conversation
 from bot.storage.tables import conversations, deliveries, is_live, jobs, turns
 from bot.storage.upsert import Upsert
 
@@ -69,7 +70,7 @@ class SqlRetention:
         """Delete up to `limit` turns that ended before the given age and whose end was delivered, and grants that ended
         as long ago. Return the number of turns.
         """
-        grant_rows.forget_ended(connection, seconds)
+        delete_ended_grants(connection, seconds)
         ids = connection.execute(_old, {"seconds": seconds, "limit": limit}).scalars().all()
         if ids:
             keys = set(connection.execute(_delete_turns, {"ids": ids}).scalars())
@@ -99,6 +100,6 @@ def delete_conversation(connection: sa.Connection, conversation: ConversationKey
         return False
     if connection.execute(_delete_conversation, {"k": key}).first() is None:
         return False
-    grant_rows.forget_conversation(connection, key)
+    delete_grants_of_conversation(connection, key)
     audit.record(connection, "deleted conversation", by.principal, conversation=key)
     return True

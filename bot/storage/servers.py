@@ -40,12 +40,13 @@ from bot.domain.servers import (
     kind_of,
 )
 from bot.errors import Conflict, NotFound
-from bot.storage import audit, capabilities, grant_rows
+from bot.storage import audit, capabilities
 from bot.storage.clock import now
 from bot.storage.codec import decode, encode, omit_fields
 from bot.storage.config_version import bump, lock, read_version
 from bot.storage.database import Database, json_text, transaction
 from bot.storage.encryption import SecretBox
+from bot.storage.grants import revoke_grants_of_server
 from bot.storage.policies import rule_row
 from bot.storage.secret_sources import open_regular_file
 from bot.storage.server_secrets import (
@@ -215,7 +216,7 @@ class SqlServerStore:
         connection.execute(_change.values(**columns), {"i": record.id, "who": by.principal})
         if _transport(before.definition) != _transport(columns["definition"]):
             # The endpoint may be another server, for which no grants were given.
-            grant_rows.end_of_server(connection, record.id, by)
+            revoke_grants_of_server(connection, record.id, by)
         write_secrets(connection, record, ciphertexts, by.principal)
         facts: dict[str, Any] = {"server": record.config.name, "changes": dict(changes)}
         if ciphertexts:
@@ -336,7 +337,7 @@ def _remove(connection: sa.Connection, server_id: str, version: int, by: Author)
     capabilities.delete_capabilities(connection, server_id)
     capabilities.delete_pins(connection, server_id)
     delete_sign_ins(connection, server_id)
-    grant_rows.end_of_server(connection, server_id, by)
+    revoke_grants_of_server(connection, server_id, by)
     facts = {"server": before.slug, "workspace": before.workspace}
     audit.record(connection, "removed server", by.principal, subject=server_id, **facts)
     bump(connection)

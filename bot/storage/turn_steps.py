@@ -16,11 +16,12 @@ from bot.domain.messages import ToolResult
 from bot.domain.turns import WAITING, Claim, ModelStep, Step, StepStatus, ToolStep, TurnRecord, TurnStatus
 from bot.domain.usage import PricedUsage
 from bot.errors import LostLease, TurnInterrupted
-from bot.storage import audit, elicitation_rows, files, grant_rows, record_cache, summaries, usage
+from bot.storage import audit, elicitation_rows, files, record_cache, summaries, usage
 from bot.storage.audit_calls import record_finished, record_new, record_sent
 from bot.storage.claims import own, own_to_the_end, release, settle_leftovers
 from bot.storage.clock import now
 from bot.storage.codec import converter, encode
+from bot.storage.grants import use_grants
 from bot.storage.pg_notify import notify_all
 from bot.storage.tables import approvals, deliveries, steps, turns
 from bot.storage.turn_completion import (
@@ -149,7 +150,7 @@ def append(
         record = record_cache.unchanged(record, own(connection, claim))
     except TurnInterrupted as interrupted:
         return interrupted
-    calls = grant_rows.use(connection, claim.turn_id, calls)
+    calls = use_grants(connection, claim.turn_id, calls)
     more: Sequence[Step] = [*([reply] if reply else []), *calls]
     new = _add_steps(connection, claim.turn_id, more)
     mark_view_stale(connection, claim.turn_id)

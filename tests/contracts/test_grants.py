@@ -47,7 +47,7 @@ from bot.domain.tools import Tool
 from bot.domain.turns import Claim, ModelStep, StepStatus, ToolRef, ToolStep, TurnStatus
 from bot.engine.approvals import build_grant
 from bot.storage.encryption import SecretBox
-from bot.storage.grant_store import SqlGrantStore
+from bot.storage.grants import SqlGrantStore
 from bot.storage.reporting import SqlReporting
 from bot.storage.servers import SqlServerStore
 from tests.audited import audit_findings

@@ -27,7 +27,7 @@ from bot.domain.turns import StepStatus, ToolStep, TurnStatus
 from bot.domain.views import TurnView
 from bot.engine.engine import Engine
 from bot.engine.policy.rules import Approvers, Policies, RuleBook
-from bot.storage.grant_store import SqlGrantStore
+from bot.storage.grants import SqlGrantStore
 from bot.storage.reporting import SqlReporting
 from tests.engine.conftest import House
 from tests.fakes.parts import ANA, BEN, HALL, ask_for, call, member, message, running, say, tool

@@ -13,7 +13,7 @@ from bot.domain.grants import Grant, GrantRequest, PermanentScope, ThreadScope
 from bot.domain.messages import ToolCall, assistant
 from bot.domain.turns import ModelStep, StepStatus, ToolRef, ToolStep, TurnStatus
 from bot.engine.approvals import build_grant
-from bot.storage.grant_store import SqlGrantStore
+from bot.storage.grants import SqlGrantStore
 from tests.audited import audit_findings
 from tests.fakes.parts import ANA, BEN, HALL
 from tests.ledgers import PostgresLedger, running

@@ -8,7 +8,7 @@ from bot.chat.rejection_messages import OUT_OF_DATE
 from bot.domain.approval_requirements import ApprovalRequirements
 from bot.domain.approvals import ApprovalPolicy
 from bot.domain.policies import Rule
-from bot.storage.grant_store import SqlGrantStore
+from bot.storage.grants import SqlGrantStore
 from bot.storage.sqlite import open_sqlite
 from tests.commands.servers import office
 from tests.fakes.parts import ask_for, call, say, tool, words

@@ -1,4 +1,4 @@
-"""Transactions of grants: lookup, creation, use and revocation.
+"""Grants: lookup, creation, use and revocation. See `bot.ports.GrantStore`.
 
 Expiry uses the database's clock; coverage is decided by `bot.domain.grants`. The order of locks is: turn, steps,
 grants, audit.
@@ -19,25 +19,29 @@ from bot.domain.turns import StepStatus, ToolStep, TurnInput
 from bot.storage import audit
 from bot.storage.clock import now
 from bot.storage.codec import decode
+from bot.storage.database import Database, change_once, transaction
 from bot.storage.key_prefix import has_prefix, prefix_bounds
 from bot.storage.tables import grants, steps, turns
 from bot.storage.upsert import Upsert
 
-_in_force = sa.and_(grants.c.revoked_at.is_(None), sa.or_(grants.c.expires_at.is_(None), grants.c.expires_at > now()))
+_is_active = sa.and_(grants.c.revoked_at.is_(None), sa.or_(grants.c.expires_at.is_(None), grants.c.expires_at > now()))
 # Locked, so that no grant is revoked between lookup and use. Ordered, to avoid deadlocks.
 _of_tool = (
     sa.select(grants)
-    .where(grants.c.server == bindparam("server"), grants.c.tool == bindparam("tool"), _in_force)
+    .where(grants.c.server == bindparam("server"), grants.c.tool == bindparam("tool"), _is_active)
     .order_by(grants.c.created_at, grants.c.id)
     .with_for_update()
 )
-_of_home = (
+_of_workspace = (
     sa.select(grants)
-    .where(sa.or_(grants.c.conversation == bindparam("home"), has_prefix(grants.c.conversation, "reach")), _in_force)
+    .where(
+        sa.or_(grants.c.conversation == bindparam("workspace"), has_prefix(grants.c.conversation, "key_prefix")),
+        _is_active,
+    )
     .order_by(grants.c.created_at.desc(), grants.c.id)
 )
 _lasts = bindparam("lasts", type_=sa.Double)
-_give = Upsert(
+_add = Upsert(
     lambda insert: (
         insert(grants)
         .values(
@@ -68,7 +72,7 @@ _use = (
 )
 _revoke = (
     grants.update()
-    .where(grants.c.id == bindparam("i"), _in_force)
+    .where(grants.c.id == bindparam("i"), _is_active)
     .values(revoked_at=now(), revoked_by=bindparam("who"))
     .returning(grants.c.server, grants.c.server_name, grants.c.tool, grants.c.conversation, grants.c.principal)
 )
@@ -82,10 +86,44 @@ _delete_ended = grants.delete().where(
     sa.or_(grants.c.revoked_at < now() - bindparam("seconds"), grants.c.expires_at < now() - bindparam("seconds"))
 )
 _turn = sa.select(turns.c.conversation, turns.c.input).where(turns.c.id == bindparam("t"))
-_there = sa.select(steps.c.n).where(steps.c.turn_id == bindparam("t"), steps.c.n.in_(bindparam("ns", expanding=True)))
+_existing = sa.select(steps.c.n).where(
+    steps.c.turn_id == bindparam("t"), steps.c.n.in_(bindparam("ns", expanding=True))
+)
 
 
-def wanted_of(step: ToolStep, conversation: ConversationKey) -> CallToCover | None:
+class SqlGrantStore:
+    """Grants by workspace."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    @transaction
+    def active_grants(self, connection: sa.Connection, workspace: str) -> Sequence[Grant]:
+        """Return the active grants in a workspace and its conversations, newest first."""
+        values = {"workspace": workspace, **prefix_bounds("key_prefix", f"{workspace}:")}
+        return [_grant(row) for row in connection.execute(_of_workspace, values)]
+
+    @change_once
+    def revoke(self, connection: sa.Connection, grant_id: str, by: Author) -> bool:
+        """Revoke an active grant. Return False if it is not active."""
+        row = connection.execute(_revoke, {"i": grant_id, "who": by.principal}).first()
+        if row is None:
+            return False
+        audit.record(
+            connection,
+            "revoked grant",
+            by.principal,
+            conversation=row.conversation,
+            subject=row.server,
+            grant=grant_id,
+            server=row.server_name,
+            tool=row.tool,
+            person=row.principal,
+        )
+        return True
+
+
+def call_to_cover(step: ToolStep, conversation: ConversationKey) -> CallToCover | None:
     """Return the grant request of a call, `None` if the call awaits no approval."""
     tool, approval = step.tool, step.approval
     if step.status is not StepStatus.AWAITING or tool is None or approval is None:
@@ -103,7 +141,7 @@ def wanted_of(step: ToolStep, conversation: ConversationKey) -> CallToCover | No
     )
 
 
-def use(connection: sa.Connection, turn_id: str, calls: Sequence[ToolStep]) -> Sequence[ToolStep]:
+def use_grants(connection: sa.Connection, turn_id: str, calls: Sequence[ToolStep]) -> Sequence[ToolStep]:
     """Return the calls to store: those covered by a grant are ready and name it.
 
     A repeated call whose outcome is unknown needs a new approval, regardless of grants.
@@ -113,17 +151,17 @@ def use(connection: sa.Connection, turn_id: str, calls: Sequence[ToolStep]) -> S
     turn = connection.execute(_turn, {"t": turn_id}).one()
     if decode(TurnInput, turn.input).again:
         return calls
-    there = set(connection.execute(_there, {"t": turn_id, "ns": [step.n for step in calls]}).scalars())
+    existing = set(connection.execute(_existing, {"t": turn_id, "ns": [step.n for step in calls]}).scalars())
     conversation = ConversationKey.parse(turn.conversation)
     # Existing steps were added by this same transaction after a lost COMMIT response: no grant is used twice, and
     # a call on a grant revoked since needs no approval.
     return [
-        dataclasses.replace(step, approval=None) if step.n in there else _covered(connection, step, conversation)
+        dataclasses.replace(step, approval=None) if step.n in existing else _covered(connection, step, conversation)
         for step in calls
     ]
 
 
-def give(connection: sa.Connection, grant: Grant) -> bool:
+def add_grant(connection: sa.Connection, grant: Grant) -> bool:
     """Add a grant. Return False if it exists."""
     row = {
         "id": grant.id,
@@ -144,54 +182,30 @@ def give(connection: sa.Connection, grant: Grant) -> bool:
         "idle_seconds": grant.lasts if grant.idle else None,
         "lasts": grant.lasts,
     }
-    return connection.execute(_give.on(connection), row).first() is not None
+    return connection.execute(_add.on(connection), row).first() is not None
 
 
-def revoke(connection: sa.Connection, grant_id: str, by: Author) -> bool:
-    """Revoke an active grant. Return False if it is not active."""
-    row = connection.execute(_revoke, {"i": grant_id, "who": by.principal}).first()
-    if row is None:
-        return False
-    audit.record(
-        connection,
-        "revoked grant",
-        by.principal,
-        conversation=row.conversation,
-        subject=row.server,
-        grant=grant_id,
-        server=row.server_name,
-        tool=row.tool,
-        person=row.principal,
-    )
-    return True
-
-
-def read_of_home(connection: sa.Connection, home: str) -> Sequence[Grant]:
-    """Return the active grants in a workspace and its conversations, newest first."""
-    return [_grant(row) for row in connection.execute(_of_home, {"home": home, **prefix_bounds("reach", f"{home}:")})]
-
-
-def end_of_server(connection: sa.Connection, server_id: str, by: Author) -> None:
+def revoke_grants_of_server(connection: sa.Connection, server_id: str, by: Author) -> None:
     """End all grants of a removed server."""
     connection.execute(_revoke_of_server, {"s": server_id, "who": by.principal})
 
 
-def forget_conversation(connection: sa.Connection, key: str) -> None:
+def delete_grants_of_conversation(connection: sa.Connection, key: str) -> None:
     """Delete the grants of a deleted conversation."""
     connection.execute(_delete, {"k": key})
 
 
-def forget_ended(connection: sa.Connection, seconds: float) -> None:
+def delete_ended_grants(connection: sa.Connection, seconds: float) -> None:
     """Delete grants that ended longer ago than that: the audit remembers them."""
     connection.execute(_delete_ended, {"seconds": seconds})
 
 
 def _covered(connection: sa.Connection, step: ToolStep, conversation: ConversationKey) -> ToolStep:
-    request = wanted_of(step, conversation)
+    request = call_to_cover(step, conversation)
     if request is None:
         return step
     rows = connection.execute(_of_tool, {"server": request.server, "tool": request.tool}).all()
-    grant = next((stored for stored in map(_grant, rows) if covers(stored, request)), None)
+    grant = next((grant for grant in map(_grant, rows) if covers(grant, request)), None)
     if grant is None:
         return step
     connection.execute(_use, {"i": grant.id})
