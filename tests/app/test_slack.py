@@ -145,7 +145,7 @@ async def test_the_doctor_looks_at_slack_where_it_is_configured(capsys: pytest.C
         slack.app.installations[slack.workspace.team.id].scopes.discard("files:read")
         code, found = await looked_at(settings_for(slack), capsys)
         assert code == 1
-        assert found["scope files:read"]["detail"].endswith("files that people attach cannot be read.")
+        assert found["scope files:read"]["detail"].endswith("attached files cannot be read.")
         assert "SLACK_APP_TOKEN" in found["way in"]["fix"]
 
 

@@ -45,7 +45,7 @@ PERMISSIONS = (
     Permission(11, "Send Messages", "the bot cannot answer", needed=True),
     Permission(38, "Send Messages in Threads", "the bot cannot answer in threads", needed=True),
     Permission(35, "Create Public Threads", "the bot answers in the channel itself instead of opening a thread"),
-    Permission(16, "Read Message History", "the bot does not see what was said before, and cannot reply to a message"),
+    Permission(16, "Read Message History", "the bot does not see earlier messages, and cannot reply to a message"),
     Permission(15, "Attach Files", "long answers, and images and files from tools, are not shown"),
     Permission(14, "Embed Links", "some clients show its links as plain text"),
 )

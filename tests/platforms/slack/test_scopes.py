@@ -68,6 +68,6 @@ def test_the_manifest_is_no_larger_than_slack_takes() -> None:
 def test_what_a_token_lacks_is_named_with_what_it_is_for() -> None:
     granted = [scope.name for scope in SCOPES if scope.name != "files:read"]
     assert [(scope.name, scope.without) for scope in missing([*granted, "emoji:read"])] == [
-        ("files:read", "files that people attach cannot be read")
+        ("files:read", "attached files cannot be read")
     ]
     assert missing(f" {scope.name}" for scope in SCOPES) == ()
