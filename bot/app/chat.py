@@ -19,10 +19,17 @@ from bot.engine.engine import Engine
 from bot.errors import CountersignError, DatabaseHeld, NotFound
 from bot.logs import log_to_file
 from bot.platforms.console.auto_approval import ApproveMode
-from bot.platforms.console.console import Streams, Terminal, on_screen, one_question, piped, process_streams
-from bot.platforms.console.export import export_conversation
+from bot.platforms.console.console import (
+    Streams,
+    Terminal,
+    export_conversation,
+    on_screen,
+    one_question,
+    piped,
+    process_streams,
+)
 from bot.platforms.console.local_user import LocalUser, fresh_conversation
-from bot.platforms.console.startup import StartState
+from bot.platforms.console.turn_tracker import StartState
 from bot.ports import TurnViews
 from bot.settings import Settings
 from bot.storage.address import PostgresServer, read_address

@@ -8,11 +8,9 @@ from dataclasses import replace
 
 from bot.domain.commands import Field, FieldKind, Form, FormSubmission, Invocation, Reply, ReplyAction
 from bot.domain.conversations import ConversationKey, InboundMessage
-from bot.platforms.console.lazy_renderer import LazyRenderer
 from bot.platforms.console.lines import safe_lines, strip_markdown
 from bot.platforms.console.local_user import LocalUser
-from bot.platforms.console.transcript import Piece, PieceKind
-from bot.platforms.console.transcript_view import TranscriptView
+from bot.platforms.console.transcript import LazyRenderer, Piece, PieceKind, TranscriptView
 from bot.ports import Commands
 from bot.rendering.text_safety import single_line
 

@@ -18,19 +18,26 @@ from time import monotonic
 from typing import Protocol, TextIO
 
 from bot.domain.conversations import Attachment, Author, ConversationKey, Member
+from bot.domain.turns import ToolStep
 from bot.domain.views import MessageRefs, Notice, NoticeTarget, PostedMessage, TurnView
 from bot.errors import DeliveryFailed, NotFound
 from bot.platforms.console.auto_approval import ApproveMode, AutoApprover
-from bot.platforms.console.elicitation_prompt import ElicitationPrompt, InputLines
-from bot.platforms.console.headless import HeadlessHandlers, OneQuestion, Output, PipedChat
+from bot.platforms.console.headless import (
+    ElicitationPrompt,
+    HeadlessHandlers,
+    InputLines,
+    OneQuestion,
+    Output,
+    PipedChat,
+)
 from bot.platforms.console.local_user import LocalUser
-from bot.platforms.console.plain_output import JsonLines, PlainStream
-from bot.platforms.console.startup import StartState
-from bot.platforms.console.theme import ConsoleTheme
-from bot.platforms.console.turn_tracker import TurnTracker
+from bot.platforms.console.plain_output import JsonLines, PlainStream, write
+from bot.platforms.console.theme import PROMPT, ConsoleTheme
+from bot.platforms.console.turn_tracker import StartState, TurnTracker
 from bot.ports import Commands, EngineApi
-from bot.rendering.text_safety import single_line
-from bot.rendering.tool_status import LEFT_OUT, ToolFile, returned_files
+from bot.rendering.text_safety import single_line, strip_control
+from bot.rendering.tool_status import LEFT_OUT, ToolFile, returned_files, tool_status
+from bot.rendering.turn_events import answer
 
 # -------------------- surface
 
@@ -293,7 +300,7 @@ def on_screen(
     folder for tool files. `quiet_seconds` is the pause in typing before a card takes a key, `clock` the source of the
     waiting time. `shared` is True if other processes use the same database.
     """
-    from bot.platforms.console.assembly import interactive  # noqa: PLC0415 - pipes must not wait for prompt_toolkit
+    from bot.platforms.console.interactive import interactive  # noqa: PLC0415 - pipes must not wait for prompt_toolkit
 
     watch = TurnTracker(shared=shared)
     listener, page = interactive(
@@ -363,3 +370,21 @@ def process_streams() -> Streams:
     import sys  # noqa: PLC0415 - nothing else here touches the process
 
     return Streams(sys.stdin, sys.stdout, sys.stderr, os.environ)
+
+
+def _without_words(view: TurnView) -> str:
+    """Return the state of a turn without an answer; a manual call may have been denied."""
+    if not view.turn.status.ended:
+        return "(not answered yet)"
+    lines = [tool_status(step, view) for step in view.steps if isinstance(step, ToolStep)]
+    return ", ".join(f"{line.name}: {line.state}" for line in lines) or "(no answer)"
+
+
+def export_conversation(opening: StartState, streams: Streams) -> None:
+    """Write questions and answers to standard output, an explanation to standard error."""
+    write(
+        streams.stderr, f"Another process holds the database: {strip_control(opening.conversation)} can only be read.\n"
+    )
+    for view in opening.earlier:
+        text = answer(view) or view.turn.failure or _without_words(view)
+        write(streams.stdout, f"{PROMPT} {strip_control(view.turn.question.text)}\n\n{strip_control(text)}\n\n")

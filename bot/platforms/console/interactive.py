@@ -7,21 +7,26 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Coroutine, Sequence
-from typing import Any
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from pathlib import Path
+from typing import Any, TextIO
+
+from prompt_toolkit.input import create_input
+from prompt_toolkit.output import Output, create_output
+from prompt_toolkit.output.vt100 import Vt100_Output
 
 from bot.domain.conversations import ConversationKey, InboundMessage
 from bot.domain.turns import Receipt, StepStatus, ToolStep
 from bot.domain.views import TurnView
 from bot.errors import CountersignError, NotFound
 from bot.platforms.console import turn_tracker
-from bot.platforms.console.approval_queue import ApprovalActions
 from bot.platforms.console.auto_approval import ApproveMode, AutoApprover
-from bot.platforms.console.card_keys import CardKeys, ElicitationKeys
+from bot.platforms.console.cards import ApprovalActions, CardKeys, ElicitationKeys
 from bot.platforms.console.command_runner import CommandRunner
-from bot.platforms.console.lazy_renderer import LazyRenderer
+from bot.platforms.console.console import Streams
 from bot.platforms.console.lines import cells, clip, safe_lines, strip_markdown
 from bot.platforms.console.local_user import LocalUser, fresh_conversation
+from bot.platforms.console.screen import QUIET_SECONDS, LineHistory, Screen
 from bot.platforms.console.slash import (
     COMMANDS,
     CheckCall,
@@ -36,11 +41,9 @@ from bot.platforms.console.slash import (
     UnknownCommand,
     parse,
 )
-from bot.platforms.console.startup import StartState, await_ready
 from bot.platforms.console.theme import PROMPT, ConsoleTheme
-from bot.platforms.console.transcript import Piece, PieceKind
-from bot.platforms.console.transcript_view import TranscriptView
-from bot.platforms.console.turn_tracker import TurnTracker
+from bot.platforms.console.transcript import LazyRenderer, Piece, PieceKind, TranscriptView
+from bot.platforms.console.turn_tracker import StartState, TurnTracker, await_ready
 from bot.ports import Commands, EngineApi
 from bot.rendering.text_safety import single_line
 from bot.rendering.turn_events import answer
@@ -440,3 +443,48 @@ class InteractiveChat:
     def _give_up(self, error: CountersignError) -> None:
         self._failure = error
         self._screen.leave(1)
+
+
+def interactive(
+    *,
+    person: LocalUser,
+    streams: Streams,
+    watch: TurnTracker,
+    model: str,
+    approve: ApproveMode,
+    history: Path | None,
+    quiet_seconds: float | None,
+    clock: Callable[[], float],
+) -> tuple[InteractiveChat, TranscriptView]:
+    """Return the interactive chat and its transcript view."""
+    look = ConsoleTheme.of(streams.stdout, streams.environ)
+    completer = SlashCompleter()
+    quiet = QUIET_SECONDS if quiet_seconds is None else quiet_seconds
+    screen = Screen(
+        look=look,
+        history=LineHistory(history),
+        completer=completer,
+        terminal=(create_input(streams.stdin), _output(streams.stdout)),
+        quiet_seconds=quiet,
+    )
+    typesetting = LazyRenderer(look)
+    page = TranscriptView(screen, look, typesetting, clock)
+    chat = InteractiveChat(
+        person=person,
+        watch=watch,
+        page=page,
+        look=look,
+        typesetting=typesetting,
+        completer=completer,
+        approve=approve,
+        model=model,
+    )
+    return chat, page
+
+
+def _output(stdout: TextIO) -> Output:
+    """Return the terminal's output without cursor queries, because their answers would mix with the input."""
+    output = create_output(stdout)
+    if isinstance(output, Vt100_Output):
+        output.enable_cpr = False
+    return output

@@ -10,7 +10,11 @@ output can come between.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import json
+import os
+import re
+from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Protocol
 
 from prompt_toolkit.application import Application
@@ -40,6 +44,8 @@ from prompt_toolkit.output import ColorDepth, Output
 from prompt_toolkit.styles import Style
 from prompt_toolkit.widgets import SearchToolbar
 
+from bot.commands.token_detection import looks_like_token
+from bot.domain.secret_detection import looks_like_secret
 from bot.platforms.console.lines import card_line, remark
 from bot.platforms.console.theme import ConsoleTheme
 
@@ -383,3 +389,57 @@ class Screen:
             self.listener.answer("enter")
         else:
             self.listener.answer(pressed.data if len(pressed.data) == 1 and pressed.data.isprintable() else "")
+
+
+# -------------------- history
+# The file is readable by its owner only. Lines that seem to contain a secret are not written.
+
+HISTORY_LINES = 1000
+_SECRET_ARGUMENTS = re.compile(
+    r"(?:^\s*/mcp\s+secret\s+(?:set|rotate)\s+\S+\s+\S+\s+|--secret[\s=]+|--(?:header|env)[\s=]+[^\s=]+=)[\"']?(\S+)",
+    re.IGNORECASE,
+)
+
+
+class LineHistory(History):
+    """One JSON string a line, oldest first. Without a readable and writable file no line is remembered."""
+
+    def __init__(self, path: Path | None) -> None:
+        super().__init__()
+        self._path = path
+
+    def load_history_strings(self) -> Iterable[str]:
+        """Return the lines of earlier sessions, newest first, as prompt_toolkit expects."""
+        if self._path is None:
+            return []
+        try:
+            text = self._path.read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            return []
+        return [line for encoded in reversed(text.splitlines()[-HISTORY_LINES:]) if (line := _parse_line(encoded))]
+
+    def store_string(self, string: str) -> None:
+        """Append a line unless it contains a secret."""
+        if self._path is None or looks_like_secret(string) or looks_like_token(string) or _misses_reference(string):
+            return
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+                os.fchmod(file.fileno(), 0o600)
+                file.write(json.dumps(string) + "\n")
+        except OSError:
+            self._path = None
+
+
+def _misses_reference(line: str) -> bool:
+    """Return True if the line has text where a secret reference belongs: the text may be the secret."""
+    return any(not re.match(r"(env|file):", match[1]) for match in _SECRET_ARGUMENTS.finditer(line))
+
+
+def _parse_line(encoded: str) -> str:
+    try:
+        line = json.loads(encoded)
+    except ValueError:
+        return ""
+    return line if isinstance(line, str) else ""

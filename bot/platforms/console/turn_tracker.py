@@ -7,23 +7,27 @@ the active turn.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import TypeVar
 
 from bot.domain.conversations import ConversationKey
 from bot.domain.elicitations import Elicitation
-from bot.domain.turns import Receipt, StepStatus, ToolStep
+from bot.domain.turns import Receipt, StepStatus, ToolStep, TurnStatus
 from bot.domain.views import TurnView
-from bot.errors import DatabaseUnavailable, NotFound
+from bot.errors import CountersignError, DatabaseUnavailable, NotFound
 from bot.platforms.console.local_user import LocalUser
 from bot.ports import EngineApi
 from bot.rendering.timeline import blocking_turn, call_to_check, call_to_run_again
+
+T = TypeVar("T")
 
 LOOK_BACK = 50
 """Number of turns that are searched."""
 NOTHING_UNKNOWN = "There is no call here whose outcome is unknown."
 NOTHING_RUNS = "Nothing runs or waits in this conversation."
+LOOK_SECONDS = 1.0
 
 
 async def check(engine: EngineApi, person: LocalUser, conversation: ConversationKey) -> Receipt:
@@ -55,9 +59,6 @@ async def stop(engine: EngineApi, person: LocalUser, conversation: ConversationK
     offer = blocking_turn(await engine.recent_turns(conversation, LOOK_BACK))
     if offer is None or not await engine.stop(offer.turn_id, person.author):
         raise NotFound(NOTHING_RUNS)
-
-
-LOOK_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,3 +206,57 @@ class TurnTracker:
                 self.asked_back.put_nowait(PendingElicitation(step, each, self.knows(view.turn.id), over))
             elif not waits and each.id in self._questions:
                 self._questions[each.id].set()
+
+
+# -------------------- start of a conversation
+
+
+@dataclass(frozen=True, slots=True)
+class StartState:
+    """The conversation to talk in, and its earlier turns, oldest first (the last few are enough)."""
+
+    conversation: str
+    earlier: Sequence[TurnView] = ()
+    turns: int = 0
+    """Number of all turns; 0 for the length of `earlier`."""
+
+    @property
+    def count(self) -> int:
+        """Number of earlier turns of the conversation."""
+        return max(self.turns, len(self.earlier))
+
+    @property
+    def ended(self) -> tuple[TurnView, ...]:
+        """Last ended turns, for the reminder."""
+        return tuple(view for view in self.earlier if view.turn.status.ended)
+
+    @property
+    def open(self) -> tuple[TurnView, ...]:
+        """Turns that run or wait for an approval."""
+        return tuple(view for view in self.earlier if not view.turn.status.ended)
+
+
+async def await_ready(promised: Awaitable[T]) -> T:
+    """Wait for a promised value. A cancelled wait does not cancel the promise. Raises CountersignError if the promise
+    is cancelled or fails.
+    """
+    future = asyncio.ensure_future(promised)
+    try:
+        return await asyncio.shield(future)
+    except asyncio.CancelledError:
+        if not future.cancelled():
+            raise
+    raise CountersignError("The program could not be started.", "Look into its log.")
+
+
+def exit_code(view: TurnView) -> int:
+    """Return the exit code for one turn: 0 answered, 1 failed, 130 stopped. A manual call must have succeeded for 0."""
+    match view.turn.status:
+        case TurnStatus.DONE if view.turn.question.call is not None:
+            return 0 if all(isinstance(step, ToolStep) and step.status is StepStatus.DONE for step in view.steps) else 1
+        case TurnStatus.DONE:
+            return 0
+        case TurnStatus.CANCELLED:
+            return 130
+        case _:
+            return 1

@@ -11,7 +11,7 @@ from bot.domain.approvals import WHOLE, AlreadyDecided, DecisionType, MoreApprov
 from bot.domain.turns import StepStatus, ToolRef, TurnStatus
 from bot.domain.views import TurnView
 from bot.platforms.console.auto_approval import ApproveMode
-from bot.platforms.console.startup import StartState
+from bot.platforms.console.turn_tracker import StartState
 from tests.platforms.console.chat import Chat, chatting, now
 from tests.platforms.console.scripted import ScriptedTurn, a_call, a_turn, an_approval
 from tests.platforms.console.terminal import echoed

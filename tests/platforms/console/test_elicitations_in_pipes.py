@@ -13,7 +13,7 @@ from bot.domain.elicitations import CANCELLED, DECLINED, Elicitation, Elicitatio
 from bot.domain.tools import ArgumentError
 from bot.domain.turns import StepStatus, TurnStatus
 from bot.domain.views import TurnView
-from bot.platforms.console.elicitation_prompt import HOW_TO_ANSWER
+from bot.platforms.console.headless import HOW_TO_ANSWER
 from bot.platforms.console.plain_output import PlainStream
 from bot.platforms.console.theme import ConsoleTheme
 from tests.platforms.console.scripted import Script, ScriptedTurn, a_call, a_turn

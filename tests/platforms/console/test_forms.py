@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from bot.domain.commands import Form, FormSubmission, Invocation, PageInfo, Reply, ReplyAction, ReplyFile, Table
-from bot.platforms.console.assembly import LineHistory
 from bot.platforms.console.plain_output import reply_text
+from bot.platforms.console.screen import LineHistory
 from tests.commands.servers import config_of, office, with_jira
 from tests.platforms.console.chat import Chat, chatting
 from tests.platforms.console.scripted import ScriptedCommands, ScriptedTurn

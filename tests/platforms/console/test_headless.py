@@ -23,7 +23,7 @@ from bot.errors import DatabaseHeld
 from bot.platforms.console.auto_approval import ApproveMode
 from bot.platforms.console.console import Streams, Terminal, one_question, piped
 from bot.platforms.console.local_user import LocalUser
-from bot.platforms.console.startup import StartState
+from bot.platforms.console.turn_tracker import StartState
 from tests.platforms.console.chat import now
 from tests.platforms.console.scripted import (
     Script,

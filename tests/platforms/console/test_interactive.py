@@ -13,7 +13,7 @@ from bot.domain.messages import assistant
 from bot.domain.turns import ModelStep, StepStatus, ToolRef, TurnStatus
 from bot.domain.views import TurnView
 from bot.errors import DatabaseError, DatabaseHeld
-from bot.platforms.console.startup import StartState
+from bot.platforms.console.turn_tracker import StartState
 from bot.ports import EngineApi
 from tests.platforms.console.chat import chatting, now
 from tests.platforms.console.scripted import ScriptedCommands, ScriptedEngine, ScriptedTurn, a_call, a_turn

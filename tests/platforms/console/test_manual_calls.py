@@ -11,10 +11,9 @@ import pytest
 from bot.domain.messages import ToolCall
 from bot.domain.turns import StepStatus, Turn, TurnInput, TurnStatus
 from bot.domain.views import TurnView
-from bot.platforms.console.console import Streams
-from bot.platforms.console.export import export_conversation
-from bot.platforms.console.startup import StartState
+from bot.platforms.console.console import Streams, export_conversation
 from bot.platforms.console.transcript import RETURNED_LINES, SECOND_TRY
+from bot.platforms.console.turn_tracker import StartState
 from tests.platforms.console.chat import chatting, now
 from tests.platforms.console.scripted import ScriptedTurn, a_call, a_turn, an_approval
 from tests.platforms.console.terminal import echoed

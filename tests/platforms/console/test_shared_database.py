@@ -19,7 +19,7 @@ from bot.platforms.console import turn_tracker
 from bot.platforms.console.auto_approval import ApproveMode
 from bot.platforms.console.console import Streams, Terminal, on_screen, one_question, piped
 from bot.platforms.console.local_user import LocalUser
-from bot.platforms.console.startup import StartState
+from bot.platforms.console.turn_tracker import StartState
 from tests.platforms.console.chat import ENVIRON, now
 from tests.platforms.console.scripted import (
     Script,
