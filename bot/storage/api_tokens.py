@@ -5,7 +5,6 @@ Only a hash of a token is stored, so that readers of the database or a backup ca
 
 from __future__ import annotations
 
-import hashlib
 import secrets
 import uuid
 from collections.abc import Mapping, Sequence
@@ -20,6 +19,7 @@ from bot.errors import Conflict
 from bot.storage import audit
 from bot.storage.clock import now
 from bot.storage.database import Database, change_once, transaction
+from bot.storage.encryption import hash_token
 from bot.storage.tables import api_tokens
 from bot.storage.upsert import Upsert
 
@@ -73,7 +73,7 @@ class SqlTokenStore:
         row = {
             "id": str(uuid.uuid4()),
             "name": name,
-            "hash": _hash(token),
+            "hash": hash_token(token),
             "role": role.value,
             "workspace": workspace,
             "created_by": by.principal,
@@ -112,7 +112,7 @@ class SqlTokenStore:
     @transaction
     def find_by_secret(self, connection: sa.Connection, token: str) -> ApiToken | None:
         """Return the valid token with this secret, `None` without one."""
-        row = connection.execute(_by_hash, {"h": _hash(token)}).first()
+        row = connection.execute(_by_hash, {"h": hash_token(token)}).first()
         return None if row is None else _read(row)
 
     @change_once
@@ -123,11 +123,6 @@ class SqlTokenStore:
             return False
         audit.record(connection, "revoked token", by.principal, subject=token_id, token=name)
         return True
-
-
-def _hash(token: str) -> str:
-    # A plain hash without salt suffices, because tokens are long and random.
-    return hashlib.sha256(token.encode()).hexdigest()
 
 
 def _read(row: sa.Row[tuple[object, ...]]) -> ApiToken:

@@ -61,8 +61,8 @@ def record_new(connection: sa.Connection, turn: Turn, new: Sequence[ToolStep]) -
                 subject=step.tool.server_id if step.tool else "",
                 step=step.n,
                 approval=step.approval.id,
-                **_called(step.tool),
-                **_ruled(step),
+                **_tool_facts(step.tool),
+                **_rule_facts(step),
                 fingerprint=step.approval.fingerprint,
             )
             record(connection, ApprovalAsked(turn.conversation.platform))
@@ -74,8 +74,8 @@ def record_new(connection: sa.Connection, turn: Turn, new: Sequence[ToolStep]) -
                 turn_id=turn.id,
                 subject=step.tool.server_id if step.tool else "",
                 step=step.n,
-                **_called(step.tool),
-                **_ruled(step),
+                **_tool_facts(step.tool),
+                **_rule_facts(step),
                 fingerprint=_fingerprint(step.tool, step.call.arguments),
             )
             if added:
@@ -90,7 +90,7 @@ def record_finished(connection: sa.Connection, turn_id: str, n: int, seconds: fl
     asker = Author(ConversationKey.parse(row.conversation).platform, row.author_id, "")
     if seconds is None and row.started_at is not None and row.ended_at is not None:
         seconds = row.ended_at - row.started_at
-    tool, facts = _stored(row)
+    tool, facts = _read_call(row)
     _record_ended(
         connection,
         _EndedCall(
@@ -110,7 +110,7 @@ def record_finished(connection: sa.Connection, turn_id: str, n: int, seconds: fl
 
 def record_sent(connection: sa.Connection, turn: Turn, step: ToolStep, seconds: float) -> None:
     """Record the end of a call that needed no approval, from its new step. `seconds` is its duration."""
-    facts = _facts(step.tool, step.call.arguments, step.grant)
+    facts = _argument_facts(step.tool, step.call.arguments, step.grant)
     asker = turn.author.principal
     _record_ended(
         connection,
@@ -147,7 +147,7 @@ def _record_ended(connection: sa.Connection, call: _EndedCall) -> None:
         status=call.status,
         seconds=None if call.seconds is None else round(call.seconds, 3),
         approval=call.approval,
-        **_called(call.tool),
+        **_tool_facts(call.tool),
         **call.facts,
     )
     record(connection, _ended(call.tool, call.status, call.seconds))
@@ -158,7 +158,7 @@ def record_refused(connection: sa.Connection, approval_id: str, by: Author, reas
     row = connection.execute(_asked_for, {"a": approval_id}).first()
     if row is None:
         return
-    tool, _ = _stored(row)
+    tool, _ = _read_call(row)
     audit.record_once(
         connection,
         "refused",
@@ -167,7 +167,7 @@ def record_refused(connection: sa.Connection, approval_id: str, by: Author, reas
         subject=tool.server_id if tool else "",
         step=row.n,
         approval=approval_id,
-        **_called(tool),
+        **_tool_facts(tool),
         reason=reason,
         fingerprint=row.fingerprint,
     )
@@ -176,7 +176,7 @@ def record_refused(connection: sa.Connection, approval_id: str, by: Author, reas
 def server_id_of(connection: sa.Connection, approval_id: str) -> str:
     """Return the server id of an approval's call; empty if the approval is missing or unreadable."""
     row = connection.execute(_asked_for, {"a": approval_id}).first()
-    tool = None if row is None else _stored(row)[0]
+    tool = None if row is None else _read_call(row)[0]
     return tool.server_id if tool else ""
 
 
@@ -184,10 +184,10 @@ def call_facts(row: Any) -> Mapping[str, Any]:
     """Return the audit facts of a stored call (`body` and `revised` as text): its fingerprint and its grant. Empty if
     it is unreadable.
     """
-    return _stored(row)[1]
+    return _read_call(row)[1]
 
 
-def _stored(row: Any) -> tuple[ToolRef | None, dict[str, Any]]:
+def _read_call(row: Any) -> tuple[ToolRef | None, dict[str, Any]]:
     """Return the tool and the audit facts of a stored step; `None` and empty if it is unreadable."""
     try:
         body = json.loads(row.body)
@@ -195,12 +195,12 @@ def _stored(row: Any) -> tuple[ToolRef | None, dict[str, Any]]:
         tool = converter.structure(body["tool"], ToolRef) if body["tool"] else None
         grant = converter.structure(body["grant"], GrantUse) if body["grant"] else None
         revised = json.loads(row.revised) if getattr(row, "revised", None) else None
-        return tool, _facts(tool, call.arguments if revised is None else revised, grant)
+        return tool, _argument_facts(tool, call.arguments if revised is None else revised, grant)
     except UNREADABLE:
         return None, {}
 
 
-def _facts(tool: ToolRef | None, arguments: Any, grant: GrantUse | None) -> dict[str, Any]:
+def _argument_facts(tool: ToolRef | None, arguments: Any, grant: GrantUse | None) -> dict[str, Any]:
     used = {} if grant is None else {"grant": grant.id, "granted_by": grant.by}
     return {"fingerprint": _fingerprint(tool, arguments), **used}
 
@@ -209,11 +209,11 @@ def _ended(tool: ToolRef | None, status: str, seconds: float | None) -> CallEnde
     return CallEnded(tool.server if tool else "", tool.name if tool else "", status, seconds)
 
 
-def _called(tool: ToolRef | None) -> dict[str, str]:
+def _tool_facts(tool: ToolRef | None) -> dict[str, str]:
     return {"server": tool.server, "tool": tool.name} if tool else {}
 
 
-def _ruled(step: ToolStep) -> dict[str, str]:
+def _rule_facts(step: ToolStep) -> dict[str, str]:
     return {"rule": step.ruling.rule} if step.ruling is not None and step.ruling.rule else {}
 
 

@@ -530,12 +530,12 @@ class Verification:
 
 
 def _missing_triggers(connection: sa.Connection) -> Sequence[AuditFinding]:
-    there = set(connection.execute(_triggers_of[connection.dialect.name]).scalars())
+    present = set(connection.execute(_triggers_of[connection.dialect.name]).scalars())
     means = "somebody took it off to change or delete rows"
     return [
         AuditFinding(Fault.TRIGGERS, f"The trigger {name}, which refuses changes of rows, is gone.", means)
         for name in _TRIGGERS[connection.dialect.name]
-        if name not in there
+        if name not in present
     ]
 
 

@@ -252,10 +252,10 @@ def definitions_text(capabilities: ServerCapabilities) -> str:
     return json_text({tool.original_name: tool.definition for tool in capabilities.tools})
 
 
-def same_offer(one: str | None, other: str) -> bool:
+def same_offer(before: str | None, after: str) -> bool:
     """Return True if two texts hold the same tools, resources and prompts in any order."""
     try:
-        return _offer(one) == _offer(other)
+        return _offer(before) == _offer(after)
     except (ValueError, TypeError, LookupError, AttributeError):
         return False
 

@@ -151,6 +151,11 @@ def make_box(encryption_key: str = "", master_password: str = "") -> SecretBox:
     return SecretBox(read_keys(encryption_key, KEY_VARIABLE), master_password)
 
 
+def hash_token(token: str) -> str:
+    """Return the hash of a random token for storage. It needs no salt, because 256 random bits cannot be guessed."""
+    return hashlib.sha256(token.encode()).hexdigest()
+
+
 def generate_key() -> str:
     """Return a new random key in the format of MCP_ENCRYPTION_KEY."""
     return base64.b64encode(os.urandom(_KEY_BYTES)).decode("ascii")

@@ -5,7 +5,6 @@ Only a hash of a link's token is stored, so that readers of the table cannot use
 
 from __future__ import annotations
 
-import hashlib
 import secrets
 from dataclasses import replace
 from typing import Any
@@ -17,6 +16,7 @@ from bot.domain.conversations import Author, ConversationKey
 from bot.domain.secrets import LINK_SECONDS, SecretLink
 from bot.storage.clock import now
 from bot.storage.database import Database, transaction
+from bot.storage.encryption import hash_token
 from bot.storage.tables import one_time_links
 from bot.storage.turn_reader import UNREADABLE
 
@@ -59,7 +59,7 @@ class SqlLinkStore:
         connection.execute(_delete_old)
         connection.execute(_delete_same, {"i": link.server_id, "s": link.slot, "who": by.principal})
         row = {
-            "hash": _hash(token),
+            "hash": hash_token(token),
             "server_id": link.server_id,
             "slot": link.slot,
             "principal": by.principal,
@@ -72,19 +72,14 @@ class SqlLinkStore:
     @transaction
     def find(self, connection: sa.Connection, token: str) -> SecretLink | None:
         """Return the link, `None` if it is not valid."""
-        return _read(connection.execute(_find, {"h": _hash(token)}).first())
+        return _read(connection.execute(_find, {"h": hash_token(token)}).first())
 
     @transaction
     def take(self, connection: sa.Connection, token: str) -> SecretLink | None:
         """Use up the link. After a lost COMMIT response the link is used and `None` is returned, because two users must
         never get it.
         """
-        return _read(connection.execute(_use_up, {"h": _hash(token)}).first())
-
-
-def _hash(token: str) -> str:
-    # A plain hash suffices, because 256 random bits cannot be guessed.
-    return hashlib.sha256(token.encode()).hexdigest()
+        return _read(connection.execute(_use_up, {"h": hash_token(token)}).first())
 
 
 def _read(row: Any) -> SecretLink | None:

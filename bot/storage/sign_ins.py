@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import hashlib
 import json
 import logging
 import secrets
@@ -27,7 +26,7 @@ from bot.storage.clock import now
 from bot.storage.codec import VERSION, decode, encode
 from bot.storage.config_version import bump, lock, read_version
 from bot.storage.database import Database, json_text, transaction
-from bot.storage.encryption import SecretBox
+from bot.storage.encryption import SecretBox, hash_token
 from bot.storage.tables import mcp_servers, pending_sign_ins, sign_ins
 from bot.storage.turn_reader import UNREADABLE
 
@@ -192,7 +191,7 @@ class SqlSignInStore:
         """Save a pending sign-in, replace the user's other one for the same server, and delete all expired ones."""
         connection.execute(_delete_old)
         connection.execute(_delete_same, {"i": server_id, "whose": person})
-        row = {"hash": _hash(state), "server_id": server_id, "principal": person, "body": ciphertext}
+        row = {"hash": hash_token(state), "server_id": server_id, "principal": person, "body": ciphertext}
         connection.execute(_begin, {**row, "seconds": SIGN_IN_SECONDS})
 
     async def take(self, state: str) -> PendingSignIn | None:
@@ -208,7 +207,7 @@ class SqlSignInStore:
 
     @transaction
     def _take(self, connection: sa.Connection, state: str) -> Any:
-        return connection.execute(_take, {"h": _hash(state)}).first()
+        return connection.execute(_take, {"h": hash_token(state)}).first()
 
     async def _encrypt(self, key: SignInKey, sign_in: SignIn) -> EncryptedSignIn:
         ciphertext = await asyncio.to_thread(self._box.seal, json_text(encode(sign_in)), _context(key))
@@ -263,11 +262,6 @@ def _record(connection: sa.Connection, kind: str, actor: str, key: SignInKey) ->
 
 def _params(key: SignInKey) -> dict[str, str]:
     return {"i": key.server_id, "whose": key.person}
-
-
-def _hash(state: str) -> str:
-    # A plain hash suffices, because 256 random bits cannot be guessed.
-    return hashlib.sha256(state.encode()).hexdigest()
 
 
 def _decode(kind: type[T], text: str, **columns: Any) -> T:

@@ -19,9 +19,9 @@ from bot.storage.database import Database, report, transaction
 from bot.storage.tables import usage
 from bot.storage.upsert import Upsert
 
-UNDER_WAY = 0
+_IN_PROGRESS = 0
 """Step number of a request in progress; a turn's first step is 1."""
-_TAKEN = (
+_REPLACED = (
     "n",
     "model",
     "input_tokens",
@@ -36,22 +36,22 @@ _TAKEN = (
 """Columns that are replaced by better values."""
 
 
-def _better(insert: Any) -> Any:
+def _keep_better(insert: Any) -> Any:
     """Return the value to store: an estimate is replaced by a longer one and by the final usage, in any order of
     writing.
     """
     new = insert.excluded
-    is_longer = sa.and_(usage.c.n == UNDER_WAY, new.output_tokens >= usage.c.output_tokens)
-    final = sa.or_(new.estimated.is_(sa.false()), new.n != UNDER_WAY)
+    is_longer = sa.and_(usage.c.n == _IN_PROGRESS, new.output_tokens >= usage.c.output_tokens)
+    final = sa.or_(new.estimated.is_(sa.false()), new.n != _IN_PROGRESS)
     return insert.on_conflict_do_update(
         index_elements=[usage.c.id],
-        set_={name: new[name] for name in _TAKEN},
+        set_={name: new[name] for name in _REPLACED},
         where=sa.and_(usage.c.estimated.is_(sa.true()), sa.or_(final, is_longer)),
     )
 
 
 _add = Upsert(
-    lambda insert: _better(
+    lambda insert: _keep_better(
         insert(usage).values(
             id=bindparam("id"),
             turn_id=bindparam("turn_id"),
@@ -130,14 +130,14 @@ class SqlUsageStore:
         return connection.execute(_delete_old, {"seconds": seconds, "limit": limit}).rowcount
 
 
-def add(connection: sa.Connection, claim: Claim, charges: Iterable[PricedUsage]) -> None:
+def add(connection: sa.Connection, claim: Claim, usages: Iterable[PricedUsage]) -> None:
     """Record a turn's usage, each request once."""
-    add_all(connection, ((claim, charge) for charge in charges))
+    add_all(connection, ((claim, priced) for priced in usages))
 
 
-def add_all(connection: sa.Connection, charges: Iterable[tuple[Claim, PricedUsage]]) -> None:
+def add_all(connection: sa.Connection, usages: Iterable[tuple[Claim, PricedUsage]]) -> None:
     """Record the usage of several turns, each request once."""
-    if rows := [_row(claim, charge) for claim, charge in charges]:
+    if rows := [_row(claim, priced) for claim, priced in usages]:
         connection.execute(_add.on(connection), rows)
 
 
@@ -146,25 +146,25 @@ def _read_total(connection: sa.Connection, query: UsageQuery) -> UsageTotal:
     return total(map(_total, rows))
 
 
-def _row(claim: Claim, charge: PricedUsage) -> Mapping[str, Any]:
-    use = charge.use
+def _row(claim: Claim, priced: PricedUsage) -> Mapping[str, Any]:
+    entry = priced.use
     return {
-        "id": use.id,
+        "id": entry.id,
         "turn_id": claim.turn_id,
-        "n": UNDER_WAY if use.estimated and not use.final else use.n,
-        "kind": use.kind,
+        "n": _IN_PROGRESS if entry.estimated and not entry.final else entry.n,
+        "kind": entry.kind,
         "workspace": claim.conversation.workspace_key,
         "channel": channel_of(claim.conversation),
         "principal": claim.person,
-        "model": use.model,
-        "input_tokens": use.usage.input_tokens,
-        "cached_tokens": use.usage.cached_tokens,
-        "cache_writes": use.usage.cache_writes,
-        "output_tokens": use.usage.output_tokens,
-        "reasoning_tokens": use.usage.reasoning_tokens,
-        "cost": charge.cost,
-        "currency": "" if charge.cost is None else charge.currency,
-        "estimated": use.estimated,
+        "model": entry.model,
+        "input_tokens": entry.usage.input_tokens,
+        "cached_tokens": entry.usage.cached_tokens,
+        "cache_writes": entry.usage.cache_writes,
+        "output_tokens": entry.usage.output_tokens,
+        "reasoning_tokens": entry.usage.reasoning_tokens,
+        "cost": priced.cost,
+        "currency": "" if priced.cost is None else priced.currency,
+        "estimated": entry.estimated,
     }
 
 
